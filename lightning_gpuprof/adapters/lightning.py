@@ -5,10 +5,19 @@ Where both are installed it is the one that was imported before; see `_OTHER_IN_
 Both packages hold the same classes under different module paths. A Trainer of one accepts a
 callback of the other because it calls hooks by name; so nothing here may rely on `isinstance`
 with a class of a fixed package: use `is_kind`.
+
+Private names, seen in Lightning 2.4 to 2.6, and what happens without them:
+    epoch_loop._results.batch: batches are counted without their size
+    epoch_loop._batches_that_stepped: scalars are logged under `global_step`
+    epoch_loop._broadcast_sigterm_tensor (2.6): ranks' wait for it is not told apart
+    trainer._active_loop: in validate, test and predict, the workers' start is not told apart
+    strategy._lightning_optimizers: zero_grad of manual optimization is part of forward
+    module._compiler_ctx: a compiled module is taken for a plain one
 """
 
 import inspect
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 _OTHER_IN_USE = "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules
@@ -36,19 +45,28 @@ else:
         from pytorch_lightning.utilities.rank_zero import rank_zero_info, rank_zero_warn
 
 __all__ = [
+    "STOP_CHECK_METHOD",
     "Callback",
     "LightningModule",
     "Profiler",
     "RichProgressBar",
     "TQDMProgressBar",
     "Trainer",
+    "active_loop",
+    "batch_holder",
     "batches_done",
     "fetches_inside",
     "hook_of",
+    "is_compiled",
     "is_kind",
+    "logging_step",
     "rank_zero_info",
     "rank_zero_warn",
+    "wrapped_optimizers",
 ]
+
+STOP_CHECK_METHOD = "_broadcast_sigterm_tensor"
+"""Of the epoch loop: between steps, rank 0 tells all others whether it was to stop by SIGTERM."""
 
 
 def is_kind(thing: object, class_name: str) -> bool:
@@ -93,3 +111,30 @@ def _parameters(hook: Any) -> tuple[str, ...]:
         return tuple(inspect.signature(hook).parameters)
     except (TypeError, ValueError):
         return ()
+
+
+def batch_holder(trainer: Any) -> Any:
+    """Return the object whose `batch` is the training batch that runs, None where unknown."""
+    results = getattr(trainer.fit_loop.epoch_loop, "_results", None)
+    return results if hasattr(results, "batch") else SimpleNamespace(batch=None)
+
+
+def logging_step(trainer: Any) -> int:
+    """Return the step under which Lightning itself would log now."""
+    steps = getattr(trainer.fit_loop.epoch_loop, "_batches_that_stepped", None)
+    return int(trainer.global_step if steps is None else steps)
+
+
+def active_loop(trainer: Any) -> Any:
+    """Return the loop that runs; None where unknown."""
+    return getattr(trainer, "_active_loop", None)
+
+
+def wrapped_optimizers(strategy: Any) -> list[Any]:
+    """Return the optimizers as `self.optimizers()` gives them to a module."""
+    return list(getattr(strategy, "_lightning_optimizers", None) or ())
+
+
+def is_compiled(module: Any) -> bool:
+    """Tell whether a LightningModule as a whole is compiled."""
+    return getattr(module, "_compiler_ctx", None) is not None

@@ -13,8 +13,7 @@ from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.hooks import silence_unused
 from lightning_gpuprof.session.output import RunOutput
-from lightning_gpuprof.timing.backward_calls import BackwardCall
-from lightning_gpuprof.timing.components import Part
+from lightning_gpuprof.timing.components import BackwardCall, Component
 
 
 class ModuleTimer(Callback):
@@ -93,7 +92,7 @@ class ModuleTimer(Callback):
     ) -> None:
         self._release()
 
-    def _time(self, module: torch.nn.Module, component: Part) -> None:
+    def _time(self, module: torch.nn.Module, component: Component) -> None:
         enter, leave = _Hook(self._enter, component), _Hook(self._leave, component)
         self._hooks += [
             module.register_forward_pre_hook(enter, with_kwargs=True),
@@ -102,11 +101,11 @@ class ModuleTimer(Callback):
         ]
 
     @guarded
-    def _enter(self, component: Part, args: Any, kwargs: Any) -> None:
+    def _enter(self, component: Component, args: Any, kwargs: Any) -> None:
         component.__enter__()
 
     @guarded
-    def _leave(self, component: Part, args: Any, kwargs: Any, output: Any) -> None:
+    def _leave(self, component: Component, args: Any, kwargs: Any, output: Any) -> None:
         component.__exit__(None, None, None)
         if component.timed and torch.is_grad_enabled():
             BackwardCall(self._guarded, component).watch((args, kwargs), output)
@@ -131,7 +130,7 @@ class ModuleTimer(Callback):
 class _Hook:
     """Calls back with a component; a copy of its module (pickle, deepcopy) gets an empty hook."""
 
-    def __init__(self, act: Callable[..., None], component: Part) -> None:
+    def __init__(self, act: Callable[..., None], component: Component) -> None:
         self._act = act
         self._component = component
 

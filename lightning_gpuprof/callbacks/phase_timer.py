@@ -108,7 +108,7 @@ class PhaseTimer(Callback):
             events=self._events(trainer),
         )
         # A hook that is not there costs nothing; the tap tells as much for less.
-        self._leave_out("on_train_batch_end", self._run.tapping.sees_batches)
+        self._leave_out("on_train_batch_end", self._run.timing.sees_batches)
         self._leave_out("on_validation_batch_end", not self._run.evaluating)
 
     @override
@@ -133,7 +133,7 @@ class PhaseTimer(Callback):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        if self._run is not None and not self._run.tapping.sees_batches:
+        if self._run is not None and not self._run.timing.sees_batches:
             self._run.batch_ran(batch, batch_idx)
 
     @override

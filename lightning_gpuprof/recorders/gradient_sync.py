@@ -14,7 +14,7 @@ from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.hooks import Hooks
 
 if TYPE_CHECKING:
-    from lightning_gpuprof.timing.components import Part
+    from lightning_gpuprof.timing.components import Component
 
 
 class GradientSync(Recorder):
@@ -33,7 +33,7 @@ class GradientSync(Recorder):
 
     def __init__(self) -> None:
         self._hooks = Hooks({"on_before_backward": self._before, "on_after_backward": self._after})
-        self._part: Part | None = None
+        self._part: Component | None = None
         self._armed = self._open = False
 
     @override

@@ -17,7 +17,7 @@ from lightning_gpuprof.session.marker import write_marker
 from lightning_gpuprof.session.run_facts import run_start, stage_of
 
 if TYPE_CHECKING:
-    from lightning_gpuprof.timing.components import Part
+    from lightning_gpuprof.timing.components import Component
     from lightning_gpuprof.timing.phase_clock import PhaseClock
 
 _WRITE_EVERY_NS = 15_000_000_000
@@ -63,7 +63,7 @@ class RunOutput:
         self.phases: list[str] = []
         self.config: dict[str, Any] = {}
         self.phase_clock: PhaseClock | None = None
-        self.components: Callable[[str], Part] | None = None
+        self.components: Callable[[str], Component] | None = None
         self.ended = False
         self.now = now
         self.started_ns = now()

@@ -1,11 +1,11 @@
-"""Which region the Trainer's actions open: in marked steps, in others, and in validation."""
+"""Which region each of the Trainer's actions opens: in marked steps, others, and validation."""
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from lightning_gpuprof.adapters.lightning import hook_of, is_kind
-from lightning_gpuprof.records.phases import TRANSFER_HOOKS, Phase
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.timing.actions import (
     EVALUATION_BORDERS,
     FIT_BORDERS,
@@ -14,9 +14,9 @@ from lightning_gpuprof.timing.actions import (
     parse_action,
     phase_of,
 )
-from lightning_gpuprof.timing.phase_clock import Inside, Region
+from lightning_gpuprof.timing.batches import Batches
+from lightning_gpuprof.timing.phase_clock import PartRegion, Region
 from lightning_gpuprof.timing.regions import (
-    AroundBatches,
     AtBorder,
     Context,
     EpochLoop,
@@ -27,7 +27,6 @@ from lightning_gpuprof.timing.regions import (
     Profile,
     Regions,
     Saving,
-    Traced,
     ValidationFetch,
 )
 from lightning_gpuprof.timing.step_timeline import EPOCH_START, TEARDOWN, Fetch, StepTimeline
@@ -41,23 +40,22 @@ class ActionRegions:
 
     Args:
         inner: The profiler that calls are handed on to.
-        timeline: Told of the borders of steps; its clock is charged.
+        timeline: Called at the borders of steps; its clock is charged.
         names: Gives a callback's name and whether it is a checkpoint callback, by state key.
         evaluating: The session is validate, test or predict instead of fit.
-        idle: Tells of an action whether it runs a hook that is empty.
+        idle: Tells whether an action runs an empty hook.
         fetches_inside: Steps fetch their batches themselves, by `dataloader_iter`; they begin
             where the hooks of their start are called.
-        batches: What is entered around each batch of a fit; None where that is its region alone.
-        watch: Puts something around the regions at which it wants to be told, such as the
-            device's marks.
+        batches: Makes the region of each batch of a fit; None where that is a plain one.
+        watch: Puts the device's marks around a region.
 
     Attributes:
         training: By the name of an action, its region in a step that is marked.
-        passing: In one that is not.
+        passing: In a step that is not.
         validating: In a validation inside a fit.
-        profile: What an action is now; set by the tap.
-        fetching: That of a validation's batches.
-        hands_on: Whether there is anything that calls need be handed on to.
+        profile: Returns an action's region now; set by the proxy.
+        fetching: The region of a validation's fetches.
+        hands_on: Whether the inner profiler does anything.
     """
 
     def __init__(
@@ -69,7 +67,7 @@ class ActionRegions:
         evaluating: bool,
         idle: Callable[[Action], bool],
         fetches_inside: bool,
-        batches: AroundBatches | None,
+        batches: Batches | None,
         watch: Callable[[Region], Context] | None = None,
     ) -> None:
         self._inner = inner
@@ -79,14 +77,11 @@ class ActionRegions:
         self._idle = idle
         self._batches = batches
         self._watch = watch
-        self._borders = EVALUATION_BORDERS if evaluating else FIT_BORDERS
+        self._borders = dict(EVALUATION_BORDERS if evaluating else FIT_BORDERS)
         if not fetches_inside:
-            self._borders = {
-                name: border
-                for name, border in self._borders.items()
-                if border is not Border.BATCH_START
-            }
-        self._tells: dict[Border, Callable[[], None]] = {
+            for name in [n for n, b in self._borders.items() if b is Border.BATCH_START]:
+                del self._borders[name]
+        self._reach: dict[Border, Callable[[], None]] = {
             Border.BATCH_START: timeline.begin_step,
             Border.BEFORE_EPOCH: partial(timeline.outside_is, EPOCH_START),
             Border.AFTER_EPOCH: timeline.end_epoch,
@@ -105,7 +100,7 @@ class ActionRegions:
         if border is None and self._idle(action):
             return self._handing_on(_IDLE, action_name)
         region = self._plain(action_name)
-        if border is not None and not isinstance(region, Inside):
+        if border is not None and not isinstance(region, PartRegion):
             region = self._at_border(region, border)
         return self._handing_on(region, action_name)
 
@@ -117,14 +112,11 @@ class ActionRegions:
             return EpochLoop(region, timeline)
         if border is Border.BATCH:
             timeline.batch_slot = region.slot
-            if self._batches is None:
-                return region
-            own = self._clock.slot(Phase.CALLBACKS, "PhaseTimer")
-            return self._batches.marked(region, own)
-        return AtBorder(region, self._tells[border])
+            return region if self._batches is None else self._batches.marked(region)
+        return AtBorder(region, self._reach[border])
 
     def _in_passing(self, action_name: str) -> Context:
-        """In a step that is not marked: borders, and what saves a checkpoint, rare as that is."""
+        """In a step that is not marked: borders and, rare as they are, checkpoints."""
         action = parse_action(action_name)
         border = self._borders.get(action.name)
         if border is Border.BATCH and self._batches is not None:
@@ -144,7 +136,7 @@ class ActionRegions:
             return self._handing_on(_IDLE, action_name)
         region = self._plain(action_name)
         slot = self._clock.slots[region.slot]
-        if not isinstance(region, Inside) and slot.phase not in _STAY_IN_VALIDATION:
+        if not isinstance(region, PartRegion) and slot.phase not in _STAY_IN_VALIDATION:
             part = slot.part if slot.phase is Phase.OTHER else None
             region = self._clock.region(Phase.VALIDATION, part)
         if action.name == "val_next":
@@ -158,16 +150,14 @@ class ActionRegions:
             phase = Phase.CHECKPOINT if is_checkpoint else Phase.CALLBACKS
             return self._clock.region(phase, name)
         if action_name == "save_checkpoint":
-            return Saving(self._clock, self._timeline)
+            return Saving(self._timeline)
         found = phase_of(action)
-        return (
-            self._clock.region(*found) if found else OwnAction(self._clock, action_name, self._now)
-        )
+        if found is None:
+            return OwnAction(self._clock, action_name, self._now)
+        return self._clock.region(*found)
 
     def _handing_on(self, region: Context, action_name: str) -> Context:
-        watched, hook = self.watched(region), parse_action(action_name).name
-        if hook in TRANSFER_HOOKS and region is not _IDLE:
-            watched = Traced(watched, hook)
+        watched = self.watched(region)
         if not self.hands_on:
             return watched
         return HandingOn(watched, self._inner, action_name, self._now)
@@ -176,7 +166,7 @@ class ActionRegions:
         return self.profile(action_name)
 
     def watched(self, region: Context) -> Context:
-        """Return a region with what `watch` puts around it, if anything."""
+        """Return a region with the device's marks around it, where it has any."""
         if self._watch is None or not isinstance(region, Region):
             return region
         return self._watch(region)

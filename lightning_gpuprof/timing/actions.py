@@ -12,7 +12,7 @@ from lightning_gpuprof.records.phases import Phase
 
 
 class Border(Enum):
-    """What an action means for the borders of steps, epochs and the run."""
+    """The meaning of an action for the borders of steps, epochs and the run."""
 
     FETCH = "fetch"
     BATCH_START = "batch_start"
@@ -24,7 +24,7 @@ class Border(Enum):
 
 
 class Action(NamedTuple):
-    """What the Trainer's profiler was asked to time."""
+    """A name that the Trainer's profiler was asked to time, in its parts."""
 
     kind: str
     """Callback, LightningModule, Strategy, ...; empty for a bare name."""
@@ -36,34 +36,31 @@ class Action(NamedTuple):
 
 _ACTION = re.compile(r"\[(\w+)\](?:(.*)\.|\.)(\w+)", re.DOTALL)
 
+_WHOLE: dict[Phase, tuple[str, ...]] = {
+    Phase.DATA_WAIT: ("train_dataloader_next", "val_next", "test_next", "predict_next"),
+    Phase.HOST_TO_DEVICE: ("batch_to_device", "transfer_batch_to_device"),
+    Phase.FORWARD: ("training_step", "validation_step", "test_step", "predict_step"),
+    Phase.BACKWARD: ("backward",),
+    Phase.ZERO_GRAD: ("optimizer_zero_grad",),
+    Phase.CLIP_GRADIENTS: ("configure_gradient_clipping",),
+    Phase.OPTIMIZER_STEP: ("optimizer_step",),
+    Phase.OTHER: ("run_training_batch", "run_training_epoch"),
+    Phase.VALIDATION: ("on_validation_model_zero_grad",),
+    Phase.CHECKPOINT: ("save_checkpoint",),
+}
+_PARTS: dict[Phase, tuple[str, ...]] = {
+    Phase.DATA_WAIT: (
+        "prepare_data", "train_dataloader", "val_dataloader", "test_dataloader",
+        "predict_dataloader",
+    ),
+    Phase.HOST_TO_DEVICE: ("on_before_batch_transfer", "on_after_batch_transfer"),
+    Phase.CHECKPOINT: ("on_save_checkpoint", "on_load_checkpoint"),
+}  # fmt: skip
 PHASES: dict[str, tuple[Phase, bool]] = {
-    "train_dataloader_next": (Phase.DATA_WAIT, False),
-    "val_next": (Phase.DATA_WAIT, False),
-    "test_next": (Phase.DATA_WAIT, False),
-    "predict_next": (Phase.DATA_WAIT, False),
-    "prepare_data": (Phase.DATA_WAIT, True),
-    "train_dataloader": (Phase.DATA_WAIT, True),
-    "val_dataloader": (Phase.DATA_WAIT, True),
-    "test_dataloader": (Phase.DATA_WAIT, True),
-    "predict_dataloader": (Phase.DATA_WAIT, True),
-    "batch_to_device": (Phase.HOST_TO_DEVICE, False),
-    "transfer_batch_to_device": (Phase.HOST_TO_DEVICE, False),
-    "on_before_batch_transfer": (Phase.HOST_TO_DEVICE, True),
-    "on_after_batch_transfer": (Phase.HOST_TO_DEVICE, True),
-    "training_step": (Phase.FORWARD, False),
-    "validation_step": (Phase.FORWARD, False),
-    "test_step": (Phase.FORWARD, False),
-    "predict_step": (Phase.FORWARD, False),
-    "backward": (Phase.BACKWARD, False),
-    "optimizer_zero_grad": (Phase.ZERO_GRAD, False),
-    "configure_gradient_clipping": (Phase.CLIP_GRADIENTS, False),
-    "optimizer_step": (Phase.OPTIMIZER_STEP, False),
-    "run_training_batch": (Phase.OTHER, False),
-    "run_training_epoch": (Phase.OTHER, False),
-    "on_validation_model_zero_grad": (Phase.VALIDATION, False),
-    "save_checkpoint": (Phase.CHECKPOINT, False),
-    "on_save_checkpoint": (Phase.CHECKPOINT, True),
-    "on_load_checkpoint": (Phase.CHECKPOINT, True),
+    name: (phase, is_part)
+    for is_part, table in ((False, _WHOLE), (True, _PARTS))
+    for phase, names in table.items()
+    for name in names
 }
 """By hook or bare name: the phase, and whether the name is also kept as a part of it. Callbacks'
 hooks are not looked up here; other hooks of the module are parts of `other`."""

@@ -1,59 +1,70 @@
-"""Puts the tap and its regions into a Trainer for one run, and everything back afterwards."""
+"""Puts timing into a Trainer for one run, by its profiler or by hooks, and takes it out again."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from lightning_gpuprof.adapters.lightning import Trainer, fetches_inside, hook_of, is_kind
-from lightning_gpuprof.adapters.loaders import LoaderParts
-from lightning_gpuprof.records.phases import (
-    EXPERIMENT,
-    SAMPLER,
-    STOP_CHECK,
+from typing_extensions import override
+
+from lightning_gpuprof.adapters.lightning import (
     STOP_CHECK_METHOD,
-    WORKERS,
-    Phase,
+    Callback,
+    LightningModule,
+    Trainer,
+    active_loop,
+    fetches_inside,
+    hook_of,
+    is_compiled,
+    is_kind,
+    wrapped_optimizers,
 )
+from lightning_gpuprof.adapters.loaders import LoaderParts
+from lightning_gpuprof.records.phases import EXPERIMENT, SAMPLER, STOP_CHECK, WORKERS, Phase
 from lightning_gpuprof.session.guard import attempt
 from lightning_gpuprof.session.timed_calls import LoggingCall, TimedCalls
 from lightning_gpuprof.timing.action_regions import ActionRegions
 from lightning_gpuprof.timing.actions import PHASES, Action, class_of_state_key
+from lightning_gpuprof.timing.batches import Batches
 from lightning_gpuprof.timing.phase_clock import Region
-from lightning_gpuprof.timing.profiler_proxy import tap_of
-from lightning_gpuprof.timing.regions import AroundBatches, ByExperiment, Context
-from lightning_gpuprof.timing.step_timeline import WORKER_STARTUP, StepTimeline
+from lightning_gpuprof.timing.profiler_proxy import proxy_of
+from lightning_gpuprof.timing.regions import ByExperiment, Context
+from lightning_gpuprof.timing.step_timeline import (
+    EPOCH_START,
+    TEARDOWN,
+    WORKER_STARTUP,
+    StepTimeline,
+)
 
 FIT_PHASES = tuple(phase for phase in Phase if phase is not Phase.GARBAGE_COLLECTION)
-"""What the tap itself tells apart; collections are another callback's to tell."""
+"""Garbage collections are another part's to tell apart."""
 EVALUATION_PHASES = (
-    Phase.DATA_WAIT,
-    Phase.HOST_TO_DEVICE,
-    Phase.FORWARD,
-    Phase.CALLBACKS,
-    Phase.LOGGING,
-    Phase.CHECKPOINT,
-    Phase.OTHER,
-)
+    Phase.DATA_WAIT, Phase.HOST_TO_DEVICE, Phase.FORWARD, Phase.CALLBACKS, Phase.LOGGING,
+    Phase.CHECKPOINT, Phase.OTHER,
+)  # fmt: skip
+HOOK_PHASES = (
+    Phase.DATA_WAIT, Phase.FORWARD, Phase.ZERO_GRAD, Phase.BACKWARD, Phase.OPTIMIZER_STEP,
+    Phase.VALIDATION, Phase.OTHER,
+)  # fmt: skip
+"""By hooks alone `data_wait` is all from one batch's end to the next one's start: the copy to the
+device, loggers, checkpoints and other callbacks too. `optimizer_step` holds clipping."""
 
 LOGS = ("add_", "log")
 """How the methods of a logger's `experiment` begin that log something: TensorBoard's, others'."""
 _BATCH_TRANSFER = (
-    "on_before_batch_transfer",
-    "transfer_batch_to_device",
-    "on_after_batch_transfer",
-)
+    "on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer",
+)  # fmt: skip
 
 
-class Tapping:
-    """The tap in one Trainer.
+class ProxyTiming:
+    """The profiler proxy in one Trainer, and regions around the calls that have no action.
 
     Args:
         trainer: The Trainer, in `setup`.
-        timeline: Told of the borders of steps.
+        timeline: Called at the borders of steps.
         evaluating: The session is validate, test or predict instead of fit.
+        batches: Makes the regions of a fit's batches, where the proxy sees them all.
         watch: See `ActionRegions`.
-        batches: What is entered around each batch of a fit, where the tap sees them all.
 
     Attributes:
         sees_batches: Whether it does.
@@ -68,7 +79,7 @@ class Tapping:
         timeline: StepTimeline,
         *,
         evaluating: bool,
-        batches: AroundBatches,
+        batches: Batches,
         watch: Callable[[Region], Context] | None = None,
     ) -> None:
         self._trainer = trainer
@@ -79,26 +90,21 @@ class Tapping:
             self._clock.region(Phase.DATA_WAIT, SAMPLER),
             self._clock.region(Phase.DATA_WAIT, WORKERS),
         )
-
-        def names(state_key: str) -> tuple[str, bool]:
-            return callback_name(trainer.callbacks, state_key)
-
         inside = fetches_inside(trainer.lightning_module)
         self.sees_batches = not evaluating and not inside
-        self._watch = watch
-        actions = ActionRegions(
+        self._actions = ActionRegions(
             self._inner,
             timeline,
-            names=names,
+            names=lambda state_key: callback_name(trainer.callbacks, state_key),
             evaluating=evaluating,
             idle=partial(is_idle, trainer),
             fetches_inside=inside,
             batches=batches if self.sees_batches else None,
             watch=watch,
         )
-        self.tap = tap_of(self._inner, timeline, actions)
-        trainer.profiler = self.tap
-        if trainer.profiler is not self.tap:
+        self.proxy = proxy_of(self._inner, timeline, self._actions)
+        trainer.profiler = self.proxy
+        if trainer.profiler is not self.proxy:
             raise AttributeError(f"{type(trainer).__name__}.profiler cannot be replaced")
         try:
             self._time_loggers()
@@ -111,48 +117,46 @@ class Tapping:
             raise
 
     def time_manual_optimization(self) -> None:
-        """Time what the Trainer's own actions leave out where the user calls the optimizers."""
-        trainer, region = self._trainer, self._watched_region
+        """Time the calls without an action where the user calls the optimizers."""
+        trainer = self._trainer
         if trainer.lightning_module.automatic_optimization:
             return
         strategy = trainer.strategy
-        self._calls.add(strategy, "backward", region(Phase.BACKWARD))
-        self._calls.add(trainer.precision_plugin, "clip_gradients", region(Phase.CLIP_GRADIENTS))
-        wrapped = attempt(lambda: list(strategy._lightning_optimizers), [])
-        for optimizer in [*strategy.optimizers, *wrapped]:
-            self._calls.add(optimizer, "zero_grad", region(Phase.ZERO_GRAD))
+        self._add(strategy, "backward", Phase.BACKWARD)
+        self._add(trainer.precision_plugin, "clip_gradients", Phase.CLIP_GRADIENTS)
+        for optimizer in [*strategy.optimizers, *wrapped_optimizers(strategy)]:
+            self._add(optimizer, "zero_grad", Phase.ZERO_GRAD)
 
     def time_loader(self) -> None:
         """Split the wait for data into its parts from now on; for each epoch anew."""
         self._loaders.watch(self._trainer)
 
     def mark(self, marked: bool) -> None:
-        """Time what training steps consist of from here on, or all but a few things no more."""
-        self.tap.mark(marked)
+        """Time the parts of training steps from here on, or no more."""
+        self.proxy.mark(marked)
         self._loaders.mark(marked)
 
     def restore(self) -> None:
         """Put the Trainer's profiler and methods back."""
         self._loaders.restore()
         self._calls.restore()
-        if self._trainer.profiler is self.tap:
+        if self._trainer.profiler is self.proxy:
             self._trainer.profiler = self._inner
-        self.tap.leave()
+        self.proxy.leave()
 
-    def _watched_region(self, phase: Phase) -> Context:
-        region = self._clock.region(phase)
-        return region if self._watch is None else self._watch(region)
+    def _add(self, owner: Any, method: str, phase: Phase) -> None:
+        self._calls.add(owner, method, self._actions.watched(self._clock.region(phase)))
 
     def _time_loggers(self) -> None:
         for logger in self._trainer.loggers:
-            region = self.tap.logging(type(logger).__name__)
+            region = self.proxy.logging(type(logger).__name__)
             for method in ("log_metrics", "save"):
                 self._calls.add(logger, method, region)
             # Lightning has made it by now, where it is to be made in this process.
             self._time_experiment(attempt(partial(getattr, logger, "experiment"), None))
 
     def _time_experiment(self, experiment: Any) -> None:
-        """Time what the program may call by itself: `self.logger.experiment.add_image(...)`."""
+        """Time the calls that a program makes itself: `self.logger.experiment.add_image(...)`."""
         for method in dir(type(experiment)):
             if method.startswith(LOGS) and callable(getattr(type(experiment), method, None)):
                 region = ByExperiment(self._clock, f"{EXPERIMENT}{method}")
@@ -162,39 +166,103 @@ class Tapping:
         fit_loop = self._trainer.fit_loop
         startup = self._clock.region(Phase.DATA_WAIT, WORKER_STARTUP)
         self._calls.add(fit_loop, "setup_data", startup)
-        self._time_module_log()
+        module = self._trainer.lightning_module
+        if not is_compiled(module):  # its step would break at the region
+            self._calls.add(module, "log", self.proxy.module_log())
         epoch_loop = fit_loop.epoch_loop
-        self._calls.add(epoch_loop.val_loop, "run", self.tap.validation())
-        self._calls.add(epoch_loop.val_loop, "reset", self.tap.loader_start())
+        self._calls.add(epoch_loop.val_loop, "run", self.proxy.validation())
+        self._calls.add(epoch_loop.val_loop, "reset", self.proxy.loader_start())
         if self._trainer.world_size > 1:
             stop_check = self._clock.region(Phase.OTHER, STOP_CHECK)
             self._calls.add(epoch_loop, STOP_CHECK_METHOD, stop_check)
         # Lightning 2.4 has no action for it; in others this region is around the action's own.
-        self._calls.add(self._trainer, "save_checkpoint", self.tap.saving())
-
-    def _time_module_log(self) -> None:
-        """Time `self.log`, except in a compiled module, whose step would break at the region."""
-        module = self._trainer.lightning_module
-        if getattr(module, "_compiler_ctx", None) is None:
-            self._calls.add(module, "log", self.tap.module_log())
+        self._calls.add(self._trainer, "save_checkpoint", self.proxy.saving())
 
     def _time_evaluation(self) -> None:
-        loop = self._trainer._active_loop
         startup = self._clock.region(Phase.DATA_WAIT, WORKER_STARTUP)
         for method in ("setup_data", "reset"):
-            self._calls.add(loop, method, startup)
+            self._calls.add(active_loop(self._trainer), method, startup)
 
 
-def callback_of(callbacks: Iterable[Any], state_key: str) -> Any:
-    """Return the callback that has a state key, or None.
+class HookTiming(Callback):
+    """Times steps by hooks where a Trainer's profiler cannot be replaced: each begins a phase.
 
-    >>> callback_of([], "Slow") is None
-    True
+    Args:
+        trainer: The Trainer, in `setup`: this is added to its callbacks.
+        timeline: Called at the borders of steps; its clock is charged.
+        begins: Called when a training batch begins.
     """
-    for callback in callbacks:
-        if attempt(partial(getattr, callback, "state_key"), None) == state_key:
-            return callback
-    return None
+
+    sees_batches = False
+
+    def __init__(self, trainer: Any, timeline: StepTimeline, begins: Callable[[], object]) -> None:
+        self._callbacks: list[Any] = trainer.callbacks
+        self._timeline = timeline
+        self._begins = begins
+        self._callbacks.append(self)
+
+    def time_manual_optimization(self) -> None:
+        """Nothing: hooks do not show it."""
+
+    def time_loader(self) -> None:
+        """Nothing: not all that runs while hooks wait for data is the loader's."""
+
+    def restore(self) -> None:
+        """Leave the Trainer's callbacks."""
+        if self in self._callbacks:
+            self._callbacks.remove(self)
+
+    def _begin(self, phase: Phase) -> None:
+        clock = self._timeline.clock
+        clock.swap(clock.slot(phase))
+
+    @override
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._timeline.outside_is(EPOCH_START)
+        self._timeline.begin_epoch()
+        self._timeline.begin_step()
+        self._begin(Phase.DATA_WAIT)
+
+    @override
+    def on_train_batch_start(self, *args: Any) -> None:
+        self._timeline.running_batch = True
+        self._begins()
+        self._begin(Phase.FORWARD)
+
+    @override
+    def on_before_zero_grad(self, *args: Any) -> None:
+        self._begin(Phase.ZERO_GRAD)
+
+    @override
+    def on_before_backward(self, *args: Any) -> None:
+        self._begin(Phase.BACKWARD)
+
+    @override
+    def on_after_backward(self, *args: Any) -> None:
+        self._begin(Phase.OPTIMIZER_STEP)
+
+    @override
+    def on_train_batch_end(self, *args: Any) -> None:
+        self._timeline.running_batch = False
+        self._begin(Phase.DATA_WAIT)
+        self._timeline.begin_step()
+
+    @override
+    def on_validation_start(self, *args: Any) -> None:
+        self._begin(Phase.VALIDATION)
+
+    @override
+    def on_validation_end(self, *args: Any) -> None:
+        self._begin(Phase.DATA_WAIT)
+
+    @override
+    def on_train_epoch_end(self, *args: Any) -> None:
+        self._timeline.end_epoch()
+        self._begin(Phase.OTHER)
+
+    @override
+    def on_train_end(self, *args: Any) -> None:
+        self._timeline.outside_is(TEARDOWN)
 
 
 def callback_name(callbacks: Iterable[Any], state_key: str) -> tuple[str, bool]:
@@ -203,12 +271,12 @@ def callback_name(callbacks: Iterable[Any], state_key: str) -> tuple[str, bool]:
     >>> callback_name([], "Slow")
     ('Slow', False)
     """
-    seen: Counter[str] = Counter()
+    count: Counter[str] = Counter()
     for callback in callbacks:
         name = type(callback).__name__
-        seen[name] += 1
-        if attempt(partial(getattr, callback, "state_key"), None) == state_key:
-            number = seen[name]
+        count[name] += 1
+        if _state_key(callback) == state_key:
+            number = count[name]
             return name if number == 1 else f"{name}#{number}", is_kind(callback, "Checkpoint")
     return class_of_state_key(state_key), False
 
@@ -218,18 +286,23 @@ def is_idle(trainer: Any, action: Action) -> bool:
 
     Such as `transfer_batch_to_device`, whose time is that of `batch_to_device` around it.
     """
-    if action.name in _BATCH_TRANSFER and action.kind == "LightningModule":
-        return hook_of(trainer.lightning_module, action.name) == f"DataHooks.{action.name}"
-    if action.name in PHASES or not action.name.startswith("on_"):
+    name = action.name
+    if name in _BATCH_TRANSFER and action.kind == "LightningModule":
+        return hook_of(trainer.lightning_module, name) == f"DataHooks.{name}"
+    if name in PHASES or not name.startswith("on_"):
         return False
     if action.kind == "Strategy":
-        return hook_of(trainer.strategy, action.name) == f"Strategy.{action.name}"
-    if action.kind == "Callback":
-        callback = callback_of(trainer.callbacks, action.owner)
-        return hook_of(callback, action.name) == f"Callback.{action.name}"
-    if action.kind != "LightningModule":
+        return hook_of(trainer.strategy, name) == f"Strategy.{name}"
+    if action.kind == "LightningModule":
+        return hook_of(trainer.lightning_module, name) == f"ModelHooks.{name}"
+    if action.kind != "Callback":
         return False
-    return hook_of(trainer.lightning_module, action.name) == f"ModelHooks.{action.name}"
+    owner = next((one for one in trainer.callbacks if _state_key(one) == action.owner), None)
+    return hook_of(owner, name) == f"Callback.{name}"
+
+
+def _state_key(callback: Any) -> Any:
+    return attempt(partial(getattr, callback, "state_key"), None)
 
 
 def own_callback_names(trainer: Trainer) -> list[str]:

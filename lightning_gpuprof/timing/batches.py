@@ -1,54 +1,31 @@
-"""What is known of a training batch is noted as it begins."""
+"""The region of a training batch, in which the step's facts are noted as it begins."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 from typing_extensions import override
 
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.session.guard import attempt
-from lightning_gpuprof.session.hooks import BatchCalls
-from lightning_gpuprof.session.output import RunOutput
 from lightning_gpuprof.timing.phase_clock import Region
 from lightning_gpuprof.timing.region_paths import close_code, open_code, swap_code
-from lightning_gpuprof.timing.step_timeline import UNKNOWN_SAMPLES, StepTimeline
+from lightning_gpuprof.timing.step_timeline import UNKNOWN_SAMPLES
+
+if TYPE_CHECKING:
+    from lightning_gpuprof.timing.run import TimingRun
 
 _ROWS = (tuple, list)
-
-
-class Run(Protocol):
-    """What a batch's beginning is noted in.
-
-    Attributes:
-        counters: Dynamo's, once it is there.
-        calls: Counts batches.
-        left: Batches until a window is full.
-        first: The next batch is its epoch's first.
-        begin_elsewhere: Begins a batch that does not follow the last one in its epoch.
-        look_for_compiling: Called before each batch where there is anything to look at.
-    """
-
-    timeline: StepTimeline
-    output: RunOutput
-    counters: Mapping[str, Any] | None
-    calls: BatchCalls
-    left: int
-    first: bool
-    epoch_loop: Any
-    begin_elsewhere: Callable[[], None]
-    look_for_compiling: Callable[[], None]
 
 
 class Batch(Region):
     """A batch is being trained.
 
-    What is known of its step is noted as it begins: for every step, when there is something of
-    it in the processor's caches. The loader and the copy to the device have just had the batch in
-    their hands; after it has been trained nothing is left there. Each function that is called
-    costs a microsecond or two all the same, so all is in this one, with no guard: what may
-    fail is called behind it.
+    The facts of its step are noted as it begins, when the loader and the copy to the device have
+    just had it in their hands: after its training nothing of it is left in the processor's caches.
+    All is in this one function, for each call costs a microsecond or two (ADR 42), and with no
+    guard: calls that may fail are behind it.
 
     Args:
         region: Its region.
@@ -64,7 +41,13 @@ class Batch(Region):
     )  # fmt: skip
 
     def __init__(
-        self, region: Region, run: Run, on_due: Callable[[], object], *, own: int, marked: bool
+        self,
+        region: Region,
+        run: "TimingRun",
+        on_due: Callable[[], object],
+        *,
+        own: int,
+        marked: bool,
     ) -> None:
         super().__init__(region.clock, region.slot)
         self._run, self._timeline, self._on_due = run, run.timeline, on_due
@@ -85,7 +68,7 @@ class Batch(Region):
         if run.first or timeline.ran or timeline.begun:
             run.begin_elsewhere()
         else:
-            batch = run.epoch_loop._results.batch
+            batch = run.batch_holder.batch
             first = batch[0] if type(batch) in _ROWS and batch else batch
             try:  # costs nothing; `size(0)` and `dim()` instead are 0.1 us more, in the caches
                 shape = first.shape if type(first) is Tensor else ()
@@ -125,8 +108,8 @@ class Batch(Region):
             self._codes.append(self._own_closes)
 
 
-class PassedOver:
-    """A batch is being trained in a step that is not marked: no region that anybody watches."""
+class _PassedOver:
+    """A batch of a step that is not marked: no region, so that nothing puts marks around it."""
 
     __slots__ = ("_batch",)
 
@@ -141,25 +124,21 @@ class PassedOver:
 
 
 class Batches:
-    """Makes what is entered around a run's batches; see `AroundBatches`.
+    """Makes the regions of a run's batches; arguments as of `Batch`."""
 
-    Args:
-        run: Where they are noted.
-        on_due: See `Batch`.
-    """
-
-    def __init__(self, run: Run, on_due: Callable[[], object]) -> None:
+    def __init__(self, run: "TimingRun", on_due: Callable[[], object]) -> None:
         self._run, self._on_due = run, on_due
+        self._clock = run.timeline.clock
 
-    def marked(self, region: Region, own: int) -> Region:
-        """Return that of marked steps."""
+    def marked(self, region: Region) -> Region:
+        """Return the region of batches in marked steps."""
+        own = self._clock.slot(Phase.CALLBACKS, "PhaseTimer")
         return Batch(region, self._run, self._on_due, own=own, marked=True)
 
-    def passed_over(self) -> PassedOver:
-        """Return that of steps that are not marked."""
-        clock = self._run.timeline.clock
-        region = clock.region(Phase.OTHER)
-        return PassedOver(Batch(region, self._run, self._on_due, own=region.slot, marked=False))
+    def passed_over(self) -> _PassedOver:
+        """Return the context of batches in other steps."""
+        region = self._clock.region(Phase.OTHER)
+        return _PassedOver(Batch(region, self._run, self._on_due, own=region.slot, marked=False))
 
 
 def batch_size(batch: Any) -> int:

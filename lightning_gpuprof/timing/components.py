@@ -1,38 +1,112 @@
 """A named component of a training step: one region on the host's clock, the device's and NVTX."""
 
-import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from typing_extensions import override
 
+from lightning_gpuprof.adapters.autograd import at_end_of_backward
+from lightning_gpuprof.adapters.profiler import traced
 from lightning_gpuprof.session.guard import attempt
 from lightning_gpuprof.timing.device_marking import DeviceMarking
-from lightning_gpuprof.timing.phase_clock import Inside
+from lightning_gpuprof.timing.phase_clock import PartRegion
 from lightning_gpuprof.timing.step_timeline import StepTimeline
 
 
-class Part(AbstractContextManager[None]):
-    """What a named component is entered as; ends with `__exit__` in the step in which it began."""
+class _Entered(NamedTuple):
+    """The things opened on entry, to be closed again: each None where it was not."""
+
+    region: PartRegion | None
+    marking: DeviceMarking | None
+    range: Any
+    span: Any
+    thread: int
+
+
+class Component(AbstractContextManager[None]):
+    """Charges its body to a part, of this name, of whatever phase it is entered in.
+
+    It may be entered again while it is open, as by a module that calls itself, and ends in the step
+    in which it began. In a step that is not marked it is an NVTX range alone, which tools outside
+    look for in every step.
+
+    Args:
+        timeline: Its clock is charged, in steps that are marked.
+        name: As in `part/<phase>/<name>`, the NVTX range and the trace's span.
+        marking: The device's marks, where there are any.
+    """
+
+    def __init__(self, timeline: StepTimeline, name: str, marking: DeviceMarking | None) -> None:
+        self.name = name
+        self._timeline = timeline
+        self._region = PartRegion(timeline.clock, name)
+        self._marking = marking
+        self._part = 0 if marking is None else marking.marks.part(name)
+        self._entered: list[_Entered] = []
+        self._on_gpu = torch.cuda.is_available()
+        self._nvtx: Any = attempt(_nvtx, None) if self._on_gpu else None
 
     @property
     def timed(self) -> bool:
-        """Whether the step now running is marked: else to enter is to do nothing."""
-        return True
+        """Whether the running step is marked."""
+        return self._timeline.marked
+
+    @override
+    def __enter__(self) -> None:
+        thread = threading.get_ident()
+        if not self._timeline.marked:
+            self._entered.append(_Entered(None, None, self._open_range(), None, thread))
+            return
+        self._region.__enter__()
+        # Events recorded while a CUDA graph is being captured would belong to the graph.
+        capturing = self._on_gpu and torch.cuda.is_current_stream_capturing()
+        marking = None if capturing else self._marking
+        if marking is not None:
+            marking.opens_part(self._part)
+        range_, span = self._open_range(), traced(self.name)
+        if span is not None:
+            span.__enter__()
+        self._entered.append(_Entered(self._region, marking, range_, span, thread))
+
+    @override
+    def __exit__(self, *raised: Any) -> None:
+        if not self._entered:
+            return
+        region, marking, range_, span, thread = self._entered.pop()
+        if span is not None and thread == threading.get_ident():
+            span.__exit__(None, None, None)
+        if range_ is not None:
+            self._nvtx.range_end(range_)
+        if marking is not None:
+            marking.closes_part(self._part)
+        if region is not None:
+            region.__exit__(None, None, None)
+
+    def _open_range(self) -> Any:
+        # A range with a handle: unlike pushed ones these need not be nested.
+        return None if self._nvtx is None else self._nvtx.range_start(self.name)
+
+
+def _nvtx() -> Any:
+    """Return the NVTX functions; raises where this build of torch has none."""
+    nvtx: Any = torch.cuda.nvtx
+    nvtx.range_end(nvtx.range_start("lightning_gpuprof"))
+    return nvtx
 
 
 class ActiveComponents:
     """The components of a run that is timing in this process, made as they are named."""
 
-    def __init__(self, make: Callable[[str], Part]) -> None:
+    def __init__(self, make: Callable[[str], Component]) -> None:
         self.thread = threading.get_ident()
         self._make = make
-        self._made: dict[str, Part] = {}
+        self._made: dict[str, Component] = {}
 
-    def get(self, name: str) -> Part:
+    def get(self, name: str) -> Component:
         """Return the component of a name."""
         if name not in self._made:
             self._made[name] = self._make(name)
@@ -48,91 +122,6 @@ class ActiveComponents:
             _ACTIVE.remove(self)
 
 
-class _Entered(NamedTuple):
-    """What was opened, to be closed again: each None where it was not."""
-
-    region: Inside | None
-    marking: DeviceMarking | None
-    range: Any
-    annotation: Any
-
-
-class Component(Part):
-    """Charges its body to a part, of this name, of whatever phase it is entered in.
-
-    It may be entered again while it is open, as by a module that calls itself. In a step that is
-    not marked it is an NVTX range alone, which tools outside look for in every step.
-
-    Args:
-        timeline: Its clock is charged, in steps that are marked.
-        name: As in `part/<phase>/<name>`, the NVTX range and the trace's annotation.
-        marking: The device's marks, where there are any.
-    """
-
-    def __init__(self, timeline: StepTimeline, name: str, marking: DeviceMarking | None) -> None:
-        self.name = name
-        self._timeline = timeline
-        self._region = Inside(timeline.clock, name)
-        self._marking = marking
-        self._part = 0 if marking is None else marking.marks.part(name)
-        self._entered: list[_Entered] = []
-        self._on_gpu = torch.cuda.is_available()
-        self._nvtx: Any = attempt(_nvtx, None) if self._on_gpu else None
-
-    @property
-    @override
-    def timed(self) -> bool:
-        return self._timeline.marked
-
-    @override
-    def __enter__(self) -> None:
-        if not self._timeline.marked:
-            self._entered.append(_Entered(None, None, self._open_range(), None))
-            return
-        self._region.__enter__()
-        # Events recorded while a CUDA graph is being captured would belong to the graph.
-        capturing = self._on_gpu and torch.cuda.is_current_stream_capturing()
-        marking = None if capturing else self._marking
-        if marking is not None:
-            marking.opens_part(self._part)
-        range_, annotation = self._open_range(), self._open_annotation()
-        self._entered.append(_Entered(self._region, marking, range_, annotation))
-
-    @override
-    def __exit__(self, *raised: Any) -> None:
-        if not self._entered:
-            return
-        region, marking, range_, annotation = self._entered.pop()
-        if annotation is not None and annotation[0] == threading.get_ident():
-            annotation[1].__exit__(None, None, None)
-        if range_ is not None:
-            self._nvtx.range_end(range_)
-        if marking is not None:
-            marking.closes_part(self._part)
-        if region is not None:
-            region.__exit__(None, None, None)
-
-    def _open_range(self) -> Any:
-        # A range with a handle: unlike pushed ones these need not be nested.
-        return None if self._nvtx is None else self._nvtx.range_start(self.name)
-
-    def _open_annotation(self) -> Any:
-        """Show in a trace that records just now; at other times it would cost a microsecond."""
-        profiler = sys.modules.get("torch.autograd.profiler")
-        if not getattr(profiler, "_is_profiler_enabled", False):
-            return None
-        annotation: Any = torch.profiler.record_function(self.name)
-        annotation.__enter__()
-        return threading.get_ident(), annotation
-
-
-def _nvtx() -> Any:
-    """Return the NVTX functions; raises where this build of torch has none."""
-    nvtx: Any = torch.cuda.nvtx
-    nvtx.range_end(nvtx.range_start("lightning_gpuprof"))
-    return nvtx
-
-
 _ACTIVE: list[ActiveComponents] = []
 
 
@@ -141,3 +130,79 @@ def active_component(name: str) -> AbstractContextManager[None]:
     if not _ACTIVE or _ACTIVE[-1].thread != threading.get_ident():
         return nullcontext()
     return _ACTIVE[-1].get(name)
+
+
+class BackwardCall:
+    """Opens a component at the first gradient of an output, closes it at the last of an input.
+
+    Hooks on tensors, not a module's full backward hooks: those replace inputs and outputs by
+    views, which makes an in-place operation after the module an error. A component that is still
+    open at the end of the backward pass is closed there.
+
+    Args:
+        guarded: Calls a function; if it fails, nothing but the timer stops.
+        component: Opened and closed.
+    """
+
+    def __init__(
+        self,
+        guarded: Callable[[Callable[[], None]], None],
+        component: AbstractContextManager[None],
+    ) -> None:
+        self._guarded = guarded
+        self._component = component
+        self._open = False
+        self._inputs = self._missing = 0
+
+    def watch(self, inputs: Any, output: Any) -> None:
+        """Put hooks on the tensors of a call that take part in the backward pass."""
+        outputs = [tensor for tensor in tensors(output) if tensor.requires_grad]
+        if not outputs:
+            return
+        for tensor in outputs:
+            self._hook(tensor, self._begin)
+        for tensor in tensors(inputs):
+            # A leaf would keep its hook for ever.
+            if tensor.requires_grad and not tensor.is_leaf:
+                self._hook(tensor, self._end_one)
+                self._inputs += 1
+
+    def _hook(self, tensor: Any, act: Callable[[], None]) -> None:
+        tensor.register_hook(partial(self._call, act))
+
+    def _call(self, act: Callable[[], None], gradient: torch.Tensor) -> None:
+        self._guarded(act)
+
+    def _begin(self) -> None:
+        if self._open:
+            return
+        ends = at_end_of_backward(partial(self._guarded, self._close))
+        if ends or self._inputs:
+            self._open, self._missing = True, self._inputs
+            self._component.__enter__()
+
+    def _end_one(self) -> None:
+        self._missing -= 1
+        if self._missing == 0:
+            self._close()
+
+    def _close(self) -> None:
+        if self._open:
+            self._open = False
+            self._component.__exit__(None, None, None)
+
+
+def tensors(value: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors in a value and in the tuples, lists and mappings of it.
+
+    >>> [t.item() for t in tensors((torch.tensor(1), {"a": [torch.tensor(2)]}, "text"))]
+    [1, 2]
+    """
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from tensors(item)
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from tensors(item)

@@ -2,7 +2,6 @@
 
 import math
 from collections import deque
-from collections.abc import Callable
 from statistics import median_low
 from typing import Any
 
@@ -11,7 +10,6 @@ from typing_extensions import override
 
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.session.guard import guarded, is_disabled
 from lightning_gpuprof.session.output import RunOutput
 from lightning_gpuprof.timing.device_marks import DeviceMarks
@@ -20,39 +18,32 @@ from lightning_gpuprof.timing.phase_clock import Region, Slot
 from lightning_gpuprof.timing.regions import AtBorder, Context, EpochLoop, Saving
 from lightning_gpuprof.timing.step_timeline import Fetch, StepTimeline
 
-MARKED = frozenset(Phase) - {
-    Phase.CALLBACKS,
-    Phase.LOGGING,
-    Phase.GARBAGE_COLLECTION,
-    Phase.OTHER,
-}
-"""Callbacks and loggers have too many regions, and rarely work for the device: what they queue is
-device time of the phase around them. So it is with a checkpoint callback until it saves."""
-_CLOSELY_FOLLOWED = {
+_UNMARKED = (Phase.CALLBACKS, Phase.LOGGING, Phase.GARBAGE_COLLECTION, Phase.OTHER)
+"""Callbacks and loggers have too many regions, and rarely work for the device: their device time
+counts as that of the phase around them, a checkpoint callback's until it saves."""
+_FOLLOWED = {
     Phase.DATA_WAIT: (Phase.OTHER,),
     Phase.HOST_TO_DEVICE: (Phase.OTHER,),
     Phase.FORWARD: (Phase.OPTIMIZER_STEP,),
     Phase.ZERO_GRAD: (Phase.OTHER, Phase.OPTIMIZER_STEP),
     Phase.BACKWARD: (Phase.OPTIMIZER_STEP,),
 }
-"""Where a phase ends into one of these, the next phase is about to begin: what lies between, a few
-hooks, stays with the phase before, for the price of a mark."""
+"""Where a phase ends into one of these, the next phase is about to begin: the few hooks between
+them stay with the phase before, which saves a mark."""
 FOLD_NS = 20_000
 """A region that opens this soon after another closed takes over its mark: in between, the host
 can have queued two or three kernels at most."""
-_UNMARKED = (Slot(Phase.HOST_TO_DEVICE, "on_before_batch_transfer"),)
+_NOTHING_YET = Slot(Phase.HOST_TO_DEVICE, "on_before_batch_transfer")
 """Comes before the rest of its phase, with nothing of the device's in it as a rule."""
 _ALWAYS = 10**18
 _CALIBRATE_EVERY_NS = 1_000_000_000
 _RECENT = 100
-"""Writes by whose median it is judged what a mark takes: a neighbour that has the core amid one is
-no cost of ours."""
+"""Windows by whose median a mark's cost is judged: a neighbour that has the core amid one is no
+cost of ours."""
 _NUMBERS = {phase: number for number, phase in enumerate(Phase)}
 _OPTIMIZER_STEP = _NUMBERS[Phase.OPTIMIZER_STEP]
 _GAPS = frozenset(
-    (_NUMBERS[phase], _NUMBERS[into])
-    for phase, follows in _CLOSELY_FOLLOWED.items()
-    for into in follows
+    (_NUMBERS[phase], _NUMBERS[into]) for phase, follows in _FOLLOWED.items() for into in follows
 )
 _NOTHING = (_NUMBERS[Phase.OTHER], WHOLE)
 
@@ -71,8 +62,8 @@ class DeviceMarking:
 
     Attributes:
         every: Of the steps that are timed on the host, one in so many is marked.
-        step: The one that is being marked, or `OUTSIDE`.
-        cost_ns_per_step: What marks take of the host, over all steps.
+        step: The step that is being marked, or `OUTSIDE`.
+        cost_ns_per_step: Host time of the marks, over all steps.
     """
 
     def __init__(
@@ -80,6 +71,7 @@ class DeviceMarking:
     ) -> None:
         self.marks = marks
         self.every = 1
+        self.step = OUTSIDE
         self.cost_ns_per_step = 0.0
         self._timeline = timeline
         self._output = output
@@ -88,9 +80,7 @@ class DeviceMarking:
         self._times = timeline.clock.times
         self._stack: list[tuple[int, int]] = []
         self._current = self._place = _NOTHING
-        self.step = OUTSIDE
-        self._marked_ns = 0
-        self._fold_ns = 0
+        self._marked_ns = self._fold_ns = 0
         self._steps_marked = self._counted = self._spent_ns = 0
         self._per_mark_ns: deque[float] = deque(maxlen=_RECENT)
         self._calibrated_ns: int | None = None
@@ -99,15 +89,14 @@ class DeviceMarking:
 
     def watch(self, region: Region) -> Context:
         """Return the region with marks where it opens and closes, if it is one that has them."""
-        if isinstance(region, Saving):
-            return Marked(region, self, Phase.CHECKPOINT)
         slot = region.clock.slots[region.slot]
         border = isinstance(region, (Fetch, AtBorder, EpochLoop))
-        if border or (slot.phase in MARKED and slot.phase is not Phase.CHECKPOINT):
-            if slot not in _UNMARKED:
-                phase = slot.phase if slot.phase in MARKED else Phase.OTHER
-                return Marked(region, self, phase, border=border)
-        return region
+        if isinstance(region, Saving):
+            return _Marked(region, self, Phase.CHECKPOINT)
+        unmarked = slot.phase in (*_UNMARKED, Phase.CHECKPOINT)
+        if slot == _NOTHING_YET or (unmarked and not border):
+            return region
+        return _Marked(region, self, Phase.OTHER if unmarked else slot.phase, border=border)
 
     @guarded
     def opens(self, place: tuple[int, int], border: bool) -> None:
@@ -172,19 +161,19 @@ class DeviceMarking:
             step = OUTSIDE
         if step == self.step:
             return False
-        # Nothing but the loop itself is open here: what an exception left behind is closed.
+        # Nothing but the loop itself is open here: regions left open by an exception are closed.
         del self._stack[:-1]
         self.step = step
         self._mark(self._current, self._boundary())
         if step != OUTSIDE:
             self._steps_marked += 1
-        else:  # what is open now closes without our being told
+        else:  # regions open now close without a call to `closes`
             self._stack.clear()
             self._current = _NOTHING
         return True
 
     def _boundary(self) -> int:
-        """Return when the region opened or closed of which we are told: it was the last to say."""
+        """Return when the region opened or closed: its time is the last in the clock's log."""
         times = self._times
         return times[-1] if times else self._now()
 
@@ -211,14 +200,14 @@ class DeviceMarking:
         pending = self._harvest()
         fresh = 0
         if self._held is not None:
-            fresh = len(self._held[0])
-            kept = self._held[1]
+            held, kept = self._held
+            fresh = len(held)
             kept = np.pad(kept, ((0, 0), (0, charged.shape[1] - kept.shape[1])))
-            facts, charged = np.vstack((self._held[0], facts)), np.vstack((kept, charged))
+            facts, charged = np.vstack((held, facts)), np.vstack((kept, charged))
         self._held = None
         if final or pending is None:
             return facts, charged
-        # What waited a whole window is written now, come in or not.
+        # Steps that waited a whole window are written now, their marks come in or not.
         done = max(fresh, int(np.searchsorted(facts[:, 0], pending)))
         if done < len(facts):
             self._held = facts[done:], charged[done:]
@@ -229,7 +218,7 @@ class DeviceMarking:
 
         Args:
             steps: Their numbers.
-            dur_ns: What they took together.
+            dur_ns: Their total time.
             spacing: Of all steps, one in so many is timed on the host.
         """
         if is_disabled(self):
@@ -240,12 +229,18 @@ class DeviceMarking:
     def _columns(self, steps: Int64, dur_ns: int, spacing: int) -> dict[str, Int64]:
         columns = self.marks.take(steps)
         self._keep_budget(dur_ns / len(steps), spacing)
-        self._say_losses()
+        if self.marks.lost and not self._lost_said:
+            self._lost_said = True
+            message = (
+                "The device fell further behind than the pool of events reaches: the steps "
+                "concerned have no device times."
+            )
+            self._output.note("device_marks_lost", self.marks.lost, message)
         return columns
 
     @guarded
     def _harvest(self) -> int | None:
-        """Take in what has passed; returns the first step that has not."""
+        """Take in passed marks; returns the first step with a mark that has not passed."""
         begin = self._now()
         self.marks.harvest()
         self.marks.own_ns += self._now() - begin
@@ -267,35 +262,23 @@ class DeviceMarking:
         # More than one less was wanted when `every` was raised: half of that is clearly below it.
         if wanted > self.every or wanted < (self.every - 1) / 2:
             self.every = every = max(1, math.ceil(wanted))
-            told = every * spacing
             message = (
                 f"Marks on the device cost the host {per_step / 1000:.0f} µs of a step of "
                 f"{step_ns / 1000:.0f} µs, and overhead_budget is {self._budget:g}: every "
-                f"{told}. step is marked from now on."
+                f"{every * spacing}. step is marked from now on."
             )
-            self._note("device_marks_every", told, message if told > 1 else "")
+            self._output.note(
+                "device_marks_every", every * spacing, message if every * spacing > 1 else ""
+            )
         self.cost_ns_per_step = per_step / (self.every * spacing)
 
-    def _say_losses(self) -> None:
-        if self.marks.lost and not self._lost_said:
-            self._lost_said = True
-            message = (
-                "The device fell further behind than the pool of events reaches: the steps "
-                "concerned have no device times."
-            )
-            self._note("device_marks_lost", self.marks.lost, message)
-
-    def _note(self, name: str, value: Any, message: str) -> None:
-        step = self._timeline.step
-        self._output.write(Note(step=step, name=name, value=value, message=message))
-
     @override
-    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
-        return _no_marking, ()
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()
 
 
-class Marked:
-    """A region at whose ends the marking is told: in steps that are marked, and at borders."""
+class _Marked:
+    """A region at whose ends the marking is called: in steps that are marked, and at borders."""
 
     __slots__ = ("_border", "_closes", "_marking", "_opens", "_place", "region")
 
@@ -317,7 +300,3 @@ class Marked:
         self.region.__exit__(*raised)
         if self._border or self._marking.step != OUTSIDE:
             self._closes(self._border)
-
-
-def _no_marking() -> None:
-    return None

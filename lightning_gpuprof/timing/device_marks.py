@@ -1,15 +1,13 @@
 """Times a step's phases on the device: one event at each boundary, read when it has passed.
 
 At each boundary that the host reaches, `mark` records one event of a pool on the current stream;
-`harvest` asks the oldest whether the device has passed them and never waits. The device time of
-a phase is what the device's clock says between the mark that begins it and the next: what the
-device spent between the two boundaries, working or idle. Marks follow each other on one clock,
-so a step's device phases add up to its device duration exactly.
+`harvest` asks the oldest whether the device has passed them and never waits. A phase's device time
+is the time between the mark that begins it and the next, working or idle: a step's device phases
+add up to its device duration exactly.
 
-The pool is bounded. A mark for which it has no event is lost and counted, and its step and the
-one before are not measured. Neither is a step in which a CUDA graph is captured: no event may be
-touched then. Nor one whose marks pass out of order, which they can where a user's own streams are
-current at the boundaries.
+The pool is bounded. A mark for which it has no event is lost and counted; its step and the one
+before are not measured, nor is a step in which a CUDA graph is captured, nor one whose marks pass
+out of order, as they can on a user's own streams.
 """
 
 from array import array
@@ -17,17 +15,9 @@ from collections.abc import Callable
 from statistics import median_low
 from typing import Any
 
-from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.schema import NOT_MEASURED
-from lightning_gpuprof.timing.device_clock import DeviceClock
-from lightning_gpuprof.timing.device_events import DeviceEvents
-from lightning_gpuprof.timing.device_rows import (
-    AFTER_GAP,
-    OUTSIDE,
-    SPOILED,
-    WHOLE,
-    DeviceRows,
-)
+from lightning_gpuprof.timing.device_events import DeviceClock, DeviceEvents
+from lightning_gpuprof.timing.device_rows import AFTER_GAP, OUTSIDE, SPOILED, WHOLE, DeviceRows
 
 CAPACITY = 2048
 """Marks in flight: about 200 steps' worth, far more than a device's queue holds; 40 KiB."""
@@ -39,7 +29,7 @@ _TRIES, _POLLS = 5, 200
 
 
 class DeviceMarks:
-    """Marks in flight and the device times of the steps that came in.
+    """Marks in flight, and the device times of the steps that came in.
 
     Args:
         events: The device's events.
@@ -47,10 +37,10 @@ class DeviceMarks:
         capacity: Marks in flight at most.
 
     Attributes:
+        marked: Marks recorded.
         lost: Marks for which the pool had no event.
-        own_ns: What marks took of the host so far, but for queueing their events.
-        queueing_ns: What that took of each when the device was last seen idle: where it is behind,
-            the host may be made to wait there, as it would be in its next launch. None before.
+        own_ns: Host time of all marks so far, without queueing their events.
+        queueing_ns: Host time of queueing one event when the device was last idle; None before.
         clock: From device time to host time.
     """
 
@@ -58,7 +48,7 @@ class DeviceMarks:
         self, events: DeviceEvents, now: Callable[[], int], *, capacity: int = CAPACITY
     ) -> None:
         self.clock = DeviceClock()
-        self.lost = self.own_ns = 0
+        self.marked = self.lost = self.own_ns = 0
         self.queueing_ns: int | None = None
         self._device = events
         self._now = now
@@ -69,47 +59,39 @@ class DeviceMarks:
         self._phase = array("b", bytes(capacity))
         self._part = array("h", bytes(2 * capacity))
         self._flag = array("b", bytes(capacity))
-        self._head = self._tail = self._due = 0
+        self._tail = self._due = 0
         self._gap = False
         self._spoiled = OUTSIDE
         self._base: Any = None
         self._base_ns = 0
         self._probe: Any = None
         self._queueing: list[int] = []
-        self._came_in = DeviceRows()
-
-    @property
-    def marked(self) -> int:
-        """Marks recorded."""
-        return self._head
+        self._rows = DeviceRows()
+        self.part, self.take = self._rows.part, self._rows.take
 
     @property
     def in_flight(self) -> int:
         """Marks that the device was not yet seen to pass."""
-        return self._head - self._tail
+        return self.marked - self._tail
 
     @property
     def pending_step(self) -> int | None:
         """The first step of which a mark has yet to come in; None where there is none."""
-        if self._came_in.open_step != OUTSIDE:
-            return self._came_in.open_step
-        in_flight = (self._step[at % self._capacity] for at in range(self._tail, self._head))
+        if self._rows.step != OUTSIDE:
+            return self._rows.step
+        in_flight = (self._step[at % self._capacity] for at in range(self._tail, self.marked))
         return next((step for step in in_flight if step != OUTSIDE), None)
 
-    def part(self, name: str) -> int:
-        """Return the number of a named part."""
-        return self._came_in.part(name)
-
     def mark(self, step: int, phase: int, host_ns: int, part: int = WHOLE) -> None:
-        """Record a boundary: what begins here belongs to a phase (by number) of a step.
+        """Record a boundary, after which time belongs to a phase (by number) of a step.
 
         Args:
             step: Or `OUTSIDE`.
             phase: By its place in `Phase`.
             host_ns: When the host reached the boundary.
-            part: The named part of the phase that is innermost from here on.
+            part: The innermost named part of the phase from here on.
         """
-        head = self._head
+        head = self.marked
         if head == self._due and not self._make_room(head):
             self.lost += 1
             self._gap, self._spoiled = True, step
@@ -123,18 +105,18 @@ class DeviceMarks:
         if not self._device.record(self._events[at]):
             self._gap, self._spoiled = True, step
             return
-        self._head = head + 1
+        self.marked = head + 1
         if self._gap or self._spoiled != OUTSIDE:
             self._note_loss(at, step)
 
     def relabel(self, phase: int) -> None:
-        """Give what began at the newest mark to another phase."""
-        self._phase[(self._head - 1) % self._capacity] = phase
+        """Give the time since the newest mark to another phase."""
+        self._phase[(self.marked - 1) % self._capacity] = phase
 
     def harvest(self) -> None:
         """Take in the marks that the device has passed, in order."""
         device, events, capacity = self._device, self._events, self._capacity
-        while self._tail < self._head:
+        while self._tail < self.marked:
             at = self._tail % capacity
             event = events[at]
             if self._base is None:
@@ -173,12 +155,8 @@ class DeviceMarks:
         self.queueing_ns = median_low(self._queueing)
         return self.clock.calibrate(best[0], low_ns=best[1], high_ns=best[2])
 
-    def take(self, steps: Int64) -> dict[str, Int64]:
-        """Return the columns of some steps, as `DeviceRows` does."""
-        return self._came_in.take(steps)
-
     def _make_room(self, head: int) -> bool:
-        """Take in what has passed, and see to events for the next marks; False without room."""
+        """Take in passed marks and prepare events for the next ones; False without room."""
         if not self._device.capturing():
             self.harvest()
         room = self._tail + self._capacity - head
@@ -203,14 +181,9 @@ class DeviceMarks:
         if flag:
             self._flag[at] = 0
         ahead = self.clock.run_ahead(passed_ns, self._host_ns[at])
-        self._came_in.passes(
-            passed_ns,
-            NOT_MEASURED if ahead is None else ahead,
-            self._step[at],
-            self._phase[at],
-            self._part[at],
-            flag,
-        )
+        ahead_ns = NOT_MEASURED if ahead is None else ahead
+        step, phase, part = self._step[at], self._phase[at], self._part[at]
+        self._rows.passes(passed_ns, ahead_ns, step, phase, part, flag)
 
     def _try_calibration(self) -> tuple[int, int, int] | None:
         device, now = self._device, self._now

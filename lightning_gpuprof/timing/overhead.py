@@ -1,44 +1,53 @@
-"""What this package itself takes of each step, measured as it runs, against a budget."""
+"""The overhead of this package in each step against a budget, and which steps are marked for it."""
 
 import math
 import time
+from array import array
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from statistics import median, median_low
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing.phase_clock import PhaseClock
+from lightning_gpuprof.timing.step_timeline import StepTimeline
 from lightning_gpuprof.timing.windows import Window
 from lightning_gpuprof.units import duration, percent
 
 _MIN_STEPS = 100
-"""Fewer steps hold one-time things that would pass for a steady cost."""
+"""Fewer steps hold one-time work that would pass for a steady cost."""
 MOST_APART = 20
-"""One step in this many is marked, whatever the cost: what is left then is mostly other things."""
+"""One step in this many is marked, whatever the overhead: most of the rest is not the marks'."""
 _RECENT = 100
 """Windows and writes that are judged by."""
+_GOLDEN = 0.6180339887498949
+"""Multiples of it, less their whole parts, are spread evenly and follow no period: a loop that
+does something else every few steps is met in all its states."""
+_EPOCH_START = int(StepFlag.EPOCH_START)  # an operation on a flag itself is five calls
 
 
-class OwnCost:
-    """Judges by what windows say of this package's own time.
+class Overhead:
+    """Judges by this package's own time in windows of steps.
 
-    It has two parts. Hooks run in every step. Boundaries of regions, and the writing of what came
-    of them, are the price of marked steps alone.
-
-    Left out is what hooks do once in many steps: losses that are handed on, memory that is read.
-
-    Of a window's steps, of several windows, and of writes, the median counts. A logger's file that
-    is opened once, or a neighbour that takes the core amid a hook for 20 ms, is as much as a
-    thousand steps' own cost: a mean would be what others take. (Two ranks on two cores wait for
-    each other's threads in one hook in ten: 44 us of a step by the median, 67 to 78 by the mean.)
+    Hooks run in every step; boundaries of regions, and the writing of their times, are the price of
+    marked steps alone. Medians count: a logger's file that is opened once, or a neighbour that
+    takes the core amid a hook for 20 ms, is as much as a thousand steps' own cost (ADR 42).
 
     Args:
         budget: The share of a step's time that it may take.
 
     Attributes:
-        profiler_stall_ns: What it took of steps in which torch.profiler was at work.
+        boundaries: How often a region has opened or closed so far; set by the caller.
+        profiler_stall_ns: Time of this package in steps in which torch.profiler was at work.
     """
 
     def __init__(self, budget: float) -> None:
+        self.boundaries = self.profiler_stall_ns = 0
         self._budget = budget
         self._plain = self._total_ns = 0
         self._rows = self._passed = 0
@@ -46,9 +55,7 @@ class OwnCost:
         self._writes_ns: deque[float] = deque(maxlen=_RECENT)
         self._unwritten = self._inside_ns = 0
         self._has_written = False
-        self._boundaries = 0
         self._boundary_ns: float | None = None
-        self.profiler_stall_ns = 0
 
     def add(self, window: Window) -> None:
         """Take a window of marked steps into account."""
@@ -69,8 +76,7 @@ class OwnCost:
     def wrote(self, took_ns: int, *, in_marked: bool) -> None:
         """Take a write of records into account, and whether a marked step holds its time.
 
-        That step is in the next window. The first write, which makes folders and files, is no
-        steady cost.
+        That step is in the next window. The first write makes folders and files: no steady cost.
         """
         if in_marked:
             self._inside_ns += took_ns
@@ -78,35 +84,26 @@ class OwnCost:
             self._writes_ns.append(took_ns / self._unwritten)
         self._has_written, self._unwritten = True, 0
 
-    def saw(self, boundaries: int) -> None:
-        """Say how often a region has opened or closed so far."""
-        self._boundaries = boundaries
-
     def ns_per_step(self) -> int | None:
-        """Return the cost per step; None where no marked step was without torch.profiler."""
-        parts = self._parts()
-        if parts is None:
+        """Return the overhead per step; None where no marked step was without torch.profiler."""
+        if not self._plain:
             return None
-        hooks_ns, marks_ns = parts
+        hooks_ns, marks_ns = self._parts()
         return round(hooks_ns + marks_ns * self._rows / (self._rows + self._passed))
 
     def spacing(self) -> int | None:
         """Return one step in how many can be marked; None where too little is known."""
-        parts = self._parts()
-        if parts is None or self._plain < _MIN_STEPS:
+        if self._plain < _MIN_STEPS:
             return None
-        hooks_ns, marks_ns = parts
+        hooks_ns, marks_ns = self._parts()
         left_ns = self._budget * self._total_ns / self._plain - hooks_ns
         if marks_ns <= left_ns:
             return 1
         return min(MOST_APART, math.ceil(marks_ns / left_ns)) if left_ns > 0 else MOST_APART
 
     def explain(self, every: int) -> str:
-        """Return what to say when one step in so many is marked from here on."""
-        parts = self._parts()
-        if parts is None:
-            return ""
-        hooks_ns, marks_ns = parts
+        """Return the message when one step in so many is marked from here on."""
+        hooks_ns, marks_ns = self._parts()
         step = duration(round(self._total_ns / self._plain))
         left = duration(round(hooks_ns + marks_ns / every))
         return (
@@ -115,19 +112,17 @@ class OwnCost:
             f"{every} by phase ({left} per step), and logs no gpuprof/* scalars."
         )
 
-    def _parts(self) -> tuple[float, float] | None:
-        """Return what hooks take of each step, and marks of each step that has them."""
-        if not self._plain:
-            return None
+    def _parts(self) -> tuple[float, float]:
+        """Return the time of hooks in each step, and of marks in each step that has them."""
         if self._boundary_ns is None:
             self._boundary_ns = boundary_cost_ns()
         written_ns = median_low(self._writes_ns) if self._writes_ns else 0.0
-        boundaries_ns = self._boundaries * self._boundary_ns / self._rows
+        boundaries_ns = self.boundaries * self._boundary_ns / self._rows
         return median_low(self._hooks_ns), boundaries_ns + written_ns
 
 
 def boundary_cost_ns(rounds: int = 50, repeats: int = 5) -> float:
-    """Measure what opening or closing a region costs on this machine."""
+    """Measure the time of opening or closing a region on this machine."""
     clock = PhaseClock(time.perf_counter_ns)
     clock.start()
     region = clock.region(Phase.OTHER)
@@ -139,3 +134,78 @@ def boundary_cost_ns(rounds: int = 50, repeats: int = 5) -> float:
                 pass
         times.append((time.perf_counter_ns() - begin) / (2 * rounds))
     return median(times)
+
+
+class HasStepFlags(Protocol):
+    """Such as the run's output."""
+
+    step_flags: int
+
+
+class StepChoice:
+    """Marks every step, or after `spread` one step in so many, somewhere in each block of them.
+
+    The first step of an epoch is always marked, and so is one that somebody insists on. Of a step
+    that is not marked the time is known from border to border alone. All time between epochs is
+    charged to phases: it is rare and may be long.
+
+    Args:
+        timeline: Calls this where a step begins.
+        use: Called with whether regions are to be timed from here on.
+        insists: Has `step_flags`, not 0 where the step that begins must be marked, such as a
+            profiled one.
+    """
+
+    def __init__(
+        self, timeline: StepTimeline, *, use: Callable[[bool], None], insists: HasStepFlags
+    ) -> None:
+        self.every = 1
+        self._timeline = timeline
+        self._use = use
+        self._insists = insists
+        self._since: int | None = None
+        self._chosen: array[int] = array("q")
+        self._block = self._left = 0
+
+    def spread(self, every: int) -> None:
+        """Mark one step in so many, from the next one on."""
+        timeline = self._timeline
+        if self._since is None:
+            self._since = timeline.step + 1
+            timeline.nth_mark = timeline.step
+            timeline.choose = self._choose
+            timeline.left = partial(self._mark, True)
+        self.every = every
+        self._left = 1
+
+    def is_marked(self, steps: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Tell of each step, asked for in order and once, whether it was marked."""
+        if self._since is None:
+            return np.ones(len(steps), dtype=np.bool_)
+        chosen = np.array(self._chosen, dtype=np.int64)
+        marked: npt.NDArray[np.bool_] = (steps < self._since) | np.isin(steps, chosen)
+        del self._chosen[: int(np.searchsorted(chosen, steps[-1], side="right"))]
+        return marked
+
+    def _choose(self) -> bool:
+        timeline = self._timeline
+        self._left -= 1
+        due = self._left <= 0
+        if due:  # steps from this block's mark to the next block's
+            here = self._place(self._block)
+            self._block += 1
+            self._left = self.every + self._place(self._block) - here
+        mark = due or bool(timeline.flags & _EPOCH_START or self._insists.step_flags)
+        if mark:
+            self._chosen.append(timeline.step)
+            timeline.nth_mark += 1
+        self._mark(mark)
+        return mark
+
+    def _mark(self, mark: bool) -> None:
+        if mark is not self._timeline.marked:
+            self._timeline.marked = mark
+            self._use(mark)
+
+    def _place(self, block: int) -> int:
+        return int(self.every * (block * _GOLDEN % 1.0))

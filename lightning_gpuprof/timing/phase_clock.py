@@ -1,12 +1,8 @@
 """Charges every nanosecond of the host to the innermost region that is open.
 
-A `PhaseClock` has *slots*, each a phase with an optional part name, and a log of boundaries. A
-region that opens or closes only appends the time and a number to the log: in a training loop,
-where nothing is in the processor's caches, that is all there is time for. (To lists, which the
-interpreter does by itself: `array.append` is a call that parses its argument, and made up half of
-what regions cost.) Later the log is
-*settled*: the time between two boundaries goes to the slot that was innermost (self time), so
-that what is charged always adds up to the wall time.
+A region that opens or closes only appends the time and a number to two lists (ADR 42 says why
+lists). Later the log is *settled*: the time between two boundaries goes to the slot that was
+innermost (self time), so that the charged times always add up to the wall time.
 """
 
 from collections.abc import Callable
@@ -44,7 +40,7 @@ class Slot(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """What was charged between two cuts: `sum(charged_ns) == end_ns - start_ns`."""
+    """The time charged between two cuts: `sum(charged_ns) == end_ns - start_ns`."""
 
     start_ns: int
     end_ns: int
@@ -53,7 +49,7 @@ class Cut(NamedTuple):
 
 
 class CutRows(NamedTuple):
-    """What was charged between marks, one row each: ns by slot."""
+    """The time charged between marks, one row each: ns by slot."""
 
     start_ns: Int64
     end_ns: Int64
@@ -61,14 +57,13 @@ class CutRows(NamedTuple):
 
 
 class PhaseClock:
-    """The log of boundaries, and what was charged to each slot since the last cut.
+    """The log of boundaries, and the time charged to each slot since the last cut.
 
     Args:
         now: Returns nanoseconds, never running backwards.
 
     Attributes:
-        slots: What time was charged to so far; entering a named part can add to them when the
-            log is settled.
+        slots: The slots so far; settling adds those of parts entered in a new phase.
         last_ns: The time up to which the log is settled.
         boundaries: How many were settled so far.
 
@@ -86,12 +81,12 @@ class PhaseClock:
         self.slots: list[Slot] = []
         self.times: list[int] = []
         self.codes: list[int] = []
-        self.insides: list[Inside] = []
+        self.parts: list[PartRegion] = []
         self.boundaries = 0
         self.last_ns = self._cut_ns = 0
         self._numbers: dict[Slot, int] = {}
         self._open: Path = (self.slot(Phase.OTHER),)
-        self._paths = Paths(self._slot_inside, self._slots_of)
+        self._paths = Paths(self._slot_inside, lambda number: self.parts[number].numbers)
         self._charged = np.zeros(1, dtype=np.int64)
         self._settled: list[CutRows] = []
 
@@ -121,7 +116,7 @@ class PhaseClock:
         self._open = (0,)
 
     def swap(self, slot: int) -> None:
-        """Charge what runs from now on to another slot, in place of the innermost region's."""
+        """Charge time from now on to another slot, in place of the innermost region's."""
         self.times.append(self.now())
         self.codes.append(swap_code(slot))
 
@@ -131,7 +126,7 @@ class PhaseClock:
         self.codes.append(CUT)
 
     def cut(self) -> Cut:
-        """Return what was charged since the last cut or mark, and begin anew."""
+        """Return the time charged since the last cut or mark, and begin anew."""
         self.settle()
         self.mark()
         rows = self._settle()
@@ -145,8 +140,6 @@ class PhaseClock:
         if not blocks:
             none = np.zeros(0, dtype=np.int64)
             return CutRows(none, none, np.zeros((0, width), dtype=np.int64))
-        if len(blocks) == 1:
-            return blocks[0]._replace(charged_ns=_widen(blocks[0].charged_ns, width))
         return CutRows(
             np.concatenate([block.start_ns for block in blocks]),
             np.concatenate([block.end_ns for block in blocks]),
@@ -154,10 +147,7 @@ class PhaseClock:
         )
 
     def opened_since_mark(self, slot: int) -> bool:
-        """Tell whether a slot's region was opened since the last mark; the log must be unsettled.
-
-        For rare moments: this looks through the log.
-        """
+        """Tell whether a slot's region was opened since the last mark; searches the whole log."""
         codes = np.array(self.codes, dtype=np.int32)
         after = np.flatnonzero(ends_row(codes))[-1:].sum()
         return bool((codes[after:] == open_code(slot)).any())
@@ -194,13 +184,10 @@ class PhaseClock:
         return CutRows(start_ns[:-1], end_ns, charged[:-1])
 
     def _slot_inside(self, number: int, outer: int) -> int:
-        inside = self.insides[number]
-        found = self.slot(*inside.slot_inside(self.slots[outer]))
-        inside.numbers.add(found)
+        part = self.parts[number]
+        found = self.slot(*part.slot_inside(self.slots[outer]))
+        part.numbers.add(found)
         return found
-
-    def _slots_of(self, number: int) -> set[int]:
-        return self.insides[number].numbers
 
 
 class Decorator:
@@ -249,7 +236,7 @@ class Region(Decorator):
         self._codes.append(self._closes)
 
 
-class Inside(Region):
+class PartRegion(Region):
     """A named part of whatever phase it is entered in, such as a region of the user's own."""
 
     __slots__ = ("name", "numbers")
@@ -258,8 +245,8 @@ class Inside(Region):
         super().__init__(clock, 0)
         self.name = name
         self.numbers: set[int] = set()
-        number = ~len(clock.insides)
-        clock.insides.append(self)
+        number = ~len(clock.parts)
+        clock.parts.append(self)
         self._opens, self._closes = open_code(number), close_code(number)
 
     @override
@@ -269,11 +256,11 @@ class Inside(Region):
         return self.name  # as Lightning's profilers do
 
     def slot_inside(self, outer: Slot) -> Slot:
-        """Return what is charged where this is entered inside `outer`."""
+        """Return the slot to charge where this is entered inside `outer`."""
         return Slot(outer.phase, self.name)
 
 
-class _Collecting(Inside):
+class _Collecting(PartRegion):
     """A garbage collection: its part is the phase that it fell into, or that phase's part."""
 
     __slots__ = ()

@@ -22,27 +22,24 @@ from lightning_gpuprof.timing.regions import (
 from lightning_gpuprof.timing.step_timeline import StepTimeline
 
 
-class ProfilerTap(Profiler):
+class ProfilerProxy(Profiler):
     """Hands every call on to the user's own profiler and keeps the phase clock's regions.
 
-    `profile` gives one cached context object per action name instead of a new generator each
-    time, which makes up for what the clock costs.
-
-    The Trainer looks `profile` up thirty times a step. It is a slot, found where the class says;
-    and there is no `__getattr__`, for which the interpreter looks up every attribute the long way,
-    also those that are there. What else there is to find in the profiler's place is in its dict,
-    which this one shares; see `tap_of` for profilers whose class has more.
+    `profile` gives one cached context per action, and not a new generator each time, which makes
+    up for the cost of the clock. It is a slot, and there is no `__getattr__`, which would slow
+    every lookup down (ADR 42): other attributes are in the inner profiler's dict, which this one
+    shares. For profilers whose class has more, see `proxy_of`.
 
     Args:
         inner: The profiler whose place this takes.
-        timeline: Told of the borders of steps; its clock is charged.
+        timeline: Its clock is charged.
         actions: The regions of actions.
     """
 
     __slots__ = (
         "_actions", "_clock", "_inner", "_regions", "_stepping", "_timeline", "profile",
     )  # fmt: skip
-    profile: Profile  # type: ignore[assignment]
+    profile: Profile  # type: ignore[assignment] # a slot in the place of the method
     """Returns the context manager of an action."""
 
     def __init__(self, inner: Any, timeline: StepTimeline, actions: ActionRegions) -> None:
@@ -99,9 +96,8 @@ class ProfilerTap(Profiler):
     def validation(self) -> Context:
         """Return the region of a whole validation run inside a fit."""
         region = self._clock.region(Phase.VALIDATION)
-        return _Validation(
-            self, self._actions.watched(Flagging(region, self._timeline, StepFlag.VALIDATION))
-        )
+        flagging = Flagging(region, self._timeline, StepFlag.VALIDATION)
+        return _Validation(self, self._actions.watched(flagging))
 
     def logging(self, name: str) -> Context:
         """Return the region of a call to a logger."""
@@ -116,21 +112,21 @@ class ProfilerTap(Profiler):
     def loader_start(self) -> Context:
         """Return the region in which a validation's loader starts.
 
-        A run that is resumed starts it as well, to count its batches: that is no validation's.
+        A resumed run starts it as well, to count its batches: that is no validation's.
         """
         return _ByLoop(self, Idle(), LoaderStart(self._actions.fetching))
+
+    def saving(self) -> Context:
+        """Return the region of a checkpoint being saved."""
+        return Saving(self._timeline)
 
     @property
     def validating(self) -> bool:
         """Whether a validation inside a fit is running."""
         return self._regions is self._actions.validating
 
-    def saving(self) -> Context:
-        """Return the region of a checkpoint being saved."""
-        return Saving(self._clock, self._timeline)
-
     def mark(self, marked: bool) -> None:
-        """Time the actions of training steps from here on, or all but a few of them no more."""
+        """Time the actions of training steps from here on, or only the few that are rare."""
         self._stepping = self._actions.training if marked else self._actions.passing
         self._look_up(self._stepping)
 
@@ -148,8 +144,8 @@ class ProfilerTap(Profiler):
         self.profile = self._actions.profile = regions.__getitem__
 
 
-class ForwardingTap(ProfilerTap):
-    """In the place of a profiler whose class has what Lightning's base class has not."""
+class ForwardingProxy(ProfilerProxy):
+    """In the place of a profiler that acts, or whose class has more than Lightning's base class."""
 
     __slots__ = ()
 
@@ -160,27 +156,23 @@ class ForwardingTap(ProfilerTap):
     @override
     def start(self, action_name: str) -> None:
         """Open an action's region, and start it in the inner profiler."""
-        if self._actions.hands_on:
-            region = _region_of(self._regions[action_name])
-            region.__enter__()
-            try:
+        region = _region_of(self._regions[action_name])
+        region.__enter__()
+        try:
+            if self._actions.hands_on:
                 self._inner.start(action_name)
-            except BaseException:
-                region.__exit__(None, None, None)
-                raise
-        else:
-            super().start(action_name)
+        except BaseException:
+            region.__exit__(None, None, None)
+            raise
 
     @override
     def stop(self, action_name: str) -> None:
         """Stop an action in the inner profiler, and close its region."""
-        if self._actions.hands_on:
-            try:
+        try:
+            if self._actions.hands_on:
                 self._inner.stop(action_name)
-            finally:
-                _region_of(self._regions[action_name]).__exit__(None, None, None)
-        else:
-            super().stop(action_name)
+        finally:
+            _region_of(self._regions[action_name]).__exit__(None, None, None)
 
     def __getattr__(self, name: str) -> Any:
         if name == "_inner":
@@ -189,7 +181,7 @@ class ForwardingTap(ProfilerTap):
 
     @override
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in ProfilerTap.__slots__:
+        if name in ProfilerProxy.__slots__:
             super().__setattr__(name, value)
         else:
             setattr(self._inner, name, value)
@@ -199,36 +191,40 @@ class ForwardingTap(ProfilerTap):
         delattr(self._inner, name)
 
 
-def tap_of(inner: Any, timeline: StepTimeline, actions: ActionRegions) -> ProfilerTap:
-    """Return a tap in the place of a profiler, the lightest that will do."""
+def proxy_of(inner: Any, timeline: StepTimeline, actions: ActionRegions) -> ProfilerProxy:
+    """Return a proxy in the place of a profiler, the lightest that will do."""
     more = set(dir(type(inner))) - set(dir(Profiler))
     plain = not actions.hands_on and not more and hasattr(inner, "__dict__")
-    return (ProfilerTap if plain else ForwardingTap)(inner, timeline, actions)
+    return (ProfilerProxy if plain else ForwardingProxy)(inner, timeline, actions)
 
 
 class _ByLoop:
-    def __init__(self, tap: ProfilerTap, training: Context, validating: Context) -> None:
-        self._tap = tap
+    """One region in training, another in a validation."""
+
+    def __init__(self, proxy: ProfilerProxy, training: Context, validating: Context) -> None:
+        self._proxy = proxy
         self._training, self._validating = training, validating
 
     def __enter__(self) -> None:
-        (self._validating if self._tap.validating else self._training).__enter__()
+        (self._validating if self._proxy.validating else self._training).__enter__()
 
     def __exit__(self, *raised: Any) -> None:
-        (self._validating if self._tap.validating else self._training).__exit__(*raised)
+        (self._validating if self._proxy.validating else self._training).__exit__(*raised)
 
 
 class _Validation:
-    def __init__(self, tap: ProfilerTap, region: Context) -> None:
-        self._tap = tap
+    """A validation's region; inside it actions are those of a validation."""
+
+    def __init__(self, proxy: ProfilerProxy, region: Context) -> None:
+        self._proxy = proxy
         self._region = region
 
     def __enter__(self) -> None:
         self._region.__enter__()
-        self._tap.validate(True)
+        self._proxy.validate(True)
 
     def __exit__(self, *raised: Any) -> None:
-        self._tap.validate(False)
+        self._proxy.validate(False)
         self._region.__exit__(*raised)
 
 

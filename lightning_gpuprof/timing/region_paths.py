@@ -1,6 +1,6 @@
-"""Which slot is innermost after each boundary of a log, found once for each pattern of a step.
+"""Finds which slot is innermost after each boundary of a log, once for each pattern of a step.
 
-A boundary is one number: a slot (or a named part, as `~number`) times 4, and what happens to it.
+A boundary is one number: a slot (or a named part, as `~number`) times 4, plus what happens to it.
 """
 
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def ends_row(codes: Codes) -> npt.NDArray[np.bool_]:
 class Paths:
     """Follows boundaries through the regions that they open and close.
 
-    Training steps repeat: what one row's boundaries come to is kept for the next like it.
+    Training steps repeat: the result of one row of boundaries is kept for the next like it.
 
     Args:
         slot_inside: Gives the slot of a part's number entered inside a slot.
@@ -72,10 +72,10 @@ class Paths:
         self._known: dict[tuple[Path, bytes], tuple[Slots, Path]] = {}
 
     def follow(self, path: Path, codes: Codes, ends: npt.NDArray[np.int64]) -> tuple[Slots, Path]:
-        """Return the slot that was innermost before each boundary, and what is open at last.
+        """Return the innermost slot before each boundary, and the slots open after the last.
 
         Args:
-            path: What is open at first.
+            path: The slots open before the first boundary.
             codes: The boundaries.
             ends: Where among them rows end.
         """
@@ -104,22 +104,18 @@ class Paths:
             innermost.append(open_now[-1])
             if code == CUT:
                 continue
-            number, what = code >> 2, code & 3
-            if what in (_OPEN, _CUT):
+            number, event = code >> 2, code & 3
+            if event in (_OPEN, _CUT):
                 slot = number if number >= 0 else self._slot_inside(~number, open_now[-1])
                 open_now.append(slot)
-            elif what == _SWAP:
+            elif event == _SWAP:
                 open_now[-1] = number
             else:
                 self._close(open_now, {number} if number >= 0 else self._slots_of(~number))
         return np.array(innermost, dtype=np.int64), tuple(open_now)
 
     def _close(self, open_now: list[int], slots: set[int]) -> None:
-        """Close the innermost of these slots, and whatever was left open inside it.
-
-        A region can be left open by an exception between a profiler's `start` and `stop`. A slot
-        that is not open is left alone.
-        """
+        """Close the innermost of these slots and all inside it: exceptions leave regions open."""
         for place in range(len(open_now) - 1, 0, -1):
             if open_now[place] in slots:
                 del open_now[place:]

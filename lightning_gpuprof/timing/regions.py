@@ -1,13 +1,12 @@
-"""The regions that the tap needs beside the plain ones: at borders, for savings, for loggers."""
+"""Regions beside the plain ones: at borders, for checkpoints, loggers and the user's profiler."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.adapters.profiler import traced
 from lightning_gpuprof.records.phases import (
     EXPERIMENT,
     FIRST_BATCH,
@@ -19,7 +18,7 @@ from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing.phase_clock import (
     LOG_LIMIT,
     Decorator,
-    Inside,
+    PartRegion,
     PhaseClock,
     Region,
     Slot,
@@ -34,71 +33,60 @@ _Error = BaseException | None
 _Trace = TracebackType | None
 
 
-class Traced:
-    """A region that shows in a trace that records just now, by this name."""
+class Regions(dict[str, Context]):
+    """Makes each action's region when it is first asked for."""
 
-    def __init__(self, region: Context, name: str) -> None:
-        self.region = region
-        self._name = name
-        self._span: Context | None = None
+    def __init__(self, make: Callable[[str], Context]) -> None:
+        super().__init__()
+        self._make = make
 
-    def __enter__(self) -> None:
-        self.region.__enter__()
-        self._span = traced(self._name)
-        if self._span is not None:
-            self._span.__enter__()
-
-    def __exit__(self, *raised: Any) -> None:
-        span, self._span = self._span, None
-        if span is not None:
-            span.__exit__(None, None, None)
-        self.region.__exit__(*raised)
+    def __missing__(self, action_name: str) -> Context:
+        region = self[action_name] = self._make(action_name)
+        return region
 
 
 class AtBorder(Region):
-    """Tells the timeline of a border before it opens."""
+    """Calls the timeline at a border before it opens."""
 
-    __slots__ = ("_tell",)
+    __slots__ = ("_reach",)
 
-    def __init__(self, region: Region, tell: Callable[[], None]) -> None:
+    def __init__(self, region: Region, reach: Callable[[], None]) -> None:
         super().__init__(region.clock, region.slot)
-        self._tell = tell
+        self._reach = reach
 
     @override
     def __enter__(self) -> None:
-        self._tell()
+        self._reach()
         Region.__enter__(self)
 
 
-class AroundBatches(Protocol):
-    """Makes what is entered around each training batch, without the cost of hooks."""
+class EpochLoop(Region):
+    """The loop over an epoch's batches."""
 
-    def marked(self, region: Region, own: int) -> Region:
-        """Return that of marked steps; what it takes itself is charged to the slot `own`."""
-        ...
+    __slots__ = ("_timeline",)
 
-    def passed_over(self) -> Context:
-        """Return that of steps that are not marked."""
-        ...
-
-
-class Settling(Region):
-    """Settles the clock's log where it has grown long: validation may run any number of batches."""
-
-    __slots__ = ()
+    def __init__(self, region: Region, timeline: StepTimeline) -> None:
+        super().__init__(region.clock, region.slot)
+        self._timeline = timeline
 
     @override
     def __enter__(self) -> None:
-        if len(self.clock.codes) > LOG_LIMIT:
-            self.clock.settle()
-        Region.__enter__(self)
+        super().__enter__()
+        self._timeline.begin_epoch()
+
+    @override
+    def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None:
+        self._timeline.end_epoch(unfinished=kind is not None)
+        super().__exit__(kind, error, trace)
 
 
-class ValidationFetch(Settling):
+class ValidationFetch(Region):
     """A validation fetches a batch: the first is charged to one slot, the others to another.
 
+    It settles a long log: a validation may run any number of batches.
+
     Attributes:
-        first: It is the first; `LoaderStart` says so.
+        first: The next fetch is the first; set by `LoaderStart`.
     """
 
     __slots__ = ("_pairs", "first")
@@ -113,11 +101,13 @@ class ValidationFetch(Settling):
     def __enter__(self) -> None:
         self._opens, self._closes = self._pairs[self.first]
         self.first = False
+        if len(self.clock.codes) > LOG_LIMIT:
+            self.clock.settle()
         super().__enter__()
 
 
 class LoaderStart(Region):
-    """A validation makes its loader's iterator; what is fetched next is its first batch."""
+    """A validation makes its loader's iterator; the next fetch is that of its first batch."""
 
     __slots__ = ("_fetch",)
 
@@ -132,7 +122,7 @@ class LoaderStart(Region):
 
 
 class Idle(Decorator):
-    """Stands in for the region of a hook that nobody has written: its time is its caller's."""
+    """Stands in for the region of an empty hook: its time is its caller's."""
 
     __slots__ = ()
 
@@ -159,14 +149,8 @@ class NotTimed(Idle):
         return self._name
 
 
-class OwnAction(Inside):
-    """An action of the program's own.
-
-    Args:
-        clock: Charged.
-        name: The action's.
-        profile: Returns what it is at any later time, for functions that it decorates.
-    """
+class OwnAction(PartRegion):
+    """An action of the program's own; functions that it decorates ask `profile` at each call."""
 
     __slots__ = ("_profile",)
 
@@ -177,26 +161,6 @@ class OwnAction(Inside):
     @override
     def now(self) -> Context:
         return self._profile(self.name)
-
-
-class EpochLoop(Region):
-    """The loop over an epoch's batches."""
-
-    __slots__ = ("_timeline",)
-
-    def __init__(self, region: Region, timeline: StepTimeline) -> None:
-        super().__init__(region.clock, region.slot)
-        self._timeline = timeline
-
-    @override
-    def __enter__(self) -> None:
-        super().__enter__()
-        self._timeline.begin_epoch()
-
-    @override
-    def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None:
-        self._timeline.end_epoch(unfinished=kind is not None)
-        super().__exit__(kind, error, trace)
 
 
 class Flagging(Region):
@@ -215,13 +179,13 @@ class Flagging(Region):
         super().__enter__()
 
 
-class Saving(Inside):
+class Saving(PartRegion):
     """A checkpoint is being saved: charged to the callback that asked for it, by name."""
 
     __slots__ = ("_timeline",)
 
-    def __init__(self, clock: PhaseClock, timeline: StepTimeline) -> None:
-        super().__init__(clock, "save_checkpoint")
+    def __init__(self, timeline: StepTimeline) -> None:
+        super().__init__(timeline.clock, "save_checkpoint")
         self._timeline = timeline
 
     @override
@@ -231,32 +195,30 @@ class Saving(Inside):
 
     @override
     def slot_inside(self, outer: Slot) -> Slot:
-        """Return the checkpoint slot of the callback that is open, or of the user's own call."""
         by_callback = outer.phase in (Phase.CALLBACKS, Phase.CHECKPOINT)
         return Slot(Phase.CHECKPOINT, (by_callback and outer.part) or self.name)
 
 
-class ByExperiment(Inside):
+class ByExperiment(PartRegion):
     """The program calls a logger's `experiment` itself: in a step that is logging.
 
-    What the logger calls of it is the logger's, and what a callback or a hook does is theirs.
+    The logger's own calls of it stay the logger's, and those of callbacks and hooks theirs.
     """
 
     __slots__ = ()
 
     @override
     def slot_inside(self, outer: Slot) -> Slot:
-        """Return the slot of the call: in a step logging's, in validation a part of that."""
         if outer.phase is Phase.FORWARD:
             return Slot(Phase.LOGGING, self.name)
-        inside = (outer.part or "").startswith(EXPERIMENT)  # one such call makes another
-        if outer.phase is Phase.VALIDATION and not inside:
+        nested = (outer.part or "").startswith(EXPERIMENT)  # one such call makes another
+        if outer.phase is Phase.VALIDATION and not nested:
             return Slot(Phase.VALIDATION, self.name)
         return outer
 
 
 class HandingOn(Decorator):
-    """Opens a region and the user's own profiler's action with it."""
+    """Opens a region and the same action of the user's own profiler."""
 
     __slots__ = ("_action", "_inner", "_opened", "_overridden", "_profile", "region")
 
@@ -265,8 +227,8 @@ class HandingOn(Decorator):
         self._inner = inner
         self._action = action
         self._profile = profile
-        # Only a profiler that changed `profile` itself needs its context; start and stop are
-        # what the others consist of.
+        # Only a profiler that changed `profile` itself needs its context: in others it is `start`
+        # and `stop`.
         self._overridden = type(inner).profile.__qualname__ != "Profiler.profile"
         self._opened: list[Context] = []
 
@@ -296,15 +258,3 @@ class HandingOn(Decorator):
                 self._inner.stop(self._action)
         finally:
             self.region.__exit__(kind, error, trace)
-
-
-class Regions(dict[str, Context]):
-    """Makes each action's region when it is first asked for."""
-
-    def __init__(self, make: Callable[[str], Context]) -> None:
-        super().__init__()
-        self._make = make
-
-    def __missing__(self, action_name: str) -> Context:
-        region = self[action_name] = self._make(action_name)
-        return region

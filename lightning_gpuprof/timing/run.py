@@ -1,4 +1,4 @@
-"""What a `PhaseTimer` holds for the length of one session."""
+"""The timing of one session: clock, proxy or hooks, device marks, and the writing of windows."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.dynamo import Compilations, CompileLimits, counters
-from lightning_gpuprof.adapters.lightning import Trainer
+from lightning_gpuprof.adapters.lightning import Trainer, batch_holder
 from lightning_gpuprof.records.compiling import LIMIT_NOTE
 from lightning_gpuprof.records.schema import COMPILE_NOTE, Note, StepFlag
 from lightning_gpuprof.session.hooks import BatchCalls
@@ -15,7 +15,9 @@ from lightning_gpuprof.session.output import RunOutput
 from lightning_gpuprof.timing.attach import (
     EVALUATION_PHASES,
     FIT_PHASES,
-    Tapping,
+    HOOK_PHASES,
+    HookTiming,
+    ProxyTiming,
     own_callback_names,
 )
 from lightning_gpuprof.timing.batches import Batches, batch_size, size_of
@@ -23,17 +25,24 @@ from lightning_gpuprof.timing.components import ActiveComponents, Component
 from lightning_gpuprof.timing.device_events import DeviceEvents
 from lightning_gpuprof.timing.device_marking import DeviceMarking
 from lightning_gpuprof.timing.device_marks import DeviceMarks
-from lightning_gpuprof.timing.hook_timing import HOOK_PHASES, HookTiming
+from lightning_gpuprof.timing.overhead import StepChoice
 from lightning_gpuprof.timing.phase_clock import PhaseClock
-from lightning_gpuprof.timing.step_choice import StepChoice
 from lightning_gpuprof.timing.step_timeline import StepTimeline
-from lightning_gpuprof.timing.window_writer import WindowWriting
+from lightning_gpuprof.timing.window_writer import WindowWriter
 
 
 class TimingRun:
-    """The tap, the timeline and the window being filled.
+    """The state of a `PhaseTimer` for the length of one session.
 
-    A copy of a run (pickle, deepcopy) is None.
+    A copy of a run (pickle, deepcopy) is None. `Batch` notes the beginning of each batch in it.
+
+    Attributes:
+        counters: Dynamo's, once they are there.
+        calls: Counts batches.
+        left: Batches until a window is full.
+        first: The next batch is its epoch's first.
+        begin_elsewhere: Begins a batch that does not follow the last one in its epoch.
+        look_for_compiling: Called before each batch where there may have been compilations.
     """
 
     def __init__(
@@ -53,16 +62,17 @@ class TimingRun:
         self.evaluating = output.stage != "fit"
         self.timeline = StepTimeline(PhaseClock(output.now), warmup=warmup)
         self.output = output
-        self._compiles = Compilations()
         self.counters: Mapping[str, Any] | None = None
         self.calls = calls
         self.left = window + 1  # the step whose batch ends has not ended itself
-        self.epoch_loop: Any = trainer.fit_loop.epoch_loop
         self.first = True
+        self.batch_holder = batch_holder(trainer)
         self.begin_elsewhere = shield(self._begin)
         self.look_for_compiling = shield(self._look)
+        self._epoch_loop: Any = trainer.fit_loop.epoch_loop
+        self._compilations = Compilations()
         self.timeline.start(output.started_ns)
-        self._writing = WindowWriting(
+        self._writer = WindowWriter(
             trainer,
             output,
             self.timeline,
@@ -72,48 +82,54 @@ class TimingRun:
             overhead_budget=overhead_budget,
             own_names=own_callback_names(trainer),
         )
-        self.device: DeviceMarking | None = None
+        self._device: DeviceMarking | None = None
         if events is not None:
             marks = DeviceMarks(events, output.now)
-            self.device = DeviceMarking(marks, self.timeline, output, budget=overhead_budget)
-            self.device.calibrate()
-            self._writing.device = self.device
-        self.tapping: Tapping | HookTiming
+            self._device = DeviceMarking(marks, self.timeline, output, budget=overhead_budget)
+            self._device.calibrate()
+            self._writer.device = self._device
         output.phase_clock = self.timeline.clock
-        phases = EVALUATION_PHASES if self.evaluating else FIT_PHASES
-        try:
-            self.tapping = Tapping(
-                trainer,
-                self.timeline,
-                evaluating=self.evaluating,
-                batches=Batches(self, shield(self.what_is_due)),
-                watch=None if self.device is None else self.device.watch,
-            )
-            output.timer = "tap"
-            if self.tapping.sees_batches:
-                use = self.tapping.mark
-                self._writing.choice = StepChoice(self.timeline, use=use, insists=output)
-        except AttributeError:
-            self.tapping = HookTiming(trainer, self.timeline, self._take_flags)
-            output.timer, phases = "hooks", HOOK_PHASES
-        output.phases = [phase.value for phase in phases]
+        self.timing = self._attach(trainer, Batches(self, shield(self.do_due)))
         output.count_steps(lambda: self.timeline.step)
         self._components = ActiveComponents(self.component)
         self._components.activate()
         output.components = self._components.get
         self._limits = CompileLimits()
 
+    def _attach(self, trainer: Trainer, batches: Batches) -> ProxyTiming | HookTiming:
+        """Time by a proxy of the Trainer's profiler or, where it cannot be replaced, by hooks."""
+        output = self.output
+        timing: ProxyTiming | HookTiming
+        try:
+            timing = ProxyTiming(
+                trainer,
+                self.timeline,
+                evaluating=self.evaluating,
+                batches=batches,
+                watch=None if self._device is None else self._device.watch,
+            )
+            if timing.sees_batches:
+                self._writer.choice = StepChoice(self.timeline, use=timing.mark, insists=output)
+            phases = EVALUATION_PHASES if self.evaluating else FIT_PHASES
+            output.timer = "tap"  # the name on disk
+        except AttributeError:
+            timing = HookTiming(trainer, self.timeline, self._take_flags)
+            phases = HOOK_PHASES
+            output.timer = "hooks"
+        output.phases = [phase.value for phase in phases]
+        return timing
+
     def begin_training(self, trainer: Trainer) -> None:
         """Training is about to start: optimizers and loaders are there now."""
-        self.tapping.time_manual_optimization()
-        if self.device is not None:
-            self.device.calibrate()
+        self.timing.time_manual_optimization()
+        if self._device is not None:
+            self._device.calibrate()
         self.begin_epoch(trainer.current_epoch)
         self.output.flush()
 
     def component(self, name: str) -> Component:
         """Return the region of a named component, on the host and the device."""
-        return Component(self.timeline, name, self.device)
+        return Component(self.timeline, name, self._device)
 
     def begin_epoch(self, epoch: int) -> None:
         """Note the epoch of the steps to come."""
@@ -122,32 +138,30 @@ class TimingRun:
 
     def _begin(self) -> None:
         """Begin an epoch's first batch: its loaders' iterators are there now."""
-        loop = self.epoch_loop
-        self.timeline.begin_batch(loop.batch_idx, size_of(loop._results.batch))
+        self.timeline.begin_batch(self._epoch_loop.batch_idx, size_of(self.batch_holder.batch))
         if self.first:
             self.first = False
-            self.tapping.time_loader()
+            self.timing.time_loader()
 
-    def what_is_due(self) -> None:
-        """A batch has run for which `due` was set: write a full window, and see to rare calls."""
+    def do_due(self) -> None:
+        """A batch has run for which `due` was set: write a full window, and make rare calls."""
         if self.left <= 0:
-            self.left = self._writing.fill()
+            self.left = self._writer.fill()
         if self.calls.left <= 0:
             self.calls.ring()
 
     def batch_ran(self, batch: Any, batch_idx: int) -> None:
-        """Note a batch that only a hook told of, when it had run."""
-        timeline = self.timeline
-        timeline.end_batch(batch_idx, batch_size(batch))
-        if self.evaluating or isinstance(self.tapping, Tapping):
+        """Note a batch that only a hook tells of, after it has run."""
+        self.timeline.end_batch(batch_idx, batch_size(batch))
+        if self.evaluating or isinstance(self.timing, ProxyTiming):
             self._take_flags()
         self.look_for_compiling()
         self.left -= 1
         self.calls.left -= 1
-        self.what_is_due()
+        self.do_due()
 
     def _take_flags(self) -> None:
-        """Take what others say of the step now running."""
+        """Take the flags that other parts set on the running step."""
         self.timeline.flags |= self.output.step_flags
         self.output.step_flags = 0
 
@@ -156,11 +170,12 @@ class TimingRun:
         self.counters = counters()
         if self.counters is None:
             return
-        for given_up in self._limits.take():
-            self.output.write(Note(step=self.timeline.step, name=LIMIT_NOTE, value=given_up))
-        if not self._compiles.compiled_since():
+        for limit in self._limits.take():
+            self.output.note(LIMIT_NOTE, limit)
+        if not self._compilations.compiled_since():
             return
-        took_ns, step = self._compiles.took_ns(), self.timeline.flag_last_batch(StepFlag.COMPILED)
+        took_ns = self._compilations.took_ns()
+        step = self.timeline.flag_last_batch(StepFlag.COMPILED)
         if took_ns and step is not None:
             self.output.write(Note(step=step, name=COMPILE_NOTE, value=took_ns))
 
@@ -172,13 +187,13 @@ class TimingRun:
                 end_ns = self.timeline.stop(unfinished=error is not None)
             finally:
                 self.restore()
-            window = self._writing.take(final=True)
-        self._writing.tell(window, final=True)
+            window = self._writer.take(final=True)
+        self._writer.show(window, final=True)
         self.output.end(
             status,
             steps=self.timeline.step,
-            own_cost_ns_per_step=self._writing.own_ns_per_step(),
-            profiler_stall_ns=self._writing.cost.profiler_stall_ns or None,
+            own_cost_ns_per_step=self._writer.own_ns_per_step(),
+            profiler_stall_ns=self._writer.overhead.profiler_stall_ns or None,
             error=error,
             wall_ns=end_ns - self.output.started_ns,
         )
@@ -189,12 +204,8 @@ class TimingRun:
         self.output.components = None
         self._components.deactivate()
         self.calls.hand_over()
-        self.tapping.restore()
+        self.timing.restore()
 
     @override
-    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
-        return _no_run, ()
-
-
-def _no_run() -> None:
-    return None
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()

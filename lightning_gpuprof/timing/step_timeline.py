@@ -1,4 +1,4 @@
-"""Cuts a phase clock's time into steps, and into what lies outside them.
+"""Cuts a phase clock's time into steps and the time outside them.
 
 A step runs from the fetch of its batch to the fetch of the next, or to the end of the epoch.
 Every nanosecond from `start` to `stop` is in exactly one step or one outside span.
@@ -30,10 +30,9 @@ class Outside(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where in the epochs a batch is; those after it follow one by one, up to the next place."""
+    """A batch (its number from 0) after which others follow one by one, up to the next place."""
 
     first: int
-    """The batch's number, from 0."""
     epoch: int
     batch_idx: int
 
@@ -42,67 +41,55 @@ class StepTimeline:
     """Follows a training or evaluation loop through its borders.
 
     Args:
-        clock: What is cut.
+        clock: Cut at the borders.
         warmup: The first steps, this many, are flagged as warm-up.
 
     Attributes:
-        outside: Outside spans that nobody has taken yet.
-        flags: Of the step now running; reset at its end.
-        epoch: Set by the callback.
-        ran: A step is running whose batch has run: the next fetch begins the next step.
-        begun: One is running whose batch has begun and not run yet.
-        due: For who begins a batch to set: something is to be done once it has run.
+        outside: Outside spans to be taken.
+        samples: Batch sizes of the steps to be taken; whoever begins a batch that follows the last
+            in its epoch adds to it and sets `begun`.
+        flags: Of the running step.
+        ran: The running step's batch has run: the next fetch begins the next step.
+        begun: The running step's batch has begun and not run yet.
+        due: Set by whoever begins a batch: something is to be done once it has run.
+        running_batch: A batch is being trained; set where nobody says that it begins.
         batch_slot: The slot that is open while a batch is evaluated.
-        running_batch: Set while one is trained, where nobody says that it begins.
-        choose: Where not every step is marked: called when one begins, tells whether it is.
-        left: Where not every step is: called when an epoch's last has ended.
-        marked: Whether the step now running is.
-        nth_mark: How many before it were, where not every step is.
-        samples: The sizes of batches that began, of steps that nobody has taken yet: for who
-            begins a batch that follows the last one in its epoch to add to, with `begun`.
+        choose: Where not every step is marked: called as one begins, returns whether it is.
+        left: Where not every step is marked: called as an epoch's last step has ended.
+        marked: Whether the running step is marked; `nth_mark` counts those before it.
     """
 
     FACTS = ("step", "epoch", "batch_idx", "samples", "flags", "start_ns", "end_ns")
 
     def __init__(self, clock: PhaseClock, *, warmup: int = 0) -> None:
         self.clock = clock
-        self.epoch = self.flags = self.batch_slot = 0
-        self.ran = self.begun = self.due = self.running_batch = False
+        self.epoch = self.flags = self.batch_slot = self.nth_mark = 0
+        self.ran = self.begun = self.due = self.running_batch = self.in_step = False
+        self.marked = True
         self.choose: Callable[[], bool] | None = None
         self.left: Callable[[], None] | None = None
-        self.marked = True
-        self.nth_mark = 0
         self.outside: list[Outside] = []
+        self.samples: list[int] = []
         self._warmup = warmup
         self._where = SETUP
-        self._in_step = self._starting_up = False
+        self._starting_up = False
         self._startup = clock.slot(Phase.DATA_WAIT, WORKER_STARTUP)
         self._taken = 0
-        self.samples: list[int] = []
         self._places = [Place(0, 0, 0)]
         self._flagged: dict[int, int] = {}
 
     @property
     def step(self) -> int:
-        """Number of the step now running, from 0."""
+        """Number of the running step, from 0."""
         return self._batches() - (self.ran or self.begun)
-
-    @property
-    def in_step(self) -> bool:
-        """Whether a step has begun and not ended."""
-        return self._in_step
 
     def start(self, at_ns: int | None = None) -> None:
         """Begin; everything up to the first epoch is `setup`."""
         self.clock.start(at_ns)
 
     def begin_batch(self, batch_idx: int, samples: int) -> None:
-        """The step's batch begins to run; once it has, `ran` is set and `begun` no more.
-
-        What is left behind for each step, here and in `Fetch`, are plain numbers, nothing for the
-        garbage collector to go through later.
-        """
-        if self.ran or not self._in_step:
+        """The step's batch begins to run."""
+        if self.ran or not self.in_step:
             self.begin_step()  # its fetch was not seen
         if self.begun:
             self._forget_batch()
@@ -113,7 +100,7 @@ class StepTimeline:
         self.begun = True
 
     def end_batch(self, batch_idx: int, samples: int) -> None:
-        """The step's batch has run; that it began was not said."""
+        """The step's batch has run, and nobody said that it began."""
         self.begin_batch(batch_idx, samples)
         self.begun, self.ran = False, True
 
@@ -137,16 +124,16 @@ class StepTimeline:
         """A step begins, unless one is running whose batch has not run yet.
 
         So the fetches by which a prefetching loader fills up belong to the first step, and those
-        from inside a `dataloader_iter` step to that step.
+        inside a `dataloader_iter` step to that step.
         """
-        if self._in_step and not self.ran:
+        if self.in_step and not self.ran:
             return
         self._end_startup()
-        if self._in_step:
+        if self.in_step:
             self._end_step()
         else:
             self._leave_outside()
-        self._in_step, self.ran = True, False
+        self.in_step, self.ran = True, False
         if self.choose is not None:
             self.choose()
 
@@ -160,29 +147,29 @@ class StepTimeline:
     def end_epoch(self, *, unfinished: bool = False) -> None:
         """The loop over batches has ended, and its last step with it."""
         self._end_startup()
-        if unfinished and self._in_step and not self.ran:
+        if unfinished and self.in_step and not self.ran:
             self._end_torn_batch()
-        if self._in_step and self.ran:
+        if self.in_step and self.ran:
             if unfinished:
                 self.flags |= StepFlag.UNFINISHED
             self._end_step()
         # A fetch that found no batch left, or whose batch was skipped, is no step.
         if self.begun:
             self._forget_batch()
-        self._in_step = self.ran = False
+        self.in_step = self.ran = False
         self._where = EPOCH_END
         if self.left is not None:
             self.left()
 
     def outside_is(self, where: str) -> None:
         """Name the time outside steps from now on."""
-        if not self._in_step and where != self._where:
+        if not self.in_step and where != self._where:
             self._leave_outside()
             self._where = where
 
     def stop(self, *, unfinished: bool) -> int:
         """End whatever is running; returns the clock's time of it."""
-        if self._in_step:
+        if self.in_step:
             self.end_epoch(unfinished=unfinished)
         self._leave_outside()
         return self.clock.last_ns
@@ -191,7 +178,7 @@ class StepTimeline:
         """Return the facts and the charged times of all finished steps, and forget them.
 
         Returns:
-            int64 arrays of shapes (rows, facts) and (rows, slots).
+            Arrays of shapes (rows, facts) and (rows, slots).
         """
         rows = self.clock.take_rows()
         count = len(rows.end_ns)
@@ -217,7 +204,7 @@ class StepTimeline:
 
     def _place(self, number: int) -> tuple[int, int]:
         """Return the epoch and the index of a batch, the last one or the one after it."""
-        last = next((one for one in self._places[::-1] if one.first <= number), self._places[0])
+        last = next((p for p in self._places[::-1] if p.first <= number), self._places[0])
         return last.epoch, last.batch_idx + number - last.first
 
     def _batches(self) -> int:
@@ -229,7 +216,7 @@ class StepTimeline:
             self.clock.swap(0)
 
     def _forget_batch(self) -> None:
-        """What began never ran: a loader had no batch for a step that fetches for itself."""
+        """A batch began and never ran: the loader had none for a step that fetches for itself."""
         self.samples.pop()
         self.begun = False
         if len(self._places) > 1 and self._places[-1].first == self._batches():
@@ -257,7 +244,7 @@ class StepTimeline:
 class Fetch(Region):
     """A batch is being fetched: where a step's batch has run, the next step begins with it.
 
-    In a step that is not marked only its border is noted; to close what was not opened is nothing.
+    In a step that is not marked only its border is noted: closing an unopened slot does nothing.
     """
 
     __slots__ = ("_cuts", "_timeline")

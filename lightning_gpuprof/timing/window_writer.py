@@ -1,38 +1,31 @@
-"""Writes a run's windows of steps, and sees to it that all of it stays within its budget."""
+"""Writes a run's windows of steps, and keeps the overhead of all of it within its budget."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from lightning_gpuprof.adapters.lightning import Trainer
+from lightning_gpuprof.adapters.lightning import logging_step
 from lightning_gpuprof.arrays import Int64
-from lightning_gpuprof.records.schema import Note, StepFlag
+from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.session.console import profile_line, say
 from lightning_gpuprof.session.interrupts import interrupts_wait
 from lightning_gpuprof.session.output import RunOutput
 from lightning_gpuprof.session.safe_logger import SafeLogger
 from lightning_gpuprof.timing.device_marking import DeviceMarking
-from lightning_gpuprof.timing.overhead import OwnCost
-from lightning_gpuprof.timing.step_choice import StepChoice
+from lightning_gpuprof.timing.overhead import Overhead, StepChoice
 from lightning_gpuprof.timing.step_timeline import StepTimeline
-from lightning_gpuprof.timing.windows import (
-    Layout,
-    Window,
-    outside_span,
-    passed_over_span,
-)
+from lightning_gpuprof.timing.windows import Layout, Window, outside_span, passed_over_span
 
 _SCALARS_EVERY_NS = 1_000_000_000
 """A dozen scalars take a logger about half a millisecond: at this pace 0.05 % of the time."""
 _SCALARS_TIMES = 200
-"""A logger that is slower than that is called again after this many times what it took, so that
-it has the budget's share (0.5 %) at most: one that writes all its history anew may take 100 ms."""
+"""A slower logger is called again after this many times its own time: at most 0.5 % of it all."""
 _MOST_WAITING = 10
 """Full windows wait (`RunOutput.windows_left`), at most this many: a write costs a training loop a
-millisecond, since none of it is in the processor's caches, and several windows at a time cost
-little more than one. The first ones, by which it is judged what a step costs, do not wait."""
+millisecond, and several windows at a time cost little more than one (ADR 42). The first ones, by
+which the overhead is judged, do not wait."""
 
 
-class WindowWriting:
+class WindowWriter:
     """Takes finished steps from the timeline and writes them, those of full windows together.
 
     Args:
@@ -48,12 +41,12 @@ class WindowWriting:
     Attributes:
         choice: Which steps are marked; None where all are.
         device: The marks on the device, where there are any.
-        cost: What all of it takes.
+        overhead: The time of all this.
     """
 
     def __init__(
         self,
-        trainer: Trainer,
+        trainer: Any,
         output: RunOutput,
         timeline: StepTimeline,
         *,
@@ -65,14 +58,15 @@ class WindowWriting:
     ) -> None:
         self.choice: StepChoice | None = None
         self.device: DeviceMarking | None = None
-        self.cost = OwnCost(overhead_budget)
-        self._trainer: Any = trainer
+        self.overhead = Overhead(overhead_budget)
+        self._trainer = trainer
         self._output = output
         self._timeline = timeline
         self._window = window
         self._console = console
-        self._scalars = scalars
-        self._loggers = [SafeLogger(logger, output) for logger in self._trainer.loggers]
+        quiet = trainer.fast_dev_run or trainer.barebones
+        self._scalars = scalars and not quiet
+        self._loggers = [SafeLogger(logger, output) for logger in trainer.loggers]
         self._next_scalars_ns = 0
         self._own_names = own_names
         self._layout = Layout(())
@@ -81,7 +75,7 @@ class WindowWriting:
         self._written_ns = output.started_ns
 
     def fill(self) -> int:
-        """Write full windows, unless they can wait. Returns the steps until it is asked again."""
+        """Write full windows, unless they can wait. Returns the steps until the next call."""
         self._full_windows += self._coming
         begun = self._output.now()
         most = self._most_waiting - self._full_windows
@@ -89,20 +83,20 @@ class WindowWriting:
         if more <= 0:
             with interrupts_wait():
                 window = self.take()
-            self.tell(window)
+            self.show(window)
             self._keep_to_budget()
             self._output.flush()
             self._written_ns = self._output.now()
-            self.cost.wrote(self._written_ns - begun, in_marked=self._timeline.marked)
+            self.overhead.wrote(self._written_ns - begun, in_marked=self._timeline.marked)
             more = 1
         elif self.device is not None:  # its clock drifts, whether something is written or not
             self.device.calibrate()
             more = 1
         self._coming = more
-        return more * self._window * (1 if self.choice is None else self.choice.every)
+        return more * self._window * self._spacing
 
-    def tell(self, window: Window | None, *, final: bool = False) -> None:
-        """Show what was taken to loggers and on the console."""
+    def show(self, window: Window | None, *, final: bool = False) -> None:
+        """Show a window to loggers and on the console."""
         if window is None:
             return
         if self._scalars:
@@ -112,9 +106,9 @@ class WindowWriting:
             say(profile_line(window.phase_total_ns, window.total_ns, window.count))
 
     def own_ns_per_step(self) -> int | None:
-        """Return what this package takes of each step, where that is known."""
-        self.cost.saw(self._timeline.clock.boundaries)
-        own_ns = self.cost.ns_per_step()
+        """Return the overhead of this package in each step, where that is known."""
+        self.overhead.boundaries = self._timeline.clock.boundaries
+        own_ns = self.overhead.ns_per_step()
         if own_ns is None or self.device is None:
             return own_ns
         return own_ns + round(self.device.cost_ns_per_step)
@@ -138,16 +132,19 @@ class WindowWriting:
         if not len(facts):
             return None
         window = Window(facts, charged, self._layout, origin_ns=output.started_ns)
-        spacing = 1 if self.choice is None else self.choice.every
-        more = (
-            {} if device is None else device.columns(window.steps, window.total_ns, spacing=spacing)
-        )
+        more = {}
+        if device is not None:
+            more = device.columns(window.steps, window.total_ns, spacing=self._spacing)
         output.write(window.record(more))
-        self.cost.add(window)
+        self.overhead.add(window)
         return window
 
+    @property
+    def _spacing(self) -> int:
+        return 1 if self.choice is None else self.choice.every
+
     def _marked_rows(self) -> tuple[Int64, Int64]:
-        """Take the finished steps' rows; what was not marked of them is written at once."""
+        """Take the finished steps' rows; those of steps without marks are written at once."""
         facts, charged = self._timeline.take_rows()
         if self.choice is None or not len(facts):
             return facts, charged
@@ -156,25 +153,24 @@ class WindowWriting:
             slots, origin_ns = self._timeline.clock.slots, self._output.started_ns
             rest = passed_over_span(facts[~marked], charged[~marked], slots, origin_ns=origin_ns)
             self._output.write(rest)
-            self.cost.passed(int((~marked).sum()))
+            self.overhead.passed(int((~marked).sum()))
         return facts[marked], charged[marked]
 
     def _log_scalars(self, window: Window, *, final: bool) -> None:
-        trainer = self._trainer
         begun = self._output.now()
-        if begun < self._next_scalars_ns or trainer.fast_dev_run or trainer.barebones:
+        if begun < self._next_scalars_ns:
             return
         scalars = {f"gpuprof/{name}": value for name, value in window.median_ms().items()}
         # The step under which Lightning itself would log now: the user's numbering stays whole.
-        step = max(0, trainer.fit_loop.epoch_loop._batches_that_stepped - final)
+        step = max(0, logging_step(self._trainer) - final)
         for logger in self._loggers:
             logger.log(dict(scalars), step)
         took_ns = self._output.now() - begun
         self._next_scalars_ns = begun + max(_SCALARS_EVERY_NS, _SCALARS_TIMES * took_ns)
 
     def _keep_to_budget(self) -> None:
-        self.cost.saw(self._timeline.clock.boundaries)
-        every, choice = self.cost.spacing(), self.choice
+        self.overhead.boundaries = self._timeline.clock.boundaries
+        every, choice = self.overhead.spacing(), self.choice
         if every is not None:
             self._most_waiting = _MOST_WAITING
         if every is None or choice is None or choice.every // 2 < every <= choice.every:
@@ -182,8 +178,7 @@ class WindowWriting:
         first = choice.every == 1
         choice.spread(every)
         self._scalars = False
-        message = self.cost.explain(every)
-        step = self._timeline.step
-        self._output.write(Note(step=step, name="overhead-budget", value=every, message=message))
+        message = self.overhead.explain(every)
+        self._output.note("overhead-budget", every, message)
         if self._console and first:
             say(f"[PROFILE] {message}")

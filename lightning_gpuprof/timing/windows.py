@@ -27,7 +27,7 @@ _I4_MAX = 2**31 - 1
 
 
 class Layout:
-    """What the slots are, prepared once for many windows.
+    """The slots as arrays, prepared once for many windows.
 
     Args:
         slots: The clock's slots.
@@ -56,51 +56,41 @@ class Window:
     Args:
         facts: One row per step, `StepTimeline.FACTS` across.
         charged: One row per step, one column per slot: ns of self time.
-        layout: What the slots are.
+        layout: The slots.
         origin_ns: The clock's time of the session's start.
 
     Attributes:
-        own_ns: What this package's callbacks took of each plain step, the least first: not of the
-            first ones and the few others in which they look at what is looked at once, and of none
-            that was profiled.
-        plain_count: How many steps those are.
-        plain_ns: How long they took.
-        profiled_own_ns: What they took of profiled steps: torch.profiler starts, stops, exports.
+        steps: The steps' numbers.
+        flags: Their flags (`StepFlag`).
+        own_ns: Time of this package's callbacks in each plain step, the least first. Plain steps
+            are neither warm-up nor watched nor profiled.
+        plain_count: Number of plain steps.
+        plain_ns: Their total time.
+        profiled_own_ns: Time of this package's callbacks in profiled steps.
     """
 
     def __init__(self, facts: Int64, charged: Int64, layout: Layout, *, origin_ns: int) -> None:
-        self._facts = dict(zip(StepTimeline.FACTS, facts.T, strict=True))
-        self._start_ns = self._facts["start_ns"] - origin_ns
-        self._dur_ns = self._facts["end_ns"] - self._facts["start_ns"]
+        self._facts = named = dict(zip(StepTimeline.FACTS, facts.T, strict=True))
+        self.steps: Int64 = named["step"]
+        self.flags: Int64 = named["flags"]
+        self.count = len(facts)
+        self._start_ns = named["start_ns"] - origin_ns
+        self._dur_ns = named["end_ns"] - named["start_ns"]
+        self.total_ns = int(self._dur_ns.sum())
         self._charged = charged.T
         self._layout = layout
         self._slot_total_ns = charged.sum(axis=0)
         self._phase_ns = layout.in_phase @ self._charged
         totals = (layout.in_phase @ self._slot_total_ns).tolist()
-        self.count = len(facts)
-        self.total_ns = int(self._dur_ns.sum())
-        flags = self.flags
-        profiled, plain = flags & int(StepFlag.PROFILED) != 0, flags & _NOT_STEADY == 0
+        self.phase_total_ns = {
+            name: total for name, total in zip(PHASE_NAMES, totals, strict=True) if total
+        }
+        profiled, plain = self.flags & int(StepFlag.PROFILED) != 0, self.flags & _NOT_STEADY == 0
         own_ns = layout.own @ self._charged
         self.profiled_own_ns = int(own_ns[profiled].sum())
         self.own_ns: list[int] = sorted(own_ns[plain].tolist())
         self.plain_ns = int(self._dur_ns[plain].sum())
         self.plain_count = int(plain.sum())
-        self.phase_total_ns = {
-            name: total for name, total in zip(PHASE_NAMES, totals, strict=True) if total
-        }
-
-    @property
-    def steps(self) -> Int64:
-        """The steps' numbers."""
-        steps: Int64 = self._facts["step"]
-        return steps
-
-    @property
-    def flags(self) -> Int64:
-        """Their flags (`StepFlag`)."""
-        flags: Int64 = self._facts["flags"]
-        return flags
 
     def record(self, more: Mapping[str, Int64] | None = None) -> StepsWindow:
         """Return the record of this window.
@@ -117,9 +107,9 @@ class Window:
             if name in self.phase_total_ns:
                 rows[f"phase/{name}"] = values
         least = max(1, self.total_ns * SMALLEST_PART_FRAC)
-        # That a part of the wait is next to nothing says as much as that it is long.
-        told = (self._slot_total_ns >= least) | (self._layout.kept & (self._slot_total_ns > 0))
-        for number in np.flatnonzero(told).tolist():
+        # That a part of the wait is next to nothing is as telling as that it is long.
+        written = (self._slot_total_ns >= least) | (self._layout.kept & (self._slot_total_ns > 0))
+        for number in np.flatnonzero(written).tolist():
             part = self._layout.part_names[number]
             if part is not None:
                 rows[part] = self._charged[number]
@@ -169,8 +159,8 @@ def passed_over_span(
 ) -> OutsideSpan:
     """Return the record of steps that were not marked.
 
-    What is known of them beside their time is what validation, checkpoints, loggers and garbage
-    collections took, which flags they carry, and which of them compiled something.
+    Beside their time it has that of validation, checkpoints, loggers and garbage collections, how
+    many carry which flag, and which of them compiled something.
     """
     named = dict(zip(StepTimeline.FACTS, facts.T, strict=True))
     known = [0 if slot.phase is Phase.OTHER else spent

@@ -165,7 +165,7 @@ def test_a_failing_hook_disables_the_timer_and_training_goes_on(
     ]
 
 
-@pytest.mark.parametrize("fails", ["attach.Tapping._time_fit", "run.StepTimeline.stop"])
+@pytest.mark.parametrize("fails", ["attach.ProxyTiming._time_fit", "run.StepTimeline.stop"])
 def test_the_trainer_is_put_back_where_the_timer_fails_at_its_begin_or_end(
     planted, clock, timer, tmp_path, monkeypatch, fails
 ):

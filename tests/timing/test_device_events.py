@@ -1,10 +1,11 @@
 import torch
 
+from lightning_gpuprof.adapters.cuda import current_stream_number
 from lightning_gpuprof.timing.device_events import TorchEvents, device_events
 
 
 class FakeCuda:
-    """`torch.cuda` where another device than ours is the current one."""
+    """`torch.cuda` where another device than ours is the current one, and of `torch._C`."""
 
     class Event:
         def __init__(self, enable_timing):
@@ -30,50 +31,48 @@ class FakeCuda:
         return (self.number, index, 1)
 
 
-def test_a_device_without_an_index_is_the_current_one():
-    cuda = FakeCuda()
-    events = TorchEvents(torch.device("cuda"), cuda=cuda, c=cuda)
+def events_of(cuda, index=1, c=None):
+    device = torch.device("cuda") if index is None else torch.device("cuda", index)
+    return TorchEvents(device, cuda=cuda, stream_number=current_stream_number(c or cuda))
+
+
+def recorded(events, times=1):
     event = events.new_event()
-    for _ in range(2):
+    for _ in range(times):
         events.record(event)
-    assert event.stream == "stream 7 of device 0"
+    return event
+
+
+def test_a_device_without_an_index_is_the_current_one():
+    assert recorded(events_of(FakeCuda(), None), 2).stream == "stream 7 of device 0"
 
 
 def test_events_are_recorded_on_their_own_device_whichever_is_current():
-    cuda = FakeCuda()
-    events = TorchEvents(torch.device("cuda", 1), cuda=cuda, c=cuda)
-    event = events.new_event()
-    events.record(event)
-    assert event.stream == "stream 7 of device 1"
+    assert recorded(events_of(FakeCuda())).stream == "stream 7 of device 1"
 
 
 def test_the_stream_is_asked_for_anew_only_where_another_one_is_current():
     cuda = FakeCuda()
-    events = TorchEvents(torch.device("cuda", 1), cuda=cuda, c=cuda)
-    event = events.new_event()
-    for _ in range(10):
-        events.record(event)
+    events = events_of(cuda)
+    recorded(events, 10)
     asked = cuda.asked
     assert asked <= 2
     cuda.number = 8
-    events.record(event)
-    events.record(event)
-    assert (event.stream, cuda.asked) == ("stream 8 of device 1", asked + 1)
+    assert recorded(events, 2).stream == "stream 8 of device 1"
+    assert cuda.asked == asked + 1
 
 
 def test_a_torch_that_does_not_number_its_streams_is_asked_each_time():
     cuda = FakeCuda()
-    events = TorchEvents(torch.device("cuda", 1), cuda=cuda, c=object())
-    event = events.new_event()
-    events.record(event)
+    events = events_of(cuda, c=object())
+    recorded(events)
     cuda.number = 8
-    events.record(event)
-    assert event.stream == "stream 8 of device 1"
+    assert recorded(events).stream == "stream 8 of device 1"
 
 
 def test_nothing_is_recorded_while_the_stream_is_captured():
     cuda = FakeCuda()
-    events = TorchEvents(torch.device("cuda", 1), cuda=cuda, c=cuda)
+    events = events_of(cuda)
     event = events.new_event()
     cuda.captures = True
     assert not events.record(event)
@@ -93,7 +92,7 @@ def test_events_are_of_the_class_whose_methods_only_hand_calls_on():
 
     cuda = FakeCuda()
     cuda.Event = Wrapping
-    events = TorchEvents(torch.device("cuda", 1), cuda=cuda, c=cuda)
+    events = events_of(cuda)
     assert events.record(events.new_event())
 
 

@@ -3,7 +3,7 @@ import pytest
 
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import NOT_MEASURED
-from lightning_gpuprof.timing.device_clock import DeviceClock
+from lightning_gpuprof.timing.device_events import DeviceClock
 from lightning_gpuprof.timing.device_marks import DeviceMarks
 from lightning_gpuprof.timing.device_rows import OUTSIDE
 
@@ -200,6 +200,6 @@ def test_memory_stays_flat_over_100_000_steps(clock, fake_device):
         marks.harvest()
         done = marks.pending_step or 50 * (window + 1)
         marks.take(np.arange(max(0, 50 * (window - 1)), done))
-        assert len(marks._came_in._rows) <= 100 * 26
+        assert len(marks._rows._rows) <= 100 * 26
     assert marks.lost == 0
     assert device.made <= 2_050

@@ -6,7 +6,7 @@ import pytest
 from lightning.pytorch.demos.boring_classes import BoringModel
 
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
-from lightning_gpuprof.timing.attach import Tapping
+from lightning_gpuprof.timing.attach import ProxyTiming
 
 STEPS = 4
 
@@ -52,8 +52,10 @@ def test_a_function_decorated_in_setup_is_in_each_call_what_its_action_is_then(
             self.add("validation")
 
     if not marked:
-        begin = Tapping.time_loader
-        monkeypatch.setattr(Tapping, "time_loader", lambda self: (begin(self), self.mark(False)))
+        begin = ProxyTiming.time_loader
+        monkeypatch.setattr(
+            ProxyTiming, "time_loader", lambda self: (begin(self), self.mark(False))
+        )
     added, model = set(), Decorates()
     timer = PhaseTimer(console=False, clock=count(0, 1_000).__next__)
     session_of(
@@ -71,8 +73,10 @@ def test_a_function_decorated_in_setup_is_in_each_call_what_its_action_is_then(
 @pytest.mark.parametrize("marked", [True, False])
 def test_they_decorate_functions_and_give_their_name(session_of, monkeypatch, profiler, marked):
     if not marked:
-        begin = Tapping.time_loader
-        monkeypatch.setattr(Tapping, "time_loader", lambda self: (begin(self), self.mark(False)))
+        begin = ProxyTiming.time_loader
+        monkeypatch.setattr(
+            ProxyTiming, "time_loader", lambda self: (begin(self), self.mark(False))
+        )
     model = Acts()
     options = {"limit_train_batches": STEPS, "profiler": profiler}
     timer = PhaseTimer(console=False, clock=count(0, 1_000).__next__)

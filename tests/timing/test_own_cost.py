@@ -5,7 +5,7 @@ import pytest
 
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
-from lightning_gpuprof.timing.overhead import MOST_APART, OwnCost, boundary_cost_ns
+from lightning_gpuprof.timing.overhead import MOST_APART, Overhead, boundary_cost_ns
 from lightning_gpuprof.timing.phase_clock import Slot
 from lightning_gpuprof.timing.windows import Layout, Window
 
@@ -22,9 +22,9 @@ def window(*, hooks_ns, inside_ns=0, steps=200, step_ns=1_000_000, stall_ns=0):
 
 
 def cost_of(*, hooks_ns, boundaries=20, budget=0.005, **options):
-    cost = OwnCost(budget)
+    cost = Overhead(budget)
     cost.add(window(hooks_ns=hooks_ns, **options))
-    cost.saw(200 * boundaries)
+    cost.boundaries = 200 * boundaries
     return cost
 
 
@@ -45,7 +45,7 @@ def test_what_marks_cost_is_spread_over_the_steps_without_them():
 @pytest.mark.parametrize("steps", [1, 200])
 @pytest.mark.parametrize("in_marked", [True, False])
 def test_a_write_is_a_price_of_marks_whichever_step_it_falls_into(in_marked, steps):
-    cost = OwnCost(0.005)
+    cost = Overhead(0.005)
     inside_ns = 200_000 if in_marked else 0
     for _ in range(2):
         cost.add(window(hooks_ns=3_000, inside_ns=inside_ns, steps=steps))
@@ -57,7 +57,7 @@ def test_a_write_is_a_price_of_marks_whichever_step_it_falls_into(in_marked, ste
 
 
 def test_what_opens_files_once_or_a_neighbour_takes_is_no_steady_cost():
-    cost = OwnCost(0.005)
+    cost = Overhead(0.005)
     for hooks_ns, took_ns in ((90_000, 30_000_000), (3_000, 200_000), (3_500, 300_000)):
         cost.add(window(hooks_ns=hooks_ns))
         cost.wrote(took_ns, in_marked=False)
@@ -66,7 +66,7 @@ def test_what_opens_files_once_or_a_neighbour_takes_is_no_steady_cost():
 
 
 def test_a_neighbour_that_takes_the_core_amid_one_hook_is_no_cost_of_that_hook():
-    cost = OwnCost(0.005)
+    cost = Overhead(0.005)
     cost.add(window(hooks_ns=3_000, inside_ns=20_000_000))
 
     assert cost.ns_per_step() == 3_000

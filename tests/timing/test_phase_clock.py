@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.timing.phase_clock import Inside, PhaseClock, Slot
+from lightning_gpuprof.timing.phase_clock import PartRegion, PhaseClock, Slot
 
 
 class FakeClock:
@@ -68,7 +68,7 @@ def test_regions_stay_open_across_a_cut(clock, time):
 
 
 def test_a_named_part_belongs_to_the_phase_it_is_entered_in(clock, time):
-    dream = Inside(clock, "dream")
+    dream = PartRegion(clock, "dream")
     with clock.region(Phase.FORWARD), dream:
         time.now_ns += 3
         with clock.region(Phase.BACKWARD), dream:

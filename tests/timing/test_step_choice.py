@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lightning_gpuprof.records.schema import StepFlag
-from lightning_gpuprof.timing.step_choice import StepChoice
+from lightning_gpuprof.timing.overhead import StepChoice
 
 
 @pytest.fixture

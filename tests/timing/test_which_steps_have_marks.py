@@ -36,7 +36,7 @@ def marking(clock):
     """Puts no marks, and says in how many steps it would."""
     timeline = StepTimeline(PhaseClock(clock))
     notes = []
-    output = SimpleNamespace(now=clock, write=notes.append)
+    output = SimpleNamespace(now=clock, note=lambda name, value, message: notes.append(value))
     made = DeviceMarking(Marks(), timeline, output, budget=0.01)
     made.notes = notes
     timeline.start()
@@ -53,7 +53,7 @@ def test_a_cost_that_lies_about_the_budget_turns_nothing_back_and_forth(marking)
             marking.columns(steps, dur_ns)
     assert (marking.every, len(marking.notes)) == (2, 1)
     marking.columns(steps, 8 * 3 * MS)
-    assert (marking.every, marking.notes[-1].value) == (1, 1)
+    assert (marking.every, marking.notes[-1]) == (1, 1)
 
 
 def test_which_rows_a_window_holds_turns_nothing_either(marking):

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from lightning_gpuprof.callbacks.output import run_output
-from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.records.writer import RecordWriter
+from lightning_gpuprof.session import output as run_output
 from lightning_gpuprof.session.interrupts import interrupts_wait
+from lightning_gpuprof.session.output import RunOutput
 from lightning_gpuprof.timing import overhead, window_writer
-from lightning_gpuprof.timing.overhead import OwnCost
+from lightning_gpuprof.timing.overhead import Overhead
 from lightning_gpuprof.timing.phase_clock import PhaseClock
 from lightning_gpuprof.timing.run import TimingRun
 from lightning_gpuprof.timing.step_timeline import StepTimeline
@@ -119,7 +119,7 @@ def ctrl_c():
         (PhaseClock, "_settle"),
         (Window, "__init__"),
         (Window, "record"),
-        (OwnCost, "add"),
+        (Overhead, "add"),
         (RunOutput, "write"),
         (RecordWriter, "write"),
         (RecordWriter, "flush"),
