@@ -263,7 +263,7 @@ def _is_oom(exception: BaseException) -> bool:
 
 def _report(path: str) -> None:
     # Here, not above: the reading side is of no use to a run that does not fail.
-    from lightning_gpuprof.views.documents.memory_snapshot import snapshot_lines, snapshot_payload
+    from lightning_gpuprof.views.documents.other_files import snapshot_lines, snapshot_payload
 
     payload = snapshot_payload(path)
     Path(f"{path}.analysis.json").write_text(json.dumps(payload))

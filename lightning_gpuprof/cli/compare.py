@@ -99,7 +99,7 @@ def _shown(found: SeveralComparison, args: argparse.Namespace) -> str:
     if not several:
         return render_comparison(only)
     # Imported here: nothing else needs rich.
-    from lightning_gpuprof.views.console.several_text import render_several
+    from lightning_gpuprof.views.console.compare_text import render_several
 
     return render_several(found)
 

@@ -9,7 +9,7 @@ import pytest
 
 from lightning_gpuprof.records.files import SNAPSHOT_SUFFIX, TRACE_SUFFIX
 from lightning_gpuprof.records.reader import read_run
-from lightning_gpuprof.views.documents.memory_snapshot import snapshot_payload
+from lightning_gpuprof.views.documents.other_files import snapshot_payload
 from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
 

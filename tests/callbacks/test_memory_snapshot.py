@@ -13,7 +13,7 @@ from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.files import plugin_dir
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note, Snapshot
-from lightning_gpuprof.views.documents.memory_snapshot import snapshot_payload
+from lightning_gpuprof.views.documents.other_files import snapshot_payload
 
 
 class FakeHistory:

@@ -9,7 +9,7 @@ from lightning_gpuprof.probes.batch_size.plan import predict
 from lightning_gpuprof.probes.batch_size.plan_types import cublas_workspace_bytes
 from lightning_gpuprof.probes.memory.memory_history import CudaMemoryHistory
 from lightning_gpuprof.recorders.device.nvml import nvml_stats
-from lightning_gpuprof.views.documents.memory_snapshot import snapshot_payload
+from lightning_gpuprof.views.documents.other_files import snapshot_payload
 
 pytestmark = [
     pytest.mark.gpu,

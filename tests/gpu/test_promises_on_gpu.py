@@ -19,7 +19,7 @@ from lightning_gpuprof.findings.runner import evaluate_rules
 from lightning_gpuprof.probes.latency.latency import benchmark_latency
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import ProbeDisabled, Snapshot
-from lightning_gpuprof.views.documents.memory_snapshot import snapshot_payload
+from lightning_gpuprof.views.documents.other_files import snapshot_payload
 
 pytestmark = [
     pytest.mark.gpu,

@@ -10,7 +10,7 @@ from lightning_gpuprof.analysis.memory.memory_snapshot import KINDS
 from lightning_gpuprof.records.files import KINDS_SUFFIX
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Snapshot
-from lightning_gpuprof.views.documents.memory_snapshot import snapshot_payload
+from lightning_gpuprof.views.documents.other_files import snapshot_payload
 
 LEAK = ("/home/repo/tests/gpu/test_promises_on_gpu.py", 54)
 LEAKED_BYTES = 2**20 * 4

@@ -19,7 +19,7 @@ from lightning_gpuprof.views.html.bundle import bundle
 from lightning_gpuprof.views.html.web_assets import STATIC, plotly_path
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query
-from lightning_gpuprof.views.tab.report_view import ranks_to_show
+from lightning_gpuprof.views.tab.run_views import ranks_to_show
 from lightning_gpuprof.views.tab.runs import runs_view
 from lightning_gpuprof.views.tab.tab import VIEWS, find_view
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from lightning_gpuprof.analysis.compare.compare import Change
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.views.documents.compare import RunComparison
-from lightning_gpuprof.views.documents.compare_several import SeveralComparison
+from lightning_gpuprof.views.documents.compare_several import COLUMNS, SeveralComparison, cells
 from lightning_gpuprof.views.documents.compare_words import (
     NO_VALUES,
     answer,
@@ -18,7 +18,6 @@ from lightning_gpuprof.views.documents.compare_words import (
     values,
     warnings,
 )
-from lightning_gpuprof.views.documents.several_table import COLUMNS, cells
 from lightning_gpuprof.views.markdown.markdown import code, plain, table
 
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     """Bytes are columns for a browser's typed arrays."""
 
 VIEWS = {
-    "run": "run_header:run_view",
-    "report": "report_view:report_view",
-    "steps": "steps:steps_view",
+    "run": "run_views:run_view",
+    "report": "run_views:report_view",
+    "steps": "run_views:steps_view",
     "traces": "traces:traces_view",
     "operators": "traces:operators_view",
     "what_if": "what_if:what_if_view",

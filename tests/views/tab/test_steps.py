@@ -4,8 +4,7 @@ import pytest
 
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query
-from lightning_gpuprof.views.tab.run_header import run_view
-from lightning_gpuprof.views.tab.steps import steps_view
+from lightning_gpuprof.views.tab.run_views import run_view, steps_view
 
 MS = 1_000_000
 

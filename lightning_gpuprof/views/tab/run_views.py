@@ -1,10 +1,14 @@
-"""What a run is: its sessions, device and versions, and what could not be read of it."""
+"""The header of a run, its report and its steps, for the tab."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 
+from lightning_gpuprof.analysis.run.level_of_detail import bucket_steps
 from lightning_gpuprof.analysis.run.run import OF_STEPS
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import Memory, Note, ProbeDisabled, Scalars
 from lightning_gpuprof.views.documents.rank_notices import first_few
@@ -79,3 +83,71 @@ def _last_loss(session: Session) -> dict[str, Any] | None:
             if value is not None:
                 return {"name": name, "step": step, "value": value}
     return None
+
+
+MOST_RANKS = 32
+"""Lanes that fit a page; of more ranks than these the tab shows those that others wait for."""
+
+
+def report_view(run: LoadedRun, query: Query) -> dict[str, Any]:
+    """Return the document that `lightning-gpuprof report --json` prints, of many ranks some."""
+    document = run.report(query)
+    return {**document, "ranks": ranks_to_show(document["ranks"])}
+
+
+def ranks_to_show(ranks: Sequence[dict[str, Any]], most: int = MOST_RANKS) -> list[dict[str, Any]]:
+    """Return the lowest rank and those that wait least for others, in their order.
+
+    >>> rows = [{"rank": rank, "waited_ns": 9 - rank} for rank in range(9)]
+    >>> [row["rank"] for row in ranks_to_show(rows, 3)]
+    [0, 7, 8]
+    """
+    if len(ranks) <= most:
+        return list(ranks)
+    first, *others = ranks
+    others.sort(key=lambda row: (row["waited_ns"] is None, row["waited_ns"]))
+    return [first, *sorted(others[: most - 1], key=lambda row: int(row["rank"]))]
+
+
+DEFAULT_BUCKETS = 480
+MAX_BUCKETS = 1000
+"""A thousand buckets of thirteen phases keep a reply below 200 kB."""
+
+
+def steps_view(run: LoadedRun, query: Query) -> dict[str, Any]:
+    """Return a range of steps by bucket; all steps go by their own numbers.
+
+    Where only one step in several is timed by phase, numbers and places in the record differ.
+
+    Raises:
+        QueryError: A parameter is out of range.
+    """
+    session = run.session(query)
+    last = query.integer("last", default=2**53, low=0, high=2**53)
+    first = query.integer("first", default=0, low=0, high=2**53)
+    numbers = session.columns.get("step", np.arange(session.steps))
+    buckets = query.integer("buckets", default=DEFAULT_BUCKETS, low=1, high=MAX_BUCKETS)
+    phases = _phases(session)
+    found = bucket_steps(
+        session.columns.get("dur_ns", np.zeros(0, dtype=np.int64)),
+        phases,
+        session.columns.get("flags"),
+        first=int(np.searchsorted(numbers, first)),
+        last=int(np.searchsorted(numbers, last)),
+        buckets=buckets,
+    )
+    return {
+        "steps": session.steps,
+        "first": numbers[found.first].tolist(),
+        "last": numbers[found.first + found.count - 1].tolist(),
+        "count": found.count.tolist(),
+        "phase_ns": {name: values.tolist() for name, values in found.mean_ns.items()},
+        "max_ns": found.max_ns.tolist(),
+        "slowest": numbers[found.slowest].tolist(),
+        "flags": found.flags.tolist(),
+    }
+
+
+def _phases(session: Session) -> dict[str, Any]:
+    measured = {phase.value: session.phase_ns(phase) for phase in Phase}
+    return {name: values for name, values in measured.items() if values is not None}
