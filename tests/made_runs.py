@@ -43,7 +43,7 @@ from lightning_gpuprof.records.schema import (
     Scalars,
 )
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
-from lightning_gpuprof.views.tab.timeline_tiles import write_tiles
+from lightning_gpuprof.views.tab.layout_file import write_layout
 
 HOSTILE_NAMES = (
     "<img src=x onerror=\"document.title='pwned'\">",
@@ -211,7 +211,7 @@ def traced_run(
     if prepared:
         document = json.dumps(analyze_file(str(trace)))
         (target / (name + ANALYSIS_SUFFIX)).write_text(document)
-        write_tiles(str(trace))
+        write_layout(str(trace))
     cycle = ProfilerCycle(
         cycle=0,
         first_step=4,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, TRACE_SUFFIX
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
-from lightning_gpuprof.views.tab.timeline_tiles import write_tiles
+from lightning_gpuprof.views.tab.layout_file import write_layout
 
 RECORDED = Path(__file__).parent / "data" / "h100"
 
@@ -25,7 +25,7 @@ def lay_out(logdir: Path) -> Path:
     for trace in logdir.rglob(f"*{TRACE_SUFFIX}"):
         document = json.dumps(analyze_file(str(trace)))
         trace.with_name(trace.name + ANALYSIS_SUFFIX).write_text(document)
-        write_tiles(str(trace))
+        write_layout(str(trace))
     return logdir
 
 

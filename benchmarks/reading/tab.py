@@ -33,12 +33,12 @@ from tensorboard.plugins import base_plugin
 from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.test import Client
 
-from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, DRAWING_SUFFIX, plugin_dir, trace_name
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LAYOUT_SUFFIX, plugin_dir, trace_name
 from lightning_gpuprof.records.schema import ProfilerCycle, RunEnd, RunStart
 from lightning_gpuprof.records.writer import RecordWriter
 from lightning_gpuprof.tb_plugin.loader import GpuProfLoader
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
-from lightning_gpuprof.views.tab.timeline_tiles import write_tiles
+from lightning_gpuprof.views.tab.layout_file import write_layout
 
 KERNELS = 200
 ROUTE = "/data/plugin/gpuprof"
@@ -86,7 +86,7 @@ def big_run(folder: Path, *, steps: int, trace_mb: float) -> dict[str, Any]:
     analyse_s = time.perf_counter() - begin
     trace.with_name(trace.name + ANALYSIS_SUFFIX).write_text(document)
     begin = time.perf_counter()
-    write_tiles(str(trace))
+    write_layout(str(trace))
     prepare_s = time.perf_counter() - begin
     writer = RecordWriter(str(folder), rank=0)
     writer.write(ProfilerCycle(cycle=0, first_step=0, last_step=count - 1, trace_file=trace.name))
@@ -94,7 +94,7 @@ def big_run(folder: Path, *, steps: int, trace_mb: float) -> dict[str, Any]:
     return {
         "trace_plain_bytes": plain_bytes,
         "trace_bytes": trace.stat().st_size,
-        "drawing_bytes": trace.with_name(trace.name + DRAWING_SUFFIX).stat().st_size,
+        "drawing_bytes": trace.with_name(trace.name + LAYOUT_SUFFIX).stat().st_size,
         "analysis_bytes": len(document),
         "analyse_s": analyse_s,
         "prepare_s": prepare_s,

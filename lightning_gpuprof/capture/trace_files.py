@@ -12,7 +12,7 @@ from typing import Any
 from lightning_gpuprof.capture.cycles import Recorded
 from lightning_gpuprof.records.files import (
     ANALYSIS_SUFFIX,
-    DRAWING_SUFFIX,
+    LAYOUT_SUFFIX,
     plugin_dir,
     trace_name,
     written_whole,
@@ -116,7 +116,7 @@ class TraceFiles:
     def _drop_old(self) -> None:
         while self._keep is not None and len(self._paths) > self._keep:
             path = self._paths.pop(0)
-            for old in (path, path + ANALYSIS_SUFFIX, path + DRAWING_SUFFIX):
+            for old in (path, path + ANALYSIS_SUFFIX, path + LAYOUT_SUFFIX):
                 with suppress(FileNotFoundError):
                     os.unlink(old)
 

@@ -5,7 +5,7 @@ import sys
 from importlib import import_module
 
 from lightning_gpuprof.errors import TraceError
-from lightning_gpuprof.records.files import DRAWING_SUFFIX
+from lightning_gpuprof.records.files import LAYOUT_SUFFIX
 from lightning_gpuprof.views.console.progress import Progress
 from lightning_gpuprof.views.documents.stored_analysis import (
     stale_traces,
@@ -35,8 +35,8 @@ def analyse_traces(run: str, *, timelines: bool = False) -> None:
         except OSError as error:
             print(f"the analysis of {name} cannot be kept: {error}", file=sys.stderr)
     for trace in traces_of(run)[-_TIMELINES:] if timelines else ():
-        if not os.path.exists(trace + DRAWING_SUFFIX):
+        if not os.path.exists(trace + LAYOUT_SUFFIX):
             try:
-                import_module("lightning_gpuprof.views.tab.timeline_tiles").write_tiles(trace)
+                import_module("lightning_gpuprof.views.tab.layout_file").write_layout(trace)
             except (TraceError, OSError) as error:
                 print(f"{os.path.basename(trace)} has no timeline: {error}", file=sys.stderr)

@@ -16,7 +16,7 @@ ANALYSIS_SUFFIX = ".analysis.json"
 SNAPSHOT_SUFFIX = ".memory.pickle"
 KINDS_SUFFIX = ".kinds.json"
 """Beside a memory snapshot: the addresses of what is known to be of a kind."""
-DRAWING_SUFFIX = ".drawing"
+LAYOUT_SUFFIX = ".layout"
 """After a trace file's name: its events laid out in lanes, for the tab's timeline."""
 _RECORD_NAME = re.compile(r"rank(\d+)\.jsonl")
 

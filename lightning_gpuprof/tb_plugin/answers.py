@@ -9,7 +9,7 @@ from werkzeug import Request, Response
 
 from lightning_gpuprof.records.files import (
     ANALYSIS_SUFFIX,
-    DRAWING_SUFFIX,
+    LAYOUT_SUFFIX,
     LOCAL,
     TRACE_SUFFIX,
     FileSystem,
@@ -149,7 +149,7 @@ class RunCache:
 def _fingerprint(path: str, fs: FileSystem) -> _State:
     folder = plugin_dir(path)
     # Whole files: those that are only being written have other names.
-    kinds = (".jsonl", ANALYSIS_SUFFIX, DRAWING_SUFFIX)
+    kinds = (".jsonl", ANALYSIS_SUFFIX, LAYOUT_SUFFIX)
     names = [name for name in fs.listdir(folder) if name.endswith(kinds) or is_trace(name)]
     return tuple((name, _state_of(os.path.join(folder, name), fs)) for name in names)
 

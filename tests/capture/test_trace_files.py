@@ -88,7 +88,7 @@ def test_a_trace_goes_with_all_that_readers_made_of_it(save, folder):
         """Stands for a reader between two cycles."""
 
         def export(self, path):
-            for suffix in (".analysis.json", ".drawing"):
+            for suffix in (".analysis.json", ".layout"):
                 (folder / f"rank0-cycle0.pt.trace.json.gz{suffix}").touch()
             super().export(path)
 

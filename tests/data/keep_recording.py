@@ -13,7 +13,7 @@ import shutil
 import sys
 from pathlib import Path
 
-DERIVED = (".analysis.json", ".drawing")
+DERIVED = (".analysis.json", ".layout")
 
 
 def keep(run: Path, folder: Path, replaced: dict[bytes, bytes]) -> None:

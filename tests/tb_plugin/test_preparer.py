@@ -34,7 +34,7 @@ def test_a_process_that_cannot_be_started_is_a_failure():
 def test_the_processes_write_their_files_beside_the_trace(made_runs, tmp_path):
     run = made_runs.traced_run(tmp_path, prepared=False)
     (trace,) = (run / "plugins/gpuprof").glob("*.gz")
-    for kind, suffix in (("timeline", ".drawing"), ("analysis", ".analysis.json")):
+    for kind, suffix in (("timeline", ".layout"), ("analysis", ".analysis.json")):
         process = start_process(kind, str(trace))
         assert (process.communicate()[1], process.returncode) == ("", 0)
         assert trace.with_name(trace.name + suffix).is_file()

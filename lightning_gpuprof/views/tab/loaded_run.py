@@ -12,7 +12,7 @@ from lightning_gpuprof.records.schema import ProfilerCycle
 from lightning_gpuprof.views.documents.rank_notices import rank_list
 from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.documents.stored_analysis import read_analysis, stale_traces
-from lightning_gpuprof.views.tab.loaded_drawing import LoadedDrawing
+from lightning_gpuprof.views.tab.loaded_layout import LoadedLayout
 from lightning_gpuprof.views.tab.query import Query, QueryError
 
 
@@ -35,7 +35,7 @@ class LoadedRun:
         self.name = name or os.path.basename(os.path.normpath(path))
         self.folder = plugin_dir(path)
         self._reports: dict[int | None, dict[str, Any]] = {}
-        self.drawings: dict[str, LoadedDrawing] = {}
+        self.layouts: dict[str, LoadedLayout] = {}
         """By trace file, those asked for so far."""
 
     @cached_property

@@ -6,13 +6,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from lightning_gpuprof.analysis.drawing.drawing import Drawing
-from lightning_gpuprof.analysis.drawing.drawing_cut import Cut
-from lightning_gpuprof.analysis.drawing.kinds import KINDS
+from lightning_gpuprof.analysis.timeline.cut import Cut
+from lightning_gpuprof.analysis.timeline.layout import KINDS, Layout
 from lightning_gpuprof.arrays import Int64
-from lightning_gpuprof.records.files import DRAWING_SUFFIX
-from lightning_gpuprof.views.tab.drawing_file import DrawingFileError, unpack
-from lightning_gpuprof.views.tab.loaded_drawing import LoadedDrawing
+from lightning_gpuprof.records.files import LAYOUT_SUFFIX
+from lightning_gpuprof.views.tab.layout_file import LayoutFileError, unpack
+from lightning_gpuprof.views.tab.loaded_layout import LoadedLayout
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query, QueryError
 from lightning_gpuprof.views.tab.traces import pick_cycle
@@ -30,21 +29,21 @@ def timeline_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     Raises:
         QueryError: The run has no such cycle.
     """
-    wanted = pick_cycle(run, query, DRAWING_SUFFIX)
+    wanted = pick_cycle(run, query, LAYOUT_SUFFIX)
     if wanted is None:
         return {"trace": None, "state": "no-cycle"}
     loaded = _load(run, wanted)
     if loaded is None:
         return {"trace": wanted, "state": "not-prepared"}
-    drawing = loaded.drawing
+    layout = loaded.layout
     return {
         "trace": wanted,
         "state": "prepared",
-        "span_ns": drawing.span,
-        "events": len(drawing),
+        "span_ns": layout.span,
+        "events": len(layout),
         "kinds": KINDS,
-        "used": [KINDS[i] for i in np.unique(drawing.kind).tolist()],
-        "groups": [_group(drawing, index) for index in range(len(drawing.groups))],
+        "used": [KINDS[i] for i in np.unique(layout.kind).tolist()],
+        "groups": [_group(layout, index) for index in range(len(layout.groups))],
         "memory": loaded.memory_tracks(),
     }
 
@@ -55,11 +54,11 @@ def call_tree_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     Raises:
         QueryError: The run has no such cycle.
     """
-    wanted = pick_cycle(run, query, DRAWING_SUFFIX)
+    wanted = pick_cycle(run, query, LAYOUT_SUFFIX)
     loaded = None if wanted is None else _load(run, wanted)
     if loaded is None:
         return {"trace": wanted, "state": "no-cycle" if wanted is None else "not-prepared"}
-    tree, names = loaded.tree, loaded.drawing.names
+    tree, names = loaded.tree, loaded.layout.names
     return {
         "trace": wanted,
         "state": "prepared",
@@ -79,16 +78,16 @@ def timeline_cut_view(run: LoadedRun, query: Query) -> bytes:
         QueryError: A parameter is out of range, or the cycle is not prepared.
     """
     loaded = _loaded(run, query)
-    drawing = loaded.drawing
-    first, last = drawing.span
+    layout = loaded.layout
+    first, last = layout.span
     start = query.integer("from", default=first, low=-(2**53), high=2**53)
     end = query.integer("to", default=last, low=start, high=2**53)
     columns = query.integer("columns", default=2000, low=1, high=MAX_COLUMNS)
-    lanes = _lanes(drawing, query.text("groups"))
+    lanes = _lanes(layout, query.text("groups"))
     text = query.text("text")
     found = loaded.found(text).mask if text else None
     cut = loaded.cutter.cut(lanes, start, end, columns, found=found)
-    return pack_cut(drawing, cut, start, end)
+    return pack_cut(layout, cut, start, end)
 
 
 def timeline_event_view(run: LoadedRun, query: Query) -> dict[str, Any]:
@@ -98,12 +97,12 @@ def timeline_event_view(run: LoadedRun, query: Query) -> dict[str, Any]:
         QueryError: There is no such event.
     """
     loaded = _loaded(run, query)
-    drawing = loaded.drawing
-    number = query.integer("event", default=-1, low=0, high=max(0, len(drawing) - 1))
-    partner = int(drawing.partner[number])
-    inside = number if drawing.parent[number] >= 0 or partner < 0 else partner
+    layout = loaded.layout
+    number = query.integer("event", default=-1, low=0, high=max(0, len(layout) - 1))
+    partner = int(layout.partner[number])
+    inside = number if layout.parent[number] >= 0 or partner < 0 else partner
     arguments = loaded.argument_text(number) or (
-        loaded.argument_text(int(drawing.parent[inside])) if inside != number else None
+        loaded.argument_text(int(layout.parent[inside])) if inside != number else None
     )
     return {
         **_event(loaded, number),
@@ -123,18 +122,18 @@ def timeline_search_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     if not text:
         raise QueryError("The request names nothing to search for: add text=WORD.")
     loaded = _loaded(run, query)
-    drawing = loaded.drawing
+    layout = loaded.layout
     search = loaded.found(text)
     found = np.flatnonzero(search.mask & loaded.once)
-    longest = found[np.argsort(-drawing.dur_ns[found], kind="stable")[:MAX_FOUND]]
+    longest = found[np.argsort(-layout.dur_ns[found], kind="stable")[:MAX_FOUND]]
     return {
         "count": len(found),
-        "total_ns": int(drawing.dur_ns[found].sum()),
+        "total_ns": int(layout.dur_ns[found].sum()),
         "events": [_event(loaded, one) for one in longest.tolist()],
     }
 
 
-def pack_cut(drawing: Drawing, cut: Cut, start: int, end: int) -> bytes:
+def pack_cut(layout: Layout, cut: Cut, start: int, end: int) -> bytes:
     """Lay a cut out: length of a JSON head, the head, padding, then one array per column."""
     lanes, counts = np.unique(cut.lane, return_counts=True)
     named = np.unique(cut.name[cut.name >= 0]).tolist()
@@ -145,7 +144,7 @@ def pack_cut(drawing: Drawing, cut: Cut, start: int, end: int) -> bytes:
             "blocks": len(cut.lane),
             "lanes": lanes.tolist(),
             "counts": counts.tolist(),
-            "names": {str(i): drawing.names[i][:NAME_LENGTH] for i in named},
+            "names": {str(i): layout.names[i][:NAME_LENGTH] for i in named},
         }
     )
     padding = b" " * (-(len(head) + 4) % _ALIGN)
@@ -162,21 +161,21 @@ def pack_cut(drawing: Drawing, cut: Cut, start: int, end: int) -> bytes:
     return b"".join([length, head, padding, *(column.tobytes() for column in columns)])
 
 
-def _load(run: LoadedRun, trace_file: str) -> LoadedDrawing | None:
-    """Return a cycle's drawing, None where there is none that this version can read."""
-    if trace_file not in run.drawings:
-        path = os.path.join(run.folder, os.path.basename(trace_file) + DRAWING_SUFFIX)
+def _load(run: LoadedRun, trace_file: str) -> LoadedLayout | None:
+    """Return a cycle's layout, None where there is none that this version can read."""
+    if trace_file not in run.layouts:
+        path = os.path.join(run.folder, os.path.basename(trace_file) + LAYOUT_SUFFIX)
         if not run.fs.exists(path):
             return None
         try:
-            run.drawings[trace_file] = LoadedDrawing(*unpack(run.fs.read_bytes(path)))
-        except DrawingFileError:
+            run.layouts[trace_file] = LoadedLayout(*unpack(run.fs.read_bytes(path)))
+        except LayoutFileError:
             return None
-    return run.drawings[trace_file]
+    return run.layouts[trace_file]
 
 
-def _loaded(run: LoadedRun, query: Query) -> LoadedDrawing:
-    wanted = pick_cycle(run, query, DRAWING_SUFFIX)
+def _loaded(run: LoadedRun, query: Query) -> LoadedLayout:
+    wanted = pick_cycle(run, query, LAYOUT_SUFFIX)
     loaded = None if wanted is None else _load(run, wanted)
     if loaded is None:
         raise QueryError(
@@ -186,20 +185,20 @@ def _loaded(run: LoadedRun, query: Query) -> LoadedDrawing:
     return loaded
 
 
-def _lanes(drawing: Drawing, groups: str) -> Int64:
+def _lanes(layout: Layout, groups: str) -> Int64:
     """Return the lanes of the named groups ("0,2"), all where none is named."""
     if not groups:
-        return np.arange(len(drawing.lane_first) - 1)
+        return np.arange(len(layout.lane_first) - 1)
     numbers = groups.split(",")
-    if not all(one.isdecimal() and int(one) < len(drawing.groups) for one in numbers):
-        raise QueryError(f"groups={groups[:40]!r}: pass numbers below {len(drawing.groups)}.")
-    chosen = [drawing.groups[int(one)] for one in numbers]
+    if not all(one.isdecimal() and int(one) < len(layout.groups) for one in numbers):
+        raise QueryError(f"groups={groups[:40]!r}: pass numbers below {len(layout.groups)}.")
+    chosen = [layout.groups[int(one)] for one in numbers]
     return np.concatenate([np.arange(one.first, one.first + one.lanes) for one in chosen])
 
 
-def _group(drawing: Drawing, index: int) -> dict[str, Any]:
-    group = drawing.groups[index]
-    first, last = drawing.lane_first[[group.first, group.first + group.lanes]].tolist()
+def _group(layout: Layout, index: int) -> dict[str, Any]:
+    group = layout.groups[index]
+    first, last = layout.lane_first[[group.first, group.first + group.lanes]].tolist()
     return {
         "kind": group.kind,
         "label": group.label[:NAME_LENGTH],
@@ -209,13 +208,13 @@ def _group(drawing: Drawing, index: int) -> dict[str, Any]:
     }
 
 
-def _event(loaded: LoadedDrawing, number: int) -> dict[str, Any]:
-    drawing = loaded.drawing
+def _event(loaded: LoadedLayout, number: int) -> dict[str, Any]:
+    layout = loaded.layout
     return {
         "lane": loaded.lane_of(number),
         "event": number,
-        "name": drawing.names[int(drawing.name[number])][: 4 * NAME_LENGTH],
-        "kind": KINDS[int(drawing.kind[number])],
-        "start_ns": int(drawing.start_ns[number]),
-        "dur_ns": int(drawing.dur_ns[number]),
+        "name": layout.names[int(layout.name[number])][: 4 * NAME_LENGTH],
+        "kind": KINDS[int(layout.kind[number])],
+        "start_ns": int(layout.start_ns[number]),
+        "dur_ns": int(layout.dur_ns[number]),
     }

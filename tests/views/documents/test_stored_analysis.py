@@ -180,4 +180,4 @@ def test_the_html_report_shows_the_timeline_of_a_trace_that_nobody_laid_out(
     run = made_runs.traced_run(tmp_path / "a", prepared=False)
     assert main(["report", str(run), "--html", str(tmp_path / "a.html")]) == 0
     assert capsys.readouterr().err == ""
-    assert Path(f"{trace_of(run)}.drawing").is_file()
+    assert Path(f"{trace_of(run)}.layout").is_file()

@@ -4,7 +4,7 @@ import struct
 import numpy as np
 import pytest
 
-from lightning_gpuprof.views.tab.drawing_file import DrawingFileError, pack, unpack
+from lightning_gpuprof.views.tab.layout_file import LayoutFileError, pack, unpack
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query, QueryError
 from lightning_gpuprof.views.tab.timeline import (
@@ -42,28 +42,28 @@ def test_a_prepared_cycle_tells_its_lanes(run):
     assert sum(group["events"] for group in payload["groups"]) == payload["events"]
 
 
-def test_a_drawing_comes_back_from_its_file_as_it_was(run):
+def test_a_layout_comes_back_from_its_file_as_it_was(run):
     timeline_view(run, Query({}))
-    (loaded,) = run.drawings.values()
-    again, texts, tree = unpack(pack(loaded.drawing, ["float[2]"], loaded.tree))
+    (loaded,) = run.layouts.values()
+    again, texts, tree = unpack(pack(loaded.layout, ["float[2]"], loaded.tree))
     assert tree.host_ns.tolist() == loaded.tree.host_ns.tolist()
     assert texts == ("float[2]",)
-    assert again.groups == loaded.drawing.groups
+    assert again.groups == loaded.layout.groups
     for column in ("start_ns", "dur_ns", "name", "parent", "partner", "lane_first"):
-        assert (getattr(again, column) == getattr(loaded.drawing, column)).all()
+        assert (getattr(again, column) == getattr(loaded.layout, column)).all()
 
 
 @pytest.mark.parametrize("cut", [0, 10, 200, -50])
-def test_a_torn_file_is_no_drawing(run, cut):
+def test_a_torn_file_is_no_layout(run, cut):
     timeline_view(run, Query({}))
-    loaded = next(iter(run.drawings.values()))
-    content = pack(loaded.drawing, [], loaded.tree)
-    with pytest.raises(DrawingFileError):
+    loaded = next(iter(run.layouts.values()))
+    content = pack(loaded.layout, [], loaded.tree)
+    with pytest.raises(LayoutFileError):
         unpack(content[:cut])
 
 
 def test_a_file_of_another_layout_is_told_apart():
-    with pytest.raises(DrawingFileError, match="layout 99"):
+    with pytest.raises(LayoutFileError, match="layout 99"):
         unpack(b'{"layout": 99}\n')
 
 
@@ -81,17 +81,17 @@ def test_the_call_tree_sums_up_host_and_device_time(run):
     top = [i for i, parent in enumerate(calls["parent"]) if parent < 0]
     streams = [g for g in timeline_view(run, Query({}))["groups"] if g["kind"] == "stream"]
     assert streams
-    (loaded,) = run.drawings.values()
-    kernels = loaded.drawing.partner[
+    (loaded,) = run.layouts.values()
+    kernels = loaded.layout.partner[
         np.concatenate(
-            [np.arange(*loaded.drawing.lane_first[[g["first"], g["first"] + 1]]) for g in streams]
+            [np.arange(*loaded.layout.lane_first[[g["first"], g["first"] + 1]]) for g in streams]
         )
     ]
     assert (kernels >= 0).all()
     busy = sum(
         int(
-            loaded.drawing.dur_ns[
-                slice(*loaded.drawing.lane_first[[g["first"], g["first"] + 1]])
+            loaded.layout.dur_ns[
+                slice(*loaded.layout.lane_first[[g["first"], g["first"] + 1]])
             ].sum()
         )
         for g in streams

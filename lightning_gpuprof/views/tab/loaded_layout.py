@@ -1,4 +1,4 @@
-"""A drawing kept for the requests that cut it, and what they look up in it."""
+"""A layout kept for the requests that cut it, and what they look up in it."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from lightning_gpuprof.analysis.drawing.call_tree import CallTree
-from lightning_gpuprof.analysis.drawing.drawing import Drawing
-from lightning_gpuprof.analysis.drawing.drawing_cut import DrawingCutter
+from lightning_gpuprof.analysis.timeline.call_tree import CallTree
+from lightning_gpuprof.analysis.timeline.cut import LayoutCutter
+from lightning_gpuprof.analysis.timeline.layout import Layout
 from lightning_gpuprof.arrays import Mask
 
 MEMORY_POINTS = 2_000
@@ -29,19 +29,19 @@ class Found:
     mask: Mask
 
 
-class LoadedDrawing:
-    """One drawing with its operator arguments and call tree.
+class LoadedLayout:
+    """One layout with its operator arguments and call tree.
 
     Args:
-        drawing: The drawing.
+        layout: The layout.
         arguments: Text of each operator argument entry.
         tree: Who called what.
     """
 
-    def __init__(self, drawing: Drawing, arguments: tuple[str, ...], tree: CallTree) -> None:
+    def __init__(self, layout: Layout, arguments: tuple[str, ...], tree: CallTree) -> None:
         self.tree = tree
-        self.drawing = drawing
-        self.cutter = DrawingCutter(drawing)
+        self.layout = layout
+        self.cutter = LayoutCutter(layout)
         self._arguments = arguments
         self._found: Found | None = None
         """The last search: each move of the view asks for it again."""
@@ -49,41 +49,41 @@ class LoadedDrawing:
     @cached_property
     def once(self) -> Mask:
         """Mask of the events less those drawn a second time, as host syncs are."""
-        mask = np.ones(len(self.drawing), dtype=np.bool_)
-        for group in self.drawing.groups:
+        mask = np.ones(len(self.layout), dtype=np.bool_)
+        for group in self.layout.groups:
             if group.kind == "syncs":
-                first, last = self.drawing.lane_first[[group.first, group.first + group.lanes]]
+                first, last = self.layout.lane_first[[group.first, group.first + group.lanes]]
                 mask[first:last] = False
         return mask
 
     def found(self, text: str) -> Found:
         """Return the events whose names hold a text, whatever its case."""
         if self._found is None or self._found.text != text.lower():
-            names = [i for i, name in enumerate(self.drawing.names) if text.lower() in name.lower()]
-            self._found = Found(text.lower(), names, np.isin(self.drawing.name, names))
+            names = [i for i, name in enumerate(self.layout.names) if text.lower() in name.lower()]
+            self._found = Found(text.lower(), names, np.isin(self.layout.name, names))
         return self._found
 
     def lane_of(self, event: int) -> int:
         """Return the lane that an event lies in."""
-        return int(np.searchsorted(self.drawing.lane_first, event, side="right")) - 1
+        return int(np.searchsorted(self.layout.lane_first, event, side="right")) - 1
 
     def argument_text(self, event: int) -> str | None:
         """Return the inputs that an operator was called with, None where not recorded."""
-        index = int(self.drawing.arguments[event]) if event >= 0 else -1
+        index = int(self.layout.arguments[event]) if event >= 0 else -1
         return self._arguments[index] if index >= 0 else None
 
     def around(self, event: int) -> list[int]:
         """Return the events around one, innermost first."""
         found = []
-        event = int(self.drawing.parent[event])
+        event = int(self.layout.parent[event])
         while event >= 0:
             found.append(event)
-            event = int(self.drawing.parent[event])
+            event = int(self.layout.parent[event])
         return found
 
     def memory_tracks(self) -> list[dict[str, Any]]:
         """Return allocated and reserved bytes over time, by device, thinned to their peaks."""
-        memory = self.drawing.memory
+        memory = self.layout.memory
         tracks = []
         devices = np.unique(memory.device).tolist()
         # Host memory is of interest where there is no other.

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_gpuprof.analysis.drawing.drawing import Drawing
-from lightning_gpuprof.analysis.drawing.kinds import KIND_ID
+from lightning_gpuprof.analysis.timeline.layout import KIND_ID, Layout
 from lightning_gpuprof.arrays import Int64, Mask
 
 MAX_NODES = 3_000
@@ -30,23 +29,23 @@ class CallTree:
         return len(self.name)
 
 
-def call_tree(drawing: Drawing) -> CallTree:
+def call_tree(layout: Layout) -> CallTree:
     """Merge calls with the same names from the top down; the smallest nodes are left out."""
-    node = np.full(len(drawing), -1, dtype=np.int64)
+    node = np.full(len(layout), -1, dtype=np.int64)
     found: list[tuple[Int64, Int64, Int64, Int64]] = []
-    own, names = _first_of_each(drawing), _merged_names(drawing)
-    events = np.flatnonzero(own & np.isin(drawing.kind, _HOST) & (drawing.parent < 0))
+    own, names = _first_of_each(layout), _merged_names(layout)
+    events = np.flatnonzero(own & np.isin(layout.kind, _HOST) & (layout.parent < 0))
     total = 0
-    children = _Children(drawing, own)
+    children = _Children(layout, own)
     while len(events):
-        outer = drawing.parent[events]
+        outer = layout.parent[events]
         above = np.where(outer >= 0, node[np.maximum(outer, 0)], -1)
         keys, first, group = np.unique(
             np.stack((above, names[events])), axis=1, return_index=True, return_inverse=True
         )
         group = group.reshape(-1)
         node[events] = total + group
-        found.append((keys[0], keys[1], drawing.kind[events[first]], _sum(group, drawing, events)))
+        found.append((keys[0], keys[1], layout.kind[events[first]], _sum(group, layout, events)))
         total += keys.shape[1]
         events = children(events)
     if not found:
@@ -54,35 +53,35 @@ def call_tree(drawing: Drawing) -> CallTree:
         return CallTree(none, none, none, none, none, none)
     parent, name, kind, host = (np.concatenate(column) for column in zip(*found, strict=True))
     calls = np.bincount(node[node >= 0], minlength=total).astype(np.int64)
-    device = _device_time(drawing, node, parent)
+    device = _device_time(layout, node, parent)
     return _largest(CallTree(name, kind, parent, calls, host, device), MAX_NODES)
 
 
-def _merged_names(drawing: Drawing) -> Int64:
+def _merged_names(layout: Layout) -> Int64:
     """Return each event's name, with all profiler steps under the name of one."""
-    steps = [i for i, name in enumerate(drawing.names) if name.startswith(STEP)]
-    same = np.arange(len(drawing.names), dtype=np.int64)
+    steps = [i for i, name in enumerate(layout.names) if name.startswith(STEP)]
+    same = np.arange(len(layout.names), dtype=np.int64)
     same[steps] = steps[0] if steps else 0
-    names: Int64 = same[drawing.name]
+    names: Int64 = same[layout.name]
     return names
 
 
-def _first_of_each(drawing: Drawing) -> Mask:
+def _first_of_each(layout: Layout) -> Mask:
     """Mask the events less those drawn a second time among the host syncs."""
-    mask = np.ones(len(drawing), dtype=np.bool_)
-    for group in drawing.groups:
+    mask = np.ones(len(layout), dtype=np.bool_)
+    for group in layout.groups:
         if group.kind == "syncs":
-            first, last = drawing.lane_first[[group.first, group.first + group.lanes]]
+            first, last = layout.lane_first[[group.first, group.first + group.lanes]]
             mask[first:last] = False
     return mask
 
 
 class _Children:
-    def __init__(self, drawing: Drawing, own: Mask) -> None:
-        inside = np.flatnonzero(own & (drawing.parent >= 0))
-        order = np.argsort(drawing.parent[inside], kind="stable")
+    def __init__(self, layout: Layout, own: Mask) -> None:
+        inside = np.flatnonzero(own & (layout.parent >= 0))
+        order = np.argsort(layout.parent[inside], kind="stable")
         self._events = inside[order]
-        self._parents = drawing.parent[self._events]
+        self._parents = layout.parent[self._events]
 
     def __call__(self, events: Int64) -> Int64:
         """Return the events directly inside some events."""
@@ -93,22 +92,22 @@ class _Children:
         return found
 
 
-def _sum(group: Int64, drawing: Drawing, events: Int64) -> Int64:
+def _sum(group: Int64, layout: Layout, events: Int64) -> Int64:
     sums: Int64 = np.zeros(int(group.max()) + 1, dtype=np.int64)
-    np.add.at(sums, group, drawing.dur_ns[events])
+    np.add.at(sums, group, layout.dur_ns[events])
     return sums
 
 
-def _device_time(drawing: Drawing, node: Int64, parent: Int64) -> Int64:
+def _device_time(layout: Layout, node: Int64, parent: Int64) -> Int64:
     """Sum up each node's device time, what lies below included."""
     first_kernel = KIND_ID["memcpy"]
     last_kernel = KIND_ID["kernel_other"]
-    ran = (drawing.kind >= first_kernel) & (drawing.kind <= last_kernel) & (drawing.partner >= 0)
-    launch = drawing.partner[ran]
+    ran = (layout.kind >= first_kernel) & (layout.kind <= last_kernel) & (layout.partner >= 0)
+    launch = layout.partner[ran]
     launch_node = node[launch]
     total = np.zeros(len(parent), dtype=np.int64)
     known = launch_node >= 0
-    np.add.at(total, launch_node[known], drawing.dur_ns[ran][known])
+    np.add.at(total, launch_node[known], layout.dur_ns[ran][known])
     for index in range(len(parent) - 1, -1, -1):
         if parent[index] >= 0:
             total[parent[index]] += total[index]

@@ -1,4 +1,4 @@
-"""What of a Drawing can be seen in a range of time at so many pixels."""
+"""What of a Layout can be seen in a range of time at so many pixels."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,8 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lightning_gpuprof.analysis.drawing.drawing import Drawing
-from lightning_gpuprof.analysis.drawing.kinds import KINDS
+from lightning_gpuprof.analysis.timeline.layout import KINDS, Layout
 from lightning_gpuprof.arrays import Int64, Mask
 
 MAX_BLOCKS = 30_000
@@ -28,18 +27,18 @@ class Cut:
     found: Int64
 
 
-class DrawingCutter:
-    """Cuts one drawing again and again; what all cuts need is computed at the first."""
+class LayoutCutter:
+    """Cuts one layout again and again; what all cuts need is computed at the first."""
 
-    def __init__(self, drawing: Drawing) -> None:
-        self.drawing = drawing
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
 
     @cached_property
     def _reach_ns(self) -> Int64:
         """Latest end in the lane up to each event: rises, where the ends alone may not."""
-        drawing = self.drawing
-        reach = drawing.start_ns + drawing.dur_ns
-        for first, last in zip(drawing.lane_first[:-1], drawing.lane_first[1:], strict=True):
+        layout = self.layout
+        reach = layout.start_ns + layout.dur_ns
+        for first, last in zip(layout.lane_first[:-1], layout.lane_first[1:], strict=True):
             np.maximum.accumulate(reach[first:last], out=reach[first:last])
         return reach
 
@@ -77,19 +76,19 @@ class DrawingCutter:
     def _lane(
         self, lane: int, start: int, end: int, columns: int, found: Mask | None
     ) -> tuple[Int64, ...]:
-        drawing = self.drawing
-        first, last = drawing.lane_first[lane : lane + 2].tolist()
+        layout = self.layout
+        first, last = layout.lane_first[lane : lane + 2].tolist()
         low = first + int(np.searchsorted(self._reach_ns[first:last], start, side="right"))
-        high = first + int(np.searchsorted(drawing.start_ns[first:last], end, side="left"))
+        high = first + int(np.searchsorted(layout.start_ns[first:last], end, side="left"))
         if high <= low:
             return (np.zeros(0, dtype=np.int64),) * 7
-        begun, dur = drawing.start_ns[low:high], drawing.dur_ns[low:high]
+        begun, dur = layout.start_ns[low:high], layout.dur_ns[low:high]
         heads = _heads(begun - start, dur, max(1, end - start), columns)
         count = np.diff(heads, append=high - low)
         ends = np.maximum.reduceat(begun + dur, heads)
         # Duration and kind in one number, so that the longest event's kind comes out of a maximum.
-        kind = np.maximum.reduceat(dur * len(KINDS) + drawing.kind[low:high], heads) % len(KINDS)
-        name = np.where(count == 1, drawing.name[low:high][heads], -1)
+        kind = np.maximum.reduceat(dur * len(KINDS) + layout.kind[low:high], heads) % len(KINDS)
+        name = np.where(count == 1, layout.name[low:high][heads], -1)
         among = np.ones(len(heads), dtype=np.int64)
         if found is not None:
             among = np.maximum.reduceat(found[low:high].astype(np.int64), heads)
