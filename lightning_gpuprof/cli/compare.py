@@ -9,7 +9,6 @@ import sys
 from lightning_gpuprof.analysis.compare.compare import Verdict
 from lightning_gpuprof.cli.analyses import analyse_traces
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.views.console.compare_text import render_comparison
 from lightning_gpuprof.views.documents.compare import TOLERANCE, RunComparison
 from lightning_gpuprof.views.documents.compare_several import SeveralComparison, compare_several
 from lightning_gpuprof.views.documents.find_run import resolve_run, runs_in
@@ -96,12 +95,10 @@ def _shown(found: SeveralComparison, args: argparse.Namespace) -> str:
         return json.dumps(found.payload() if several else only.payload(), indent=2) + "\n"
     if args.markdown:
         return several_markdown(found) if several else comparison_markdown(only)
-    if not several:
-        return render_comparison(only)
     # Imported here: nothing else needs rich.
-    from lightning_gpuprof.views.console.compare_text import render_several
+    from lightning_gpuprof.views.console.compare_text import render_comparison, render_several
 
-    return render_several(found)
+    return render_several(found) if several else render_comparison(only)
 
 
 def _compare_traces(args: argparse.Namespace) -> int:

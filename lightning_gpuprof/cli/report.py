@@ -4,7 +4,6 @@ import argparse
 import json
 import shlex
 import sys
-from importlib import import_module
 from pathlib import Path
 
 from lightning_gpuprof.cli.analyses import analyse_traces
@@ -60,9 +59,10 @@ def run(args: argparse.Namespace) -> int:
         _say_where_else()
     analyse_traces(resolve_run(args.run).run, timelines=bool(args.html or args.view))
     if args.html:
-        # By name: --json needs none of it.
-        views_html = import_module("lightning_gpuprof.views.html.html")
-        html: str = views_html.render_html(args.run, session=args.session)
+        # Imported here, as below: --json needs none of it.
+        from lightning_gpuprof.views.html.html import render_html
+
+        html = render_html(args.run, session=args.session)
         try:
             Path(args.html).write_text(html, encoding="utf-8")
         except OSError as error:
@@ -83,7 +83,6 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(report.payload(), indent=2))
         return 0
-    # Imported here: --json needs none of rich.
     if args.markdown:
         from lightning_gpuprof.views.markdown.report_markdown import report_markdown
 
@@ -107,11 +106,12 @@ def _say_where_else() -> None:
 
 def _view(path: str, name: str, session: int | None) -> str:
     """Return what the tab's route of that name answers for a run's default rank."""
-    loaded_run = import_module("lightning_gpuprof.views.tab.loaded_run")
-    query = import_module("lightning_gpuprof.views.tab.query")
+    from lightning_gpuprof.views.tab.loaded_run import LoadedRun
+    from lightning_gpuprof.views.tab.query import Query
+
     found = resolve_run(path)
     params = {} if session is None else {"session": str(session)}
-    run = loaded_run.LoadedRun(found.run, root=path)
-    wanted = query.Query(params)
+    run = LoadedRun(found.run, root=path)
+    wanted = Query(params)
     run.session(wanted)  # says what is wrong with a path that is no run: some views would be empty
     return json.dumps(find_view(PAGES.get(name, name))(run, wanted), indent=2)

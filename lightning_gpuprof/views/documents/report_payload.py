@@ -23,8 +23,8 @@ from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.model import Abstained, Finding
 from lightning_gpuprof.findings.work_plan import PlanItem, make_plan
 from lightning_gpuprof.records.files import plugin_dir
+from lightning_gpuprof.views.documents.analysis_version import is_older
 from lightning_gpuprof.views.documents.finding_payload import finding_payload, plain
-from lightning_gpuprof.views.documents.stored_analysis import is_older
 
 SCHEMA_VERSION = 1
 TOP_OPERATORS = 20

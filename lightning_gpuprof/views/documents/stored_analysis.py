@@ -2,9 +2,8 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,8 @@ from lightning_gpuprof.records.files import (
     plugin_dir,
     written_whole,
 )
+from lightning_gpuprof.views.documents.analysis_version import ANALYSIS_VERSION, is_older
 
-ANALYSIS_VERSION = 3
-"""Of an analysis' tables. Raise it when a table is added or changes its meaning: rules that need
-it would find nothing in the analyses that are kept. Documents from before have none."""
 _ABSENT = -1
 
 Progress = Callable[[int, int], None]
@@ -35,16 +32,6 @@ class _Head(msgspec.Struct):
 
 _unstored: dict[str, dict[str, Any]] = {}
 """Analyses made in this process that could not be written, by trace: of read-only folders."""
-
-
-def is_older(analysis: Mapping[str, Any], than: int = ANALYSIS_VERSION) -> bool:
-    """Tell whether an analysis lacks tables that this version's rules may need.
-
-    >>> is_older({"operators": []}), is_older({"analysis_version": ANALYSIS_VERSION + 1})
-    (True, False)
-    """
-    version = analysis.get("analysis_version")
-    return not isinstance(version, int) or version < than
 
 
 def read_analysis(trace: str, fs: FileSystem = LOCAL) -> dict[str, Any] | None:
@@ -83,10 +70,11 @@ def write_analysis(trace: str, progress: Progress | None = None) -> None:
         TraceError: The trace cannot be read.
         OSError: The analysis cannot be written.
     """
-    # By name, so that whoever only asks for a version does not load the engine.
-    options = import_module("lightning_gpuprof.traces").ReadOptions(stacks=True, progress=progress)
-    payload = import_module("lightning_gpuprof.views.documents.trace_payload")
-    document = payload.analyze_file(trace, options)
+    # Imported here, so that whoever only asks for a version does not load the engine.
+    from lightning_gpuprof.traces import ReadOptions
+    from lightning_gpuprof.views.documents.trace_payload import analyze_file
+
+    document = analyze_file(trace, ReadOptions(stacks=True, progress=progress))
     _unstored[trace] = document
     path = trace + ANALYSIS_SUFFIX
     with written_whole(path) as part, open(part, "w", encoding="utf-8") as file:

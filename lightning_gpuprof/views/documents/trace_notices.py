@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, FileSystem, plugin_dir
-from lightning_gpuprof.views.documents.stored_analysis import is_older
+from lightning_gpuprof.views.documents.analysis_version import is_older
 
 
 def trace_notices(run: str, results: RunResults, fs: FileSystem = LOCAL) -> Iterator[str]:

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, to_builtins
 from msgspec.structs import asdict
 
-from lightning_gpuprof.analysis.trace.linked_trace import Launches, join_launches, link
+from lightning_gpuprof.analysis.critical_path.critical_path import critical_path
+from lightning_gpuprof.analysis.critical_path.trace_what_if import what_if
+from lightning_gpuprof.analysis.trace.linked_trace import Launches, LinkedTrace, join_launches, link
 from lightning_gpuprof.analysis.trace.ranges import host_ranges
 from lightning_gpuprof.analysis.trace.time_split import TimeSplit, split_time
 from lightning_gpuprof.analysis.trace.trace_window import (
@@ -13,12 +15,13 @@ from lightning_gpuprof.analysis.trace.trace_window import (
     spans_within,
     steady_window,
     step_window,
+    within,
 )
 from lightning_gpuprof.analysis.trace_analysis import DeviceReport, TraceAnalysis, analyze_trace
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import Timeline
-from lightning_gpuprof.views.documents.stored_analysis import ANALYSIS_VERSION
-from lightning_gpuprof.views.documents.trace_paths import paths_payload
+from lightning_gpuprof.views.documents.analysis_version import ANALYSIS_VERSION
+from lightning_gpuprof.views.documents.work_payload import critical_path_payload, what_if_payload
 
 if TYPE_CHECKING:
     from lightning_gpuprof.analysis.roofline.roofline import Roofline
@@ -201,3 +204,27 @@ def _device(timeline: Timeline, used: int) -> dict[str, Any] | None:
         "vendor": first.vendor if first else None,
         "count": used,
     }
+
+
+def paths_payload(trace: LinkedTrace, window: Window | None = None) -> dict[str, Any]:
+    """Walk the critical path and replay the trace with parts shortened.
+
+    Returns:
+        `critical_path`, `None` where nothing ran, and `what_if`, `None` without a device: there
+        a replay could only say that the host's time is the host's.
+    """
+    path = _path_payload(trace, window)
+    if window is not None:
+        trace = within(trace, window)
+    replayed = what_if(trace) if len(trace.timeline.device) else None
+    return {
+        "critical_path": path,
+        "what_if": what_if_payload(replayed) if replayed else None,
+    }
+
+
+def _path_payload(trace: LinkedTrace, window: Window | None) -> dict[str, Any] | None:
+    path = critical_path(trace)
+    if path is not None and window is not None:
+        path = path.within(window.start_ns, window.end_ns)
+    return critical_path_payload(path) if path else None

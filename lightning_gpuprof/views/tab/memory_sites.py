@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, SNAPSHOT_SUFFIX, written_whole
+from lightning_gpuprof.views.documents.analysis_version import is_older
 from lightning_gpuprof.views.documents.other_files import SNAPSHOT_VERSION, snapshot_payload
-from lightning_gpuprof.views.documents.stored_analysis import is_older
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query, QueryError
 
