@@ -15,7 +15,10 @@ import msgspec
 
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.inspect.advice import advice
-from lightning_gpuprof.records.inspection import Inspection, SyncSite
+from lightning_gpuprof.records.inspection import Inspection
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import SyncSite
+from lightning_gpuprof.records.writer import RecordWriter
 
 STEPS = 3
 CHILD = "lightning_gpuprof.inspect.child"
@@ -34,6 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"a first step (default: {STEPS})",
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument(
+        "--into",
+        metavar="RUN",
+        help="log dir of a run of this script, to whose report the result is added",
+    )
     parser.add_argument(
         "script",
         metavar="SCRIPT",
@@ -56,7 +64,13 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--steps {steps} would inspect nothing. Pass 1 or more.")
     if not os.path.isfile(args.script):
         raise ConfigError(f"There is no script {args.script}. Pass the path of a Python file.")
+    step = None if args.into is None else _steps_of(args.into)
     found = _inspect(args.script, steps, arguments)
+    if step is not None:
+        writer = RecordWriter(args.into, rank=0)
+        for record in found.records(step):
+            writer.write(record)
+        writer.flush()
     print(json.dumps(payload(found), indent=2) if args.json else text(found))
     return 1 if found.sites or found.waste else 0
 
@@ -74,6 +88,18 @@ def payload(found: Inspection) -> dict[str, object]:
 def text(found: Inspection) -> str:
     """Return the result as text."""
     return "\n".join([*_syncs(found), *_waste(found), *_calls(found)])
+
+
+def _steps_of(run: str) -> int:
+    """Return how many steps a run has, whose last session must be its training."""
+    ranks = read_run(run)
+    session = ranks[0].sessions[-1] if 0 in ranks and ranks[0].sessions else None
+    if session is None or session.start.stage != "fit":
+        raise ConfigError(
+            f"--into {run} is no run that ended with a fit. Pass its log dir, such as "
+            "lightning_logs/version_0, or leave --into out."
+        )
+    return session.steps
 
 
 def _syncs(found: Inspection) -> Iterator[str]:

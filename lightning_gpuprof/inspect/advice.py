@@ -1,6 +1,6 @@
 """Advice for a line that makes the host wait, by its operation and its owner."""
 
-from lightning_gpuprof.records.inspection import SyncSite
+from lightning_gpuprof.records.schema import SyncSite
 
 PAGEABLE_COPY = "pageable copy"
 """The operation's name in the rows of an inspection."""

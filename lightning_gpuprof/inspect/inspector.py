@@ -99,6 +99,7 @@ class Inspector(Callback):
                 syncs_raise=syncs.refused,
                 work_steps=work.steps,
                 waste=work.waste(),
+                unused_gradients=work.unused,
                 calls=work.calls.rows(work.steps),
                 calls_per_step=work.calls.per_step(work.steps),
             )

@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from lightning_gpuprof.inspect.places import Place, place_of, user_line
-from lightning_gpuprof.records.inspection import SyncSite
+from lightning_gpuprof.records.schema import SyncSite
 from lightning_gpuprof.session.places import shown_path
 
 Line = tuple[str, int, str]

@@ -13,6 +13,7 @@ from lightning_gpuprof.inspect.python_calls import PythonCalls
 from lightning_gpuprof.inspect.repeated_calls import RepeatedCalls
 from lightning_gpuprof.records.inspection import Waste
 from lightning_gpuprof.records.module_calls import CallPlace
+from lightning_gpuprof.records.notes import UnusedGradients
 from lightning_gpuprof.session.patches import Patches
 from lightning_gpuprof.session.places import own_line_like, shown
 
@@ -32,6 +33,7 @@ class Work:
         self._trainer = trainer
         self.calls = PythonCalls()
         self.steps = 0
+        self.unused: UnusedGradients | None = None
         self._repeats = RepeatedCalls(self._repeated, lambda: not self._in_backward)
         self._patches = Patches()
         self._in_backward = False
@@ -54,8 +56,9 @@ class Work:
         self.calls.stop()
         self._repeats.stop()
         self._patches.restore()
-        for waste in unused_gradients(self._trainer.lightning_module, self._trainer.optimizers):
-            self._add("", waste)
+        self.unused = unused_gradients(self._trainer.lightning_module, self._trainer.optimizers)
+        if self.unused is not None:
+            self._add("", _unused(self.unused))
 
     def waste(self) -> tuple[Waste, ...]:
         """Return what steps do for nothing, each once."""
@@ -125,8 +128,8 @@ class Work:
         self._found.setdefault((waste.kind, key), waste)
 
 
-def unused_gradients(module: LightningModule, optimizers: Sequence[Any]) -> Iterable[Waste]:
-    """Yield a row where parameters have gradients that no optimizer uses."""
+def unused_gradients(module: LightningModule, optimizers: Sequence[Any]) -> UnusedGradients | None:
+    """Return the parameters whose gradients no optimizer uses; None where there are none."""
     used = {
         id(parameter)
         for optimizer in optimizers
@@ -139,14 +142,25 @@ def unused_gradients(module: LightningModule, optimizers: Sequence[Any]) -> Iter
         name: one for name, one in trained.items() if one.grad is not None and id(one) not in used
     }
     if not unused:
-        return
-    names = list(dict.fromkeys(_owner(name, unused, trained) for name in unused))
+        return None
+    return UnusedGradients(
+        tensors=len(unused),
+        parameters=sum(one.numel() for one in unused.values()),
+        all_parameters=sum(one.numel() for one in module.parameters()),
+        stepped=False,
+        modules=tuple(dict.fromkeys(_owner(name, unused, trained) for name in unused)),
+        sure_frac=None,
+        maybe_frac=None,
+    )
+
+
+def _unused(found: UnusedGradients) -> Waste:
+    names = found.modules
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    count = sum(one.numel() for one in unused.values())
-    yield Waste(
+    return Waste(
         kind="unused-gradients",
-        title=f"gradients of {count:,} parameters are computed and no optimizer uses them: "
-        f"{', '.join(names[:MOST_NAMES])}{more}",
+        title=f"gradients of {found.parameters:,} parameters are computed and no optimizer uses "
+        f"them: {', '.join(names[:MOST_NAMES])}{more}",
         advice=f"self.{names[0]}.requires_grad_(False) in __init__, or pass its parameters to the "
         "optimizer",
     )

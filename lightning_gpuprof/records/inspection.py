@@ -3,24 +3,8 @@
 import msgspec
 
 from lightning_gpuprof.records.module_calls import CallPlace
-
-
-class SyncSite(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line of code that makes the host wait for the device."""
-
-    file: str
-    line: int
-    function: str
-    source: str
-    owner: str
-    """user, lightning, metric, callback:<name>, logger:<name>, dataloader."""
-    operation: str
-    count: int
-    steps_watched: int
-    blocked_ns: int | None = None
-    would_sync: bool = False
-    """Seen on a CPU: would sync on a GPU."""
-    phase: str | None = None
+from lightning_gpuprof.records.notes import UNUSED_NOTE, UnusedGradients
+from lightning_gpuprof.records.schema import RETAINED_NOTE, SYNC_STEPS_NOTE, Note, Record, SyncSite
 
 
 class Waste(msgspec.Struct, frozen=True):
@@ -68,6 +52,7 @@ class Inspection(msgspec.Struct, frozen=True):
             looked for.
         work_steps: Steps whose work was looked at and whose calls were counted.
         waste: Work for nothing.
+        unused_gradients: The parameters behind the waste of that kind.
         calls: The user's functions that make the most calls.
         calls_per_step: All Python calls of a step; None where another profiler was on.
         trainers: Trainers that the script made.
@@ -78,6 +63,19 @@ class Inspection(msgspec.Struct, frozen=True):
     syncs_raise: bool = False
     work_steps: int = 0
     waste: tuple[Waste, ...] = ()
+    unused_gradients: UnusedGradients | None = None
     calls: tuple[CallCount, ...] = ()
     calls_per_step: float | None = None
     trainers: int = 1
+
+    def records(self, step: int) -> list[Record]:
+        """Return what a run's rules read of it, as notes of a step."""
+        found: list[Record] = [
+            *self.sites,
+            Note(step=step, name=SYNC_STEPS_NOTE, value=self.sync_steps),
+        ]
+        if any(one.kind == "retained-graph" for one in self.waste):
+            found.append(Note(step=step, name=RETAINED_NOTE, value=True))
+        if self.unused_gradients is not None:
+            found.append(Note(step=step, name=UNUSED_NOTE, value=self.unused_gradients))
+        return found

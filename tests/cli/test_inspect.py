@@ -13,8 +13,10 @@ import torch
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.cli.inspect import text
 from lightning_gpuprof.inspect.advice import advice
-from lightning_gpuprof.records.inspection import CallCount, Inspection, SyncSite, Waste
+from lightning_gpuprof.records.inspection import CallCount, Inspection, Waste
 from lightning_gpuprof.records.module_calls import CallPlace
+from lightning_gpuprof.records.schema import SyncSite
+from lightning_gpuprof.views.documents.report import load_report
 
 SEEDED = Path(__file__).parents[1] / "seeded_syncs.py"
 SCRIPT = """
@@ -47,9 +49,12 @@ def script(tmp_path):
     return write
 
 
-def test_each_sync_of_a_script_is_a_row_and_the_status_is_1(script, seeded_syncs, capfd):
+def test_each_sync_of_a_script_is_a_row_and_joins_the_report_of_a_run(
+    script, make_session, write_run, seeded_syncs, capfd
+):
+    run = write_run(make_session({"forward": 1_000_000, "backward": 1_000_000}))
     path = script("Seeded", callbacks="seeded_syncs.GradientWatcher()", arguments=["--lr", "1"])
-    assert main(["inspect", "--json", path, "--steps", "2", "--lr", "1"]) == 1
+    assert main(["inspect", "--json", "--into", run, path, "--steps", "2", "--lr", "1"]) == 1
     found = json.loads(capfd.readouterr().out)
     assert (found["sync_steps"], found["work_steps"]) == (2, 2)
     rows = sorted((row["line"], row["owner"]) for row in found["sites"])
@@ -57,6 +62,21 @@ def test_each_sync_of_a_script_is_a_row_and_the_status_is_1(script, seeded_syncs
     item = next(row for row in found["sites"] if row["source"].startswith("self.total"))
     assert item["per_step"] == 1
     assert item["replacement"].startswith("keep the tensor")
+    [finding] = [one for one in load_report(run).findings if one.id == "host-sync"]
+    assert len(load_report(run).results.sync_sites) == 10
+    assert finding.where[0].line in [line for line, _ in rows]
+
+
+@pytest.mark.parametrize("stages", [["validate"], ["fit", "test"]])
+def test_a_run_that_did_not_end_with_a_fit_takes_no_result(
+    make_session, write_run, tmp_path, capsys, stages
+):
+    sessions = [make_session({"forward": 1}, stage=stage) for stage in stages]
+    run = write_run([record for session in sessions for record in session])
+    path = tmp_path / "train.py"
+    path.touch()
+    assert main(["inspect", "--into", run, str(path)]) == 2
+    assert "is no run that ended with a fit" in capsys.readouterr().err
 
 
 def test_a_clean_script_gives_0(script, capfd):

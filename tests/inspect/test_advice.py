@@ -1,7 +1,7 @@
 import pytest
 
 from lightning_gpuprof.inspect.advice import advice
-from lightning_gpuprof.records.inspection import SyncSite
+from lightning_gpuprof.records.schema import SyncSite
 
 
 def site(source, *, owner="lightning", operation="item", file="train.py"):
