@@ -35,7 +35,7 @@ test: $(VENV)/.installed-dev ## Run every test that this machine can run
 oldest: ## Run the callbacks' tests with the oldest supported Lightning
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip --disable-pip-version-check --quiet install -c constraints-oldest.txt -e '.[dev]'
-	OMP_NUM_THREADS=1 $(VENV)-oldest/bin/python -m pytest tests/callbacks tests/timing tests/session tests/adapters
+	OMP_NUM_THREADS=1 $(VENV)-oldest/bin/python -m pytest tests/callbacks tests/capture tests/timing tests/session tests/adapters
 
 check: $(VENV)/.installed-dev ## Lint, types, layers, browser modules
 	$(BIN)/ruff check .

@@ -7,15 +7,10 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
+from lightning_gpuprof.adapters.lightning import LightningModule, Trainer, rank_zero_warn
 from lightning_gpuprof.adapters.profiler import TorchTrace, busy_profiler, missing
-from lightning_gpuprof.capture.checks import (
-    BusyNotes,
-    check_length,
-    has_own_profiler,
-    refuse_device,
-)
-from lightning_gpuprof.capture.cycles import Cycles, Recorded, Trace
+from lightning_gpuprof.capture.checks import check_length, has_own_profiler, refuse_device
+from lightning_gpuprof.capture.cycles import Cycles, Recorded
 from lightning_gpuprof.capture.trace_files import TraceFiles, ways_to_shrink
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.schema import Note, StepFlag
@@ -25,7 +20,7 @@ from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.recording import RecordingCallback
 from lightning_gpuprof.session.step_start import StepBorders
 
-_OF_A_RUN = ("_cycles", "_borders", "_files", "_trainer", "_busy_notes")
+_OF_A_RUN = ("_cycles", "_borders", "_files", "_trainer")
 
 
 class ProfilerSchedule(RecordingCallback):
@@ -80,7 +75,7 @@ class ProfilerSchedule(RecordingCallback):
         with_stack: bool = False,
         ranks: Sequence[int] | None = (0,),
         keep: int | None = None,
-        new_trace: Callable[..., Trace] = TorchTrace,
+        new_trace: Callable[..., TorchTrace] = TorchTrace,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self.schedule, self.explicit = chosen_schedule(unit, wait, warmup, active, repeat)
@@ -110,7 +105,7 @@ class ProfilerSchedule(RecordingCallback):
         self._files: TraceFiles | None = None
         self._trainer: Any = None
         self._step = -1
-        self._busy_notes: BusyNotes | None = None
+        self._said_busy = False
 
     @property
     def recording(self) -> bool:
@@ -139,9 +134,9 @@ class ProfilerSchedule(RecordingCallback):
             output.note("no-trace", message=f"This version of torch lacks {', '.join(lacking)}.")
             return
         self._step = -1
-        self._busy_notes = BusyNotes(output)
+        self._said_busy = False
         if has_own_profiler(trainer):
-            self._busy_notes.say("The Trainer has Lightning's own PyTorchProfiler")
+            self._say_busy("The Trainer has Lightning's own PyTorchProfiler")
             return
         self._trainer = trainer
         shrinkers = ways_to_shrink(self.schedule, self.options)
@@ -202,18 +197,29 @@ class ProfilerSchedule(RecordingCallback):
             change = cycles.next_change if by_step else None
             self._borders.sleep_until(None if change is None else change - 1)
 
-    def _new_trace(self, device_type: str) -> Trace | None:
+    def _new_trace(self, device_type: str) -> TorchTrace | None:
         busy = busy_profiler()
-        if busy is not None and self._busy_notes is not None:
-            self._busy_notes.say(f"{busy[0].upper()}{busy[1:]} is at work")
+        if busy is not None:
+            self._say_busy(f"{busy[0].upper()}{busy[1:]} is at work")
             return None
         return self._make_trace(device_type=device_type, on_intruder=self._give_way, **self.options)
 
     @guarded
     def _give_way(self) -> None:
-        if self._busy_notes is not None:
-            self._busy_notes.say("Another torch profiler began during a cycle, which ends here")
+        self._say_busy("Another torch profiler began during a cycle, which ends here")
         self._close()
+
+    def _say_busy(self, why: str) -> None:
+        """Note each time why nothing is recorded, and show it once."""
+        message = (
+            f"{why}; only one profiler can record at a time, so ProfilerSchedule gives way. "
+            "Remove the other one to get a trace of ours."
+        )
+        if self._output is not None:
+            self._output.note("profiler-busy", message=message)
+        if not self._said_busy:
+            self._said_busy = True
+            rank_zero_warn(message)
 
     @guarded
     def _save(self, recorded: Recorded) -> None:

@@ -76,26 +76,3 @@ def has_own_profiler(trainer: Any) -> bool:
     """Tell whether the Trainer records with torch.profiler by itself."""
     theirs = getattr(trainer.profiler, "_inner", trainer.profiler)
     return is_kind(theirs, "PyTorchProfiler")
-
-
-class BusyNotes:
-    """Says that another profiler is at work: recorded each time, shown once.
-
-    Args:
-        output: The run's records.
-    """
-
-    def __init__(self, output: RunOutput) -> None:
-        self._output = output
-        self._shown = False
-
-    def say(self, why: str) -> None:
-        """Say why no trace of ours is recorded now."""
-        message = (
-            f"{why}; only one profiler can record at a time, so ProfilerSchedule gives way. "
-            "Remove the other one to get a trace of ours."
-        )
-        self._output.note("profiler-busy", message=message)
-        if not self._shown:
-            self._shown = True
-            rank_zero_warn(message)

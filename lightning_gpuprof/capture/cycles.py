@@ -2,38 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
+from lightning_gpuprof.adapters.profiler import TorchTrace
 from lightning_gpuprof.schedule import Action, Schedule
 from lightning_gpuprof.session.interrupts import interrupts_wait
-
-
-class Trace(Protocol):
-    """A recording; see `adapters.profiler.TorchTrace`."""
-
-    def prepare(self) -> None:
-        """Warm up."""
-        ...
-
-    def start(self) -> None:
-        """Record from now on."""
-        ...
-
-    def begin_step(self, number: int) -> None:
-        """Open a step's span."""
-        ...
-
-    def end_step(self) -> None:
-        """Close the open step's span."""
-        ...
-
-    def stop(self, *, detach: bool) -> None:
-        """Record no more; `detach` says that steps follow, and no other recording at once."""
-        ...
-
-    def export(self, path: str) -> None:
-        """Write what was recorded."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -43,7 +15,7 @@ class Recorded:
     cycle: int
     first_step: int
     last_step: int
-    trace: Trace
+    trace: TorchTrace
     stop_ns: int
     whole: bool
     """All of its active units were recorded."""
@@ -67,7 +39,7 @@ class Cycles:
         self,
         schedule: Schedule,
         *,
-        new_trace: Callable[[], Trace | None],
+        new_trace: Callable[[], TorchTrace | None],
         on_recorded: Callable[[Recorded], None],
         now: Callable[[], int],
     ) -> None:
@@ -78,7 +50,7 @@ class Cycles:
         self._unit = -1
         self._change: int | None = 0
         self._cycle = -1
-        self._trace: Trace | None = None
+        self._trace: TorchTrace | None = None
         self._recording = False
         self._steps: tuple[int, int] | None = None
 

@@ -1,8 +1,7 @@
 """What the routes of a run answer; imported at the first request, with all that views need."""
 
 import os
-import threading
-from collections import OrderedDict
+from functools import lru_cache
 from typing import Any
 
 from werkzeug import Request, Response
@@ -42,7 +41,6 @@ class Answers:
 
     def __init__(self, index: RunIndex, preparer: Preparer | None = None) -> None:
         self._index = index
-        self._runs = RunCache()
         self._preparer = preparer or Preparer()
 
     def list_runs(self, request: Request) -> Response:
@@ -116,45 +114,29 @@ class Answers:
                 f"There is no run {name[:80]!r} with records of lightning_gpuprof under "
                 "TensorBoard's log dir."
             )
-        return self._runs.get(name, path, self._index.root_of(path), file_system_for(path))
+        return _loaded(name, path, self._index.root_of(path), _state_of_run(path))
 
 
-class RunCache:
-    """Keeps the runs last looked at, one `LoadedRun` for all requests, until their files change.
+@lru_cache(maxsize=KEPT)
+def _loaded(name: str, path: str, root: str, state: _State) -> LoadedRun:
+    """Return a run, the same one for all requests until its files change."""
+    return LoadedRun(path, fs=file_system_for(path), name=name, root=root)
+
+
+def _state_of_run(path: str) -> _State:
+    """Return size and time of change of a run's whole files; remote ones have no time.
 
     Records are only appended to and traces only added, so sizes tell every change of theirs. An
-    analysis may be made again and be as long as before: on this machine's disks its time tells
-    that; elsewhere nobody makes it again.
+    analysis may be made again and be as long as before: its time tells that, and only on this
+    machine's disks are analyses made again.
     """
-
-    def __init__(self, kept: int = KEPT) -> None:
-        self._kept = kept
-        self._lock = threading.Lock()
-        self._runs: OrderedDict[str, tuple[_State, LoadedRun]] = OrderedDict()
-
-    def get(self, name: str, path: str, root: str, fs: FileSystem) -> LoadedRun:
-        """Return the run at a path below a root as it is on disk now."""
-        state = _fingerprint(path, fs)
-        with self._lock:
-            known = self._runs.get(path)
-            if known is None or known[0] != state:
-                known = (state, LoadedRun(path, fs=fs, name=name, root=root))
-                self._runs[path] = known
-            self._runs.move_to_end(path)
-            while len(self._runs) > self._kept:
-                self._runs.popitem(last=False)
-            return known[1]
-
-
-def _fingerprint(path: str, fs: FileSystem) -> _State:
-    folder = plugin_dir(path)
-    # Whole files: those that are only being written have other names.
+    fs, folder = file_system_for(path), plugin_dir(path)
     kinds = (".jsonl", ANALYSIS_SUFFIX, LAYOUT_SUFFIX)
     names = [name for name in fs.listdir(folder) if name.endswith(kinds) or is_trace(name)]
-    return tuple((name, _state_of(os.path.join(folder, name), fs)) for name in names)
+    return tuple((name, _state_of_file(os.path.join(folder, name), fs)) for name in names)
 
 
-def _state_of(path: str, fs: FileSystem) -> tuple[int, int]:
+def _state_of_file(path: str, fs: FileSystem) -> tuple[int, int]:
     if fs is not LOCAL:
         return fs.size(path), 0
     stat = os.stat(path)
