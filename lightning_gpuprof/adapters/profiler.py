@@ -2,7 +2,7 @@
 
 Private names, seen in torch 2.2 to 2.13. Where one is missing nothing is recorded (`missing`):
     torch.profiler._KinetoProfile: a recording without a schedule of its own
-    torch.autograd.profiler._prepare_profiler: called by whoever begins to record
+    torch.autograd.profiler._prepare_profiler: called when any recording begins
     torch.autograd.profiler.KinetoStepTracker._step_dict: names ProfilerStep once a profiler exists
     torch.autograd.profiler._is_profiler_enabled, torch._C._autograd._profiler_enabled
     torch.profiler.profile.step_rec_fn: the open step of a started profiler
@@ -21,7 +21,7 @@ from torch.profiler import ProfilerActivity, record_function
 
 _STEP = "ProfilerStep"
 _OF_CYCLES = "Warning: Profiler clears events at the end of each cycle"
-"""torch 2.11 warns so in every recording, also of one that has no second cycle."""
+"""torch 2.11 warns so in every recording, even without a second cycle."""
 _FIRST_SAFE_CUDA = (12, 6)
 """With an older CUDA a process that replays CUDA graphs may crash once CUPTI was detached."""
 _autograd_profiler: Any = torch.autograd.profiler
@@ -43,8 +43,8 @@ def missing() -> list[str]:
 def busy_profiler() -> str | None:
     """Name the profiler that is recording or warming up in this process; None where free.
 
-    Kineto holds one session per process. Whoever starts a second one takes the first one's
-    away, and torch 2.13 then crashes the process when the first one is exported.
+    Kineto holds one session per process. A second recording takes the session away from the
+    first, and torch 2.13 crashes the process when the first is exported.
     """
     if torch._C._autograd._profiler_enabled():
         return "a torch profiler that is recording"
@@ -66,7 +66,7 @@ class TorchTrace:
     """Records operators, kernels and copies from `start` to `stop`; used once.
 
     Where another profiler begins meanwhile, `on_intruder` is called first and must end this
-    recording: the other one goes on as if this one had never been.
+    recording: the other profiler works as if this recording had never been.
 
     Args:
         device_type: Device to record beside the CPU: "cuda" (also for HIP), "xpu" or "cpu".

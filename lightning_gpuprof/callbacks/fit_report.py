@@ -1,4 +1,4 @@
-"""What the user is shown when a fit has ended: the report, and findings in the loggers."""
+"""Shows the report when a fit has ended, and hands its findings to the loggers."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ from lightning_gpuprof.views.documents.stored_analysis import stale_traces, writ
 
 def show_report(trainer: Trainer, output: RunOutput) -> None:
     """Show the report of the session that has just ended, and hand its findings to the loggers."""
-    if output.unwritten:  # of which the output has warned
+    if output.unwritten:  # the output has warned of that
         say(f"[PROFILE] no report: what was measured could not be written to {output.run_dir}.")
         return
     _analyse_traces(output)
@@ -29,7 +29,7 @@ def show_report(trainer: Trainer, output: RunOutput) -> None:
     if report.results.start.session != output.session:
         # Such as a second `fit` of a Trainer that has reached its max_epochs.
         say(
-            "[PROFILE] no report: this fit trained no batch. That of the one before it: "
+            "[PROFILE] no report: this fit trained no batch. The previous fit's report: "
             f"{report_command(output.run_dir)}"
         )
         return

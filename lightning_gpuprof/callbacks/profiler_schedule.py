@@ -30,11 +30,11 @@ class ProfilerSchedule(RecordingCallback):
     for Perfetto, chrome://tracing, HTA and TensorBoard. Every `ProfilerStep#<n>` in it holds one
     step from its fetch to its end, validation included; n counts the fit's batches from 0. A
     profiler exists only while a cycle runs. At a cycle's end training waits for torch to stop and
-    to write the trace, which is then compressed; whoever reads the run analyses it.
+    to write the trace, which is then compressed. It is analysed when the run is first read.
 
-    While another torch profiler is at work nothing is recorded; one that begins during a cycle
-    ends it. With none of the schedule's five numbers given the default window applies, and a run
-    too short for it has no trace.
+    While another torch profiler is at work nothing is recorded; if it begins during a cycle, the
+    cycle ends. With none of the schedule's five numbers given the default window applies, and a
+    run too short for it has no trace.
 
     Costs: about twice the time of the steps that it records, and a stop of 0.1 to 2 s after them.
     Touches: torch.profiler; in these steps alone, `_prepare_profiler` of torch.autograd.profiler is
@@ -84,8 +84,9 @@ class ProfilerSchedule(RecordingCallback):
                 f"ProfilerSchedule(keep={keep}) would delete every trace. Pass 1 or more, or "
                 "None to keep all."
             )
-        whole = ranks is None or (isinstance(ranks, list | tuple | range | set | frozenset))
-        if not whole or (ranks is not None and not all(isinstance(one, int) for one in ranks)):
+        kinds = list | tuple | range | set | frozenset
+        numbers = isinstance(ranks, kinds) and all(isinstance(rank, int) for rank in ranks)
+        if ranks is not None and not numbers:
             raise ConfigError(
                 f"ProfilerSchedule(ranks={ranks!r}) names no ranks. Pass their numbers, such as "
                 "(0,), or None for all."
@@ -190,7 +191,7 @@ class ProfilerSchedule(RecordingCallback):
             cycles.begin_step(self._step)
         elif by_step:
             cycles.begin_unit()
-        # What happens at the border to the next step is charged to this one.
+        # The border to the next step is charged to this step.
         if cycles.at_work or (by_step and cycles.is_due()):
             output.step_flags |= StepFlag.PROFILED
         elif self._borders is not None:
@@ -244,7 +245,7 @@ class ProfilerSchedule(RecordingCallback):
             self._cycles.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy is made of; one that is made in training is in no run."""
+        """Return a copy's state; a copy that is made in training is in no run."""
         return self.__dict__ | dict.fromkeys(_OF_A_RUN)
 
     @override

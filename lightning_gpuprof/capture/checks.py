@@ -26,7 +26,7 @@ def check_length(trainer: Any, schedule: Schedule, output: RunOutput, *, explici
     """Say where a run is too short for a schedule.
 
     Raises:
-        ConfigError: Not one cycle of a schedule that was asked for fits.
+        ConfigError: The user gave a schedule, and not even its first cycle fits.
     """
     length = fit_length(trainer, schedule.unit)
     if length is None or length >= schedule.needed():

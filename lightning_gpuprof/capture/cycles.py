@@ -22,11 +22,11 @@ class Recorded:
 
 
 class Cycles:
-    """Steps through a schedule, told of every unit's and every step's border.
+    """Steps through a schedule; its methods are called at each border of a unit or step.
 
-    A torch.profiler object that idles in its schedule costs tens of microseconds a step, so
-    one is made when a cycle begins and dropped when it ends. Ctrl-C waits while it begins or
-    ends: torch would be left with one that goes on for as long as the process.
+    A torch.profiler object that idles in its schedule costs tens of microseconds a step, so it is
+    made when a cycle begins and dropped when the cycle ends. Ctrl-C waits during both: torch would
+    be left with a profiler that runs for as long as the process.
 
     Args:
         schedule: When to record.
@@ -70,7 +70,7 @@ class Cycles:
         return self._change
 
     def pass_over(self, units: int) -> None:
-        """Enter units in which nothing changes; one in which something would is entered late."""
+        """Enter units in which nothing changes; a unit with a change is entered late."""
         last = self._unit + units
         self._unit = last if self._change is None else min(last, self._change - 1)
 

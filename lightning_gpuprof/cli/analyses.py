@@ -18,9 +18,9 @@ _TIMELINES = 4
 
 
 def analyse_traces(run: str, *, timelines: bool = False) -> None:
-    """Analyse the run's traces that no reader has asked for, and those of another version.
+    """Analyse the run's traces that have no analysis, or an analysis of another version.
 
-    Where that fails an older analysis is used and a newer one left out, as the report says.
+    Where that fails an older analysis is used and a newer left out, as the report says.
 
     Args:
         run: A run's log dir.

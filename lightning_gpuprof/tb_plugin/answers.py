@@ -1,4 +1,4 @@
-"""What the routes of a run answer; imported at the first request, with all that views need."""
+"""Answers the routes of a run; imported at the first request, with all that views need."""
 
 import os
 from functools import lru_cache
@@ -119,7 +119,7 @@ class Answers:
 
 @lru_cache(maxsize=KEPT)
 def _loaded(name: str, path: str, root: str, state: _State) -> LoadedRun:
-    """Return a run, the same one for all requests until its files change."""
+    """Return a run, the same object for all requests until its files change."""
     return LoadedRun(path, fs=file_system_for(path), name=name, root=root)
 
 

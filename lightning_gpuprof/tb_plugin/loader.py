@@ -1,4 +1,4 @@
-"""What TensorBoard imports at its start: nothing heavy, and nothing that may stop it."""
+"""TensorBoard imports this at its start: nothing heavy, and nothing that may stop it."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Makes files that no run has left, one at a time, each in a process of its own."""
+"""Makes the files that views lack, one at a time, each in a process of its own."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ _LAST_LINE = 300
 
 
 def start_process(kind: str, path: str) -> "subprocess.Popen[str]":
-    """Start the process that makes one kind of file (`views.tab.prepare`) of a path."""
+    """Start a process that makes a kind of file from the file at a path: `views.tab.prepare`."""
     return subprocess.Popen(
         [sys.executable, "-m", "lightning_gpuprof.views.tab.prepare", kind, path],
         stdin=subprocess.DEVNULL,
@@ -23,7 +23,7 @@ def start_process(kind: str, path: str) -> "subprocess.Popen[str]":
 
 
 class Preparer:
-    """Starts at most one process at a time, and knows how each one went.
+    """Starts at most one process at a time, and knows how each ended.
 
     Args:
         start: Starts the work of a kind on a path; tests pass a fake.

@@ -34,7 +34,7 @@ def reply(request: Request, content: bytes, mime_type: str, **options: Any) -> R
 
 
 def stream(request: Request, path: str, mime_type: str, headers: list[tuple[str, str]]) -> Response:
-    """Send a local file piece by piece: a trace may be larger than what one wants in memory."""
+    """Send a local file piece by piece: a trace may be too large for memory."""
     file = open(path, "rb")  # the server closes it once it is sent
     headers = [
         *headers,

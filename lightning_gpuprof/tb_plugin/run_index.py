@@ -36,7 +36,7 @@ def parse_roots(logdir: str, logdir_spec: str) -> list[tuple[str, str]]:
 class RunIndex:
     """Finds runs with records of ours under TensorBoard's log dirs.
 
-    Local folders are searched; remote ones are known by the marker tensor in their event files.
+    Local folders are searched; remote runs are known by the marker tensor in their event files.
 
     Args:
         roots: (name, folder) of each root.

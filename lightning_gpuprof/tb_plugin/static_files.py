@@ -42,7 +42,7 @@ def read_static(name: str) -> tuple[bytes, str] | None:
 
 
 def read_inside(folder: Path, name: str, mime_types: Mapping[str, str]) -> tuple[bytes, str] | None:
-    """Return a file's content and MIME type; None of one outside the folder, or of no such type."""
+    """Return a file's content and MIME type; None outside the folder, or of another type."""
     path = (folder / name).resolve()
     inside = path.is_relative_to(folder.resolve())
     if not inside or path.suffix not in mime_types or not path.is_file():

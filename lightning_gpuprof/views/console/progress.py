@@ -9,7 +9,7 @@ _BAR_WIDTH = 40
 
 
 class Progress:
-    """A bar that is shown only where the work takes longer; where there is no terminal, one line.
+    """A bar that appears when the work takes long; without a terminal, a single line.
 
     Args:
         label: The work, such as "analysing trace.json".

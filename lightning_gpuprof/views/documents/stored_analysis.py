@@ -56,7 +56,7 @@ def read_analysis(trace: str, fs: FileSystem = LOCAL) -> dict[str, Any] | None:
     if not is_older(document, ANALYSIS_VERSION + 1):
         raise TraceError(
             f"{name} is of a newer version of this package, and left out: upgrade this one. "
-            "`report` makes it anew where the trace is there."
+            "`report` analyses the trace again if it is there."
         )
     return document
 
@@ -64,13 +64,13 @@ def read_analysis(trace: str, fs: FileSystem = LOCAL) -> dict[str, Any] | None:
 def write_analysis(trace: str, progress: Progress | None = None) -> None:
     """Analyse a trace and keep the result beside it, in this process where that cannot be written.
 
-    Readers see the previous one until the new one is whole.
+    Readers see the previous analysis until the new one is whole.
 
     Raises:
         TraceError: The trace cannot be read.
         OSError: The analysis cannot be written.
     """
-    # Imported here, so that whoever only asks for a version does not load the engine.
+    # Imported here: asking for a version alone must not load the engine.
     from lightning_gpuprof.traces import ReadOptions
     from lightning_gpuprof.views.documents.trace_payload import analyze_file
 

@@ -1,4 +1,4 @@
-"""What a reader should know of a run's traces: those that are not analysed, or were long ago."""
+"""Notices on a run's traces that are not analysed, or were by an older version."""
 
 import os
 import shlex
