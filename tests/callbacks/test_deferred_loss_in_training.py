@@ -155,7 +155,7 @@ def test_a_trace_of_its_steps_holds_no_read_of_a_value(tmp_path):
                     outputs["loss"].item()
                 return outputs
 
-        schedule = ProfilerSchedule(wait=2, warmup=1, active=6, finish_timeout_s=60)
+        schedule = ProfilerSchedule(wait=2, warmup=1, active=6)
         trainer = fit(tmp_path, Steps(), DeferredLoss(window=2), schedule, limit_train_batches=12)
         [path] = Path(trainer.loggers[0].log_dir).rglob("*.pt.trace.json.gz")
         events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
