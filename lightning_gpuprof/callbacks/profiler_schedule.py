@@ -84,8 +84,8 @@ class ProfilerSchedule(RecordingCallback):
                 f"ProfilerSchedule(keep={keep}) would delete every trace. Pass 1 or more, or "
                 "None to keep all."
             )
-        kinds = list | tuple | range | set | frozenset
-        numbers = isinstance(ranks, kinds) and all(isinstance(rank, int) for rank in ranks)
+        several = isinstance(ranks, list | tuple | range | set | frozenset)
+        numbers = several and all(isinstance(rank, int) for rank in ranks or ())
         if ranks is not None and not numbers:
             raise ConfigError(
                 f"ProfilerSchedule(ranks={ranks!r}) names no ranks. Pass their numbers, such as "
