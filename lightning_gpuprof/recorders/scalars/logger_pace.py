@@ -2,14 +2,13 @@
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from itertools import compress
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lightning_gpuprof.recorders.scalars.tensorboard_events import Columns, TensorBoardEvents
-from lightning_gpuprof.session.guard import attempt
 from lightning_gpuprof.session.safe_logger import SafeLogger
 
+Columns = Mapping[str, Sequence[float | None]]
+"""By name, a value of each step, None where it gave none."""
 SLOW_NS = 500_000
 """A call that takes longer talks to a server: one per step would be a cost that matters."""
 _TRIALS = 3
@@ -49,20 +48,9 @@ class LoggerPace:
             steps: The logger's step numbers.
             columns: By name, the value of each step, None where it gave none.
         """
-        if self._every != 1:
-            due = [self.is_due(step) for step in steps]
-            steps = list(compress(steps, due))
-            columns = {name: list(compress(column, due)) for name, column in columns.items()}
-        if not steps:
-            return
-        events = attempt(lambda: TensorBoardEvents.of(self.logger), None)
-        if events is not None:
-            events.write(steps, columns)
-            return
         for index, step in enumerate(steps):
             given = ((name, column[index]) for name, column in columns.items())
             values = {name: value for name, value in given if value is not None}
-            # Asked again: the first calls may have shown that it is slow.
             if values and self.is_due(step):
                 self.log(values, step)
 

@@ -8,10 +8,9 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from lightning_gpuprof.recorders.scalars.epoch_means import EpochMeans
-from lightning_gpuprof.recorders.scalars.logger_pace import LoggerPace
+from lightning_gpuprof.recorders.scalars.logger_pace import Columns, LoggerPace
 from lightning_gpuprof.recorders.scalars.scalar_log import ScalarBatch
 from lightning_gpuprof.recorders.scalars.sketch import columns_of
-from lightning_gpuprof.recorders.scalars.tensorboard_events import Columns
 from lightning_gpuprof.records.schema import Scalars
 from lightning_gpuprof.session.output import RunOutput
 
