@@ -26,8 +26,8 @@ WINDOWS = {
     "deep_everything_on": {"layers": 24, "everything": True},
 }
 VARIANTS = ("torch_plain", "ours", "torch_gzip")
-WAIT, WARM_UP, ACTIVE, CYCLES = 25, 2, 5, 4
-CYCLE = WAIT + WARM_UP + ACTIVE
+WAIT, WARM_UP, ACTIVE, CYCLES = 10, 4, 5, 4
+CYCLE = WARM_UP + ACTIVE
 
 
 def stall_ms(variant: str, layers: int, everything: bool) -> float:
@@ -37,7 +37,7 @@ def stall_ms(variant: str, layers: int, everything: bool) -> float:
     from torch.utils.data import DataLoader
 
     options = {"record_shapes": everything, "profile_memory": everything, "with_stack": everything}
-    steps = CYCLE * CYCLES + WAIT
+    steps = WAIT + CYCLE * CYCLES + WAIT
 
     class Model(LightningModule):
         def __init__(self) -> None:
@@ -59,7 +59,9 @@ def stall_ms(variant: str, layers: int, everything: bool) -> float:
         def on_train_start(self, *_: Any) -> None:
             suffix = ".json.gz" if variant == "torch_gzip" else ".json"
             self.profiler = torch.profiler.profile(
-                schedule=torch.profiler.schedule(wait=WAIT, warmup=WARM_UP, active=ACTIVE),
+                schedule=torch.profiler.schedule(
+                    skip_first=WAIT, wait=0, warmup=WARM_UP, active=ACTIVE, repeat=CYCLES
+                ),
                 on_trace_ready=lambda one: one.export_chrome_trace(f"{folder}/trace{suffix}"),
                 with_modules=everything,  # as ours has it
                 **options,
@@ -102,8 +104,8 @@ def stalls_ns(began_ns: list[int]) -> list[float]:
     took = [end - begin for begin, end in pairwise(began_ns)]
     usual = statistics.median(took)
     # The first window of a process pays for what is loaded once.
-    begins = range(CYCLE, CYCLE * CYCLES, CYCLE)
-    return [max(took[begin + WAIT : begin + CYCLE + WAIT]) - usual for begin in begins]
+    begins = range(WAIT + CYCLE + WARM_UP, WAIT + CYCLE * CYCLES, CYCLE)
+    return [max(took[begin : begin + CYCLE]) - usual for begin in begins]
 
 
 def main() -> None:
