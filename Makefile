@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 RUNS ?= runs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test oldest tensorboard check bench gpu wheels docs golden clean
+.PHONY: help demo test oldest tensorboard check bench figures gpu wheels docs golden clean
 
 help: ## List these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,6 +47,9 @@ check: $(VENV)/.installed-dev ## Lint, types, layers, browser modules
 
 bench: $(VENV)/.installed-dev ## Measure overhead, trace speed and the tab; writes benchmarks/results
 	$(BIN)/python benchmarks/run.py
+
+figures: $(VENV)/.installed-dev ## Print sizes, rules, default parts and import times
+	$(BIN)/python benchmarks/figures.py
 
 PARTS ?=
 gpu: ## On a CUDA or ROCm machine: GPU tests and benchmarks with the Python at hand, in 8 minutes; PARTS=examples
