@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
     from lightning_gpuprof.callbacks.module_timer import ModuleTimer
     from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
-    from lightning_gpuprof.callbacks.plan import plan
+    from lightning_gpuprof.trials.plan import plan
     from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
     from lightning_gpuprof.callbacks.progress_bar import (
         DeferredProgressBar,
         DeferredRichProgressBar,
     )
     from lightning_gpuprof.callbacks.region import region
-    from lightning_gpuprof.callbacks.tune import tune
+    from lightning_gpuprof.trials.tune import tune
     from lightning_gpuprof.config import GpuProfConfig
-    from lightning_gpuprof.probes.latency.ab_test import ab_test
-    from lightning_gpuprof.probes.latency.latency import benchmark_latency
+    from lightning_gpuprof.trials.ab_test import ab_test
+    from lightning_gpuprof.trials.latency import benchmark_latency
     from lightning_gpuprof.recorders.scalars.deferred import DeferredMean, DeferredScalars
     from lightning_gpuprof.views.console.report_text import report
     from lightning_gpuprof.views.documents.compare import compare_runs
@@ -74,14 +74,14 @@ _PUBLIC = {
     "ModuleTimer": "lightning_gpuprof.callbacks.module_timer",
     "PhaseTimer": "lightning_gpuprof.callbacks.phase_timer",
     "ProfilerSchedule": "lightning_gpuprof.callbacks.profiler_schedule",
-    "ab_test": "lightning_gpuprof.probes.latency.ab_test",
-    "benchmark_latency": "lightning_gpuprof.probes.latency.latency",
+    "ab_test": "lightning_gpuprof.trials.ab_test",
+    "benchmark_latency": "lightning_gpuprof.trials.latency",
     "compare_runs": "lightning_gpuprof.views.documents.compare",
     "compare_several": "lightning_gpuprof.views.documents.compare_several",
-    "plan": "lightning_gpuprof.callbacks.plan",
+    "plan": "lightning_gpuprof.trials.plan",
     "region": "lightning_gpuprof.callbacks.region",
     "report": "lightning_gpuprof.views.console.report_text",
-    "tune": "lightning_gpuprof.callbacks.tune",
+    "tune": "lightning_gpuprof.trials.tune",
     "what_if": "lightning_gpuprof.views.tab.what_if",
 }
 """Each public name and the module that defines it."""

@@ -1,71 +1,48 @@
 """Device memory once a window, and the batch size that would fill it well."""
 
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.dynamo import Compilations
-from lightning_gpuprof.analysis.memory.batch_size import (
-    BatchSizeAdvice,
-    Circumstances,
-    DeviceRoom,
-    advise,
-)
-from lightning_gpuprof.analysis.memory.memory_growth import growth_per_step
-from lightning_gpuprof.analysis.memory.memory_line import Peak, says_more
-from lightning_gpuprof.callbacks._lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.callbacks.dispatch import BatchCalls, Hooks, called_by_trainer
-from lightning_gpuprof.callbacks.guard import guarded
-from lightning_gpuprof.callbacks.memory.advice_text import (
-    advice_line,
-    advice_record,
-    not_measured,
-    vram_line,
-)
-from lightning_gpuprof.callbacks.memory.memory_notes import MemoryNotes
-from lightning_gpuprof.callbacks.memory.memory_window import MemoryWindow
-from lightning_gpuprof.callbacks.memory.thinned import Thinned
-from lightning_gpuprof.callbacks.output.console import say
-from lightning_gpuprof.callbacks.recording import RecordingCallback
+from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
+from lightning_gpuprof.analysis.memory.memory_growth import RSS_NOTE
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.batch_size.batch_samples import count_samples
-from lightning_gpuprof.probes.memory.memory import (
-    MemoryProbe,
+from lightning_gpuprof.memory.advice import advice_line, advice_record, not_measured, vram_line
+from lightning_gpuprof.memory.advise import BatchSizeAdvice
+from lightning_gpuprof.memory.batch_samples import count_samples
+from lightning_gpuprof.memory.device import (
+    CudaMemory,
     MemoryReading,
     memory_probe,
+    resident_bytes,
 )
-from lightning_gpuprof.probes.memory.memory_kinds import kind_bytes
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.memory.kinds import kind_bytes
+from lightning_gpuprof.memory.peaks import TrainingPeaks, WindowBatches
 from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.session.console import say
+from lightning_gpuprof.session.guard import guarded
+from lightning_gpuprof.session.hooks import BatchCalls, Hooks, called_by_trainer
+from lightning_gpuprof.session.recording import RecordingCallback
 
 SHOWN_EVERY_NS = 5_000_000_000
-"""Between two lines on the terminal that say the same: a window may be a twentieth of a second."""
-DENSE, SHORT_NS, REST = 10, 1_000_000_000, 9
-"""So many windows are watched, which is more than it takes to see memory grow. Later each one that
-took less time than this is followed by a rest as long as so many: to look at each batch, to read
-and to write takes the host of an H100 2 ms a window, more than a callback may of so short a one.
-One that validation cut short is judged by its pace."""
-COMPILED_ALWAYS = (
-    "something was compiled in every window of steps: train longer, or give inputs fixed shapes"
-)
-_OF_A_RUN = ("_host", "_notes", "_probe", "_now")
+"""Between two console lines with the same peak."""
+DENSE, SHORT_NS, SPARSER = 20, 1_000_000_000, 10
+"""After so many windows, shorter than this on average, windows become so many times longer and
+their batches are no longer counted: a window costs the host of an H100 some 2 ms."""
+_OF_A_RUN = ("_host", "_trainer", "_probe", "_peaks", "_batches")
 
 
 class BatchSizeAdvisor(RecordingCallback):
     """Records device memory once a window and suggests a batch size for a target band of it.
 
-    Peaks come from torch's allocator, per window, without waiting for the device; in the first
-    step of each window they are read at the ends of forward and backward too. What a
-    compilation, the first steps and validation allocate is left out. Parameters, gradients and
-    optimizer state are measured once. Where memory between steps grows nothing is suggested, and
-    what was suggested before is withdrawn. Where steps are short, batches are looked at in the
-    first ten windows and in one of ten later; of the others together there is the peak. On a CPU
-    no device memory is measured, and that is what it says; the process's own memory is noted
-    instead, in which a leak shows too.
+    Peaks are torch's own, since the process began: nothing is reset, and the device is not waited
+    for. A window's batches own a peak where it exceeds every earlier peak; where training never
+    does, nothing is suggested. Parameters, gradients and optimizer state are measured once. Where
+    memory between steps grows the suggestion is withdrawn. Without a GPU the process's own memory
+    is recorded instead, which shows a leak too.
 
     Each rank suggests for its own device: readers take the smallest.
 
@@ -77,11 +54,10 @@ class BatchSizeAdvisor(RecordingCallback):
     Args:
         window: Batches per reading.
         band: Shares of the device's memory, low and high, that the suggestion aims for.
-        warmup: First batches whose peaks are left out.
-        batch_size: Tells the samples of a batch, where its own tensors do not.
+        batch_size: Returns the samples of a batch, where its own tensors do not show them.
         console: Whether rank 0 shows the VRAM line.
-        probe: Gives the memory of a device; tests pass a fake.
-        compiles: Tells whether something was compiled; tests pass a fake.
+        probe: Returns the reader of a device's memory; tests pass a fake.
+        compiles: Returns the counter of compilations; tests pass a fake.
 
     Raises:
         ConfigError: A number makes no sense.
@@ -92,53 +68,34 @@ class BatchSizeAdvisor(RecordingCallback):
         *,
         window: int = 50,
         band: tuple[float, float] = (0.6, 0.8),
-        warmup: int = 5,
         batch_size: Callable[[Any], int] | None = None,
         console: bool = True,
-        probe: Callable[[torch.device], MemoryProbe | None] = memory_probe,
+        probe: Callable[[torch.device], CudaMemory | None] = memory_probe,
         compiles: Callable[[], Compilations] = Compilations,
     ) -> None:
-        _check(window, band, warmup)
+        _check(window, band)
         super().__init__()
         self.window = window
         self.band = band
-        self.warmup = warmup
         self.console = console
         self._samples_of = batch_size or count_samples
         self._make_probe = probe
         self._make_compiles = compiles
         self._host: Callback | None = None
-        self._notes: MemoryNotes | None = None
         self._counting = Hooks({"on_train_batch_end": self._batch_ended})
-        self._resting = Hooks({"on_train_batch_end": self._rest_ended}, every=REST * window)
-        self._looking = Hooks(
-            {
-                "on_before_backward": partial(self._enter, Phase.BACKWARD),
-                "on_after_backward": partial(self._enter, Phase.FORWARD),
-                "on_before_optimizer_step": partial(self._enter, Phase.OPTIMIZER_STEP),
-            }
-        )
-        self._begin(None)
+        self._forward = Hooks({"on_before_backward": self._forward_ended})
+        self._begin(None, None)
 
-    def _begin(self, probe: MemoryProbe | None) -> None:
-        self._probe = probe
-        self._now = MemoryWindow(probe) if probe is not None else None
+    def _begin(self, trainer: Trainer | None, probe: CudaMemory | None) -> None:
+        self._trainer, self._probe = trainer, probe
         self._compiles = self._make_compiles()
         self._kinds: dict[str, int] = {}
-        self._peaks: list[Peak] = []
-        self._used = Thinned[tuple[int, int]]()
-        """Steps, and the bytes in use behind them."""
-        self._others: set[int] = set()
-        """The least and the most of it."""
-        self._compiled_windows = 0
-        self._validation_peak: int | None = None
+        before = probe.read() if probe is not None else None
+        self._peaks: TrainingPeaks | None = TrainingPeaks(before) if probe is not None else None
+        self._batches: WindowBatches | None = None
         self._graphs: bool | None = None
-        self._batch = self._windows = self._window_begun_ns = self._rested_from = 0
-        self._samples = 0
-        self._known_bytes: int | None = None
-        """Of the last window that was watched."""
-        self._retries_before = self._ooms_before = 0
-        self._rests = False
+        self._counted = self._offset = self._windows = self._trained_ns = self._window_begun_ns = 0
+        self._sparse = False
         self._last: BatchSizeAdvice | None = None
         self._shown_bytes = self._next_shown_ns = 0
 
@@ -146,20 +103,18 @@ class BatchSizeAdvisor(RecordingCallback):
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Find the device's memory, or say that there is none to measure."""
-        self._begin(self._make_probe(trainer.strategy.root_device))
+        device = trainer.strategy.root_device
+        self._begin(trainer, self._make_probe(device))
         self._host = called_by_trainer(trainer, self)
         if self._probe is not None:
             self._counting.add(self._host)
-            before = self._probe.read()  # the sanity check's peaks are not training's
-            if before is not None:
-                self._retries_before, self._ooms_before = before.alloc_retries, before.ooms
-            if self.warmup == 0:
-                self._new_window()
+            self._new_window()
         elif self._output is not None:
-            message = not_measured(trainer.strategy.root_device.type)
+            self._window_begun_ns = self._output.now()
+            message = not_measured(device.type)
             self._output.write(Note(step=0, name="vram-not-measured", message=message))
             self._say(f"[PROFILE] VRAM: {message}")
-            self._notes = MemoryNotes(self._host, self._output, self.window)
+            BatchCalls.of(self._host).add(self._process_window_ended, self.window, bare=True)
 
     @guarded
     def _batch_ended(
@@ -170,194 +125,166 @@ class BatchSizeAdvisor(RecordingCallback):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Note the batch's size; at a window's end read the memory."""
-        self._batch += 1
-        if self._now is None or self._probe is None:
-            return
-        if self._looking.drop():
-            self._now.leave()
-        if self._batch <= self.warmup:
-            if self._batch == self.warmup:
-                self._compiles.compiled_since()
-                self._probe.read()  # begins new peaks
-                self._new_window()
-            return
-        self._now.add(batch, outputs, self._samples_of(batch) or 0)
-        if self._now.batches >= self.window:
-            self._end_window(trainer)
-
-    def _rest_if_short(self, took_ns: int, batches: int) -> None:
-        """Look at no batch for a while, if so many took less than a short window's do."""
-        self._windows += 1
-        short = took_ns * self.window < SHORT_NS * batches
-        if self._windows >= DENSE and short and self._host is not None:
-            self._rests = True
-            self._counting.drop()
-            self._resting.add(self._host)
-            self._rested_from = BatchCalls.of(self._host).batches
+        self._forward.drop()
+        if self._batches is not None:
+            self._batches.add(batch, outputs, self._samples_of(batch) or 0)
+            if self._batches.count >= self.window:
+                self._end_window()
 
     @guarded
-    def _rest_ended(self, trainer: Trainer, *_: Any) -> None:
-        """Note the highest peak of the batches that were not looked at, and look again."""
-        self._end_window(trainer)
-        self._resting.drop()
-        self._rests = False
-        if self._host is not None:
-            self._counting.add(self._host)
-        self._new_window()
+    def _forward_ended(self, *_: Any) -> None:
+        """Read the part of the pool that cannot be released, once a window."""
+        reading = self._probe.read() if self._probe is not None else None
+        if reading is not None and self._batches is not None:
+            self._batches.split_bytes = reading.split_bytes
+
+    @guarded
+    def _sparse_window_ended(self) -> None:
+        self._end_window()
+
+    @guarded
+    def _process_window_ended(self) -> None:
+        """Record the process's own memory."""
+        used = resident_bytes()
+        if self._output is None or used is None:
+            return
+        self._counted += self.window * (SPARSER if self._sparse else 1)
+        self._output.write(Note(step=self._counted - 1, name=RSS_NOTE, value=used))
+        self._windows += 1
+        self._trained_ns = self._output.now() - self._window_begun_ns
+        if not self._sparse and self._short():
+            self._be_sparse(self._process_window_ended)
 
     @override
     @guarded
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Close the window, so that its peak is training's own."""
-        self._end_window(trainer)
+        self._end_window()
 
     @override
     @guarded
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Begin new peaks: validation's are not training's."""
+        """Note validation's peak, which is not training's."""
         reading = self._probe.read() if self._probe is not None else None
-        if reading is not None and not trainer.sanity_checking:
-            seen = self._validation_peak or 0
-            self._validation_peak = max(seen, reading.peak_allocated_bytes)
-        if self._output is not None:
+        if reading is not None and self._peaks is not None and not trainer.sanity_checking:
+            self._peaks.add_validation(reading)
+        if self._probe is not None and self._output is not None:
             self._window_begun_ns = self._output.now()
 
     @override
     @guarded
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Read the last, shorter window."""
-        self._end_window(trainer)
-        if self._compiled_windows and not self._peaks:
-            self._tell(BatchSizeAdvice(self._samples, reason=COMPILED_ALWAYS), trainer)
-
-    @guarded
-    def _enter(self, phase: Phase, *_: Any) -> None:
-        if self._now is not None:
-            self._now.enter(phase)
-
-    def _new_window(self) -> None:
-        """Begin a window, whose first step is looked at phase by phase."""
-        if self._probe is None or self._output is None:
-            return
-        self._now = MemoryWindow(self._probe)
-        self._window_begun_ns = self._output.now()
-        if self._host is not None and not self._rests:
-            self._looking.add(self._host)
+        self._end_window()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy is made of; one that is made in training is in no run."""
+        """Leave the run out of a copy made in training."""
         return self.__dict__ | dict.fromkeys(_OF_A_RUN)
 
     @override
     def _release(self) -> None:
-        for hooks in (self._counting, self._looking, self._resting):
-            hooks.drop()
-        notes, self._notes = self._notes, None
-        self._probe = self._now = self._host = None
-        if notes is not None:
-            notes.close()
+        self._counting.drop()
+        self._forward.drop()
+        if self._host is not None:
+            calls = BatchCalls.of(self._host)
+            calls.drop(self._sparse_window_ended)
+            calls.drop(self._process_window_ended)
+        self._trainer = self._probe = self._peaks = self._batches = self._host = None
 
-    def _end_window(self, trainer: Trainer) -> None:
-        window, output = self._now, self._output
-        if window is None or output is None:
+    def _now_batch(self) -> int:
+        """Return how many batches were trained."""
+        if self._host is not None and self._sparse:
+            return self._offset + BatchCalls.of(self._host).batches
+        return self._counted + (self._batches.count if self._batches is not None else 0)
+
+    def _new_window(self) -> None:
+        self._batches = WindowBatches()
+        if self._output is not None:
+            self._window_begun_ns = self._output.now()
+        if self._host is not None and not self._sparse:
+            self._forward.add(self._host)
+
+    def _end_window(self) -> None:
+        """Read the memory, record it and advise."""
+        output, window, peaks, probe = self._output, self._batches, self._peaks, self._probe
+        if output is None or window is None or peaks is None or probe is None:
             return
-        rested, batches = self._rests, window.batches
-        if rested and self._host is not None:  # counted by who calls us at its end
-            batches = BatchCalls.of(self._host).batches - self._rested_from
-            self._rested_from += batches
-            self._batch += batches
-        if not batches:
+        batch = self._now_batch()
+        if batch == self._counted:
             return
-        took_ns = output.now() - self._window_begun_ns
-        self._looking.drop()
-        reading = window.close()
-        if reading is not None:
-            # The allocator counts over the whole process: what was before is not of this training.
-            counted = reading.alloc_retries - self._retries_before, reading.ooms - self._ooms_before
-            reading = replace(reading, alloc_retries=counted[0], ooms=counted[1])
-            self._write(window, reading, trainer)
+        self._counted = batch
+        self._windows += 1
+        self._trained_ns += output.now() - self._window_begun_ns
+        self._forward.drop()
+        reading = probe.read()
+        if reading is not None and self._trainer is not None:
+            reading = peaks.of_this_training(reading)
+            self._write(reading, window, peaks, self._trainer)
             output.flush()
-        if not rested:
-            self._rest_if_short(took_ns, batches)
+        if not self._sparse and self._short():
+            self._be_sparse(self._sparse_window_ended)
         self._new_window()
 
-    def _write(self, window: MemoryWindow, reading: MemoryReading, trainer: Trainer) -> None:
+    def _short(self) -> bool:
+        return self._windows >= DENSE and self._trained_ns * self.window < SHORT_NS * self._counted
+
+    def _be_sparse(self, window_ended: Callable[[], Any]) -> None:
+        """Read less often from now on; batches are counted by whoever counts them anyway."""
+        if self._host is None:
+            return
+        self._sparse = True
+        self._counting.drop()
+        calls = BatchCalls.of(self._host)
+        calls.drop(window_ended)
+        calls.add(window_ended, SPARSER * self.window, bare=True)
+        self._offset = self._counted - calls.batches
+
+    def _write(
+        self,
+        reading: MemoryReading,
+        window: WindowBatches,
+        peaks: TrainingPeaks,
+        trainer: Trainer,
+    ) -> None:
         if not self._kinds:
             device = trainer.strategy.root_device
             self._kinds = kind_bytes(trainer.lightning_module, trainer.optimizers, device)
-        if self._output is not None:
-            record = window.record(reading, step=self._batch - 1, kinds=self._kinds)
-            self._output.write(record)
-        self._used.add((self._batch, reading.allocated_bytes))
+        assert self._output is not None
+        record = peaks.add(
+            reading,
+            window,
+            batch=self._counted,
+            kinds=self._kinds,
+            compiled=self._compiles.compiled_since(),
+        )
+        self._output.write(record)
         self._show(reading)
-        held = reading.total_bytes - reading.free_bytes
-        others = self._others | {max(0, held - reading.reserved_bytes)}
-        self._others = {min(others), max(others)}
-        self._samples = max(self._samples, window.samples)
-        if self._compiles.compiled_since():
-            self._compiled_windows += 1
-            return
-        if window.samples:
-            peak = window.peak(reading)
-            self._known_bytes = window.constant_bytes(reading, self._kinds)
-        elif self._peaks:
-            # Of batches that nobody looked at: if higher, taken for the largest seen. A lower one
-            # may be of smaller batches, and says nothing.
-            top = max(self._peaks, key=lambda peak: (peak.samples, peak.peak_allocated_bytes))
-            peak = replace(
-                top,
-                peak_allocated_bytes=max(top.peak_allocated_bytes, reading.peak_allocated_bytes),
-                peak_reserved_bytes=max(top.peak_reserved_bytes, reading.peak_reserved_bytes),
-            )
-        else:
-            return
-        if says_more(peak, self._peaks):
-            self._peaks.append(peak)
-        self._advise(reading, trainer)
+        if self._graphs is None and self._probe is not None:  # captured in the first steps
+            self._graphs = self._probe.graph_pools()
+        advice = peaks.advise(reading, self.band, cuda_graphs=bool(self._graphs))
+        if advice is not None and advice != self._last:
+            self._suggest(advice, trainer)
 
     def _show(self, reading: MemoryReading) -> None:
-        """Show the window's line: of short windows now and then, and of each whose peak is new."""
-        if self._output is None:
-            return
+        """Show the VRAM line now and then, and with each new peak."""
+        assert self._output is not None
         now, peak = self._output.now(), reading.peak_reserved_bytes
         if peak > self._shown_bytes or now >= self._next_shown_ns:
             self._say(vram_line(reading))
             self._next_shown_ns = now + SHOWN_EVERY_NS
-            self._shown_bytes = max(self._shown_bytes, peak)
+            self._shown_bytes = peak
 
-    def _advise(self, reading: MemoryReading, trainer: Trainer) -> None:
-        room = DeviceRoom(
-            total_bytes=reading.total_bytes,
-            others_bytes=max(self._others),
-            least_others_bytes=min(self._others),
-            resting_bytes=reading.allocated_bytes,
-            known_bytes=self._known_bytes,
-        )
-        # In the first window optimizer state and caches come to be.
-        growth = growth_per_step(self._used.kept[1:])
-        seen = Circumstances(
-            growth_bytes_per_step=0.0 if growth is None else growth[0],
-            alloc_retries=reading.alloc_retries,
-            # Once is enough: graphs are captured in the first steps.
-            cuda_graphs=self._has_graphs(),
-            compiled_windows=self._compiled_windows,
-            validation_peak_bytes=self._validation_peak,
-        )
-        advice = advise(self._peaks, room, band=self.band, seen=seen)
-        if advice is not None and advice != self._last:
-            self._tell(advice, trainer)
-
-    def _has_graphs(self) -> bool:
-        if self._graphs is None and self._probe is not None:
-            self._graphs = self._probe.graph_pools()
-        return bool(self._graphs)
-
-    def _tell(self, advice: BatchSizeAdvice, trainer: Trainer) -> None:
-        if self._output is None:
-            return
+    def _suggest(self, advice: BatchSizeAdvice, trainer: Trainer) -> None:
+        """Record a suggestion; show the first, and its withdrawal."""
+        assert self._output is not None
         before, self._last = self._last, advice
-        self._output.write(advice_record(advice, self._batch - 1, trainer))
+        record = advice_record(
+            advice,
+            step=self._counted - 1,
+            accumulate=trainer.accumulate_grad_batches,
+            world_size=trainer.world_size,
+        )
+        self._output.write(record)
         withdrawn = advice.suggested is None and before is not None and before.suggested is not None
         if before is None or withdrawn:
             self._say(advice_line(advice))
@@ -367,13 +294,11 @@ class BatchSizeAdvisor(RecordingCallback):
             say(line)
 
 
-def _check(window: int, band: tuple[float, float], warmup: int) -> None:
+def _check(window: int, band: tuple[float, float]) -> None:
     if window < 1:
         raise ConfigError(
             f"BatchSizeAdvisor(window={window}) would never read the memory. Pass 1 or more."
         )
-    if warmup < 0:
-        raise ConfigError(f"BatchSizeAdvisor(warmup={warmup}) is negative. Pass 0 or more.")
     pair = isinstance(band, list | tuple) and len(band) == 2
     if not pair or not 0 < band[0] < band[1] <= 1:
         raise ConfigError(

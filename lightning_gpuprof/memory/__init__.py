@@ -1,1 +1,1 @@
-"""Allocator snapshots, the batch-size plan and the batch-size advice."""
+"""Device memory: readings, snapshots, and the batch size that would fill it."""

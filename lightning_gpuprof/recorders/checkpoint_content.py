@@ -10,7 +10,7 @@ import torch
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import LightningModule
-from lightning_gpuprof.probes.latency.latency import tensors_in
+from lightning_gpuprof.probes.tensors import tensors_in
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.notes import CHECKPOINT_NOTE, CheckpointContent
 from lightning_gpuprof.session.guard import attempt

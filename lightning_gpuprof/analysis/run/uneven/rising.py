@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightning_gpuprof.analysis.memory.memory_growth import lasting_slope, rises
+from lightning_gpuprof.memory.trend import lasting_slope, rises
 from lightning_gpuprof.analysis.run.every_step import Spread, between_epochs
 from lightning_gpuprof.analysis.run.phase_split import part_columns
 from lightning_gpuprof.analysis.run.uneven.growth import (

@@ -1,1 +1,0 @@
-"""What `BatchSizeAdvisor` is made of: peaks of memory in, advice in words out."""

@@ -1,0 +1,126 @@
+"""Reads the device allocator's counters and this process's memory, and resets neither."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+_POOL = (0, 0)
+"""The id of the pool that belongs to no CUDA graph."""
+NATIVE, DRIVERS = "native", "cudaMallocAsync"
+"""Names of torch's own allocator, and of the driver's behind torch's calls."""
+
+
+@dataclass(frozen=True)
+class MemoryReading:
+    """Device memory in bytes, as torch names it; peaks are since the process began.
+
+    They are since the last `torch.cuda.reset_peak_memory_stats()` where the program calls it.
+    """
+
+    allocated_bytes: int
+    reserved_bytes: int
+    active_bytes: int
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    split_bytes: int
+    """Free now, in segments that are partly in use; the pool cannot release them."""
+    free_bytes: int
+    total_bytes: int
+    alloc_retries: int
+    ooms: int
+
+    @property
+    def others_bytes(self) -> int:
+        """Used on the device outside torch's allocator: context, libraries, other processes."""
+        return max(0, self.total_bytes - self.free_bytes - self.reserved_bytes)
+
+
+class CudaMemory:
+    """Reads the memory of a CUDA or HIP device from torch's caching allocator.
+
+    Reading takes a lookup of counters and one driver call; it never waits for the device and
+    resets no statistics. The counters are read nested, since torch takes several times as long to
+    flatten and sort them.
+
+    Args:
+        device: The device.
+        cuda: Stands in for `torch.cuda` in tests.
+    """
+
+    def __init__(self, device: torch.device, *, cuda: Any = torch.cuda) -> None:
+        self._device = device
+        self._cuda = cuda
+
+    def read(self) -> MemoryReading | None:
+        """Return the memory now; None before the device's first use."""
+        stats = self._cuda.memory_stats_as_nested_dict(self._device)
+        if not stats:
+            return None
+        allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
+        free, total = self._cuda.mem_get_info(self._device)
+        return MemoryReading(
+            allocated_bytes=allocated["current"],
+            reserved_bytes=reserved["current"],
+            active_bytes=stats["active_bytes"]["all"]["current"],
+            peak_allocated_bytes=allocated["peak"],
+            peak_reserved_bytes=reserved["peak"],
+            split_bytes=stats["inactive_split_bytes"]["all"]["current"],
+            free_bytes=free,
+            total_bytes=total,
+            alloc_retries=stats["num_alloc_retries"],
+            ooms=stats["num_ooms"],
+        )
+
+    def graph_pools(self) -> bool:
+        """Tell whether CUDA graphs hold memory of their own; slow.
+
+        Only torch's own allocator has segments; others refuse to list them.
+        """
+        if allocator_backend(self._cuda) != NATIVE:
+            return False
+        try:  # without the history, which takes seconds to collect
+            segments = self._cuda.memory_snapshot(include_traces=False)
+        except TypeError:  # older torch
+            segments = self._cuda.memory_snapshot()
+        pools = {tuple(segment.get("segment_pool_id", _POOL)) for segment in segments}
+        return bool(pools - {_POOL})
+
+
+def allocator_backend(cuda: Any = torch.cuda) -> str:
+    """Return the name of the device's allocator: torch's own, the driver's or a plugged-in one."""
+    return str(cuda.memory.get_allocator_backend())
+
+
+def memory_probe(device: torch.device, *, cuda: Any = torch.cuda) -> CudaMemory | None:
+    """Return the reader of a device's memory, or None where it cannot be measured.
+
+    A plugged-in allocator, such as RMM's, has no counters.
+
+    >>> memory_probe(torch.device("cpu")) is None
+    True
+    """
+    counts = device.type == "cuda" and allocator_backend(cuda) in (NATIVE, DRIVERS)
+    return CudaMemory(device, cuda=cuda) if counts else None
+
+
+def out_of_memory_error() -> type[RuntimeError]:
+    """Return torch's error for a full device, whose place depends on the version."""
+    kind: type[RuntimeError] = (
+        getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
+    )
+    return kind
+
+
+def resident_bytes() -> int | None:
+    """Return this process's resident memory, in some 10 us; None where there is no /proc.
+
+    >>> (resident_bytes() or 1) > 0
+    True
+    """
+    try:
+        with open("/proc/self/statm", "rb", buffering=0) as file:
+            return int(file.read(128).split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return None

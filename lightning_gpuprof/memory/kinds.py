@@ -1,0 +1,60 @@
+"""Finds parameters, gradients and optimizer state in memory: their bytes and their addresses."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+Optimizers = Iterable[torch.optim.Optimizer]
+
+
+def kind_bytes(
+    module: torch.nn.Module, optimizers: Optimizers, device: torch.device
+) -> dict[str, int]:
+    """Return the bytes of each kind on a device: exact, and nothing is read from the device.
+
+    Tensors that share storage count once; buffers count with the parameters; of sharded tensors
+    (FSDP) this rank's share counts. Gradients count as long as they exist.
+
+    >>> model = torch.nn.Linear(3, 1)
+    >>> model(torch.ones(1, 3)).sum().backward()
+    >>> kind_bytes(model, [torch.optim.SGD(model.parameters())], torch.device("cpu"))
+    {'parameters': 16, 'gradients': 16, 'optimizer_state': 0}
+    """
+    counted: set[int] = set()
+    found = {}
+    for kind, tensors in _tensors_by_kind(module, optimizers).items():
+        found[kind] = 0
+        for tensor in tensors:
+            local = getattr(tensor, "_local_tensor", tensor)  # a DTensor's own shard
+            if local.device.type != device.type:
+                continue
+            storage = local.untyped_storage()
+            if storage.nbytes() and storage.data_ptr() not in counted:
+                counted.add(storage.data_ptr())
+                found[kind] += storage.nbytes()
+    return found
+
+
+def kind_addresses(module: torch.nn.Module, optimizers: Optimizers) -> dict[str, list[int]]:
+    """Return the addresses of parameters, gradients and optimizer state, by kind."""
+    found = {}
+    for kind, tensors in _tensors_by_kind(module, optimizers).items():
+        dense = [tensor for tensor in tensors if tensor.layout is torch.strided]
+        found[kind] = sorted({tensor.untyped_storage().data_ptr() for tensor in dense} - {0})
+    return found
+
+
+def _tensors_by_kind(module: torch.nn.Module, optimizers: Optimizers) -> dict[str, list[Any]]:
+    parameters = list(module.parameters())
+    states = [state for optimizer in optimizers for state in optimizer.state.values()]
+    values = [
+        value
+        for state in states
+        for value in (state.values() if isinstance(state, dict) else (state,))
+    ]
+    return {
+        "parameters": [*parameters, *module.buffers()],
+        "gradients": [one.grad for one in parameters if one.grad is not None],
+        "optimizer_state": [value for value in values if isinstance(value, torch.Tensor)],
+    }

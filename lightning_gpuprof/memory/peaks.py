@@ -1,0 +1,199 @@
+"""Which batch sizes raised the device's memory peak in training, without resetting it."""
+
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lightning_gpuprof.memory.advise import BatchSizeAdvice, Circumstances, DeviceRoom, advise
+from lightning_gpuprof.memory.batch_samples import tensor_bytes
+from lightning_gpuprof.memory.device import MemoryReading
+from lightning_gpuprof.memory.line import Peak
+from lightning_gpuprof.memory.trend import growth_per_step
+from lightning_gpuprof.records.schema import Memory
+from lightning_gpuprof.units import size
+
+KEPT_WINDOWS = 64
+"""Growth is judged over so many: all their pairs take some 0.1 ms."""
+
+
+@dataclass
+class WindowBatches:
+    """Sizes of the batches in one window of training steps."""
+
+    count: int = 0
+    samples: int = 0
+    most_bytes: int = 0
+    least_bytes: int = 0
+    output_bytes: int = 0
+    split_bytes: int = 0
+    """Of the pool at the end of a forward pass, see `Peak`."""
+
+    def add(self, batch: Any, outputs: Any, samples: int) -> None:
+        """Note a batch that has run; bytes are those of the largest batches."""
+        self.count += 1
+        if self.count == 1:
+            self.output_bytes = tensor_bytes(outputs)
+        if samples < self.samples or not samples:
+            return
+        nbytes = tensor_bytes(batch)
+        if samples > self.samples:
+            self.samples, self.most_bytes, self.least_bytes = samples, nbytes, nbytes
+        else:
+            self.most_bytes = max(self.most_bytes, nbytes)
+            self.least_bytes = min(self.least_bytes, nbytes)
+
+
+class TrainingPeaks:
+    """Attributes rises of torch's peak to batch sizes, and judges the batch size by them.
+
+    torch's peak is since the process began and is never reset here, so a window's own peak is
+    known only where it exceeds every earlier peak; then it belongs to the window's largest batch.
+
+    Args:
+        before: The reading at the start of training; None before the device's first use.
+    """
+
+    def __init__(self, before: MemoryReading | None) -> None:
+        self.samples = 0
+        self._before = before
+        self._top_bytes = before.peak_allocated_bytes if before is not None else 0
+        self._peaks: dict[int, Peak] = {}
+        self._used: deque[tuple[int, int]] = deque(maxlen=KEPT_WINDOWS)
+        self._others: set[int] = set()
+        """The least and the most."""
+        self._compiled = False
+        self._validation_bytes: int | None = None
+        self._known_bytes: int | None = None
+
+    def of_this_training(self, reading: MemoryReading) -> MemoryReading:
+        """Return the reading with retries and OOMs counted from the start of training."""
+        if self._before is None:
+            return reading
+        return replace(
+            reading,
+            alloc_retries=reading.alloc_retries - self._before.alloc_retries,
+            ooms=reading.ooms - self._before.ooms,
+        )
+
+    def add_validation(self, reading: MemoryReading) -> None:
+        """Note the peak at the end of validation."""
+        if self._raises(reading):
+            self._validation_bytes = reading.peak_allocated_bytes
+
+    def add(
+        self,
+        reading: MemoryReading,
+        batches: WindowBatches,
+        *,
+        batch: int,
+        kinds: dict[str, int],
+        compiled: bool,
+    ) -> Memory:
+        """Note a window of training and return its record.
+
+        Args:
+            reading: At the window's end.
+            batches: Of the window; empty where nobody counted.
+            batch: Batches trained so far.
+            kinds: Bytes of parameters, gradients and optimizer state.
+            compiled: Whether torch.compile compiled something in the window.
+        """
+        self._used.append((batch, reading.allocated_bytes))
+        others = self._others | {reading.others_bytes}
+        self._others = {min(others), max(others)}
+        self.samples = max(self.samples, batches.samples)
+        if batches.samples:
+            growing = 2 * (batches.most_bytes + batches.output_bytes)  # the next batch may be there
+            constant = max(sum(kinds.values()), reading.allocated_bytes - growing)
+            self._known_bytes = constant or None
+        raised = self._raises(reading)
+        samples = batches.samples or self.samples
+        if samples and (raised or samples in self._peaks):
+            self._peaks[samples] = self._merged(reading, batches, samples, raised=raised)
+        if raised:
+            self._compiled, self._validation_bytes = compiled, None
+        return Memory(
+            step=batch - 1,
+            allocated_bytes=reading.allocated_bytes,
+            reserved_bytes=reading.reserved_bytes,
+            peak_allocated_bytes=reading.peak_allocated_bytes,
+            peak_reserved_bytes=reading.peak_reserved_bytes,
+            total_bytes=reading.total_bytes,
+            free_bytes=reading.free_bytes,
+            active_bytes=reading.active_bytes,
+            alloc_retries=reading.alloc_retries,
+            ooms=reading.ooms,
+            samples=batches.samples if raised and batches.samples else None,
+            kind_bytes=_at_peak(reading, kinds) if self._peaks else {},
+        )
+
+    def advise(
+        self, reading: MemoryReading, band: tuple[float, float], *, cuda_graphs: bool
+    ) -> BatchSizeAdvice | None:
+        """Return the advice as of a reading; None before any batch was counted."""
+        if not self._peaks:
+            return self._without_a_peak()
+        room = DeviceRoom(
+            total_bytes=reading.total_bytes,
+            others_bytes=max(self._others),
+            least_others_bytes=min(self._others),
+            resting_bytes=reading.allocated_bytes,
+            known_bytes=self._known_bytes,
+        )
+        growth = growth_per_step(list(self._used)[1:])  # the first creates optimizer state
+        seen = Circumstances(
+            growth_bytes_per_step=0.0 if growth is None else growth[0],
+            alloc_retries=reading.alloc_retries,
+            cuda_graphs=cuda_graphs,
+            compiled=self._compiled,
+            validation_peak_bytes=self._validation_bytes,
+        )
+        return advise(list(self._peaks.values()), room, band=band, seen=seen)
+
+    def _without_a_peak(self) -> BatchSizeAdvice | None:
+        if not self.samples:
+            return None
+        return BatchSizeAdvice(
+            self.samples,
+            reason=(
+                f"the peak since the process began, {size(self._top_bytes)}, was reached before "
+                "this training, whose own is lower; call torch.cuda.reset_peak_memory_stats() "
+                "before fit"
+            ),
+        )
+
+    def _raises(self, reading: MemoryReading) -> bool:
+        raised = reading.peak_allocated_bytes > self._top_bytes
+        self._top_bytes = max(self._top_bytes, reading.peak_allocated_bytes)
+        return raised
+
+    def _merged(
+        self, reading: MemoryReading, batches: WindowBatches, samples: int, *, raised: bool
+    ) -> Peak:
+        """Return the peak of a batch size with what a window adds to it."""
+        known = self._peaks.get(samples)
+        new = Peak(
+            samples=samples,
+            peak_allocated_bytes=reading.peak_allocated_bytes,
+            peak_reserved_bytes=reading.peak_reserved_bytes,
+            batch_bytes=batches.most_bytes,
+            least_batch_bytes=batches.least_bytes,
+            split_bytes=batches.split_bytes,
+        )
+        if known is None:
+            return new
+        sizes = [known.least_batch_bytes, batches.least_bytes]
+        base = new if raised else known
+        return replace(
+            base,
+            batch_bytes=max(known.batch_bytes, batches.most_bytes),
+            least_batch_bytes=min([found for found in sizes if found], default=0),
+            split_bytes=(raised and batches.split_bytes) or known.split_bytes,
+        )
+
+
+def _at_peak(reading: MemoryReading, kinds: dict[str, int]) -> dict[str, int]:
+    """Split the peak: memory that rests between steps by kind, and what a step adds to it."""
+    other = max(0, reading.allocated_bytes - sum(kinds.values()))
+    added = max(0, reading.peak_allocated_bytes - reading.allocated_bytes)
+    return {**kinds, "activations": added, "other": other}

@@ -1,0 +1,86 @@
+"""Writes the files of a memory snapshot and keeps the newest."""
+
+import json
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lightning_gpuprof.memory.kinds import kind_addresses
+from lightning_gpuprof.records.files import (
+    ANALYSIS_SUFFIX,
+    KINDS_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    plugin_dir,
+    snapshot_name,
+)
+from lightning_gpuprof.records.schema import Snapshot
+from lightning_gpuprof.session.output import RunOutput
+
+
+class SnapshotFiles:
+    """The snapshots of one rank.
+
+    Args:
+        output: Of the run; its folder holds the files.
+        keep: Number of snapshots kept.
+    """
+
+    def __init__(self, output: RunOutput, keep: int) -> None:
+        self._output = output
+        self._keep = keep
+        self._folder = Path(plugin_dir(output.run_dir))
+
+    def write(
+        self,
+        history: Any,
+        module: torch.nn.Module,
+        optimizers: Iterable[torch.optim.Optimizer],
+        *,
+        step: int,
+        reason: str,
+        oom: dict[str, int] | None = None,
+    ) -> Snapshot:
+        """Write a snapshot and the addresses of the model beside it; returns its record.
+
+        Args:
+            history: Of the allocator, see `CudaMemoryHistory`.
+            module: The model.
+            optimizers: Its optimizers.
+            step: The training step.
+            reason: window, request or oom.
+            oom: Sizes of the failed allocation.
+        """
+        began = time.perf_counter_ns()
+        name = snapshot_name(self._output.rank, self._output.session, step, reason)
+        path = self.path(name)
+        history.dump(str(path))
+        kinds = json.dumps(kind_addresses(module, optimizers))
+        Path(f"{path}{KINDS_SUFFIX}").write_text(kinds, encoding="utf-8")
+        return Snapshot(
+            step=step,
+            reason=reason,
+            file=name,
+            file_bytes=path.stat().st_size,
+            dump_ns=time.perf_counter_ns() - began,
+            oom=oom or {},
+        )
+
+    def record(self, written: Snapshot) -> None:
+        """Write a snapshot's record; the oldest files make room."""
+        self._output.write(written)
+        self._output.flush()
+        mine = self._folder.glob(f"rank{self._output.rank}-*{SNAPSHOT_SUFFIX}")
+        for old in sorted(mine, key=lambda path: path.stat().st_mtime_ns)[: -self._keep]:
+            self.remove(old.name)
+
+    def remove(self, name: str) -> None:
+        """Delete a snapshot's files."""
+        for suffix in ("", KINDS_SUFFIX, ANALYSIS_SUFFIX):
+            Path(f"{self.path(name)}{suffix}").unlink(missing_ok=True)
+
+    def path(self, name: str) -> Path:
+        """Return the path of a snapshot's file."""
+        return self._folder / name

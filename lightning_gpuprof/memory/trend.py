@@ -1,0 +1,96 @@
+"""Tells whether memory grows from step to step, and how fast; answers only when it is sure.
+
+The slope is the median of the slopes between all pairs (Theil-Sen), which a few odd values do not
+move; its interval follows Sen (1968), and the test for a trend is Mann-Kendall's.
+"""
+
+from collections.abc import Sequence
+from math import sqrt
+
+import numpy as np
+
+MIN_WINDOWS = 8
+"""Fewer hardly reach the significance asked for."""
+MIN_Z = 3.3
+"""A flat run rises so steadily once in a thousand times, by the normal approximation."""
+INTERVAL_Z = 1.96
+MIN_RISE_FRAC = 0.01
+"""A smaller rise over the run, as a share of the memory in use, is ignored."""
+LATE_FRAC = 0.25
+"""A leak rises in the second half too, at this share of the slope; a cache that fills stops."""
+
+Slopes = tuple[float, float, float]
+"""The median slope and its 95 % interval."""
+_Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+
+def growth_per_step(series: Sequence[tuple[int, int]]) -> Slopes | None:
+    """Return by how many bytes memory grows per step, and the 95 % interval; None if not surely.
+
+    Args:
+        series: Steps, and the bytes in use after them.
+
+    >>> growth_per_step([(step, 100 + step) for step in range(0, 90, 10)])
+    (1.0, 1.0, 1.0)
+    >>> growth_per_step([(step, 100) for step in range(9)]) is None
+    True
+    """
+    if len(series) < MIN_WINDOWS:
+        return None
+    steps, used = np.array(series, dtype=np.float64).T
+    slopes = lasting_slope(steps, used)
+    if slopes is None or slopes[0] * (steps[-1] - steps[0]) < MIN_RISE_FRAC * used[0]:
+        return None
+    return slopes
+
+
+def theil_sen(x: Sequence[float] | _Floats, y: Sequence[float] | _Floats) -> Slopes:
+    """Return the median slope of all pairs and its 95 % interval.
+
+    >>> theil_sen([0, 1, 2, 3], [5, 7, 9, 11])
+    (2.0, 2.0, 2.0)
+    """
+    at, values = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    first, second = np.triu_indices(len(at), 1)
+    apart = at[second] != at[first]
+    first, second = first[apart], second[apart]
+    slopes = np.sort((values[second] - values[first]) / (at[second] - at[first]))
+    margin = INTERVAL_Z * _deviation(len(at))
+    count = len(slopes)
+    low = max(0, int((count - margin) / 2))
+    high = min(count - 1, int((count + margin) / 2))
+    return float(np.median(slopes)), float(slopes[low]), float(slopes[high])
+
+
+def lasting_slope(at: _Floats, values: _Floats) -> Slopes | None:
+    """Return the slope of a steady rise and its interval; None for noise and for what settles.
+
+    >>> lasting_slope(np.arange(9.0), 3 * np.arange(9.0))
+    (3.0, 3.0, 3.0)
+    >>> lasting_slope(np.arange(20.0), np.arange(20.0).clip(max=10)) is None
+    True
+    """
+    # Leaked memory is never given back: the floor of each third lies above the one before.
+    floors = [part.min() for part in np.array_split(values, 3)]
+    if not (rises(values) and floors[0] < floors[1] < floors[2]):
+        return None
+    slope, low, high = theil_sen(at, values)
+    half = len(at) // 2
+    late, _, _ = theil_sen(at[half:], values[half:])
+    return (slope, low, high) if low > 0 and late >= LATE_FRAC * slope else None
+
+
+def rises(values: _Floats) -> bool:
+    """Tell whether a series rises all along, which chance does once in a thousand (Mann-Kendall).
+
+    >>> rises(np.arange(9.0)), rises(np.arange(9.0) % 3)
+    (True, False)
+    """
+    first, second = np.triu_indices(len(values), 1)
+    score = float(np.sign(values[second] - values[first]).sum())
+    return (score - 1) / _deviation(len(values)) >= MIN_Z
+
+
+def _deviation(count: int) -> float:
+    """Return the standard deviation of Kendall's score of `count` values without a trend."""
+    return sqrt(count * (count - 1) * (2 * count + 5) / 18)

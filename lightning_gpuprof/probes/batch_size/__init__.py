@@ -1,1 +1,0 @@
-"""What a step takes at a batch size: predicted (`plan`) or tried (`tune`)."""

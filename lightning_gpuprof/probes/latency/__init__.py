@@ -1,1 +1,0 @@
-"""How long one function takes, and whether another may take its place."""

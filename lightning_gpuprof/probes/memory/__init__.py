@@ -1,1 +1,0 @@
-"""What torch's allocator says of the device's memory."""

@@ -1,0 +1,176 @@
+"""Tests a faster version of a function against the current one: first right, then fast."""
+
+import copy
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from lightning_gpuprof.trials.latency import Latency, Prepared, check_count
+
+RESAMPLES = 2000
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class ABResult:
+    """The comparison of two versions.
+
+    Args:
+        difference: How results differ beyond the tolerance; empty where they agree.
+        speedup: Median time of the baseline by that of the optimized version: 2 is twice as
+            fast.
+        speedup_low: Lower bound of `speedup`, from a bootstrap over the pairs of calls.
+        speedup_high: Upper bound.
+    """
+
+    difference: str
+    baseline: Latency
+    optimized: Latency
+    speedup: float
+    speedup_low: float
+    speedup_high: float
+
+    @property
+    def correct(self) -> bool:
+        """Whether the optimized version returns what the baseline returns."""
+        return not self.difference
+
+    @property
+    def faster(self) -> bool:
+        """Whether it is faster beyond chance."""
+        return self.speedup_low > 1
+
+    @override
+    def __str__(self) -> str:
+        """Return the plain sentence."""
+        low, middle, high = (
+            100 * (1 - 1 / bound) for bound in (self.speedup_low, self.speedup, self.speedup_high)
+        )
+        if low > 0:
+            speed = f"takes {middle:.0f}% less time ({low:.0f} to {high:.0f})"
+        elif high < 0:
+            speed = f"takes {-middle:.0f}% more time ({-high:.0f} to {-low:.0f})"
+        else:
+            speed = f"shows no difference in time over {self.baseline.iterations} calls"
+        if self.correct:
+            return f"The optimized version agrees and {speed}."
+        return f"The optimized version is wrong ({self.difference}); it {speed}."
+
+
+def ab_test(
+    baseline: Callable[..., Any],
+    optimized: Callable[..., Any],
+    inputs: Any,
+    tolerance: float = 1e-2,
+    *,
+    warmup: int = 10,
+    iterations: int = 100,
+    clock: Callable[[], int] = time.perf_counter_ns,
+) -> ABResult:
+    """Compare the results and the times of two versions of a function.
+
+    For the comparison of results both get copies of the inputs and the same random state. The
+    timed calls take turns (A B, B A, ...), so that a clock or a neighbour that changes meanwhile
+    changes both; the interval comes from resampling the pairs.
+
+    Args:
+        baseline: The version in use.
+        optimized: The version to replace it.
+        inputs: A tuple or list of positional arguments; anything else is the one argument.
+        tolerance: How far results may differ (see `difference_of`).
+        warmup: Calls of each before the timed ones.
+        iterations: Timed calls of each.
+        clock: The host's clock in nanoseconds; tests pass a fake.
+
+    Returns:
+        Whether results agree, and how much faster the new version is, with an interval.
+
+    Raises:
+        ConfigError: `iterations` or `warmup` is below 1.
+
+    >>> result = ab_test(torch.square, lambda x: x * x, torch.ones(8), warmup=1, iterations=5)
+    >>> result.correct
+    True
+    """
+    check_count("iterations", iterations)
+    args = tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,)
+    difference = difference_of(_result(baseline, args), _result(optimized, args), tolerance)
+    first, second = (Prepared(fn, args, warmup=warmup, clock=clock) for fn in (baseline, optimized))
+    times: dict[Prepared, list[int]] = {first: [], second: []}
+    for turn in range(iterations):
+        for side in (first, second) if turn % 2 == 0 else (second, first):
+            times[side].append(side.time_ns())
+    low, high = bootstrap_speedup(times[first], times[second])
+    before, after = first.summarize(times[first]), second.summarize(times[second])
+    return ABResult(
+        difference=difference,
+        baseline=before,
+        optimized=after,
+        speedup=before.median_ms / after.median_ms,
+        speedup_low=low,
+        speedup_high=high,
+    )
+
+
+def difference_of(baseline: Any, optimized: Any, tolerance: float) -> str:
+    """Say how two results, which may be nested, differ; empty where they agree.
+
+    Numbers agree where they differ by at most `tolerance * (1 + |baseline|)`; NaN agrees with
+    NaN. Number types may differ: a bfloat16 result is compared with a float32 result by value.
+
+    >>> difference_of(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.01]), 1e-2)
+    ''
+    >>> difference_of([1.0], [1.0, 2.0], 1e-2)
+    'The length of the sequences mismatch: 2 != 1'
+    """
+    try:
+        torch.testing.assert_close(
+            optimized,
+            baseline,
+            rtol=tolerance,
+            atol=tolerance,
+            equal_nan=True,
+            check_dtype=False,
+            check_device=False,
+            check_layout=False,
+        )
+    except AssertionError as error:
+        return " ".join(str(error).split())
+    except TypeError:  # neither numbers nor tensors, such as text
+        return "" if baseline == optimized else f"{optimized!r:.40} against {baseline!r:.40}"
+    return ""
+
+
+def bootstrap_speedup(
+    baseline_ns: Sequence[int], optimized_ns: Sequence[int]
+) -> tuple[float, float]:
+    """Return the interval of the ratio of medians over resampled pairs of times.
+
+    >>> bootstrap_speedup([20, 20, 20], [10, 10, 10])
+    (2.0, 2.0)
+    """
+    pairs = np.array([baseline_ns, optimized_ns], dtype=np.float64)
+    chosen = np.random.default_rng(0).integers(pairs.shape[1], size=(RESAMPLES, pairs.shape[1]))
+    before, after = np.median(pairs[:, chosen], axis=2)
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(before / after, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def _result(fn: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """Call with copies, as either version may write into its inputs, and a fixed random state."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return fn(*(_copied(arg) for arg in args))
+
+
+def _copied(arg: Any) -> Any:
+    if isinstance(arg, Tensor):
+        return arg.detach().clone().requires_grad_(arg.requires_grad)
+    return copy.deepcopy(arg)

@@ -1,0 +1,253 @@
+"""Simulates torch's CUDA caching allocator for a sequence of allocations; loads no torch.
+
+The rules are those of `c10/cuda/CUDACachingAllocator.cpp` with its default settings, one stream
+and no expandable segments; `PYTORCH_CUDA_ALLOC_CONF` changes them. HIP has the same rules.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+MIN_BLOCK_BYTES = 512
+SMALL_BYTES = 2**20
+"""Requests up to this come from the small pool."""
+SMALL_SEGMENT_BYTES = 2 * 2**20
+LARGE_SEGMENT_BYTES = 20 * 2**20
+MIN_LARGE_BYTES = 10 * 2**20
+"""Requests from here on get a segment of their own size."""
+ROUND_LARGE_BYTES = 2 * 2**20
+_CAPACITY_STEPS = 200
+
+
+def block_bytes(requested: int) -> int:
+    """Return the size that a request is rounded up to.
+
+    >>> block_bytes(1), block_bytes(512), block_bytes(513)
+    (512, 512, 1024)
+    """
+    return max(MIN_BLOCK_BYTES, -(-requested // MIN_BLOCK_BYTES) * MIN_BLOCK_BYTES)
+
+
+def segment_bytes(rounded: int) -> int:
+    """Return the size of the segment taken from the device when no free block fits.
+
+    >>> segment_bytes(512) // 2**20, segment_bytes(2**20 + 512) // 2**20
+    (2, 20)
+    >>> segment_bytes(11 * 2**20) // 2**20
+    12
+    """
+    if rounded <= SMALL_BYTES:
+        return SMALL_SEGMENT_BYTES
+    if rounded < MIN_LARGE_BYTES:
+        return LARGE_SEGMENT_BYTES
+    return -(-rounded // ROUND_LARGE_BYTES) * ROUND_LARGE_BYTES
+
+
+@dataclass
+class _Block:
+    address: int
+    size: int
+    small: bool
+    free: bool = True
+    previous: "_Block | None" = None
+    next: "_Block | None" = None
+
+
+@dataclass
+class _Pool:
+    """Free blocks by size, then address: the best fit is the first that is large enough."""
+
+    keys: list[tuple[int, int]] = field(default_factory=list)
+    blocks: dict[tuple[int, int], _Block] = field(default_factory=dict)
+
+    def add(self, block: _Block) -> None:
+        key = (block.size, block.address)
+        insort(self.keys, key)
+        self.blocks[key] = block
+
+    def remove(self, block: _Block) -> None:
+        key = (block.size, block.address)
+        del self.keys[bisect_left(self.keys, key)]
+        del self.blocks[key]
+
+    def best_fit(self, size: int) -> _Block | None:
+        index = bisect_left(self.keys, (size, 0))
+        return self.blocks[self.keys[index]] if index < len(self.keys) else None
+
+
+class CachingAllocator:
+    """Replays allocations and keeps torch's allocated and reserved bytes, and their peaks.
+
+    Without a capacity, a device with the reserved peak free needs no allocation retry. With a
+    capacity, a segment that does not fit makes it release its wholly free segments and try
+    again, as torch does.
+
+    Args:
+        capacity_bytes: Most that may be reserved; None for no limit.
+
+    >>> pool = CachingAllocator()
+    >>> handle = pool.allocate(3000)
+    >>> pool.allocated_bytes, pool.reserved_bytes
+    (3072, 2097152)
+    >>> pool.free(handle)
+    >>> pool.allocated_bytes, pool.reserved_bytes, pool.peak_allocated_bytes
+    (0, 2097152, 3072)
+    """
+
+    def __init__(self, capacity_bytes: int | None = None) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.retries = self.ooms = 0
+        self.allocated_bytes = 0
+        self.reserved_bytes = 0
+        self.peak_allocated_bytes = 0
+        self.peak_reserved_bytes = 0
+        self._pools = {True: _Pool(), False: _Pool()}
+        self._used: dict[int, _Block] = {}
+        self._handles = count()
+        self._next_address = 0
+
+    def allocate(self, requested: int) -> int:
+        """Take a block; returns the handle that frees it.
+
+        Raises:
+            MemoryError: The capacity does not hold it.
+        """
+        size = block_bytes(requested)
+        small = size <= SMALL_BYTES
+        pool = self._pools[small]
+        block = pool.best_fit(size)
+        if block is None:
+            block = self._new_segment(size, small=small)
+        else:
+            pool.remove(block)
+        self._split(block, size)
+        block.free = False
+        handle = next(self._handles)
+        self._used[handle] = block
+        self.allocated_bytes += block.size
+        self.peak_allocated_bytes = max(self.peak_allocated_bytes, self.allocated_bytes)
+        return handle
+
+    def free(self, handle: int) -> None:
+        """Give a block back to its pool, merged with free neighbours."""
+        block = self._used.pop(handle)
+        self.allocated_bytes -= block.size
+        block.free = True
+        pool = self._pools[block.small]
+        for neighbour in (block.previous, block.next):
+            if neighbour is not None and neighbour.free:
+                pool.remove(neighbour)
+                block = _merge(*sorted((block, neighbour), key=lambda part: part.address))
+        pool.add(block)
+
+    @property
+    def split_bytes(self) -> int:
+        """Free bytes in segments that are partly in use; they cannot be released."""
+        return sum(
+            block.size
+            for pool in self._pools.values()
+            for block in pool.blocks.values()
+            if block.previous or block.next
+        )
+
+    def release_cached(self) -> None:
+        """Release every segment that is wholly free."""
+        for pool in self._pools.values():
+            for block in list(pool.blocks.values()):
+                if block.previous or block.next:
+                    continue
+                pool.remove(block)
+                self.reserved_bytes -= block.size
+
+    def _new_segment(self, size: int, *, small: bool) -> _Block:
+        segment = segment_bytes(size)
+        if self._lacks(segment):
+            self.release_cached()
+            self.retries += 1
+            if self._lacks(segment):
+                self.ooms += 1
+                raise MemoryError(f"{segment} bytes on top of {self.reserved_bytes} reserved")
+        block = _Block(self._next_address, segment, small)
+        # A gap, so that blocks of two segments never look adjacent.
+        self._next_address += segment + MIN_BLOCK_BYTES
+        self.reserved_bytes += segment
+        self.peak_reserved_bytes = max(self.peak_reserved_bytes, self.reserved_bytes)
+        return block
+
+    def _lacks(self, segment: int) -> bool:
+        limit = self.capacity_bytes
+        return limit is not None and self.reserved_bytes + segment > limit
+
+    def _split(self, block: _Block, size: int) -> None:
+        rest = block.size - size
+        if rest >= MIN_BLOCK_BYTES if block.small else rest > SMALL_BYTES:
+            tail = _Block(block.address + size, rest, block.small)
+            tail.previous, tail.next = block, block.next
+            if block.next is not None:
+                block.next.previous = tail
+            block.next, block.size = tail, size
+            self._pools[block.small].add(tail)
+
+
+def _merge(low: _Block, high: _Block) -> _Block:
+    low.size += high.size
+    low.free = True
+    low.next = high.next
+    if high.next is not None:
+        high.next.previous = low
+    return low
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Peaks of one replayed sequence, in bytes."""
+
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    peak_index: int
+    """Index of the event after which allocated bytes were highest."""
+
+
+def replay(events: Iterable[tuple[int, int]], *, capacity_bytes: int | None = None) -> Footprint:
+    """Replay `(block id, bytes)` events; a negative size frees the block of that id.
+
+    Raises:
+        MemoryError: The capacity does not hold them.
+    """
+    pool = CachingAllocator(capacity_bytes)
+    handles: dict[int, int] = {}
+    peak, peak_index = 0, 0
+    for index, (block, size) in enumerate(events):
+        if size < 0:
+            pool.free(handles.pop(block))
+        elif size:
+            handles[block] = pool.allocate(size)
+            if pool.allocated_bytes > peak:
+                peak, peak_index = pool.allocated_bytes, index
+    return Footprint(peak, pool.peak_reserved_bytes, peak_index)
+
+
+def least_capacity(events: Sequence[tuple[int, int]], whole: Footprint) -> int:
+    """Return the least device memory on which events succeed, to half a percent.
+
+    Args:
+        events: As `replay` takes them.
+        whole: Their footprint without a limit.
+
+    >>> MiB = 2**20  # a segment of 30 MiB is released once it is free
+    >>> events = [(0, 30 * MiB), (0, -1), (1, 40 * MiB)]
+    >>> whole = replay(events)
+    >>> whole.peak_reserved_bytes // MiB, least_capacity(events, whole) // MiB
+    (70, 40)
+    """
+    low, high = whole.peak_allocated_bytes - 1, whole.peak_reserved_bytes
+    while high - low > max(1, high // _CAPACITY_STEPS):
+        middle = (low + high) // 2
+        try:
+            replay(events, capacity_bytes=middle)
+        except MemoryError:
+            low = middle
+        else:
+            high = middle
+    return high

@@ -1,0 +1,220 @@
+"""Times one function call by call: device events on a GPU, the host's clock elsewhere."""
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.probes.tensors import tensors_in
+
+Timer = Callable[[Callable[[], Any]], int]
+"""Makes a call, waits until its work is done and returns the time in nanoseconds."""
+HOST, DEVICE = "host", "device events"
+_NS_PER_MS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Latency:
+    """How long calls took, in milliseconds; warm-up calls are left out.
+
+    Args:
+        first_call_ms: The very first call by the host's clock: compilation, graph capture and
+            lazy initialisation fall into it, and no other figure contains it.
+        compiled_count: Timed calls in which torch.compile compiled something (they are in the
+            figures: raise `warmup` or look for changing shapes).
+        clock: "device events" or "host".
+    """
+
+    mean_ms: float
+    median_ms: float
+    std_ms: float
+    min_ms: float
+    max_ms: float
+    p95_ms: float
+    iterations: int
+    warmup: int
+    first_call_ms: float
+    compiled_count: int
+    clock: str
+    times_ns: tuple[int, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the figures without the single times."""
+        return {name: value for name, value in asdict(self).items() if name != "times_ns"}
+
+
+class Prepared:
+    """A warmed-up call with the timer that fits its device.
+
+    Args:
+        fn: The function.
+        args: Its arguments.
+        warmup: Calls to make, the first of which chooses the timer.
+        clock: The host's, in nanoseconds.
+
+    Raises:
+        ConfigError: `warmup` is below 1.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        *,
+        warmup: int,
+        clock: Callable[[], int],
+    ) -> None:
+        check_count("warmup", warmup)
+        self._call = lambda: fn(*args)
+        self._warmup = warmup
+        began = clock()
+        result = self._call()
+        device = _device_of(fn, args, result)
+        _wait_for(device, result)
+        self._first_ns = clock() - began
+        on_cuda = device is not None and device.type == "cuda"  # ROCm devices too
+        self._clock_name = DEVICE if on_cuda else HOST
+        self._timer = device_timer(device) if on_cuda else host_timer(device, clock)
+        for _ in range(warmup - 1):
+            self.time_ns()
+
+    def time_ns(self) -> int:
+        """Make one call and return its time."""
+        return self._timer(self._call)
+
+    def summarize(self, times_ns: Sequence[int], compiled_count: int = 0) -> Latency:
+        """Return the figures of the timed calls."""
+        ordered = sorted(times_ns)
+        # The nearest rank: a measured time, not an interpolated one.
+        p95 = ordered[max(0, -(-len(ordered) * 95 // 100) - 1)]
+        return Latency(
+            mean_ms=statistics.fmean(ordered) / _NS_PER_MS,
+            median_ms=statistics.median(ordered) / _NS_PER_MS,
+            std_ms=statistics.stdev(ordered) / _NS_PER_MS if len(ordered) > 1 else 0.0,
+            min_ms=ordered[0] / _NS_PER_MS,
+            max_ms=ordered[-1] / _NS_PER_MS,
+            p95_ms=p95 / _NS_PER_MS,
+            iterations=len(ordered),
+            warmup=self._warmup,
+            first_call_ms=self._first_ns / _NS_PER_MS,
+            compiled_count=compiled_count,
+            clock=self._clock_name,
+            times_ns=tuple(times_ns),
+        )
+
+
+def benchmark_latency(
+    fn: Callable[..., Any],
+    *args: Any,
+    warmup: int = 10,
+    iterations: int = 100,
+    clock: Callable[[], int] = time.perf_counter_ns,
+) -> Latency:
+    """Time `fn(*args)`, one call after the other.
+
+    On a GPU (the device of the arguments, of a module's parameters or of the result) events on
+    the current stream are the clock. Elsewhere it is the host's, and a result with
+    `block_until_ready`, such as a JAX array, is waited for. Gradients are recorded as the caller
+    has set it: wrap the call in `torch.inference_mode()` to time inference.
+
+    Args:
+        fn: Any function or module.
+        *args: Its arguments, the same each time.
+        warmup: Calls before the timed ones; the first is reported apart.
+        iterations: Timed calls.
+        clock: The host's clock in nanoseconds; tests pass a fake.
+
+    Returns:
+        The distribution of the timed calls, in ms, and the clock that timed them.
+
+    Raises:
+        ConfigError: `iterations` or `warmup` is below 1.
+
+    >>> benchmark_latency(sorted, [3, 1, 2], warmup=1, iterations=5).clock
+    'host'
+    """
+    check_count("iterations", iterations)
+    prepared = Prepared(fn, args, warmup=warmup, clock=clock)
+    compiled = _graphs_compiled()
+    compiled_count, times_ns = 0, []
+    for _ in range(iterations):
+        times_ns.append(prepared.time_ns())
+        compiled, before = _graphs_compiled(), compiled
+        compiled_count += compiled > before
+    return prepared.summarize(times_ns, compiled_count)
+
+
+def host_timer(device: torch.device | None, clock: Callable[[], int]) -> Timer:
+    """Return a timer that reads the host's clock around a call and the wait for its result."""
+
+    def time_ns(call: Callable[[], Any]) -> int:
+        began = clock()
+        _wait_for(device, call())
+        return clock() - began
+
+    return time_ns
+
+
+def device_timer(device: torch.device | None, *, cuda: Any = torch.cuda) -> Timer:
+    """Return a timer with an event before and after a call on a device's current stream.
+
+    It waits for the second event, so each call begins on an idle stream, and the time holds the
+    device's work and its waits for the host. Other streams go on undisturbed and are not timed.
+    """
+    before, after = (cuda.Event(enable_timing=True) for _ in range(2))
+
+    def time_ns(call: Callable[[], Any]) -> int:
+        stream = cuda.current_stream(device)
+        before.record(stream)
+        call()
+        after.record(stream)
+        after.synchronize()
+        return round(before.elapsed_time(after) * _NS_PER_MS)
+
+    return time_ns
+
+
+def check_count(name: str, count: int) -> None:
+    """Refuse a count below 1.
+
+    Raises:
+        ConfigError: Says which count leaves nothing to time.
+    """
+    if count < 1:
+        raise ConfigError(
+            f"{name}={count} leaves no call to "
+            f"{'report apart as the first' if name == 'warmup' else 'time'}. Pass 1 or more; "
+            "the defaults are warmup=10, iterations=100."
+        )
+
+
+def _device_of(fn: Any, args: Sequence[Any], result: Any) -> torch.device | None:
+    """Return the first device that is no CPU; None without any tensor."""
+    parameters = list(fn.parameters()) if isinstance(fn, torch.nn.Module) else []
+    leaves = tensors_in([list(args), result, parameters])
+    devices = [leaf.device for leaf in leaves if isinstance(leaf, Tensor)]
+    return next((device for device in devices if device.type != "cpu"), next(iter(devices), None))
+
+
+def _wait_for(device: torch.device | None, result: Any) -> None:
+    """Wait for a device, and for the parts of a result that can be waited for (JAX arrays)."""
+    for leaf in tensors_in(result):
+        wait = getattr(leaf, "block_until_ready", None)
+        if wait is not None and not isinstance(leaf, Tensor):
+            wait()
+    if device is not None and device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()
+    elif device is not None and device.type == "mps":
+        torch.mps.synchronize()
+
+
+def _graphs_compiled() -> int:
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    counters = getattr(dynamo, "counters", None) or {}
+    return int(counters.get("stats", {}).get("unique_graphs", 0))
