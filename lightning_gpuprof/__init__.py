@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
     from lightning_gpuprof.callbacks.module_timer import ModuleTimer
     from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
-    from lightning_gpuprof.trials.plan import plan
     from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
     from lightning_gpuprof.callbacks.progress_bar import (
         DeferredProgressBar,
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.callbacks.region import region
     from lightning_gpuprof.trials.tune import tune
     from lightning_gpuprof.config import GpuProfConfig
+    from lightning_gpuprof.probes.scalars.deferred import DeferredMean, DeferredScalars
     from lightning_gpuprof.trials.ab_test import ab_test
     from lightning_gpuprof.trials.latency import benchmark_latency
     from lightning_gpuprof.recorders.scalars.deferred import DeferredMean, DeferredScalars

@@ -162,7 +162,6 @@ def gpu_run(
             total_bytes=80 * 2**30,
             free_bytes=57 * 2**30,
             samples=32,
-            phase_peak_bytes={"forward": 18 * 2**30, "backward": 20 * 2**30},
             kind_bytes={"parameters": 3 * 2**30, "optimizer_state": 6 * 2**30},
         )
         for step in range(WINDOW - 1, steps, WINDOW)

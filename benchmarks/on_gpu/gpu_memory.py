@@ -40,13 +40,13 @@ from memory_models import MODELS
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof import plan
-from lightning_gpuprof.analysis.memory.batch_size import FEWEST_SEGMENTS, SEGMENT_BYTES
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
-from lightning_gpuprof.probes.memory.memory import CudaMemory, MemoryReading
+from lightning_gpuprof.memory.advise import FEWEST_SEGMENTS, SEGMENT_BYTES
+from lightning_gpuprof.memory.device import CudaMemory, MemoryReading
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Advice
 
-WINDOW, WARM, TRIAL_STEPS = 10, 3, 3
+WINDOW, TRIAL_STEPS = 10, 3
 LARGE_FROM_BYTES = 2**30
 FIRST_SIZE = {"transformer": 8, "mlp": 1024, "varying": 8, "resnet": 16}
 """Where each begins; the last is the slowest, and stopped in it the others are there."""
@@ -93,6 +93,7 @@ class Gpu:
         gc.collect()
         torch.cuda.empty_cache()
         torch.cuda.reset_accumulated_memory_stats(0)  # OOMs and retries count from here
+        torch.cuda.reset_peak_memory_stats(0)
         yield
 
 
@@ -166,7 +167,7 @@ def fits(device: Device, name: str, size: int) -> bool:
 def advised(device: Device, name: str, size: int) -> Advice | None:
     """Train at a size with the advisor; returns its last word."""
     with tempfile.TemporaryDirectory() as folder:
-        advisor = BatchSizeAdvisor(window=WINDOW, warmup=WARM, console=False, probe=device.probe)
+        advisor = BatchSizeAdvisor(window=WINDOW, console=False, probe=device.probe)
         train(device, name, size, device.steps, Root(folder), advisor)
         session = read_run(folder)[0].sessions[0]
     advice = session.all(Advice)
@@ -180,7 +181,7 @@ class Root(Callback):
         self.folder = folder
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        from lightning_gpuprof.callbacks.output.run_output import RunOutput
+        from lightning_gpuprof.session.output import RunOutput
 
         RunOutput.of(trainer, log_dir=self.folder)
 

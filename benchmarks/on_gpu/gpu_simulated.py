@@ -13,11 +13,12 @@ from unittest.mock import patch
 
 import torch
 
-from lightning_gpuprof.probes.batch_size.caching_allocator import CachingAllocator
-from lightning_gpuprof.probes.batch_size.cuda_rules import cuda_rules
-from lightning_gpuprof.probes.batch_size.live_bytes import LiveBytes, fake_tensors
-from lightning_gpuprof.probes.batch_size.plan_types import cublas_workspace_bytes
-from lightning_gpuprof.probes.memory.memory import MemoryReading, PoolPeaks
+from lightning_gpuprof.adapters.cuda_operators import cuda_rules
+from lightning_gpuprof.adapters.fake_tensors import fake_tensors
+from lightning_gpuprof.memory.device import MemoryReading
+from lightning_gpuprof.trials.caching_allocator import CachingAllocator
+from lightning_gpuprof.trials.live_bytes import LiveBytes
+from lightning_gpuprof.trials.messages import cublas_workspace_bytes
 
 OutOfMemory = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
 
@@ -43,7 +44,7 @@ class Simulated(LiveBytes):
         """Begin with an empty device, on which all that is made until the end lies."""
         gc.collect()  # what is left of the last fit would end in this one's blocks
         self._pool, self._handles = CachingAllocator(self.cap_bytes), {}
-        for kept in (self._live, self._watch, self.blocks, self.events):
+        for kept in (self._live, self._ends, self.blocks, self.events):
             kept.clear()
         for _ in range(2):
             self._pool.allocate(cublas_workspace_bytes(self.compute_capability))
@@ -69,28 +70,20 @@ class Simulated(LiveBytes):
                 self._pool.free(self._handles.pop(index))
 
     def read(self) -> MemoryReading:
-        """Return the memory now, and begin new peaks."""
+        """Return the memory now; peaks are since the device was empty."""
         pool = self._pool
-        peaks = self.peaks()
         return MemoryReading(
             allocated_bytes=pool.allocated_bytes,
             reserved_bytes=pool.reserved_bytes,
             active_bytes=pool.allocated_bytes,
-            peak_allocated_bytes=peaks.allocated_bytes,
-            peak_reserved_bytes=peaks.reserved_bytes,
+            peak_allocated_bytes=pool.peak_allocated_bytes,
+            peak_reserved_bytes=pool.peak_reserved_bytes,
+            split_bytes=pool.split_bytes,
             free_bytes=max(0, self.cap_bytes - pool.reserved_bytes),
             total_bytes=self.cap_bytes,
             alloc_retries=pool.retries,
             ooms=pool.ooms,
         )
-
-    def peaks(self) -> PoolPeaks:
-        """Return the peaks and what is split off now, and begin new peaks."""
-        pool = self._pool
-        found = PoolPeaks(pool.peak_allocated_bytes, pool.peak_reserved_bytes, pool.split_bytes)
-        pool.peak_allocated_bytes = pool.allocated_bytes
-        pool.peak_reserved_bytes = pool.reserved_bytes
-        return found
 
     def graph_pools(self) -> bool:
         """Tell of CUDA graphs' memory: there are none."""

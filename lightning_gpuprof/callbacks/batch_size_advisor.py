@@ -12,7 +12,6 @@ from lightning_gpuprof.analysis.memory.memory_growth import RSS_NOTE
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.memory.advice import advice_line, advice_record, not_measured, vram_line
 from lightning_gpuprof.memory.advise import BatchSizeAdvice
-from lightning_gpuprof.memory.batch_samples import count_samples
 from lightning_gpuprof.memory.device import (
     CudaMemory,
     MemoryReading,
@@ -21,6 +20,7 @@ from lightning_gpuprof.memory.device import (
 )
 from lightning_gpuprof.memory.kinds import kind_bytes
 from lightning_gpuprof.memory.peaks import TrainingPeaks, WindowBatches
+from lightning_gpuprof.probes.tensors import count_samples
 from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.session.console import say
 from lightning_gpuprof.session.guard import guarded
@@ -29,6 +29,8 @@ from lightning_gpuprof.session.recording import RecordingCallback
 
 SHOWN_EVERY_NS = 5_000_000_000
 """Between two console lines with the same peak."""
+FORWARDS = 4
+"""In so many forward passes of a window the pool's split bytes are read."""
 DENSE, SHORT_NS, SPARSER = 20, 1_000_000_000, 10
 """After so many windows, shorter than this on average, windows become so many times longer and
 their batches are no longer counted: a window costs the host of an H100 some 2 ms."""
@@ -125,18 +127,25 @@ class BatchSizeAdvisor(RecordingCallback):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        self._forward.drop()
-        if self._batches is not None:
-            self._batches.add(batch, outputs, self._samples_of(batch) or 0)
-            if self._batches.count >= self.window:
-                self._end_window()
+        if self._batches is None or self._host is None:
+            return
+        self._batches.add(batch, outputs, self._samples_of(batch) or 0)
+        if self._batches.count >= self.window:
+            self._end_window()
+        elif self._batches.count == 1:
+            self._forward.add(self._host)
+        elif self._batches.count > FORWARDS:
+            self._forward.drop()
 
     @guarded
     def _forward_ended(self, *_: Any) -> None:
-        """Read the part of the pool that cannot be released, once a window."""
+        """Read the part of the pool that cannot be released.
+
+        Not in the very first step, which has no optimizer state and no gradients from before.
+        """
         reading = self._probe.read() if self._probe is not None else None
-        if reading is not None and self._batches is not None:
-            self._batches.split_bytes = reading.split_bytes
+        if reading is not None and self._peaks is not None:
+            self._peaks.add_forward(reading)
 
     @guarded
     def _sparse_window_ended(self) -> None:
@@ -201,8 +210,6 @@ class BatchSizeAdvisor(RecordingCallback):
         self._batches = WindowBatches()
         if self._output is not None:
             self._window_begun_ns = self._output.now()
-        if self._host is not None and not self._sparse:
-            self._forward.add(self._host)
 
     def _end_window(self) -> None:
         """Read the memory, record it and advise."""

@@ -222,7 +222,6 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
         parts.append(
             BatchSizeAdvisor(
                 window=config.window,
-                warmup=config.warmup_steps,
                 band=(config.vram_low, config.vram_high),
                 console=config.console,
             )

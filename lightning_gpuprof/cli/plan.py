@@ -7,7 +7,9 @@ from typing import Any
 
 import msgspec
 
-from lightning_gpuprof.analysis.memory.plan import (
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.hardware.lookup import all_peaks
+from lightning_gpuprof.trials.cards import (
     LARGEST_BATCH,
     TARGET_FRAC,
     Card,
@@ -16,10 +18,8 @@ from lightning_gpuprof.analysis.memory.plan import (
     Plan,
     make_plan,
 )
-from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.hardware.lookup import all_peaks
-from lightning_gpuprof.probes.batch_size.plan_child import PlanChild
-from lightning_gpuprof.probes.batch_size.plan_types import (
+from lightning_gpuprof.trials.child import PlanChild
+from lightning_gpuprof.trials.messages import (
     OPTIMIZERS,
     PRECISIONS,
     cublas_workspace_bytes,
@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_training_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare how the model is trained, as `plan` and `tune` are both told."""
+    """Declare how the model is trained, for `plan` and `tune`."""
     parser.add_argument(
         "--optimizer",
         choices=OPTIMIZERS,
@@ -123,7 +123,7 @@ def parse_size(written: str) -> int:
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", written)
     unit = _UNITS.get(match[2].upper()) if match else None
-    # 80 are as many bytes, and meant as GiB.
+    # A bare 80 means GiB to its author, and bytes to us.
     bare = match is not None and not match[2] and 0 < float(match[1]) < 2**20
     if match is None or unit is None or bare:
         raise ConfigError(f"{written!r} is not a size. Write it as 24GiB, 512MiB or 80GB.")
@@ -212,7 +212,7 @@ def _card_rows(plan: Plan) -> list[tuple[str, ...]]:
 
 
 def _batch_size(size: int | None) -> str:
-    """Return a size, or that it is the last one that is looked at."""
+    """Return a size; the end of the search is shown as such."""
     return f"{size} or more" if size == LARGEST_BATCH else str(size)
 
 

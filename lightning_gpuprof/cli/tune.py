@@ -2,18 +2,14 @@
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from lightning_gpuprof.analysis.memory.tune import Tune, run_tune, samples_per_s
 from lightning_gpuprof.cli.plan import add_training_arguments, parse_band, table, whole_numbers
-from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.batch_size.tune_child import measure_in_child
-from lightning_gpuprof.probes.batch_size.tune_types import TunePoint, TuneRequest
+from lightning_gpuprof.trials.messages import TunePoint
+from lightning_gpuprof.trials.tune import Tune, samples_per_s, tune
 from lightning_gpuprof.units import duration, percent, size
-from lightning_gpuprof.views.html.tune_html import tune_html
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--model",
         required=True,
         metavar="MODULE:FUNCTION",
-        help="pkg.module:make or file.py:make, as for plan; it is trained for real here",
+        help="pkg.module:make or file.py:make, as for plan; the model is trained for real",
     )
     parser.add_argument(
         "--batch-sizes",
@@ -50,35 +46,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="band of the device's memory to fill (default: 0.6-0.8)",
     )
     parser.add_argument("--json", action="store_true", help="print the measurements as JSON")
-    parser.add_argument("--html", metavar="FILE", help="write the curves as a page of its own")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure, and print the curve."""
-    if args.steps < 1 or args.warmup < 0:
-        raise ConfigError(
-            f"--steps {args.steps} --warmup {args.warmup} would measure nothing. Pass 1 or more."
-        )
-
-    def measure(batch_size: int) -> TunePoint:
-        return measure_in_child(
-            TuneRequest(
-                model=args.model,
-                batch_size=batch_size,
-                steps=args.steps,
-                warmup=args.warmup,
-                optimizer=args.optimizer,
-                precision=args.precision,
-                device=args.device,
-            )
-        )
-
-    sizes, band = whole_numbers(args.batch_sizes), parse_band(args.target)
-    tuned = run_tune(measure, sizes, band=band)
-    document = payload(tuned)
-    print(json.dumps(document, indent=2) if args.json else text(tuned), flush=True)
-    if args.html is not None:  # last: a path that cannot be written loses no measurement
-        Path(args.html).write_text(tune_html(document), encoding="utf-8")
+    tuned = tune(
+        args.model,
+        whole_numbers(args.batch_sizes),
+        steps=args.steps,
+        warmup=args.warmup,
+        optimizer=args.optimizer,
+        precision=args.precision,
+        device=args.device,
+        target_frac=parse_band(args.target),
+    )
+    print(json.dumps(payload(tuned), indent=2) if args.json else text(tuned))
     return 0 if tuned.suggested is not None else 1
 
 
@@ -113,8 +95,8 @@ def text(tuned: Tune) -> str:
     before: float | None = None
     for point in tuned.points:
         if not point.step_ns:
-            said = "out of memory" if point.out_of_memory else "failed"
-            rows.append((str(point.batch_size), said, "", "", "", ""))
+            outcome = "out of memory" if point.out_of_memory else "failed"
+            rows.append((str(point.batch_size), outcome, "", "", "", ""))
             continue
         rate = samples_per_s(point)
         gain = "" if before is None else f"{rate / before - 1:+.0%}"

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lightning_gpuprof.memory.advise import BatchSizeAdvice, Circumstances, DeviceRoom, advise
-from lightning_gpuprof.memory.batch_samples import tensor_bytes
 from lightning_gpuprof.memory.device import MemoryReading
 from lightning_gpuprof.memory.line import Peak
 from lightning_gpuprof.memory.trend import growth_per_step
+from lightning_gpuprof.probes.tensors import tensor_bytes
 from lightning_gpuprof.records.schema import Memory
 from lightning_gpuprof.units import size
 
@@ -25,8 +25,6 @@ class WindowBatches:
     most_bytes: int = 0
     least_bytes: int = 0
     output_bytes: int = 0
-    split_bytes: int = 0
-    """Of the pool at the end of a forward pass, see `Peak`."""
 
     def add(self, batch: Any, outputs: Any, samples: int) -> None:
         """Note a batch that has run; bytes are those of the largest batches."""
@@ -61,6 +59,8 @@ class TrainingPeaks:
         self._used: deque[tuple[int, int]] = deque(maxlen=KEPT_WINDOWS)
         self._others: set[int] = set()
         """The least and the most."""
+        self._fullest = (0, 0)
+        """Allocated and split bytes at the end of a forward pass."""
         self._compiled = False
         self._validation_bytes: int | None = None
         self._known_bytes: int | None = None
@@ -74,6 +74,10 @@ class TrainingPeaks:
             alloc_retries=reading.alloc_retries - self._before.alloc_retries,
             ooms=reading.ooms - self._before.ooms,
         )
+
+    def add_forward(self, reading: MemoryReading) -> None:
+        """Note a reading at the end of a forward pass; the fullest counts."""
+        self._fullest = max(self._fullest, (reading.allocated_bytes, reading.split_bytes))
 
     def add_validation(self, reading: MemoryReading) -> None:
         """Note the peak at the end of validation."""
@@ -148,7 +152,8 @@ class TrainingPeaks:
             compiled=self._compiled,
             validation_peak_bytes=self._validation_bytes,
         )
-        return advise(list(self._peaks.values()), room, band=band, seen=seen)
+        peaks = [replace(peak, split_bytes=self._fullest[1]) for peak in self._peaks.values()]
+        return advise(peaks, room, band=band, seen=seen)
 
     def _without_a_peak(self) -> BatchSizeAdvice | None:
         if not self.samples:
@@ -178,7 +183,6 @@ class TrainingPeaks:
             peak_reserved_bytes=reading.peak_reserved_bytes,
             batch_bytes=batches.most_bytes,
             least_batch_bytes=batches.least_bytes,
-            split_bytes=batches.split_bytes,
         )
         if known is None:
             return new
@@ -188,7 +192,6 @@ class TrainingPeaks:
             base,
             batch_bytes=max(known.batch_bytes, batches.most_bytes),
             least_batch_bytes=min([found for found in sizes if found], default=0),
-            split_bytes=(raised and batches.split_bytes) or known.split_bytes,
         )
 
 

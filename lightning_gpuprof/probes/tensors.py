@@ -1,7 +1,51 @@
-"""Finds the tensors in nested arguments and results."""
+"""Finds the tensors of a batch, and counts its samples and bytes."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
+
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
+from torch.utils._pytree import tree_leaves
+
+_COUNTS = ("num_graphs", "batch_size")
+"""Attributes by which graph and tensor-dict libraries say how many samples they hold."""
+
+
+def count_samples(batch: Any) -> int | None:
+    """Return how many samples a batch holds, or None where that is unknown.
+
+    In this order: the batch's own count (`num_graphs` of PyTorch Geometric, `batch_size` of DGL
+    and TensorDict), a packed sequence, a list with one dict per sample (as detection models take),
+    else the first dimension that most of its tensors share. No value is read from the device.
+
+    >>> import torch
+    >>> count_samples({"image": torch.zeros(8, 3), "label": torch.zeros(8)})
+    8
+    >>> count_samples((torch.zeros(4, 2), {"mask": torch.zeros(4)}))
+    4
+    >>> count_samples([{"boxes": torch.zeros(5, 4)}, {"boxes": torch.zeros(2, 4)}])
+    2
+    >>> count_samples("text") is None
+    True
+    """
+    sizes: Counter[int] = Counter()
+    for certain, size in _sizes(batch):
+        if certain:
+            return size
+        sizes[size] += 1
+    return sizes.most_common(1)[0][0] if sizes else None
+
+
+def tensor_bytes(batch: Any) -> int:
+    """Return the bytes of the tensors in a batch or in a step's outputs.
+
+    >>> import torch
+    >>> tensor_bytes({"tokens": torch.zeros(8, 100), "length": torch.zeros(8)})
+    3232
+    """
+    return sum(_bytes(leaf) for leaf in tree_leaves(batch) if isinstance(leaf, Tensor))
 
 
 def tensors_in(value: Any) -> Iterator[Any]:
@@ -17,3 +61,48 @@ def tensors_in(value: Any) -> Iterator[Any]:
         return
     for part in value:
         yield from tensors_in(part)
+
+
+def _bytes(tensor: Tensor) -> int:
+    try:
+        return tensor.nbytes
+    except (RuntimeError, NotImplementedError):  # sparse: count its values
+        return int(tensor._nnz()) * tensor.element_size() if tensor.is_sparse else 0
+
+
+def _sizes(part: Any) -> Iterator[tuple[bool, int]]:
+    """Yield sizes found in a batch, each with whether it is certain."""
+    if isinstance(part, Tensor):
+        if part.dim():
+            yield False, part.size(0)
+        return
+    if isinstance(part, PackedSequence):
+        # batch_sizes always lies on the CPU: reading it waits for nothing.
+        yield True, int(part.batch_sizes[0])
+        return
+    declared = _declared(part)
+    if declared is not None:
+        yield True, declared
+    elif isinstance(part, Mapping):
+        yield from _of_all(part.values())
+    elif isinstance(part, Sequence) and not isinstance(part, (str, bytes)):
+        if part and all(isinstance(sample, Mapping) for sample in part):
+            yield True, len(part)
+        yield from _of_all(part)
+    elif is_dataclass(part):
+        yield from _of_all(getattr(part, field.name) for field in fields(part))
+
+
+def _of_all(parts: Any) -> Iterator[tuple[bool, int]]:
+    for part in parts:
+        yield from _sizes(part)
+
+
+def _declared(part: Any) -> int | None:
+    for name in _COUNTS:
+        value = getattr(part, name, None)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        if isinstance(value, tuple) and value and isinstance(value[0], int):
+            return value[0]  # TensorDict's is a torch.Size
+    return None

@@ -4,7 +4,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.probes.batch_size.batch_samples import tensor_bytes
+from lightning_gpuprof.probes.tensors import tensor_bytes
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.schema import BATCH_NOTE
 

@@ -219,7 +219,7 @@ class OutsideSpan(_Record, tag="outside"):
 
 
 class Memory(_Record, tag="memory"):
-    """Device memory at a window's end, as torch names it; peaks are since the previous window."""
+    """Device memory at a window's end, as torch names it; peaks are since the process began."""
 
     step: int
     allocated_bytes: int
@@ -232,12 +232,11 @@ class Memory(_Record, tag="memory"):
     alloc_retries: int | None = None
     ooms: int | None = None
     samples: int | None = None
-    """The largest batch of this window; None where nobody looked at its batches."""
-    phase_peak_bytes: dict[str, int] = {}
-    """Of one step in the window: forward, backward, optimizer_step; empty where nobody looked."""
+    """Of the window's largest batch, where the window raised the peak; else None."""
     kind_bytes: dict[str, int] = {}
     """At the peak: parameters, gradients, optimizer_state (measured once), activations (the peak
-    less what rests between steps, so temporaries too), other (rests too, of no kind above)."""
+    less the memory between steps, so temporaries too), other (the rest of the memory between
+    steps). Empty where the peak is from before this training."""
 
 
 class Scalars(_Record, tag="scalars"):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 from typing_extensions import override
 
 from lightning_gpuprof.trials.latency import Latency, Prepared, check_count
@@ -129,10 +130,11 @@ def difference_of(baseline: Any, optimized: Any, tolerance: float) -> str:
     >>> difference_of([1.0], [1.0, 2.0], 1e-2)
     'The length of the sequences mismatch: 2 != 1'
     """
+    first, second = (tree_map(_as_tensor, result) for result in (baseline, optimized))
     try:
         torch.testing.assert_close(
-            optimized,
-            baseline,
+            second,
+            first,
             rtol=tolerance,
             atol=tolerance,
             equal_nan=True,
@@ -168,6 +170,12 @@ def _result(fn: Callable[..., Any], args: Sequence[Any]) -> Any:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return fn(*(_copied(arg) for arg in args))
+
+
+def _as_tensor(leaf: Any) -> Any:
+    """Return an array of another library as a tensor."""
+    array = not isinstance(leaf, Tensor) and hasattr(leaf, "__array__")
+    return torch.from_numpy(np.asarray(leaf)) if array else leaf
 
 
 def _copied(arg: Any) -> Any:

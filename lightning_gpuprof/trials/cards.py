@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.memory.memory_line import Line
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.memory.line import Line
 from lightning_gpuprof.trials.messages import PlanPoint
 
 Measure = Callable[[Sequence[int]], list[PlanPoint]]
@@ -60,7 +60,7 @@ class CardPlan:
 
     card: Card
     batch_size: int | None
-    """The largest whose predicted reserved peak stays in the band; None where every size exceeds it."""
+    """The largest whose predicted reserved peak stays in the band; None where none does."""
     point: PlanPoint | None
     """The prediction at `batch_size`, run for it and not read off the line."""
     largest: int | None

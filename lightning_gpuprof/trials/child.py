@@ -7,6 +7,7 @@ from contextlib import suppress
 from types import TracebackType
 
 import msgspec
+from typing_extensions import Self
 
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.trials.messages import (
@@ -29,7 +30,7 @@ class ModelChild:
     Its end frees all memory that a trial took.
     """
 
-    def __enter__(self) -> "ModelChild":
+    def __enter__(self) -> Self:
         self._process = subprocess.Popen(
             COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -46,6 +47,11 @@ class ModelChild:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
+
+    @property
+    def signal(self) -> int:
+        """The signal that ended the child."""
+        return -(self._process.returncode or 0)
 
     def ask(self, request: PlanRequest | TuneRequest) -> Reply | None:
         """Return the reply to a request, or None where the child was killed by a signal.
@@ -125,7 +131,6 @@ def measure_in_child(request: TuneRequest) -> TunePoint:
         reply = child.ask(request)
     if reply is not None and reply.point is not None:
         return reply.point
-    signal = -child._process.returncode
     return TunePoint(
-        batch_size=request.batch_size, error=f"the process was killed by signal {signal}"
+        batch_size=request.batch_size, error=f"the process was killed by signal {child.signal}"
     )

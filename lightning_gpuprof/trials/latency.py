@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -71,7 +72,7 @@ class Prepared:
         clock: Callable[[], int],
     ) -> None:
         check_count("warmup", warmup)
-        self._call = lambda: fn(*args)
+        self._call: Callable[[], Any] = partial(fn, *args)
         self._warmup = warmup
         began = clock()
         result = self._call()
@@ -175,7 +176,8 @@ def device_timer(device: torch.device | None, *, cuda: Any = torch.cuda) -> Time
         call()
         after.record(stream)
         after.synchronize()
-        return round(before.elapsed_time(after) * _NS_PER_MS)
+        elapsed_ms: float = before.elapsed_time(after)
+        return round(elapsed_ms * _NS_PER_MS)
 
     return time_ns
 

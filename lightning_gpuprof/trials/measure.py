@@ -47,9 +47,7 @@ def _measured(made: Made, request: TuneRequest, device: torch.device) -> TunePoi
         _step(made, batch, used, request.precision, device)
     if on_cuda:
         torch.cuda.reset_peak_memory_stats(device)  # the process is ours alone
-    taken = [
-        _step(made, batch, used, request.precision, device) for _ in range(request.steps)
-    ]
+    taken = [_step(made, batch, used, request.precision, device) for _ in range(request.steps)]
     step_ns = round(median(taken))
     reading = CudaMemory(device).read() if on_cuda else None
     if reading is None:

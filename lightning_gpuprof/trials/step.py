@@ -20,7 +20,9 @@ STEPS = 2
 """The first has no optimizer state and no gradients from before; the second is like all others."""
 ON_HOST = "host"
 """The kind of memory that stays on the host on CUDA too."""
-_NOT_THE_USERS = tuple(os.path.dirname(module.__file__) for module in (torch, lightning_gpuprof))
+_NOT_THE_USERS = tuple(
+    os.path.dirname(str(module.__file__)) for module in (torch, lightning_gpuprof)
+)
 
 
 def run_steps(

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lightning_gpuprof.analysis.memory.batch_size import BatchSizeAdvice, DeviceRoom, advise
-from lightning_gpuprof.analysis.memory.memory_line import Peak
 from lightning_gpuprof.analysis.run.throughput import Knee, knee
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.memory.advise import BatchSizeAdvice, DeviceRoom, advise
+from lightning_gpuprof.memory.line import Peak
 from lightning_gpuprof.trials.child import measure_in_child
 from lightning_gpuprof.trials.messages import TunePoint, TuneRequest
 

@@ -11,7 +11,7 @@ from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
-from lightning_gpuprof.probes.memory.memory import MemoryReading, PoolPeaks
+from lightning_gpuprof.memory.device import MemoryReading
 from lightning_gpuprof.records.reader import read_run
 
 SAID = "CUDA error: device-side assert triggered"
@@ -49,10 +49,7 @@ class Device:
         return self
 
     def read(self):
-        return self.ask(MemoryReading(1, 2, 1, 1, 2, 90, 100, 0, 0))
-
-    def peaks(self):
-        return self.ask(PoolPeaks(1, 2, 0))
+        return self.ask(MemoryReading(1, 2, 1, 1, 2, 0, 90, 100, 0, 0))
 
     def graph_pools(self):
         return self.ask(False)
@@ -106,7 +103,7 @@ def test_the_error_that_broke_the_device_goes_on_and_what_was_measured_is_kept(
     callbacks = [
         # A busy machine is no reason to leave steps without marks here.
         PhaseTimer(window=5, device_marks=device, overhead_budget=1.0),
-        BatchSizeAdvisor(window=5, warmup=1, probe=lambda on: device, console=False),
+        BatchSizeAdvisor(window=5, probe=lambda on: device, console=False),
         MemorySnapshot(history=lambda on: device),
         DeferredLoss(window=5),
     ]

@@ -1,12 +1,13 @@
 import json
 import sys
 
-import msgspec
 import pytest
 
 from lightning_gpuprof.cli import main
-from lightning_gpuprof.probes.batch_size import plan_child, plan_run
-from lightning_gpuprof.probes.batch_size.plan_types import PlanRequest
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.trials import child
+from lightning_gpuprof.trials.child import PlanChild
+from lightning_gpuprof.trials.serve import answer
 
 MODEL = """
 import torch
@@ -30,7 +31,7 @@ def make():
 """
 
 
-class Inline(plan_child.PlanChild):
+class Inline(PlanChild):
     """Answers in this process: a child's import of torch takes seconds."""
 
     def __enter__(self):
@@ -39,15 +40,11 @@ class Inline(plan_child.PlanChild):
     def __exit__(self, *error):
         pass
 
-    def predict(self, batch_sizes):
-        request = PlanRequest(
-            model=self._model,
-            batch_sizes=tuple(batch_sizes),
-            optimizer=self._optimizer,
-            precision=self._precision,
-            workspace_bytes=self._workspace_bytes,
-        )
-        return plan_run.answer(msgspec.json.encode(request).decode())["points"]
+    def ask(self, request):
+        reply = answer(request)
+        if reply.error is not None:
+            raise ConfigError(reply.error)
+        return reply
 
 
 @pytest.fixture
@@ -109,12 +106,12 @@ def test_a_model_that_fails_is_told_by_the_users_own_lines(model, capfd):
     assert "self.linear(x)" in said
     assert "RuntimeError: " in said
     assert "fake_tensor.py" not in said
-    assert "plan_step.py" not in said
+    assert "step.py" not in said
 
 
 def test_a_failing_model_shows_its_own_traceback(monkeypatch, capfd):
     failing = [sys.executable, "-c", "raise RuntimeError('their own error')"]
-    monkeypatch.setattr(plan_child, "COMMAND", failing)
+    monkeypatch.setattr(child, "COMMAND", failing)
     assert main(["plan", "--model", "net.py:make"]) == 2
     said = capfd.readouterr().err
     assert "RuntimeError: their own error" in said
@@ -178,10 +175,10 @@ def test_cublas_workspaces_are_those_of_the_cards_named(
 
 
 def test_a_process_that_does_not_end_is_ended(monkeypatch):
-    monkeypatch.setattr(plan_child, "COMMAND", [sys.executable, "-c", "input(); input()"])
-    monkeypatch.setattr(plan_child, "_END_S", 0.0)
-    with plan_child.PlanChild("net.py:make", optimizer="model", precision="32-true") as child:
-        process = child._process
+    monkeypatch.setattr(child, "COMMAND", [sys.executable, "-c", "input(); input()"])
+    monkeypatch.setattr(child, "_END_S", 0.0)
+    with PlanChild("net.py:make", optimizer="model", precision="32-true") as running:
+        process = running._process
     assert process.poll() is not None
 
 

@@ -5,9 +5,9 @@ import pytest
 
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.batch_size import tune_child
-from lightning_gpuprof.probes.batch_size.tune import measure
-from lightning_gpuprof.probes.batch_size.tune_types import TunePoint, TuneRequest
+from lightning_gpuprof.trials import child
+from lightning_gpuprof.trials.measure import measure
+from lightning_gpuprof.trials.messages import TunePoint, TuneRequest
 
 MODEL = """
 import torch
@@ -37,7 +37,7 @@ def model(tmp_path):
 @pytest.fixture
 def inline(monkeypatch):
     """Measure in this process: a child's import of torch takes seconds."""
-    monkeypatch.setattr("lightning_gpuprof.cli.tune.measure_in_child", measure)
+    monkeypatch.setattr("lightning_gpuprof.trials.tune.measure_in_child", measure)
 
 
 def test_the_process_that_measures_answers_whatever_the_model_prints(tmp_path, capfd):
@@ -69,17 +69,6 @@ def test_on_a_cpu_memory_reads_not_measured(model, inline, capfd):
     assert "Suggested batch size:" in printed
 
 
-def test_the_curves_are_a_page_of_their_own(model, inline, tmp_path, capfd):
-    page = tmp_path / "tune.html"
-    command = ["tune", "--model", model, "--batch-sizes", "2,4", "--html", str(page), *SHORT]
-    assert main(command) == 0
-    written = page.read_text()
-    start = written.index('id="drawing">') + len('id="drawing">')
-    drawing = json.loads(written[start : written.index("</script>", start)])
-    assert [curve["name"] for curve in drawing["data"]] == ["samples per second"]
-    assert drawing["data"][0]["x"] == [2, 4]
-
-
 def test_memory_and_a_size_that_does_not_fit_are_shown(monkeypatch, capfd):
     def gpu(request):
         size, gib = request.batch_size, 2**30
@@ -97,7 +86,7 @@ def test_memory_and_a_size_that_does_not_fit_are_shown(monkeypatch, capfd):
             total_bytes=40 * gib,
         )
 
-    monkeypatch.setattr("lightning_gpuprof.cli.tune.measure_in_child", gpu)
+    monkeypatch.setattr("lightning_gpuprof.trials.tune.measure_in_child", gpu)
     assert main(["tune", "--model", "m:f", "--batch-sizes", "8,16,64"]) == 0
     printed = capfd.readouterr().out
     assert "Measured on H" in printed
@@ -111,18 +100,18 @@ def test_memory_and_a_size_that_does_not_fit_are_shown(monkeypatch, capfd):
 
 def test_a_child_that_is_killed_is_a_point_with_an_error(monkeypatch):
     killed = "import os; os.kill(os.getpid(), 9)"
-    monkeypatch.setattr(tune_child, "COMMAND", [sys.executable, "-c", killed])
+    monkeypatch.setattr(child, "COMMAND", [sys.executable, "-c", killed])
     request = TuneRequest(model="m:f", batch_size=8, steps=1, warmup=0)
-    point = tune_child.measure_in_child(request)
+    point = child.measure_in_child(request)
     assert point.error == "the process was killed by signal 9"
     assert point.step_ns is None
 
 
 def test_a_child_whose_model_fails_is_an_error_with_its_traceback(monkeypatch, capfd):
     failing = [sys.executable, "-c", "raise RuntimeError(1)"]
-    monkeypatch.setattr(tune_child, "COMMAND", failing)
+    monkeypatch.setattr(child, "COMMAND", failing)
     with pytest.raises(ConfigError, match="ended with status 1"):
-        tune_child.measure_in_child(TuneRequest(model="m:f", batch_size=8, steps=1, warmup=0))
+        child.measure_in_child(TuneRequest(model="m:f", batch_size=8, steps=1, warmup=0))
     assert "RuntimeError: 1" in capfd.readouterr().err
 
 

@@ -31,7 +31,7 @@ MEMORY = Memory(
     total_bytes=10,
 )
 NAMES_OF_THE_USER = {"phase_ns", "part_ns", "versions", "trainer", "model", "loader", "config"}
-NAMES_OF_THE_USER |= {"details", "kind_bytes", "phase_peak_bytes", "phase_mean_ns", "evidence"}
+NAMES_OF_THE_USER |= {"details", "kind_bytes", "phase_mean_ns", "evidence"}
 NAMES_OF_THE_USER |= {"operators"}
 
 

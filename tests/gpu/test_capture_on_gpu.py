@@ -15,7 +15,7 @@ from lightning.pytorch.loggers import CSVLogger
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
-from lightning_gpuprof.probes.memory.memory import memory_probe
+from lightning_gpuprof.memory.device import memory_probe
 from lightning_gpuprof.recorders.scalars.deferred import DeferredScalars
 from lightning_gpuprof.recorders.scalars.scalar_log import ScalarLog
 from lightning_gpuprof.records.reader import read_run
@@ -114,7 +114,7 @@ def test_a_trace_holds_the_kernels_of_its_steps(tmp_path):
 
 
 def test_memory_and_a_suggestion_are_recorded(tmp_path):
-    _, session = fit(tmp_path, BatchSizeAdvisor(window=10, warmup=2))
+    _, session = fit(tmp_path, BatchSizeAdvisor(window=10))
     readings = session.all(Memory)
     assert readings
     whole = torch.cuda.get_device_properties(0).total_memory

@@ -5,10 +5,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from lightning_gpuprof.probes.batch_size.plan import predict
-from lightning_gpuprof.probes.batch_size.plan_types import cublas_workspace_bytes
-from lightning_gpuprof.probes.memory.memory_history import CudaMemoryHistory
+from lightning_gpuprof.adapters.memory_history import CudaMemoryHistory
 from lightning_gpuprof.recorders.device.nvml import nvml_stats
+from lightning_gpuprof.trials.messages import cublas_workspace_bytes
+from lightning_gpuprof.trials.predict import predict
 from lightning_gpuprof.views.documents.other_files import snapshot_payload
 
 pytestmark = [

@@ -16,9 +16,9 @@ from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
 from lightning_gpuprof.findings.runner import evaluate_rules
-from lightning_gpuprof.probes.latency.latency import benchmark_latency
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import ProbeDisabled, Snapshot
+from lightning_gpuprof.trials.latency import benchmark_latency
 from lightning_gpuprof.views.documents.other_files import snapshot_payload
 
 pytestmark = [

@@ -74,4 +74,3 @@ def _growth(
         steps_left=None if room_bytes is None else max(0, int(room_bytes / slope)),
     )
     return growth, True
-

@@ -1,6 +1,5 @@
 """Device memory over a session, from the per-window records."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lightning_gpuprof.records.reader import Session
@@ -9,7 +8,7 @@ from lightning_gpuprof.records.schema import Memory
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Memory as torch names it: last seen, and the highest peak of the session."""
+    """Memory as torch names it: the last reading, and the highest peak since the process began."""
 
     windows: int
     allocated_bytes: int
@@ -20,11 +19,9 @@ class MemoryUse:
     free_bytes: int | None
     alloc_retries: int | None
     ooms: int | None
-    phase_peak_bytes: dict[str, int]
     kind_bytes: dict[str, int]
     others_bytes: int | None
-    """Most of the device that was seen in use outside torch's allocator: the context, libraries,
-    other processes."""
+    """Highest use outside torch's allocator: the context, libraries, other processes."""
 
     @property
     def filled_frac(self) -> float:
@@ -58,16 +55,6 @@ def memory_use(session: Session) -> MemoryUse | None:
         free_bytes=last.free_bytes,
         alloc_retries=last.alloc_retries,
         ooms=last.ooms,
-        phase_peak_bytes=phase_peaks(records),
         kind_bytes=last.kind_bytes,
         others_bytes=max(others, default=None),
     )
-
-
-def phase_peaks(records: Sequence[Memory]) -> dict[str, int]:
-    """Return the highest peak of each phase over some windows."""
-    peaks: dict[str, int] = {}
-    for record in records:
-        for phase, peak in record.phase_peak_bytes.items():
-            peaks[phase] = max(peak, peaks.get(phase, 0))
-    return peaks

@@ -4,21 +4,21 @@ from collections.abc import Mapping
 
 import msgspec
 
-from lightning_gpuprof.analysis.memory.batch_size import leaking
 from lightning_gpuprof.analysis.memory.memory_growth import MemoryGrowth
+from lightning_gpuprof.memory.advise import leaking
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import Advice
 
 
 def rank_advice(ranks: Mapping[int, Session], growth: MemoryGrowth | None = None) -> Advice | None:
-    """Return the last suggestion of the rank that allows least; `details` say which rank.
+    """Return the last suggestion of the rank that allows least; `details` name the rank.
 
     One batch size goes to every rank, so the one with the least headroom decides.
 
     Args:
         ranks: One session of each.
-        growth: Of memory in use between steps: none is suggested then, whatever was in training,
-            where the first suggestion comes before growth shows.
+        growth: Of memory in use between steps; it withdraws a suggestion that was made before
+            the growth showed.
     """
     last = {rank: found[-1] for rank, s in ranks.items() if (found := s.all(Advice))}
     if not last:
@@ -47,6 +47,6 @@ def rank_advice(ranks: Mapping[int, Session], growth: MemoryGrowth | None = None
 
 
 def _allowed(advice: Advice) -> tuple[int, int]:
-    """Return what to order by: of two held at one size, the one whose band begins lower."""
+    """Order by size; of two held at one size, the lower band counts."""
     assert advice.suggested_batch_size is not None
     return advice.suggested_batch_size, advice.low or 0

@@ -4,7 +4,6 @@ from typing import Any
 
 import msgspec
 
-from lightning_gpuprof.analysis.memory.memory_use import phase_peaks
 from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
 from lightning_gpuprof.analysis.run.sessions import same_session
 from lightning_gpuprof.records.schema import Memory
@@ -15,7 +14,7 @@ MAX_POINTS = 1_000
 
 
 def memory_view(run: LoadedRun, query: Query) -> dict[str, Any]:
-    """Return memory at each window's end; where there are many, the highest of neighbours.
+    """Return memory at the ends of windows, thinned out where there are many.
 
     Raises:
         QueryError: There is no such rank or session.
@@ -24,37 +23,32 @@ def memory_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     records = [record for record in session.all(Memory) if record.total_bytes > 0]
     advice = rank_advice(same_session(run.ranks, session.start.session))
     device = session.start.device
+    # Backwards, so that the last one stays; peaks only rise, so none is lost.
+    thinned = records[:: -max(1, -(-len(records) // MAX_POINTS))][::-1]
     return {
         "device": msgspec.to_builtins(device),
         "windows": len(records),
-        "points": [_point(chunk) for chunk in _chunks(records)],
+        "points": [_point(record) for record in thinned],
         "sizes": _sizes(records),
         "advice": msgspec.to_builtins(advice) if advice else None,
     }
 
 
-def _chunks(records: list[Memory]) -> list[list[Memory]]:
-    size = max(1, -(-len(records) // MAX_POINTS))
-    return [records[first : first + size] for first in range(0, len(records), size)]
-
-
-def _point(chunk: list[Memory]) -> dict[str, Any]:
-    last = chunk[-1]
+def _point(record: Memory) -> dict[str, Any]:
     return {
-        "step": last.step,
-        "allocated_bytes": last.allocated_bytes,
-        "reserved_bytes": last.reserved_bytes,
-        "peak_allocated_bytes": max(record.peak_allocated_bytes for record in chunk),
-        "peak_reserved_bytes": max(record.peak_reserved_bytes for record in chunk),
-        "total_bytes": last.total_bytes,
-        "free_bytes": last.free_bytes,
-        "kind_bytes": last.kind_bytes,
-        "phase_peak_bytes": phase_peaks(chunk),
+        "step": record.step,
+        "allocated_bytes": record.allocated_bytes,
+        "reserved_bytes": record.reserved_bytes,
+        "peak_allocated_bytes": record.peak_allocated_bytes,
+        "peak_reserved_bytes": record.peak_reserved_bytes,
+        "total_bytes": record.total_bytes,
+        "free_bytes": record.free_bytes,
+        "kind_bytes": record.kind_bytes,
     }
 
 
 def _sizes(records: list[Memory]) -> list[dict[str, int]]:
-    """Return the highest peak of each batch size that was run."""
+    """Return the highest peak of each batch size that raised it."""
     peaks: dict[int, int] = {}
     for record in records:
         if record.samples:

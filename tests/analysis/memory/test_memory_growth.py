@@ -3,7 +3,7 @@ import random
 import pytest
 
 from lightning_gpuprof.analysis.memory import memory_growth as module
-from lightning_gpuprof.analysis.memory.memory_growth import theil_sen
+from lightning_gpuprof.memory.trend import theil_sen
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, Memory, Note, RunStart
 
@@ -48,7 +48,7 @@ def test_a_leak_under_noise_is_found_within_its_interval():
     assert growth.low_bytes_per_step <= MIB <= growth.high_bytes_per_step
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(50))
 def test_a_noisy_flat_run_says_nothing(seed):
     noise = random.Random(seed)
     flat = [2 * GIB + noise.gauss(0, 200 * MIB) for _ in range(40)]

@@ -24,23 +24,21 @@ def test_on_a_cpu_there_is_no_memory_and_no_advice(made_runs, tmp_path):
     assert (found["points"], found["advice"]) == ([], None)
 
 
-def test_a_point_of_many_windows_has_the_highest_peak_of_each_phase(
-    write_run, make_session, monkeypatch
-):
-    monkeypatch.setattr(memory, "MAX_POINTS", 1)
-    peaks = ({"forward": 5, "backward": 7}, {"forward": 6, "optimizer_step": 2}, {})
+def test_many_windows_are_thinned_out_and_the_last_one_stays(write_run, make_session, monkeypatch):
+    monkeypatch.setattr(memory, "MAX_POINTS", 2)
     records = [
         Memory(
             step=step,
             allocated_bytes=1,
             reserved_bytes=9,
-            peak_allocated_bytes=7,
+            peak_allocated_bytes=7 + step,
             peak_reserved_bytes=9,
             total_bytes=100,
-            phase_peak_bytes=phases,  # the last is of a window that nobody looked at
+            samples=8 if step == 0 else None,
         )
-        for step, phases in enumerate(peaks)
+        for step in range(5)
     ]
     run = LoadedRun(str(write_run([*make_session(steps=3), *records])))
-    [point] = memory_view(run, Query({}))["points"]
-    assert point["phase_peak_bytes"] == {"forward": 6, "backward": 7, "optimizer_step": 2}
+    found = memory_view(run, Query({}))
+    assert [point["step"] for point in found["points"]] == [1, 4]
+    assert found["sizes"] == [{"samples": 8, "peak_allocated_bytes": 7}]  # the others raised none

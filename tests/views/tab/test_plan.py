@@ -2,12 +2,11 @@ import json
 
 import pytest
 
-from lightning_gpuprof.analysis.memory.plan import Card, CardPlan, Plan
-from lightning_gpuprof.analysis.memory.tune import run_tune
 from lightning_gpuprof.cli.plan import payload as plan_payload
 from lightning_gpuprof.cli.tune import payload as tune_payload
-from lightning_gpuprof.probes.batch_size.plan_types import PlanPoint
-from lightning_gpuprof.probes.batch_size.tune_types import TunePoint
+from lightning_gpuprof.trials.cards import Card, CardPlan, Plan
+from lightning_gpuprof.trials.messages import PlanPoint, TunePoint
+from lightning_gpuprof.trials.tune import judge
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.plan import plan_view
 from lightning_gpuprof.views.tab.query import Query
@@ -68,11 +67,8 @@ def test_what_the_plan_command_prints_is_shown(run, tmp_path, planned):
 
 
 def test_what_the_tune_command_prints_is_shown(run, tmp_path):
-    def measure(size):
-        step_ns = 1_000_000 * (10 + size)
-        return TunePoint(batch_size=size, device="cpu", step_ns=step_ns)
-
-    printed = tune_payload(run_tune(measure, [8, 16], band=(0.6, 0.8)))
+    points = [TunePoint(batch_size=n, device="cpu", step_ns=1_000_000 * (10 + n)) for n in (8, 16)]
+    printed = tune_payload(judge(points, band=(0.6, 0.8)))
     (tmp_path / "tune.json").write_text(json.dumps(printed))
     tuned = plan_view(run, Query({}))["tune"]
     assert [point["batch_size"] for point in tuned["points"]] == [8, 16]

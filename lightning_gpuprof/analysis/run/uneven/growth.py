@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_gpuprof.memory.trend import lasting_slope
 from lightning_gpuprof.arrays import Int64, Mask
+from lightning_gpuprof.memory.trend import lasting_slope
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 

@@ -3,7 +3,6 @@
 import { chart } from "../charts.js";
 import { card, h } from "../dom.js";
 import { count, size } from "../format.js";
-import { phaseLabel } from "../phases.js";
 import { memorySites } from "./memory_sites.js";
 import { plan } from "./plan.js";
 
@@ -39,7 +38,7 @@ export const memory = {
       h(
         "div.columns",
         null,
-        h("div.column", null, kinds(payload), phases(payload)),
+        h("div.column", null, kinds(payload)),
         payload.advice && advice(context, payload),
       ),
       sites,
@@ -87,7 +86,7 @@ function over(context, payload) {
   });
   return card(
     "Device memory over the run",
-    `At most ${size(peak)} of ${size(last.total_bytes)} reserved. Lines are peaks since the window before, and what rests between steps; areas are the peak by kind.`,
+    `At most ${size(peak)} of ${size(last.total_bytes)} reserved. Lines are peaks since the process began, and the memory between steps; areas are the peak by kind.`,
     chart(context, {
       label: "Device memory over the run",
       numbers: () => ({
@@ -126,19 +125,7 @@ function kinds(payload) {
   const rows = Object.entries(last.kind_bytes).filter(([, bytes]) => bytes > 0);
   if (!rows.length) return card("By kind", null, h("p.empty", null, "Kinds of memory were not measured."));
   const largest = Math.max(...rows.map(([, bytes]) => bytes));
-  return card("By kind", `What is held at the peak of a step, as of step ${count(last.step)}.`, bars(rows.map(([kind, bytes]) => [KINDS[kind]?.[0] ?? kind, bytes, KINDS[kind]?.[1] ?? "#98a1ad"]), largest));
-}
-
-/** @param {any} payload */
-function phases(payload) {
-  /** @type {Record<string, number>} */
-  const peaks = {};
-  for (const point of payload.points) {
-    for (const [phase, bytes] of Object.entries(point.phase_peak_bytes)) peaks[phase] = Math.max(peaks[phase] ?? 0, bytes);
-  }
-  const rows = Object.entries(peaks).sort((a, b) => b[1] - a[1]);
-  if (!rows.length) return null;
-  return card("Highest peak by phase", "Where in a step most is allocated, at worst over the run.", bars(rows.map(([phase, bytes]) => [phaseLabel(phase), bytes, "#4c7df0"]), rows[0][1]));
+  return card("By kind", `Memory at the peak, as of step ${count(last.step)}.`, bars(rows.map(([kind, bytes]) => [KINDS[kind]?.[0] ?? kind, bytes, KINDS[kind]?.[1] ?? "#98a1ad"]), largest));
 }
 
 /**

@@ -48,7 +48,7 @@ function shellWord(text) {
   return /^[\w./:-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** No larger batch size is looked at: `LARGEST_BATCH` of analysis/memory/plan.py. */
+/** No larger batch size is looked at: `LARGEST_BATCH` of trials/cards.py. */
 const LARGEST_BATCH = 2 ** 20;
 
 /** @param {number | null} value */

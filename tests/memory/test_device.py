@@ -3,14 +3,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from lightning_gpuprof.probes.memory.memory import CudaMemory, memory_probe
+from lightning_gpuprof.memory.device import CudaMemory, memory_probe
 
 
 class FakeCuda:
     def __init__(self, stats, backend="native"):
         self.stats = stats
         self.memory = SimpleNamespace(get_allocator_backend=lambda: backend)
-        self.resets = 0
         self.segments = [{"segment_pool_id": (0, 0)}, {}]
 
     def memory_stats_as_nested_dict(self, device):
@@ -21,9 +20,6 @@ class FakeCuda:
 
     def memory_snapshot(self):
         return self.segments
-
-    def reset_peak_memory_stats(self, device):
-        self.resets += 1
 
 
 class NewCuda(FakeCuda):
@@ -44,14 +40,14 @@ STATS = {
 }
 
 
-def test_a_reading_takes_torchs_counters_and_begins_new_peaks():
+def test_a_reading_takes_torchs_counters_and_resets_nothing():
     cuda = FakeCuda(STATS)
     reading = CudaMemory(torch.device("cuda", 0), cuda=cuda).read()
     assert (reading.allocated_bytes, reading.peak_allocated_bytes) == (1, 2)
     assert (reading.reserved_bytes, reading.peak_reserved_bytes) == (3, 4)
     assert (reading.active_bytes, reading.alloc_retries, reading.ooms) == (5, 6, 7)
     assert (reading.free_bytes, reading.total_bytes) == (300, 1000)
-    assert cuda.resets == 1
+    assert (reading.split_bytes, reading.others_bytes) == (8, 697)
 
 
 def test_a_device_that_was_not_used_yet_gives_no_reading():
@@ -78,12 +74,6 @@ def test_an_allocator_without_segments_is_not_asked_for_them():
 
     memory = CudaMemory(torch.device("cuda", 0), cuda=Refuses(STATS, "cudaMallocAsync"))
     assert not memory.graph_pools()
-
-
-def test_peaks_are_read_and_begun_anew_with_what_the_pool_cannot_give_back():
-    cuda = FakeCuda(STATS)
-    assert CudaMemory(torch.device("cuda", 0), cuda=cuda).peaks() == (2, 4, 8)
-    assert cuda.resets == 1
 
 
 @pytest.mark.parametrize("make", [FakeCuda, NewCuda])

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.latency.latency import DeviceTimer, benchmark_latency
+from lightning_gpuprof.trials.latency import benchmark_latency, device_timer
 
 
 class FakeClock:
@@ -49,26 +49,10 @@ def test_the_first_call_with_its_compilation_is_given_apart():
     assert latency.max_ms == 2
 
 
-def test_one_iteration_has_no_deviation():
-    clock = FakeClock()
-
-    latency = benchmark_latency(takes(clock, [1, 1_000_000]), warmup=1, iterations=1, clock=clock)
-
-    assert (latency.std_ms, latency.p95_ms) == (0, 1)
-
-
 @pytest.mark.parametrize("option", ["warmup", "iterations"])
 def test_no_call_at_all_is_an_error_that_says_what_works(option):
     with pytest.raises(ConfigError, match=rf"{option}=0 .* Pass 1 or more"):
         benchmark_latency(sorted, [1], **{option: 0})
-
-
-def test_arguments_reach_the_function():
-    seen = []
-
-    benchmark_latency(lambda *args: seen.append(args), 1, "two", warmup=1, iterations=2)
-
-    assert seen == [(1, "two")] * 3
 
 
 class JaxLikeArray:
@@ -122,18 +106,15 @@ class FakeEvent:
         return later.at_ms - self.at_ms
 
 
-def test_device_events_are_the_clock_where_there_is_a_device():
-    cuda, host = FakeCuda(), FakeClock()
+def test_device_events_time_the_devices_work_and_not_the_hosts():
+    cuda = FakeCuda()
 
     def call():
         cuda.now_ms[1] += 1.5  # the host takes no time: it only queues
 
-    timer = DeviceTimer(torch.device("cuda", 1), cuda=cuda)
-    latency = benchmark_latency(call, warmup=2, iterations=4, timer=timer, clock=host)
-
-    assert latency.median_ms == 1.5
-    assert latency.clock == "device events"
-    assert cuda.waits == 5  # one wait per call behind the first
+    time_ns = device_timer(torch.device("cuda", 1), cuda=cuda)
+    assert [time_ns(call), time_ns(call)] == [1_500_000] * 2
+    assert cuda.waits == 2
 
 
 def test_calls_that_compile_are_counted(monkeypatch):

@@ -12,12 +12,13 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from lightning_gpuprof.adapters.fake_tensors import fake_tensors
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.batch_size.live_bytes import LiveBytes, fake_tensors
-from lightning_gpuprof.probes.batch_size.plan import predict
-from lightning_gpuprof.probes.batch_size.plan_model import Made, call
-from lightning_gpuprof.probes.batch_size.plan_step import run_step
-from lightning_gpuprof.probes.batch_size.plan_types import CUBLAS_WORKSPACE_BYTES
+from lightning_gpuprof.trials.live_bytes import LiveBytes
+from lightning_gpuprof.trials.messages import CUBLAS_WORKSPACE_BYTES
+from lightning_gpuprof.trials.predict import predict
+from lightning_gpuprof.trials.step import run_steps
+from lightning_gpuprof.trials.user_model import Made, call
 
 WIDE = 256
 
@@ -83,7 +84,7 @@ def saved_bytes(made: Made, size: int) -> int:
 
 def real_run(make: Callable[[], Any], size: int, **options: Any) -> LiveBytes:
     with LiveBytes() as live:
-        used = run_step(call(make), size, live=live, **options)
+        used = run_steps(call(make), size, live=live, **options)
         live.kept = used  # type: ignore[attr-defined]
     return live
 
@@ -316,7 +317,7 @@ def test_a_model_that_reads_values_is_refused_with_the_line():
                 return loss
             return -loss
 
-    with pytest.raises(ConfigError, match=r"test_plan\.py:\d+: if loss\.item\(\) > 0"):
+    with pytest.raises(ConfigError, match=r"test_predict\.py:\d+: if loss\.item\(\) > 0"):
         predict(lambda: (Reads(), lambda size: (torch.randn(size, 8),)), [1])
 
 

@@ -1,15 +1,15 @@
 import msgspec
 import pytest
 
-from lightning_gpuprof.analysis.memory.plan import (
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.trials.cards import (
     LARGEST_BATCH,
     Card,
     LinearFit,
     fit_line,
     make_plan,
 )
-from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.batch_size.plan_types import PlanPoint
+from lightning_gpuprof.trials.messages import PlanPoint
 
 MIB = 2**20
 GIB = 2**30

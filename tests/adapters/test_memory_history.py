@@ -6,11 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from lightning_gpuprof.probes.memory.memory_history import (
-    CudaMemoryHistory,
-    kind_addresses,
-    memory_history,
-)
+from lightning_gpuprof.adapters.memory_history import CudaMemoryHistory, memory_history
 
 SNAPSHOT = {"segments": [{"device": 0, "address": 1 << 40, "blocks": []}], "device_traces": [[]]}
 
@@ -75,16 +71,10 @@ def test_notes_are_left_out_where_torch_has_none():
     assert notes == ["forward"]
 
 
-def test_a_dump_appears_whole_under_its_name(tmp_path):
-    fake = FakeTorch()
-    path = tmp_path / "plugins" / "snapshot.pickle"
-    CudaMemoryHistory(cuda=fake, c=fake).dump(str(path))
-    assert [one.name for one in path.parent.iterdir()] == ["snapshot.pickle"]
-
-
 def test_a_dump_is_of_a_protocol_that_the_viewer_reads_whatever_pythons_default_is(tmp_path):
-    fake, path = FakeTorch(), tmp_path / "snapshot.pickle"
+    fake, path = FakeTorch(), tmp_path / "plugins" / "snapshot.pickle"
     CudaMemoryHistory(cuda=fake, c=fake).dump(str(path))
+    assert [found.name for found in path.parent.iterdir()] == ["snapshot.pickle"]
     written = path.read_bytes()
     assert max(opcode.proto for opcode, _, _ in pickletools.genops(written)) <= 4
     assert written[:2] == b"\x80\x04"
@@ -107,15 +97,3 @@ def test_one_observer_serves_every_listener_that_is_still_there():
 def test_a_torch_without_observers_says_so():
     fake = FakeTorch()
     assert not CudaMemoryHistory(cuda=fake, c=object()).listen_for_oom(Listener().on_oom)
-
-
-def test_parameters_gradients_and_state_are_told_apart_by_address():
-    model = torch.nn.Linear(4, 4)
-    optimizer = torch.optim.Adam(model.parameters())
-    model(torch.ones(1, 4)).sum().backward()
-    optimizer.step()
-    kinds = kind_addresses(model, [optimizer])
-    assert model.weight.data_ptr() in kinds["parameters"]
-    assert model.weight.grad.data_ptr() in kinds["gradients"]
-    assert optimizer.state[model.weight]["exp_avg"].data_ptr() in kinds["optimizer_state"]
-    assert len(kinds["optimizer_state"]) == 6

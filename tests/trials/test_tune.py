@@ -1,8 +1,8 @@
 import pytest
 
-from lightning_gpuprof.analysis.memory.tune import judge, run_tune, samples_per_s
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.batch_size.tune_types import TunePoint
+from lightning_gpuprof.trials.messages import TunePoint
+from lightning_gpuprof.trials.tune import judge, samples_per_s, tune
 
 MIB = 2**20
 TOTAL = 10_000 * MIB
@@ -47,17 +47,23 @@ def test_a_knee_above_the_memory_band_is_cut_there():
     assert "memory band ends" in tuned.reason
 
 
-def test_sizes_above_the_first_that_runs_out_of_memory_are_not_run():
+def make():
+    """Stand for a user's function at the top of a file."""
+
+
+def test_sizes_above_the_first_that_runs_out_of_memory_are_not_run(monkeypatch):
     asked = []
 
-    def measure(size):
-        asked.append(size)
-        if size > 16:
-            return TunePoint(batch_size=size, device="cuda", out_of_memory=True, error="OOM")
-        return point(size, 100 * size, per_sample=100)
+    def measured(request):
+        asked.append(request)
+        if request.batch_size > 16:
+            return TunePoint(batch_size=32, device="cuda", out_of_memory=True, error="OOM")
+        return point(request.batch_size, 100 * request.batch_size, per_sample=100)
 
-    tuned = run_tune(measure, [64, 8, 32, 16, 8], band=BAND)
-    assert asked == [8, 16, 32]
+    monkeypatch.setattr("lightning_gpuprof.trials.tune.measure_in_child", measured)
+    tuned = tune(make, [64, 8, 32, 16, 8], steps=3, precision="bf16-mixed")
+    assert [request.batch_size for request in asked] == [8, 16, 32]
+    assert (asked[0].model, asked[0].precision) == (f"{__file__}:make", "bf16-mixed")
     assert tuned.points[-1].out_of_memory
     assert tuned.suggested is not None
 
@@ -73,7 +79,15 @@ def test_memory_that_withholds_withholds_here_too():
     assert "does not grow" in tuned.reason
 
 
-@pytest.mark.parametrize("sizes", [[], [8, 0]])
-def test_sizes_that_make_no_sense_are_refused(sizes):
-    with pytest.raises(ConfigError, match="1 or more"):
-        run_tune(lambda size: point(size, 1), sizes)
+@pytest.mark.parametrize(
+    ("function", "options", "message"),
+    [
+        (make, {"batch_sizes": []}, "1 or more"),
+        (make, {"batch_sizes": [8, 0]}, "1 or more"),
+        (make, {"steps": 0}, "would measure nothing"),
+        (lambda: None, {}, "cannot be found by another process"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(function, options, message):
+    with pytest.raises(ConfigError, match=message):
+        tune(function, **options)

@@ -4,14 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightning_gpuprof.analysis.memory.batch_size import (
+from lightning_gpuprof.memory.advice import advice_record
+from lightning_gpuprof.memory.advise import (
     IDLE_BYTES,
+    BatchSizeAdvice,
     Circumstances,
     DeviceRoom,
     advise,
 )
-from lightning_gpuprof.analysis.memory.effective_batch import effective_batch
-from lightning_gpuprof.analysis.memory.memory_line import Peak
+from lightning_gpuprof.memory.line import Peak
 
 MIB = 2**20
 ROOM = DeviceRoom(total_bytes=10_000 * MIB, others_bytes=500 * MIB, resting_bytes=1_000 * MIB)
@@ -117,18 +118,13 @@ def test_a_size_between_two_others_that_lies_above_their_line_raises_it():
     assert (advice.low, advice.high) == (82, 130)
 
 
-@pytest.mark.parametrize(
-    "peaks",
-    [
-        [peak(32), peak(32, per_sample=80)],
-        [replace(peak(32, per_sample=80), batch_bytes=137, least_batch_bytes=100)],
-    ],
-)
-def test_samples_of_varying_length_widen_the_suggestion(peaks):
-    advice, alike = advise(peaks, ROOM), advise([peak(32, per_sample=80)], ROOM)
-    assert advice.low < alike.low
-    assert advice.suggested < alike.suggested
-    assert advice.high == alike.high
+def test_samples_of_varying_length_widen_the_suggestion():
+    alike = peak(32, per_sample=80)
+    varying = replace(alike, batch_bytes=137, least_batch_bytes=100)
+    advice, plain = advise([varying], ROOM), advise([alike], ROOM)
+    assert advice.low < plain.low
+    assert advice.suggested < plain.suggested
+    assert advice.high == plain.high
     assert "vary in length" in advice.notes[0]
 
 
@@ -150,28 +146,8 @@ def test_what_others_hold_is_said_and_the_most_of_it_counts():
     assert "others hold up to 2.93 GiB" in advice.notes[0]
 
 
-def test_windows_left_out_for_compilation_are_said():
-    notes = advise([peak(32)], ROOM, seen=Circumstances(compiled_windows=2)).notes
-    assert notes[0] == "2 windows with compilation in them were left out"
-
-
 def test_a_fragmented_pool_is_said():
     assert "reserves 1.4 times" in advise([peak(32, reserved=1.4)], ROOM).notes[0]
-
-
-def test_a_window_of_short_samples_in_a_pool_grown_for_long_ones_is_no_fragmentation():
-    held = int(2_600 * MIB * 1.8)  # the pool gives nothing back
-    long, short = Peak(32, 2_600 * MIB, held), Peak(32, 2_150 * MIB, held)
-    assert held / short.peak_allocated_bytes > 2
-    advice = advise([long, short], ROOM)
-    assert advice.reason == ""
-    assert any("reserves 1.8 times" in note for note in advice.notes)
-
-
-def test_the_largest_batch_is_told_from_the_window_that_allocated_most():
-    long = Peak(32, 2_600 * MIB, 4_000 * MIB, split_bytes=600 * MIB)
-    short = Peak(32, 2_150 * MIB, 4_000 * MIB, split_bytes=700 * MIB)  # the same pool, less used
-    assert advise([long, short], ROOM).largest == advise([long, long], ROOM).largest
 
 
 def test_growth_faster_than_a_line_is_said():
@@ -202,19 +178,20 @@ def test_a_suggestion_is_withheld_with_its_reason(peaks, room, seen, reason):
     assert reason in advice.reason
 
 
-def test_nothing_measured_gives_no_advice():
-    assert advise([], ROOM) is None
+def details(size, suggested, **trainer):
+    advice = BatchSizeAdvice(size, suggested=suggested)
+    return advice_record(advice, step=0, **trainer).details
 
 
 def test_the_effective_batch_is_kept_by_accumulating_less():
-    assert effective_batch(8, 32, accumulate=4).accumulate == 1
-    kept = effective_batch(8, 32, accumulate=16, world_size=2)
-    assert (kept.accumulate, kept.after) == (4, 256)
-    assert kept.note == "the effective batch stays 256: leave the learning rate"
+    assert details(8, 32, accumulate=4)["accumulate_grad_batches"] == 1
+    kept = details(8, 32, accumulate=16, world_size=2)
+    assert (kept["accumulate_grad_batches"], kept["effective_batch_size"]) == (4, 256)
+    assert kept["learning_rate"] == "the effective batch stays 256: leave the learning rate"
 
 
 def test_a_larger_effective_batch_asks_for_another_learning_rate():
-    grown = effective_batch(8, 32)
-    assert (grown.accumulate, grown.after) == (1, 32)
-    assert "from 8 to 32: try the learning rate times 4 with SGD" in grown.note
-    assert "times 2 with Adam" in grown.note
+    grown = details(8, 32)
+    assert (grown["accumulate_grad_batches"], grown["effective_batch_size"]) == (1, 32)
+    assert "from 8 to 32: try the learning rate times 4 with SGD" in grown["learning_rate"]
+    assert "times 2 with Adam" in grown["learning_rate"]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightning_gpuprof.probes.batch_size.caching_allocator import (
+from lightning_gpuprof.trials.caching_allocator import (
     CachingAllocator,
     block_bytes,
     least_capacity,

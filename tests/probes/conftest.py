@@ -1,3 +1,0 @@
-from training_fixtures import mesh
-
-__all__ = ["mesh"]
