@@ -21,12 +21,11 @@ if TYPE_CHECKING:
         DeferredRichProgressBar,
     )
     from lightning_gpuprof.callbacks.region import region
-    from lightning_gpuprof.trials.tune import tune
     from lightning_gpuprof.config import GpuProfConfig
-    from lightning_gpuprof.probes.scalars.deferred import DeferredMean, DeferredScalars
+    from lightning_gpuprof.recorders.scalars.deferred import DeferredMean, DeferredScalars
     from lightning_gpuprof.trials.ab_test import ab_test
     from lightning_gpuprof.trials.latency import benchmark_latency
-    from lightning_gpuprof.recorders.scalars.deferred import DeferredMean, DeferredScalars
+    from lightning_gpuprof.trials.tune import tune
     from lightning_gpuprof.views.console.report_text import report
     from lightning_gpuprof.views.documents.compare import compare_runs
     from lightning_gpuprof.views.documents.compare_several import compare_several

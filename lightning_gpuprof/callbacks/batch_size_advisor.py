@@ -20,12 +20,12 @@ from lightning_gpuprof.memory.device import (
 )
 from lightning_gpuprof.memory.kinds import kind_bytes
 from lightning_gpuprof.memory.peaks import TrainingPeaks, WindowBatches
-from lightning_gpuprof.probes.tensors import count_samples
 from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.session.console import say
 from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.hooks import BatchCalls, Hooks, called_by_trainer
 from lightning_gpuprof.session.recording import RecordingCallback
+from lightning_gpuprof.tensors import count_samples
 
 SHOWN_EVERY_NS = 5_000_000_000
 """Between two console lines with the same peak."""

@@ -8,8 +8,8 @@ from lightning_gpuprof.memory.advise import BatchSizeAdvice, Circumstances, Devi
 from lightning_gpuprof.memory.device import MemoryReading
 from lightning_gpuprof.memory.line import Peak
 from lightning_gpuprof.memory.trend import growth_per_step
-from lightning_gpuprof.probes.tensors import tensor_bytes
 from lightning_gpuprof.records.schema import Memory
+from lightning_gpuprof.tensors import tensor_bytes
 from lightning_gpuprof.units import size
 
 KEPT_WINDOWS = 64

@@ -4,9 +4,9 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.probes.tensors import tensor_bytes
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.schema import BATCH_NOTE
+from lightning_gpuprof.tensors import tensor_bytes
 
 
 class BatchBytes(Recorder):

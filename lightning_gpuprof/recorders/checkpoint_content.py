@@ -10,11 +10,11 @@ import torch
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import LightningModule
-from lightning_gpuprof.probes.tensors import tensors_in
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.notes import CHECKPOINT_NOTE, CheckpointContent
 from lightning_gpuprof.session.guard import attempt
 from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.tensors import tensors_in
 
 _MOST_VALUES = 1_000
 MOST_NAMED = 3

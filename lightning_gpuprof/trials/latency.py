@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.probes.tensors import tensors_in
+from lightning_gpuprof.tensors import tensors_in
 
 Timer = Callable[[Callable[[], Any]], int]
 """Makes a call, waits until its work is done and returns the time in nanoseconds."""

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pack_sequence
 
-from lightning_gpuprof.probes.tensors import count_samples, tensor_bytes
+from lightning_gpuprof.tensors import count_samples, tensor_bytes
 
 Pair = namedtuple("Pair", "x y")
 

@@ -1,1 +1,0 @@
-"""Measures inside the training process, with torch alone: no Lightning, no files."""

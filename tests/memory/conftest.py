@@ -1,0 +1,3 @@
+from training_fixtures import mesh
+
+__all__ = ["mesh"]
