@@ -28,7 +28,7 @@ from lightning_gpuprof.views.documents.report_words import (
     saving,
     the_one,
 )
-from lightning_gpuprof.views.documents.together import together
+from lightning_gpuprof.views.documents.what_if import together
 
 WIDTH = 100
 MOSTLY = 0.5
@@ -135,7 +135,7 @@ def _unexplained(report: Report, lines: bool) -> Iterator[RenderableType]:
         report: The report.
         lines: Whether lines are shown: phases that call none of the program's have none.
     """
-    found = together(report.results, report.findings)
+    found = together(report.payload())
     if found is None or found.step_low_ns < MOSTLY * found.step_ns:
         return
     shown = "WHERE A STEP GOES and AT WHICH LINES show" if lines else "WHERE A STEP GOES shows"

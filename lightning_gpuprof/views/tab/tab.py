@@ -23,7 +23,7 @@ VIEWS = {
     "steps": "run_views:steps_view",
     "traces": "traces:traces_view",
     "operators": "traces:operators_view",
-    "what_if": "what_if:what_if_view",
+    "what_if": "run_views:what_if_view",
     "memory": "memory:memory_view",
     "plan": "plan:plan_view",
     "memory_sites": "memory_sites:memory_sites_view",

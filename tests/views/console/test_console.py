@@ -144,11 +144,15 @@ def test_evidence_is_for_verbose(report):
 
 def test_an_info_finding_says_its_saving_or_what_to_do_where_it_has_none(report):
     loaded = report(loader=Loader(num_workers=0))
-    small = replace(loaded.findings[0], id="small", severity=Severity.INFO, advice="Do less.")
-    none = replace(small, id="none", saving_ns=Range(low=0, high=0), advice="Look elsewhere.")
+    small = replace(
+        loaded.findings[0], id="slow-logging", severity=Severity.INFO, advice="Do less."
+    )
+    none = replace(
+        small, id="slow-python", saving_ns=Range(low=0, high=0), advice="Look elsewhere."
+    )
     text = render(replace(loaded, findings=[small, none]))
     assert "Do less." not in text.split("NOTHING HERE")[0]
-    assert "none  Look elsewhere." in text
+    assert "slow-python  Look elsewhere." in text
     assert "--verbose has the changes" in text
 
 

@@ -5,7 +5,7 @@ from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.schema import Loader
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query, QueryError
-from lightning_gpuprof.views.tab.what_if import what_if_view
+from lightning_gpuprof.views.tab.run_views import what_if_view
 
 MS = 1_000_000
 

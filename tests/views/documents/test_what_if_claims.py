@@ -1,4 +1,4 @@
-from lightning_gpuprof.analysis.savings.run_what_if import Claim, without
+from lightning_gpuprof.views.documents.what_if import Claim, without
 
 PHASES = {"forward": 40, "data_wait": 30, "callbacks": 20}
 
