@@ -14,6 +14,12 @@ Z = 2.0
 _TAKES_LOCK = re.compile(r"with [\w.\[\]]+( as \w+)?:|.*\.acquire\(")
 """A line whose only call is a lock's: in `with self.lock:` nothing else can take time."""
 
+_READS = re.compile(
+    r"\.(item|tolist|cpu|numpy|nonzero|unique|masked_select|synchronize)\("
+    r"|\b(float|int|bool|str|print)\(|\b(if|while|assert)\b|\bf['\"]"
+)
+"""A line that may need a tensor's value on the host."""
+
 
 class LineCount(Struct, frozen=True):
     """How many samples found the training thread at one line.
@@ -60,6 +66,15 @@ class LineCount(Struct, frozen=True):
         if self.kind == "wait":
             return True
         return self.kind is None and _TAKES_LOCK.match(self.source) is not None
+
+    @property
+    def reads(self) -> bool:
+        """Whether the line may read a value off the device, as Lightning does where it logs.
+
+        >>> LineCount("forward", "t.py", 1, "f", "total += loss.item()", None, None, 9).reads
+        True
+        """
+        return self.kind in ("log", "metric") or _READS.search(self.source) is not None
 
 
 class ThreadLoad(Struct, frozen=True):

@@ -3,8 +3,9 @@
 *Run-ahead* is how long after the host passed a boundary the device did. Near the launch latency
 all through a step, the device has nothing queued and the host holds the run back; far above it,
 the device does. A fall from far above to near within a step marks a wait of the host for the
-device; so does a slow piece of host code, which it is taken for where the sync detector has watched
-and seen no wait. While nothing is queued (the wait for data), device time is device idle time.
+device; so does a slow piece of host code, which it is taken for where an inspection found no wait,
+or no sampled line reads a value. While nothing is queued (the wait for data), device time is device
+idle time.
 """
 
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from enum import Enum
 import numpy as np
 
 from lightning_gpuprof.analysis.run.distribution import Distribution, distribution, mean, median
+from lightning_gpuprof.analysis.run.host_lines import host_lines
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
@@ -209,8 +211,11 @@ def _host_alone_ns(session: Session, steady: Mask, marked: Mask, device_ns: int)
 
 
 def _nothing_waits(session: Session) -> bool:
-    watched = any(note.name == SYNC_STEPS_NOTE and note.value for note in session.all(Note))
-    return watched and not session.all(SyncSite)
+    notes = session.all(Note)
+    if any(note.name == SYNC_STEPS_NOTE and note.value for note in notes):
+        return not session.all(SyncSite)
+    lines = host_lines(notes)
+    return lines is not None and bool(lines.lines) and not any(one.reads for one in lines.lines)
 
 
 def _columns(session: Session, prefix: str) -> dict[Phase, Int64]:

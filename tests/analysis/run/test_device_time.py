@@ -3,6 +3,7 @@ import pytest
 
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.savings.hidden import exposed
+from lightning_gpuprof.records.lines import HOST_NOTE, HostLines, LineCount
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import (
     NOT_MEASURED,
@@ -19,6 +20,14 @@ SITE = SyncSite(
     file="t.py", line=1, function="f", source="x.item()", owner="user", operation="item",
     count=3, steps_watched=3,
 )  # fmt: skip
+
+
+def sampled(source):
+    """A note of samples that all found the training thread at one line."""
+    line = LineCount("forward", "t.py", 1, "f", source, None, None, 90)
+    return Note(step=9, name=HOST_NOTE, value=HostLines(100, (line,), {"forward": 100}))
+
+
 HOST = {"data_wait": 2 * MS, "forward": 4 * MS, "backward": 4 * MS}
 
 
@@ -103,6 +112,9 @@ def test_a_device_that_waits_for_the_host_takes_no_longer_than_it(analyze):
         ([WATCHED], StepState.HOST_BOUND),
         ([WATCHED, SITE], StepState.SYNC_BOUND),
         ([Note(step=9, name=SYNC_STEPS_NOTE, value=0)], StepState.SYNC_BOUND),
+        ([sampled("rows = json.loads(text)")], StepState.HOST_BOUND),
+        ([sampled("self.total += loss.item()")], StepState.SYNC_BOUND),
+        ([sampled("if loss > 3:"), WATCHED], StepState.HOST_BOUND),
     ],
 )
 def test_a_device_that_catches_up_where_no_wait_was_seen_waits_for_the_host(

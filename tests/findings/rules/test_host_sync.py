@@ -139,7 +139,7 @@ def test_reads_that_would_stop_a_gpu_are_a_fact_on_a_cpu(judge):
 def test_on_a_cpu_it_says_that_reads_wait_for_nothing_there(judge):
     silent = judge("host-sync", WORK, trace={"operators": [op("aten::mul", 200, 2 * MS)]})
     assert silent.reason.startswith("on a CPU reading a value (.item()) waits for nothing;")
-    assert "lightning-gpuprof lint" in silent.reason
+    assert "lightning-gpuprof inspect" in silent.reason
     watched = [Note(step=5, name=SYNC_STEPS_NOTE, value=3)]
     assert judge("host-sync", WORK, records=watched) is None
 
