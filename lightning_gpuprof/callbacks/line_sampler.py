@@ -10,8 +10,8 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.recorders.sampling.pacing import keep_sampling
-from lightning_gpuprof.recorders.sampling.stack_lines import At, no_collection, where_is
+from lightning_gpuprof.recorders.sampling.pacing import keep_sampling, no_collection
+from lightning_gpuprof.recorders.sampling.stack_lines import At, where_is
 from lightning_gpuprof.recorders.sampling.thread_watch import ThreadWatch
 from lightning_gpuprof.recorders.sampling.worker_sampler import WorkerSampler
 from lightning_gpuprof.records.lines import HOST_NOTE, HostLines, LineCount

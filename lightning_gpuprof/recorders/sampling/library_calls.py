@@ -1,24 +1,24 @@
-"""Which library a line is in that calls one written in C: such a call has no frame of its own."""
+"""Which library a line is in that calls code written in C: such a call has no frame of its own."""
 
-import ast
 import linecache
+import re
 import sys
 from functools import lru_cache
 from itertools import islice
 from types import CodeType, FrameType, ModuleType
 
-from lightning_gpuprof.recorders.sampling.program_text import parsed
-
 _TORCHS = ("torch", "lightning", "pytorch_lightning", "lightning_fabric")
-"""What begins so computes with tensors: its calls are operators, the model's own."""
+"""Packages that compute with tensors: their calls are operators, the model's own."""
 _WAITS = frozenset({"_thread", "threading", "queue", "_queue", "select", "_multiprocessing"})
 _PYTHONS = sys.stdlib_module_names - {"builtins", "operator", "_operator"} - _WAITS
-"""Python's own modules whose calls work on Python's own values. What is built in, such as `sum`,
-may go through tensors, and is not told."""
+"""Python's own modules whose calls work on Python's own values. Built-in functions, such as `sum`,
+may go through tensors, and are not named."""
+_CALL = re.compile(r"([^\W\d]\w*(?:\s*\.\s*[^\W\d]\w*)*)\s*\(")
+"""The beginning of a call: a name, or attributes of one."""
 
 
 def called_library(frame: FrameType) -> str | None:
-    """Return what a running frame calls in a library written in C, such as `numpy.normal`.
+    """Return the function of a library that a running frame calls, such as `numpy.normal`.
 
     None where it calls nothing, calls an operator of torch's, or does not say: the function must
     be reached from a name of the frame's module. Values of local names are never looked at. Before
@@ -42,15 +42,24 @@ def called_library(frame: FrameType) -> str | None:
 def _called_path(code: CodeType, instruction: int) -> tuple[str, ...] | None:
     """Return the names of the function that an instruction calls: `("np", "random", "normal")`."""
     text = _text_of(code, instruction)
-    tree = parsed(f"({text})") if text else None
-    called = tree.body[0] if tree else None
-    if not isinstance(called, ast.Expr) or not isinstance(called.value, ast.Call):
+    call = _CALL.match(text) if text else None
+    if text is None or call is None or not _closes_at_end(text[call.end() :]):
         return None
-    names, at = [], called.value.func
-    while isinstance(at, ast.Attribute):
-        names.append(at.attr)
-        at = at.value
-    return (at.id, *reversed(names)) if isinstance(at, ast.Name) else None
+    return tuple(name.strip() for name in call[1].split("."))
+
+
+def _closes_at_end(text: str) -> bool:
+    """Tell whether a parenthesis that was opened before a text is closed by its last character.
+
+    >>> _closes_at_end("x, (y))"), _closes_at_end("x)(y)")
+    (True, False)
+    """
+    opened = 1
+    for place, character in enumerate(text, 1):
+        opened += {"(": 1, ")": -1}.get(character, 0)
+        if not opened:
+            return place == len(text)
+    return False
 
 
 def _text_of(code: CodeType, instruction: int) -> str | None:

@@ -1,10 +1,13 @@
-"""How often another thread is looked at."""
+"""When another thread is sampled, and the settings of the process that this needs for a moment."""
 
+import gc
+import os
 import random
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Protocol
-
-from lightning_gpuprof.recorders.sampling.stack_lines import quick_turns
 
 DENSE, SPARSER = 100, 4
 """So many samples come one `interval_s` apart, which is enough to name a line; the rest, which make
@@ -12,6 +15,8 @@ its share more exact, come so many times as far apart, for each one holds the ot
 SETTLE_S = 0.01
 """Between waking and looking, at random up to this. The thread wakes where the other one lets go of
 the interpreter's lock; after a while of turns that are quick it looks at any place alike."""
+
+_COLLECTS_IN_A_WALK = sys.version_info[:2] == (3, 11)
 
 
 class Stop(Protocol):
@@ -54,3 +59,67 @@ def keep_sampling(
                 return False
             sample()
     return True
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Put garbage collection off while another thread's frames are walked, on Python 3.11.
+
+    There, walking makes objects of frames, and that may start a collection in the middle. What it
+    finalizes can let go of the interpreter's lock (torch's tensors do), the other thread returns
+    from the frame, and the walk goes on in freed memory. Later versions collect between
+    instructions alone; earlier ones have the objects already.
+    """
+    if not _COLLECTS_IN_A_WALK:
+        yield
+        return
+    usual = gc.get_threshold()
+    held = (0, *usual[1:])
+
+    def put_back() -> None:
+        if gc.get_threshold() == held:  # else the program has set another meanwhile
+            gc.set_threshold(*usual)
+
+    # Not by `gc.disable()`: the program may call that itself meanwhile, and would be undone.
+    with _putting_back(put_back):
+        gc.set_threshold(*held)
+        yield
+
+
+QUICK_S = 50e-6
+_OPEN: list[Callable[[], object]] = []
+"""What puts back what a sample that is being taken has changed of the process."""
+
+
+@contextmanager
+def quick_turns() -> Iterator[None]:
+    """Let a thread that asks for the interpreter's lock have it within `QUICK_S`.
+
+    Python grants it after 5 ms, or when a call lets go of it: whoever looks at another thread then
+    finds it at such a call, hardly ever in the Python before it. The setting is the process's,
+    so it is put back at once.
+    """
+    usual = sys.getswitchinterval()
+    with _putting_back(partial(sys.setswitchinterval, usual)):
+        sys.setswitchinterval(min(usual, QUICK_S))
+        yield
+
+
+@contextmanager
+def _putting_back(put_back: Callable[[], object]) -> Iterator[None]:
+    """Put something back at the end, and in a process forked before, where this thread is not."""
+    _OPEN.append(put_back)
+    try:
+        yield
+    finally:
+        put_back()
+        _OPEN.remove(put_back)
+
+
+def _after_fork() -> None:
+    while _OPEN:
+        _OPEN.pop()()
+
+
+if hasattr(os, "register_at_fork"):  # where there are forks
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,11 +1,7 @@
 """Where a thread is: the user's line and the phase, read off its Python stack."""
 
-import gc
 import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Iterator
 from types import FrameType
 from typing import NamedTuple
 
@@ -42,7 +38,6 @@ _BY_FILE = {
 _STAY_IN_VALIDATION = (Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT)
 """All else inside it is validation, as the timer has it: its batches, the module's hooks."""
 _LOOP = "training_epoch_loop.py"
-_COLLECTS_IN_A_WALK = sys.version_info[:2] == (3, 11)
 _WAITING = ("threading.py", "queue.py")
 """Files of Python in which one thread waits for another."""
 _CALLS_MODULES = ("_call_impl", "inner")
@@ -61,70 +56,6 @@ class At(NamedTuple):
     function: str
     callee: str | None
     kind: str | None
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Put garbage collection off while another thread's frames are walked, on Python 3.11.
-
-    There, walking makes objects of frames, and that may start a collection in the middle. What it
-    finalizes can let go of the interpreter's lock (torch's tensors do), the other thread returns
-    from the frame, and the walk goes on in freed memory. Later versions collect between
-    instructions alone; earlier ones have the objects already.
-    """
-    if not _COLLECTS_IN_A_WALK:
-        yield
-        return
-    usual = gc.get_threshold()
-    held = (0, *usual[1:])
-
-    def put_back() -> None:
-        if gc.get_threshold() == held:  # else the program has set another meanwhile
-            gc.set_threshold(*usual)
-
-    # Not by `gc.disable()`: the program may call that itself meanwhile, and would be undone.
-    with _putting_back(put_back):
-        gc.set_threshold(*held)
-        yield
-
-
-QUICK_S = 50e-6
-_OPEN: list[Callable[[], object]] = []
-"""What puts back what a sample that is being taken has changed of the process."""
-
-
-@contextmanager
-def quick_turns() -> Iterator[None]:
-    """Let a thread that asks for the interpreter's lock have it within `QUICK_S`.
-
-    Python grants it after 5 ms, or when a call lets go of it: whoever looks at another thread then
-    finds it at such a call, hardly ever in the Python before it. The setting is the process's,
-    so it is put back at once.
-    """
-    usual = sys.getswitchinterval()
-    with _putting_back(partial(sys.setswitchinterval, usual)):
-        sys.setswitchinterval(min(usual, QUICK_S))
-        yield
-
-
-@contextmanager
-def _putting_back(put_back: Callable[[], object]) -> Iterator[None]:
-    """Put something back at the end, and in a process forked before, where this thread is not."""
-    _OPEN.append(put_back)
-    try:
-        yield
-    finally:
-        put_back()
-        _OPEN.remove(put_back)
-
-
-def _after_fork() -> None:
-    while _OPEN:
-        _OPEN.pop()()
-
-
-if hasattr(os, "register_at_fork"):  # where there are forks
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def where_is(frame: FrameType | None) -> At | None:
@@ -214,18 +145,6 @@ def own_line(frame: FrameType | None) -> Place | None:
     if outermost is None:
         return None
     return outermost.f_code.co_filename, line_of(outermost), outermost.f_code.co_name
-
-
-def own_lines(frame: FrameType | None) -> tuple[Place, ...]:
-    """Return a thread's lines in the user's own code within a step, the innermost first."""
-    found: list[Place] = []
-    for each in outwards(frame):
-        package = package_of(each.f_code.co_filename)
-        if _runs_steps(each, package):
-            break
-        if package == USER:
-            found.append((each.f_code.co_filename, line_of(each), each.f_code.co_name))
-    return tuple(found)
 
 
 def line_of(frame: FrameType) -> int:

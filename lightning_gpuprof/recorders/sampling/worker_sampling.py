@@ -6,8 +6,8 @@ from collections import Counter
 from functools import partial
 from multiprocessing.util import Finalize
 
-from lightning_gpuprof.recorders.sampling.pacing import keep_sampling
-from lightning_gpuprof.recorders.sampling.stack_lines import At, no_collection
+from lightning_gpuprof.recorders.sampling.pacing import keep_sampling, no_collection
+from lightning_gpuprof.recorders.sampling.stack_lines import At
 from lightning_gpuprof.recorders.sampling.worker_counts import (
     PlaceCount,
     WorkerCounts,

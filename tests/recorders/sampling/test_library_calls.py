@@ -81,13 +81,14 @@ def test_a_file_that_cannot_be_read_names_nothing():
     assert found[0] is None
 
 
-def test_what_is_odd_about_a_line_is_not_told_again(tmp_path):
+def test_no_filter_of_warnings_is_touched_by_an_odd_line(tmp_path, monkeypatch):
+    """The sampler is in another thread: `catch_warnings` there would change the program's."""
     path = tmp_path / "train.py"
-    path.write_text(r'math.floor(asks if "\d" else 0)')
+    path.write_text(r'math.floor(asks if "\d(" else 0)')
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         code = compile(path.read_text(), str(path), "exec")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with monkeypatch.context() as patched:
+        patched.setattr(warnings, "catch_warnings", None)
         exec(code, {"math": math, "asks": Asks()})
     assert found[0] == "math.floor"

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from lightning_gpuprof.recorders.sampling import stack_lines
-from lightning_gpuprof.recorders.sampling.stack_lines import no_collection, quick_turns
+from lightning_gpuprof.recorders.sampling import pacing
+from lightning_gpuprof.recorders.sampling.pacing import no_collection, quick_turns
 
 
 @pytest.fixture(autouse=True)
 def as_on_python_3_11(monkeypatch):
-    monkeypatch.setattr(stack_lines, "_COLLECTS_IN_A_WALK", True)
+    monkeypatch.setattr(pacing, "_COLLECTS_IN_A_WALK", True)
     before = gc.isenabled(), gc.get_threshold(), sys.getswitchinterval()
     yield
     (gc.enable if before[0] else gc.disable)()
@@ -32,7 +32,7 @@ def test_a_process_forked_in_a_sample_has_the_usual_settings():
         assert settings() != usual
         child = os.fork()
         if not child:
-            os._exit(0 if settings() == usual and not stack_lines._OPEN else 1)
+            os._exit(0 if settings() == usual and not pacing._OPEN else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert settings() != usual
     assert settings() == usual
@@ -55,4 +55,4 @@ def test_settings_are_put_back_where_a_sample_fails():
     with pytest.raises(ValueError, match="planted"), quick_turns(), no_collection():
         raise ValueError("planted")
     assert settings() == usual
-    assert not stack_lines._OPEN
+    assert not pacing._OPEN
