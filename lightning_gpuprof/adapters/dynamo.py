@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from typing_extensions import override
 
+from lightning_gpuprof.records.code_place import CodePlace
 from lightning_gpuprof.records.compiling import CompileLimit
-from lightning_gpuprof.records.module_calls import CallPlace
 
 is_compiling: Callable[[], bool] = getattr(torch.compiler, "is_compiling", lambda: False)
 """Whether torch.compile traces the code that asks. torch has it from 2.3 on, and traces it as a
@@ -115,5 +115,5 @@ def read_warning(text: str) -> CompileLimit | None:
         limit=match["limit"],
         count=int(match["count"]),
         reason=" ".join(reason.split())[:_LONGEST],
-        place=CallPlace(shown, line, match["function"], source),
+        place=CodePlace(shown, line, match["function"], source),
     )

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 
 from lightning_gpuprof.adapters.torch_tensors import open_dispatch_modes, open_function_modes
-from lightning_gpuprof.records.module_calls import CallPlace
+from lightning_gpuprof.records.code_place import CodePlace
 from lightning_gpuprof.session.places import own_line_like
 
 _ONLY_LOOK_ON = ("torch.utils.flop_counter", "torch.utils._debug_mode", "torch.testing.")
@@ -13,7 +13,7 @@ _ONLY_LOOK_ON = ("torch.utils.flop_counter", "torch.utils._debug_mode", "torch.t
 _OTHERS = ("torch", "lightning", "pytorch_lightning", "lightning_fabric", "lightning_gpuprof")
 
 
-def open_modes() -> Iterator[tuple[str, CallPlace | None]]:
+def open_modes() -> Iterator[tuple[str, CodePlace | None]]:
     """Yield the class of each open mode and the line that makes it, but for torch's own needs."""
     for mode in (*open_dispatch_modes(), *open_function_modes()):
         module = type(mode).__module__

@@ -11,8 +11,8 @@ from lightning_gpuprof.inspect.modes import open_modes
 from lightning_gpuprof.inspect.places import user_line
 from lightning_gpuprof.inspect.python_calls import PythonCalls
 from lightning_gpuprof.inspect.repeated_calls import RepeatedCalls
+from lightning_gpuprof.records.code_place import CodePlace
 from lightning_gpuprof.records.inspection import Waste
-from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.notes import UnusedGradients
 from lightning_gpuprof.session.patches import Patches
 from lightning_gpuprof.session.places import own_line_like, shown
@@ -180,6 +180,6 @@ def _owner(name: str, unused: Iterable[str], trained: Iterable[str]) -> str:
     return name
 
 
-def _calling_place() -> CallPlace | None:
+def _calling_place() -> CodePlace | None:
     line = user_line(sys._getframe(1))
     return None if line is None else shown(line)

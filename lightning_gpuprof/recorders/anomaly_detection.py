@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Callback
 from lightning_gpuprof.recorders.recorder import Recorder
-from lightning_gpuprof.records.debugging import AnomalyMode
+from lightning_gpuprof.records.anomaly_mode import AnomalyMode
 from lightning_gpuprof.records.schema import ANOMALY_NOTE
 from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.hooks import Hooks

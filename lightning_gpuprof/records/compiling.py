@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from lightning_gpuprof.records.module_calls import CallPlace
+from lightning_gpuprof.records.code_place import CodePlace
 from lightning_gpuprof.records.notes import last_noted
 from lightning_gpuprof.records.schema import Note
 
@@ -25,7 +25,7 @@ class CompileLimit(Struct, frozen=True):
     limit: str
     count: int
     reason: str
-    place: CallPlace
+    place: CodePlace
 
 
 def compile_limits(notes: Iterable[Note]) -> tuple[CompileLimit, ...]:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from lightning_gpuprof.records.module_calls import CallPlace
+from lightning_gpuprof.records.code_place import CodePlace
 from lightning_gpuprof.records.notes import UNUSED_NOTE, UnusedGradients
 from lightning_gpuprof.records.schema import RETAINED_NOTE, SYNC_STEPS_NOTE, Note, Record, SyncSite
 
@@ -21,7 +21,7 @@ class Waste(msgspec.Struct, frozen=True):
     kind: str
     title: str
     advice: str
-    place: CallPlace | None = None
+    place: CodePlace | None = None
 
 
 class CallCount(msgspec.Struct, frozen=True):

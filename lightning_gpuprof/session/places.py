@@ -10,7 +10,7 @@ from functools import lru_cache
 import torch
 
 import lightning_gpuprof
-from lightning_gpuprof.records.module_calls import CallPlace
+from lightning_gpuprof.records.code_place import CodePlace
 
 Place = tuple[str, int, str]
 """File, line and function."""
@@ -23,20 +23,20 @@ _GENERATED = "torchinductor_"
 """Begins the name of the folder into which torch.compile writes the modules it makes."""
 
 
-def shown(place: Place) -> CallPlace:
+def shown(place: Place) -> CodePlace:
     """Return a place with its path as a user would write it, and its text."""
     file, line, function = place
-    return CallPlace(shown_path(file), line, function, linecache.getline(file, line).strip())
+    return CodePlace(shown_path(file), line, function, linecache.getline(file, line).strip())
 
 
-def own_line_like(pattern: str) -> CallPlace | None:
+def own_line_like(pattern: str) -> CodePlace | None:
     """Return the first line of the program's own files that matches a pattern."""
     switch = re.compile(pattern)
     for file in _own_files():
         for number, text in enumerate(linecache.getlines(file), 1):
             source = text.strip()
             if switch.search(source) and not source.startswith("#"):
-                return CallPlace(shown_path(file), number, "", source)
+                return CodePlace(shown_path(file), number, "", source)
     return None
 
 

@@ -16,9 +16,9 @@ from lightning_gpuprof.recorders.batch_bytes import BatchBytes
 from lightning_gpuprof.recorders.core_use import CoresUsed, CoreTimes, Process
 from lightning_gpuprof.recorders.cpu_quota import QuotaUse
 from lightning_gpuprof.recorders.synced_logs import SyncedLogs
+from lightning_gpuprof.records.anomaly_mode import anomaly_mode
 from lightning_gpuprof.records.core_use import core_use_noted
 from lightning_gpuprof.records.cpu_quota import CpuQuota, cpu_quota_noted
-from lightning_gpuprof.records.debugging import anomaly_mode
 from lightning_gpuprof.records.notes import SYNCED_NOTE
 from lightning_gpuprof.records.schema import ANOMALY_NOTE, BATCH_NOTE, Note, ProbeDisabled
 

@@ -13,8 +13,8 @@ import torch
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.cli.inspect import text
 from lightning_gpuprof.inspect.advice import advice
+from lightning_gpuprof.records.code_place import CodePlace
 from lightning_gpuprof.records.inspection import CallCount, Inspection, Waste
-from lightning_gpuprof.records.module_calls import CallPlace
 from lightning_gpuprof.records.schema import SyncSite
 from lightning_gpuprof.views.documents.report import load_report
 
@@ -158,7 +158,7 @@ def test_a_result_is_shown_by_line():
         file="train.py", line=7, function="f", source="loss.item()", owner="user",
         operation="item", count=6, steps_watched=3, blocked_ns=30_000,
     )  # fmt: skip
-    place = CallPlace("train.py", 9, "g", "self.encoder(x)")
+    place = CodePlace("train.py", 9, "g", "self.encoder(x)")
     found = Inspection(
         sync_steps=3,
         sites=(site,),

@@ -22,7 +22,7 @@ from lightning_gpuprof.analysis.savings.call_time import (
 from lightning_gpuprof.analysis.savings.graph_nodes import nodes_ns
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.analysis.trace import short_calls
-from lightning_gpuprof.records.debugging import anomaly_mode
+from lightning_gpuprof.records.anomaly_mode import anomaly_mode
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import ANOMALY_NOTE
 

@@ -51,7 +51,7 @@ from lightning_gpuprof.findings.model import (
     Severity,
     Where,
 )
-from lightning_gpuprof.records.debugging import AnomalyMode, anomaly_mode
+from lightning_gpuprof.records.anomaly_mode import AnomalyMode, anomaly_mode
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import ANOMALY_NOTE
 from lightning_gpuprof.units import duration

@@ -3,8 +3,8 @@ from rule_cases import MS, US, WORK, op, span
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained, Severity
-from lightning_gpuprof.records.debugging import AnomalyMode
-from lightning_gpuprof.records.module_calls import CallPlace
+from lightning_gpuprof.records.anomaly_mode import AnomalyMode
+from lightning_gpuprof.records.code_place import CodePlace
 from lightning_gpuprof.records.schema import Note
 
 
@@ -70,7 +70,7 @@ def test_is_told_by_a_note_too_and_silent_when_off(judge):
     assert isinstance(judge("anomaly-detection-on", WORK), Abstained)
 
 
-PLACE = CallPlace("train.py", 7, "", "with torch.autograd.set_detect_anomaly(True):")
+PLACE = CodePlace("train.py", 7, "", "with torch.autograd.set_detect_anomaly(True):")
 
 
 def noted(**mode):

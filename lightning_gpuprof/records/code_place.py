@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 
-class CallPlace(Struct, frozen=True):
+class CodePlace(Struct, frozen=True):
     """A line of the user's own code; `function` is empty where it is not known."""
 
     file: str

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from lightning_gpuprof.records.module_calls import CallPlace
+from lightning_gpuprof.records.code_place import CodePlace
 from lightning_gpuprof.records.notes import last_noted
 from lightning_gpuprof.records.schema import ANOMALY_NOTE, Note
 
@@ -20,7 +20,7 @@ class AnomalyMode(Struct, frozen=True):
 
     forward: bool
     backward: bool
-    place: CallPlace | None = None
+    place: CodePlace | None = None
 
 
 def anomaly_mode(notes: Iterable[Note]) -> AnomalyMode | None:
