@@ -15,6 +15,8 @@ _PYTHONS = sys.stdlib_module_names - {"builtins", "operator", "_operator"} - _WA
 may go through tensors, and are not named."""
 _CALL = re.compile(r"([^\W\d]\w*(?:\s*\.\s*[^\W\d]\w*)*)\s*\(")
 """The beginning of a call: a name, or attributes of one."""
+_TEXTS = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*\"""")
+"""Literals, whose parentheses close nothing."""
 
 
 def called_library(frame: FrameType) -> str | None:
@@ -43,7 +45,7 @@ def _called_path(code: CodeType, instruction: int) -> tuple[str, ...] | None:
     """Return the names of the function that an instruction calls: `("np", "random", "normal")`."""
     text = _text_of(code, instruction)
     call = _CALL.match(text) if text else None
-    if text is None or call is None or not _closes_at_end(text[call.end() :]):
+    if text is None or call is None or not _closes_at_end(_TEXTS.sub("''", text[call.end() :])):
         return None
     return tuple(name.strip() for name in call[1].split("."))
 
