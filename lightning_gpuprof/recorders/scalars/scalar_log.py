@@ -1,9 +1,9 @@
 """Keeps one scalar per step on the device and reads a whole window of them with one copy."""
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, SupportsFloat
+from typing import Any, Protocol, SupportsFloat
 
 import torch
 from torch import Tensor
@@ -12,6 +12,8 @@ from lightning_gpuprof.recorders.scalars.transfer import Transfer, to_host
 
 Scalar = Tensor | float | int
 Column = list[Tensor | float | None]
+_Place = tuple[Column, int]
+"""Where in a column a value belongs."""
 _HAS_FLOAT64 = ("cpu", "cuda", "meta")
 _NONE: Mapping[str, Any] = {}
 
@@ -82,10 +84,6 @@ class ScalarLog:
         self._refuse = refuse
         self._begin_window()
         self._pending: deque[tuple[list[Any], Window]] = deque()
-
-    def __len__(self) -> int:
-        """Return the number of steps in the open window."""
-        return len(self.steps)
 
     @property
     def on_their_way(self) -> bool:
@@ -229,68 +227,31 @@ class _HostCopy:
 
     def __init__(self, columns: dict[str, Column], transfer: Transfer) -> None:
         self._columns = columns
-        parts: dict[tuple[torch.device, torch.dtype], list[_Part]] = {}
+        kinds: dict[tuple[torch.device, torch.dtype], list[_Place]] = defaultdict(list)
         for column in columns.values():
-            for part in _parts(column):
-                parts.setdefault((part.values.device, part.values.dtype), []).append(part)
+            for at, value in enumerate(column):
+                if isinstance(value, Tensor):
+                    kinds[value.device, value.dtype].append((column, at))
+        places: dict[tuple[torch.device, torch.dtype], list[_Place]] = defaultdict(list)
+        parts: dict[tuple[torch.device, torch.dtype], list[Tensor]] = defaultdict(list)
+        for found in kinds.values():
+            whole: Any = [column[at] for column, at in found]
+            stacked = torch.stack(whole)
+            exact = stacked.to(exact_dtype(stacked))
+            places[exact.device, exact.dtype] += found
+            parts[exact.device, exact.dtype].append(exact)
         self._copies = [
-            (
-                some,
-                transfer(
-                    some[0].values if len(some) == 1 else torch.cat([part.values for part in some])
-                ),
-            )
-            for some in parts.values()
+            (places[kind], transfer(some[0] if len(some) == 1 else torch.cat(some)))
+            for kind, some in parts.items()
         ]
 
     def ready(self) -> bool:
         return all(pending.ready() for _, pending in self._copies)
 
     def result(self) -> dict[str, list[float | None]]:
-        for parts, pending in self._copies:
+        for places, pending in self._copies:
             numbers = pending.result().double().tolist()
-            for part in parts:
-                count = len(part.values)
-                part.fill(numbers[:count])
-                numbers = numbers[count:]
+            for (column, at), number in zip(places, numbers, strict=True):
+                column[at] = number
         columns: dict[str, Any] = self._columns
         return columns
-
-
-class _Part(NamedTuple):
-    """Values of one column that are of one kind, put together."""
-
-    column: Column
-    places: list[int] | None
-    """Where in the column they belong; None for all of it."""
-    values: Tensor
-
-    def fill(self, numbers: list[float]) -> None:
-        """Put the numbers in the values' places."""
-        if self.places is None:
-            self.column[:] = numbers
-            return
-        for place, number in zip(self.places, numbers, strict=True):
-            self.column[place] = number
-
-
-def _parts(column: Column) -> list[_Part]:
-    """Put a column's tensors together, those of each device and type."""
-    whole: Any = column
-    if {type(value) for value in column} == {Tensor}:
-        kinds = {(value.dtype, value.device) for value in whole}
-        if len(kinds) == 1:  # nearly always
-            return [_Part(column, None, _exact(whole))]
-    by_kind: dict[tuple[torch.dtype, torch.device], list[int]] = {}
-    for place, value in enumerate(column):
-        if isinstance(value, Tensor):
-            by_kind.setdefault((value.dtype, value.device), []).append(place)
-    return [
-        _Part(column, places, _exact([whole[place] for place in places]))
-        for places in by_kind.values()
-    ]
-
-
-def _exact(values: list[Tensor]) -> Tensor:
-    stacked = torch.stack(values)
-    return stacked.to(exact_dtype(stacked))
