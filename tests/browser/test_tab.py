@@ -171,7 +171,6 @@ def test_the_reason_for_idle_time_is_a_table_too(page):
 
 def test_a_trace_that_nobody_laid_out_is_laid_out_when_asked_for(page):
     page.open("late", view="timeline")
-    # By a process of the lowest priority: beside others it may get little time.
     drawn = "return document.querySelector('.tl-canvas')?.timeline.loader.blocks && 1"
     page.browser.wait(drawn, timeout_s=120)
 
