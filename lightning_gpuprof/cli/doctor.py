@@ -13,10 +13,9 @@ from lightning_gpuprof.errors import GpuProfError
 from lightning_gpuprof.hardware.lookup import find_peaks
 from lightning_gpuprof.hardware.measured import SOURCE, load_measured, save_measured
 
-_PROBE = "lightning_gpuprof.trials.machine"
+_PROBE = "lightning_gpuprof.probes.device.machine"
 _PROBE_LIMIT_S = 300
-_NVIDIA_PARAMETERS = "/proc/driver/nvidia/params"
-_PLUGIN = "gpuprof"
+_AMD_DRIVER = "/dev/kfd"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,10 +36,11 @@ def run(args: argparse.Namespace) -> int:
         device["peaks"] = _peaks(device)
     found: dict[str, Any] = {
         "machine": machine,
-        "permissions": _permissions(machine),
         "tensorboard": _tensorboard(),
         "log_dir": {"path": args.log_dir, "writable": _writable(args.log_dir)},
     }
+    if machine.get("hip"):
+        found["driver_open"] = os.access(_AMD_DRIVER, os.R_OK | os.W_OK)
     if args.measure_peaks:
         found["peaks_file"] = _keep(machine.get("measured") or [])
     print(json.dumps(found, indent=2) if args.json else "\n".join(_lines(found)))
@@ -73,50 +73,25 @@ def _peaks(device: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _permissions(machine: dict[str, Any]) -> str:
-    if not machine.get("devices"):
-        return "none needed (no GPU)"
-    if machine.get("hip"):
-        allowed = os.access("/dev/kfd", os.R_OK | os.W_OK)
-        return "/dev/kfd is open" if allowed else "/dev/kfd is closed: join the group render"
-    try:
-        with open(_NVIDIA_PARAMETERS, encoding="utf-8") as file:
-            restricted = "RmProfilingAdminOnly: 1" in file.read()
-    except OSError:
-        return f"unknown: {_NVIDIA_PARAMETERS} cannot be read"
-    return (
-        "kernels can be traced; hardware counters are for administrators only"
-        if restricted
-        else "kernels and hardware counters can be recorded"
-    )
-
-
 def _tensorboard() -> dict[str, Any]:
     """Tell whether TensorBoard will find the PROFILE tab; its plugins are found by entry point."""
     found = {one.name: one for one in metadata.entry_points(group="tensorboard_plugins")}
-    entry = found.get(_PLUGIN)
-    error: str | None = None
-    if entry is None:
+    error = None
+    if "gpuprof" not in found:
         error = "not registered: install lightning-gpuprof itself, not only its folder"
     elif util.find_spec("tensorboard") is None:
         error = "tensorboard is not installed: pip install tensorboard"
     else:
         try:
-            entry.load()
+            found["gpuprof"].load()
         except (ImportError, AttributeError) as problem:
             error = str(problem)
-    return {
-        "plugin_loads": error is None,
-        "error": error,
-        "xprof": util.find_spec("xprof") is not None,
-        "other_profile_plugins": sorted(
-            name for name in found if name != _PLUGIN and "profile" in name.lower()
-        ),
-    }
+    xprof = util.find_spec("xprof") is not None
+    return {"plugin_loads": error is None, "error": error, "xprof": xprof}
 
 
 def _writable(log_dir: str) -> bool:
-    """Tell whether the folder, or the nearest one above it that exists, can be written to."""
+    """Tell whether the folder, or the nearest existing folder above it, can be written to."""
     path = os.path.abspath(log_dir)
     while not os.path.exists(path):
         path = os.path.dirname(path)
@@ -151,7 +126,8 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
             yield f"  {SOURCE}: {json.dumps(peaks['measured']['flop_per_s'])}"
     if not machine.get("devices"):
         yield "device: none" + (" (no peaks measured)" if "peaks_file" in found else "")
-    yield f"permissions: {found['permissions']}"
+    if not found.get("driver_open", True):
+        yield f"permissions: {_AMD_DRIVER} is closed: join the group render"
     yield f"TensorBoard: {'the PROFILE tab loads' if board['plugin_loads'] else board['error']}"
     yield f"xprof beside it: {'yes' if board['xprof'] else 'no'}"
     yield f"log dir {log_dir['path']}: {'writable' if log_dir['writable'] else 'NOT writable'}"

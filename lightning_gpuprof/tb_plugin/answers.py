@@ -17,7 +17,7 @@ from lightning_gpuprof.records.files import (
 )
 from lightning_gpuprof.records.schema import SCHEMA_VERSION
 from lightning_gpuprof.tb_plugin.preparer import Preparer
-from lightning_gpuprof.tb_plugin.replies import NotFoundError, reply, reply_json, stream
+from lightning_gpuprof.tb_plugin.replies import NotFoundError, reply, reply_json
 from lightning_gpuprof.tb_plugin.run_index import RunIndex, file_system_for
 from lightning_gpuprof.tb_plugin.static_files import perfetto_folder
 from lightning_gpuprof.views.documents.compare import compare_runs
@@ -84,8 +84,6 @@ class Answers:
         headers = [("Content-Disposition", f'attachment; filename="{quoted}"')]
         mime_type = "application/gzip" if name.endswith(TRACE_SUFFIX) else "application/json"
         # Not content_encoding="gzip": the viewer is to get the file as it lies on disk.
-        if run.fs is LOCAL:
-            return stream(request, path, mime_type, headers)
         return reply(request, run.fs.read_bytes(path), mime_type, headers=headers)
 
     def _prepare(self, name: str, run: LoadedRun, payload: dict[str, Any]) -> None:

@@ -1,12 +1,10 @@
 """Replies as TensorBoard sends them, and our errors as sentences."""
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 from tensorboard.backend import http_util
 from werkzeug import Request, Response
-from werkzeug.wsgi import wrap_file
 
 from lightning_gpuprof.errors import GpuProfError
 from lightning_gpuprof.views.tab.query import QueryError
@@ -31,22 +29,6 @@ def reply(request: Request, content: bytes, mime_type: str, **options: Any) -> R
     """Answer with content of any type; options as of TensorBoard's own `Respond`."""
     response: Response = http_util.Respond(request, content, mime_type, **options)
     return response
-
-
-def stream(request: Request, path: str, mime_type: str, headers: list[tuple[str, str]]) -> Response:
-    """Send a local file piece by piece: a trace may be too large for memory."""
-    file = open(path, "rb")  # the server closes it once it is sent
-    headers = [
-        *headers,
-        ("Content-Length", str(os.fstat(file.fileno()).st_size)),
-        ("X-Content-Type-Options", "nosniff"),
-    ]
-    return Response(
-        wrap_file(request.environ, file),
-        mimetype=mime_type,
-        headers=headers,
-        direct_passthrough=True,
-    )
 
 
 def route(handler: Handler) -> App:

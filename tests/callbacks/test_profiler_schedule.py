@@ -152,7 +152,9 @@ def test_each_profiler_step_holds_its_own_fetch_forward_backward_and_optimizer(t
 
 
 def test_every_cycle_has_its_own_compressed_file_and_record(tmp_path):
-    run = Run(fit(tmp_path, ProfilerSchedule(wait=1, warmup=0, active=2, repeat=2)))
+    trainer = fit(tmp_path, ProfilerSchedule(wait=1, warmup=0, active=2, repeat=2))
+    assert "_on_before_fetch" not in vars(trainer.fit_loop.epoch_loop)
+    run = Run(trainer)
     assert run.files == [f"rank0-cycle{n}.pt.trace.json.gz" for n in range(3)]
     assert [run.trace(n).numbers for n in range(3)] == [[1, 2], [3, 4], [5, 6]]
     for cycle in run.cycles:
@@ -180,30 +182,27 @@ def test_a_step_ends_with_its_epoch(tmp_path):
     assert all(not parts_of(trace, step)[0] for step in trace.steps)
 
 
-def test_epochs_are_recorded_whole_with_a_profiler_step_per_batch(tmp_path):
-    trainer = fit(
-        tmp_path,
-        ProfilerSchedule(unit="epoch", wait=1, warmup=1, active=1, repeat=0),
-        limit_train_batches=3,
-        max_epochs=4,
-    )
-    assert Run(trainer).trace().numbers == [6, 7, 8]
-
-
-def test_an_iterable_of_unknown_length_is_counted_right(tmp_path):
-    trainer = fit(
-        tmp_path,
-        ProfilerSchedule(wait=5, warmup=0, active=4),
-        train=DataLoader(Stream(), batch_size=1),
-        limit_train_batches=None,
-        max_epochs=2,
-    )
-    assert Run(trainer).trace().numbers == [5, 6, 7, 8]
-
-
-def test_accumulated_batches_are_steps_of_their_own(tmp_path):
-    trainer = fit(tmp_path, ProfilerSchedule(wait=1, warmup=0, active=4), accumulate_grad_batches=2)
-    assert Run(trainer).trace().numbers == [1, 2, 3, 4]
+@pytest.mark.parametrize(
+    ("schedule", "options", "numbers"),
+    [
+        (
+            {"unit": "epoch", "wait": 1, "warmup": 1, "active": 1},
+            {"limit_train_batches": 3, "max_epochs": 4},
+            [6, 7, 8],
+        ),
+        (
+            {"wait": 5, "warmup": 0, "active": 4},
+            {"train": Stream(), "limit_train_batches": None, "max_epochs": 2},
+            [5, 6, 7, 8],
+        ),
+        ({"wait": 1, "warmup": 0, "active": 4}, {"accumulate_grad_batches": 2}, [1, 2, 3, 4]),
+    ],
+    ids=["epochs whole", "iterable of unknown length", "accumulated batches"],
+)
+def test_a_profiler_step_is_a_batch_numbered_from_the_fits_begin(
+    tmp_path, schedule, options, numbers
+):
+    assert Run(fit(tmp_path, ProfilerSchedule(**schedule), **options)).trace().numbers == numbers
 
 
 def test_a_run_too_short_for_the_default_window_has_no_trace_and_says_so(tmp_path):
@@ -214,29 +213,33 @@ def test_a_run_too_short_for_the_default_window_has_no_trace_and_says_so(tmp_pat
     )
 
 
-def test_a_given_schedule_that_cannot_fit_is_an_error_with_the_smallest_number_that_works(tmp_path):
-    with pytest.raises(ConfigError, match=r"15 steps.*at most 12.*Train for at least 15 steps"):
-        fit(tmp_path, ProfilerSchedule(wait=10))
-    options = {"unit": "epoch", "wait": 3, "warmup": 1, "active": 3, "repeat": 1}
-    with pytest.raises(ConfigError, match=r"3 \+ \(1 \+ 3\) \* 2 = 11 epochs.*at least 7 .* 11 "):
-        fit(tmp_path, ProfilerSchedule(**options), max_epochs=5)
+@pytest.mark.parametrize(
+    ("schedule", "options", "said"),
+    [
+        ({"wait": 10}, {}, r"15 steps.*at most 12.*Train for at least 15 steps"),
+        (
+            {"unit": "epoch", "wait": 3, "warmup": 1, "active": 3, "repeat": 1},
+            {"max_epochs": 5},
+            r"3 \+ \(1 \+ 3\) \* 2 = 11 epochs.*at least 7 .* 11 ",
+        ),
+        (
+            {"wait": 10},
+            {"max_steps": 4, "accumulate_grad_batches": 2, "max_epochs": -1},
+            "at most 8,",
+        ),
+    ],
+)
+def test_a_given_schedule_that_cannot_fit_is_an_error_with_the_smallest_number_that_works(
+    tmp_path, schedule, options, said
+):
+    with pytest.raises(ConfigError, match=said):
+        fit(tmp_path, ProfilerSchedule(**schedule), **options)
 
 
 def test_later_cycles_that_cannot_fit_are_one_warning(tmp_path):
     with pytest.warns(UserWarning, match="only 2 of its 3 cycles"):
         trainer = fit(tmp_path, ProfilerSchedule(wait=0, warmup=2, active=3, repeat=2))
     assert len(Run(trainer).cycles) == 2
-
-
-def test_max_steps_count_against_the_schedule(tmp_path):
-    with pytest.raises(ConfigError, match="at most 8,"):
-        fit(
-            tmp_path,
-            ProfilerSchedule(wait=10),
-            max_steps=4,
-            accumulate_grad_batches=2,
-            max_epochs=-1,
-        )
 
 
 def test_fast_dev_run_is_never_an_error(tmp_path):
@@ -330,11 +333,6 @@ def test_steps_that_the_profiler_slows_down_are_marked(tmp_path):
     assert {n for n in range(12) if cost[n] > 1_000_000} <= set(profiled)
 
 
-def test_old_traces_go_when_only_the_last_are_kept(tmp_path):
-    run = Run(fit(tmp_path, ProfilerSchedule(wait=0, warmup=0, active=1, repeat=4, keep=2)))
-    assert run.files == [f"rank0-cycle{n}.pt.trace.json.gz" for n in (3, 4)]
-
-
 def test_a_large_trace_is_told_with_the_option_that_shrinks_it(tmp_path, monkeypatch):
     monkeypatch.setattr("lightning_gpuprof.capture.trace_files.LARGE_TRACE_BYTES", 1000)
     with pytest.warns(UserWarning, match="To shrink it: with_stack=False"):
@@ -366,20 +364,17 @@ def test_mps_is_refused_with_what_goes_on():
     refuse_device("cuda")
 
 
-def test_the_trainers_loop_is_as_it_was_afterwards(tmp_path):
-    trainer = fit(tmp_path, ProfilerSchedule(wait=1, active=1))
-    assert "_on_before_fetch" not in vars(trainer.fit_loop.epoch_loop)
-
-
-@pytest.mark.parametrize("ranks", [0, "all"])
-def test_ranks_that_are_no_numbers_are_refused(ranks):
-    with pytest.raises(ConfigError, match="names no ranks"):
-        ProfilerSchedule(ranks=ranks)
-
-
-def test_a_kept_number_below_one_is_refused():
-    with pytest.raises(ConfigError, match="keep=0"):
-        ProfilerSchedule(keep=0)
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"ranks": 0}, "names no ranks"),
+        ({"ranks": "all"}, "names no ranks"),
+        ({"keep": 0}, "keep=0"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused(options, said):
+    with pytest.raises(ConfigError, match=said):
+        ProfilerSchedule(**options)
 
 
 @pytest.mark.parametrize("timer", [True, False], ids=["timed", "alone"])
