@@ -12,7 +12,10 @@ Private names, seen in Lightning 2.4 to 2.6, and what happens without them:
     epoch_loop._broadcast_sigterm_tensor (2.6): ranks' wait for it is not told apart
     trainer._active_loop: in validate, test and predict, the workers' start is not told apart
     strategy._lightning_optimizers: zero_grad of manual optimization is part of forward
-    module._compiler_ctx: a compiled module is taken for a plain one
+    epoch_loop._results, val_loop._results: nothing is known of what `self.log` was asked
+    fit_loop._should_accumulate: batches are taken to step
+    trainer._detect_anomaly: anomaly detection counts as off
+    val_loop._max_batches: a validation's length is unknown
 """
 
 import inspect
@@ -52,16 +55,19 @@ __all__ = [
     "RichProgressBar",
     "TQDMProgressBar",
     "Trainer",
+    "accumulates",
     "active_loop",
     "batch_holder",
     "batches_done",
+    "detects_anomaly",
     "fetches_inside",
     "hook_of",
-    "is_compiled",
     "is_kind",
+    "logged_results",
     "logging_step",
     "rank_zero_info",
     "rank_zero_warn",
+    "validation_batches",
     "wrapped_optimizers",
 ]
 
@@ -135,6 +141,23 @@ def wrapped_optimizers(strategy: Any) -> list[Any]:
     return list(getattr(strategy, "_lightning_optimizers", None) or ())
 
 
-def is_compiled(module: Any) -> bool:
-    """Tell whether a LightningModule as a whole is compiled."""
-    return getattr(module, "_compiler_ctx", None) is not None
+def logged_results(loop: Any) -> Any:
+    """Return the values that `self.log` was given in a loop, by key; empty where unknown."""
+    results = getattr(loop, "_results", None)
+    return {} if results is None else results
+
+
+def accumulates(trainer: Any) -> bool:
+    """Tell whether the optimizer waits for more batches' gradients."""
+    ask = getattr(trainer.fit_loop, "_should_accumulate", None)
+    return bool(ask and ask())
+
+
+def detects_anomaly(trainer: Any) -> bool:
+    """Tell whether the Trainer was given `detect_anomaly=True`."""
+    return bool(getattr(trainer, "_detect_anomaly", False))
+
+
+def validation_batches(trainer: Any) -> list[int | float]:
+    """Return how many batches a validation takes from each of its loaders; empty where unknown."""
+    return list(getattr(trainer.fit_loop.epoch_loop.val_loop, "_max_batches", None) or ())

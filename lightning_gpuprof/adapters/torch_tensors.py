@@ -4,7 +4,7 @@ The names are in torch 2.2 to 2.14. Where one is missing nothing is found, or a 
 its own storage.
 """
 
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import torch
@@ -33,6 +33,12 @@ def storage_key(tensor: Tensor) -> int:
     with suppress(NotImplementedError, RuntimeError):  # sparse and wrapper tensors have none
         return int(tensor.untyped_storage()._cdata)
     return id(tensor)
+
+
+def no_overrides() -> AbstractContextManager[None]:
+    """Return a context in which tensors' own `__torch_function__` is not called."""
+    disabled = getattr(torch._C, "DisableTorchFunction", None)
+    return nullcontext() if disabled is None else disabled()
 
 
 def version_of(tensor: Tensor) -> int | None:

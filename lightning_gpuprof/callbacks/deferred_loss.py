@@ -14,6 +14,8 @@ from lightning_gpuprof.adapters.lightning import (
     Callback,
     LightningModule,
     Trainer,
+    accumulates,
+    logging_step,
     rank_zero_warn,
 )
 from lightning_gpuprof.errors import ConfigError
@@ -254,7 +256,7 @@ class DeferredLoss(RecordingCallback):
             return
         last = steps[-1]
         used = [None if step == after else step for step, after in pairwise(steps)]
-        if trainer is not None and loop._batches_that_stepped == last:
+        if trainer is not None and logging_step(trainer) == last:
             is_over = outputs.batch not in (None, loop.batch_progress.total.ready)
             if is_over or _accumulates(trainer):
                 last = None
@@ -365,7 +367,7 @@ def _accumulates(trainer: Trainer) -> bool:
     """Tell whether the optimizer waits for more batches' gradients."""
     if trainer.accumulate_grad_batches == 1 or not trainer.lightning_module.automatic_optimization:
         return False
-    return trainer.fit_loop._should_accumulate()
+    return accumulates(trainer)
 
 
 def _check(

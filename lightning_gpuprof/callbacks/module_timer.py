@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from typing_extensions import override
 
-from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer, is_kind
+from lightning_gpuprof.adapters.compiled_modules import is_inside_compiled, modules_by_name
+from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.session.guard import guarded
@@ -70,7 +71,7 @@ class ModuleTimer(Callback):
                 "callbacks, or use GpuProfCallback(modules=[...]) in the place of both."
             )
         for name, module in _find(pl_module, self.modules).items():
-            if _is_inside_compiled(pl_module, name):
+            if is_inside_compiled(pl_module, name):
                 self._say_left_out(name)
             else:
                 self._time(module, self._output.components(name))
@@ -151,7 +152,7 @@ def _empty_hook(*arguments: Any) -> None:
 
 
 def _find(model: torch.nn.Module, names: Sequence[str]) -> dict[str, torch.nn.Module]:
-    known = {name.replace("_orig_mod.", ""): module for name, module in _modules(model) if name}
+    known = modules_by_name(model)
     for name in names:
         if name not in known:
             near = get_close_matches(name, known, n=3)
@@ -161,23 +162,3 @@ def _find(model: torch.nn.Module, names: Sequence[str]) -> dict[str, torch.nn.Mo
                 f"{'Nearest' if near else 'It has'}: {some}."
             )
     return {name: known[name] for name in dict.fromkeys(names)}
-
-
-def _modules(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
-    """By name, a compiled wrapper under its own name and not what it wraps."""
-    named = model.named_modules(remove_duplicate=False)
-    return [(name, module) for name, module in named if not name.endswith("_orig_mod")]
-
-
-def _is_inside_compiled(model: torch.nn.Module, name: str) -> bool:
-    """Tell whether hooks on a module would be compiled into a graph, or break it."""
-    if getattr(model, "_compiler_ctx", None) is not None:
-        return True
-    module, parts = model, name.split(".")
-    for part in parts:
-        if is_kind(module, "OptimizedModule"):
-            return True
-        if getattr(module, "_compiled_call_impl", None) is not None:
-            return True
-        module = getattr(module, part)
-    return getattr(module, "_compiled_call_impl", None) is not None

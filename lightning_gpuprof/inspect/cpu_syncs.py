@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
 from typing_extensions import override
 
+from lightning_gpuprof.adapters.pytree import tree_leaves
 from lightning_gpuprof.adapters.torch_tensors import TorchDispatchMode, storage_key
 from lightning_gpuprof.inspect.sync_calls import (
     FACTORIES,

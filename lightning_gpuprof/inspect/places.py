@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from lightning_gpuprof.adapters.frames import CALLBACK_HOOKS, HOOK_CALLERS, LOGGER_CONNECTOR
 from lightning_gpuprof.adapters.lightning import is_kind
 from lightning_gpuprof.recorders.sampling.stack_lines import outwards
 from lightning_gpuprof.records.phases import Phase
@@ -16,7 +17,6 @@ from lightning_gpuprof.session.places import package_of
 from lightning_gpuprof.timing.actions import PHASES
 
 _INSPECTING = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_HOOK_CALLERS = ("_call_lightning_module_hook", "_call_strategy_hook", "_call_callback_hooks")
 _LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric", "lightning_utilities")
 _SKIPPED = ("python", "torch", "tensorboard", "tqdm", "rich", "numpy")
 
@@ -144,9 +144,9 @@ class _Walk:
         return True
 
     def _past_hook(self, frame: FrameType, name: str, module: str) -> None:
-        if name in _HOOK_CALLERS:
+        if name in HOOK_CALLERS:
             self._hook = str(frame.f_locals.get("hook_name", ""))
-            if name == "_call_callback_hooks":
+            if name == CALLBACK_HOOKS:
                 self._phase = self._phase or Phase.CALLBACKS
                 self._owner = self._owner or _callback_owner(frame.f_locals.get("callback"))
             else:
@@ -166,7 +166,7 @@ class _Walk:
         if kind is Kind.METRIC or (kind is Kind.CODE and is_kind(actor, "Metric")):
             if self._first is not Kind.LIGHTNING:
                 self._owner = "metric"
-        elif is_kind(actor, "Logger") and not is_kind(actor, "_LoggerConnector"):
+        elif is_kind(actor, "Logger") and not is_kind(actor, LOGGER_CONNECTOR):
             self._owner = f"logger:{type(actor).__name__}"
             self._phase = Phase.LOGGING
 

@@ -10,6 +10,7 @@ import torch
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import LightningModule
+from lightning_gpuprof.adapters.torch_tensors import no_overrides, storage_key
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.notes import CHECKPOINT_NOTE, CheckpointContent
 from lightning_gpuprof.session.guard import attempt
@@ -56,7 +57,7 @@ def checkpoint_content(
         module: Whose `state_dict` it holds.
         checkpoint: As Lightning hands it to `on_save_checkpoint`.
     """
-    with torch._C.DisableTorchFunction():  # a sharded tensor refuses what it has no answer for
+    with no_overrides():  # a sharded tensor refuses what it has no answer for
         return _content(module, checkpoint)
 
 
@@ -129,7 +130,5 @@ def _bytes(value: Any, seen: set[int]) -> int:
 
 
 def _address(value: Any) -> int:
-    """Return what is the same for all tensors that share their memory, as `torch.save` has it."""
-    if isinstance(value, torch.Tensor):
-        return attempt(lambda: int(value.untyped_storage()._cdata), id(value))
-    return id(value)
+    """Return a number that all tensors in the same memory share, as `torch.save` has it."""
+    return storage_key(value) if isinstance(value, torch.Tensor) else id(value)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from typing_extensions import override
 
+from lightning_gpuprof.adapters.autograd import at_end_of_backward
 from lightning_gpuprof.adapters.lightning import Callback
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.phases import EXCHANGE
@@ -56,8 +57,7 @@ class GradientSync(Recorder):
     def _begun(self, gradient: torch.Tensor) -> None:
         if self._armed:
             self._armed = False
-            engine: Any = torch.autograd.Variable._execution_engine
-            engine.queue_callback(self._own_gradients_are_there)
+            at_end_of_backward(self._own_gradients_are_there)
 
     @guarded
     def _own_gradients_are_there(self) -> None:

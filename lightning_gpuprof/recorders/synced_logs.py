@@ -4,6 +4,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from lightning_gpuprof.adapters.lightning import logged_results
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.notes import SYNCED_NOTE
 from lightning_gpuprof.session.guard import attempt
@@ -21,7 +22,7 @@ class SyncedLogs(Recorder):
     def first_batch_ends(self, trainer: Any, batch: Any) -> None:
         if trainer.world_size < 2 or self._output is None:
             return
-        results = trainer.fit_loop.epoch_loop._results
+        results = logged_results(trainer.fit_loop.epoch_loop)
         metas = attempt(lambda: [one.meta for one in results.values()], [])
         synced = tuple(dict.fromkeys(one.name for one in metas if one.on_step and one.sync.should))
         if synced:

@@ -51,8 +51,6 @@ all have exchanged theirs. What this takes is communication, and waiting for ran
 STOP_CHECK = "stop check"
 """Part of `other` where there are several ranks: between steps, Lightning (from 2.6 on) has rank 0
 tell all others whether it was told to stop by SIGTERM, so these wait for it."""
-STOP_CHECK_METHOD = "_broadcast_sigterm_tensor"
-"""The method of Lightning's loop that does."""
 
 CONSOLE_GROUPS: dict[str, tuple[Phase, ...]] = {
     "data": (Phase.DATA_WAIT,),

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from lightning_gpuprof import __version__
-from lightning_gpuprof.adapters.lightning import Trainer
+from lightning_gpuprof.adapters.compiled_modules import is_compiled
+from lightning_gpuprof.adapters.lightning import Trainer, detects_anomaly, validation_batches
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, Device, Loader, RunStart
 from lightning_gpuprof.session.guard import attempt
 from lightning_gpuprof.session.left_unused import gpu_left_unused
@@ -153,7 +154,7 @@ def _trainer(trainer: Any) -> dict[str, Any]:
     facts["loggers"] = [type(logger).__name__ for logger in trainer.loggers]
     # The tap may be in its place by now: the user's own is what it hands on to.
     facts["profiler"] = type(getattr(trainer.profiler, "_inner", trainer.profiler)).__name__
-    facts["detect_anomaly"] = bool(getattr(trainer, "_detect_anomaly", False))
+    facts["detect_anomaly"] = detects_anomaly(trainer)
     return facts
 
 
@@ -176,7 +177,7 @@ def _model(trainer: Trainer) -> dict[str, Any]:
     facts["sparse_gradients"] = any(
         getattr(part, "sparse", None) is True for part in module.modules()
     )
-    facts["compiled"] = any(_is_compiled(part) for part in module.modules())
+    facts["compiled"] = any(is_compiled(part) for part in module.modules())
     return {name: value for name, value in facts.items() if value is not None}
 
 
@@ -222,14 +223,6 @@ def _settings(group: dict[str, Any]) -> str:
     return repr(found)
 
 
-def _is_compiled(module: Any) -> bool:
-    return (
-        type(module).__name__ == "OptimizedModule"
-        or getattr(module, "_compiler_ctx", None) is not None
-        or getattr(module, "_compiled_call_impl", None) is not None
-    )
-
-
 def _loader_of_stage(trainer: Any) -> Loader | None:
     """Return the settings of what a session fetches from; None where it evaluates several."""
     name = _LOADERS.get(stage_of(trainer))
@@ -245,7 +238,7 @@ def _validation_loader(trainer: Any) -> Loader | None:
     if stage_of(trainer) != "fit" or len(loaders) != 1:
         return None
     found = _loader(trainer, loaders)
-    (batches,) = trainer.fit_loop.epoch_loop.val_loop._max_batches
+    (batches,) = validation_batches(trainer)
     if found is not None:
         found.length = batches if isinstance(batches, int) else None
     return found

@@ -1,8 +1,9 @@
-"""Where a training step begins: at the fetch of its batch, which no hook of Lightning's marks."""
+"""Where a training step begins: at the fetch of its batch, for which Lightning has no hook."""
 
 from collections.abc import Callable
 from typing import Any
 
+from lightning_gpuprof.adapters.fetching import BeforeFetch
 from lightning_gpuprof.adapters.lightning import Callback, fetches_inside
 from lightning_gpuprof.session.hooks import add_hook, called_by_trainer, drop_hook
 
@@ -15,13 +16,11 @@ class StepBorders:
     """Calls back where a training step begins, for the length of a fit.
 
     `on_train_batch_start` comes after the fetch, and `on_train_batch_end` before the loggers,
-    validation and checkpoints of its step. Lightning calls its epoch loop's `_on_before_fetch`
-    between the two, and counts the batches that have run: where that number has grown, a step
-    begins. (An iterable without a length may be fetched from once more when it is at its end.)
-
-    Where nothing is to come for many steps, or nothing more at all, Lightning's method is put back,
-    so that these steps pay nothing.
-    Where steps fetch for themselves, by `dataloader_iter`, they begin at `on_train_batch_start`.
+    validation and checkpoints of its step. Between the two, `BeforeFetch` is called, and Lightning
+    counts the batches that have run: where that number has grown, a step begins. (An iterable
+    without a length may be fetched from once more when it is at its end.) While the next border is
+    far away, Lightning's method is put back, so that these steps pay nothing. Steps that fetch for
+    themselves, by `dataloader_iter`, begin at `on_train_batch_start`.
 
     Args:
         trainer: In `on_train_start`.
@@ -32,18 +31,21 @@ class StepBorders:
     def __init__(
         self, trainer: Any, callback: Callback, on_border: Callable[[int], object]
     ) -> None:
-        self._loop = trainer.fit_loop.epoch_loop
+        self._hook = BeforeFetch(trainer)
+        self._progress = trainer.fit_loop.epoch_loop.batch_progress
         self._on_border = on_border
-        self._first: int = self._loop.batch_progress.total.completed
-        self._due = self._first
+        self._first = self._due = self._completed
         self._original: Any = None
         self._wanted = self._entered = self._called_back = False
         self._mine = self._before_fetch
-        self._fit_loop = trainer.fit_loop
         self._host = called_by_trainer(trainer, callback)
-        if fetches_inside(trainer.lightning_module):
+        if fetches_inside(trainer.lightning_module) or not self._hook.found:
             add_hook(self._host, "on_train_batch_start", self._reach)
         self._enter()
+
+    @property
+    def _completed(self) -> int:
+        return int(self._progress.total.completed)
 
     def sleep_until(self, step: int | None) -> None:
         """Pass over the steps before this one; None for all of them."""
@@ -54,7 +56,7 @@ class StepBorders:
         """Pass over no more steps."""
         self._wait_no_more()
         self._enter()
-        completed = self._loop.batch_progress.total.completed
+        completed = self._completed
         if self._due > completed + 1:
             self._due = completed
 
@@ -71,7 +73,7 @@ class StepBorders:
         It is come back to after half of the batches: the loop alone counts those that are skipped.
         """
         self._wait_no_more()
-        left = self._due - self._loop.batch_progress.total.completed
+        left = self._due - self._completed
         if left < _FAR:
             self._enter()
             return
@@ -87,11 +89,10 @@ class StepBorders:
 
     def _enter(self) -> None:
         self._wanted = True
-        if not self._entered:
+        if not self._entered and self._hook.found:
             self._entered = True
-            self._original = self._loop._on_before_fetch
-            self._loop._on_before_fetch = self._mine
-            self._replace_held(self._original, self._mine)
+            self._original = self._hook.get()
+            self._hook.put(self._mine)
 
     def _leave(self) -> None:
         """Put Lightning's method back, unless somebody came on top: that one calls on.
@@ -99,30 +100,20 @@ class StepBorders:
         Others below that wanted to leave meanwhile do so with the one on top.
         """
         self._wanted = False
-        if self._entered and self._loop.__dict__.get("_on_before_fetch") is self._mine:
-            original: Any = self._mine
-            below: Any = self
+        if self._entered and self._hook.get() is self._mine:
+            below, original = self, self._mine
             while isinstance(below, StepBorders) and not below._wanted:
                 below._entered, original = False, below._original
-                below = getattr(original, "__self__", None)
-            del self._loop._on_before_fetch
-            if self._loop._on_before_fetch != original:  # someone was there before
-                self._loop._on_before_fetch = original
-            self._replace_held(self._mine, original)
-
-    def _replace_held(self, one: Any, other: Any) -> None:
-        """Exchange the method where a loop that runs holds it: in what fetches its batches."""
-        fetcher: Any = getattr(self._fit_loop, "_data_fetcher", None)
-        if getattr(fetcher, "_start_profiler", None) == one:
-            fetcher._start_profiler = other
+                below = getattr(original, "__self__", None)  # type: ignore[assignment] # anyone's
+            self._hook.put(original)
 
     def _before_fetch(self) -> None:
-        if self._loop.batch_progress.total.completed >= self._due:
+        if self._progress.total.completed >= self._due:
             self._reach()
         self._original()
 
     def _reach(self, *_: Any) -> None:
-        completed = self._loop.batch_progress.total.completed
+        completed = self._completed
         if completed >= self._due:
             self._due = completed + 1
             self._on_border(completed - self._first)

@@ -7,6 +7,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from lightning_gpuprof.adapters.compiled_modules import is_compiled_whole
 from lightning_gpuprof.adapters.lightning import (
     STOP_CHECK_METHOD,
     Callback,
@@ -15,7 +16,6 @@ from lightning_gpuprof.adapters.lightning import (
     active_loop,
     fetches_inside,
     hook_of,
-    is_compiled,
     is_kind,
     wrapped_optimizers,
 )
@@ -167,7 +167,7 @@ class ProxyTiming:
         startup = self._clock.region(Phase.DATA_WAIT, WORKER_STARTUP)
         self._calls.add(fit_loop, "setup_data", startup)
         module = self._trainer.lightning_module
-        if not is_compiled(module):  # its step would break at the region
+        if not is_compiled_whole(module):  # its step would break at the region
             self._calls.add(module, "log", self.proxy.module_log())
         epoch_loop = fit_loop.epoch_loop
         self._calls.add(epoch_loop.val_loop, "run", self.proxy.validation())

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from lightning_gpuprof.adapters.cuda import amdsmi_index
 from lightning_gpuprof.recorders.device.device_stats import StatsReading
 
 _T = TypeVar("_T")
@@ -121,7 +122,7 @@ def amd_stats(device: torch.device) -> AmdSmiStats | None:
     try:
         amdsmi.amdsmi_init()  # torch 2.13 asks it for the index, and does not begin it
         # Heeds HIP_VISIBLE_DEVICES, which AMD SMI does not.
-        index = torch.cuda._get_amdsmi_device_index(device)
+        index = amdsmi_index(device)
         return AmdSmiStats(index, smi=amdsmi)
     except (amdsmi.AmdSmiException, RuntimeError, AttributeError, LookupError):
         return None

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from lightning_gpuprof.adapters.cuda import nvml_index
 from lightning_gpuprof.recorders.device.device_stats import StatsReading
 
 _T = TypeVar("_T")
@@ -124,7 +125,7 @@ def nvml_stats(device: torch.device) -> NvmlStats | None:
         import pynvml
 
         # Heeds CUDA_VISIBLE_DEVICES, which NVML does not.
-        index = torch.cuda._get_nvml_device_index(device)
+        index = nvml_index(device)
         uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
         return NvmlStats(index, nvml=pynvml, uuid=None if uuid is None else str(uuid))
     except (ImportError, OSError, RuntimeError, AttributeError, LookupError):

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import NamedTuple
 
+from lightning_gpuprof.adapters.frames import CALLBACK_HOOKS, MODULE_CALL, MODULE_HOOK
 from lightning_gpuprof.recorders.sampling.library_calls import called_library
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.session.places import GPUPROF, USER, Place, package_of
@@ -25,8 +26,8 @@ _BY_FUNCTION = {
 }
 """Hooks of the module, and the Strategy's methods around them."""
 _BY_LIGHTNING = {
-    "_call_callback_hooks": Phase.CALLBACKS,
-    "_call_lightning_module_hook": Phase.OTHER,
+    CALLBACK_HOOKS: Phase.CALLBACKS,
+    MODULE_HOOK: Phase.OTHER,
     "log_metrics": Phase.LOGGING,
     "save_checkpoint": Phase.CHECKPOINT,
 }
@@ -40,7 +41,7 @@ _STAY_IN_VALIDATION = (Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT)
 _LOOP = "training_epoch_loop.py"
 _WAITING = ("threading.py", "queue.py")
 """Files of Python in which one thread waits for another."""
-_CALLS_MODULES = ("_call_impl", "inner")
+_CALLS_MODULES = (MODULE_CALL, "inner")
 _LOGS = "call_to_log"
 """The tap's function around a call that logs by a logger's `experiment`."""
 _LOADING = ("serialization.py",)
@@ -212,7 +213,7 @@ def kind_of(called: list[FrameType]) -> str | None:
         return "model" if called[-1].f_code.co_name in _BY_FUNCTION else "python"
     if any(os.path.basename(each.f_code.co_filename) in _LOADING for each in called):
         return "python"
-    return "model" if any(each.f_code.co_name == "_call_impl" for each in called) else "torch"
+    return "model" if any(each.f_code.co_name == MODULE_CALL for each in called) else "torch"
 
 
 def name_of(frame: FrameType) -> str:

@@ -4,13 +4,12 @@ from enum import Enum
 from types import FrameType
 from typing import NamedTuple
 
+from lightning_gpuprof.adapters.frames import WORKER_LOOP
 from lightning_gpuprof.recorders.sampling.library_calls import called_library
 from lightning_gpuprof.recorders.sampling.stack_lines import At, kind_of, line_of, name_of, outwards
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.session.places import package_of
 
-_LOOP = "_worker_loop"
-"""What torch's function is called that a worker runs, and those of loaders made after it."""
 _WORKS, _WAITS = "fetch", "get"
 """What it calls to make a batch, and to be told which."""
 _USER = ""
@@ -40,7 +39,7 @@ def where_in_worker(frame: FrameType | None) -> Seen | None:
     """
     inside: list[FrameType] = []
     for each in outwards(frame):
-        if each.f_code.co_name == _LOOP and package_of(each.f_code.co_filename) != _USER:
+        if each.f_code.co_name == WORKER_LOOP and package_of(each.f_code.co_filename) != _USER:
             return _seen(inside)
         inside.append(each)
     return None

@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
+from lightning_gpuprof.adapters.lightning import logged_results
 from lightning_gpuprof.recorders.scalars.deferred import PendingScalars, start_copy
 from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.patches import Patches
@@ -35,7 +36,7 @@ class BarValues:
         """Take the values of this fit's training steps over from Lightning."""
         self._release()
         self.shown = {}
-        self._results = trainer.fit_loop.epoch_loop._results
+        self._results = logged_results(trainer.fit_loop.epoch_loop)
         self._patches.put(self._results, "log", self._taking_over)
 
     @guarded

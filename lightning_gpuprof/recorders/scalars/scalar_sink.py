@@ -7,6 +7,7 @@ from math import isfinite
 from operator import itemgetter
 from typing import Any, TypeVar
 
+from lightning_gpuprof.adapters.lightning import logged_results
 from lightning_gpuprof.recorders.scalars.epoch_means import EpochMeans
 from lightning_gpuprof.recorders.scalars.logger_pace import Columns, LoggerPace
 from lightning_gpuprof.recorders.scalars.scalar_log import ScalarBatch
@@ -136,7 +137,7 @@ def logged_names(epoch_loop: Any) -> set[str]:
     """Return the names that `self.log` has written to loggers so far, in training or validation."""
     metas = [
         result.meta
-        for results in (epoch_loop._results, epoch_loop.val_loop._results)
+        for results in map(logged_results, (epoch_loop, epoch_loop.val_loop))
         for result in results.values()
         if result.meta.logger
     ]

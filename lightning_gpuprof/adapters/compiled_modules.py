@@ -1,0 +1,52 @@
+"""Modules that torch.compile has compiled, and their names.
+
+Private names, seen in torch 2.2 to 2.13 and Lightning 2.4 to 2.6; without them a compiled module
+is taken for a plain one:
+    torch._dynamo.OptimizedModule, by its class's name, and its _orig_mod
+    torch.nn.Module._compiled_call_impl: set by `module.compile()`
+    LightningModule._compiler_ctx: set where a whole LightningModule is compiled
+"""
+
+from typing import Any
+
+from torch.nn import Module
+
+from lightning_gpuprof.adapters.lightning import is_kind
+
+_WRAPPED = "_orig_mod"
+
+
+def is_compiled(module: Any) -> bool:
+    """Tell whether a module itself is compiled, whichever way."""
+    return (
+        is_kind(module, "OptimizedModule")
+        or is_compiled_whole(module)
+        or getattr(module, "_compiled_call_impl", None) is not None
+    )
+
+
+def is_compiled_whole(module: Any) -> bool:
+    """Tell whether Lightning trains a LightningModule that is compiled as a whole."""
+    return getattr(module, "_compiler_ctx", None) is not None
+
+
+def modules_by_name(model: Module) -> dict[str, Module]:
+    """Return a model's modules, a compiled wrapper in the place of the module in it."""
+    named = model.named_modules(remove_duplicate=False)
+    return {
+        name.replace(f"{_WRAPPED}.", ""): module
+        for name, module in named
+        if name and not name.endswith(_WRAPPED)
+    }
+
+
+def is_inside_compiled(model: Module, name: str) -> bool:
+    """Tell whether hooks on a module would be compiled into a graph, or break it."""
+    if is_compiled_whole(model):
+        return True
+    module: Any = model
+    for part in name.split("."):
+        if is_compiled(module):
+            return True
+        module = getattr(module, part)
+    return is_compiled(module) and not is_kind(module, "OptimizedModule")
