@@ -1,4 +1,4 @@
-"""Private parts of torch and Lightning are named in `adapters/` alone, which list their versions."""
+"""Private parts of torch and Lightning are named in `adapters/` alone, with their versions."""
 
 import ast
 import re
@@ -27,10 +27,10 @@ def sources() -> dict[str, ast.Module]:
     return {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text()) for path in paths}
 
 
-def defined(trees: Iterator[ast.Module]) -> set[str]:
-    """Return the private names that this package gives to things of its own."""
+def defined(tree: ast.Module) -> set[str]:
+    """Return the private names that a file gives to things of its own."""
     names = set()
-    for node in (node for tree in trees for node in ast.walk(tree)):
+    for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             names.add(node.name)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -64,9 +64,11 @@ def private_names(tree: ast.Module, own: set[str]) -> Iterator[str]:
 
 
 def test_no_file_outside_the_adapters_names_a_private_part_of_torch_or_lightning():
-    trees = sources()
-    own = defined(iter(trees.values()))
-    found = {(file, name) for file, tree in trees.items() for name in set(private_names(tree, own))}
+    found = {
+        (file, name)
+        for file, tree in sources().items()
+        for name in set(private_names(tree, defined(tree)))
+    }
     assert found - set(ALLOWED) == set(), "move these into lightning_gpuprof/adapters"
     assert set(ALLOWED) - found == set(), "these exceptions are needed no more"
 
