@@ -7,7 +7,9 @@ from typing import Any
 
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
-from torch.utils._pytree import tree_leaves
+
+from lightning_gpuprof.adapters.pytree import tree_leaves
+from lightning_gpuprof.adapters.torch_tensors import stored_values
 
 _COUNTS = ("num_graphs", "batch_size")
 """Attributes by which graph and tensor-dict libraries say how many samples they hold."""
@@ -67,7 +69,7 @@ def _bytes(tensor: Tensor) -> int:
     try:
         return tensor.nbytes
     except (RuntimeError, NotImplementedError):  # sparse: count its values
-        return int(tensor._nnz()) * tensor.element_size() if tensor.is_sparse else 0
+        return stored_values(tensor) * tensor.element_size() if tensor.is_sparse else 0
 
 
 def _sizes(part: Any) -> Iterator[tuple[bool, int]]:

@@ -10,6 +10,8 @@ Private names, seen in Lightning 2.4 to 2.6, and what happens without them:
     epoch_loop._results.batch: batches are counted without their size
     epoch_loop._batches_that_stepped: scalars are logged under `global_step`
     epoch_loop._broadcast_sigterm_tensor (2.6): ranks' wait for it is not told apart
+    a result's _forward_cache: a progress bar does not show values logged in steps
+    SequentialLR._schedulers (torch): the schedulers in it are passed over
     trainer._active_loop: in validate, test and predict, the workers' start is not told apart
     strategy._lightning_optimizers: zero_grad of manual optimization is part of forward
     epoch_loop._results, val_loop._results: nothing is known of what `self.log` was asked
@@ -67,6 +69,9 @@ __all__ = [
     "logging_step",
     "rank_zero_info",
     "rank_zero_warn",
+    "schedulers_in",
+    "step_value",
+    "users_profiler",
     "validation_batches",
     "wrapped_optimizers",
 ]
@@ -136,6 +141,16 @@ def active_loop(trainer: Any) -> Any:
     return getattr(trainer, "_active_loop", None)
 
 
+def schedulers_in(scheduler: Any) -> tuple[Any, ...]:
+    """Return the schedulers that torch's `SequentialLR` or `ChainedScheduler` holds."""
+    return tuple(getattr(scheduler, "_schedulers", ()))
+
+
+def users_profiler(trainer: Any) -> Any:
+    """Return the user's own profiler, also while our proxy is in its place."""
+    return getattr(trainer.profiler, "_inner", trainer.profiler)
+
+
 def wrapped_optimizers(strategy: Any) -> list[Any]:
     """Return the optimizers as `self.optimizers()` gives them to a module."""
     return list(getattr(strategy, "_lightning_optimizers", None) or ())
@@ -145,6 +160,11 @@ def logged_results(loop: Any) -> Any:
     """Return the values that `self.log` was given in a loop, by key; empty where unknown."""
     results = getattr(loop, "_results", None)
     return {} if results is None else results
+
+
+def step_value(result: Any) -> Any:
+    """Return the value that a metric of `self.log` has for the last step; None where unknown."""
+    return getattr(result, "_forward_cache", None)
 
 
 def accumulates(trainer: Any) -> bool:

@@ -4,7 +4,7 @@ The rest of the wait is making a batch or, with workers, taking over what they s
 
 Private names, seen in torch 2.2 to 2.13; an iterator without them is not split:
     torch.utils.data.dataloader._SingleProcessDataLoaderIter, ._MultiProcessingDataLoaderIter
-    their _sampler_iter, _dataset_kind and _data_queue, and the queue's _poll
+    DataLoader._iterator; the iterators' _sampler_iter, _dataset_kind, _data_queue, and its _poll
 Seen in Lightning 2.4 to 2.6: fit_loop._data_fetcher, and its CombinedLoader's _iterator;
 fit_loop._combined_loader and fit_loop._load_combined_loader_states
 """
@@ -33,6 +33,11 @@ BEFORE_FIRST_ITERATORS = "_load_combined_loader_states"
 def training_loaders(fit_loop: Any) -> list[Any]:
     """Return the loaders that training fetches from; empty where they are not to be found."""
     return list(reach(fit_loop, "_combined_loader.flattened") or ())
+
+
+def has_iterator(loader: Any) -> bool:
+    """Tell whether a loader keeps an iterator whose workers have started (persistent_workers)."""
+    return getattr(loader, "_iterator", None) is not None
 
 
 class TimedIterator:

@@ -1,4 +1,4 @@
-"""Private parts of torch that an inspection reads: open modes, storages, versions of tensors.
+"""Private parts of torch: open modes, and the storages, versions and shards of tensors.
 
 The names are in torch 2.2 to 2.14. Where one is missing nothing is found, or a tensor counts as
 its own storage.
@@ -14,6 +14,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = ["TorchDispatchMode", "open_dispatch_modes", "open_function_modes", "storage_key"]
+
+
+WATCHING_MODES = ("torch.utils.flop_counter", "torch.utils._debug_mode", "torch.testing.")
+"""Modules of torch's modes that watch; others (a default device) are there for their effect."""
 
 
 def open_dispatch_modes() -> list[Any]:
@@ -33,6 +37,17 @@ def storage_key(tensor: Tensor) -> int:
     with suppress(NotImplementedError, RuntimeError):  # sparse and wrapper tensors have none
         return int(tensor.untyped_storage()._cdata)
     return id(tensor)
+
+
+def stored_values(tensor: Tensor) -> int:
+    """Return how many values a sparse tensor stores."""
+    return int(tensor._nnz())
+
+
+def local_shard(tensor: Tensor) -> Tensor:
+    """Return the part of a DTensor that this rank has; any other tensor as it is."""
+    local: Tensor = getattr(tensor, "_local_tensor", tensor)
+    return local
 
 
 def no_overrides() -> AbstractContextManager[None]:

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from lightning_gpuprof.adapters.lightning import is_kind, rank_zero_warn
+from lightning_gpuprof.adapters.lightning import is_kind, rank_zero_warn, users_profiler
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.schedule import Schedule, too_short
 from lightning_gpuprof.session.output import RunOutput
@@ -74,5 +74,4 @@ def _batches_for_max_steps(trainer: Any) -> float:
 
 def has_own_profiler(trainer: Any) -> bool:
     """Tell whether the Trainer records with torch.profiler by itself."""
-    theirs = getattr(trainer.profiler, "_inner", trainer.profiler)
-    return is_kind(theirs, "PyTorchProfiler")
+    return is_kind(users_profiler(trainer), "PyTorchProfiler")

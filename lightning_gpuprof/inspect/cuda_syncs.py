@@ -1,6 +1,5 @@
 """Sees host syncs on CUDA and HIP: torch warns of each, under its sync debug mode."""
 
-import sys
 import threading
 import time
 import warnings
@@ -9,6 +8,7 @@ from typing import Any
 
 import torch
 
+from lightning_gpuprof.adapters.dynamo import counters
 from lightning_gpuprof.inspect.sync_calls import (
     NAMES,
     PAGEABLE_COPY,
@@ -147,8 +147,7 @@ class CudaSyncWatch:
 
 
 def _has_compiled() -> bool:
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    return bool(getattr(dynamo, "counters", None))
+    return bool(counters())
 
 
 def _not_compiled(function: Callable[..., Any]) -> Callable[..., Any]:

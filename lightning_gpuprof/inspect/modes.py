@@ -4,12 +4,14 @@ import re
 import sys
 from collections.abc import Iterator
 
-from lightning_gpuprof.adapters.torch_tensors import open_dispatch_modes, open_function_modes
+from lightning_gpuprof.adapters.torch_tensors import (
+    WATCHING_MODES,
+    open_dispatch_modes,
+    open_function_modes,
+)
 from lightning_gpuprof.records.code_place import CodePlace
 from lightning_gpuprof.session.places import own_line_like
 
-_ONLY_LOOK_ON = ("torch.utils.flop_counter", "torch.utils._debug_mode", "torch.testing.")
-"""Torch's other modes (a default device, selective checkpointing) are there for their effect."""
 _OTHERS = ("torch", "lightning", "pytorch_lightning", "lightning_fabric", "lightning_gpuprof")
 
 
@@ -17,7 +19,7 @@ def open_modes() -> Iterator[tuple[str, CodePlace | None]]:
     """Yield the class of each open mode and the line that makes it, but for torch's own needs."""
     for mode in (*open_dispatch_modes(), *open_function_modes()):
         module = type(mode).__module__
-        if module.split(".")[0] not in _OTHERS or module.startswith(_ONLY_LOOK_ON):
+        if module.split(".")[0] not in _OTHERS or module.startswith(WATCHING_MODES):
             name = _public_name(type(mode))
             yield name, own_line_like(rf"(?<!class )(?<![\w\"'])(?:\w+\.)*{re.escape(name)}\(")
 

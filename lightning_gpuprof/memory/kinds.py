@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from lightning_gpuprof.adapters.torch_tensors import local_shard
+
 Optimizers = Iterable[torch.optim.Optimizer]
 
 
@@ -26,7 +28,7 @@ def kind_bytes(
     for kind, tensors in _tensors_by_kind(module, optimizers).items():
         found[kind] = 0
         for tensor in tensors:
-            local = getattr(tensor, "_local_tensor", tensor)  # a DTensor's own shard
+            local = local_shard(tensor)
             if local.device.type != device.type:
                 continue
             storage = local.untyped_storage()

@@ -12,7 +12,13 @@ import torch
 
 from lightning_gpuprof import __version__
 from lightning_gpuprof.adapters.compiled_modules import is_compiled
-from lightning_gpuprof.adapters.lightning import Trainer, detects_anomaly, validation_batches
+from lightning_gpuprof.adapters.lightning import (
+    Trainer,
+    detects_anomaly,
+    schedulers_in,
+    users_profiler,
+    validation_batches,
+)
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, Device, Loader, RunStart
 from lightning_gpuprof.session.guard import attempt
 from lightning_gpuprof.session.left_unused import gpu_left_unused
@@ -152,8 +158,7 @@ def _trainer(trainer: Any) -> dict[str, Any]:
     facts["precision"] = str(trainer.precision)
     facts["callbacks"] = [type(callback).__name__ for callback in trainer.callbacks]
     facts["loggers"] = [type(logger).__name__ for logger in trainer.loggers]
-    # The tap may be in its place by now: the user's own is what it hands on to.
-    facts["profiler"] = type(getattr(trainer.profiler, "_inner", trainer.profiler)).__name__
+    facts["profiler"] = type(users_profiler(trainer)).__name__
     facts["detect_anomaly"] = detects_anomaly(trainer)
     return facts
 
@@ -203,7 +208,7 @@ def _different_settings(optimizer: Any, trainer: Any) -> dict[str, int]:
 def _rates_part(optimizer: Any, trainer: Any) -> bool:
     """Tell whether a scheduler sets the groups' rates by several functions (`LambdaLR`)."""
     outer = [config.scheduler for config in trainer.lr_scheduler_configs]
-    inner = [one for scheduler in outer for one in getattr(scheduler, "_schedulers", ())]
+    inner = [one for scheduler in outer for one in schedulers_in(scheduler)]
     return any(
         len({id(function) for function in getattr(one, "lr_lambdas", ())}) > 1
         for one in (*outer, *inner)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
 from typing_extensions import override
 
+from lightning_gpuprof.adapters.pytree import tree_map
 from lightning_gpuprof.trials.latency import Latency, Prepared, check_count
 
 RESAMPLES = 2000

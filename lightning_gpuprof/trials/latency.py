@@ -1,7 +1,6 @@
 """Times one function call by call: device events on a GPU, the host's clock elsewhere."""
 
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lightning_gpuprof.adapters.dynamo import counters
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.tensors import tensors_in
 
@@ -217,6 +217,4 @@ def _wait_for(device: torch.device | None, result: Any) -> None:
 
 
 def _graphs_compiled() -> int:
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    counters = getattr(dynamo, "counters", None) or {}
-    return int(counters.get("stats", {}).get("unique_graphs", 0))
+    return int((counters() or {}).get("stats", {}).get("unique_graphs", 0))

@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.fake_tensors import storage_id
+from lightning_gpuprof.adapters.pytree import tree_leaves
+from lightning_gpuprof.adapters.torch_tensors import TorchDispatchMode
 
 
 @dataclass

@@ -13,6 +13,7 @@ import msgspec
 import torch
 
 import lightning_gpuprof
+from lightning_gpuprof.adapters.fake_tensors import LOGGER
 from lightning_gpuprof.errors import GpuProfError
 from lightning_gpuprof.trials import user_model
 from lightning_gpuprof.trials.measure import measure
@@ -67,7 +68,7 @@ def users_part(error: BaseException) -> str:
 def show_users_part() -> None:
     """Make this process end with the user's part of a traceback on stderr."""
     # Fake tensors log the same error with their own traceback before they raise it.
-    logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
+    logging.getLogger(LOGGER).setLevel(logging.CRITICAL)
     sys.excepthook = _show
 
 

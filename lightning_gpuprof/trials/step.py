@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
 
 import lightning_gpuprof
 from lightning_gpuprof.adapters.fake_tensors import value_errors
+from lightning_gpuprof.adapters.pytree import tree_leaves, tree_map
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.trials.live_bytes import LiveBytes
 from lightning_gpuprof.trials.optimizer import host_state, make_optimizer
@@ -100,13 +100,13 @@ def to_precision(model: torch.nn.Module, precision: str) -> None:
     # Module.to swaps tensors, which fakes refuse.
     done: dict[int, torch.nn.Parameter] = {}
     for module in model.modules():
-        for name, old in module._parameters.items():
-            if old is not None and old.is_floating_point():
+        for name, old in [*module.named_parameters(recurse=False, remove_duplicate=False)]:
+            if old.is_floating_point():
                 new = torch.nn.Parameter(old.detach().to(dtype), requires_grad=old.requires_grad)
-                module._parameters[name] = done.setdefault(id(old), new)
-        for name, buffer in module._buffers.items():
-            if buffer is not None and buffer.is_floating_point():
-                module._buffers[name] = buffer.to(dtype)
+                setattr(module, name, done.setdefault(id(old), new))
+        for name, buffer in [*module.named_buffers(recurse=False, remove_duplicate=False)]:
+            if buffer.is_floating_point():
+                setattr(module, name, buffer.to(dtype))
 
 
 def in_precision(batch: Any, precision: str, device: torch.device | None = None) -> Any:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map
 
+from lightning_gpuprof.adapters.pytree import tree_map
 from lightning_gpuprof.errors import ConfigError
 
 CONTRACT = (

@@ -13,7 +13,11 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from lightning_gpuprof.adapters.loaders import BEFORE_FIRST_ITERATORS, training_loaders
+from lightning_gpuprof.adapters.loaders import (
+    BEFORE_FIRST_ITERATORS,
+    has_iterator,
+    training_loaders,
+)
 from lightning_gpuprof.recorders.sampling.worker_counts import PlaceCount, WorkerCounts, read_counts
 from lightning_gpuprof.recorders.sampling.worker_start import WorkerStart
 from lightning_gpuprof.records.lines import WORKERS_NOTE, LineCount, WorkerLines
@@ -166,7 +170,7 @@ def _starts_workers(loader: object) -> bool:
     return (
         isinstance(loader, DataLoader)
         and loader.num_workers > 0
-        and getattr(loader, "_iterator", None) is None
+        and not has_iterator(loader)
         and _INIT_FN in vars(loader)
         and not isinstance(loader.worker_init_fn, WorkerStart)
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from lightning_gpuprof.adapters.lightning import logged_results
+from lightning_gpuprof.adapters.lightning import logged_results, step_value
 from lightning_gpuprof.recorders.scalars.deferred import PendingScalars, start_copy
 from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.patches import Patches
@@ -80,9 +80,9 @@ class BarValues:
 
     def _steps_values(self) -> dict[str, Tensor | float]:
         return {
-            result.meta.forked_name(True): result._forward_cache
+            result.meta.forked_name(True): value
             for result in self._taken_over()
-            if result.meta.on_step and _is_one(result._forward_cache)
+            if result.meta.on_step and _is_one(value := step_value(result))
         }
 
     def _taken_over(self) -> list[Any]:
