@@ -6,15 +6,15 @@ version of a library calls otherwise is one removed and one added; the categorie
 tell whether that was a change of time.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from statistics import median
+from typing import Any
 
 import msgspec.structs
 
 from lightning_gpuprof.analysis.trace.time_split import TimeSplit
-from lightning_gpuprof.analysis.trace_analysis import TraceAnalysis
 
 SAME_FRAC = 0.01
 """A row's time may differ by this share and count as the same: launches of one kernel on one
@@ -74,98 +74,72 @@ class TraceDiff:
     notes: tuple[str, ...] = ()
 
 
+Document = Mapping[str, Any]
 _Totals = Mapping[str, tuple[int, int]]
 
 
-def compare_traces(base: TraceAnalysis, test: TraceAnalysis) -> TraceDiff:
-    """Compare two analysed traces."""
-    steps = (len(base.steps), len(test.steps))
+def compare_traces(base: Document, test: Document) -> TraceDiff:
+    """Compare two `analyze` documents."""
+    documents = (base, test)
+    steps = (len(base.get("steps") or ()), len(test.get("steps") or ()))
     per_step = all(steps)
     scale = steps if per_step else (1, 1)
-    on_device = bool(base.devices and test.devices)
+    on_device = bool(base.get("gpu") and test.get("gpu"))
+
+    def rows(
+        table: str, *, name: str = "name", time: str = "total_ns", suffix: str = ""
+    ) -> tuple[DiffRow, ...]:
+        old, new = (_totals(one.get(table) or (), name, time, suffix) for one in documents)
+        return _rows(old, new, scale)
+
     return TraceDiff(
         per_step=per_step,
         base_steps=steps[0],
         test_steps=steps[1],
         step_ns=_step_medians(base, test) if per_step else None,
-        gpu=_gpu(base, test, scale) if on_device else (),
-        categories=_rows(_categories(base), _categories(test), scale),
-        kernels=_rows(_kernels(base), _kernels(test), scale),
-        operators=_rows(
-            _operators(base, device=on_device), _operators(test, device=on_device), scale
-        ),
-        copies=_rows(_copies(base), _copies(test), scale),
+        gpu=_gpu(base["gpu"], test["gpu"], scale) if on_device else (),
+        categories=rows("categories", name="category"),
+        kernels=rows("kernels"),
+        operators=rows("operators", time="device_self_ns" if on_device else "self_ns"),
+        copies=rows("copies", name="kind", suffix="memory"),
         notes=tuple(_notes(base, test, per_step=per_step)),
     )
 
 
 def _rows(base: _Totals, test: _Totals, steps: tuple[int, int]) -> tuple[DiffRow, ...]:
-    rows = [
-        DiffRow(
-            name,
-            base.get(name, (0, 0))[0] / steps[0],
-            test.get(name, (0, 0))[0] / steps[1],
-            base.get(name, (0, 0))[1] / steps[0],
-            test.get(name, (0, 0))[1] / steps[1],
-        )
-        for name in {**base, **test}
-    ]
-    return tuple(sorted(rows, key=lambda row: (-abs(row.delta_ns), row.name)))
+    none = (0, 0)
+    found = []
+    for name in {**base, **test}:
+        (base_count, base_ns), (test_count, test_ns) = base.get(name, none), test.get(name, none)
+        counts = (base_count / steps[0], test_count / steps[1])
+        found.append(DiffRow(name, *counts, base_ns / steps[0], test_ns / steps[1]))
+    return tuple(sorted(found, key=lambda row: (-abs(row.delta_ns), row.name)))
 
 
-def _summed(entries: Iterable[tuple[str, int, int]]) -> _Totals:
+def _totals(rows: Sequence[Document], name: str, time: str, suffix: str) -> _Totals:
+    """Sum up count and time by name, with a column as a suffix in brackets where it is given."""
     found: dict[str, tuple[int, int]] = {}
-    for name, count, total in entries:
-        before = found.get(name, (0, 0))
-        found[name] = (before[0] + count, before[1] + total)
+    for row in rows:
+        label = f"{row[name]} ({row[suffix]})" if suffix and row.get(suffix) else str(row[name])
+        count, total = found.get(label, (0, 0))
+        found[label] = (count + row["count"], total + (row.get(time) or 0))
     return found
 
 
-def _kernels(trace: TraceAnalysis) -> _Totals:
-    return _summed((row.name, row.count, row.total_ns) for row in trace.kernels.kernels)
+def _gpu(base: Document, test: Document, steps: tuple[int, int]) -> tuple[DiffRow, ...]:
+    parts = (field.name for field in msgspec.structs.fields(TimeSplit))
+    return tuple(DiffRow(p, 1, 1, base[p] / steps[0], test[p] / steps[1]) for p in parts)
 
 
-def _categories(trace: TraceAnalysis) -> _Totals:
-    return _summed((row.category, row.count, row.total_ns) for row in trace.kernels.categories)
-
-
-def _copies(trace: TraceAnalysis) -> _Totals:
-    return _summed(
-        (f"{row.kind} ({row.memory})" if row.memory else row.kind, row.count, row.total_ns)
-        for row in trace.copies
-    )
-
-
-def _operators(trace: TraceAnalysis, *, device: bool) -> _Totals:
-    return _summed(
-        (row.name, row.count, (row.device_self_ns or 0) if device else row.self_ns)
-        for row in trace.operators
-    )
-
-
-def _gpu(base: TraceAnalysis, test: TraceAnalysis, steps: tuple[int, int]) -> tuple[DiffRow, ...]:
-    splits = [trace.devices[0].split for trace in (base, test)]
-    return tuple(
-        DiffRow(
-            part.name,
-            1,
-            1,
-            getattr(splits[0], part.name) / steps[0],
-            getattr(splits[1], part.name) / steps[1],
-        )
-        for part in msgspec.structs.fields(TimeSplit)
-    )
-
-
-def _step_medians(base: TraceAnalysis, test: TraceAnalysis) -> tuple[int, int]:
-    first, second = (round(median(s.dur_ns for s in t.steps)) for t in (base, test))
+def _step_medians(base: Document, test: Document) -> tuple[int, int]:
+    first, second = (round(median(s["dur_ns"] for s in t["steps"])) for t in (base, test))
     return first, second
 
 
-def _notes(base: TraceAnalysis, test: TraceAnalysis, *, per_step: bool) -> Iterable[str]:
+def _notes(base: Document, test: Document, *, per_step: bool) -> Iterable[str]:
     if not per_step:
         yield "One of the traces has no step marks: whole traces are compared, not steps."
-    if bool(base.devices) != bool(test.devices):
+    if bool(base.get("gpu")) != bool(test.get("gpu")):
         yield "Only one of the traces has device events."
-    if max(len(base.devices), len(test.devices)) > 1:
+    if max(len(one.get("gpus", ())) for one in (base, test)) > 1:
         yield "Device time is that of the first device; kernels and operators are of all."

@@ -39,15 +39,15 @@ class RooflineRow:
     dtype: str
     count: int
     kernel_count: int
-    kernel_ns: int
+    total_ns: int
     flop_count: int
     num_bytes: int
-    intensity: float
+    flop_per_byte: float
     flop_per_s: float | None = None
     bytes_per_s: float | None = None
     peak_flop_per_s: float | None = None
     peak_bytes_per_s: float | None = None
-    ridge: float | None = None
+    ridge_flop_per_byte: float | None = None
     bound: Bound | None = None
     roof_frac: float | None = None
     anomaly: str | None = None
@@ -80,9 +80,9 @@ def roofline(
     timeline = trace.timeline
     lookup = Lookup(peaks) if peaks else device_peaks(timeline)
     rows = [_row(group, cost, lookup.peaks) for group, cost in costed_calls(trace)]
-    rows.sort(key=lambda row: (-row.kernel_ns, row.name))
+    rows.sort(key=lambda row: (-row.total_ns, row.name))
     total = int(timeline.device.dur_ns[of_category(timeline.device, *WORK)].sum())
-    covered = sum(row.kernel_ns for row in rows)
+    covered = sum(row.total_ns for row in rows)
     flops = _matrix_flops(rows)
     return Roofline(
         rows=tuple(rows),
@@ -154,15 +154,15 @@ def _row(group: CallGroup, cost: Cost, peaks: Peaks | None) -> RooflineRow:
         dtype=dtype,
         count=group.count,
         kernel_count=group.kernel_count,
-        kernel_ns=group.kernel_ns,
+        total_ns=group.kernel_ns,
         flop_count=cost.flop_count,
         num_bytes=cost.num_bytes,
-        intensity=cost.intensity,
+        flop_per_byte=cost.intensity,
         flop_per_s=None if anomaly else flop_per_s,
         bytes_per_s=None if anomaly else bytes_per_s,
         peak_flop_per_s=peak_flops,
         peak_bytes_per_s=peak_bytes,
-        ridge=peak_flops / peak_bytes if peak_flops and peak_bytes else None,
+        ridge_flop_per_byte=peak_flops / peak_bytes if peak_flops and peak_bytes else None,
         bound=bound,
         roof_frac=None if anomaly else frac,
         anomaly=anomaly,

@@ -1,11 +1,8 @@
-"""What the device did meanwhile: time per phase on its own clock, run-ahead, state of each step.
+"""The device's side of the steps: time per phase on its own clock, run-ahead, state of each step.
 
-*Run-ahead* is how long after the host passed a boundary the device did. Near the launch latency
-all through a step, the device has nothing queued and the host holds the run back; far above it,
-the device does. A fall from far above to near within a step marks a wait of the host for the
-device; so does a slow piece of host code, which it is taken for where an inspection found no wait,
-or no sampled line reads a value. While nothing is queued (the wait for data), device time is device
-idle time.
+*Run-ahead* is how long after the host passed a boundary the device did. Near the launch latency all
+through a step, nothing is queued and the host holds the run back; far above it, the device does. A
+fall from far above to near within a step is a wait of the host for the device.
 """
 
 from dataclasses import dataclass
@@ -29,14 +26,13 @@ DATA_BOUND_FRAC = 0.10
 """Device idle for want of data during this share of a step makes the step data-bound."""
 NEAR_FRAC = 0.02
 NEAR_NS = 50_000
-"""Run-ahead within this share of the step, or this time, of the launch latency is "near" it."""
+"""So near to the launch latency, as a share of the step or in ns, run-ahead is "near" it."""
 MAX_LATENCY_NS = 200_000
 """No launch takes longer: where run-ahead never falls below, the device was always behind."""
-
 STEPS_AHEAD = 4
-"""A host that gets so many steps ahead waits for nothing meanwhile."""
+"""A host that gets so many steps ahead does not wait meanwhile."""
 FILLING_FRAC, FILLING_STEPS = 0.5, 5
-"""Below half of the most it is ahead no queue is full; of fewer steps a median says little."""
+"""Below half of the largest run-ahead no queue is full."""
 
 
 class StepState(str, Enum):
@@ -50,11 +46,7 @@ class StepState(str, Enum):
 
 @dataclass(frozen=True)
 class DevicePhase:
-    """One phase on the device's clock, and the run-ahead at its end, over the marked steps.
-
-    `host_mean_ns` is the phase on the host's clock in the same steps: what is known of all steps
-    is no measure for these.
-    """
+    """One phase of the marked steps on both clocks, and run-ahead at its end."""
 
     phase: Phase
     median_ns: int
@@ -88,15 +80,12 @@ class DeviceTime:
     state_frac: dict[StepState, float]
     """Share of the marked steps in each state."""
     falls_behind_ns: int = 0
-    """By how much run-ahead grows per step: a step takes so much longer than on the host's clock.
-
-    In steps in which the host waits, for a place in the device's queue or for anything else, it
-    does not grow."""
+    """Growth of run-ahead per step: a step takes so much longer than on the host's clock."""
     host_alone_ns: int | None = None
-    """What the host takes for a step while it fills the device's queue: no step gets shorter than
-    that from faster kernels. None where it never was steps ahead, or soon had filled it."""
+    """The host's time for a step while it fills the device's queue: faster kernels make no step
+    shorter than that. None where it never was steps ahead."""
     host_alone_least_ns: int | None = None
-    """The shortest steady step, marked or not: what marks or disturbs the host is in the others."""
+    """The shortest steady step, marked or not."""
 
     @property
     def state(self) -> StepState:
@@ -105,7 +94,7 @@ class DeviceTime:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the device was what most steps waited for, so that its clock is the run's."""
+        """Whether most steps waited for the device, so that its clock is the run's."""
         return self.state is StepState.DEVICE_BOUND
 
 
@@ -121,7 +110,7 @@ def device_time(session: Session, steady: Mask) -> DeviceTime | None:
     if not marked.any():
         return None
     dur = session.columns["device_dur"][marked]
-    # A marked step without a phase spent nothing in it; windows of such steps lack the column.
+    # A marked step without a phase spent nothing in it.
     device = {phase: np.maximum(0, column[marked]) for phase, column in device.items()}
     ahead = {
         phase: column[marked]
@@ -171,11 +160,9 @@ def device_dur_ns(session: Session, rows: Mask) -> Int64 | None:
 
 
 def _falls_behind_ns(session: Session, steady: Mask, marked: Mask) -> int:
-    """Return what run-ahead grows by per step, from mark to mark.
+    """Return the growth of run-ahead per step, from mark to mark.
 
-    Between epochs the device may catch up, in no step's time, and so may it in steps that are not
-    steady: the profiler's end waits for it. Marked steps take the host longer, and early ones are
-    marked more often: their own lengths would tell less.
+    Between epochs and in steps that are not steady the device may catch up.
     """
     ahead = session.columns.get(f"run_ahead/{Phase.FORWARD.value}")
     if ahead is None:
@@ -191,7 +178,7 @@ def _falls_behind_ns(session: Session, steady: Mask, marked: Mask) -> int:
 
 
 def _host_alone_ns(session: Session, steady: Mask, marked: Mask, device_ns: int) -> int | None:
-    """Return what the host takes for a step, by steps without marks where enough lie between."""
+    """Return the host's time for a step, by steps without marks where there are enough."""
     ahead = session.columns.get(f"run_ahead/{Phase.FORWARD.value}")
     if ahead is None:
         return None
@@ -199,7 +186,7 @@ def _host_alone_ns(session: Session, steady: Mask, marked: Mask, device_ns: int)
     filling = marked & (ahead != NOT_MEASURED) & (ahead < FILLING_FRAC * most)
     if most < STEPS_AHEAD * device_ns or filling.sum() < FILLING_STEPS:
         return None
-    # It fills again where the host has stood still, and was full before: both sides have to fill.
+    # The queue must be filling on both sides of a step without marks.
     rows = np.flatnonzero(marked & (ahead != NOT_MEASURED))
     bare = np.flatnonzero(steady & (session.columns["device_dur"] == NOT_MEASURED))
     after = np.searchsorted(rows, bare)
@@ -232,7 +219,6 @@ def _parts(session: Session, marked: Mask) -> tuple[DevicePart, ...]:
         phase, _, name = key.removeprefix("device_part/").partition("/")
         if not key.startswith("device_part/") or phase not in known:
             continue
-        # A step in which the component did not run spent nothing in it.
         ran = np.maximum(0, column[marked])
         found.append(DevicePart(Phase(phase), name, median(ran), mean(ran)))
     return tuple(sorted(found, key=lambda part: -part.mean_ns))

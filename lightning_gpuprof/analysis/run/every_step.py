@@ -1,10 +1,8 @@
-"""What is known of every step, also where one step in many is marked.
+"""Totals over every step, also where one step in many is marked.
 
-Of a rare thing the marked steps hold few or none: ten validations in a run with one mark in five
-are two, give or take one. What each step is timed for is summed up over all of them instead, and
-so is what is done between epochs. The rest of the steps without marks is known as a whole: it is
-taken to be spread over phases as in the marked steps, a sample of them, so that means are of all
-steps and add up to the mean step.
+Marked steps hold few or none of a rare thing such as a validation, so some phases are timed in
+every step and between epochs, and summed up. The rest of the unmarked steps is taken to be spread
+over phases as in the marked ones, so that means are of all steps and add up to the mean step.
 """
 
 from collections import Counter
@@ -19,8 +17,7 @@ from lightning_gpuprof.records.schema import UNMARKED_STEPS, OutsideSpan, StepFl
 IN_EVERY_STEP = (Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION, Phase.GARBAGE_COLLECTION)
 """Phases that are timed in steps without marks too."""
 _OWN_CALLS = f"{Phase.LOGGING.value}/{EXPERIMENT}"
-"""But for the program's own calls of a logger: only where `forward` is timed are they known for
-the step's, not a callback's."""
+"""Except the program's own calls of a logger, which only marked steps tell from callbacks'."""
 BETWEEN = (Phase.CHECKPOINT, Phase.VALIDATION)
 """Phases that are one thing, in the last step of an epoch or after it."""
 
@@ -84,7 +81,7 @@ def every_step(session: Session, steady: Mask) -> EveryStep | None:
 
 
 def parts_in_all(session: Session, steady: Mask, phase: Phase) -> Counter[str]:
-    """Return what parts of a phase of `BETWEEN` took of all steps and between epochs, in total."""
+    """Return the total of each part of a phase of `BETWEEN`, in all steps and between epochs."""
     found: Counter[str] = Counter()
     for name, column in session.columns.items():
         if name.startswith(f"part/{phase.value}/"):
@@ -97,16 +94,9 @@ def parts_in_all(session: Session, steady: Mask, phase: Phase) -> Counter[str]:
 
 
 class Spread:
-    """What the steps without marks took of phases that are timed in marked steps alone.
+    """Estimates the time of phases in steps without marks from the marked ones.
 
-    Those flagged as an epoch's first are no sample of them: they are marked always.
-
-    Attributes:
-        session: Whose steps.
-        steady: Those of its marked steps that count.
-        spans: The records of the steps without marks.
-        steps: How many these are.
-        dur_ns: How long they took.
+    An epoch's first steps are no sample of them, for they are always marked.
     """
 
     def __init__(self, session: Session, steady: Mask) -> None:
@@ -136,7 +126,7 @@ class Spread:
         self._per_marked = max(0, rest) / marked if marked else 0.0
 
     def of(self, key: str, column: Int64) -> int:
-        """Return it for a phase, or a part of one; 0 for what is timed in those steps too."""
+        """Return the estimate of a phase or part; 0 if it is timed in those steps too."""
         columns = [] if timed_in_every_step(key) else [column]
         if key == Phase.LOGGING:
             columns = self._own_calls

@@ -15,10 +15,9 @@ from lightning_gpuprof.records.schema import UNMARKED_STEPS, OutsideSpan
 class PerStep:
     """A time per steady step; `frac` is the mean's share of the mean step.
 
-    Where one step in many is marked, the mean is an estimate for all of them (`Spread`); median
-    and maximum are of the marked ones. `early_ns` is the median of the first `EARLY` of them, near
-    which a trace is taken as a rule. `active_frac` is the share of them that it took any time in:
-    an optimizer may step on each k-th batch.
+    The mean is of all steps (`Spread`), median and maximum are of the marked ones. `early_ns` is
+    the median of the first `EARLY`, near which a trace is usually taken; `active_frac` the share of
+    steps in which it took any time.
     """
 
     median_ns: int
@@ -31,11 +30,9 @@ class PerStep:
 
 @dataclass(frozen=True)
 class PhaseStats:
-    """One phase's host time.
+    """One phase's host time over the whole session; totals of all phases add up to its wall time.
 
-    `total_ns` is over the whole session, in steps and outside of them, so that the phases'
-    totals add up to its wall time; `frac` is the share of that sum. `per_step` is absent
-    where no step was recorded. Where one step in many is marked, totals are estimates (`Spread`).
+    `frac` is the share of that sum; `per_step` is absent where no step was recorded.
     """
 
     phase: Phase
@@ -47,10 +44,7 @@ class PhaseStats:
 
 @dataclass(frozen=True)
 class Part:
-    """A named callback, logger or region inside a phase; figures as in `PhaseStats`.
-
-    `per_step` is also absent for a part that never ran inside a step.
-    """
+    """A named callback, logger or region inside a phase; figures as in `PhaseStats`."""
 
     phase: Phase
     name: str
@@ -143,7 +137,7 @@ def _outside_by(session: Session, field: str) -> dict[str, int]:
     totals: dict[str, int] = {}
     for span in session.all(OutsideSpan):
         for name, ns in getattr(span, field).items():
-            # Of steps without marks the odd region may be timed all the same: it is in `Spread`.
+            # The rest of the steps without marks is in `Spread`.
             if span.where != UNMARKED_STEPS or timed_in_every_step(name):
                 totals[name] = totals.get(name, 0) + ns
     return totals

@@ -30,11 +30,9 @@ class StepsApart:
 
 @dataclass(frozen=True)
 class StepStats:
-    """How long a training step takes.
+    """How long a training step takes, over the steady steps; the mean counts unmarked ones too.
 
-    Percentiles and means are over the steady steps, the mean with those that were not marked.
-    Those that carry a validation or a checkpoint are among them, for they are part of what each
-    step costs on average; `plain_p50_ns` and `jitter_frac` leave these two phases out of each step.
+    Validations and checkpoints in steps count, but not in `plain_p50_ns` and `jitter_frac`.
     """
 
     count: int
@@ -61,7 +59,6 @@ def steady_mask(flags: Int64) -> tuple[Mask, str]:
     >>> mask.tolist(), basis
     ([False, True, True, False, True], 'steady')
     """
-    # What is looked at with hooks is slower by little, under the profiler by much.
     for left_out, basis in (
         (_APART | SLOWED_BY_MEASURING, "steady"),
         (_APART | StepFlag.PROFILED, "watched"),

@@ -1,4 +1,4 @@
-"""What an analysed trace says per training step: the rules' view of a trace's document."""
+"""An analysed trace per training step: the rules' view of its document."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from lightning_gpuprof.analysis.trace.idle import EVENT_CAUSES
 from lightning_gpuprof.records.phases import Phase
 
 STALLED = 2
-"""So many times as long as the median no profiled step is by what recording adds to it."""
+"""Recording makes no profiled step so many times as long as the median."""
 LOOP_READS = 20
 """A loop that reads value after value reads at least tens of them a step."""
 
@@ -21,8 +21,7 @@ LOOP_READS = 20
 class Operator:
     """An operator's calls per step; host times are scaled to steps without the profiler.
 
-    Calls that made a batch in the training process, or changed it in hooks around handing it to the
-    device, are left out, and the times in proportion.
+    Calls that made or moved a batch are left out, and the times in proportion.
     """
 
     name: str
@@ -31,7 +30,7 @@ class Operator:
     self_ns: float
     device_total_ns: float | None
     repeated_calls: float = 0.0
-    """Of a node of the autograd graph: passes after its first, where the trace has arrows."""
+    """Passes of an autograd node after its first, where the trace has arrows."""
     repeated_ns: float = 0.0
     backward_calls: float = 0.0
     """Inside nodes of the autograd graph."""
@@ -43,16 +42,10 @@ class Operator:
 
 @dataclass(frozen=True)
 class TraceFacts:
-    """The analysis of a trace (`analyze --json`), divided by its steps.
+    """The analysis of a trace (`analyze --json`), divided by its profiled steps.
 
-    Whatever a document lacks is None or empty: it may be of an older version, or of another
-    profiler.
-
-    Args:
-        document: The analysis.
-        steps: Profiled steps in the trace, at least 1.
-        host_scale: Steady step over profiled step, at most 1: the profiler slows the host. Of what
-            grows the steady step is as it was when the trace was taken.
+    Missing parts are None or empty: the document may be older, or of another profiler.
+    `host_scale` is steady step over profiled step, at most 1, for the profiler slows the host.
     """
 
     document: Mapping[str, Any]
@@ -81,17 +74,14 @@ class TraceFacts:
         return None if value is None else value / self.steps
 
     def free_ns(self, step_ns: int) -> float:
-        """Return the part of a step in which the first device does not work: no more can go.
-
-        All of it where the document knows of no device.
-        """
+        """Return the part of a step in which the first device is idle: the most that can go."""
         return max(0.0, step_ns - (self.per_step("gpu", "busy_ns") or 0.0))
 
     def idle_ns(self, *causes: str) -> float | None:
         """Return the first device's idle time of these causes per step; None without a device.
 
-        Of steps that stood still in between it counts as in the others (`_going_on`), but where a
-        single event is the cause: what a call for memory took is what it costs.
+        Steps that stood still in between count like the others (`_going_on`), except for causes
+        that are single events.
         """
         if not self.on_device:
             return None
@@ -100,10 +90,7 @@ class TraceFacts:
         return sum(found) / self.steps
 
     def stretch_ns(self, *causes: str) -> float:
-        """Return the part of `idle_ns` in which the host launched nothing for long.
-
-        0 where it is not known: of few launches, or in an older analysis.
-        """
+        """Return the part of `idle_ns` in which the host launched nothing for long."""
         found = ((cause, self.number("host_stretches", "causes", cause)) for cause in causes)
         return sum(self._usual(cause, ns) for cause, ns in found) / self.steps
 
@@ -124,10 +111,7 @@ class TraceFacts:
         return self._usual_frac * turns if self.loop_reads else 0.0
 
     def sync_ns(self) -> float | None:
-        """Return the time in synchronizing calls per step, without those outside of all steps.
-
-        The profiler itself synchronizes when it stops, after the last step.
-        """
+        """Return the time in synchronizing calls per step, without the profiler's own."""
         total = self.number("sync_ns")
         if total is None:
             return None
@@ -180,9 +164,9 @@ class TraceFacts:
 
     @cached_property
     def _usual_frac(self) -> float:
-        """The idle time of a step that goes on, of the mean step's, without single events'.
+        """Idle time of a step that did not stand still over that of the mean step.
 
-        Of these the longest gaps tell: one that a step stood still for is among them.
+        Without gaps that single events caused.
         """
         marks = [mark for mark in self.rows("steps") if "idle_ns" in (mark.get("gpu") or {})]
         idle = [
@@ -246,8 +230,6 @@ def trace_facts(run: RunResults) -> TraceFacts | None:
 def _going_on(traced_ns: Sequence[int]) -> list[int]:
     """Return the lengths of profiled steps without those that stood still in between.
 
-    By those a step's operators, which took no longer for it, would look as much shorter.
-
     >>> _going_on([222, 35, 36])
     [35, 36]
     """
@@ -255,19 +237,13 @@ def _going_on(traced_ns: Sequence[int]) -> list[int]:
 
 
 def steady_as_traced_ns(run: RunResults) -> int:
-    """Return the median step without what phases that grow have grown by since the trace.
-
-    0 where no step was recorded.
-    """
+    """Return the median step without the growth of phases since the trace; 0 without steps."""
     steady = run.steps.plain_p50_ns if run.steps else 0
     return max(0, steady - sum(grown_ns(run).values()))
 
 
 def grown_ns(run: RunResults) -> dict[Phase, int]:
-    """Return how much longer phases that grow take at the median than in the run's first steps.
-
-    None does where the trace is not of these steps.
-    """
+    """Return how much longer growing phases take at the median than in the run's first steps."""
     growing = ((phase, run.per_step(phase)) for phase in run.growing) if is_early(run) else ()
     return {phase: max(0, one.median_ns - one.early_ns) for phase, one in growing if one}
 

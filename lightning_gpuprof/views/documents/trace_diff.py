@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from lightning_gpuprof.analysis.compare.trace_diff import compare_traces
-from lightning_gpuprof.analysis.trace_analysis import analyze_timeline
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.units import duration, shortened
+from lightning_gpuprof.views.documents.trace_payload import analyze_file
 from lightning_gpuprof.views.documents.work_payload import diff_payload
 
 _SHOWN = 10
@@ -44,8 +43,8 @@ def diff_files(base: str, test: str) -> dict[str, Any]:
     Raises:
         TraceError: One of them cannot be read.
     """
-    found = [analyze_timeline(open_timeline(path)) for path in (base, test)]
-    return {"schema_version": 1, "base": base, "test": test, **diff_payload(compare_traces(*found))}
+    found = compare_traces(analyze_file(base), analyze_file(test))
+    return {"schema_version": 1, "base": base, "test": test, **diff_payload(found)}
 
 
 def diff_lines(document: dict[str, Any]) -> Iterator[str]:

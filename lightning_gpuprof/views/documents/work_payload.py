@@ -1,14 +1,16 @@
 """Roofline, critical path, savings and trace difference as plain values, for JSON and the tab."""
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
+
+from lightning_gpuprof.views.documents.finding_payload import plain
 
 if TYPE_CHECKING:
     # For signatures alone: whoever lays out one of these need not load the others.
     from lightning_gpuprof.analysis.compare.trace_diff import DiffRow, TraceDiff
     from lightning_gpuprof.analysis.critical_path.critical_path import CriticalPath
     from lightning_gpuprof.analysis.critical_path.trace_what_if import WhatIf
-    from lightning_gpuprof.analysis.roofline.roofline import Roofline, RooflineRow
+    from lightning_gpuprof.analysis.roofline.roofline import Roofline
     from lightning_gpuprof.traces.tables import Tables
 
 TOP_PARTS = 50
@@ -24,7 +26,7 @@ def roofline_payload(found: "Roofline") -> dict[str, Any]:
     """
     peaks = found.peaks
     return {
-        "roofline": [_roofline_row(row) for row in found.rows],
+        "roofline": [plain(asdict(row)) for row in found.rows],
         "roofs": {
             "device": peaks.name if peaks else None,
             "url": peaks.url if peaks else None,
@@ -37,29 +39,6 @@ def roofline_payload(found: "Roofline") -> dict[str, Any]:
             "hfu": found.hfu,
             "notes": list(found.notes),
         },
-    }
-
-
-def _roofline_row(row: "RooflineRow") -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "category": row.category,
-        "dims": list(row.dims),
-        "dtype": row.dtype,
-        "count": row.count,
-        "kernel_count": row.kernel_count,
-        "total_ns": row.kernel_ns,
-        "flop_count": row.flop_count,
-        "num_bytes": row.num_bytes,
-        "flop_per_byte": row.intensity,
-        "flop_per_s": row.flop_per_s,
-        "bytes_per_s": row.bytes_per_s,
-        "peak_flop_per_s": row.peak_flop_per_s,
-        "peak_bytes_per_s": row.peak_bytes_per_s,
-        "ridge_flop_per_byte": row.ridge,
-        "bound": row.bound.value if row.bound else None,
-        "roof_frac": row.roof_frac,
-        "anomaly": row.anomaly,
     }
 
 

@@ -1,13 +1,9 @@
 """Two profiler cycles of one run side by side, from the analyses kept beside their traces."""
 
 import os
-from typing import Any, cast
-
-import msgspec
+from typing import Any
 
 from lightning_gpuprof.analysis.compare.trace_diff import compare_traces
-from lightning_gpuprof.analysis.trace.time_split import TimeSplit
-from lightning_gpuprof.analysis.trace_analysis import TraceAnalysis
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX
 from lightning_gpuprof.views.documents.work_payload import diff_payload
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
@@ -15,53 +11,6 @@ from lightning_gpuprof.views.tab.query import Query, QueryError
 
 MAX_ROWS = 20
 """The largest changes; the tables of each cycle have all."""
-
-
-class _Row(msgspec.Struct):
-    """The common part of a document's tables."""
-
-    count: int
-    total_ns: int
-    name: str = ""
-    kind: str = ""
-    memory: str | None = None
-    category: str = ""
-    self_ns: int = 0
-    device_self_ns: int | None = None
-
-
-class _Step(msgspec.Struct):
-    dur_ns: int
-
-
-class _Kernels(msgspec.Struct):
-    kernels: list[_Row]
-    categories: list[_Row]
-
-
-class _Device(msgspec.Struct):
-    split: TimeSplit
-
-
-class _Document(msgspec.Struct):
-    """What a comparison takes of an `analyze --json` document."""
-
-    gpu: TimeSplit | None = None
-    kernels: list[_Row] = []
-    categories: list[_Row] = []
-    operators: list[_Row] = []
-    copies: list[_Row] = []
-    steps: list[_Step] = []
-
-
-class _Analysis(msgspec.Struct):
-    """A document in the shape of the `TraceAnalysis` it was made from, as far as is compared."""
-
-    devices: list[_Device]
-    kernels: _Kernels
-    operators: list[_Row]
-    copies: list[_Row]
-    steps: list[_Step]
 
 
 def compare_cycles_view(run: LoadedRun, query: Query) -> dict[str, Any]:
@@ -83,7 +32,7 @@ def compare_cycles_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     own = [str(one["trace"]) for one in cycles if one["rank"] == cycles[0]["rank"]]
     base = _picked(run, query.text("base", own[0]), names)
     new = _picked(run, query.text("trace", own[-1] if len(own) > 1 else names[-1]), names)
-    found = diff_payload(compare_traces(_analysis(run, base), _analysis(run, new)))
+    found = _diff(run, base, new)
     cut = {key: value[:MAX_ROWS] for key, value in found.items() if isinstance(value, list)}
     return {"state": "compared", "cycles": cycles, "base": base, "trace": new, **found, **cut}
 
@@ -100,19 +49,11 @@ def _picked(run: LoadedRun, name: str, names: list[str]) -> str:
     return name
 
 
-def _analysis(run: LoadedRun, name: str) -> TraceAnalysis:
+def _diff(run: LoadedRun, base: str, new: str) -> dict[str, Any]:
     try:
-        document = msgspec.convert(run.analysis(name) or {}, _Document)
-    except msgspec.ValidationError as error:
+        return diff_payload(compare_traces(run.analysis(base) or {}, run.analysis(new) or {}))
+    except (KeyError, TypeError) as error:
         raise QueryError(
-            f"The analysis of {name[:80]} cannot be compared ({error}). Make it anew with "
-            "`lightning-gpuprof analyze`."
+            f"The analyses of {base[:80]} and {new[:80]} cannot be compared ({error!r}). Make them "
+            "anew with `lightning-gpuprof analyze`."
         ) from error
-    found = _Analysis(
-        devices=[_Device(document.gpu)] if document.gpu else [],
-        kernels=_Kernels(document.kernels, document.categories),
-        operators=document.operators,
-        copies=document.copies,
-        steps=document.steps,
-    )
-    return cast(TraceAnalysis, found)

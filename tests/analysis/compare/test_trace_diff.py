@@ -7,8 +7,7 @@ import pytest
 from synthetic import SyntheticSpec, write_synthetic
 
 from lightning_gpuprof.analysis.compare.trace_diff import ChangeKind, compare_traces
-from lightning_gpuprof.analysis.trace_analysis import analyze_timeline
-from lightning_gpuprof.traces import open_timeline
+from lightning_gpuprof.views.documents.trace_payload import analyze_file
 
 SPEC = SyntheticSpec(steps=3)
 
@@ -18,7 +17,7 @@ def analyzed(tmp_path):
     def analyze(spec):
         path = tmp_path / "trace.json"
         write_synthetic(path, spec)
-        return analyze_timeline(open_timeline(str(path)))
+        return analyze_file(str(path))
 
     return analyze
 
@@ -69,7 +68,7 @@ def test_steps_are_compared_by_their_median(analyzed):
 
 def test_traces_without_steps_are_compared_whole(analyzed, shared_traces):
     path = shared_traces / "kineto/tracelens-misc/gpu_only_trace/gpu_only_trace.json.gz"
-    whole = analyze_timeline(open_timeline(str(path)))
+    whole = analyze_file(str(path))
     diff = compare_traces(analyzed(SPEC), whole)
 
     assert not diff.per_step
@@ -88,7 +87,7 @@ def test_operator_counts_of_two_real_traces_are_those_in_their_files(shared_trac
                 e["name"] for e in events if str(e.get("cat")).lower() in ("cpu_op", "operator")
             )
         )
-        analyses.append(analyze_timeline(open_timeline(str(path))))
+        analyses.append(analyze_file(str(path)))
     diff = compare_traces(*analyses)
     steps = (diff.base_steps, diff.test_steps) if diff.per_step else (1, 1)
     found = {

@@ -10,6 +10,7 @@ from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.analysis.trace_analysis import analyze_trace
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.tables import NameStats, Tables
+from lightning_gpuprof.views.documents.trace_payload import trace_payload
 from lightning_gpuprof.views.documents.work_payload import (
     critical_path_payload,
     diff_payload,
@@ -27,7 +28,7 @@ def trace(tmp_path_factory):
 
 
 def test_every_document_is_plain_json(trace):
-    analysis = analyze_trace(trace)
+    analysis = trace_payload("trace.json", trace.timeline, analyze_trace(trace))
     documents = [
         roofline_payload(roofline(trace)),
         critical_path_payload(critical_path(trace)),
