@@ -38,7 +38,10 @@ class ProfilerSchedule(RecordingCallback):
 
     Costs: about twice the time of the steps that it records, and a stop of 0.1 to 2 s after them.
     Touches: torch.profiler; in these steps alone, `_prepare_profiler` of torch.autograd.profiler is
-        wrapped, which is how another profiler that starts is noticed and given way to.
+        wrapped, which is how another profiler that starts is noticed and given way to. While it
+        prepares and stops, and only then, a warning of torch 2.11 is filtered and two environment
+        variables are set: KINETO_LOG_LEVEL keeps its lines off the terminal, and TEARDOWN_CUPTI has
+        CUPTI detached from a GPU, which would slow down every later launch (ADR 45).
     When: 3 steps after 12, or as the schedule says.
     Switch: trace=False
 
