@@ -155,7 +155,7 @@ def _calls(found: Inspection) -> Iterator[str]:
     yield f"A step makes {found.calls_per_step:,.0f} Python calls. By function of your own:"
     for row in found.calls:
         place = f"{_shown(row.file)}:{row.line}"
-        yield f"{row.makes:10,.0f} calls  {place}  {row.function}, called {row.calls:g} times"
+        yield f"{row.makes:10,.0f} calls  {place}  {row.function}, called {row.calls:,.4g} times"
 
 
 def _own_steps(steps: int, arguments: Sequence[str]) -> tuple[int, list[str]]:

@@ -81,7 +81,7 @@ class CudaSyncWatch:
             self._patches.put(owner, name, self._waiting)
         for name in sorted(_NAMED_METHODS):
             self._patches.put(torch.Tensor, name, self._timing(NAMES.get(name, name)))
-        for name in () if _has_compiled() else _NAMED_FUNCTIONS:
+        for name in () if counters() else _NAMED_FUNCTIONS:
             self._patches.put(torch, name, self._timing(name))
         return True
 
@@ -144,10 +144,6 @@ class CudaSyncWatch:
         self._reporting_ns += self._clock() - begun
         if seen is not None and self._call is not None:
             self._seen.append(seen)
-
-
-def _has_compiled() -> bool:
-    return bool(counters())
 
 
 def _not_compiled(function: Callable[..., Any]) -> Callable[..., Any]:

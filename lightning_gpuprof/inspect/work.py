@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from lightning_gpuprof.adapters.dynamo import counters
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.inspect.modes import open_modes
 from lightning_gpuprof.inspect.places import user_line
@@ -41,7 +42,8 @@ class Work:
 
     def start(self) -> None:
         """Begin to look."""
-        self._repeats.start(self._trainer.lightning_module)
+        if not counters():  # compiled code would be compiled anew, hooks and all
+            self._repeats.start(self._trainer.lightning_module)
         self._patches.put(torch.autograd, "backward", self._backward)
         self.calls.start()
 

@@ -13,9 +13,17 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from lightning_gpuprof.adapters.dynamo import counters
 from lightning_gpuprof.records.inspection import Inspection, Waste
 from lightning_gpuprof.records.notes import UNUSED_NOTE, UnusedGradients
 from lightning_gpuprof.records.schema import RETAINED_NOTE, SYNC_STEPS_NOTE
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled():
+    """Forget what other tests of this process compiled: modules are watched only before."""
+    if counters() is not None:
+        counters().clear()
 
 
 class Two(BoringModel):
@@ -163,6 +171,16 @@ def test_calls_that_differ_or_are_needed_are_not_repeated(waste, twice):
             return twice(self, batch).mean() + self.layer(batch).mean()
 
     assert waste(Model())[0] == []
+
+
+def test_hooks_compile_nothing_anew(waste):
+    class Compiled(Two):
+        def loss(self, batch):
+            run = self.__dict__.setdefault("run", torch.compile(self.second, backend="eager"))
+            return (self.layer(batch) + run(batch) + run(batch)).mean()
+
+    assert waste(Compiled())[0] == []
+    assert counters()["stats"]["unique_graphs"] <= 2, "with modes open, and without"
 
 
 class Counts(TorchDispatchMode):
