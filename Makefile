@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 RUNS ?= runs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test oldest tensorboard check bench figures gpu wheels docs golden clean
+.PHONY: help demo test oldest newest tensorboard check bench figures gpu wheels docs golden clean
 
 help: ## List these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -32,10 +32,17 @@ tensorboard: $(VENV)/.installed ## Open TensorBoard on the demo's runs (PROFILE 
 test: $(VENV)/.installed-dev ## Run every test that this machine can run
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
+define with_lightning
+	$(PYTHON) -m venv $(VENV)-$(1)
+	$(VENV)-$(1)/bin/python -m pip --disable-pip-version-check --quiet install $(2) -e '.[dev]'
+	OMP_NUM_THREADS=1 $(VENV)-$(1)/bin/python -m pytest tests/callbacks tests/capture tests/timing tests/session tests/adapters
+endef
+
 oldest: ## Run the callbacks' tests with the oldest supported Lightning
-	$(PYTHON) -m venv $(VENV)-oldest
-	$(VENV)-oldest/bin/python -m pip --disable-pip-version-check --quiet install -c constraints-oldest.txt -e '.[dev]'
-	OMP_NUM_THREADS=1 $(VENV)-oldest/bin/python -m pytest tests/callbacks tests/capture tests/timing tests/session tests/adapters
+	$(call with_lightning,oldest,-c constraints-oldest.txt)
+
+newest: ## Run the callbacks' tests with the newest Lightning
+	$(call with_lightning,newest,--upgrade torch==2.13.0 lightning pytorch-lightning)
 
 check: $(VENV)/.installed-dev ## Lint, types, layers, browser modules
 	$(BIN)/ruff check .
@@ -70,4 +77,4 @@ golden: $(VENV)/.installed-dev ## Rewrite tests/golden; read the change as a dif
 	GOLDEN=write $(BIN)/python -m pytest tests/views
 
 clean: ## Remove .venv, caches and the demo's runs
-	rm -rf $(VENV) $(VENV)-oldest $(RUNS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-newest $(RUNS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
