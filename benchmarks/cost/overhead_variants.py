@@ -230,7 +230,7 @@ def _ours(
     variant: str, steps: int, clock: Callable[[], int], at_setup: Callable[[Any], object]
 ) -> dict[str, Any]:
     from lightning_gpuprof import DeferredLoss, GpuProfCallback, PhaseTimer
-    from lightning_gpuprof.callbacks.output.run_output import RunOutput
+    from lightning_gpuprof.session.output import RunOutput
 
     class Deferred(DeferredLoss):
         def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:

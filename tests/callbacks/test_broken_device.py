@@ -8,11 +8,11 @@ from lightning.pytorch.loggers import CSVLogger
 from lightning_gpuprof.callbacks import deferred_loss
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
-from lightning_gpuprof.callbacks.guard import guarded
 from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.memory.device import MemoryReading
 from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.session.guard import guarded
 
 SAID = "CUDA error: device-side assert triggered"
 FAILS_AT = 14

@@ -17,12 +17,12 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning_gpuprof.analysis.compare.same_values import check_values
 from lightning_gpuprof.callbacks import deferred_loss
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
-from lightning_gpuprof.callbacks.output import run_output
-from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.recorders.scalars.scalar_log import ScalarLog
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Scalars
+from lightning_gpuprof.session import output as run_output
+from lightning_gpuprof.session.output import RunOutput
 
 
 def test_several_loggers_get_the_same_values(tmp_path):

@@ -13,8 +13,6 @@ from torch._dynamo.utils import counters
 
 import lightning_gpuprof
 from lightning_gpuprof import GpuProfCallback, PhaseTimer
-from lightning_gpuprof.callbacks.dispatch import PER_BATCH_HOOKS
-from lightning_gpuprof.callbacks.output import run_output
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import (
@@ -25,6 +23,8 @@ from lightning_gpuprof.records.schema import (
     ProfilerCycle,
     Scalars,
 )
+from lightning_gpuprof.session import output as run_output
+from lightning_gpuprof.session.hooks import PER_BATCH_HOOKS
 from lightning_gpuprof.views.documents.report import load_report
 
 

@@ -3,8 +3,8 @@ from types import SimpleNamespace
 import pytest
 
 from lightning_gpuprof.callbacks import line_sampler
-from lightning_gpuprof.callbacks.guard import is_disabled
 from lightning_gpuprof.callbacks.line_sampler import LineSampler
+from lightning_gpuprof.session.guard import is_disabled
 
 
 def test_a_sample_that_fails_ends_the_thread_and_switches_the_sampler_off(monkeypatch):

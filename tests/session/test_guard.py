@@ -1,7 +1,7 @@
 import pytest
 
-from lightning_gpuprof.callbacks.guard import attempt, guarded, is_disabled
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.session.guard import attempt, guarded, is_disabled
 
 
 class Output:

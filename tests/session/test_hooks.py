@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lightning_gpuprof.callbacks.dispatch import BatchCalls, Hooks, add_hook, drop_hook
+from lightning_gpuprof.session.hooks import BatchCalls, Hooks, add_hook, drop_hook
 
 HOOK = "on_train_batch_end"
 

@@ -6,12 +6,12 @@ from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset
 
 from lightning_gpuprof.analysis.run.run import analyze_run
-from lightning_gpuprof.callbacks.output.run_facts import _in_memory
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.findings.runner import evaluate_rules
 from lightning_gpuprof.records.phases import FETCHES
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import StepFlag
+from lightning_gpuprof.session.run_facts import _in_memory
 
 ROWS = TensorDataset(torch.zeros(12, 4))
 

@@ -5,7 +5,7 @@ import pytest
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.loggers.logger import Logger
 
-from lightning_gpuprof.callbacks.output.log_dir import resolve_session
+from lightning_gpuprof.session.log_dir import resolve_session
 
 
 class Named(Logger):

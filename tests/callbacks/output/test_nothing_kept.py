@@ -7,7 +7,7 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger
 
 from lightning_gpuprof import GpuProfCallback
-from lightning_gpuprof.callbacks.output.run_output import RunOutput
+from lightning_gpuprof.session.output import RunOutput
 
 
 class Fails(BoringModel):

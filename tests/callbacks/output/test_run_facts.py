@@ -1,8 +1,8 @@
 import torch
 from lightning.pytorch.demos.boring_classes import BoringModel
 
-from lightning_gpuprof.callbacks.output.run_facts import _torch_settings
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+from lightning_gpuprof.session.run_facts import _torch_settings
 
 
 def test_torchs_own_switches_are_recorded_as_training_has_them(session_of, monkeypatch):

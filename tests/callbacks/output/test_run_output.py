@@ -8,11 +8,11 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from tensorboard.backend.event_processing import event_multiplexer
 from torch.utils.data import DataLoader
 
-from lightning_gpuprof.callbacks.output import run_output
-from lightning_gpuprof.callbacks.output.marker import FILE_NAME
-from lightning_gpuprof.callbacks.output.run_output import RunOutput
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.session import output as run_output
+from lightning_gpuprof.session.marker import FILE_NAME
+from lightning_gpuprof.session.output import RunOutput
 
 
 class Probe(Callback):

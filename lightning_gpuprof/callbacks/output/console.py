@@ -1,7 +1,0 @@
-"""The old name of `lightning_gpuprof.session.console`, until its importers have moved."""
-
-import sys
-
-from lightning_gpuprof.session.console import *  # noqa: F403 - see above
-
-sys.modules[__name__] = sys.modules["lightning_gpuprof.session.console"]
