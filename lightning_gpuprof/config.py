@@ -51,7 +51,7 @@ _OTHERS_NAMES = {
     "The callback no longer looks for host syncs: `lightning-gpuprof inspect train.py` names their "
     "lines.": ("sync_steps",),
 }
-"""What callbacks and profilers of others call a setting, by what to write here."""
+"""Names of settings in other callbacks and profilers, by the answer to them."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,13 @@ class GpuProfConfig:
         console: Whether the `[PROFILE]` lines are shown.
         scalars: Whether `gpuprof/*` medians go to the trainer's loggers.
         metrics: Outputs of training_step kept on the device and logged once a window.
-        tensors: Outputs of training_step of many numbers, such as "logits", of which enough is
-            kept for `compare` to tell whether two runs compute the same within a tolerance.
+        tensors: Outputs of training_step with a shape, such as "logits": nine numbers of each are
+            kept, by which `compare` says whether two runs compute the same within a tolerance.
         facts: Whether single facts are recorded: checkpoints' content, garbage collections, use of
             the cores, a container's quota, the gradient sync of several ranks.
-        lines: Whether a thread looks where the training thread is, 300 times in the first twenty
-            seconds of training or so, to name the lines that take the time; and, of a training
-            loader with workers, where the first two of these are, 200 times each.
+        lines: Whether a thread samples the training thread's stack, 300 times in about twenty
+            seconds, to name the lines that take the time; and threads in the first two workers of the
+            training loader theirs, 200 times each.
         batch_size: Whether a batch size is advised, from the GPU memory that steps use.
         vram_low: Low end of the share of a GPU's memory that the advised batch size fills.
         vram_high: High end of it.
@@ -274,7 +274,7 @@ def _read_yaml(path: str | os.PathLike[str]) -> Mapping[Any, Any]:
 
 
 def _nearest(key: str, known: list[str]) -> str:
-    others = {name: said for said, names in _OTHERS_NAMES.items() for name in names}
+    others = {name: answer for answer, names in _OTHERS_NAMES.items() for name in names}
     near = get_close_matches(key, [*known, *others], n=1)
     if near:
         return others.get(near[0], f"Did you mean {near[0]!r}?")

@@ -34,7 +34,7 @@ from lightning_gpuprof.session.recording import RecordingCallback
 _AT_END = "on_train_batch_end"
 _OF_A_RUN = ("_outputs", "_host", "_loop", "_log", "_sink", "_trainer")
 _NOT_A_TENSORS = (AttributeError, RuntimeError, TypeError, ValueError)
-"""What an output raises that is no tensor, or one of its own kind; an OOM is a RuntimeError."""
+"""Errors of outputs that are no tensors, or of a kind of their own; an OOM is a RuntimeError."""
 MOST_WAITING = 10
 """Full windows wait (`RunOutput.windows_left`), at most this many: to send them, to write files and
 to call loggers costs about as much for ten windows as for one."""
@@ -68,8 +68,8 @@ class DeferredLoss(RecordingCallback):
         window: Batches between copies; up to ten windows, or what comes in fifteen seconds, early
             on in less, are copied together.
         log_every_n_steps: Hand one step in this many to the loggers, 0 for none; the run's
-            records hold them all. By default loggers get every step, except that one whose
-            calls take long (a server's) gets those of the Trainer's own `log_every_n_steps`.
+            records hold them all. By default loggers get every step; a logger whose calls take long
+            (a server's) gets the steps of the Trainer's own `log_every_n_steps`.
         epoch_mean: Also log each metric's mean over an epoch, as `<name>_epoch`.
         sync_dist: Average over the ranks that gave a value, with one collective per window.
         prefix: Put before every name in the loggers.
@@ -118,7 +118,7 @@ class DeferredLoss(RecordingCallback):
     @property
     @override
     def state_key(self) -> str:
-        """Tells apart several of these in one checkpoint."""
+        """A key by metrics and prefix: a Trainer may have several of these."""
         return self._generate_state_key(metrics=self.metrics, prefix=self.prefix)
 
     @override
@@ -342,7 +342,7 @@ class DeferredLoss(RecordingCallback):
             self.sync_dist = synced
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy is made of; one that is made in training is in no run."""
+        """Leave the run out of copies."""
         return self.__dict__ | dict.fromkeys(_OF_A_RUN)
 
     @override

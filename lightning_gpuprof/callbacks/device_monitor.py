@@ -1,4 +1,4 @@
-"""What the driver says of the device: utilisation, clocks, power, throttling, other processes."""
+"""The driver's figures of the device: utilisation, clocks, power, throttling, other processes."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -30,7 +30,7 @@ def device_stats(device: torch.device) -> DeviceStats | None:
 
 
 class DeviceMonitor(RecordingCallback):
-    """Records what NVML or AMD SMI says of the device, once a window.
+    """Records the figures of NVML or AMD SMI for the device, once a window.
 
     Readings are taken on a thread of its own: the training thread only collects them. They need
     `nvidia-ml-py` or ROCm's `amdsmi`; without, and on a CPU, a note says that nothing is
@@ -127,7 +127,7 @@ class DeviceMonitor(RecordingCallback):
             self._write(trainer, self._sampler)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy is made of; one that is made in training is in no run."""
+        """Leave the run out of copies."""
         return self.__dict__ | {"_sampler": None}
 
     @override

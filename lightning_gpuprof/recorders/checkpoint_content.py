@@ -1,4 +1,4 @@
-"""What a checkpoint consists of."""
+"""The bytes of a checkpoint, by what they belong to."""
 
 import sys
 from collections import Counter
@@ -78,7 +78,7 @@ def _content(module: torch.nn.Module, checkpoint: Mapping[str, Any]) -> Checkpoi
     sizes["optimizer"] = sum(
         leaf.nbytes for leaf in tensors_in(states) if isinstance(leaf, torch.Tensor)
     )
-    # A configuration may refuse to tell a value that was never set.
+    # A configuration may raise for a value that was never set.
     kept = attempt(lambda: _kept(checkpoint, seen), None)
     if not sizes.total() and not (kept and kept.total()):
         return None
@@ -106,8 +106,7 @@ def _kept(checkpoint: Mapping[str, Any], seen: set[int]) -> Counter[Any]:
 def _bytes(value: Any, seen: set[int]) -> int:
     """Return about what a hyperparameter adds; of many values the first stand for all.
 
-    What is saved twice is written once: a module that was also made a part of the model adds
-    nothing.
+    `torch.save` writes shared memory once: a module that is also a part of the model adds nothing.
 
     Args:
         value: The hyperparameter, or a part of it.

@@ -78,10 +78,9 @@ class CoresUsed(Recorder):
 
 
 def core_times(proc: Path = PROC) -> CoreTimes | None:
-    """Look once; None where the system shows no such times.
+    """Read the times so far; None where the system shows none.
 
-    A line is read of every process that is to be seen and of every thread of this one, some 20 us
-    each.
+    Reads a line for each visible process and each thread of this one, some 20 us each.
     """
     try:
         cores = {f"cpu{number}" for number in os.sched_getaffinity(0)}
@@ -139,12 +138,12 @@ def _processes(proc: Path, tick_ns: int) -> dict[int, Process]:
 
 
 def used_between(before: CoreTimes, after: CoreTimes, *, root: int, thread: int) -> CoreUse:
-    """Return what was used from one look to another.
+    """Return the use of the cores between two readings.
 
     Args:
         before: The first.
         after: The second.
-        root: The process with which the run begins: this one or what launched all its ranks.
+        root: The run's first process: this one, or the launcher of all its ranks.
         thread: The native id of the training thread.
     """
     pid = os.getpid()

@@ -16,7 +16,7 @@ ROOT, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 def cpu_quota(root: Path = ROOT, own: Path = OWN) -> CpuQuota | None:
     """Return the counters of this process's control group; None without a quota.
 
-    Of the group itself, or where its folder is not to be seen (in a container) of the outermost.
+    Those of the outermost group where its own folder is hidden, as in a container.
     """
     try:
         named = own.read_text(encoding="ascii", errors="replace").splitlines()

@@ -28,7 +28,7 @@ class GradientSync(Recorder):
 
     Costs: some 10 us per step, with several ranks alone.
     Touches: a hook on the loss and a callback on autograd's engine, with several ranks; nothing
-        else tells when a rank's own gradients are ready.
+        else shows when a rank's own gradients are ready.
     When: each step of a run with several ranks.
     """
 

@@ -1,1 +1,1 @@
-"""What a run leaves on disk: the contract between the writing and the reading side."""
+"""A run's files: the contract between the writing and the reading side."""

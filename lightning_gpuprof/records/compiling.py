@@ -1,4 +1,4 @@
-"""What torch.compile gave up."""
+"""Functions that torch.compile gave up."""
 
 from collections.abc import Iterable
 

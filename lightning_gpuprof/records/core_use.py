@@ -1,4 +1,4 @@
-"""Who used the cores that a run may compute on, and how long its threads waited for one."""
+"""Use of the cores that a run may compute on, and its threads' wait for one."""
 
 from collections.abc import Iterable
 
@@ -18,7 +18,7 @@ class Program(Struct, frozen=True):
 
     Args:
         name: As the kernel has it, at most fifteen characters.
-        cpu_ns: What those computed that ran at the end still.
+        cpu_ns: Time of those that still ran at the end.
     """
 
     name: str
@@ -30,15 +30,15 @@ class CoreUse(Struct, frozen=True):
 
     Args:
         cores: How many there are.
-        wall_ns: How long was looked.
-        busy_ns: What all programs computed on these cores.
-        stolen_ns: What the hypervisor gave to other machines while a program here was ready.
-        own_ns: What this process computed, on any core.
-        family_ns: What was computed beside it by its children and, where a run has several ranks,
-            by all that the same launcher began.
+        wall_ns: Time between the two readings.
+        busy_ns: Time of all programs on these cores.
+        stolen_ns: Time that the hypervisor gave to other machines while a program here was ready.
+        own_ns: Time of this process, on any core.
+        family_ns: Time of its children and, where a run has several ranks, of all processes of the
+            same launcher.
         queued_ns: How long the training thread was ready and waited for a core.
         others_queued_ns: The same of the thread of this process that waited longest beside it.
-        programs: What else ran, that which computed most first; empty where it is not to be seen.
+        programs: Other programs, the busiest first; empty where they are hidden.
     """
 
     cores: int
@@ -82,5 +82,5 @@ class CoreUse(Struct, frozen=True):
 
 
 def core_use_noted(notes: Iterable[Note]) -> CoreUse | None:
-    """Return what was noted; None where the system keeps no account of it."""
+    """Return the record; None where the system keeps no account of it."""
     return last_noted(notes, CORES_NOTE, CoreUse)

@@ -25,7 +25,7 @@ class CpuQuota(Struct, frozen=True):
     throttled: int
 
     def since(self, earlier: "CpuQuota") -> "CpuQuota":
-        """Return what was counted since an earlier look."""
+        """Return the counts since an earlier reading."""
         periods, throttled = self.periods - earlier.periods, self.throttled - earlier.throttled
         return CpuQuota(self.cores, max(0, periods), max(0, throttled))
 

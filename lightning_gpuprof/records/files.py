@@ -60,7 +60,7 @@ def snapshot_name(rank: int, session: int, step: int, reason: str) -> str:
 
 
 class FileSystem(Protocol):
-    """What readers need; TensorBoard's gfile is fitted to it for remote log dirs."""
+    """The operations that readers need; TensorBoard's gfile is fitted to it for remote log dirs."""
 
     def exists(self, path: str) -> bool:
         """Tell whether a file or folder is there."""
@@ -163,7 +163,7 @@ def find_runs(root: str) -> Iterator[str]:
 
 
 def _is_elsewhere(folder: str, seen: list[str]) -> bool:
-    """Tell whether a folder is no link, or one to where nothing was searched so far; notes it."""
+    """Tell whether a folder is no link, or a link to a place not searched so far; remembers it."""
     if not os.path.islink(folder):
         return True
     target = os.path.realpath(folder)

@@ -1,4 +1,4 @@
-"""What the two ends of a record file tell about a run: enough to list it without reading it."""
+"""The two ends of a record file, enough to list a run without reading it all."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from lightning_gpuprof.records.schema import Record, RunEnd, RunStart, StepsWind
 _DECODER = msgspec.json.Decoder(Record)
 _HEAD_BYTES = 2**16
 _TAIL_BYTES = 2**18
-"""Room for several windows, so that one whole `steps` line is among them."""
+"""Room for several windows, so that a whole `steps` line is among them."""
 
 
 class _Version(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""Which lines of the program the training thread and its loader's workers were seen at."""
+"""Samples of the training thread and of its loader's workers, by line of the program."""
 
 import re
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _READS = re.compile(
 
 
 class LineCount(Struct, frozen=True):
-    """How many samples found the training thread at one line.
+    """Samples of the training thread at one line.
 
     Args:
         phase: Phase of the step.
@@ -78,12 +78,12 @@ class LineCount(Struct, frozen=True):
 
 
 class ThreadLoad(Struct, frozen=True):
-    """What another Python thread of the process did while samples were taken.
+    """Work of another Python thread of the process while samples were taken.
 
     Args:
         name: The thread's name.
         cpu_ns: Time on a core.
-        file: Where it was seen most often, in the user's code if it is there.
+        file: File of most of its samples, in the user's code if there is any.
         line: Its line.
         function: Its function.
         source: The line's text; empty where it could not be read.
@@ -134,7 +134,7 @@ class HostLines(Struct, frozen=True):
         return sorted(found, key=lambda one: -one.count)
 
     def interval(self, count: int, phase: Phase | None = None) -> tuple[float, float]:
-        """Return between which shares of a phase's time, or a step's, the true one lies.
+        """Return an interval of the share of a phase's time, or a step's, that samples stand for.
 
         >>> low, high = HostLines(400, (), {"forward": 100}).interval(50, Phase.FORWARD)
         >>> round(low, 2), round(high, 2)
@@ -147,10 +147,10 @@ class HostLines(Struct, frozen=True):
 
 
 class WorkerLines(Struct, frozen=True):
-    """All samples of the worker processes that were looked at.
+    """All samples of the sampled worker processes.
 
     Args:
-        processes: How many were.
+        processes: Sampled processes.
         work: Samples in which they made a batch.
         waiting: Samples in which they waited for work.
         handing: Samples in which they did neither: they handed a batch over.

@@ -73,7 +73,7 @@ class CheckpointContent(Struct, frozen=True):
 
     @property
     def fixed_bytes(self) -> int:
-        """What gradients do not change."""
+        """The part that gradients do not change."""
         return self.frozen_bytes + self.buffer_bytes + (self.hparams_bytes or 0)
 
     @property

@@ -79,7 +79,7 @@ class RankRecords:
     sessions: tuple[Session, ...]
     warnings: tuple[str, ...]
     newer: str = ""
-    """What is said of a session that only a newer version can read; empty where there is none."""
+    """A warning about a session that only a newer version can read; empty where there is none."""
 
 
 def read_run(run: str, fs: FileSystem = LOCAL) -> dict[int, RankRecords]:
@@ -108,7 +108,7 @@ def read_run(run: str, fs: FileSystem = LOCAL) -> dict[int, RankRecords]:
     files = record_files(run, fs)
     if not files:
         if fs is LOCAL:
-            os.listdir(run)  # of a folder that may not be looked into nothing else is known
+            os.listdir(run)  # raises where the folder may not be read
         raise RecordError(
             f"{run} holds no records of lightning_gpuprof. Train with "
             "Trainer(callbacks=[GpuProfCallback()]) first, or pass the log dir of such a run."
@@ -120,7 +120,7 @@ def read_run(run: str, fs: FileSystem = LOCAL) -> dict[int, RankRecords]:
 
 
 def parse_records(rank: int, data: bytes, *, name: str) -> RankRecords:
-    """Parse one record file's content; lines that cannot be read are skipped and said.
+    """Parse one record file's content; lines that cannot be read are skipped, with a warning.
 
     A session of a newer schema is left out, with a warning.
     """
@@ -186,7 +186,7 @@ def _close(records: list[Record], sessions: list[Session]) -> None:
 
 
 def _columns(windows: list[StepsWindow]) -> tuple[dict[str, Int64], list[str]]:
-    """Return the columns of all windows that are whole, and what is to be said of others."""
+    """Return the columns of all windows that are whole, and warnings about others."""
     if all(name in window.columns for window in windows for name in _NEEDED):
         with suppress(ValueError):
             columns = _join(windows)

@@ -1,4 +1,4 @@
-"""What a run leaves on disk: one JSON line per record, told apart by `kind`.
+"""The record file of a run: one JSON line per record, its type in `kind`.
 
 A record file is `<log dir>/plugins/gpuprof/rank<r>.jsonl`. It is only ever appended to. A `run`
 line begins a *session* (a fit, validate, test or predict call, also after a resume); the lines
@@ -37,7 +37,7 @@ BATCH_NOTE = "batch_bytes"
 
 
 class StepFlag(IntFlag):
-    """What was special about a step; the column `flags` holds their sum."""
+    """Special circumstances of a step; the column `flags` holds their sum."""
 
     WARMUP = 1
     """Among the first steps of the session (allocator, cudnn benchmark, lazy initialisation)."""
@@ -50,7 +50,7 @@ class StepFlag(IntFlag):
     EPOCH_START = 32
     """The first step of an epoch: data workers may have been starting."""
     WATCHED = 64
-    """It was watched for syncs, or looked at with hooks that slow it down."""
+    """A recorder slowed it down, such as the sync detection of an inspection."""
     UNFINISHED = 128
     """An exception or interrupt ended the step early."""
     LOGGED = 256
@@ -125,7 +125,7 @@ class Loader(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Its samples are rows of tensors in memory: those of a `TensorDataset`, or of parts of one,
     stacked as by default."""
     shares: str | None = None
-    """What the dataset reads of the module while it trains: "the model", or an attribute's name."""
+    """Part of the module that the dataset reads: "the model", or an attribute's name."""
 
 
 class RunStart(_Record, tag="run"):
@@ -150,7 +150,7 @@ class RunStart(_Record, tag="run"):
     torch_threads: int | None = None
     """Threads that torch computes with on the CPU, in this process."""
     torch_settings: dict[str, Any] = {}
-    """What torch's own switches were set to when training began: cudnn_benchmark,
+    """torch's own switches when training began: cudnn_benchmark,
     cudnn_deterministic, cudnn_allow_tf32, cudnn_enabled, mkldnn_enabled, float32_matmul_precision,
     deterministic_algorithms."""
     versions: dict[str, str] = {}
@@ -165,8 +165,7 @@ class RunStart(_Record, tag="run"):
     (this torch is none for it) or "not_found" (torch does not see what the driver has)."""
     loader: Loader | None = None
     validation_loader: Loader | None = None
-    """That of a fit's validations, where there is one alone; `length` counts what they take of it.
-    """
+    """The loader of a fit's validations, unless there are several; `length` is what they take."""
     config: dict[str, Any] = {}
     timer: str = "tap"
     """"tap" (by the Trainer's profiler actions) or "hooks" (fallback: some phases merged)."""
@@ -269,7 +268,7 @@ class ProfilerCycle(_Record, tag="cycle"):
 
 
 class DeviceSample(_Record, tag="device"):
-    """What the driver said of the device since the last such record; see `StatsSummary`.
+    """The driver's figures since the last such record; see `StatsSummary`.
 
     Fractions are means over the samples; `throttle_frac` holds the share of samples that each
     reason was seen in. A field that the driver does not give is absent.
@@ -374,13 +373,13 @@ class RunEnd(_Record, tag="end"):
     wall_ns: int
     steps: int
     own_cost_ns_per_step: int | None = None
-    """What this package itself took of a usual step, by its own clock, and for writing its records.
+    """Time of this package itself in a usual step, by its own clock, writing records included.
 
-    PROFILED steps are left out, and what other callbacks of it do once in many steps: handing on
-    losses, reading the device's memory.
+    PROFILED steps are left out, and work done once in many steps: handing on losses, reading the
+    device's memory.
     """
     profiler_stall_ns: int | None = None
-    """What it took of all PROFILED steps together: torch.profiler's starts, stops and exports."""
+    """Time of torch.profiler's starts, stops and exports in all PROFILED steps together."""
     error: str | None = None
 
 

@@ -24,7 +24,7 @@ class _Kept(NamedTuple):
     length: int = -1
     """Of the file after the last write; -1 before the first."""
     tried: int | None = None
-    """Of the file before a write that was not seen to end: what follows may be part of it."""
+    """Length before a write that may have been torn; the rest of the file may be part of it."""
 
 
 class RecordWriter:
@@ -62,9 +62,9 @@ class RecordWriter:
         """Append what was kept since the last flush.
 
         A line that an earlier, killed process tore is ended first, so that it stays the only
-        one lost. What could not be written is kept for the next try, and what a full disk or Ctrl-C
-        left of it is taken back. A file that somebody has deleted begins anew with the session's
-        start: without it what follows could not be read.
+        one lost. Lines that could not be written are kept for the next try, and half of one left by
+        a full disk or Ctrl-C is taken back. A file that somebody has deleted begins anew with the
+        session's start, without which the rest could not be read.
         """
         lines, known, tried = self._kept
         if not lines:
@@ -75,7 +75,7 @@ class RecordWriter:
             length = tried
         if not length and self._begun is not None and self._begun not in lines:
             lines.insert(0, self._begun)
-        # What this has written itself ends with a newline: no need to look.
+        # Its own writes end with a newline.
         foreign = length and length != known
         self.shared |= bool(foreign and known >= 0)
         torn = b"\n" if foreign and not _ends_with_newline(self.path) else b""

@@ -14,7 +14,7 @@ log = logging.getLogger("lightning_gpuprof")
 
 
 class _Terminal(logging.Handler):
-    """Writes to the stderr of the moment, above a tqdm bar where there is one.
+    """Writes to the current stderr, above a tqdm bar if there is one.
 
     Rich's progress display redirects stderr itself.
     """

@@ -1,4 +1,4 @@
-"""Whether a machine has a GPU that a run on the CPU does not use, and what may be why."""
+"""Whether a machine has a GPU that a run on the CPU does not use, and why."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ def gpu_left_unused(
 ) -> str | None:
     """Return `not_used`, `not_built` or `not_found`; None where there is no GPU, or it is hidden.
 
-    Only that a driver's device is there is looked at: no context is made on it.
+    Makes no context on the device.
     """
     if any(environ.get(name, "0").strip() in ("", "-1") for name in _HIDING):
         return None  # on purpose

@@ -1,4 +1,4 @@
-"""The one event that makes the PROFILE tab light up for a run."""
+"""The event by which TensorBoard shows the PROFILE tab for a run."""
 
 import os
 import time

@@ -22,13 +22,11 @@ if TYPE_CHECKING:
 
 _WRITE_EVERY_NS = 15_000_000_000
 _WAIT_FRAC = 0.5
-"""So long, and for so much of the run so far, full windows of records may wait for those that come
-after them, to be written together. A process that is killed (SIGKILL, a lost node) loses at most
-this and one window, as long as steps stay as long as they were in the first that waits; what Python
-hears of (an exception, Ctrl-C, Lightning's SIGTERM) loses nothing."""
+"""Full windows of records wait at most this long, and this share of the run so far, to be written
+together. A killed process (SIGKILL, a lost node) loses at most that and one window; an exception,
+Ctrl-C and Lightning's SIGTERM lose nothing."""
 _MAX_FAILURES = 100
-"""Flushes that may fail in a row before records are dropped: at one a window this bounds what is
-kept in memory to about a megabyte."""
+"""Failed flushes in a row before records are dropped, which bounds memory to about a megabyte."""
 
 
 class RunOutput:
@@ -47,7 +45,7 @@ class RunOutput:
         timer: How phases are timed, for `RunStart`; "" without a `PhaseTimer`.
         phases: The phases measured, for `RunStart`.
         config: The configuration, for `RunStart`.
-        phase_clock: What a `PhaseTimer` charges time to; None without one.
+        phase_clock: The clock of a `PhaseTimer`; None without one.
         components: Makes the region of a named component; None without a `PhaseTimer`.
     """
 

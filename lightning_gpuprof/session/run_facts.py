@@ -114,10 +114,9 @@ def _processor() -> str | None:
 
 
 def _torch_settings() -> dict[str, Any]:
-    """Return torch's switches that may make a step faster or slower; one that raises is absent.
+    """Return torch's switches that may make a step faster or slower.
 
-    TF32's do where they were set by the newer `fp32_precision` (torch 2.9) in more detail than the
-    older names can tell.
+    A switch that raises is absent, as TF32's where `fp32_precision` (torch 2.9) was set in detail.
     """
     cudnn: Any = torch.backends.cudnn
     mkldnn: Any = torch.backends.mkldnn
@@ -217,7 +216,7 @@ def _rates_part(optimizer: Any, trainer: Any) -> bool:
 
 
 def _settings(group: dict[str, Any]) -> str:
-    """Return what tells groups apart that one could not stand for.
+    """Return the settings of a parameter group as text.
 
     Raises:
         TypeError: A setting is a tensor, whose value may be on a device.
@@ -238,7 +237,7 @@ def _loader_of_stage(trainer: Any) -> Loader | None:
 
 
 def _validation_loader(trainer: Any) -> Loader | None:
-    """Return the settings of a fit's one validation loader; of several, which is meant?"""
+    """Return the settings of a fit's validation loader; None where there are several."""
     loaders = _listed(trainer.val_dataloaders)
     if stage_of(trainer) != "fit" or len(loaders) != 1:
         return None

@@ -1,4 +1,4 @@
-"""What a dataset has in common with the module: a worker process would have a copy of its own."""
+"""State that a dataset shares with the module, of which a worker process would have a copy."""
 
 from collections.abc import Iterator
 from types import FunctionType, MethodType
@@ -9,7 +9,7 @@ from torch.utils.data import Dataset, IterableDataset
 
 MODEL = "the model"
 _DEPTH = 3
-"""Datasets inside of datasets looked into, such as `Subset`."""
+"""Levels of datasets inside of datasets, such as `Subset`."""
 _CONSTANT = (str, bytes, int, float, complex, bool, tuple, frozenset, type(None), type)
 
 

@@ -1,4 +1,4 @@
-"""Samples what the driver says of a device, on a thread of its own; loads no vendor library."""
+"""Samples the driver's figures on a thread of its own; loads no vendor library."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -8,7 +8,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class StatsReading:
-    """What the driver says at one moment; a field that it does not support is None.
+    """The driver's figures at one moment; a field that it does not support is None.
 
     Attributes:
         busy_frac: Share of the driver's own sampling period in which a kernel ran: not how

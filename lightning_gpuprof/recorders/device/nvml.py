@@ -35,7 +35,7 @@ class NvmlStats:
     Args:
         index: NVML's index of the device.
         uuid: The device's own id, where torch knows it: CUDA numbers devices by speed and NVML by
-            place, so that among unequal ones an index may be another's.
+            place, so that an index may mean another device.
         nvml: The module `pynvml`; tests pass a fake.
         pid: This process.
 

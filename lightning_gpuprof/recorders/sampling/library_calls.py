@@ -23,8 +23,8 @@ def called_library(frame: FrameType) -> str | None:
     """Return the function of a library that a running frame calls, such as `numpy.normal`.
 
     None where it calls nothing, calls an operator of torch's, or does not say: the function must
-    be reached from a name of the frame's module. Values of local names are never looked at. Before
-    Python 3.11 an instruction does not say to which expression it belongs: None then.
+    be reached from a name of the frame's module, and local names are left alone. Before Python 3.11
+    an instruction does not say to which expression it belongs: None then.
     """
     code = frame.f_code
     path = _called_path(code, frame.f_lasti)

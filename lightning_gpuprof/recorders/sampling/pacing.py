@@ -10,11 +10,11 @@ from functools import partial
 from typing import Protocol
 
 DENSE, SPARSER = 100, 4
-"""So many samples come one `interval_s` apart, which is enough to name a line; the rest, which make
-its share more exact, come so many times as far apart, for each one holds the other thread up."""
+"""The first samples, enough to name a line, come one `interval_s` apart; the rest, which make its
+share more exact, come so many times further apart, as each of them holds the other thread up."""
 SETTLE_S = 0.01
-"""Between waking and looking, at random up to this. The thread wakes where the other one lets go of
-the interpreter's lock; after a while of turns that are quick it looks at any place alike."""
+"""Longest random wait before a sample. The thread wakes where the other thread lets go of the
+interpreter's lock; after some quick turns it samples every place alike."""
 
 _COLLECTS_IN_A_WALK = sys.version_info[:2] == (3, 11)
 
@@ -88,16 +88,16 @@ def no_collection() -> Iterator[None]:
 
 QUICK_S = 50e-6
 _OPEN: list[Callable[[], object]] = []
-"""What puts back what a sample that is being taken has changed of the process."""
+"""Functions that put back the process's settings, while a sample is taken."""
 
 
 @contextmanager
 def quick_turns() -> Iterator[None]:
     """Let a thread that asks for the interpreter's lock have it within `QUICK_S`.
 
-    Python grants it after 5 ms, or when a call lets go of it: whoever looks at another thread then
-    finds it at such a call, hardly ever in the Python before it. The setting is the process's,
-    so it is put back at once.
+    Python grants it after 5 ms, or when a call lets go of it: a sample would then find the other
+    thread at such a call, hardly ever in the Python before it. The setting is the process's, so
+    it is put back at once.
     """
     usual = sys.getswitchinterval()
     with _putting_back(partial(sys.setswitchinterval, usual)):

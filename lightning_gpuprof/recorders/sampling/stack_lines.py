@@ -62,8 +62,8 @@ class At(NamedTuple):
 def where_is(frame: FrameType | None) -> At | None:
     """Return where in a training step a thread is, given its innermost frame; None outside.
 
-    Names of functions and files are looked at, values never: reading another thread's local
-    variables would keep them alive.
+    Reads names of functions and files, never values: reading another thread's local variables
+    would keep them alive.
     """
     users: FrameType | None = None
     in_step = False
@@ -127,9 +127,8 @@ def where_is(frame: FrameType | None) -> At | None:
 def own_line(frame: FrameType | None) -> Place | None:
     """Return file, line and function of a thread's innermost frame in the user's own code.
 
-    Where no frame is the user's, it is the outermost one that is not Python's. In a training step
-    it is the outermost one of a library that holds the module: the user's own further out has
-    called the Trainer, not this.
+    Without a frame of the user's, it is the outermost that is not Python's; within a training step,
+    the outermost of the library that holds the module.
     """
     outermost = library = None
     for each in outwards(frame):
@@ -149,7 +148,7 @@ def own_line(frame: FrameType | None) -> Place | None:
 
 
 def line_of(frame: FrameType) -> int:
-    """Return the line a frame is at; for a jump that the compiler made, the last one before it."""
+    """Return the line a frame is at; for a jump that the compiler made, the last line before it."""
     number: int | None = frame.f_lineno
     if number is not None:
         return number

@@ -1,4 +1,4 @@
-"""What the other Python threads of the process do while the training thread is looked at."""
+"""The other Python threads of the process, while the training thread is sampled."""
 
 import linecache
 import threading

@@ -1,7 +1,6 @@
-"""What one worker process was seen at: a file that it leaves for the training process to read.
+"""Samples of one worker process, in a file that it leaves for the training process to read.
 
-It lies in a folder of the training process's own, for the length of a fit: what the run keeps is a
-note (`analysis/run/worker_lines.py`).
+The file lies in a temporary folder for the length of a fit; the run keeps a `WorkerLines` record.
 """
 
 import os
@@ -15,7 +14,7 @@ _SUFFIX = ".json"
 
 
 class PlaceCount(Struct, frozen=True, array_like=True):
-    """How many samples found it at one place; see `LineCount`."""
+    """Samples at one place; see `LineCount`."""
 
     file: str
     line: int

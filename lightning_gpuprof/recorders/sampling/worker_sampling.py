@@ -1,4 +1,4 @@
-"""What runs in a worker process: a thread that looks at its main thread for a while."""
+"""A thread in a worker process that samples its main thread for a while."""
 
 import sys
 import threading
@@ -18,12 +18,11 @@ from lightning_gpuprof.session.guard import attempt
 
 THREAD = "gpuprof-worker"
 WRITE_EVERY = 10
-"""Samples between two writes: a worker may be ended at any moment, and these are what it loses."""
+"""Samples between two writes, lost where a worker is ended in between."""
 IDLE = 4
-"""Looks in which there is nothing to see that count as a sample: they end as well."""
+"""Samples of nothing that count as one, so that they end as well."""
 LEAST_WAITING = 50
-"""Looks at a worker that only ever waits, from which on they count: its batches take too little to
-be seen."""
+"""Samples after which a worker that only ever waits counts: its batches are too short to be met."""
 END_S = 0.2
 """A worker that ends waits at most so long for the thread's last write."""
 _FIRST = 100
@@ -84,7 +83,7 @@ class WorkerSampling:
             self.write()
 
     def count(self) -> int:
-        """Return how many samples there are; some looks for nothing count as one."""
+        """Return how many samples there are; `IDLE` samples of nothing count as one."""
         return self._doing.total() + self._idle // IDLE
 
     def sample(self) -> None:
@@ -108,7 +107,7 @@ class WorkerSampling:
             self.write()
 
     def write(self) -> None:
-        """Write what was seen so far."""
+        """Write the samples so far."""
         places = tuple(
             PlaceCount(at.file, at.line, at.function, at.callee, at.kind, count)
             for at, count in self._seen.most_common()

@@ -11,12 +11,12 @@ from lightning_gpuprof.recorders.sampling.worker_sampling import WorkerSampling
 from lightning_gpuprof.session.guard import attempt
 
 WORKERS = 2
-"""The first so many workers of a loader are looked at: all of them do the same."""
+"""Only the first workers of a loader are sampled: all of them do the same."""
 
 
 @dataclass
 class WorkerStart:
-    """Calls the user's `worker_init_fn`, if any, and then begins to look at the worker.
+    """Calls the user's `worker_init_fn`, if any, and then begins to sample the worker.
 
     It is sent to each worker, so it holds little, and nothing of the training process.
 

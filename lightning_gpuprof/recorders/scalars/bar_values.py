@@ -1,4 +1,4 @@
-"""What a progress bar shows, read from the device without waiting for it."""
+"""The values of a progress bar, read from the device without waiting for it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ class BarValues:
     """The last values that have arrived on the host.
 
     Lightning reads every value logged with `prog_bar=True` twice per batch, whether the bar is
-    drawn or not. Here it is told `prog_bar=False`, and the values are copied by this object:
+    drawn or not. Here it gets `prog_bar=False`, and the values are copied by this object:
     one asynchronous copy at a time, begun when the bar is drawn and shown when it has arrived.
 
     Args:
@@ -62,7 +62,7 @@ class BarValues:
 
     @guarded
     def end_epoch(self, trainer: Any) -> None:
-        """Show the means over the epoch too: this one wait per epoch is Lightning's own."""
+        """Show the means over the epoch too: this wait per epoch is Lightning's own."""
         means = trainer.callback_metrics
         for result in self._taken_over():
             name = result.meta.forked_name(False)

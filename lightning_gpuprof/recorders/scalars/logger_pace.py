@@ -10,7 +10,7 @@ from lightning_gpuprof.session.safe_logger import SafeLogger
 Columns = Mapping[str, Sequence[float | None]]
 """By name, a value of each step, None where it gave none."""
 SLOW_NS = 500_000
-"""A call that takes longer talks to a server: one per step would be a cost that matters."""
+"""A call that takes longer talks to a server, and costs too much in every step."""
 _TRIALS = 3
 
 

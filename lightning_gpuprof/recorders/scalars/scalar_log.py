@@ -53,14 +53,14 @@ class ScalarLog:
         window: Steps per copy to the host; `add` closes a window that is full. None: whoever
             adds closes windows as well.
         transfer: Queues a copy to the host; tests pass a fake.
-        send: Sends a window in another way than by a copy as it is, where it returns one.
+        send: Sends a window in its own way; where it returns None the window is copied.
         refuse: Told of each value that is no single number, which is then left out. By default
             `add` raises.
 
     Attributes:
         steps: Of the open window, as `add` was given them.
-        first: Values of the first name in it. Where that is the only name, whoever has a tensor
-            without a graph that nobody else writes to may append it, and the step, without `add`.
+        first: Values of the first name in it. Where that is the only name, a caller may append a
+            tensor and its step without `add`: without a graph, and written to by nobody else.
 
     >>> log = ScalarLog(["loss"], window=2)
     >>> log.add(0, {"loss": torch.tensor(0.5)}); log.add(1, {"loss": torch.tensor(0.25)})

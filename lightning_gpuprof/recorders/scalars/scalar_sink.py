@@ -21,7 +21,8 @@ _T = TypeVar("_T")
 class ScalarSink:
     """Takes windows of numbers for as long as a fit lasts.
 
-    A step is the one that `self.log` would use, None while gradients accumulate, and its epoch.
+    A window's steps are pairs: the step that `self.log` would use, None while gradients accumulate,
+    and the epoch.
 
     Args:
         output: The run's records.

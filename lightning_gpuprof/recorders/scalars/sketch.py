@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 SUMS = 8
-"""The distance is then told to a quarter of it, as a rule (one standard deviation)."""
+"""One standard deviation of the distance is then a quarter of it."""
 COLUMNS = 1 + SUMS
 _MOST_AT_ONCE = 1 << 20
 _PRIME, _FACTOR = 2_147_483_647, 48_271

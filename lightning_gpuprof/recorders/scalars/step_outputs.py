@@ -14,10 +14,9 @@ _NONE: Mapping[str, Any] = {}
 
 
 class _StandIn:
-    """Is in the place of Lightning's class: one function is another, the rest is the class's.
+    """Stands in for Lightning's class, but for one function.
 
-    What the class has is copied: of an object with `__getattr__` the interpreter looks up every
-    attribute the long way, also those that are there.
+    The class's attributes are copied, since `__getattr__` would slow every access down.
     """
 
     def __init__(self, inner: Any, from_training_step_output: Callable[..., Any]) -> None:
@@ -58,7 +57,7 @@ class StepOutputs:
 
     Attributes:
         full: As above.
-        batch: The number of the last one; None of one that steps as nothing is divided.
+        batch: Number of the last batch; None where the loss is undivided, so that each one steps.
     """
 
     def __init__(
@@ -90,10 +89,9 @@ class StepOutputs:
     def from_training_step_output(self, output: Any, normalize: int = 1, **more: Any) -> Any:
         """Build Lightning's own result, and keep what it is built from.
 
-        For every step: a training loop leaves nothing of this in the processor's caches, where
-        each function that is called costs about a microsecond and each object that is looked into
-        some part of one. So what nearly all steps need is in this one, with as few of both as will
-        do, and with no guard: what may fail is called behind it.
+        This runs in every step, with cold processor caches: a function call then costs about a
+        microsecond. So the usual path is written out here, without a guard; code that may fail is
+        in `_keep_all`.
         """
         if normalize == 1:  # all that manual optimization knows
             result = self._make(output, **more) if more else self._make(output)
@@ -101,14 +99,14 @@ class StepOutputs:
         else:
             result, loss = self._make(output, normalize, **more), None
         steps, step = self._steps, self._epoch_loop._batches_that_stepped
-        # Where nothing is divided each batch steps: one with the last one's number is that one.
+        # Undivided, each batch steps: with the same number as before it is the same batch again.
         if (
             self._quick
             and loss.__class__ is Tensor
             and not loss.dim()
             and not (steps and steps[-1] == step)
         ):
-            # What Lightning keeps for `backward` is a tensor of its own.
+            # Lightning keeps another tensor for `backward`.
             self._first.append(loss.detach())
             steps.append(step)
             self.batch = None

@@ -86,8 +86,8 @@ def with_room(count: int, device: torch.device) -> Transfer:
     """Return `to_host` for float64, its memory for so many numbers at a time allocated already.
 
     To allocate pinned memory may make the host wait for the device, so it has no place in a step.
-    What is freed torch keeps for the next of that size: hence one size for all copies, and three
-    pieces, as one is being filled while another is read, and with several ranks one is sent.
+    torch keeps freed memory for the next piece of that size: hence all copies have one size, and
+    there are three pieces: to fill, to read and, with several ranks, to send.
     """
     if device.type == "cuda":
         pieces = [pinned(count, torch.float64) for _ in range(3)]
