@@ -87,8 +87,8 @@ class GpuProfConfig:
         facts: Whether single facts are recorded: checkpoints' content, garbage collections, use of
             the cores, a container's quota, the gradient sync of several ranks.
         lines: Whether a thread samples the training thread's stack, 300 times in about twenty
-            seconds, to name the lines that take the time; and threads in the first two workers of the
-            training loader theirs, 200 times each.
+            seconds, to name the lines that take the time; and threads in the first two workers of
+            the training loader theirs, 200 times each.
         batch_size: Whether a batch size is advised, from the GPU memory that steps use.
         vram_low: Low end of the share of a GPU's memory that the advised batch size fills.
         vram_high: High end of it.

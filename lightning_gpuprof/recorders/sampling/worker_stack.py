@@ -11,12 +11,12 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.session.places import package_of
 
 _WORKS, _WAITS = "fetch", "get"
-"""What it calls to make a batch, and to be told which."""
+"""The functions in which it makes a batch, and gets the next indices."""
 _USER = ""
 
 
 class Doing(Enum):
-    """What a worker was seen at."""
+    """Activity of a worker."""
 
     WORK = "work"
     WAIT = "wait"
@@ -26,7 +26,7 @@ class Doing(Enum):
 
 
 class Seen(NamedTuple):
-    """A look at a worker; `at` is None unless it works, its file empty outside the user's code."""
+    """A sample of a worker; `at` is None unless it works; outside the user's code it has no file."""
 
     doing: Doing
     at: At | None = None
@@ -35,7 +35,7 @@ class Seen(NamedTuple):
 def where_in_worker(frame: FrameType | None) -> Seen | None:
     """Return what a worker's main thread does, given its innermost frame; None outside its loop.
 
-    Names of functions and files are looked at, values never.
+    Reads names of functions and files, never values.
     """
     inside: list[FrameType] = []
     for each in outwards(frame):
@@ -46,7 +46,7 @@ def where_in_worker(frame: FrameType | None) -> Seen | None:
 
 
 def _seen(inside: list[FrameType]) -> Seen:
-    """Return what the frames inside of a worker's loop tell, innermost first."""
+    """Classify the frames inside of a worker's loop, innermost first."""
     called = inside[-1].f_code.co_name if inside else ""
     if called == _WAITS:
         return Seen(Doing.WAIT)

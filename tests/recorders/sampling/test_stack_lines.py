@@ -11,7 +11,7 @@ from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader
 
-from lightning_gpuprof.recorders.sampling import stack_lines
+from lightning_gpuprof.recorders.sampling import pacing
 from lightning_gpuprof.recorders.sampling.stack_lines import line_of, own_line, where_is
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.session.places import package_of
@@ -288,7 +288,7 @@ def collections_in_a_walk(threshold=20):
     gc.callbacks.append(note)
     try:
         gc.set_threshold(threshold)
-        with stack_lines.no_collection():
+        with pacing.no_collection():
             begun.clear()
             frames_made(200)
             count = len(begun)
@@ -301,17 +301,17 @@ def collections_in_a_walk(threshold=20):
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="only Python 3.11 collects in a walk")
 def test_nothing_is_collected_while_frames_are_walked(monkeypatch):
     assert collections_in_a_walk() == 0
-    monkeypatch.setattr(stack_lines, "_COLLECTS_IN_A_WALK", False)
+    monkeypatch.setattr(pacing, "_COLLECTS_IN_A_WALK", False)
     assert collections_in_a_walk() > 0
 
 
 @pytest.mark.parametrize("collects", [True, False])
 def test_a_collector_that_the_user_switched_off_stays_off(monkeypatch, collects):
-    monkeypatch.setattr(stack_lines, "_COLLECTS_IN_A_WALK", True)
+    monkeypatch.setattr(pacing, "_COLLECTS_IN_A_WALK", True)
     was_on = gc.isenabled()
     try:
         (gc.enable if collects else gc.disable)()
-        with stack_lines.no_collection():
+        with pacing.no_collection():
             assert gc.get_threshold()[0] == 0
         assert gc.isenabled() == collects
     finally:
