@@ -26,7 +26,7 @@ class Doing(Enum):
 
 
 class Seen(NamedTuple):
-    """A sample of a worker; `at` is None unless it works; outside the user's code it has no file."""
+    """A sample of a worker; `at` is None unless it works, and has no file in others' code."""
 
     doing: Doing
     at: At | None = None
