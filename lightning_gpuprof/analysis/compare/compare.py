@@ -88,13 +88,7 @@ class Comparison:
 
 
 def compare(base: RunResults, new: RunResults, *, tolerance: float) -> Comparison:
-    """Compare two runs.
-
-    Args:
-        base: The run to compare with.
-        new: The run in question.
-        tolerance: How far recorded values (losses) may differ, relative to their size.
-    """
+    """Compare two runs."""
     per_sample = _other_batch(base, new)
     scale = [run.batch_size or 1.0 if per_sample else 1.0 for run in (base, new)]
     change = None

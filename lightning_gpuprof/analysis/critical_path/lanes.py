@@ -52,13 +52,7 @@ class HostLanes(Struct, frozen=True):
 
 
 def host_lanes(trace: LinkedTrace, activity: Int8, *, begin: int) -> HostLanes:
-    """Lay out what each thread was doing, and which was in control.
-
-    Args:
-        trace: The trace. Python calls are left out, so that recording stacks changes nothing.
-        activity: Of its host events.
-        begin: When the trace begins.
-    """
+    """Lay out what each thread was doing, and which was in control."""
     host, nesting = trace.timeline.host, trace.nesting
     # One place more: a thread that is not recorded is -1.
     takes_part = np.zeros(int(host.thread.max(initial=-1)) + 2, dtype=np.bool_)

@@ -70,13 +70,7 @@ class Roofline:
 def roofline(
     trace: LinkedTrace, *, peaks: Peaks | None = None, span_ns: int | None = None
 ) -> Roofline:
-    """Compare every operator of known cost with the roofs of the trace's first device.
-
-    Args:
-        trace: The trace, recorded with shapes.
-        peaks: Measured on this machine, say; by default the data sheet's.
-        span_ns: Time over which `hfu` is taken; by default first to last device event.
-    """
+    """Compare every operator of known cost with the roofs of the trace's first device."""
     timeline = trace.timeline
     lookup = Lookup(peaks) if peaks else device_peaks(timeline)
     rows = [_row(group, cost, lookup.peaks) for group, cost in costed_calls(trace)]

@@ -57,11 +57,6 @@ def analyze_run(
 ) -> RunResults:
     """Analyse one session of a run.
 
-    Args:
-        ranks: The records of each rank.
-        traces: By trace file name (as in the cycle records), its analysis document.
-        session: Session number; by default the last fit that recorded steps.
-
     Raises:
         RecordError: No rank has a session, or not the one asked for.
     """

@@ -76,12 +76,7 @@ def steady_steps(session: Session) -> Mask:
 
 
 def step_stats(session: Session, mean_ns: int | None = None) -> StepStats | None:
-    """Describe a session's steps, or return None where it recorded none.
-
-    Args:
-        session: Whose marked steps are at hand.
-        mean_ns: The mean of these and the others, where it is known.
-    """
+    """Describe a session's steps, or return None where it recorded none."""
     if not session.steps:
         return None
     dur = session.columns["dur_ns"]

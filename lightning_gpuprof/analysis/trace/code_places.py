@@ -141,14 +141,7 @@ def _rows_at(timeline: Timeline, flow: Int64) -> Int64:
 def device_time_by_place(
     timeline: Timeline, launches: Launches, rows: Int64, *, modules: bool
 ) -> tuple[PlaceStats, ...]:
-    """Sum device time by the frame or module that launched it, longest first.
-
-    Args:
-        timeline: The trace.
-        launches: Launch of each device event.
-        rows: `CodePlaces.frame` or `CodePlaces.module`.
-        modules: The rows are modules.
-    """
+    """Sum device time by the frame or module that launched it, longest first."""
     launched = launches.call >= 0
     place = rows[launches.call[launched]]
     known = place >= 0

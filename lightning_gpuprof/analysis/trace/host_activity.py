@@ -28,15 +28,7 @@ _DATA, _SYNC, _ALLOC, _CALL, _OP, _REGION, _PYTHON = range(len(ACTIVITIES))
 def activity_within(
     timeline: Timeline, nesting: Nesting, own: Int8, thread: int, windows: Spans
 ) -> Int64:
-    """Return the time a thread spent in each activity (rows) in each window (columns).
-
-    Args:
-        timeline: The trace.
-        nesting: Its host events' parents.
-        own: `activities` of the host events.
-        thread: Index of the thread.
-        windows: Disjoint and sorted; some may be empty.
-    """
+    """Return the time a thread spent in each activity (rows) in each window (columns)."""
     host = timeline.host
     # In batches, for the memory's sake: a batch holds about so many events.
     low = np.searchsorted(host.start_ns, windows.start)

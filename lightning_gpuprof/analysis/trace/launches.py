@@ -154,12 +154,7 @@ def _per_step(at: Int64, start: Int64, end: Int64) -> float | None:
 
 
 def _queue_depth(called: Int64, started: Int64) -> QueueDepth | None:
-    """Return how many launches had not started, after each launch and each start.
-
-    Args:
-        called: When work was launched, rising.
-        started: When it started, not before it was launched.
-    """
+    """Return how many launches had not started, after each launch and each start."""
     if not len(called):
         return None
     begin, span = int(called[0]), int(started.max() - called[0])

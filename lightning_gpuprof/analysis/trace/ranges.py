@@ -24,13 +24,7 @@ class RangeStats(Struct, frozen=True):
 def host_ranges(
     timeline: Timeline, start_ns: int | None = None, end_ns: int | None = None
 ) -> tuple[RangeStats, ...]:
-    """Sum up what host threads did that is neither an operator nor a runtime call.
-
-    Args:
-        timeline: The whole trace.
-        start_ns: Ranges that begin earlier are left out.
-        end_ns: And those that begin at this moment or later.
-    """
+    """Sum up what host threads did that is neither an operator nor a runtime call."""
     host = timeline.host
     wanted = of_category(host, "user_annotation", "other")
     if start_ns is not None:

@@ -184,11 +184,7 @@ class EventStream(Generic[T]):
             self._at = len(self._buffer)
 
     def _walk(self, patience: int) -> list[T]:
-        """Go through the buffer event by event; skip those that cannot be read.
-
-        Args:
-            patience: As of `walk`.
-        """
+        """Go through the buffer event by event; skip those that cannot be read."""
         text = repaired(bytes(self._buffer[self._at + 1 :]))
         found = walk(text, patience)
         self._ended = found.ended
@@ -253,11 +249,6 @@ def only_python_calls(text: bytearray, begin: int, end: int) -> bool:
 
     With stacks most events are Python calls, which Kineto writes in one row. Quotes in a string are
     escaped, so no name and no value can look like the keys that are counted here.
-
-    Args:
-        text: Part of a trace.
-        begin: Where an event begins, or the comma before it.
-        end: A comma that may stand between two events.
 
     >>> call, kernel = b'{"ph": "X", "cat": "python_function"}', b'{"ph": "X", "cat": "kernel"}'
     >>> text = bytearray(b",".join((call, call, kernel, call)))

@@ -129,12 +129,7 @@ def _findings(report: Report, verbose: bool) -> Iterator[RenderableType]:
 
 
 def _unexplained(report: Report, lines: bool) -> Iterator[RenderableType]:
-    """Say how much of the step no finding speaks of: the largest cause may be one no rule knows.
-
-    Args:
-        report: The report.
-        lines: Whether lines are shown: phases that call none of the program's have none.
-    """
+    """Say how much of the step no finding speaks of: the largest cause may be one no rule knows."""
     found = together(report.payload())
     if found is None or found.step_low_ns < MOSTLY * found.step_ns:
         return

@@ -52,12 +52,6 @@ def load_report(
 ) -> Report:
     """Read, analyse and judge a run.
 
-    Args:
-        run: Its log dir, or on this machine's disks a folder of such dirs: then the newest.
-        fs: Where it lies.
-        session: Session number; by default the last fit that recorded steps.
-        ranks: The run's records where they were read before.
-
     Raises:
         RecordError: There is no such run, session, or nothing recorded in it.
     """

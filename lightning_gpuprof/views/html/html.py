@@ -49,10 +49,6 @@ _UNSAFE = re.compile("[<>&\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 def render_html(run: str, *, session: int | None = None) -> str:
     """Return the report of a run as one self-contained page.
 
-    Args:
-        run: Its log dir, or a folder of such dirs: then the newest.
-        session: Session number; by default the last fit that recorded steps.
-
     Raises:
         RecordError: There is no such run, or nothing in it can be read.
     """

@@ -25,12 +25,7 @@ live: windows close about every few seconds, validation and checkpoints may take
 def runs_view(
     runs: Mapping[str, str], fs_of: Callable[[str], FileSystem] = lambda _: LOCAL
 ) -> list[dict[str, Any]]:
-    """Return a line for each run, the one whose last session began last first.
-
-    Args:
-        runs: Log dir by run name.
-        fs_of: Tells where a log dir lies.
-    """
+    """Return a line for each run, the one whose last session began last first."""
     lines = [_line(name, path, fs_of(path)) for name, path in runs.items()]
     lines.sort(key=lambda line: (-(line["started_unix_ns"] or 0), line["name"]))
     return lines

@@ -60,12 +60,7 @@ class RankSteps:
         return self.table([one.columns.get(name) for one in self.sessions], before=before)
 
     def table(self, columns: Sequence[Int64 | None], *, before: bool = False) -> Table:
-        """Return a value per rank and step, or one mean per rank; 0 where there is none.
-
-        Args:
-            columns: By rank, a value per step.
-            before: Take the step before each, where that was recorded.
-        """
+        """Return a value per rank and step, or one mean per rank; 0 where there is none."""
         rows = []
         for column, at, one in zip(columns, self._rows, self.sessions, strict=True):
             if before and not self._means:

@@ -101,10 +101,6 @@ def rank_waits(ranks: Mapping[int, Session], steady: Mapping[int, Mask]) -> Rank
     Ranks also meet in the forward pass: DDP sends the first rank's buffers (BatchNorm) to all, FSDP
     gathers parameters. There waiting looks like work; it is taken for waiting where that explains
     why other ranks take longer elsewhere.
-
-    Args:
-        ranks: The same session of every rank.
-        steady: The steps to compare, as `common_steady` gives them.
     """
     order = sorted(steady)
     sessions = [ranks[r] for r in order]

@@ -34,10 +34,6 @@ class Growth:
 def growth(values: Int64, *, steps_before: int = 0) -> Growth | None:
     """Return how a series (shape `(n,)`, in step order) grows, or None where it does not, or stops.
 
-    Args:
-        values: One per step.
-        steps_before: Steps of the session before the first of them.
-
     >>> growth(np.arange(80) * 10).per_step
     10.0
     >>> growth(np.array([1, 5] * 40)) is None, growth(np.arange(160).clip(max=60)) is None

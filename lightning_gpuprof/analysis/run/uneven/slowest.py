@@ -47,12 +47,6 @@ def slowest_steps(
 
     Warm-up and compilation steps are slow for known reasons and are reported apart, so they
     are left out here. Steps no slower than the median are left out as well.
-
-    Args:
-        session: Whose steps.
-        steady: Those that stand for the run.
-        phases: As `phase_split` gives them.
-        parts: As `part_split` gives them.
     """
     if not session.steps:
         return ()
