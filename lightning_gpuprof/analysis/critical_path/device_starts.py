@@ -1,12 +1,105 @@
-"""What each device event's start waited for last: its launch, or other work on the device."""
+"""What device events wait for: launches, the event before on their stream, other streams."""
 
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.critical_path.device_waits import previous_on_stream, stream_waits
 from lightning_gpuprof.analysis.trace.grouping import blocks
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.arrays import Int32, Int64, Mask
+from lightning_gpuprof.traces.timeline import MISSING, DeviceEvents, Timeline
+
+_WAIT = "Stream Wait Event"
+
+
+class StreamWaits(Struct, frozen=True):
+    """Pairs of device rows: `row` was not to begin before `waited_for`, of another stream, ended.
+
+    A row may be in several pairs.
+    """
+
+    row: Int64
+    waited_for: Int64
+
+
+def by_stream(device: DeviceEvents) -> Int32:
+    """Return the rows stream by stream, each stream's in order of start."""
+    # Rows are in order of start, and stay so within a stream.
+    order: Int32 = np.lexsort((device.stream, device.device)).astype(np.int32)
+    return order
+
+
+def previous_on_stream(timeline: Timeline) -> Int32:
+    """Return, for each device event, the row before it on its stream; -1 for none."""
+    device = timeline.device
+    previous = np.full(len(device), -1, dtype=np.int32)
+    order = by_stream(device)
+    same = (np.diff(device.stream[order]) == 0) & (np.diff(device.device[order]) == 0)
+    previous[order[1:][same]] = order[:-1][same]
+    return previous
+
+
+def stream_waits(trace: LinkedTrace) -> StreamWaits:
+    """Return what device events were told to wait for on other streams.
+
+    A `cudaStreamWaitEvent` holds back what is launched on its stream after it, until what was
+    on the other stream when `cudaEventRecord` was called has run. Kineto records both, where
+    synchronization events are switched on.
+    """
+    timeline, syncs = trace.timeline, trace.timeline.syncs
+    # Most traces have none: numpy's isin() would load masked arrays to find that out.
+    rows = np.flatnonzero(syncs.wait_on_stream != MISSING)
+    rows = rows[[timeline.names[index] == _WAIT for index in syncs.name[rows].tolist()]]
+    if not len(rows):
+        return StreamWaits(rows, rows)
+    recorded, rec_known = _called_at(timeline, syncs.wait_on_correlation[rows])
+    waiting, wait_known = _called_at(timeline, syncs.correlation[rows])
+    device, known = syncs.device[rows].astype(np.int64), rec_known & wait_known
+    queues = _Queues(trace)
+    held = queues.find(device, syncs.stream[rows], waiting, after=True)
+    waited_for = queues.find(device, syncs.wait_on_stream[rows], recorded, after=False)
+    found = known & (held >= 0) & (waited_for >= 0)
+    return StreamWaits(held[found], waited_for[found])
+
+
+def _called_at(timeline: Timeline, correlation: Int64) -> tuple[Int64, Mask]:
+    """Return when the calls with some correlations began, and whether the trace holds them."""
+    host = timeline.host
+    rows = np.flatnonzero(host.correlation != MISSING)
+    ids = host.correlation[rows]
+    order = np.argsort(ids, kind="stable")
+    ids = np.append(ids[order], MISSING)
+    at = np.searchsorted(ids[:-1], correlation, side="right") - 1
+    return np.append(host.start_ns[rows[order]], 0)[at], (ids[at] == correlation) & (at >= 0)
+
+
+class _Queues:
+    """What was launched on each stream, in the order of launching."""
+
+    def __init__(self, trace: LinkedTrace) -> None:
+        timeline, launches = trace.timeline, trace.launches
+        rows = np.flatnonzero(launches.call >= 0)
+        launched = timeline.host.start_ns[launches.call[rows]]
+        order = np.argsort(launched, kind="stable")
+        self._rows, self._launched = rows[order], launched[order]
+        self._device = timeline.device.device[self._rows]
+        self._stream = timeline.device.stream[self._rows]
+
+    def find(self, device: Int64, stream: Int64, time: Int64, *, after: bool) -> Int64:
+        """Return the first device row launched after each time on a stream, or the last before.
+
+        -1 where there is none.
+        """
+        found = np.full(len(time), -1, dtype=np.int64)
+        for one, number in set(zip(device.tolist(), stream.tolist(), strict=True)):
+            asked = np.flatnonzero((device == one) & (stream == number))
+            queue = np.flatnonzero((self._device == one) & (self._stream == number))
+            at = np.searchsorted(
+                self._launched[queue], time[asked], side="right" if after else "left"
+            )
+            rows = np.concatenate(([-1], self._rows[queue], [-1]))
+            found[asked] = rows[at + after]
+        return found
+
 
 OTHER_STREAM_NS = 10_000
 """A queued event that starts this soon after another stream's ended is taken to have waited for

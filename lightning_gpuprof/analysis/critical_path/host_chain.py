@@ -1,19 +1,13 @@
 """The host's work as one chain: launches and returns from waits, and the work before each."""
 
-from collections.abc import Iterator
-
 import numpy as np
-import numpy.typing as npt
 
 from lightning_gpuprof.analysis.trace.blocking import waits
-from lightning_gpuprof.analysis.trace.grouping import looked_up, narrowed, used
+from lightning_gpuprof.analysis.trace.grouping import used
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, activities, activity_within
-from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.analysis.trace.time_split import Spans
-from lightning_gpuprof.arrays import Floats, Int32, Int64
-from lightning_gpuprof.traces.timeline import Timeline
-
-_BATCH_WINDOWS = 1 << 14
+from lightning_gpuprof.arrays import Floats, Int64
 
 
 class HostChain:
@@ -33,73 +27,45 @@ class HostChain:
     """
 
     def __init__(self, trace: LinkedTrace, launched: Int64, *, begin: int) -> None:
-        timeline, nesting = trace.timeline, trace.nesting
-        found = waits(trace)
+        timeline, nesting, found = trace.timeline, trace.nesting, waits(trace)
         by_work = np.argsort(found.device_row, kind="stable")
-        rows = np.flatnonzero(launched >= 0).astype(np.int32)
+        rows = np.flatnonzero(launched >= 0)
         # At one moment launches come before returns, and both in the order of device rows.
         time = np.concatenate((launched[rows], found.end_ns[by_work]))
-        order = np.argsort(time, kind="stable").astype(np.int32)
-        is_return = order >= len(rows)
-        self.returns = np.flatnonzero(is_return)
+        order = np.argsort(time, kind="stable")
+        self.returns = np.flatnonzero(order >= len(rows))
         back = by_work[order[self.returns] - len(rows)]
         self.device_row = found.device_row[back]
-        device_end = timeline.device.start_ns[self.device_row]
-        device_end = device_end + timeline.device.dur_ns[self.device_row]
-        self.after_ns = found.end_ns[back] - device_end
-        thread = np.concatenate((trace.launches.call[rows], found.row[by_work].astype(np.int32)))[
-            order
-        ]
-        thread = looked_up(timeline.host.thread, thread)
-        place = np.empty(len(order), dtype=np.int32)
-        place[order] = np.arange(len(order), dtype=np.int32)
-        self.place = np.full(len(launched), -1, dtype=np.int32)
+        self.after_ns = found.end_ns[back] - timeline.device.end_ns[self.device_row]
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        self.place = np.full(len(launched), -1, dtype=np.int64)
         self.place[rows] = place[: len(rows)]
-        del place, rows
         start = np.append(begin, time[order])
-        del time, order
         # Work before a return ended when the wait began, or when the place before was reached.
         end = np.append(start[1:], max(int(nesting.end_ns.max(initial=begin)), int(start[-1])))
         worked = np.maximum(found.start_ns[back], start[self.returns])
         worked = np.minimum(worked, end[self.returns])
         self.waited_ns = int((end[self.returns] - worked).sum())
         end[self.returns] = worked
-        thread = np.append(thread, thread[-1:] if len(thread) else np.int32(0))
-        self._places = len(start)
-        self._work = list(_work(timeline, nesting, Spans(start, end), thread))
+        calls = np.concatenate((trace.launches.call[rows], found.row[by_work]))[order]
+        self._work = np.zeros((len(ACTIVITIES), len(start)), dtype=np.int64)
+        if len(timeline.host):
+            thread = timeline.host.thread[calls]
+            thread = np.append(thread, thread[-1:] if len(thread) else np.int32(0))
+            own = activities(timeline, nesting)
+            for one in used(thread):
+                mine = thread == one
+                windows = Spans(start[mine], end[mine])
+                self._work[:, mine] = activity_within(timeline, nesting, own, one, windows)
 
     @property
     def work_ns(self) -> list[int]:
         """All work, by activity."""
-        return [int(ns.sum()) for _, ns in self._work]
+        totals: list[int] = self._work.sum(axis=1).tolist()
+        return totals
 
     def work(self, share: Floats) -> Floats:
         """Return the work before each place, and after the last, with a share of each activity."""
-        work = np.zeros(self._places)
-        for of_activity, (place, ns) in zip(share.tolist(), self._work, strict=True):
-            if of_activity:
-                work[place] += ns * of_activity
+        work: Floats = share @ self._work
         return work
-
-
-def _work(
-    timeline: Timeline, nesting: Nesting, windows: Spans, thread: npt.NDArray[np.signedinteger]
-) -> Iterator[tuple[Int32, npt.NDArray[np.signedinteger]]]:
-    """Yield for each activity the windows with such work, on the thread given for each, and it."""
-    none = np.zeros(0, dtype=np.int32)
-    found: list[list[tuple[Int32, npt.NDArray[np.signedinteger]]]]
-    found = [[(none, none)] for _ in ACTIVITIES]
-    own = activities(timeline, nesting)
-    for one in used(thread) if len(timeline.host) else ():
-        mine = np.flatnonzero(thread == one).astype(np.int32)
-        for low in range(0, len(mine), _BATCH_WINDOWS):
-            some = mine[low : low + _BATCH_WINDOWS]
-            spans = Spans(windows.start[some], windows.end[some])
-            spent = activity_within(timeline, nesting, own, one, spans)
-            for pieces, ns in zip(found, spent, strict=True):
-                worked = np.flatnonzero(ns)
-                if len(worked):
-                    pieces.append((some[worked], narrowed(ns[worked])))
-    while found:
-        place, ns = zip(*found.pop(0), strict=True)
-        yield np.concatenate(place), np.concatenate(ns)

@@ -6,7 +6,7 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import asdict
 
 from lightning_gpuprof.analysis.critical_path.critical_path import critical_path
-from lightning_gpuprof.analysis.critical_path.trace_what_if import what_if
+from lightning_gpuprof.analysis.critical_path.replay import what_if
 from lightning_gpuprof.analysis.trace.linked_trace import Launches, LinkedTrace, join_launches, link
 from lightning_gpuprof.analysis.trace.ranges import host_ranges
 from lightning_gpuprof.analysis.trace.time_split import TimeSplit, split_time

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     # For signatures alone: whoever lays out one of these need not load the others.
     from lightning_gpuprof.analysis.compare.trace_diff import DiffRow, TraceDiff
     from lightning_gpuprof.analysis.critical_path.critical_path import CriticalPath
-    from lightning_gpuprof.analysis.critical_path.trace_what_if import WhatIf
+    from lightning_gpuprof.analysis.critical_path.replay import WhatIf
     from lightning_gpuprof.analysis.roofline.roofline import Roofline
     from lightning_gpuprof.traces.tables import Tables
 

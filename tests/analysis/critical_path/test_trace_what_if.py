@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import SyntheticSpec, answers
 
-from lightning_gpuprof.analysis.critical_path.trace_what_if import what_if
+from lightning_gpuprof.analysis.critical_path.replay import what_if
 from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.traces import open_timeline
 

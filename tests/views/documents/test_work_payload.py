@@ -4,7 +4,7 @@ from synthetic import SyntheticSpec, write_synthetic
 
 from lightning_gpuprof.analysis.compare.trace_diff import compare_traces
 from lightning_gpuprof.analysis.critical_path.critical_path import critical_path
-from lightning_gpuprof.analysis.critical_path.trace_what_if import what_if
+from lightning_gpuprof.analysis.critical_path.replay import what_if
 from lightning_gpuprof.analysis.roofline.roofline import roofline
 from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.analysis.trace_analysis import analyze_trace
