@@ -50,7 +50,7 @@ class StepFlag(IntFlag):
     EPOCH_START = 32
     """The first step of an epoch: data workers may have been starting."""
     WATCHED = 64
-    """A recorder slowed it down, such as the sync detection of an inspection."""
+    """Something else slowed it down; older versions watched it for syncs."""
     UNFINISHED = 128
     """An exception or interrupt ended the step early."""
     LOGGED = 256

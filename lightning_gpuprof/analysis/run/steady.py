@@ -41,7 +41,7 @@ class StepStats:
     """These and the steps that were not marked."""
     total_ns: int
     basis: str
-    """"steady", or for lack of steady steps "watched", "measured" (profiler on) or "all"."""
+    """"steady", or for lack of steady steps "measured" (profiler on) or "all"."""
     dur: Distribution
     plain_p50_ns: int
     jitter_frac: float
@@ -61,7 +61,6 @@ def steady_mask(flags: Int64) -> tuple[Mask, str]:
     """
     for left_out, basis in (
         (_APART | SLOWED_BY_MEASURING, "steady"),
-        (_APART | StepFlag.PROFILED, "watched"),
         (_APART, "measured"),
     ):
         mask = (flags & int(left_out)) == 0
@@ -116,8 +115,6 @@ def _apart(session: Session) -> tuple[StepsApart, ...]:
     flags, dur, apart = step_flags(session), session.columns["dur_ns"], []
     for flag in (StepFlag.WARMUP, StepFlag.COMPILED, StepFlag.PROFILED, StepFlag.WATCHED):
         has_it = (flags & flag) != 0
-        if flag is StepFlag.WATCHED:  # most looks are at the first steps, which are told already
-            has_it &= (flags & StepFlag.WARMUP) == 0
         chosen = dur[has_it]
         if len(chosen):
             name = str(flag.name).lower()

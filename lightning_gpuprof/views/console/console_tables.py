@@ -44,7 +44,6 @@ def step_lines(results: RunResults) -> Text:
     )
     kind = {
         "steady": "steady {}",
-        "watched": "{}, looked at with hooks in some of them",
         "measured": "{}, the profiler on in some of them",
     }
     counted = kind.get(steps.basis, "{}, warm-up too").format("step" if dur.count == 1 else "steps")

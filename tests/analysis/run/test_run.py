@@ -50,12 +50,6 @@ def test_where_every_steady_step_was_profiled_they_are_used_and_that_is_said(ana
     assert (run.steps.basis, run.steps.dur.count) == ("measured", 5)
 
 
-def test_steps_under_the_profiler_stay_out_where_the_others_were_only_looked_at(analyze):
-    flags = at(9, {0: StepFlag.WARMUP, 4: StepFlag.PROFILED}, fill=StepFlag.WATCHED)
-    run = analyze({"forward": at(9, {4: 900}, fill=100)}, steps=9, flags=flags)
-    assert (run.steps.basis, run.steps.dur.count, run.steps.dur.max_ns) == ("watched", 7, 100)
-
-
 def test_a_run_of_warm_up_steps_alone_uses_them_and_says_so(analyze):
     run = analyze({"forward": 100}, steps=4, flags=StepFlag.WARMUP)
     assert (run.steps.basis, run.steps.dur.count) == ("all", 4)
