@@ -128,7 +128,7 @@ def parts(work: Path) -> dict[str, Part]:
 
     return {
         "tests-assumptions": tests("assumptions", 80),
-        "tests-training": tests("training", 120, "sync_detector", "capture", "timing", "promises"),
+        "tests-training": tests("training", 120, "inspect", "capture", "timing", "promises"),
         "tests-memory": tests("memory", 70),
         "memory": measures("memory", 120),
         "faults": measures("faults", 80, "--runs", str(work / "runs" / "faults")),

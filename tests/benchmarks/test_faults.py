@@ -83,10 +83,6 @@ def test_a_machine_that_was_slower_when_the_saving_was_measured_is_told_apart(ju
     assert (verdict.inside_at_speed, verdict.near_at_speed) == (True, True)
 
 
-def test_another_rightful_name_of_the_cause_is_accepted(judged):
-    assert judged("python_loop", finding("host-bound", 0, MS)).first
-
-
 def test_silence_is_neither_right_nor_a_prediction(judged):
     verdict = judged("slow_callback")
 
@@ -110,14 +106,6 @@ def test_a_proposed_number_of_workers_is_the_fix_that_gets_measured(fault_suite)
     assert proposed.loader["num_workers"] == 2
     assert "num_workers" not in cause.remedy({"change": None}, 10.0).loader
     assert cause.remedy(None, 10.0).dataset.func is cause.fixed(10.0).dataset.func
-
-
-def test_only_warnings_and_worse_count_as_false_alarms(fault_suite):
-    from score import false_alarms
-
-    said = [finding("unused-vram", severity="info"), finding("data-wait", severity="critical")]
-
-    assert false_alarms(said) == ["data-wait"]
 
 
 def test_the_summary_counts_what_the_suite_is_judged_by(judged, fault_suite):
@@ -297,20 +285,6 @@ def test_runs_take_turns_before_the_first_step_and_after_each_block(fault_suite,
     turn_over = ["pass to other", "wait for me"]
     assert told == ["wait for me", *turn_over, *turn_over, "pass to other"]
     assert waited == [7, 7, 14, 14, 14, 21]
-
-
-def test_a_warm_training_thread_is_kept_on_the_core_of_its_pair(fault_suite, monkeypatch):
-    import turns
-
-    kept = []
-    monkeypatch.setattr(turns.os, "sched_setaffinity", lambda *asked: kept.append(asked))
-    mine = turns.Turns(Baton("me", [], [0]), Baton("other", [], [0]), steps=3, core=1)
-    mine.begin(warm=2)
-
-    seen = [(mine.waited_ns(step), len(kept))[1] for step in range(6)]
-
-    assert seen == [0, 0, 1, 1, 1, 1]
-    assert kept == [(0, {1})]
 
 
 def test_a_peer_is_credited_for_the_place_in_its_own_words(fault_suite):

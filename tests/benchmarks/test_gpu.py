@@ -83,42 +83,6 @@ def test_each_tests_outcome_is_kept_from_the_log_even_of_a_part_that_was_stopped
     }
 
 
-def test_a_torn_line_costs_itself_alone(gpu, tmp_path):
-    (tmp_path / "figures.jsonl").write_text('{"name": "a"}\n{"na{"name": "b"}\n{"name": "c"}\n{"')
-    kept = importlib.import_module("_gpu_kept")
-    assert kept.figures(tmp_path) == {"figures": [{"name": "a"}, {"name": "c"}]}
-
-
-def test_a_file_that_vanishes_while_it_is_packed_is_left_out(gpu, monkeypatch, tmp_path):
-    kept = importlib.import_module("_gpu_kept")
-    folder = tmp_path / "runs" / "a" / "plugins" / "gpuprof"
-    folder.mkdir(parents=True)
-    for name in ("gone", "stays"):
-        (folder / name).write_text(name)
-    small_files = kept._small_files
-
-    def vanishing(runs):
-        found = list(small_files(runs))
-        (folder / "gone").unlink()
-        return found
-
-    monkeypatch.setattr(kept, "_small_files", vanishing)
-    kept.pack(tmp_path, tmp_path / "packed.tar.gz")
-    with tarfile.open(tmp_path / "packed.tar.gz") as archive:
-        assert archive.getnames() == ["runs/a/plugins/gpuprof/stays"]
-
-
-def test_a_full_disk_keeps_no_part_from_running(gpu, monkeypatch, tmp_path, capsys):
-    plan_parts(gpu, monkeypatch, one=gpu.Part(("-c", ""), 60), two=gpu.Part(("-c", ""), 60))
-
-    def full(path, *_, **__):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(gpu.Path, "replace", full)
-    assert gpu.main() == 0
-    assert "could not be written: [Errno 28]" in capsys.readouterr().out
-
-
 def test_without_a_name_all_parts_run_but_those_asked_for(gpu, monkeypatch, tmp_path):
     plan_parts(gpu, monkeypatch, one=gpu.Part(("-c", ""), 60), examples=gpu.Part(("-c", ""), 60))
     assert gpu.main() == 0
@@ -152,17 +116,6 @@ def test_figures_of_a_pretended_device_are_marked_and_kept_out_of_the_results(
     assert path.name.startswith("gpu-pretended-")
     assert json.loads(path.read_text())["pretended"] is True
     assert "the device is pretended" in capsys.readouterr().out
-
-
-def test_without_a_driver_none_answers(gpu, monkeypatch):
-    kept = importlib.import_module("_gpu_kept")
-
-    def absent(library):
-        raise OSError(library)
-
-    monkeypatch.setattr(kept.os.path, "exists", lambda path: False)
-    monkeypatch.setattr(kept.ctypes, "CDLL", absent)
-    assert not kept.driver_answers()
 
 
 @pytest.mark.parametrize(
@@ -252,21 +205,6 @@ def wait_for(ask, process):
     return found
 
 
-def test_the_failures_of_a_part_are_kept_whole_and_handed_over_at_once(gpu, monkeypatch, tmp_path):
-    said = "=== FAILURES ===\n__ test_one __\nwhy\n" + "more\n" * 100
-    out = f"from pathlib import Path; assert list(Path({str(tmp_path)!r}).glob('gpu-*.json'))"
-    plan_parts(
-        gpu,
-        monkeypatch,
-        fails=gpu.Part(("-c", f"print({said!r}); raise SystemExit(1)"), 60),
-        sees_the_results_so_far=gpu.Part(("-c", out), 60),
-    )
-    assert gpu.main() == 1
-    [path] = tmp_path.glob("gpu-*.json")
-    parts = json.loads(path.read_text())["parts"]
-    assert parts["fails"]["failures"][:2] == ["__ test_one __", "why"]
-
-
 def test_a_network_that_swallows_everything_costs_no_more_than_its_share(gpu, monkeypatch):
     asked = []
     clock = iter(range(0, 10**6, 25))
@@ -304,21 +242,6 @@ def test_a_model_that_fails_is_a_row_with_its_traceback(fault_suite, monkeypatch
     row = memory.examined(lambda: None, "mlp")
     assert not row["passed"]
     assert row["failure"][-1] == "KeyError: 'missing'"
-
-
-def test_a_device_that_cannot_be_had_is_a_row_as_well(fault_suite):
-    def device():
-        raise ValueError("Invalid fraction value: 1.4")
-
-    row = importlib.import_module("gpu_memory").examined(device, "mlp")
-    assert not row["passed"]
-    assert row["failure"][-1] == "ValueError: Invalid fraction value: 1.4"
-
-
-@pytest.mark.parametrize(("free_mib", "cap_mib"), [(80_000, 8192), (6000, 5400)])
-def test_memory_is_measured_within_what_is_free(fault_suite, free_mib, cap_mib):
-    memory = importlib.import_module("gpu_memory")
-    assert memory.within_free(8192 * 2**20, free_mib * 2**20) == cap_mib * 2**20
 
 
 def test_the_wheels_for_a_machine_without_a_network_are_all_that_may_be_fetched(gpu):

@@ -13,17 +13,6 @@ def test_variants_take_turns_and_every_second_round_runs_backwards(fault_suite):
     assert figures == {"a": [1, 6], "b": [2, 5], "c": [3, 4]}
 
 
-def test_a_spread_holds_the_median_and_the_range(fault_suite):
-    from _harness import Spread
-
-    assert Spread.of([3.0, 1.0, 8.0]).as_dict() == {
-        "median": 3.0,
-        "low": 1.0,
-        "high": 8.0,
-        "count": 3,
-    }
-
-
 def test_results_are_dated_and_say_on_which_machine(fault_suite, tmp_path):
     from _harness import write_results
 
