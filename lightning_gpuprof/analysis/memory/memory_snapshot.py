@@ -1,9 +1,9 @@
-"""What filled a device's memory, from a snapshot of torch's allocator: pure functions.
+"""Finds the lines that fill a device's memory, from a snapshot of torch's allocator.
 
 A storage is followed from its `alloc` to its `free_completed` by its address. Its kind comes from
 the addresses that the run named (parameters, gradients, optimizer state), else from the phase
-it was made in and how long it lived. The phase is the note that the run left with the
-allocation; without one it is read off the stack.
+it was allocated in and its lifetime. The phase is the note that the run left with the allocation;
+without a note it is read off the stack.
 """
 
 from collections import defaultdict
@@ -20,7 +20,6 @@ from lightning_gpuprof.traces.memory_snapshot import (
 
 KINDS = ("parameters", "gradients", "optimizer_state", "activations", "other")
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer_step"
-MAX_POINTS = 600
 TOP_SITES = 10
 _QUARTERS = 4
 _CHECKPOINT = "torch/utils/checkpoint.py"
@@ -28,7 +27,7 @@ _CHECKPOINT = "torch/utils/checkpoint.py"
 
 @dataclass(frozen=True)
 class Site:
-    """A line that memory was asked for from; None where no Python stack was recorded."""
+    """A line that allocated memory; None where no Python stack was recorded."""
 
     frame: Frame | None
     num_bytes: int
@@ -39,22 +38,11 @@ class Site:
 class GrowingSite:
     """A line whose allocations of every part of the history are still alive.
 
-    `bytes_per_step` is None where the history does not tell steps apart.
+    `bytes_per_step` is None where steps cannot be told apart.
     """
 
     site: Site
     bytes_per_step: int | None
-
-
-@dataclass(frozen=True)
-class Usage:
-    """Bytes in use over the history, by kind; each list has one entry per point.
-
-    Points are at events; between two shown ones, the highest total was kept.
-    """
-
-    time_us: list[int | None]
-    kind_bytes: dict[str, list[int]]
 
 
 @dataclass(frozen=True)
@@ -68,18 +56,19 @@ class SnapshotAnalysis:
     peak_time_us: int | None
     peak_kind_bytes: dict[str, int]
     peak_sites: tuple[Site, ...]
-    usage: Usage
+    kind_bytes: dict[str, int]
+    """At the end."""
     growing: tuple[GrowingSite, ...]
     steps: int | None
-    """Training steps that began within the history, where they can be told."""
+    """Training steps that began within the history; None where they cannot be told apart."""
     ooms: int
     before_bytes: int
-    """Allocated before the history begins, as of its beginning."""
+    """Allocated at the beginning of the history."""
 
 
 @dataclass
 class _Life:
-    """A block from `start` to `end`, as indexes of events; -1 is before, None is never."""
+    """A block from `start` to `end`, as indexes of events; -1 is before the history, None never."""
 
     address: int | None
     num_bytes: int
@@ -96,7 +85,7 @@ def analyze_snapshot(
     kinds: Mapping[str, Iterable[int]] | None = None,
     top: int = TOP_SITES,
 ) -> SnapshotAnalysis:
-    """Say what filled one device's memory.
+    """Find what filled one device's memory.
 
     Args:
         snapshot: As read from the pickle.
@@ -119,7 +108,7 @@ def analyze_snapshot(
         peak_time_us=events[peak - 1].time_us if peak else None,
         peak_kind_bytes=_by_kind(at_peak),
         peak_sites=tuple(_sites(at_peak)[:top]),
-        usage=_usage(lives, events, totals),
+        kind_bytes=_by_kind(life for life in lives if life.end is None),
         growing=tuple(_growing(lives, phases)[:top]),
         steps=len(_step_begins(phases)) or None,
         ooms=sum(event.action == "oom" for event in events),
@@ -168,7 +157,7 @@ def _phases(events: Sequence[AllocatorEvent]) -> list[str]:
 def _phase_of_stack(frames: tuple[Frame, ...]) -> str:
     python = [frame for frame in frames if frame.file.endswith(".py")]
     names = {frame.function for frame in python}
-    # What a checkpoint computes again is a forward pass inside of a saved tensor's unpacking.
+    # Recomputation of a checkpoint is a forward pass inside a saved tensor's unpacking.
     if any(f.function.startswith("unpack") and f.file.endswith(_CHECKPOINT) for f in python):
         return BACKWARD
     if not python or "backward" in names or any("autograd::" in f.function for f in frames):
@@ -195,7 +184,7 @@ def _classify(
             continue
         left = next_other[life.start]
         outlived = left is not None and (life.end is None or life.end > left)
-        # What its step left for good is a workspace of cuBLAS's, a cache or a leak.
+        # Memory that a step leaves for good is a workspace of cuBLAS, a cache or a leak.
         kept = life.end is None and life.start < last_step
         if born == FORWARD and outlived and not kept:
             life.kind = "activations"
@@ -206,7 +195,7 @@ def _classify(
 
 
 def _next_other_phase(phases: Sequence[str]) -> list[int | None]:
-    """Return for each event the first later one of another phase."""
+    """Return for each event the first later event of another phase."""
     following: list[int | None] = [None] * len(phases)
     for index in range(len(phases) - 2, -1, -1):
         same = phases[index] == phases[index + 1]
@@ -245,23 +234,6 @@ def _sites(lives: Iterable[_Life]) -> list[Site]:
     return sorted(sites, key=lambda site: -site.num_bytes)
 
 
-def _usage(
-    lives: Sequence[_Life], events: Sequence[AllocatorEvent], totals: Sequence[int]
-) -> Usage:
-    width = max(1, -(-len(totals) // MAX_POINTS))
-    points = [
-        max(range(begin, min(begin + width, len(totals))), key=totals.__getitem__)
-        for begin in range(0, len(totals), width)
-    ]
-    columns = {}
-    for kind in KINDS:
-        column = _totals((life for life in lives if life.kind == kind), len(events))
-        columns[kind] = [column[point] for point in points]
-    first = events[0].time_us if events else None
-    times = [events[point - 1].time_us if point else first for point in points]
-    return Usage(times, columns)
-
-
 def _step_begins(phases: Sequence[str]) -> list[int]:
     """Return the events at which a step's forward pass begins."""
     return [
@@ -274,7 +246,7 @@ def _step_begins(phases: Sequence[str]) -> list[int]:
 def _growing(lives: Sequence[_Life], phases: Sequence[str]) -> list[GrowingSite]:
     """Find lines that left something alive in each quarter of the history.
 
-    What only the last quarter left is a step under way; what only the first left is state.
+    Memory left by the last quarter alone is a step under way; by the first alone, state.
     """
     survivors: dict[Frame | None, list[_Life]] = defaultdict(list)
     for life in lives:

@@ -20,7 +20,7 @@ from lightning_gpuprof.traces.tables import open_tables
 from lightning_gpuprof.units import duration, percent, shortened, size
 from lightning_gpuprof.views.documents.work_payload import tables_payload
 
-SNAPSHOT_VERSION = 1
+SNAPSHOT_VERSION = 2
 """Of what is kept beside a snapshot. Raise it whenever something in it comes, or comes to mean
 something else. Documents from before have none."""
 _SHOWN_SITES = 5
@@ -63,7 +63,7 @@ def device_payload(device: SnapshotAnalysis) -> dict[str, Any]:
             "kind_bytes": device.peak_kind_bytes,
             "sites": [_site(site) for site in device.peak_sites],
         },
-        "timeline": {"time_us": device.usage.time_us, "kind_bytes": device.usage.kind_bytes},
+        "kind_bytes": device.kind_bytes,
         "growing": [_growing(site) for site in device.growing],
     }
 

@@ -1,8 +1,6 @@
-from itertools import pairwise
-
 import pytest
 
-from lightning_gpuprof.analysis.memory.memory_snapshot import MAX_POINTS, analyze_snapshot
+from lightning_gpuprof.analysis.memory.memory_snapshot import analyze_snapshot
 from lightning_gpuprof.traces.memory_snapshot import read_snapshot
 
 MIB = 2**20
@@ -53,16 +51,6 @@ def test_the_peak_is_split_by_kind_and_by_line(allocator_snapshot, analyzed):
     ]
     assert result.before_bytes == result.allocated_bytes == 24 * MIB
     assert result.steps == 3
-
-
-def test_the_timeline_adds_up_and_keeps_the_peak_when_thinned(allocator_snapshot, analyzed):
-    for _ in range(400):
-        train_step(allocator_snapshot)
-    result = analyzed()
-    assert len(result.usage.time_us) <= MAX_POINTS
-    sums = [sum(column) for column in zip(*result.usage.kind_bytes.values(), strict=True)]
-    assert max(sums) == result.peak_bytes
-    assert all(first <= second for first, second in pairwise(result.usage.time_us))
 
 
 def test_a_planted_leak_is_found_with_its_line_and_rate(allocator_snapshot, analyzed):

@@ -13,10 +13,10 @@ from lightning_gpuprof.views.tab.query import Query, QueryError
 
 NAME = "rank0-step120-oom.memory.pickle"
 TOLD = (
-    1,
+    2,
     "activations allocated_bytes analysis_version before_bytes bytes count device devices file "
     "function gradients growing kind_bytes line oom_count optimizer_state other parameters peak "
-    "reserved_bytes schema_version sites steps time_us timeline warnings",
+    "reserved_bytes schema_version sites steps time_us warnings",
 )
 """The version, and the names in an analysis at that version."""
 

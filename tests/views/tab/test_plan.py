@@ -94,4 +94,4 @@ def test_a_file_of_that_name_that_is_something_else_is_told(run, tmp_path, conte
     (tmp_path / "plan.json").write_text(content)
     found = plan_view(run, Query({}))
     assert found["plan"] is None
-    assert "is not what `plan --json` prints" in found["notes"][0]
+    assert "is not the JSON of `plan --json`" in found["notes"][0]
