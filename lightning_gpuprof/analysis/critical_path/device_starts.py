@@ -3,7 +3,6 @@
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.trace.grouping import blocks
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.arrays import Int32, Int64, Mask
 from lightning_gpuprof.traces.timeline import MISSING, DeviceEvents, Timeline
@@ -125,42 +124,32 @@ def launch_ends(trace: LinkedTrace) -> Int64:
     """Return when each device event's launching call had ended; -1 where there is none."""
     device = trace.timeline.device
     ends: Int64 = np.full(len(device), -1, dtype=np.int64)
-    for block in blocks(len(ends)):
-        call = trace.launches.call[block]
-        known = np.flatnonzero(call >= 0)
-        # A launch cannot have ended after its kernel began, whatever the clocks say.
-        ends[block][known] = np.minimum(
-            trace.nesting.end_ns[call[known]], device.start_ns[block][known]
-        )
+    call = trace.launches.call
+    known = np.flatnonzero(call >= 0)
+    # A launch cannot have ended after its kernel began, whatever the clocks say.
+    ends[known] = np.minimum(trace.nesting.end_ns[call[known]], device.start_ns[known])
     return ends
 
 
 def device_starts(trace: LinkedTrace) -> DeviceStarts:
     """Find what every device event's start waited for."""
     device, launches = trace.timeline.device, trace.launches
-    before, since = previous_on_stream(trace.timeline), launch_ends(trace)
-    by_launch = np.zeros(len(device), dtype=np.bool_)
-    end = np.append(device.end_ns, -1)  # found by index -1
-    told, last_ended = _last_told(trace, end), _Ended(device.end_ns)
-    for block in blocks(len(device)):
-        start, launched = device.start_ns[block], since[block]
-        earlier = before[block]
-        earlier = np.where(end[earlier] <= start, earlier, -1)
-        if told is not None:
-            latest = told[block]
-            earlier = np.where(end[latest] > end[earlier], latest, earlier)
-        known = np.maximum(end[earlier], launched)
-        other = last_ended.at(start)
-        near = start - end[other] <= OTHER_STREAM_NS
-        unexplained = (start - known > OTHER_STREAM_NS) | (known < 0)
-        rows = np.arange(block.start, block.stop)
-        taken = unexplained & (other >= 0) & (other < rows) & (near | (known < 0))
-        earlier = np.where(taken, other, earlier)
-        launch = (launches.call[block] >= 0) & (launched >= end[earlier])
-        by_launch[block], before[block] = launch, np.where(launch, -1, earlier)
-        because = np.where(earlier >= 0, end[earlier], start)
-        since[block] = np.where(launch, launched, because)
-    return DeviceStarts(by_launch, before, since)
+    earlier, launched = previous_on_stream(trace.timeline), launch_ends(trace)
+    start, end = device.start_ns, np.append(device.end_ns, -1)  # found by index -1
+    earlier = np.where(end[earlier] <= start, earlier, -1)
+    told = _last_told(trace, end)
+    if told is not None:
+        earlier = np.where(end[told] > end[earlier], told, earlier)
+    known = np.maximum(end[earlier], launched)
+    by_end = np.append(np.argsort(device.end_ns, kind="stable"), -1)
+    other = by_end[np.searchsorted(np.sort(device.end_ns), start, side="right") - 1]
+    near = start - end[other] <= OTHER_STREAM_NS
+    unexplained = (start - known > OTHER_STREAM_NS) | (known < 0)
+    fits = (other >= 0) & (other < np.arange(len(device)))
+    earlier = np.where(unexplained & fits & (near | (known < 0)), other, earlier)
+    by_launch = (launches.call >= 0) & (launched >= end[earlier])
+    since = np.where(by_launch, launched, np.where(earlier >= 0, end[earlier], start))
+    return DeviceStarts(by_launch, np.where(by_launch, -1, earlier).astype(np.int32), since)
 
 
 def _last_told(trace: LinkedTrace, end: Int64) -> Int32 | None:
@@ -174,16 +163,3 @@ def _last_told(trace: LinkedTrace, end: Int64) -> Int32 | None:
     by_end = np.argsort(end[waited_for], kind="stable")  # the last one written stays
     latest[held[by_end]] = waited_for[by_end]
     return latest
-
-
-class _Ended:
-    """Tells which row had ended last at a time."""
-
-    def __init__(self, end_ns: Int64) -> None:
-        self._rows = np.append(np.argsort(end_ns, kind="stable").astype(np.int32), -1)
-        self._ends = np.sort(end_ns)
-
-    def at(self, time: Int64) -> Int32:
-        """Return the row that had ended last at each time; -1 for none."""
-        found: Int32 = self._rows[np.searchsorted(self._ends, time, side="right") - 1]
-        return found

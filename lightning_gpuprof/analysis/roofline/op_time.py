@@ -1,6 +1,5 @@
 """Which operator calls of known cost ran which kernels, and for how long."""
 
-from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -8,9 +7,8 @@ import numpy as np
 from lightning_gpuprof.analysis.roofline.op_call import Cost
 from lightning_gpuprof.analysis.roofline.op_costs import MODELS, operator_cost
 from lightning_gpuprof.analysis.trace.grouping import (
-    Index,
-    blocks,
     counted,
+    distinct,
     grouped,
     named,
     summed,
@@ -76,32 +74,25 @@ def _groups(trace: LinkedTrace) -> list[CallGroup]:
         & (host.category == CATEGORY_ID["cpu_op"])
         & (host.arguments != MISSING)
     )
-    ran_kernels = np.zeros(len(host), dtype=np.bool_)
-    kernel_ns, kernel_count, tf32 = Counter[int](), Counter[int](), Counter[int]()
-    is_work, is_tf32 = of_category(device, *WORK), _marked(timeline)
-    for block in blocks(len(device)):
-        rows = block.start + np.flatnonzero((call[block] >= 0) & is_work[block])
-        owner = _owners(trace.nesting, is_modelled, call[rows])
-        rows, owner = rows[owner >= 0], owner[owner >= 0]
-        ran_kernels[owner] = True
-        keys, group = grouped(_key(host, owner))
-        _add(kernel_ns, keys, summed(group, device.dur_ns[rows], len(keys)))
-        _add(kernel_count, keys, counted(group, len(keys)))
-        _add(tf32, keys, counted(group[is_tf32[device.name[rows]]], len(keys)))
-    calls = Counter[int]()
-    for block in blocks(len(host)):
-        keys, group = grouped(_key(host, block.start + np.flatnonzero(ran_kernels[block])))
-        _add(calls, keys, counted(group, len(keys)))
+    is_tf32 = _marked(timeline)
+    rows = np.flatnonzero((call >= 0) & of_category(device, *WORK))
+    owner = _owners(trace.nesting, is_modelled, call[rows])
+    rows, owner = rows[owner >= 0], owner[owner >= 0]
+    keys, group = grouped(_key(host, owner))
+    kernel_ns = summed(group, device.dur_ns[rows], len(keys)).tolist()
+    kernel_count = counted(group, len(keys)).tolist()
+    tf32 = counted(group[is_tf32[device.name[rows]]], len(keys)).tolist()
+    calls = counted(np.searchsorted(keys, _key(host, distinct(owner))), len(keys)).tolist()
     return [
         CallGroup(
             timeline.names[key >> 32],
             timeline.arguments[key & _LOW],
-            calls[key],
-            kernel_count[key],
-            kernel_ns[key],
-            tf32[key] > 0,
+            calls[i],
+            kernel_count[i],
+            kernel_ns[i],
+            tf32[i] > 0,
         )
-        for key in sorted(calls)
+        for i, key in enumerate(keys.tolist())
     ]
 
 
@@ -123,10 +114,6 @@ def _owners(nesting: Nesting, is_modelled: Mask, call: Int32) -> Int32:
 def _key(host: HostEvents, rows: Int32 | Int64) -> Int64:
     """Return a number for name and arguments of some host rows."""
     return (host.name[rows].astype(np.int64) << 32) + host.arguments[rows]
-
-
-def _add(total: Counter[int], keys: Index, values: Int64) -> None:
-    total.update(dict(zip(keys.tolist(), values.tolist(), strict=True)))
 
 
 def _marked(timeline: Timeline) -> Mask:

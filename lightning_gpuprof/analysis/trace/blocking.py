@@ -7,7 +7,7 @@ import numpy as np
 from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.copies import may_wait
-from lightning_gpuprof.analysis.trace.grouping import looked_up, named
+from lightning_gpuprof.analysis.trace.grouping import named
 from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kind
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.arrays import Int64
@@ -84,7 +84,7 @@ def _copies(trace: LinkedTrace) -> Int64:
     if len(blocking):
         calls = np.zeros(len(timeline.host) + 1, dtype=np.bool_)  # one more, found by index -1
         calls[blocking] = True
-        is_copy |= looked_up(calls, launches.call)
+        is_copy |= calls[launches.call]
     return np.flatnonzero(is_copy & (launches.call >= 0))
 
 

@@ -4,7 +4,6 @@ import re
 
 import numpy as np
 
-from lightning_gpuprof.analysis.trace.grouping import looked_up
 from lightning_gpuprof.analysis.trace.host_calls import call_kind
 from lightning_gpuprof.analysis.trace.linked_trace import Nesting
 from lightning_gpuprof.analysis.trace.time_split import Spans
@@ -129,9 +128,9 @@ def activities(timeline: Timeline, nesting: Nesting) -> Int8:
     by_category[CATEGORIES.index("user_annotation")] = _REGION
     by_category[CATEGORIES.index("cuda_runtime")] = _CALL
     by_category[CATEGORIES.index("cuda_driver")] = _CALL
-    own: Int8 = looked_up(by_category, host.category)
+    own: Int8 = by_category[host.category]
     by_name = np.array([_of_name(name) for name in timeline.names] or [-1], dtype=np.int8)
-    named: Int8 = looked_up(by_name, host.name)
+    named: Int8 = by_name[host.name]
     own = np.where(named >= 0, named, own)
     if (own == _DATA).any():
         inside = nesting.inherited(np.where(own == _DATA, np.int8(_DATA), np.int8(-1)))

@@ -3,7 +3,7 @@
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.trace.grouping import blocks, counted, highest, passing, summed
+from lightning_gpuprof.analysis.trace.grouping import counted, highest, passing, summed
 from lightning_gpuprof.analysis.trace.host_calls import call_kind
 from lightning_gpuprof.analysis.trace.kernels import THIN_NS
 from lightning_gpuprof.analysis.trace.linked_trace import Launches
@@ -96,23 +96,17 @@ def _by_graphs(timeline: Timeline, launches: Launches) -> Mask:
 def _first_events(launches: Launches) -> Int32:
     """Return the first device row of each launching call; device rows are sorted by start."""
     first = np.empty(len(launches.calls), dtype=np.int32)
-    for block in reversed(list(blocks(len(launches.call)))):
-        call = launches.call[block]
-        rows = np.flatnonzero(call >= 0)[::-1]  # the last one written stays
-        first[np.searchsorted(launches.calls, call[rows])] = block.start + rows
+    rows = np.flatnonzero(launches.call >= 0)[::-1]  # the last one written stays
+    first[np.searchsorted(launches.calls, launches.call[rows])] = rows
     return first
 
 
 def _call_table(timeline: Timeline) -> tuple[CallStats, ...]:
     host = timeline.host
-    is_call, names = of_category(host, "cuda_runtime", "cuda_driver"), timeline.names
-    count, total, longest = np.zeros((3, len(names)), dtype=np.int64)
-    for block in blocks(len(host)):
-        rows = block.start + np.flatnonzero(is_call[block])
-        group, dur = host.name[rows], host.dur_ns[rows]
-        count += counted(group, len(names))
-        total += summed(group, dur, len(names))
-        np.maximum(longest, highest(group, dur, len(names)), out=longest)
+    calls, names = of_category(host, "cuda_runtime", "cuda_driver"), timeline.names
+    group, dur = host.name[calls], host.dur_ns[calls]
+    count, total = counted(group, len(names)), summed(group, dur, len(names))
+    longest = highest(group, dur, len(names))
     table = [
         CallStats(
             names[i],
@@ -163,14 +157,12 @@ def _queue_depth(called: Int64, started: Int64) -> QueueDepth | None:
     width = max(1, -(-(span + 1) // SERIES_POINTS))
     started = np.sort(started)
     peaks = np.full(span // width + 1, -1, dtype=np.int64)
-    for block in blocks(len(called)):
-        # At one moment, starts leave before launches enter.
-        number = np.arange(block.start, block.stop)
-        left = np.searchsorted(started, called[block], side="right")
-        np.maximum.at(peaks, (called[block] - begin) // width, number + 1 - left)
-        entered = np.searchsorted(called, started[block], side="left")
-        depth = np.maximum(entered - number - 1, 0)
-        np.maximum.at(peaks, (started[block] - begin) // width, depth)
+    # At one moment, starts leave before launches enter.
+    number = np.arange(len(called))
+    left = np.searchsorted(started, called, side="right")
+    np.maximum.at(peaks, (called - begin) // width, number + 1 - left)
+    entered = np.searchsorted(called, started, side="left")
+    np.maximum.at(peaks, (started - begin) // width, np.maximum(entered - number - 1, 0))
     some = np.flatnonzero(peaks >= 0)
     series = zip((begin + some * width).tolist(), peaks[some].tolist(), strict=True)
     return QueueDepth(int(peaks.max()), mean, tuple(series))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.trace.grouping import blocks, looked_up, named, passing, summed
+from lightning_gpuprof.analysis.trace.grouping import counted, named, passing, summed
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting
 from lightning_gpuprof.analysis.trace.trace_window import is_step
 from lightning_gpuprof.arrays import Int8, Int32, Int64, Mask
@@ -29,17 +29,13 @@ def repeated_nodes(timeline: Timeline, nesting: Nesting) -> Int64:
         return np.zeros(0, dtype=np.int64)
     ends = flows.is_start == 0
     places = set(zip(flows.thread[ends].tolist(), flows.start_ns[ends].tolist(), strict=True))
-    called: list[int] = []
-    reached: set[int] = set()
-    for block in blocks(len(host)):
-        called.extend((block.start + np.flatnonzero(engine[host.name[block]])).tolist())
-        # An arrow ends where the node begins, which the engine's call is the parent of.
-        parent = nesting.parent[block]
-        nodes = block.start + np.flatnonzero((parent >= 0) & engine[host.name[parent]])
-        begun = zip(host.thread[nodes].tolist(), host.start_ns[nodes].tolist(), strict=True)
-        calls = nesting.parent[nodes].tolist()
-        reached.update(call for call, place in zip(calls, begun, strict=True) if place in places)
-    return np.array([row for row in called if row not in reached], dtype=np.int64)
+    called = np.flatnonzero(engine[host.name])
+    # An arrow ends where the node begins, which the engine's call is the parent of.
+    nodes = np.flatnonzero((nesting.parent >= 0) & engine[host.name[nesting.parent]])
+    begun = zip(host.thread[nodes].tolist(), host.start_ns[nodes].tolist(), strict=True)
+    reached = nodes[[place in places for place in begun]]
+    again: Int64 = called[~np.isin(called, nesting.parent[reached])]
+    return again
 
 
 STEP = "Optimizer.step"
@@ -119,21 +115,18 @@ def operator_table(trace: LinkedTrace, regions: Regions) -> tuple[OperatorStats,
     if not is_op.any():
         return ()
     names = len(timeline.names)
+    ops = np.flatnonzero(is_op)
     outermost, in_update = is_op.copy(), regions.in_update & is_op
-    count, loading, total, backward, backward_ns, update = np.zeros((6, names), dtype=np.int64)
-    for block in blocks(len(host)):
-        rows = block.start + np.flatnonzero(is_op[block])
-        group = host.name[rows]
-        outermost[rows] = ~_inside_own_name(host.name, nesting.parent, rows)
-        count += np.bincount(group, minlength=names)
-        loading += np.bincount(group[regions.in_batch[rows]], minlength=names)
-        total += summed(group, host.dur_ns[rows] * outermost[rows], names)
-        update += np.bincount(group[in_update[rows]], minlength=names)
-        rows = rows[regions.in_node[rows]]
-        backward += np.bincount(host.name[rows], minlength=names)
-        backward_ns += summed(host.name[rows], host.dur_ns[rows] * outermost[rows], names)
+    outermost[ops] = ~_inside_own_name(host.name, nesting.parent, ops)
+    whole_ns = host.dur_ns * outermost
+    nodes = ops[regions.in_node[ops]]
+    count, total = counted(host.name[ops], names), summed(host.name[ops], whole_ns[ops], names)
+    loading = counted(host.name[ops[regions.in_batch[ops]]], names)
+    update = counted(host.name[in_update], names)
+    backward = counted(host.name[nodes], names)
+    backward_ns = summed(host.name[nodes], whole_ns[nodes], names)
     again = repeated_nodes(timeline, nesting)
-    repeated = np.bincount(host.name[again], minlength=names)
+    repeated = counted(host.name[again], names)
     repeated_ns = summed(host.name[again], host.dur_ns[again], names)
     self_time = _self_time(timeline, nesting, is_op)
     update_time = _self_time(timeline, nesting, in_update)
@@ -173,7 +166,7 @@ def _innermost_region(timeline: Timeline, nesting: Nesting) -> Int8:
         for name in timeline.names
     ]
     table: Int8 = np.array(by_name or [-1], dtype=np.int8)
-    return nesting.inherited(looked_up(table, timeline.host.name))
+    return nesting.inherited(table[timeline.host.name])
 
 
 def _inside_own_name(name: Int32, parent: Int32, rows: Int64) -> Mask:
@@ -192,15 +185,11 @@ def _self_time(timeline: Timeline, nesting: Nesting, is_op: Mask) -> Int64:
     """Return by name the time of operators less that of what is recorded right inside them."""
     host, names = timeline.host, len(timeline.names)
     counts = of_category(host, "cpu_op", "user_annotation", "cuda_runtime", "cuda_driver")
-    own = np.zeros(names, dtype=np.int64)
-    for block in blocks(len(host)):
-        rows = block.start + np.flatnonzero(counts[block])
-        length = nesting.end_ns[rows] - host.start_ns[rows]
-        around = nesting.parent[rows]
-        inside = (around >= 0) & is_op[around]
-        own += summed(host.name[rows[is_op[rows]]], length[is_op[rows]], names)
-        own -= summed(host.name[around[inside]], length[inside], names)
-    return own
+    rows = np.flatnonzero(counts)
+    length, around = nesting.end_ns[rows] - host.start_ns[rows], nesting.parent[rows]
+    inside, own = (around >= 0) & is_op[around], is_op[rows]
+    time = summed(host.name[rows[own]], length[own], names)
+    return time - summed(host.name[around[inside]], length[inside], names)
 
 
 def _device_time(trace: LinkedTrace, is_op: Mask, outermost: Mask) -> tuple[Int64, Int64, Int64]:
@@ -208,18 +197,16 @@ def _device_time(trace: LinkedTrace, is_op: Mask, outermost: Mask) -> tuple[Int6
     timeline = trace.timeline
     name, names = timeline.host.name, len(timeline.names)
     inside, own, events = np.zeros((3, names), dtype=np.int64)
-    for block in blocks(len(timeline.device)):
-        row, dur = trace.launches.call[block], timeline.device.dur_ns[block]
-        row, dur = row[row >= 0], dur[row >= 0]
-        claimed = np.zeros(len(row), dtype=np.bool_)
-        while len(row):
-            op = is_op[row]
-            direct = op & ~claimed
-            own += summed(name[row[direct]], dur[direct], names)
-            events += np.bincount(name[row[direct]], minlength=names)
-            whole = outermost[row]
-            inside += summed(name[row[whole]], dur[whole], names)
-            around = trace.nesting.parent[row]
-            up = around >= 0
-            claimed, dur, row = (claimed | op)[up], dur[up], around[up].astype(np.int64)
+    known = trace.launches.call >= 0
+    row, dur = trace.launches.call[known], timeline.device.dur_ns[known]
+    claimed = np.zeros(len(row), dtype=np.bool_)
+    while len(row):
+        op, whole = is_op[row], outermost[row]
+        direct = op & ~claimed
+        own += summed(name[row[direct]], dur[direct], names)
+        events += counted(name[row[direct]], names)
+        inside += summed(name[row[whole]], dur[whole], names)
+        around = trace.nesting.parent[row]
+        up = around >= 0
+        claimed, dur, row = (claimed | op)[up], dur[up], around[up]
     return inside, own, events

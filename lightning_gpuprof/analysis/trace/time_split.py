@@ -7,7 +7,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lightning_gpuprof.analysis.trace.grouping import distinct, looked_up, used
+from lightning_gpuprof.analysis.trace.grouping import distinct, used
 from lightning_gpuprof.analysis.trace.kernel_category import categorize
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, DeviceEvents, Timeline, select
@@ -125,7 +125,7 @@ def communicates(timeline: Timeline, events: DeviceEvents) -> Mask:
     talks = np.zeros(len(timeline.names), dtype=np.bool_)
     for name in used(events.name[kernels]):
         talks[name] = categorize(timeline.names[name]) == "communication"
-    mask: Mask = kernels & looked_up(talks, events.name)
+    mask: Mask = kernels & talks[events.name]
     return mask
 
 
