@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from lightning_gpuprof.analysis.run.compiling import compiling
 from lightning_gpuprof.analysis.run.steady import steady_steps, step_flags
-from lightning_gpuprof.analysis.run.uneven.special_steps import compiling
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.region import region
 from lightning_gpuprof.records.phases import Phase

@@ -10,8 +10,8 @@ from enum import Enum
 
 import numpy as np
 
-from lightning_gpuprof.analysis.run.distribution import Distribution, distribution, mean, median
 from lightning_gpuprof.analysis.run.host_lines import host_lines
+from lightning_gpuprof.analysis.run.steady import Distribution, distribution, mean, median
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session

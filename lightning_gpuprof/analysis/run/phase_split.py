@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.run.distribution import median
 from lightning_gpuprof.analysis.run.every_step import Spread, timed_in_every_step
-from lightning_gpuprof.analysis.run.steady import EARLY
+from lightning_gpuprof.analysis.run.steady import EARLY, median
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session

@@ -8,31 +8,33 @@ import numpy as np
 from lightning_gpuprof.analysis.memory.memory_growth import RSS_NOTE, memory_growth
 from lightning_gpuprof.analysis.memory.memory_use import memory_use
 from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
+from lightning_gpuprof.analysis.run.compiling import (
+    compiling,
+    usual_save_ns,
+)
 from lightning_gpuprof.analysis.run.device_time import device_dur_ns, device_time
 from lightning_gpuprof.analysis.run.device_use import device_use
+from lightning_gpuprof.analysis.run.epochs import epoch_starts, validations, work_between_epochs
 from lightning_gpuprof.analysis.run.every_step import Spread, every_step
+from lightning_gpuprof.analysis.run.growth import phase_growth
 from lightning_gpuprof.analysis.run.loader_wait import loader_wait
+from lightning_gpuprof.analysis.run.outliers import spikes, step_noise_ns
 from lightning_gpuprof.analysis.run.phase_split import part_split, phase_split
 from lightning_gpuprof.analysis.run.ranks.rank_steps import common_steady
 from lightning_gpuprof.analysis.run.ranks.rank_view import rank_views
 from lightning_gpuprof.analysis.run.ranks.rank_waits import rank_waits
+from lightning_gpuprof.analysis.run.rising import rising
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
-from lightning_gpuprof.analysis.run.sessions import choose_session, same_session, session_views
+from lightning_gpuprof.analysis.run.sessions import (
+    choose_session,
+    outside_time,
+    same_session,
+    session_views,
+    wall_time,
+)
+from lightning_gpuprof.analysis.run.slowest import slowest_steps
 from lightning_gpuprof.analysis.run.steady import steady_steps, step_stats
 from lightning_gpuprof.analysis.run.throughput import knee, mean_samples, size_rates
-from lightning_gpuprof.analysis.run.uneven.epoch_ends import work_between_epochs
-from lightning_gpuprof.analysis.run.uneven.epoch_starts import epoch_starts
-from lightning_gpuprof.analysis.run.uneven.growth import phase_growth
-from lightning_gpuprof.analysis.run.uneven.rising import rising
-from lightning_gpuprof.analysis.run.uneven.slowest import slowest_steps
-from lightning_gpuprof.analysis.run.uneven.special_steps import (
-    compiling,
-    usual_save_ns,
-)
-from lightning_gpuprof.analysis.run.uneven.spikes import spikes
-from lightning_gpuprof.analysis.run.uneven.step_noise import step_noise_ns
-from lightning_gpuprof.analysis.run.validations import validations
-from lightning_gpuprof.analysis.run.wall_time import outside_time, wall_time
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.reader import RankRecords, Session
 from lightning_gpuprof.records.schema import (

@@ -13,26 +13,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lightning_gpuprof.analysis.memory.memory_growth import MemoryGrowth
     from lightning_gpuprof.analysis.memory.memory_use import MemoryUse
+    from lightning_gpuprof.analysis.run.compiling import Compiling
     from lightning_gpuprof.analysis.run.device_time import DeviceTime
     from lightning_gpuprof.analysis.run.device_use import DeviceUse
-    from lightning_gpuprof.analysis.run.distribution import Distribution
+    from lightning_gpuprof.analysis.run.epochs import BetweenEpochs, EpochStarts, Validations
     from lightning_gpuprof.analysis.run.every_step import EveryStep
+    from lightning_gpuprof.analysis.run.growth import Growth
     from lightning_gpuprof.analysis.run.loader_wait import LoaderWait
+    from lightning_gpuprof.analysis.run.outliers import Spikes
     from lightning_gpuprof.analysis.run.phase_split import Part, PerStep, PhaseStats
     from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
     from lightning_gpuprof.analysis.run.ranks.rank_waits import RankWaits
-    from lightning_gpuprof.analysis.run.sessions import SessionView
-    from lightning_gpuprof.analysis.run.steady import StepStats
+    from lightning_gpuprof.analysis.run.rising import Rising
+    from lightning_gpuprof.analysis.run.sessions import OutsideTime, SessionView, WallTime
+    from lightning_gpuprof.analysis.run.slowest import SlowStep
+    from lightning_gpuprof.analysis.run.steady import Distribution, StepStats
     from lightning_gpuprof.analysis.run.throughput import Knee, SizeRate
-    from lightning_gpuprof.analysis.run.uneven.epoch_ends import BetweenEpochs
-    from lightning_gpuprof.analysis.run.uneven.epoch_starts import EpochStarts
-    from lightning_gpuprof.analysis.run.uneven.growth import Growth
-    from lightning_gpuprof.analysis.run.uneven.rising import Rising
-    from lightning_gpuprof.analysis.run.uneven.slowest import SlowStep
-    from lightning_gpuprof.analysis.run.uneven.special_steps import Compiling
-    from lightning_gpuprof.analysis.run.uneven.spikes import Spikes
-    from lightning_gpuprof.analysis.run.validations import Validations
-    from lightning_gpuprof.analysis.run.wall_time import OutsideTime, WallTime
     from lightning_gpuprof.arrays import Int64
     from lightning_gpuprof.records.phases import Phase
     from lightning_gpuprof.records.schema import (

@@ -1,10 +1,11 @@
-"""The sessions of a record file, and which of them a report is about."""
+"""The sessions of a record file, and how their time adds up to wall time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.reader import RankRecords, Session
+from lightning_gpuprof.records.schema import OutsideSpan
 
 
 @dataclass(frozen=True)
@@ -58,3 +59,83 @@ def same_session(ranks: Mapping[int, RankRecords], number: int) -> dict[int, Ses
         for rank, records in ranks.items()
     }
     return {rank: sessions[-1] for rank, sessions in found.items() if sessions}
+
+
+@dataclass(frozen=True)
+class OutsideTime:
+    """All spans of one kind that belong to no step, e.g. every `epoch_end`."""
+
+    where: str
+    count: int
+    total_ns: int
+    max_ns: int
+    phase_ns: dict[str, int]
+    part_ns: dict[str, int]
+
+
+@dataclass(frozen=True)
+class WallTime:
+    """The session's wall time against the sum of what was recorded.
+
+    Where the session has no closing record (live or killed), its wall time is taken to end
+    with its last record, and `closed` is False.
+    """
+
+    wall_ns: int
+    steps_ns: int
+    outside_ns: int
+    closed: bool
+
+    @property
+    def accounted_ns(self) -> int:
+        """The sum of all steps and of all spans outside of steps."""
+        return self.steps_ns + self.outside_ns
+
+    @property
+    def accounted_frac(self) -> float:
+        """The recorded share of the wall time; 1 where nothing is missing or double."""
+        return self.accounted_ns / self.wall_ns if self.wall_ns else 1.0
+
+
+def wall_time(session: Session) -> WallTime:
+    """Reconcile the phases' sum with the session's own clock."""
+    spans = session.all(OutsideSpan)
+    last_ns = max((span.start_ns + span.dur_ns for span in spans), default=0)
+    steps_ns = 0
+    if session.steps:
+        steps_ns = int(session.columns["dur_ns"].sum())
+        ends = session.columns["start_ns"] + session.columns["dur_ns"]
+        last_ns = max(last_ns, int(ends[-1]))
+    end = session.end
+    return WallTime(
+        wall_ns=last_ns if end is None else end.wall_ns,
+        steps_ns=steps_ns,
+        outside_ns=sum(span.dur_ns for span in spans),
+        closed=end is not None,
+    )
+
+
+def outside_time(session: Session) -> tuple[OutsideTime, ...]:
+    """Sum up the spans outside of steps by kind, in the order they first came."""
+    kinds: dict[str, list[OutsideSpan]] = {}
+    for span in session.all(OutsideSpan):
+        kinds.setdefault(span.where, []).append(span)
+    return tuple(
+        OutsideTime(
+            where=where,
+            count=len(spans),
+            total_ns=sum(span.dur_ns for span in spans),
+            max_ns=max(span.dur_ns for span in spans),
+            phase_ns=_summed([span.phase_ns for span in spans]),
+            part_ns=_summed([span.part_ns for span in spans]),
+        )
+        for where, spans in kinds.items()
+    )
+
+
+def _summed(dicts: list[dict[str, int]]) -> dict[str, int]:
+    totals: dict[str, int] = {}
+    for one in dicts:
+        for name, ns in one.items():
+            totals[name] = totals.get(name, 0) + ns
+    return dict(sorted(totals.items(), key=lambda item: -item[1]))

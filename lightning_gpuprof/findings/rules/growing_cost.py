@@ -32,8 +32,8 @@ grows with the model's input, up to its square, is left out. Severity: the commo
 (`findings/grade.py`).
 """
 
+from lightning_gpuprof.analysis.run.rising import Rising
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.uneven.rising import Rising
 from lightning_gpuprof.analysis.savings.hidden import around, exposed
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (

@@ -32,9 +32,9 @@ import re
 from collections.abc import Iterable
 
 from lightning_gpuprof.analysis.memory.memory_growth import MemoryGrowth
+from lightning_gpuprof.analysis.run.growth import Growth
 from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.uneven.growth import Growth
 from lightning_gpuprof.analysis.savings.graph_nodes import graphs_are_kept
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (

@@ -27,8 +27,8 @@ first is saved at most, and all but the first two surely. Severity: the common s
 (`findings/grade.py`).
 """
 
+from lightning_gpuprof.analysis.run.compiling import Compiling
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.uneven.special_steps import Compiling
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (

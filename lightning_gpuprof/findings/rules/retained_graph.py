@@ -24,9 +24,9 @@ others, and of what the backward pass takes beside its nodes each pass's share
 (`findings/grade.py`).
 """
 
+from lightning_gpuprof.analysis.run.growth import Growth
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
-from lightning_gpuprof.analysis.run.uneven.growth import Growth
 from lightning_gpuprof.analysis.savings.graph_nodes import graphs_are_kept, second_order
 from lightning_gpuprof.analysis.savings.graph_passes import graph_passes
 from lightning_gpuprof.analysis.savings.hidden import around

@@ -23,8 +23,8 @@ Validation, checkpoints and loggers have findings of their own. Severity: the co
 (`findings/grade.py`).
 """
 
+from lightning_gpuprof.analysis.run.epochs import BetweenEpochs
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.uneven.epoch_ends import BetweenEpochs
 from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
 from lightning_gpuprof.findings.epoch_cost import epoch_finding
 from lightning_gpuprof.findings.grade import FEWER

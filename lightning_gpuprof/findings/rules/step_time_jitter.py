@@ -31,8 +31,8 @@ common scale (`findings/grade.py`).
 
 from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
 from lightning_gpuprof.analysis.run.line_times import line_times
+from lightning_gpuprof.analysis.run.outliers import Spikes
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.uneven.spikes import Spikes
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (

@@ -37,8 +37,8 @@ Severity: the common scale
 (`findings/grade.py`).
 """
 
+from lightning_gpuprof.analysis.run.epochs import Validations
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.validations import Validations
 from lightning_gpuprof.analysis.run.worker_lines import worker_lines
 from lightning_gpuprof.analysis.savings.cheaper_batches import SAMPLE_NS
 from lightning_gpuprof.analysis.savings.hidden import around, exposed

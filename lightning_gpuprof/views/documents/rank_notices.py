@@ -25,7 +25,7 @@ def rank_notices(results: RunResults) -> Iterator[str]:
             "others' plugins/gpuprof/rank*.jsonl beside these, and all are compared."
         )
     if results.status != "finished":
-        yield from _uneven(results.ranks)
+        yield from _unequal(results.ranks)
     ends = {(rank.status, rank.error) for rank in results.ranks}
     if len(ends) > 1 or (len(results.ranks) > 1 and results.status == "exception"):
         text = "; ".join(_endings(results.ranks))
@@ -61,7 +61,7 @@ def first_few(texts: Sequence[str], most: int = _MOST) -> list[str]:
     return [*texts[:most], *([f"And {more} more like these."] if more > 0 else [])]
 
 
-def _uneven(ranks: Sequence[RankView]) -> Iterator[str]:
+def _unequal(ranks: Sequence[RankView]) -> Iterator[str]:
     """Tell why ranks may wait for one another for good at the end of an epoch."""
     known = [(rank.batches, rank.rank) for rank in ranks if rank.batches]
     (fewest, one), (most, other) = min(known, default=(0, 0)), max(known, default=(0, 0))

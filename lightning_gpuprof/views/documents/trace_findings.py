@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from lightning_gpuprof.analysis.run.distribution import Distribution
 from lightning_gpuprof.analysis.run.loader_wait import LoaderWait
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
-from lightning_gpuprof.analysis.run.steady import StepStats
-from lightning_gpuprof.analysis.run.wall_time import WallTime
+from lightning_gpuprof.analysis.run.sessions import WallTime
+from lightning_gpuprof.analysis.run.steady import Distribution, StepStats
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.findings.runner import evaluate_rules
 from lightning_gpuprof.records.schema import Device, ProfilerCycle, RunStart

@@ -6,8 +6,8 @@ from msgspec import structs
 
 from lightning_gpuprof.analysis.run.every_step import Spread, every_step
 from lightning_gpuprof.analysis.run.phase_split import part_split, phase_split
+from lightning_gpuprof.analysis.run.sessions import wall_time
 from lightning_gpuprof.analysis.run.steady import steady_steps, step_stats
-from lightning_gpuprof.analysis.run.wall_time import wall_time
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import (

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.run.distribution import mean, median
 from lightning_gpuprof.analysis.run.ranks.rank_waits import EXCHANGED, RankWaits
+from lightning_gpuprof.analysis.run.steady import mean, median
 from lightning_gpuprof.arrays import Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session

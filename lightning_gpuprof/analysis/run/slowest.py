@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_gpuprof.analysis.run.distribution import median
 from lightning_gpuprof.analysis.run.phase_split import Part, PhaseStats, part_columns
-from lightning_gpuprof.analysis.run.steady import step_flags
+from lightning_gpuprof.analysis.run.steady import median, step_flags
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session

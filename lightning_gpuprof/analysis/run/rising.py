@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightning_gpuprof.analysis.run.every_step import Spread, between_epochs
-from lightning_gpuprof.analysis.run.phase_split import part_columns
-from lightning_gpuprof.analysis.run.uneven.growth import (
+from lightning_gpuprof.analysis.run.growth import (
     BUCKETS,
     PACE,
     Floats,
@@ -17,6 +16,7 @@ from lightning_gpuprof.analysis.run.uneven.growth import (
     pace_of,
     steady_work,
 )
+from lightning_gpuprof.analysis.run.phase_split import part_columns
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.memory.trend import lasting_slope, rises
 from lightning_gpuprof.records.phases import Phase

@@ -5,9 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_gpuprof.analysis.run.distribution import median
 from lightning_gpuprof.analysis.run.every_step import between_epochs
-from lightning_gpuprof.analysis.run.steady import MIN_STEADY, SLOWED_BY_MEASURING, step_flags
+from lightning_gpuprof.analysis.run.steady import (
+    MIN_STEADY,
+    SLOWED_BY_MEASURING,
+    median,
+    step_flags,
+)
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session

@@ -1,0 +1,184 @@
+"""The cost of epochs: their starts, work between them, and validations."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightning_gpuprof.analysis.run.every_step import (
+    EveryStep,
+    between_epochs,
+    parts_in_all,
+    unmarked_spans,
+)
+from lightning_gpuprof.analysis.run.steady import median, step_flags
+from lightning_gpuprof.arrays import Mask
+from lightning_gpuprof.records.phases import BATCH_WORK, FETCHES, WORKERS, Phase
+from lightning_gpuprof.records.reader import Session
+from lightning_gpuprof.records.schema import Loader, StepFlag
+
+REMADE = f"{Phase.DATA_WAIT.value}/train_dataloader"
+"""The part of a wait in which the module makes its loader anew."""
+_WORKERS = f"{Phase.DATA_WAIT.value}/{WORKERS}"
+
+
+@dataclass(frozen=True)
+class EpochStarts:
+    """Waits for the first batch of an epoch: data workers start, the first batches are made."""
+
+    count: int
+    """Epochs begun."""
+    again_ns: int
+    """What the epochs after the first cost: what their first steps waited above the median of the
+    others, with the wait between epochs; a first start there always is. Without `remade_ns`."""
+    remade_ns: int
+    """What the module's `train_dataloader` took after the first epoch began, in total."""
+    steady_mean_ns: int
+    """How much of the mean wait per steady step is such excess."""
+    slowed_ns: int
+    """What the same first steps, without the very first, computed above the usual, in total: after
+    a process was started, each page that is written to for the first time is copied."""
+    workers_ns: int | None = None
+    """How much of `again_ns` is waiting for worker processes; None where that is not measured."""
+
+
+def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
+    """Measure the cost of epoch starts, or return None where no wait was measured."""
+    wait = session.phase_ns(Phase.DATA_WAIT)
+    if wait is None:
+        return None
+    first = (step_flags(session) & StepFlag.EPOCH_START) != 0
+    if not first.any() or first.all():
+        return None
+    usual = median(wait[~first])
+    excess = (wait - usual).clip(min=0) * first
+    began_ns = int(session.columns["start_ns"][first][0])
+    spans = [span for span in between_epochs(session) if span.start_ns >= began_ns]
+    unmarked = sum(span.steps for span in unmarked_spans(session))
+    between = sum(span.phase_ns.get(Phase.DATA_WAIT.value, 0) for span in spans)
+    remade = sum(span.part_ns.get(REMADE, 0) for span in spans)
+    again_ns = int(excess[first][1:].sum()) + between - remade
+    workers = session.columns.get(f"part/{_WORKERS}")
+    waited = 0 if workers is None else int(workers[first][1:].sum())
+    waited += sum(span.part_ns.get(_WORKERS, 0) for span in spans)
+    return EpochStarts(
+        count=int(first.sum()),
+        again_ns=again_ns,
+        remade_ns=remade,
+        steady_mean_ns=round(int(excess[steady].sum()) / (int(steady.sum()) + unmarked)),
+        slowed_ns=_slowed(session, first),
+        workers_ns=None if workers is None else min(again_ns, waited),
+    )
+
+
+def _slowed(session: Session, first: Mask) -> int:
+    columns = list(session.phases_ns(BATCH_WORK).values())
+    if not columns:
+        return 0
+    work = np.sum(columns, axis=0)
+    return int((work[first][1:] - median(work[~first])).clip(min=0).sum())
+
+
+_WORK = {phase.value: phase for phase in (Phase.CALLBACKS, Phase.OTHER)}
+
+
+@dataclass(frozen=True)
+class BetweenEpochs:
+    """One callback, or one hook of the module, between epochs and after the last one."""
+
+    phase: Phase
+    name: str
+    epochs: int
+    """How many it was called between."""
+    total_ns: int
+    longest_ns: int
+    """The longest call of its hooks at one end or start."""
+
+
+def work_between_epochs(session: Session) -> tuple[BetweenEpochs, ...]:
+    """Sum up what each callback and hook took between epochs, the longest first."""
+    taken: defaultdict[tuple[Phase, str], list[int]] = defaultdict(list)
+    ends: Counter[tuple[Phase, str, str]] = Counter()
+    for span in between_epochs(session):
+        for key, ns in span.part_ns.items():
+            phase, _, name = key.partition("/")
+            if phase in _WORK:
+                taken[_WORK[phase], name].append(ns)
+                ends[_WORK[phase], name, span.where] += 1
+    found = [
+        # At an epoch's end and at the next one's start is once.
+        BetweenEpochs(
+            phase,
+            name,
+            epochs=max(ends[phase, name, where] for where in ("epoch_end", "epoch_start")),
+            total_ns=sum(times),
+            longest_ns=max(times),
+        )
+        for (phase, name), times in taken.items()
+    ]
+    return tuple(sorted(found, key=lambda one: -one.total_ns))
+
+
+@dataclass(frozen=True)
+class Validations:
+    """The validations among all steps, and between epochs; times are means of one of them."""
+
+    count: int
+    each_ns: int
+    start_ns: int
+    """Making the loader's iterator and its workers; 0 in files from before it was measured."""
+    first_batch_ns: int
+    next_batches_ns: int
+    """Waiting for the first batch, and for the others."""
+    hooks_ns: int
+    """Callbacks' and the module's hooks that have a name of their own."""
+    loader: Loader | None
+    """Their one loader's settings; None of several, or of another kind."""
+
+    @property
+    def batches_ns(self) -> int:
+        """What it does with its batches, once it has them."""
+        fetched_ns = self.start_ns + self.first_batch_ns + self.next_batches_ns
+        return self.each_ns - fetched_ns - self.hooks_ns
+
+    @property
+    def starts_workers(self) -> bool:
+        """Whether each of them starts worker processes of its own."""
+        loader = self.loader
+        return loader is not None and bool(loader.num_workers) and not loader.persistent_workers
+
+    @property
+    def start_again_ns(self) -> tuple[int, int]:
+        """How much of the start, and of the wait for the first batch, kept workers save.
+
+        At most all of it. At least the start itself, and of the wait what it is longer than the
+        making of one batch, where there are batches enough to show that: two from each worker. Of
+        an iterable dataset Lightning fetches the first batch as it makes the iterator.
+        """
+        workers = self.loader.num_workers if self.loader else None
+        batches = self.loader.length if self.loader else None
+        whole_ns = self.start_ns + self.first_batch_ns
+        ahead = self.loader is not None and self.loader.dataset_kind == "iterable"
+        most_made_ns = whole_ns if ahead else self.first_batch_ns
+        if not workers or not batches or batches < 2 * workers:
+            return whole_ns - most_made_ns, whole_ns
+        made_ns = workers * (self.each_ns - whole_ns) // batches
+        return whole_ns - min(most_made_ns, made_ns), whole_ns
+
+
+def validations(session: Session, steady: Mask, every: EveryStep | None) -> Validations | None:
+    """Return what validations took; None where there was none."""
+    count = 0 if every is None else every.flagged.get("validation", 0)
+    if every is None or not count:
+        return None
+    taken = parts_in_all(session, steady, Phase.VALIDATION)
+    start_ns, first_ns, next_ns = (taken.pop(part, 0) for part in FETCHES)
+    return Validations(
+        count=count,
+        each_ns=every.phase_ns.get(Phase.VALIDATION, 0) // count,
+        start_ns=start_ns // count,
+        first_batch_ns=first_ns // count,
+        next_batches_ns=next_ns // count,
+        hooks_ns=taken.total() // count,
+        loader=session.start.validation_loader,
+    )

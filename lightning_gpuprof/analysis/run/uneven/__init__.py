@@ -1,1 +1,0 @@
-"""Steps that are unlike the others, and what changes over a run."""
