@@ -1,26 +1,33 @@
 """Shows the report when a fit has ended, and hands its findings to the loggers."""
 
-import os
 import sys
 from typing import Any
 
 from lightning_gpuprof.adapters.lightning import Trainer
-from lightning_gpuprof.errors import RecordError, TraceError
+from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.session.console import report_command, say
 from lightning_gpuprof.session.output import RunOutput
 from lightning_gpuprof.units import duration
 from lightning_gpuprof.views.console.console import render_for
-from lightning_gpuprof.views.console.progress import Progress
 from lightning_gpuprof.views.documents.report import Report, load_report
-from lightning_gpuprof.views.documents.stored_analysis import stale_traces, write_analysis
+from lightning_gpuprof.views.documents.stored_analysis import analyse_traces
 
 
 def show_report(trainer: Trainer, output: RunOutput) -> None:
-    """Show the report of the session that has just ended, and hand its findings to the loggers."""
+    """Show the report of the session that has just ended, and hand its findings to the loggers.
+
+    Its traces are analysed first; Ctrl-C leaves that to the next reader.
+    """
     if output.unwritten:  # the output has warned of that
         say(f"[PROFILE] no report: what was measured could not be written to {output.run_dir}.")
         return
-    _analyse_traces(output)
+    try:
+        failed = analyse_traces(output.run_dir, session=output.session)
+    except KeyboardInterrupt:
+        say("[PROFILE] the report is made without its trace")
+        failed = {}
+    for sentence in failed.values():
+        say(f"[PROFILE] {sentence}")
     try:
         report = load_report(output.run_dir)
     except RecordError as error:
@@ -35,25 +42,6 @@ def show_report(trainer: Trainer, output: RunOutput) -> None:
         return
     say(render_for(report, sys.stderr).rstrip())
     _log_findings(trainer, report)
-
-
-def _analyse_traces(output: RunOutput) -> None:
-    """Analyse this session's traces; Ctrl-C leaves that to the next reader."""
-    for trace in stale_traces(output.run_dir):
-        name = os.path.basename(trace)
-        if not _is_of_session(name, output.session):
-            continue
-        try:
-            write_analysis(trace, Progress(f"[PROFILE] analysing {name} (Ctrl-C skips this)"))
-        except KeyboardInterrupt:
-            say("[PROFILE] the report is made without its trace")
-            return
-        except (TraceError, OSError) as error:
-            say(f"[PROFILE] {name} could not be analysed: {error}")
-
-
-def _is_of_session(name: str, session: int) -> bool:
-    return f"-session{session}-" in name if session else "-session" not in name
 
 
 def findings_markdown(report: Report) -> str:

@@ -57,7 +57,7 @@ def _run(args: argparse.Namespace) -> int:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Imported here, with the collector off.
     from lightning_gpuprof.traces import ReadOptions
-    from lightning_gpuprof.views.console.progress import Progress
+    from lightning_gpuprof.views.progress import Progress
 
     progress = Progress("reading", after_s=1.0) if sys.stderr.isatty() else None
     options = ReadOptions(stacks=args.stacks, progress=progress)

@@ -7,11 +7,10 @@ import shlex
 import sys
 
 from lightning_gpuprof.analysis.compare.compare import Verdict
-from lightning_gpuprof.cli.analyses import analyse_traces
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.views.documents.compare import TOLERANCE, RunComparison
 from lightning_gpuprof.views.documents.compare_several import SeveralComparison, compare_several
-from lightning_gpuprof.views.documents.find_run import resolve_run, runs_in
+from lightning_gpuprof.views.documents.find_run import runs_in
 from lightning_gpuprof.views.documents.trace_diff import are_traces, diff_files, diff_lines
 from lightning_gpuprof.views.markdown.compare_markdown import comparison_markdown, several_markdown
 
@@ -70,8 +69,6 @@ def run(args: argparse.Namespace) -> int:
     traces = [are_traces(args.base, new) for new in args.new]  # refuses a mixture
     if all(traces):
         return _compare_traces(args)
-    for run in dict.fromkeys((args.base, *args.new)):
-        analyse_traces(resolve_run(run).run)
     found = compare_several(args.base, *args.new, tolerance=args.tolerance)
     sys.stdout.write(_shown(found, args))
     statuses = [_status(one, args) for one in found.comparisons]

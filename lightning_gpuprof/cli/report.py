@@ -4,17 +4,21 @@ import argparse
 import json
 import shlex
 import sys
+from contextlib import suppress
 from pathlib import Path
 
-from lightning_gpuprof.cli.analyses import analyse_traces
-from lightning_gpuprof.errors import RecordError
+from lightning_gpuprof.errors import RecordError, TraceError
+from lightning_gpuprof.records.files import LAYOUT_SUFFIX
 from lightning_gpuprof.views.documents.find_run import newest_below, resolve_run
 from lightning_gpuprof.views.documents.report import load_report
+from lightning_gpuprof.views.documents.stored_analysis import analyse_traces, traces_of
 from lightning_gpuprof.views.tab.tab import NEEDS_MORE, PAGES, VIEWS, find_view
 
 _ONE_RUN_VIEWS = sorted({*VIEWS, *PAGES} - set(NEEDS_MORE))
 _TWO_RUNS = "compare"
 """The page of the tab that no single run has."""
+_TIMELINES = 4
+"""The last so many traces, as the HTML report shows."""
 DEFAULT_LOGS = "lightning_logs"
 """Where Lightning's own loggers write, below the folder that training was started in."""
 
@@ -57,8 +61,8 @@ def run(args: argparse.Namespace) -> int:
     """Print the report, or write it as HTML."""
     if args.run == DEFAULT_LOGS and not Path(DEFAULT_LOGS).exists():
         _say_where_else()
-    analyse_traces(resolve_run(args.run).run, timelines=bool(args.html or args.view))
     if args.html:
+        _lay_out(resolve_run(args.run).run)
         # Imported here, as below: --json needs none of it.
         from lightning_gpuprof.views.html.html import render_html
 
@@ -79,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     if args.view:
         print(_view(args.run, args.view, args.session))
         return 0
-    report = load_report(args.run, session=args.session)
+    report = load_report(args.run, session=args.session, analyse=True)
     if args.json:
         print(json.dumps(report.payload(), indent=2))
         return 0
@@ -104,12 +108,25 @@ def _say_where_else() -> None:
         )
 
 
+def _lay_out(run: str) -> None:
+    """Lay the run's last traces out for the timeline and the call tree, where nobody has."""
+    # Imported here: the report needs none of it.
+    from lightning_gpuprof.views.tab.layout_file import write_layout
+
+    for trace in traces_of(run)[-_TIMELINES:]:
+        if not Path(trace + LAYOUT_SUFFIX).exists():
+            with suppress(TraceError, OSError):  # their views say that there is none
+                write_layout(trace)
+
+
 def _view(path: str, name: str, session: int | None) -> str:
     """Return what the tab's route of that name answers for a run's default rank."""
     from lightning_gpuprof.views.tab.loaded_run import LoadedRun
     from lightning_gpuprof.views.tab.query import Query
 
     found = resolve_run(path)
+    analyse_traces(found.run)
+    _lay_out(found.run)
     params = {} if session is None else {"session": str(session)}
     run = LoadedRun(found.run, root=path)
     wanted = Query(params)

@@ -20,7 +20,8 @@ from lightning_gpuprof.tb_plugin.preparer import Preparer
 from lightning_gpuprof.tb_plugin.replies import NotFoundError, reply, reply_json
 from lightning_gpuprof.tb_plugin.run_index import RunIndex, file_system_for
 from lightning_gpuprof.tb_plugin.static_files import perfetto_folder
-from lightning_gpuprof.views.documents.compare import compare_runs
+from lightning_gpuprof.views.documents.compare import TOLERANCE, compared
+from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query, QueryError
 from lightning_gpuprof.views.tab.runs import runs_view
@@ -70,7 +71,8 @@ class Answers:
         new, base = self._run(request), self._run(request, "base")
         for run in (new, base):
             self._preparer.analyse(run)
-        return reply_json(request, compare_runs(base.path, new.path).payload())
+        found = compared(load_report(base.path), load_report(new.path), TOLERANCE)
+        return reply_json(request, found.payload())
 
     def trace(self, request: Request) -> Response:
         """Answer `/trace`."""

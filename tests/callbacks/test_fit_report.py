@@ -8,9 +8,9 @@ import torch
 from lightning.pytorch.demos.boring_classes import BoringModel
 
 from lightning_gpuprof import GpuProfCallback
-from lightning_gpuprof.callbacks import fit_report
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.views.documents import stored_analysis
 
 WINDOW = {"wait": 2, "warmup": 1, "active": 2}
 
@@ -34,8 +34,8 @@ def test_the_report_at_the_end_holds_the_trace_and_is_no_part_of_the_run(fit, sa
         ended.append(session.end.status)
         write_analysis(trace, progress)
 
-    write_analysis = fit_report.write_analysis
-    monkeypatch.setattr(fit_report, "write_analysis", analyse)
+    write_analysis = stored_analysis.write_analysis
+    monkeypatch.setattr(stored_analysis, "write_analysis", analyse)
     trainer = fit(GpuProfCallback(**WINDOW))
     assert ended == ["finished"]
     assert analyses(trainer) == ["rank0-cycle0.pt.trace.json.gz.analysis.json"]
@@ -51,7 +51,7 @@ def test_ctrl_c_skips_the_analysis_and_nothing_else(fit, said, monkeypatch):
     def interrupted(trace, progress):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fit_report, "write_analysis", interrupted)
+    monkeypatch.setattr(stored_analysis, "write_analysis", interrupted)
     trainer = fit(GpuProfCallback(**WINDOW))
     assert trainer.state.finished
     assert "made without its trace" in said()
@@ -62,9 +62,9 @@ def test_an_analysis_that_fails_is_said_and_the_report_shown(fit, said, monkeypa
     def fails(trace, progress):
         raise TraceError("no such kind")
 
-    monkeypatch.setattr(fit_report, "write_analysis", fails)
+    monkeypatch.setattr(stored_analysis, "write_analysis", fails)
     fit(GpuProfCallback(**WINDOW))
-    assert "rank0-cycle0.pt.trace.json.gz could not be analysed: no such kind" in said()
+    assert "rank0-cycle0.pt.trace.json.gz cannot be analysed: no such kind" in said()
     assert "WHERE A STEP GOES" in said()
 
 

@@ -26,5 +26,5 @@ def report(
     Raises:
         RecordError: There is no run of ours, or none that can be read.
     """
-    found = load_report(os.fspath(run), session=session)
+    found = load_report(os.fspath(run), session=session, analyse=True)
     return render(found, verbose=verbose, color=False, unicode=True)

@@ -135,7 +135,7 @@ def compare_runs(base: str, new: str, *, tolerance: float = TOLERANCE) -> RunCom
     Raises:
         RecordError: One of them is no run of ours.
     """
-    return compared(load_report(base), load_report(new), tolerance)
+    return compared(load_report(base, analyse=True), load_report(new, analyse=True), tolerance)
 
 
 def compared(base: Report, new: Report, tolerance: float) -> RunComparison:

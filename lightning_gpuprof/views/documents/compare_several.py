@@ -105,8 +105,8 @@ def compare_several(base: str, *news: str, tolerance: float = TOLERANCE) -> Seve
         raise ConfigError(
             f"compare_several({base!r}) has nothing to compare with it. Pass one more run or more."
         )
-    loaded = load_report(base)
-    found = (compared(loaded, load_report(new), tolerance) for new in news)
+    loaded = load_report(base, analyse=True)
+    found = (compared(loaded, load_report(new, analyse=True), tolerance) for new in news)
     return SeveralComparison(loaded, tuple(found))
 
 

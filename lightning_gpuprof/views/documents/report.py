@@ -16,7 +16,7 @@ from lightning_gpuprof.records.schema import ProfilerCycle
 from lightning_gpuprof.views.documents.find_run import resolve_run
 from lightning_gpuprof.views.documents.rank_notices import first_few, rank_notices
 from lightning_gpuprof.views.documents.report_payload import report_payload
-from lightning_gpuprof.views.documents.stored_analysis import read_analysis
+from lightning_gpuprof.views.documents.stored_analysis import analyse_traces, read_analysis
 from lightning_gpuprof.views.documents.trace_notices import trace_notices
 
 _MOST_OF_ERROR = 300
@@ -49,8 +49,16 @@ def load_report(
     *,
     session: int | None = None,
     ranks: Mapping[int, RankRecords] | None = None,
+    analyse: bool = False,
 ) -> Report:
     """Read, analyse and judge a run.
+
+    Args:
+        run: Its log dir, or on this machine's disks a folder of such dirs: then the newest.
+        fs: Where it lies.
+        session: Session number; by default the last fit that recorded steps.
+        ranks: The run's records where they were read before.
+        analyse: First analyse traces that nobody has read, which takes seconds.
 
     Raises:
         RecordError: There is no such run, session, or nothing recorded in it.
@@ -58,6 +66,7 @@ def load_report(
     found = resolve_run(run, fs)
     if ranks is None:
         ranks = read_run(found.run, fs)
+    failed = analyse_traces(found.run) if analyse and fs is LOCAL else {}
     analyses, unreadable = _read_analyses(found.run, ranks, fs)
     try:
         results = analyze_run(ranks, analyses, session=session)
@@ -75,7 +84,7 @@ def load_report(
             *_of_its_end(results),
             *_of_warm_up(results),
             *rank_notices(results),
-            *first_few(list(trace_notices(found.run, results, fs))),
+            *first_few(list(trace_notices(found.run, results, failed, fs))),
             *first_few(results.warnings),
             *first_few(unreadable),
         ),

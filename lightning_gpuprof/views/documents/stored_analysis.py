@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,9 @@ from lightning_gpuprof.records.files import (
     written_whole,
 )
 from lightning_gpuprof.views.documents.analysis_version import ANALYSIS_VERSION, is_older
+from lightning_gpuprof.views.progress import Progress
 
 _ABSENT = -1
-
-Progress = Callable[[int, int], None]
-"""Called now and then with the bytes of the trace read so far and its size."""
 
 
 class _Head(msgspec.Struct):
@@ -80,6 +77,34 @@ def write_analysis(trace: str, progress: Progress | None = None) -> None:
     with written_whole(path) as part, open(part, "w", encoding="utf-8") as file:
         json.dump(document, file)
     del _unstored[trace]
+
+
+def analyse_traces(run: str, *, session: int | None = None) -> dict[str, str]:
+    """Analyse a run's traces that have no analysis, or an analysis of another version.
+
+    Args:
+        run: The run's log dir.
+        session: The session whose traces are analysed; all by default.
+
+    Returns:
+        By trace file, a sentence on each that could not be analysed, or its analysis not kept.
+    """
+    failed = {}
+    for trace in stale_traces(run, or_newer=True):
+        name = os.path.basename(trace)
+        if session is not None and not _is_of_session(name, session):
+            continue
+        try:
+            write_analysis(trace, Progress(f"analysing {name} (Ctrl-C stops this)"))
+        except TraceError as error:
+            failed[name] = f"{name} cannot be analysed: {error}"
+        except OSError as error:
+            failed[name] = f"The analysis of {name} cannot be kept: {error}"
+    return failed
+
+
+def _is_of_session(name: str, session: int) -> bool:
+    return f"-session{session}-" in name if session else "-session" not in name
 
 
 def traces_of(run: str) -> list[str]:

@@ -2,19 +2,31 @@
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, FileSystem, plugin_dir
 from lightning_gpuprof.views.documents.analysis_version import is_older
 
 
-def trace_notices(run: str, results: RunResults, fs: FileSystem = LOCAL) -> Iterator[str]:
-    """Yield a sentence for each trace on this machine's disks without an analysis of today."""
+def trace_notices(
+    run: str, results: RunResults, failed: Mapping[str, str], fs: FileSystem
+) -> Iterator[str]:
+    """Yield a sentence for each trace on this machine's disks without an analysis of today.
+
+    Args:
+        run: The run's log dir.
+        results: Knows its traces.
+        failed: By trace file, why it could not be analysed just now.
+        fs: Where the run lies.
+    """
     for trace in results.traces if fs is LOCAL else ():
         name = trace.cycle.trace_file
         path = os.path.join(plugin_dir(run), name)
         if os.path.basename(name) != name or not os.path.exists(path):
+            continue
+        if name in failed:
+            yield failed[name]
             continue
         if trace.analysis is None:
             if os.path.exists(path + ANALYSIS_SUFFIX):

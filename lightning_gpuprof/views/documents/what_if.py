@@ -106,7 +106,7 @@ def what_if(run: str, removing: str | Sequence[str], *, session: int | None = No
         RecordError: There is no such run, or its report has no such finding.
     """
     wanted = [removing] if isinstance(removing, str) else list(removing)
-    return estimate(load_report(run, session=session).payload(), wanted)
+    return estimate(load_report(run, session=session, analyse=True).payload(), wanted)
 
 
 def estimate(document: Mapping[str, Any], removing: Sequence[str]) -> StepEstimate:

@@ -55,7 +55,7 @@ def render_html(run: str, *, session: int | None = None) -> str:
     found = resolve_run(run)
     loaded = LoadedRun(found.run, root=run)
     # Fails here with a sentence, rather than as a page full of errors.
-    report = load_report(found.run, session=session, ranks=loaded.ranks)
+    report = load_report(found.run, session=session, ranks=loaded.ranks, analyse=True)
     text = render(report, verbose=True)
     return _page(loaded.name, _data(loaded, session), text)
 

@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from lightning_gpuprof.views.console.progress import Progress
+from lightning_gpuprof.views.progress import Progress
 
 
 class Stream(io.StringIO):
