@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 import torch
 
+from lightning_gpuprof.adapters.lightning import is_kind
 from lightning_gpuprof.inspect.inspector import InspectionDone, Inspector
 from lightning_gpuprof.records.inspection import Inspection
 
@@ -52,17 +53,14 @@ class Inspecting:
             trainer.limit_val_batches = 0
             trainer.num_sanity_val_steps = 0
             inspector = Inspector(steps=self._steps, done=self._take)
-            trainer.callbacks = [inspector, *filter(_is_kept, trainer.callbacks)]
+            # A profile of these few steps would be thrown away.
+            others = [one for one in trainer.callbacks if not is_kind(one, "GpuProfCallback")]
+            trainer.callbacks = [inspector, *others]
 
         trainer_class.__init__ = init
 
     def _take(self, result: Inspection) -> None:
         self.result = result
-
-
-def _is_kept(callback: Any) -> bool:
-    """Tell whether a callback stays: a profile of these few steps would be thrown away."""
-    return type(callback).__name__ != "GpuProfCallback"
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -22,12 +22,12 @@ from lightning_gpuprof.inspect.sync_calls import (
     PAGEABLE_COPY,
     READS,
     SYNCHRONIZE,
-    Report,
     call_name,
     operator_name,
     shows_values,
     synchronize_calls,
 )
+from lightning_gpuprof.inspect.sync_sites import Report
 from lightning_gpuprof.session.patches import Patches
 
 _HERE, _TORCH = __file__, os.path.dirname(torch.__file__)

@@ -4,7 +4,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -14,10 +14,9 @@ from lightning_gpuprof.inspect.sync_calls import (
     PAGEABLE_COPY,
     READS,
     SYNCHRONIZE,
-    Report,
-    Seen,
     synchronize_calls,
 )
+from lightning_gpuprof.inspect.sync_sites import Hit, Report
 from lightning_gpuprof.session.patches import Patches
 
 MESSAGE = "called a synchronizing CUDA operation"
@@ -61,7 +60,7 @@ class CudaSyncWatch:
         self._thread = 0
         self._patches = Patches()
         self._call: str | None = None
-        self._seen: list[Seen] = []
+        self._seen: list[Hit] = []
         self._reporting_ns = 0
 
     def start(self) -> bool:
@@ -149,8 +148,7 @@ class CudaSyncWatch:
 def _not_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that dynamo does not try to compile where compiled code calls it."""
     disable: Any = torch.compiler.disable
-    kept: Callable[..., Any] = disable(function)
-    return kept
+    return cast("Callable[..., Any]", disable(function))
 
 
 def _shown(operation: str, args: tuple[Any, ...]) -> str:

@@ -9,8 +9,7 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.inspect.cpu_syncs import CpuSyncWatch
 from lightning_gpuprof.inspect.cuda_syncs import CudaSyncWatch
-from lightning_gpuprof.inspect.sync_calls import Report, SyncWatch
-from lightning_gpuprof.inspect.sync_sites import SyncSites
+from lightning_gpuprof.inspect.sync_sites import Report, SyncSites
 from lightning_gpuprof.inspect.work import Work
 from lightning_gpuprof.records.inspection import Inspection
 from lightning_gpuprof.session.patches import Patches
@@ -18,6 +17,7 @@ from lightning_gpuprof.session.step_start import StepBorders
 
 WARM_UP = 1
 """The first step is not inspected: it sets up lazily what later ones use."""
+SyncWatch = CpuSyncWatch | CudaSyncWatch
 NewWatch = Callable[[Trainer, Report, Callable[[], bool]], SyncWatch]
 
 
@@ -75,9 +75,8 @@ class Inspector(Callback):
     def _begin_step(self, number: int) -> None:
         assert self._syncs is not None
         assert self._work is not None
-        at = number - WARM_UP
-        part = self._syncs if at < self._steps else self._work
-        if at >= 2 * self._steps:
+        part = self._syncs if number - WARM_UP < self._steps else self._work
+        if part.steps == self._steps:
             self._finish()
         if part is not self._open:
             if self._open is not None:

@@ -1,7 +1,7 @@
 """Which calls make the host wait for a GPU: the tables that both sync watches look up."""
 
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,33 +44,6 @@ _VALUE_DEPENDENT = frozenset(
     " unique_consecutive unique_dim_consecutive bincount equal is_nonzero _linalg_check_errors"
     " _coalesce nms".split()
 )
-
-
-class Seen(Protocol):
-    """A sync that was reported; the watch adds its duration where it can tell."""
-
-    blocked_ns: int | None
-
-
-Report = Callable[[str], Seen | None]
-"""Called with the operation's name while the call that syncs is on the Python stack."""
-
-
-class SyncWatch(Protocol):
-    """Reports each host sync of the thread that started it."""
-
-    @property
-    def would_sync(self) -> bool:
-        """Whether the reported calls would sync on a GPU, but do not here."""
-        ...
-
-    def start(self) -> bool:
-        """Begin to watch; returns False, having changed nothing, where that is not possible."""
-        ...
-
-    def stop(self) -> None:
-        """Watch no more and put everything back; does nothing where not started."""
-        ...
 
 
 def synchronize_calls() -> Iterable[tuple[Any, str]]:

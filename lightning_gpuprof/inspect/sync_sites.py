@@ -2,6 +2,7 @@
 
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lightning_gpuprof.inspect.places import Place, place_of, user_line
@@ -13,11 +14,15 @@ Line = tuple[str, int, str]
 
 @dataclass
 class Hit:
-    """One host sync."""
+    """One host sync; a watch adds its duration where it can tell."""
 
     place: Place
     operation: str
     blocked_ns: int | None = None
+
+
+Report = Callable[[str], Hit | None]
+"""Called with the operation's name while the call that syncs is on the Python stack."""
 
 
 @dataclass
