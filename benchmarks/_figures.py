@@ -1,4 +1,4 @@
-"""Figures that have a limit: each is printed as PASS or FAIL, and kept for a summary."""
+"""Figures with a limit, printed as PASS or FAIL and kept for a summary."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What the benchmarks share: fresh child processes, interleaved repeats, machine facts, results.
+"""Shared by the benchmarks: fresh child processes, interleaved repeats, machine facts, results.
 
 A benchmark here never compares two figures taken minutes apart: its variants take turns
 (A B A B ...), each in a process of its own, and the medians are compared with their range beside

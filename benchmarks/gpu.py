@@ -3,12 +3,12 @@
 Needs no installation: the package is imported from this checkout, and what else is missing comes
 from `wheels/` (`make wheels` fills it; no pip is needed to unpack it) or, without that folder, from
 the package index, into a folder that is dropped afterwards. Each part runs in a process of its own,
-within its time; one that fails, hangs or cannot run does not stop the others, and the results hold
-what it said. Before and after each part `benchmarks/results/gpu-<date>.json` is written anew, and
-after it `gpu-<date>-fixtures.tar.gz` (small real traces, records and snapshots) beside it, with
-copies of both in the folder that the variable OUT names: what ends this program leaves what was
-measured. What is promised of a GPU is printed as PASS or FAIL. The exit status is the number of
-parts that did not pass.
+within its time; a part that fails, hangs or cannot run does not stop the others, and its output is
+in the results. `benchmarks/results/gpu-<date>.json` is written anew before and after each part, and
+`gpu-<date>-fixtures.tar.gz` (small real traces, records and snapshots) after it, both with copies
+in the folder that the variable OUT names, so that nothing is lost if this program is ended. The
+promises for a GPU are printed as PASS or FAIL. The exit status is the number of parts that did not
+pass.
 
 All parts together fit into eight minutes, but for `examples`, which runs example_projects/: it
 has a call of its own. Where no driver answers, only a pretended device is there: its figures mean
@@ -67,7 +67,7 @@ ALONE = {
     "PYTHONFAULTHANDLER": "1",  # what crashes or is stopped says where
     "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # those of the machine's have no say in these tests
 }
-"""What each part's environment has beside."""
+"""Added to the environment of each part."""
 BEGUN = time.monotonic()
 
 PYTEST = (
@@ -75,7 +75,7 @@ PYTEST = (
     "-o", "faulthandler_timeout=60",
 )  # fmt: skip
 SETTINGS = "power.limit,clocks.max.sm,clocks.max.mem,mig.mode.current,compute_mode,ecc.mode.current"
-"""What nvidia-smi is asked for: what a card's speed depends on beside its name."""
+"""Asked of nvidia-smi: a card's speed depends on these, too."""
 NEEDED = {
     "torch": "torch",
     "lightning": "lightning",
@@ -235,7 +235,7 @@ def fitting(folder: Path, names: list[str]) -> list[Path]:
 
 
 def fetch(names: list[str], site: Path) -> None:
-    """Install from the package index, one by one: what is not to be had keeps no other away."""
+    """Install from the package index, one by one, so that a missing package stops no other."""
     until = time.monotonic() + FETCH_S
     for name in names:
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--retries", "0"]
@@ -320,7 +320,7 @@ def ended(
             process.wait(timeout=STACKS_S)
         return None
     finally:
-        # What it has started would go on using the device beside the next part.
+        # Its children would go on using the device beside the next part.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

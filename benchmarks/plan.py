@@ -1,4 +1,4 @@
-"""What `plan` predicts against what torch's CPU allocator handed out in real training steps.
+"""Compares `plan` with the memory that torch's CPU allocator hands out in real training steps.
 
     python benchmarks/plan.py [--results FOLDER]
 

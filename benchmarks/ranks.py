@@ -1,4 +1,4 @@
-"""Two ranks: what a cause costs them, against what the report predicts that its fix saves.
+"""Two ranks: the cost of a cause, against the saving that the report predicts.
 
     python benchmarks/ranks.py [--only straggler] [--fits 2]
 
@@ -72,7 +72,7 @@ def turn_straggler(trainer: Trainer, on: bool) -> None:
 
 @dataclass(frozen=True)
 class Cause:
-    """What is turned on and off, and the training that it is turned in.
+    """A cause that is turned on and off, and the training around it.
 
     Attributes:
         finding: Whose saving is the prediction.

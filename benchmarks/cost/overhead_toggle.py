@@ -7,12 +7,12 @@ without a variant take turns, in random order, and each is compared with the one
 It is put in and out while a batch is fetched, where a step begins, and while it is out our own
 clock stands still: to it there are only the steps with it. So a window of records or of losses is
 full after so many of those, and its writing falls into a block with it. Boundaries of regions are
-timed by the clock that users have, a builtin, as there are forty in a step; what it went on by
-meanwhile is taken off later. What a toggle cannot see is what runs in threads of its own (the line
-sampler) or is left for the end; whole fits hold that.
+timed by the builtin clock that users have, as there are forty in a step; the time in which the
+variant was out is subtracted later. Toggling does not see work in other threads (the line sampler)
+nor at the end of a fit; whole fits do.
 
-On an accelerator each block begins with an idle device: what one leaves in its queue is not the
-next one's. Marks in flight have passed by then, and are taken in when the variant is back.
+On an accelerator each block begins with an idle device, so that no block waits for the queue of the
+one before. Marks in flight have passed by then, and are read when the variant is back.
 """
 
 import gc
@@ -30,7 +30,7 @@ WARM_UP = 2
 
 @dataclass(frozen=True)
 class Pair:
-    """What a block of steps takes more with a variant than without it, in ns per step.
+    """The added time of a block of steps with a variant over one without it, in ns per step.
 
     Attributes:
         step: Steps with the variant before this block.
@@ -47,7 +47,7 @@ class Pair:
 
 
 class Switch:
-    """Takes out of a Trainer what a variant has put there, and puts it back.
+    """Takes a variant out of a Trainer, and puts it back.
 
     Args:
         model: In training.
@@ -139,7 +139,7 @@ class Blocks:
         self._put_right = 0
 
     def attach(self, output: Any) -> None:
-        """Be the clock of a run that has just been set up, and put its log of boundaries right."""
+        """Become the clock of a run that was just set up, and correct its log of boundaries."""
         output.now = self.clock
         self._log = log = output.phase_clock
         if log is None:
@@ -154,7 +154,7 @@ class Blocks:
         log._settle = settle_what_is_right
 
     def _put_log_right(self) -> None:
-        """Take off what the variant was out before each boundary since the last call."""
+        """Subtract the time in which the variant was out from each boundary since the last call."""
         if self._log is not None:
             times, first, out_ns = self._log.times, self._put_right, self._out_ns
             times[first:] = [at - out_ns for at in times[first:]]
@@ -220,7 +220,7 @@ def toggled(variant: str, kind: str, seed: int, accelerator: str = "cpu") -> lis
 
 
 def settler(accelerator: str) -> Callable[[], object]:
-    """Return what waits for a device; nothing where there is none."""
+    """Return a function that waits for the device; on a CPU it does nothing."""
     import torch
 
     return (lambda: None) if accelerator == "cpu" else torch.cuda.synchronize

@@ -1,4 +1,4 @@
-"""What a cause is: a fault with a knob, the same run with its fix, and what should be said."""
+"""A cause: a fault with a knob, the same run with its fix, and the finding to expect."""
 
 import re
 from collections.abc import Callable, Mapping

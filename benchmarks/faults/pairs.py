@@ -1,4 +1,4 @@
-"""What a fix saved, by pairs of runs that took turns, and how well that is known. No I/O."""
+"""The saving of a fix by pairs of runs that took turns, and its error. No I/O."""
 
 import statistics
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Compares what a report said with what the fix then saved. No I/O, no training."""
+"""Compares a report with the saving of the fix. No I/O, no training."""
 
 import re
 import statistics
@@ -27,7 +27,7 @@ DERIVED = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """One case: what was said, what the fix saved."""
+    """One case: the findings, and the saving of the fix."""
 
     case: str
     wanted_frac: float
@@ -42,12 +42,12 @@ class Verdict:
     saved_ns: float
     """Faulty minus fixed, per step: the median of all periods."""
     saved_error_ns: float | None
-    """95 % of measurements like this one lie so far from the truth at most; None of one period."""
+    """The 95 % error of the saving; None of a single period."""
     pair_saved_ns: list[float]
     """The saving by each pair alone."""
     slower: float
-    """How many times as long the faulty program's median step took when the saving was measured as
-    when the report was made: the machine's doing."""
+    """The faulty program's median step when the saving was measured, over that of the reported run:
+    above 1 the machine was slower."""
     predicted_ns: tuple[int, int] | None
 
     @property
@@ -62,7 +62,7 @@ class Verdict:
 
     @property
     def inside_at_speed(self) -> bool | None:
-        """The same, had the machine been as fast when the report was made."""
+        """The same with the prediction scaled to the machine's speed at the measurement."""
         return self._inside(self.slower)
 
     @property
@@ -85,7 +85,7 @@ class Verdict:
 
     @property
     def near_at_speed(self) -> bool:
-        """The same, had the machine been as fast when the report was made."""
+        """The same with the prediction scaled to the machine's speed at the measurement."""
         return self._near(self.slower)
 
     def as_dict(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ TIMEOUT_S = 120.0
 
 
 class Semaphore(Protocol):
-    """What a turn is passed on by: `multiprocessing`'s semaphores are such."""
+    """Passes a turn on, as `multiprocessing`'s semaphores do."""
 
     def acquire(self, block: bool = True, timeout: float | None = None) -> bool: ...
 

@@ -132,7 +132,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What one run took."""
+    """Times of one run."""
 
     step_ns: float
     """Mean wall time of the timed steps, everything included."""
@@ -156,8 +156,8 @@ def fit(
         turns.begin(setup.warm_steps)
         model.turns = turns
     trainer = _trainer(setup, folder, callbacks, steps)
-    # What was imported or forked is gone through once, before the steps: the collector's counters
-    # are each worker's, too, and one in which they are nearly full would go through all of it.
+    # Collect once before the steps: workers inherit the collector's counters, and a nearly full
+    # one would make each of them go through everything that was imported.
     gc.collect()
     try:
         trainer.fit(model, _train_loader(setup, per_epoch), _val_loader(setup))

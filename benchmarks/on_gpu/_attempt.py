@@ -10,7 +10,7 @@ FAILURES = (RuntimeError, ValueError, TypeError, AttributeError, LookupError, Ar
 
 
 def attempted(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return what was measured; where that fails, say so with the traceback, under `failure`."""
+    """Return the measured figures, or the traceback under `failure`."""
     try:
         return measure()
     except FAILURES as error:

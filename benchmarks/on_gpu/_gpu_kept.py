@@ -1,4 +1,4 @@
-"""Where what a GPU run measured is kept: written anew as it comes in, and handed over at once."""
+"""Keeps the figures of a GPU run: written anew as they come in, and copied to OUT at once."""
 
 import ctypes
 import io

@@ -1,7 +1,7 @@
-"""What a GPU run says at its end: figures first, then what failed and why, the outcome last.
+"""The summary of a GPU run: figures first, then failures and their reasons, the outcome last.
 
-Of a machine that is lent by the minute the last lines may be all that comes back at once: what is
-said here stays within `CHARS`, and what is cut is in the JSON.
+On a machine that is lent by the minute, the last lines may be all that comes back at once: this
+stays within `CHARS`, and the JSON has the rest.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Faults that only a GPU has: is the first finding right, and does the fix save what was said?
+"""Faults that only a GPU has: is the first finding right, and does its fix save as predicted?
 
     python benchmarks/on_gpu/gpu_faults.py [--json FILE] [--runs FOLDER] [--seconds S]
 

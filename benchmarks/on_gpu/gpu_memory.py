@@ -49,13 +49,13 @@ from lightning_gpuprof.records.schema import Advice
 WINDOW, TRIAL_STEPS = 10, 3
 LARGE_FROM_BYTES = 2**30
 FIRST_SIZE = {"transformer": 8, "mlp": 1024, "varying": 8, "resnet": 16}
-"""Where each begins; the last is the slowest, and stopped in it the others are there."""
+"""The first batch size of each; the slowest model is last, should the time run out."""
 ROUNDS = 6
 FREE_FRAC = 0.9
 """Of the memory that is free: libraries take some outside of torch's allocator."""
 WITHIN_FRAC, PLAN_WITHIN_FRAC = 0.05, 0.10
 FULL = ("unable to find an engine", "ALLOC_FAILED", "NOT_INITIALIZED")
-"""What cuDNN and cuBLAS say where there was no memory for a workspace or a handle."""
+"""Errors of cuDNN and cuBLAS without memory for a workspace or a handle."""
 
 
 class Device(Protocol):
@@ -73,7 +73,7 @@ class Device(Protocol):
 
 
 class Gpu:
-    """The first GPU, of which torch's allocator may take so much."""
+    """The first GPU, with a cap on torch's allocator."""
 
     accelerator, steps, long_steps = "gpu", 25, 200
 
@@ -294,7 +294,7 @@ def main() -> int:
     cap = chosen.cap * 2**20
     if on_gpu:
         cap = within_free(cap, torch.cuda.mem_get_info(0)[0])
-        # What is measured is memory, and sizes near the limit take their time.
+        # Only memory is measured, and sizes near the limit are slow.
         torch.set_float32_matmul_precision("high")
     found: dict[str, Any] = {"cap_bytes": cap, "simulated": not on_gpu, "models": {}}
     until = time.monotonic() + chosen.seconds

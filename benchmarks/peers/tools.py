@@ -1,4 +1,4 @@
-"""How each peer is run on a case, and what it said: its own words, ranked as it ranks them."""
+"""Runs each peer on a case and returns its own statements in its own order."""
 
 import json
 import os
@@ -30,7 +30,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Heard:
-    """What a peer said of one case, and where it failed, its last words."""
+    """The statements of a peer on one case; `text` is its output's end where it failed."""
 
     statements: list[Statement]
     text: str

@@ -1,9 +1,9 @@
-"""Traces for the trace engine's benchmark: real ones repeated to any size, and generated ones.
+"""Makes traces for the trace engine's benchmark: real traces repeated to any size, or generated.
 
     python benchmarks/reading/_traces.py SOURCE MEGABYTES TARGET      # prints the size in MB
 
-Runs as a process of its own: what a benchmark starts counts the benchmark's own memory at the
-fork into its peak.
+Runs as a process of its own: a child's peak memory begins with that of the process it was forked
+from.
 """
 
 import gzip

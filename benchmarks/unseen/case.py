@@ -1,4 +1,4 @@
-"""What the programs share: how a run is set up, the plain parts of a model, a clock."""
+"""Shared by the programs: the setup of a run, the plain parts of a model, a clock."""
 
 import time
 from collections.abc import Sequence
