@@ -62,6 +62,7 @@ __all__ = [
     "batch_holder",
     "batches_done",
     "detects_anomaly",
+    "does_nothing",
     "fetches_inside",
     "hook_of",
     "is_kind",
@@ -100,6 +101,13 @@ def hook_of(owner: Any, name: str) -> str:
     if not module.startswith(("lightning.pytorch.", "pytorch_lightning.")):
         return ""
     return str(getattr(hook, "__qualname__", ""))
+
+
+def does_nothing(profiler: Any) -> bool:
+    """Tell whether it is Lightning's that does nothing, or derived from it and does no more."""
+    return is_kind(profiler, "PassThroughProfiler") and all(
+        hook_of(profiler, name) for name in ("start", "stop", "profile")
+    )
 
 
 def batches_done(trainer: Trainer) -> int:

@@ -7,13 +7,14 @@ from typing import Any
 
 from typing_extensions import override
 
+from lightning_gpuprof.adapters.device_events import DeviceEvents, device_events
 from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.session.guard import guarded, guarded_call
 from lightning_gpuprof.session.hooks import BatchCalls, called_by_trainer, silence_unused
 from lightning_gpuprof.session.output import RunOutput
-from lightning_gpuprof.timing.device_events import DeviceEvents, device_events
 from lightning_gpuprof.timing.run import TimingRun
+from lightning_gpuprof.timing.window_writer import TimerSettings
 
 
 class PhaseTimer(Callback):
@@ -98,11 +99,13 @@ class PhaseTimer(Callback):
         self._run = TimingRun(
             trainer,
             self._output,
-            window=self.window,
-            warmup=self.warmup,
-            console=self.console,
-            scalars=self.scalars,
-            overhead_budget=self.overhead_budget,
+            TimerSettings(
+                window=self.window,
+                warmup=self.warmup,
+                console=self.console,
+                scalars=self.scalars,
+                overhead_budget=self.overhead_budget,
+            ),
             shield=partial(guarded_call, self),
             calls=BatchCalls.counted_by(called_by_trainer(trainer, self)),
             events=self._events(trainer),

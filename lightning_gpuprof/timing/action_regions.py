@@ -1,16 +1,21 @@
 """Which region each of the Trainer's actions opens: in marked steps, others, and validation."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-from lightning_gpuprof.adapters.lightning import hook_of, is_kind
+from lightning_gpuprof.adapters.lightning import does_nothing, fetches_inside, hook_of, is_kind
 from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.session.guard import attempt
 from lightning_gpuprof.timing.actions import (
     EVALUATION_BORDERS,
     FIT_BORDERS,
+    PHASES,
     Action,
     Border,
+    class_of_state_key,
     parse_action,
     phase_of,
 )
@@ -21,8 +26,6 @@ from lightning_gpuprof.timing.regions import (
     Context,
     EpochLoop,
     HandingOn,
-    Idle,
-    NotTimed,
     OwnAction,
     Profile,
     Regions,
@@ -31,54 +34,34 @@ from lightning_gpuprof.timing.regions import (
 )
 from lightning_gpuprof.timing.step_timeline import EPOCH_START, TEARDOWN, Fetch, StepTimeline
 
-_IDLE = Idle()
+_IDLE: Context = nullcontext()
+_SAVING = (Phase.CHECKPOINT, None)
+_BATCH_TRANSFER = (
+    "on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer",
+)  # fmt: skip
 _STAY_IN_VALIDATION = (Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION)
 
 
 class ActionRegions:
-    """Makes the region of each action of the Trainer's profiler when it is first asked for.
-
-    Args:
-        inner: The profiler that calls are handed on to.
-        timeline: Called at the borders of steps; its clock is charged.
-        names: Gives a callback's name and whether it is a checkpoint callback, by state key.
-        evaluating: The session is validate, test or predict instead of fit.
-        idle: Tells whether an action runs an empty hook.
-        fetches_inside: Steps fetch their batches themselves, by `dataloader_iter`; they begin
-            where the hooks of their start are called.
-        batches: Makes the region of each batch of a fit; None where that is a plain one.
-        watch: Puts the device's marks around a region.
-
-    Attributes:
-        training: By the name of an action, its region in a step that is marked.
-        passing: In a step that is not.
-        validating: In a validation inside a fit.
-        profile: Returns an action's region now; set by the proxy.
-        fetching: The region of a validation's fetches.
-        hands_on: Whether the inner profiler does anything.
-    """
+    """Makes the region of each action of the Trainer's profiler when it is first asked for."""
 
     def __init__(
         self,
-        inner: Any,
+        trainer: Any,
         timeline: StepTimeline,
         *,
-        names: Callable[[str], tuple[str, bool]],
         evaluating: bool,
-        idle: Callable[[Action], bool],
-        fetches_inside: bool,
         batches: Batches | None,
         watch: Callable[[Region], Context] | None = None,
     ) -> None:
-        self._inner = inner
+        self._trainer = trainer
+        self._inner = trainer.profiler
         self._timeline = timeline
         self._clock = timeline.clock
-        self._names = names
-        self._idle = idle
         self._batches = batches
         self._watch = watch
         self._borders = dict(EVALUATION_BORDERS if evaluating else FIT_BORDERS)
-        if not fetches_inside:
+        if not fetches_inside(trainer.lightning_module):
             for name in [n for n, b in self._borders.items() if b is Border.BATCH_START]:
                 del self._borders[name]
         self._reach: dict[Border, Callable[[], None]] = {
@@ -88,7 +71,7 @@ class ActionRegions:
             Border.END: partial(timeline.outside_is, TEARDOWN),
         }
         self.fetching = ValidationFetch(self._clock)
-        self.hands_on = not _does_nothing(inner)
+        self.hands_on = not does_nothing(self._inner)
         self.training = Regions(self._in_training)
         self.passing = Regions(self._in_passing)
         self.validating = Regions(self._in_validation)
@@ -97,7 +80,7 @@ class ActionRegions:
     def _in_training(self, action_name: str) -> Context:
         action = parse_action(action_name)
         border = self._borders.get(action.name)
-        if border is None and self._idle(action):
+        if border is None and is_idle(self._trainer, action):
             return self._handing_on(_IDLE, action_name)
         region = self._plain(action_name)
         if border is not None and not isinstance(region, PartRegion):
@@ -116,23 +99,20 @@ class ActionRegions:
         return AtBorder(region, self._reach[border])
 
     def _in_passing(self, action_name: str) -> Context:
-        """In a step that is not marked: borders and, rare as they are, checkpoints."""
+        """In a step that is not marked: borders, checkpoints and actions of the program's own."""
         action = parse_action(action_name)
         border = self._borders.get(action.name)
         if border is Border.BATCH and self._batches is not None:
             return self._handing_on(self._batches.passed_over(), action_name)
-        saves = action.kind == "Callback" and self._names(action.owner)[1]
-        if border is not None or saves or action_name == "save_checkpoint":
+        saves = action.kind == "Callback" and self._name(action)[1]
+        if border is not None or saves or phase_of(action) in (None, _SAVING):
             return self.training[action_name]
-        is_lightnings = phase_of(action) is not None
-        return self._handing_on(
-            _IDLE if is_lightnings else NotTimed(action_name, self._now), action_name
-        )
+        return self._handing_on(_IDLE, action_name)
 
     def _in_validation(self, action_name: str) -> Context:
         """Inside validation all but callbacks, logging and checkpoints stays validation."""
         action = parse_action(action_name)
-        if self._idle(action):
+        if is_idle(self._trainer, action):
             return self._handing_on(_IDLE, action_name)
         region = self._plain(action_name)
         slot = self._clock.slots[region.slot]
@@ -146,7 +126,7 @@ class ActionRegions:
     def _plain(self, action_name: str) -> Region:
         action = parse_action(action_name)
         if action.kind == "Callback":
-            name, is_checkpoint = self._names(action.owner)
+            name, is_checkpoint = self._name(action)
             phase = Phase.CHECKPOINT if is_checkpoint else Phase.CALLBACKS
             return self._clock.region(phase, name)
         if action_name == "save_checkpoint":
@@ -155,6 +135,9 @@ class ActionRegions:
         if found is None:
             return OwnAction(self._clock, action_name, self._now)
         return self._clock.region(*found)
+
+    def _name(self, action: Action) -> tuple[str, bool]:
+        return callback_name(self._trainer.callbacks, action.owner)
 
     def _handing_on(self, region: Context, action_name: str) -> Context:
         watched = self.watched(region)
@@ -172,8 +155,41 @@ class ActionRegions:
         return self._watch(region)
 
 
-def _does_nothing(profiler: Any) -> bool:
-    """Tell whether it is Lightning's that does nothing, or derived from it and does no more."""
-    return is_kind(profiler, "PassThroughProfiler") and all(
-        hook_of(profiler, name) for name in ("start", "stop", "profile")
-    )
+def callback_name(callbacks: Iterable[Any], state_key: str) -> tuple[str, bool]:
+    """Return a callback's name, numbered where several share a class, and if it checkpoints.
+
+    >>> callback_name([], "Slow")
+    ('Slow', False)
+    """
+    count: Counter[str] = Counter()
+    for callback in callbacks:
+        name = type(callback).__name__
+        count[name] += 1
+        if _state_key(callback) == state_key:
+            number = count[name]
+            return name if number == 1 else f"{name}#{number}", is_kind(callback, "Checkpoint")
+    return class_of_state_key(state_key), False
+
+
+def is_idle(trainer: Any, action: Action) -> bool:
+    """Tell whether an action runs a hook that does nothing of its own: Lightning's, left as it is.
+
+    Such as `transfer_batch_to_device`, whose time is that of `batch_to_device` around it.
+    """
+    name = action.name
+    if name in _BATCH_TRANSFER and action.kind == "LightningModule":
+        return hook_of(trainer.lightning_module, name) == f"DataHooks.{name}"
+    if name in PHASES or not name.startswith("on_"):
+        return False
+    if action.kind == "Strategy":
+        return hook_of(trainer.strategy, name) == f"Strategy.{name}"
+    if action.kind == "LightningModule":
+        return hook_of(trainer.lightning_module, name) == f"ModelHooks.{name}"
+    if action.kind != "Callback":
+        return False
+    owner = next((one for one in trainer.callbacks if _state_key(one) == action.owner), None)
+    return hook_of(owner, name) == f"Callback.{name}"
+
+
+def _state_key(callback: Any) -> Any:
+    return attempt(partial(getattr, callback, "state_key"), None)

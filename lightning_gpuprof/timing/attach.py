@@ -1,7 +1,6 @@
 """Puts timing into a Trainer for one run, by its profiler or by hooks, and takes it out again."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,16 +14,13 @@ from lightning_gpuprof.adapters.lightning import (
     Trainer,
     active_loop,
     fetches_inside,
-    hook_of,
-    is_kind,
     wrapped_optimizers,
 )
 from lightning_gpuprof.adapters.loaders import LoaderParts
 from lightning_gpuprof.records.phases import EXPERIMENT, SAMPLER, STOP_CHECK, WORKERS, Phase
 from lightning_gpuprof.session.guard import attempt
 from lightning_gpuprof.session.timed_calls import LoggingCall, TimedCalls
-from lightning_gpuprof.timing.action_regions import ActionRegions
-from lightning_gpuprof.timing.actions import PHASES, Action, class_of_state_key
+from lightning_gpuprof.timing.action_regions import ActionRegions, callback_name
 from lightning_gpuprof.timing.batches import Batches
 from lightning_gpuprof.timing.phase_clock import Region
 from lightning_gpuprof.timing.profiler_proxy import proxy_of
@@ -51,23 +47,10 @@ device, loggers, checkpoints and other callbacks too. `optimizer_step` holds cli
 
 LOGS = ("add_", "log")
 """How the methods of a logger's `experiment` begin that log something: TensorBoard's, others'."""
-_BATCH_TRANSFER = (
-    "on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer",
-)  # fmt: skip
 
 
 class ProxyTiming:
     """The profiler proxy in one Trainer, and regions around the calls that have no action.
-
-    Args:
-        trainer: The Trainer, in `setup`.
-        timeline: Called at the borders of steps.
-        evaluating: The session is validate, test or predict instead of fit.
-        batches: Makes the regions of a fit's batches, where the proxy sees them all.
-        watch: See `ActionRegions`.
-
-    Attributes:
-        sees_batches: Whether it does.
 
     Raises:
         AttributeError: The Trainer's profiler cannot be replaced.
@@ -90,15 +73,11 @@ class ProxyTiming:
             self._clock.region(Phase.DATA_WAIT, SAMPLER),
             self._clock.region(Phase.DATA_WAIT, WORKERS),
         )
-        inside = fetches_inside(trainer.lightning_module)
-        self.sees_batches = not evaluating and not inside
+        self.sees_batches = not evaluating and not fetches_inside(trainer.lightning_module)
         self._actions = ActionRegions(
-            self._inner,
+            trainer,
             timeline,
-            names=lambda state_key: callback_name(trainer.callbacks, state_key),
             evaluating=evaluating,
-            idle=partial(is_idle, trainer),
-            fetches_inside=inside,
             batches=batches if self.sees_batches else None,
             watch=watch,
         )
@@ -184,14 +163,18 @@ class ProxyTiming:
             self._calls.add(active_loop(self._trainer), method, startup)
 
 
-class HookTiming(Callback):
-    """Times steps by hooks where a Trainer's profiler cannot be replaced: each begins a phase.
+_BEGINS = {
+    "on_before_zero_grad": Phase.ZERO_GRAD,
+    "on_before_backward": Phase.BACKWARD,
+    "on_after_backward": Phase.OPTIMIZER_STEP,
+    "on_validation_start": Phase.VALIDATION,
+    "on_validation_end": Phase.DATA_WAIT,
+}
+"""Hooks that do no more than begin a phase."""
 
-    Args:
-        trainer: The Trainer, in `setup`: this is added to its callbacks.
-        timeline: Called at the borders of steps; its clock is charged.
-        begins: Called when a training batch begins.
-    """
+
+class HookTiming(Callback):
+    """Times steps by hooks where a Trainer's profiler cannot be replaced: each begins a phase."""
 
     sees_batches = False
 
@@ -199,6 +182,8 @@ class HookTiming(Callback):
         self._callbacks: list[Any] = trainer.callbacks
         self._timeline = timeline
         self._begins = begins
+        for hook, phase in _BEGINS.items():
+            setattr(self, hook, partial(self._begin, phase))
         self._callbacks.append(self)
 
     def time_manual_optimization(self) -> None:
@@ -212,7 +197,7 @@ class HookTiming(Callback):
         if self in self._callbacks:
             self._callbacks.remove(self)
 
-    def _begin(self, phase: Phase) -> None:
+    def _begin(self, phase: Phase, *_: Any) -> None:
         clock = self._timeline.clock
         clock.swap(clock.slot(phase))
 
@@ -230,30 +215,10 @@ class HookTiming(Callback):
         self._begin(Phase.FORWARD)
 
     @override
-    def on_before_zero_grad(self, *args: Any) -> None:
-        self._begin(Phase.ZERO_GRAD)
-
-    @override
-    def on_before_backward(self, *args: Any) -> None:
-        self._begin(Phase.BACKWARD)
-
-    @override
-    def on_after_backward(self, *args: Any) -> None:
-        self._begin(Phase.OPTIMIZER_STEP)
-
-    @override
     def on_train_batch_end(self, *args: Any) -> None:
         self._timeline.running_batch = False
         self._begin(Phase.DATA_WAIT)
         self._timeline.begin_step()
-
-    @override
-    def on_validation_start(self, *args: Any) -> None:
-        self._begin(Phase.VALIDATION)
-
-    @override
-    def on_validation_end(self, *args: Any) -> None:
-        self._begin(Phase.DATA_WAIT)
 
     @override
     def on_train_epoch_end(self, *args: Any) -> None:
@@ -263,46 +228,6 @@ class HookTiming(Callback):
     @override
     def on_train_end(self, *args: Any) -> None:
         self._timeline.outside_is(TEARDOWN)
-
-
-def callback_name(callbacks: Iterable[Any], state_key: str) -> tuple[str, bool]:
-    """Return a callback's name, numbered where several share a class, and if it checkpoints.
-
-    >>> callback_name([], "Slow")
-    ('Slow', False)
-    """
-    count: Counter[str] = Counter()
-    for callback in callbacks:
-        name = type(callback).__name__
-        count[name] += 1
-        if _state_key(callback) == state_key:
-            number = count[name]
-            return name if number == 1 else f"{name}#{number}", is_kind(callback, "Checkpoint")
-    return class_of_state_key(state_key), False
-
-
-def is_idle(trainer: Any, action: Action) -> bool:
-    """Tell whether an action runs a hook that does nothing of its own: Lightning's, left as it is.
-
-    Such as `transfer_batch_to_device`, whose time is that of `batch_to_device` around it.
-    """
-    name = action.name
-    if name in _BATCH_TRANSFER and action.kind == "LightningModule":
-        return hook_of(trainer.lightning_module, name) == f"DataHooks.{name}"
-    if name in PHASES or not name.startswith("on_"):
-        return False
-    if action.kind == "Strategy":
-        return hook_of(trainer.strategy, name) == f"Strategy.{name}"
-    if action.kind == "LightningModule":
-        return hook_of(trainer.lightning_module, name) == f"ModelHooks.{name}"
-    if action.kind != "Callback":
-        return False
-    owner = next((one for one in trainer.callbacks if _state_key(one) == action.owner), None)
-    return hook_of(owner, name) == f"Callback.{name}"
-
-
-def _state_key(callback: Any) -> Any:
-    return attempt(partial(getattr, callback, "state_key"), None)
 
 
 def own_callback_names(trainer: Trainer) -> list[str]:

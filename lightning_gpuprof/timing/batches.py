@@ -26,13 +26,6 @@ class Batch(Region):
     just had it in their hands: after its training nothing of it is left in the processor's caches.
     All is in this one function, for each call costs a microsecond or two (ADR 42), and with no
     guard: calls that may fail are behind it.
-
-    Args:
-        region: Its region.
-        run: Where it is noted.
-        on_due: Called after a batch that raised nothing, where the timeline's `due` was set.
-        own: The slot of the timer's own time.
-        marked: Its step is.
     """
 
     __slots__ = (
@@ -108,21 +101,6 @@ class Batch(Region):
             self._codes.append(self._own_closes)
 
 
-class _PassedOver:
-    """A batch of a step that is not marked: no region, so that nothing puts marks around it."""
-
-    __slots__ = ("_batch",)
-
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
-
-    def __enter__(self) -> None:
-        self._batch.__enter__()
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        self._batch.__exit__(kind, error, trace)
-
-
 class Batches:
     """Makes the regions of a run's batches; arguments as of `Batch`."""
 
@@ -135,10 +113,10 @@ class Batches:
         own = self._clock.slot(Phase.CALLBACKS, "PhaseTimer")
         return Batch(region, self._run, self._on_due, own=own, marked=True)
 
-    def passed_over(self) -> _PassedOver:
-        """Return the context of batches in other steps."""
+    def passed_over(self) -> Region:
+        """Return the region of batches in other steps, in which nothing is charged."""
         region = self._clock.region(Phase.OTHER)
-        return _PassedOver(Batch(region, self._run, self._on_due, own=region.slot, marked=False))
+        return Batch(region, self._run, self._on_due, own=region.slot, marked=False)
 
 
 def batch_size(batch: Any) -> int:

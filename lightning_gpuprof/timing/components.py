@@ -1,10 +1,10 @@
 """A named component of a training step: one region on the host's clock, the device's and NVTX."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from typing_extensions import override
@@ -12,19 +12,10 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.autograd import at_end_of_backward
 from lightning_gpuprof.adapters.profiler import traced
 from lightning_gpuprof.session.guard import attempt
+from lightning_gpuprof.tensors import tensors_in
 from lightning_gpuprof.timing.device_marking import DeviceMarking
 from lightning_gpuprof.timing.phase_clock import PartRegion
 from lightning_gpuprof.timing.step_timeline import StepTimeline
-
-
-class _Entered(NamedTuple):
-    """The things opened on entry, to be closed again: each None where it was not."""
-
-    region: PartRegion | None
-    marking: DeviceMarking | None
-    range: Any
-    span: Any
-    thread: int
 
 
 class Component(AbstractContextManager[None]):
@@ -33,11 +24,6 @@ class Component(AbstractContextManager[None]):
     It may be entered again while it is open, as by a module that calls itself, and ends in the step
     in which it began. In a step that is not marked it is an NVTX range alone, which tools outside
     look for in every step.
-
-    Args:
-        timeline: Its clock is charged, in steps that are marked.
-        name: As in `part/<phase>/<name>`, the NVTX range and the trace's span.
-        marking: The device's marks, where there are any.
     """
 
     def __init__(self, timeline: StepTimeline, name: str, marking: DeviceMarking | None) -> None:
@@ -46,7 +32,7 @@ class Component(AbstractContextManager[None]):
         self._region = PartRegion(timeline.clock, name)
         self._marking = marking
         self._part = 0 if marking is None else marking.marks.part(name)
-        self._entered: list[_Entered] = []
+        self._entered: list[tuple[Any, ...]] = []
         self._on_gpu = torch.cuda.is_available()
         self._nvtx: Any = attempt(_nvtx, None) if self._on_gpu else None
 
@@ -59,7 +45,7 @@ class Component(AbstractContextManager[None]):
     def __enter__(self) -> None:
         thread = threading.get_ident()
         if not self._timeline.marked:
-            self._entered.append(_Entered(None, None, self._open_range(), None, thread))
+            self._entered.append((None, None, self._open_range(), None, thread))
             return
         self._region.__enter__()
         # Events recorded while a CUDA graph is being captured would belong to the graph.
@@ -70,7 +56,7 @@ class Component(AbstractContextManager[None]):
         range_, span = self._open_range(), traced(self.name)
         if span is not None:
             span.__enter__()
-        self._entered.append(_Entered(self._region, marking, range_, span, thread))
+        self._entered.append((self._region, marking, range_, span, thread))
 
     @override
     def __exit__(self, *raised: Any) -> None:
@@ -138,10 +124,6 @@ class BackwardCall:
     Hooks on tensors, not a module's full backward hooks: those replace inputs and outputs by
     views, which makes an in-place operation after the module an error. A component that is still
     open at the end of the backward pass is closed there.
-
-    Args:
-        guarded: Calls a function; if it fails, nothing but the timer stops.
-        component: Opened and closed.
     """
 
     def __init__(
@@ -156,12 +138,12 @@ class BackwardCall:
 
     def watch(self, inputs: Any, output: Any) -> None:
         """Put hooks on the tensors of a call that take part in the backward pass."""
-        outputs = [tensor for tensor in tensors(output) if tensor.requires_grad]
+        outputs = [tensor for tensor in _tensors(output) if tensor.requires_grad]
         if not outputs:
             return
         for tensor in outputs:
             self._hook(tensor, self._begin)
-        for tensor in tensors(inputs):
+        for tensor in _tensors(inputs):
             # A leaf would keep its hook for ever.
             if tensor.requires_grad and not tensor.is_leaf:
                 self._hook(tensor, self._end_one)
@@ -192,17 +174,5 @@ class BackwardCall:
             self._component.__exit__(None, None, None)
 
 
-def tensors(value: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors in a value and in the tuples, lists and mappings of it.
-
-    >>> [t.item() for t in tensors((torch.tensor(1), {"a": [torch.tensor(2)]}, "text"))]
-    [1, 2]
-    """
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from tensors(item)
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from tensors(item)
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    return (leaf for leaf in tensors_in(value) if isinstance(leaf, torch.Tensor))

@@ -52,18 +52,6 @@ class DeviceMarking:
     """Puts a mark wherever the phase or the step changes, and gives windows their columns.
 
     A failure of the device's events switches the marks off for the run, nothing else.
-
-    Args:
-        marks: Recorded and harvested.
-        timeline: Says which step and phase the host is in.
-        output: Takes notes.
-        budget: Share of a step's time that marks may cost the host: with more, only every k-th
-            step is marked, and a note says so.
-
-    Attributes:
-        every: Of the steps that are timed on the host, one in so many is marked.
-        step: The step that is being marked, or `OUTSIDE`.
-        cost_ns_per_step: Host time of the marks, over all steps.
     """
 
     def __init__(
@@ -190,13 +178,7 @@ class DeviceMarking:
                 self._calibrated_ns = now
 
     def ready(self, facts: Int64, charged: Int64, *, final: bool) -> tuple[Int64, Int64]:
-        """Return the rows of steps that can be written by now; hold the others for one window.
-
-        Args:
-            facts: One row per finished step, its number first.
-            charged: One row per finished step.
-            final: No window will follow: hold nothing back.
-        """
+        """Return the rows of steps that can be written by now; hold the others for one window."""
         pending = self._harvest()
         fresh = 0
         if self._held is not None:
@@ -214,13 +196,7 @@ class DeviceMarking:
         return facts[:done], charged[:done]
 
     def columns(self, steps: Int64, dur_ns: int, *, spacing: int = 1) -> dict[str, Int64]:
-        """Return the device's columns of some steps.
-
-        Args:
-            steps: Their numbers.
-            dur_ns: Their total time.
-            spacing: Of all steps, one in so many is timed on the host.
-        """
+        """Return the device's columns of some steps."""
         if is_disabled(self):
             return {}
         return self._columns(steps, dur_ns, spacing) or {}

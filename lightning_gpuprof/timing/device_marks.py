@@ -15,9 +15,16 @@ from collections.abc import Callable
 from statistics import median_low
 from typing import Any
 
+from lightning_gpuprof.adapters.device_events import DeviceEvents
 from lightning_gpuprof.records.schema import NOT_MEASURED
-from lightning_gpuprof.timing.device_events import DeviceClock, DeviceEvents
-from lightning_gpuprof.timing.device_rows import AFTER_GAP, OUTSIDE, SPOILED, WHOLE, DeviceRows
+from lightning_gpuprof.timing.device_rows import (
+    AFTER_GAP,
+    OUTSIDE,
+    SPOILED,
+    WHOLE,
+    DeviceClock,
+    DeviceRows,
+)
 
 CAPACITY = 2048
 """Marks in flight: about 200 steps' worth, far more than a device's queue holds; 40 KiB."""
@@ -29,20 +36,7 @@ _TRIES, _POLLS = 5, 200
 
 
 class DeviceMarks:
-    """Marks in flight, and the device times of the steps that came in.
-
-    Args:
-        events: The device's events.
-        now: The host's clock, in ns.
-        capacity: Marks in flight at most.
-
-    Attributes:
-        marked: Marks recorded.
-        lost: Marks for which the pool had no event.
-        own_ns: Host time of all marks so far, without queueing their events.
-        queueing_ns: Host time of queueing one event when the device was last idle; None before.
-        clock: From device time to host time.
-    """
+    """Marks in flight, and the device times of the steps that came in."""
 
     def __init__(
         self, events: DeviceEvents, now: Callable[[], int], *, capacity: int = CAPACITY
@@ -83,14 +77,7 @@ class DeviceMarks:
         return next((step for step in in_flight if step != OUTSIDE), None)
 
     def mark(self, step: int, phase: int, host_ns: int, part: int = WHOLE) -> None:
-        """Record a boundary, after which time belongs to a phase (by number) of a step.
-
-        Args:
-            step: Or `OUTSIDE`.
-            phase: By its place in `Phase`.
-            host_ns: When the host reached the boundary.
-            part: The innermost named part of the phase from here on.
-        """
+        """Record a boundary, after which time belongs to a phase (by number) of a step."""
         head = self.marked
         if head == self._due and not self._make_room(head):
             self.lost += 1
@@ -136,11 +123,7 @@ class DeviceMarks:
             self._pass(at, passed_ns)
 
     def calibrate(self) -> bool:
-        """Tie the two clocks together if the device is idle; takes some microseconds.
-
-        Returns:
-            False where the device was busy, or seemed to be: then nothing has changed.
-        """
+        """Tie the two clocks together if the device is idle; takes some microseconds."""
         if self.in_flight:
             return False
         best: tuple[int, int, int] | None = None

@@ -1,4 +1,4 @@
-"""Puts the device times of a step together from its marks, as they come in."""
+"""The device's clock on the host's, and the device times of a step, put together from marks."""
 
 from array import array
 
@@ -19,12 +19,7 @@ _WIDTH = 2 + 2 * len(_PHASES)
 
 
 class DeviceRows:
-    """The step whose marks are coming in, and a row for each complete one.
-
-    Attributes:
-        step: The step to which the time after the last mark belongs, or `OUTSIDE`.
-        part_names: By the numbers of named parts.
-    """
+    """The step whose marks are coming in, and a row for each complete one."""
 
     def __init__(self) -> None:
         self.part_names: list[str] = []
@@ -42,16 +37,7 @@ class DeviceRows:
     def passes(
         self, passed_ns: int, ahead_ns: int, step: int, phase: int, part: int, flag: int
     ) -> None:
-        """A mark has come in: it ends what began at the one before.
-
-        Args:
-            passed_ns: When the device passed it.
-            ahead_ns: The run-ahead there, or `NOT_MEASURED`.
-            step: To which the time after it belongs, or `OUTSIDE`.
-            phase: By number, of that time.
-            part: Of that time, or `WHOLE`.
-            flag: `AFTER_GAP`, `SPOILED`.
-        """
+        """A mark has come in: it ends what began at the one before."""
         if self.step != OUTSIDE:
             ended, spent = self._phase, passed_ns - self._passed_ns
             if spent < 0 or flag & AFTER_GAP:
@@ -121,3 +107,59 @@ class DeviceRows:
         self._device_ns = [NOT_MEASURED] * len(_PHASES)
         self._ahead_ns = [NOT_MEASURED] * len(_PHASES)
         self._parts: dict[int, int] = {}
+
+
+MAX_ERROR_NS = 100_000
+"""A calibration that is vaguer than this is dropped: launch latency is a tenth of it."""
+_RATE_AFTER_NS = 10_000_000_000
+
+
+class DeviceClock:
+    """The line from device time to host time, in integer ns.
+
+    A calibration records an event while the device is idle and asks for it until it has passed:
+    not yet at host time `low`, but at `high`. So `(low + high) / 2 - device time` is the offset,
+    wrong by at most half the distance. The rate at which the clocks drift apart comes from the
+    first and the newest calibration, once they are ten seconds apart. No device passes an event
+    before the host recorded it: where the line says so, the offset is raised.
+
+    >>> clock = DeviceClock()
+    >>> clock.calibrate(1_000, low_ns=50_000, high_ns=50_010)
+    True
+    >>> clock.run_ahead(3_000, 52_000), clock.error_ns
+    (5, 5)
+    """
+
+    def __init__(self) -> None:
+        self.error_ns: int | None = None
+        self._first: tuple[int, int] | None = None
+        self._newest_ns = self._offset_ns = 0
+        self._rate = 0.0
+
+    def calibrate(self, device_ns: int, *, low_ns: int, high_ns: int) -> bool:
+        """Take a calibration; returns whether it was sharp enough to be of use."""
+        error = (high_ns - low_ns) // 2
+        if error > MAX_ERROR_NS:
+            return False
+        offset = low_ns + error - device_ns
+        if self._first is None:
+            self._first = (device_ns, offset)
+        first_ns, first_offset = self._first
+        if device_ns - first_ns >= _RATE_AFTER_NS:
+            self._rate = (offset - first_offset) / (device_ns - first_ns)
+        self._newest_ns, self._offset_ns, self.error_ns = device_ns, offset, error
+        return True
+
+    def run_ahead(self, device_ns: int, recorded_ns: int) -> int | None:
+        """Return how long after the host recorded an event (host time) the device passed it.
+
+        None before the first calibration.
+        """
+        if self.error_ns is None:
+            return None
+        drifted = round(self._rate * (device_ns - self._newest_ns))
+        ahead = device_ns + self._offset_ns + drifted - recorded_ns
+        if ahead < 0:
+            self._offset_ns -= ahead
+            return 0
+        return ahead

@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from statistics import median, median_low
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
+from lightning_gpuprof.session.output import RunOutput
 from lightning_gpuprof.timing.phase_clock import PhaseClock
 from lightning_gpuprof.timing.step_timeline import StepTimeline
 from lightning_gpuprof.timing.windows import Window
@@ -37,13 +37,6 @@ class Overhead:
     Hooks run in every step; boundaries of regions, and the writing of their times, are the price of
     marked steps alone. Medians count: a logger's file that is opened once, or a neighbour that
     takes the core amid a hook for 20 ms, is as much as a thousand steps' own cost (ADR 42).
-
-    Args:
-        budget: The share of a step's time that it may take.
-
-    Attributes:
-        boundaries: How often a region has opened or closed so far; set by the caller.
-        profiler_stall_ns: Time of this package in steps in which torch.profiler was at work.
     """
 
     def __init__(self, budget: float) -> None:
@@ -136,28 +129,16 @@ def boundary_cost_ns(rounds: int = 50, repeats: int = 5) -> float:
     return median(times)
 
 
-class HasStepFlags(Protocol):
-    """Such as the run's output."""
-
-    step_flags: int
-
-
 class StepChoice:
     """Marks every step, or after `spread` one step in so many, somewhere in each block of them.
 
     The first step of an epoch is always marked, and so is one that somebody insists on. Of a step
     that is not marked the time is known from border to border alone. All time between epochs is
     charged to phases: it is rare and may be long.
-
-    Args:
-        timeline: Calls this where a step begins.
-        use: Called with whether regions are to be timed from here on.
-        insists: Has `step_flags`, not 0 where the step that begins must be marked, such as a
-            profiled one.
     """
 
     def __init__(
-        self, timeline: StepTimeline, *, use: Callable[[bool], None], insists: HasStepFlags
+        self, timeline: StepTimeline, *, use: Callable[[bool], None], insists: RunOutput
     ) -> None:
         self.every = 1
         self._timeline = timeline

@@ -59,14 +59,6 @@ class CutRows(NamedTuple):
 class PhaseClock:
     """The log of boundaries, and the time charged to each slot since the last cut.
 
-    Args:
-        now: Returns nanoseconds, never running backwards.
-
-    Attributes:
-        slots: The slots so far; settling adds those of parts entered in a new phase.
-        last_ns: The time up to which the log is settled.
-        boundaries: How many were settled so far.
-
     >>> ticks = iter([0, 10, 15, 40])
     >>> clock = PhaseClock(lambda: next(ticks))
     >>> clock.start()

@@ -1,20 +1,20 @@
 """A profiler in the place of the Trainer's own that charges each action's time to its phase."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Profiler
-from lightning_gpuprof.records.phases import SELF_LOG, Phase
+from lightning_gpuprof.records.phases import LOADER_START, SELF_LOG, Phase
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing.action_regions import ActionRegions
 from lightning_gpuprof.timing.regions import (
+    Calling,
     Context,
-    Flagging,
     HandingOn,
-    Idle,
-    LoaderStart,
     Profile,
     Regions,
     Saving,
@@ -29,11 +29,6 @@ class ProfilerProxy(Profiler):
     up for the cost of the clock. It is a slot, and there is no `__getattr__`, which would slow
     every lookup down (ADR 42): other attributes are in the inner profiler's dict, which this one
     shares. For profilers whose class has more, see `proxy_of`.
-
-    Args:
-        inner: The profiler whose place this takes.
-        timeline: Its clock is charged.
-        actions: The regions of actions.
     """
 
     __slots__ = (
@@ -57,13 +52,24 @@ class ProfilerProxy(Profiler):
 
     @override
     def start(self, action_name: str) -> None:
-        """Open an action's region."""
-        self._regions[action_name].__enter__()
+        """Open an action's region, and start it in the inner profiler."""
+        region = _region_of(self._regions[action_name])
+        region.__enter__()
+        try:
+            if self._actions.hands_on:
+                self._inner.start(action_name)
+        except BaseException:
+            region.__exit__(None, None, None)
+            raise
 
     @override
     def stop(self, action_name: str) -> None:
-        """Close an action's region; one that was never started is left alone."""
-        self._regions[action_name].__exit__(None, None, None)
+        """Stop an action in the inner profiler, and close its region."""
+        try:
+            if self._actions.hands_on:
+                self._inner.stop(action_name)
+        finally:
+            _region_of(self._regions[action_name]).__exit__(None, None, None)
 
     @override
     def summary(self) -> str:
@@ -96,13 +102,13 @@ class ProfilerProxy(Profiler):
     def validation(self) -> Context:
         """Return the region of a whole validation run inside a fit."""
         region = self._clock.region(Phase.VALIDATION)
-        flagging = Flagging(region, self._timeline, StepFlag.VALIDATION)
+        flagging = Calling(region, partial(self._timeline.flag, StepFlag.VALIDATION))
         return _Validation(self, self._actions.watched(flagging))
 
     def logging(self, name: str) -> Context:
         """Return the region of a call to a logger."""
         region = self._clock.region(Phase.LOGGING, name)
-        return Flagging(region, self._timeline, StepFlag.LOGGED)
+        return Calling(region, partial(self._timeline.flag, StepFlag.LOGGED))
 
     def module_log(self) -> Context:
         """Return the region of the module's `self.log`: logging, or validation's own inside it."""
@@ -114,7 +120,9 @@ class ProfilerProxy(Profiler):
 
         A resumed run starts it as well, to count its batches: that is no validation's.
         """
-        return _ByLoop(self, Idle(), LoaderStart(self._actions.fetching))
+        region = self._clock.region(Phase.VALIDATION, LOADER_START)
+        start = Calling(region, self._actions.fetching.restart)
+        return _ByLoop(self, nullcontext(), start)
 
     def saving(self) -> Context:
         """Return the region of a checkpoint being saved."""
@@ -152,27 +160,6 @@ class ForwardingProxy(ProfilerProxy):
     @override
     def _share(self) -> None:
         """Leave the inner one's dict alone: attributes are handed on one by one."""
-
-    @override
-    def start(self, action_name: str) -> None:
-        """Open an action's region, and start it in the inner profiler."""
-        region = _region_of(self._regions[action_name])
-        region.__enter__()
-        try:
-            if self._actions.hands_on:
-                self._inner.start(action_name)
-        except BaseException:
-            region.__exit__(None, None, None)
-            raise
-
-    @override
-    def stop(self, action_name: str) -> None:
-        """Stop an action in the inner profiler, and close its region."""
-        try:
-            if self._actions.hands_on:
-                self._inner.stop(action_name)
-        finally:
-            _region_of(self._regions[action_name]).__exit__(None, None, None)
 
     def __getattr__(self, name: str) -> Any:
         if name == "_inner":

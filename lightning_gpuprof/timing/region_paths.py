@@ -53,10 +53,6 @@ class Paths:
 
     Training steps repeat: the result of one row of boundaries is kept for the next like it.
 
-    Args:
-        slot_inside: Gives the slot of a part's number entered inside a slot.
-        slots_of: Gives all slots that a part's number has had.
-
     >>> paths = Paths(lambda part, outer: 9, lambda part: {9})
     >>> log = [open_code(1), open_code(~0), close_code(~0), close_code(1), CUT]
     >>> slots, after = paths.follow((0,), np.array(log, dtype=np.int32), np.array([4]))
@@ -72,13 +68,7 @@ class Paths:
         self._known: dict[tuple[Path, bytes], tuple[Slots, Path]] = {}
 
     def follow(self, path: Path, codes: Codes, ends: npt.NDArray[np.int64]) -> tuple[Slots, Path]:
-        """Return the innermost slot before each boundary, and the slots open after the last.
-
-        Args:
-            path: The slots open before the first boundary.
-            codes: The boundaries.
-            ends: Where among them rows end.
-        """
+        """Return the innermost slot before each boundary, and the slots open after the last."""
         text, size = codes.tobytes(), codes.itemsize
         begin, found = 0, []
         for end in [*(ends + 1).tolist(), len(codes)]:

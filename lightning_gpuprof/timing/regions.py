@@ -10,7 +10,6 @@ from typing_extensions import override
 from lightning_gpuprof.records.phases import (
     EXPERIMENT,
     FIRST_BATCH,
-    LOADER_START,
     NEXT_BATCHES,
     Phase,
 )
@@ -45,25 +44,25 @@ class Regions(dict[str, Context]):
         return region
 
 
-class AtBorder(Region):
-    """Calls the timeline at a border before it opens."""
+class Calling(Region):
+    """Calls a function before it opens."""
 
-    __slots__ = ("_reach",)
-
-    def __init__(self, region: Region, reach: Callable[[], None]) -> None:
+    def __init__(self, region: Region, call: Callable[[], object]) -> None:
         super().__init__(region.clock, region.slot)
-        self._reach = reach
+        self._call = call
 
     @override
     def __enter__(self) -> None:
-        self._reach()
+        self._call()
         Region.__enter__(self)
+
+
+class AtBorder(Calling):
+    """Calls the timeline at a border before it opens."""
 
 
 class EpochLoop(Region):
     """The loop over an epoch's batches."""
-
-    __slots__ = ("_timeline",)
 
     def __init__(self, region: Region, timeline: StepTimeline) -> None:
         super().__init__(region.clock, region.slot)
@@ -84,17 +83,16 @@ class ValidationFetch(Region):
     """A validation fetches a batch: the first is charged to one slot, the others to another.
 
     It settles a long log: a validation may run any number of batches.
-
-    Attributes:
-        first: The next fetch is the first; set by `LoaderStart`.
     """
-
-    __slots__ = ("_pairs", "first")
 
     def __init__(self, clock: PhaseClock) -> None:
         slots = [clock.slot(Phase.VALIDATION, part) for part in (NEXT_BATCHES, FIRST_BATCH)]
         super().__init__(clock, slots[False])
         self._pairs = [(open_code(slot), close_code(slot)) for slot in slots]
+        self.first = True
+
+    def restart(self) -> None:
+        """The next fetch is the first."""
         self.first = True
 
     @override
@@ -106,53 +104,8 @@ class ValidationFetch(Region):
         super().__enter__()
 
 
-class LoaderStart(Region):
-    """A validation makes its loader's iterator; the next fetch is that of its first batch."""
-
-    __slots__ = ("_fetch",)
-
-    def __init__(self, fetch: ValidationFetch) -> None:
-        super().__init__(fetch.clock, fetch.clock.slot(Phase.VALIDATION, LOADER_START))
-        self._fetch = fetch
-
-    @override
-    def __enter__(self) -> None:
-        self._fetch.first = True
-        super().__enter__()
-
-
-class Idle(Decorator):
-    """Stands in for the region of an empty hook: its time is its caller's."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> Any: ...
-
-    def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None: ...
-
-
-class NotTimed(Idle):
-    """Stands in for an action of the program's own in a step that is not marked."""
-
-    __slots__ = ("_name", "_profile")
-
-    def __init__(self, name: str, profile: Profile) -> None:
-        self._name = name
-        self._profile = profile
-
-    @override
-    def now(self) -> Context:
-        return self._profile(self._name)
-
-    @override
-    def __enter__(self) -> str:
-        return self._name
-
-
 class OwnAction(PartRegion):
     """An action of the program's own; functions that it decorates ask `profile` at each call."""
-
-    __slots__ = ("_profile",)
 
     def __init__(self, clock: PhaseClock, name: str, profile: Profile) -> None:
         super().__init__(clock, name)
@@ -163,26 +116,8 @@ class OwnAction(PartRegion):
         return self._profile(self.name)
 
 
-class Flagging(Region):
-    """Sets a flag of the step in which it is entered."""
-
-    __slots__ = ("_flag", "_timeline")
-
-    def __init__(self, region: Region, timeline: StepTimeline, flag: StepFlag) -> None:
-        super().__init__(region.clock, region.slot)
-        self._timeline = timeline
-        self._flag = flag
-
-    @override
-    def __enter__(self) -> None:
-        self._timeline.flags |= self._flag
-        super().__enter__()
-
-
 class Saving(PartRegion):
     """A checkpoint is being saved: charged to the callback that asked for it, by name."""
-
-    __slots__ = ("_timeline",)
 
     def __init__(self, timeline: StepTimeline) -> None:
         super().__init__(timeline.clock, "save_checkpoint")
@@ -205,8 +140,6 @@ class ByExperiment(PartRegion):
     The logger's own calls of it stay the logger's, and those of callbacks and hooks theirs.
     """
 
-    __slots__ = ()
-
     @override
     def slot_inside(self, outer: Slot) -> Slot:
         if outer.phase is Phase.FORWARD:
@@ -219,8 +152,6 @@ class ByExperiment(PartRegion):
 
 class HandingOn(Decorator):
     """Opens a region and the same action of the user's own profiler."""
-
-    __slots__ = ("_action", "_inner", "_opened", "_overridden", "_profile", "region")
 
     def __init__(self, region: Context, inner: Any, action: str, profile: Profile) -> None:
         self.region = region

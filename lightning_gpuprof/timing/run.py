@@ -5,6 +5,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from lightning_gpuprof.adapters.device_events import DeviceEvents
 from lightning_gpuprof.adapters.dynamo import Compilations, CompileLimits, counters
 from lightning_gpuprof.adapters.lightning import Trainer, batch_holder
 from lightning_gpuprof.records.compiling import LIMIT_NOTE
@@ -22,49 +23,36 @@ from lightning_gpuprof.timing.attach import (
 )
 from lightning_gpuprof.timing.batches import Batches, batch_size, size_of
 from lightning_gpuprof.timing.components import ActiveComponents, Component
-from lightning_gpuprof.timing.device_events import DeviceEvents
 from lightning_gpuprof.timing.device_marking import DeviceMarking
 from lightning_gpuprof.timing.device_marks import DeviceMarks
 from lightning_gpuprof.timing.overhead import StepChoice
 from lightning_gpuprof.timing.phase_clock import PhaseClock
 from lightning_gpuprof.timing.step_timeline import StepTimeline
-from lightning_gpuprof.timing.window_writer import WindowWriter
+from lightning_gpuprof.timing.window_writer import TimerSettings, WindowWriter
 
 
 class TimingRun:
     """The state of a `PhaseTimer` for the length of one session.
 
     A copy of a run (pickle, deepcopy) is None. `Batch` notes the beginning of each batch in it.
-
-    Attributes:
-        counters: Dynamo's, once they are there.
-        calls: Counts batches.
-        left: Batches until a window is full.
-        first: The next batch is its epoch's first.
-        begin_elsewhere: Begins a batch that does not follow the last one in its epoch.
-        look_for_compiling: Called before each batch where there may have been compilations.
     """
 
     def __init__(
         self,
         trainer: Trainer,
         output: RunOutput,
+        settings: TimerSettings,
         *,
-        window: int,
-        warmup: int,
-        console: bool,
-        scalars: bool,
-        overhead_budget: float,
         shield: Callable[[Callable[[], object]], Callable[[], None]],
         calls: BatchCalls,
         events: DeviceEvents | None = None,
     ) -> None:
         self.evaluating = output.stage != "fit"
-        self.timeline = StepTimeline(PhaseClock(output.now), warmup=warmup)
+        self.timeline = StepTimeline(PhaseClock(output.now), warmup=settings.warmup)
         self.output = output
         self.counters: Mapping[str, Any] | None = None
         self.calls = calls
-        self.left = window + 1  # the step whose batch ends has not ended itself
+        self.left = settings.window + 1  # the step whose batch ends has not ended itself
         self.first = True
         self.batch_holder = batch_holder(trainer)
         self.begin_elsewhere = shield(self._begin)
@@ -73,19 +61,14 @@ class TimingRun:
         self._compilations = Compilations()
         self.timeline.start(output.started_ns)
         self._writer = WindowWriter(
-            trainer,
-            output,
-            self.timeline,
-            window=window,
-            console=console and output.rank == 0,
-            scalars=scalars and output.rank == 0 and not self.evaluating,
-            overhead_budget=overhead_budget,
-            own_names=own_callback_names(trainer),
+            trainer, output, self.timeline, settings, own_names=own_callback_names(trainer)
         )
         self._device: DeviceMarking | None = None
         if events is not None:
             marks = DeviceMarks(events, output.now)
-            self._device = DeviceMarking(marks, self.timeline, output, budget=overhead_budget)
+            self._device = DeviceMarking(
+                marks, self.timeline, output, budget=settings.overhead_budget
+            )
             self._device.calibrate()
             self._writer.device = self._device
         output.phase_clock = self.timeline.clock

@@ -38,26 +38,7 @@ class Place(NamedTuple):
 
 
 class StepTimeline:
-    """Follows a training or evaluation loop through its borders.
-
-    Args:
-        clock: Cut at the borders.
-        warmup: The first steps, this many, are flagged as warm-up.
-
-    Attributes:
-        outside: Outside spans to be taken.
-        samples: Batch sizes of the steps to be taken; whoever begins a batch that follows the last
-            in its epoch adds to it and sets `begun`.
-        flags: Of the running step.
-        ran: The running step's batch has run: the next fetch begins the next step.
-        begun: The running step's batch has begun and not run yet.
-        due: Set by whoever begins a batch: something is to be done once it has run.
-        running_batch: A batch is being trained; set where nobody says that it begins.
-        batch_slot: The slot that is open while a batch is evaluated.
-        choose: Where not every step is marked: called as one begins, returns whether it is.
-        left: Where not every step is marked: called as an epoch's last step has ended.
-        marked: Whether the running step is marked; `nth_mark` counts those before it.
-    """
+    """Follows a training or evaluation loop through its borders."""
 
     FACTS = ("step", "epoch", "batch_idx", "samples", "flags", "start_ns", "end_ns")
 
@@ -103,6 +84,10 @@ class StepTimeline:
         """The step's batch has run, and nobody said that it began."""
         self.begin_batch(batch_idx, samples)
         self.begun, self.ran = False, True
+
+    def flag(self, flag: StepFlag) -> None:
+        """Flag the running step."""
+        self.flags |= flag
 
     def flag_last_batch(self, flag: StepFlag) -> int | None:
         """Flag the step of the batch that began last, and return it; None where none has."""
@@ -175,11 +160,7 @@ class StepTimeline:
         return self.clock.last_ns
 
     def take_rows(self) -> tuple[Int64, Int64]:
-        """Return the facts and the charged times of all finished steps, and forget them.
-
-        Returns:
-            Arrays of shapes (rows, facts) and (rows, slots).
-        """
+        """Return the facts and the charged times of all finished steps, and forget them."""
         rows = self.clock.take_rows()
         count = len(rows.end_ns)
         samples = np.array(self.samples[:count], dtype=np.int64)

@@ -1,6 +1,7 @@
 """Writes a run's windows of steps, and keeps the overhead of all of it within its budget."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from lightning_gpuprof.adapters.lightning import logging_step
@@ -25,47 +26,39 @@ millisecond, and several windows at a time cost little more than one (ADR 42). T
 which the overhead is judged, do not wait."""
 
 
+@dataclass(frozen=True)
+class TimerSettings:
+    """The settings of a `PhaseTimer`, where they are documented."""
+
+    window: int
+    warmup: int
+    console: bool
+    scalars: bool
+    overhead_budget: float
+
+
 class WindowWriter:
-    """Takes finished steps from the timeline and writes them, those of full windows together.
-
-    Args:
-        trainer: Its loggers get scalars.
-        output: Takes the records.
-        timeline: Has the steps.
-        window: Steps after which there may be a record; each holds all since the last.
-        console: Whether to show a line per write.
-        scalars: Whether loggers get the windows' medians.
-        overhead_budget: The share of a step that its timing may cost.
-        own_names: Names of this package's callbacks.
-
-    Attributes:
-        choice: Which steps are marked; None where all are.
-        device: The marks on the device, where there are any.
-        overhead: The time of all this.
-    """
+    """Takes finished steps from the timeline and writes them, those of full windows together."""
 
     def __init__(
         self,
         trainer: Any,
         output: RunOutput,
         timeline: StepTimeline,
+        settings: TimerSettings,
         *,
-        window: int,
-        console: bool,
-        scalars: bool,
-        overhead_budget: float,
         own_names: Sequence[str],
     ) -> None:
         self.choice: StepChoice | None = None
         self.device: DeviceMarking | None = None
-        self.overhead = Overhead(overhead_budget)
+        self.overhead = Overhead(settings.overhead_budget)
         self._trainer = trainer
         self._output = output
         self._timeline = timeline
-        self._window = window
-        self._console = console
-        quiet = trainer.fast_dev_run or trainer.barebones
-        self._scalars = scalars and not quiet
+        self._window = settings.window
+        self._console = settings.console and output.rank == 0
+        logs = output.rank == 0 and not (trainer.fast_dev_run or trainer.barebones)
+        self._scalars = settings.scalars and logs and output.stage == "fit"
         self._loggers = [SafeLogger(logger, output) for logger in trainer.loggers]
         self._next_scalars_ns = 0
         self._own_names = own_names

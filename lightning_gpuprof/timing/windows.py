@@ -27,12 +27,7 @@ _I4_MAX = 2**31 - 1
 
 
 class Layout:
-    """The slots as arrays, prepared once for many windows.
-
-    Args:
-        slots: The clock's slots.
-        own: Names of this package's callbacks.
-    """
+    """The slots as arrays, prepared once for many windows."""
 
     def __init__(self, slots: Sequence[Slot], own: Container[str | None] = ()) -> None:
         self.width = len(slots)
@@ -51,23 +46,7 @@ class Layout:
 
 
 class Window:
-    """A window of steps as arrays.
-
-    Args:
-        facts: One row per step, `StepTimeline.FACTS` across.
-        charged: One row per step, one column per slot: ns of self time.
-        layout: The slots.
-        origin_ns: The clock's time of the session's start.
-
-    Attributes:
-        steps: The steps' numbers.
-        flags: Their flags (`StepFlag`).
-        own_ns: Time of this package's callbacks in each plain step, the least first. Plain steps
-            are neither warm-up nor watched nor profiled.
-        plain_count: Number of plain steps.
-        plain_ns: Their total time.
-        profiled_own_ns: Time of this package's callbacks in profiled steps.
-    """
+    """A window of steps as arrays."""
 
     def __init__(self, facts: Int64, charged: Int64, layout: Layout, *, origin_ns: int) -> None:
         self._facts = named = dict(zip(StepTimeline.FACTS, facts.T, strict=True))
@@ -93,11 +72,7 @@ class Window:
         self.plain_count = int(plain.sum())
 
     def record(self, more: Mapping[str, Int64] | None = None) -> StepsWindow:
-        """Return the record of this window.
-
-        Args:
-            more: Further columns, such as the device's.
-        """
+        """Return the record of this window."""
         facts = self._facts
         rows = {name: facts[name] for name in ("step", "epoch", "batch_idx", "flags")}
         rows["dur_ns"] = self._dur_ns

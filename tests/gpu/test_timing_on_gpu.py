@@ -12,13 +12,13 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof import GpuProfCallback
+from lightning_gpuprof.adapters.device_events import TorchEvents
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.callbacks.module_timer import ModuleTimer
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import NOT_MEASURED, ProbeDisabled
-from lightning_gpuprof.timing.device_events import TorchEvents
 from lightning_gpuprof.timing.device_marks import DeviceMarks
 
 pytestmark = [

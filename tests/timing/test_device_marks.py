@@ -3,9 +3,8 @@ import pytest
 
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import NOT_MEASURED
-from lightning_gpuprof.timing.device_events import DeviceClock
 from lightning_gpuprof.timing.device_marks import DeviceMarks
-from lightning_gpuprof.timing.device_rows import OUTSIDE
+from lightning_gpuprof.timing.device_rows import OUTSIDE, DeviceClock
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 FORWARD, BACKWARD, OTHER = (list(Phase).index(Phase(p)) for p in ("forward", "backward", "other"))

@@ -1,12 +1,15 @@
-"""Timing events of a device: recorded on its current stream, asked for later, never waited for."""
+"""Timing events of a device: recorded on its current stream, asked for later, never waited for.
+
+Private names, seen in torch 2.2 to 2.13; without the second the stream is asked for each time:
+    the base class of torch.cuda.Event, whose methods do the work
+    torch._C._cuda_getCurrentStream: the current stream's number, without an object for it
+"""
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
 from typing_extensions import override
-
-from lightning_gpuprof.adapters.cuda import current_stream_number
 
 
 class DeviceEvents(Protocol):
@@ -40,11 +43,6 @@ class TorchEvents(DeviceEvents):
     """`torch.cuda` events, on CUDA and HIP alike: torch gives both the same names.
 
     Events are made of the base class of `torch.cuda.Event`, whose methods only hand calls on.
-
-    Args:
-        device: Events are recorded on its current stream, whichever device is the current one.
-        cuda: Stands in for `torch.cuda` in tests.
-        stream_number: Gives the current stream's number; None asks for the stream each time.
     """
 
     def __init__(
@@ -103,57 +101,7 @@ def device_events(device: torch.device) -> DeviceEvents | None:
     return TorchEvents(device, stream_number=current_stream_number())
 
 
-MAX_ERROR_NS = 100_000
-"""A calibration that is vaguer than this is dropped: launch latency is a tenth of it."""
-_RATE_AFTER_NS = 10_000_000_000
-
-
-class DeviceClock:
-    """The line from device time to host time, in integer ns.
-
-    A calibration records an event while the device is idle and asks for it until it has passed:
-    not yet at host time `low`, but at `high`. So `(low + high) / 2 - device time` is the offset,
-    wrong by at most half the distance. The rate at which the clocks drift apart comes from the
-    first and the newest calibration, once they are ten seconds apart. No device passes an event
-    before the host recorded it: where the line says so, the offset is raised.
-
-    >>> clock = DeviceClock()
-    >>> clock.calibrate(1_000, low_ns=50_000, high_ns=50_010)
-    True
-    >>> clock.run_ahead(3_000, 52_000), clock.error_ns
-    (5, 5)
-    """
-
-    def __init__(self) -> None:
-        self.error_ns: int | None = None
-        self._first: tuple[int, int] | None = None
-        self._newest_ns = self._offset_ns = 0
-        self._rate = 0.0
-
-    def calibrate(self, device_ns: int, *, low_ns: int, high_ns: int) -> bool:
-        """Take a calibration; returns whether it was sharp enough to be of use."""
-        error = (high_ns - low_ns) // 2
-        if error > MAX_ERROR_NS:
-            return False
-        offset = low_ns + error - device_ns
-        if self._first is None:
-            self._first = (device_ns, offset)
-        first_ns, first_offset = self._first
-        if device_ns - first_ns >= _RATE_AFTER_NS:
-            self._rate = (offset - first_offset) / (device_ns - first_ns)
-        self._newest_ns, self._offset_ns, self.error_ns = device_ns, offset, error
-        return True
-
-    def run_ahead(self, device_ns: int, recorded_ns: int) -> int | None:
-        """Return how long after the host recorded an event (host time) the device passed it.
-
-        None before the first calibration.
-        """
-        if self.error_ns is None:
-            return None
-        drifted = round(self._rate * (device_ns - self._newest_ns))
-        ahead = device_ns + self._offset_ns + drifted - recorded_ns
-        if ahead < 0:
-            self._offset_ns -= ahead
-            return 0
-        return ahead
+def current_stream_number(c: Any = torch._C) -> Callable[[int], object] | None:
+    """Return the function that gives a device's current stream as a number, where torch has it."""
+    found: Callable[[int], object] | None = getattr(c, "_cuda_getCurrentStream", None)
+    return found

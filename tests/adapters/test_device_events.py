@@ -1,7 +1,10 @@
 import torch
 
-from lightning_gpuprof.adapters.cuda import current_stream_number
-from lightning_gpuprof.timing.device_events import TorchEvents, device_events
+from lightning_gpuprof.adapters.device_events import (
+    TorchEvents,
+    current_stream_number,
+    device_events,
+)
 
 
 class FakeCuda:

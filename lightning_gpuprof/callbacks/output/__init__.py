@@ -1,1 +1,0 @@
-"""Where a run's records and its report go."""
