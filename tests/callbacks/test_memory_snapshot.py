@@ -130,67 +130,61 @@ def test_only_the_newest_are_kept(tmp_path, history):
 
 
 class Fails(BoringModel):
-    """Runs out of memory in step 2."""
+    """Allocations fail in some steps; after step `dies` an error ends training."""
 
-    error: type[BaseException] = torch.OutOfMemoryError
-    observed = None
-
-    def training_step(self, batch, batch_idx):
-        if batch_idx == 2:
-            if self.observed is not None:
-                self.observed.listener(0, 512, 1000, 100)
-            raise self.error("CUDA out of memory")
-        return super().training_step(batch, batch_idx)
-
-
-def test_an_oom_writes_the_snapshot_says_what_filled_it_and_goes_on(
-    tmp_path, history, allocator_snapshot, caplog
-):
-    allocator_snapshot.note = "forward"
-    allocator_snapshot.allocate(3 * 2**30, line=41)
-    model = Fails()
-    model.observed = history
-    with caplog.at_level(logging.INFO, "lightning_gpuprof"):
-        run = trained(
-            tmp_path,
-            MemorySnapshot(history=lambda device: history),
-            model,
-            fails=torch.OutOfMemoryError,
-        )
-    (snapshot,) = snapshots(run)
-    assert (snapshot.step, snapshot.reason) == (2, "oom")
-    assert snapshot.oom == {
-        "requested_bytes": 512,
-        "device_total_bytes": 1000,
-        "device_free_bytes": 100,
-    }
-    assert history.calls == ["start", "dump", "stop"]
-    assert "3.00 GiB in 1 blocks: /home/me/train.py:41 in forward" in caplog.text
-
-
-def test_an_oom_that_no_observer_saw_is_still_written(tmp_path, history):
-    callback = MemorySnapshot(history=lambda device: history)
-    run = trained(tmp_path, callback, Fails(), fails=torch.OutOfMemoryError)
-    assert [one.reason for one in snapshots(run)] == ["oom"]
-
-
-class Catches(BoringModel):
-    """An allocation fails in each of some steps; the program goes on, as cuDNN does."""
-
-    observed = None
-    steps = (2,)
+    def __init__(self, history, *, steps=(), dies=None, error=None):
+        super().__init__()
+        self.history, self.steps, self.dies, self.error = history, steps, dies, error
 
     def training_step(self, batch, batch_idx):
         if batch_idx in self.steps:
-            self.observed.listener(0, 3 * 2**20, 1000, 100)
-            self.observed.listener(0, 2**20, 1000, 100)
-        return super().training_step(batch, batch_idx)
+            self.history.listener(0, 3 * 2**20, 1000, 100)
+            self.history.listener(0, 2**20, 1000, 100)
+        loss = super().training_step(batch, batch_idx)
+        if batch_idx == self.dies:
+            raise self.error
+        return loss
+
+
+OOM = torch.OutOfMemoryError("CUDA out of memory")
+NO_ENGINE = RuntimeError("GET was unable to find an engine to execute this computation")
+DUMPED = {"requested_bytes": 3 * 2**20, "device_total_bytes": 1000, "device_free_bytes": 100}
+
+
+@pytest.mark.parametrize(
+    ("steps", "dies", "error", "dumps", "oom"),
+    [
+        ([2], 2, OOM, 1, DUMPED),
+        ([], 2, OOM, 1, {}),  # no observer saw it
+        ([2], 2, NO_ENGINE, 1, DUMPED),  # a library's words for a failed allocation
+        ([0, 1], 2, OOM, 3, {}),  # after some that were caught
+        ([2, 3, 4, 5], 5, OOM, 4, {}),  # after three no more are dumped until one ends training
+        ([2, 3, 4, 5], 5, NO_ENGINE, 4, {}),
+    ],
+)
+def test_an_oom_that_ends_training_writes_a_snapshot(
+    tmp_path, history, steps, dies, error, dumps, oom
+):
+    model = Fails(history, steps=steps, dies=dies, error=error)
+    callback = MemorySnapshot(history=lambda device: history)
+    run = trained(tmp_path, callback, model, fails=type(error))
+    (snapshot,) = snapshots(run)
+    assert (snapshot.step, snapshot.reason, snapshot.oom) == (dies, "oom", oom)
+    assert history.calls == ["start", *["dump"] * dumps, "stop"]
+
+
+def test_an_oom_shows_what_filled_the_memory(tmp_path, history, allocator_snapshot, caplog):
+    allocator_snapshot.note = "forward"
+    allocator_snapshot.allocate(3 * 2**30, line=41)
+    model = Fails(history, steps=[2], dies=2, error=OOM)
+    with caplog.at_level(logging.INFO, "lightning_gpuprof"):
+        trained(tmp_path, MemorySnapshot(history=lambda device: history), model, fails=type(OOM))
+    assert "3.00 GiB in 1 blocks: /home/me/train.py:41 in forward" in caplog.text
 
 
 def test_a_failed_allocation_that_was_caught_leaves_a_note_and_no_snapshot(tmp_path, history):
-    model = Catches()
-    model.observed = history
-    run = trained(tmp_path, MemorySnapshot(keep=1, history=lambda device: history), model)
+    callback = MemorySnapshot(keep=1, history=lambda device: history)
+    run = trained(tmp_path, callback, Fails(history, steps=[2]))
     assert history.calls == ["start", "dump", "stop"]
     assert snapshots(run) == []
     assert list(Path(plugin_dir(run)).glob("*oom*")) == []
@@ -199,82 +193,21 @@ def test_a_failed_allocation_that_was_caught_leaves_a_note_and_no_snapshot(tmp_p
     assert note.message.startswith("an allocation of 3.00 MiB failed and was caught")
 
 
-def test_after_some_that_were_caught_no_more_are_dumped_until_one_ends_training(tmp_path, history):
-    class Dies(Catches):
-        steps = range(6)
-
-        def training_step(self, batch, batch_idx):
-            loss = super().training_step(batch, batch_idx)
-            if batch_idx == 5:
-                raise torch.OutOfMemoryError("CUDA out of memory")
-            return loss
-
-    model = Dies()
-    model.observed = history
+@pytest.mark.parametrize(
+    ("steps", "dies", "error"),
+    [
+        (range(4), 5, RuntimeError("shapes cannot be multiplied")),
+        ([2], 2, SystemExit()),  # as SIGTERM, after one that was caught
+        ([], 2, ValueError()),
+    ],
+)
+def test_another_end_of_training_writes_no_snapshot(tmp_path, history, steps, dies, error):
+    model = Fails(history, steps=steps, dies=dies, error=error)
     callback = MemorySnapshot(history=lambda device: history)
-    run = trained(tmp_path, callback, model, fails=torch.OutOfMemoryError)
-    assert history.calls == ["start", "dump", "dump", "dump", "dump", "stop"]
-    assert [(one.step, one.reason, one.oom) for one in snapshots(run)] == [(5, "oom", {})]
-
-
-def test_a_library_that_fails_after_some_that_were_caught_has_its_snapshot(tmp_path, history):
-    class Dies(Catches):
-        steps = range(6)
-
-        def training_step(self, batch, batch_idx):
-            loss = super().training_step(batch, batch_idx)
-            if batch_idx == 5:
-                raise RuntimeError("GET was unable to find an engine to execute this computation")
-            return loss
-
-    model = Dies()
-    model.observed = history
-    callback = MemorySnapshot(history=lambda device: history)
-    run = trained(tmp_path, callback, model, fails=RuntimeError)
-    assert [(one.step, one.reason) for one in snapshots(run)] == [(5, "oom")]
-
-
-def test_another_error_steps_after_one_that_was_caught_writes_no_snapshot(tmp_path, history):
-    class Dies(Catches):
-        steps = range(4)
-
-        def training_step(self, batch, batch_idx):
-            if batch_idx == 5:
-                raise RuntimeError("shapes cannot be multiplied")
-            return super().training_step(batch, batch_idx)
-
-    model = Dies()
-    model.observed = history
-    callback = MemorySnapshot(history=lambda device: history)
-    run = trained(tmp_path, callback, model, fails=RuntimeError)
-    assert snapshots(run) == []
-
-
-def test_what_a_library_says_of_a_failed_allocation_is_an_oom_too(tmp_path, history):
-    model = Fails()
-    model.observed, model.error = history, RuntimeError  # "unable to find an engine"
-    callback = MemorySnapshot(history=lambda device: history)
-    run = trained(tmp_path, callback, model, fails=RuntimeError)
-    (snapshot,) = snapshots(run)
-    assert (snapshot.reason, snapshot.oom["requested_bytes"]) == ("oom", 512)
-
-
-def test_who_is_told_to_stop_has_not_run_out_of_memory(tmp_path, history):
-    model = Fails()
-    model.observed, model.error = history, SystemExit  # as SIGTERM, after one that was caught
-    callback = MemorySnapshot(history=lambda device: history)
-    run = trained(tmp_path, callback, model, fails=SystemExit)
+    run = trained(tmp_path, callback, model, fails=type(error))
     assert snapshots(run) == []
     assert list(Path(plugin_dir(run)).glob("*oom*")) == []
-
-
-def test_another_error_writes_no_snapshot(tmp_path, history):
-    model = Fails()
-    model.error = ValueError
-    callback = MemorySnapshot(history=lambda device: history)
-    run = trained(tmp_path, callback, model, fails=ValueError)
-    assert snapshots(run) == []
-    assert history.calls == ["start", "stop"]
+    assert history.calls[-1] == "stop"
 
 
 def test_a_dump_that_fails_ends_the_history_and_training_goes_on(tmp_path, history):

@@ -173,63 +173,49 @@ def test_true_half_precision_halves_weights_and_state_and_keeps_ties():
     assert half.exact_bytes["optimizer_state"] == parameter_bytes(transformer())
 
 
-def test_softmax_and_layer_norm_are_widened_as_by_autocast_on_cuda():
-    class Norm(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.linear = nn.Linear(64, 64, bias=False)
+class Layer(nn.Module):
+    """A linear layer and a function of its output."""
 
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return functional.log_softmax(self.linear(x), -1).mean()
+    def __init__(self, width: int, out: int, function: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, out, bias=False)
+        self.function = function
 
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(self.linear(x))
+
+
+def activations(layer: Callable[[], nn.Module], *shape: int, precision: str = "32-true") -> int:
     def make() -> Any:
-        return Norm(), lambda size: (torch.randn(size, 64),)
+        return layer(), lambda size: (torch.randn(size, *shape),)
 
-    (point,) = predict(make, [64], optimizer="sgd", precision="bf16-mixed")
+    (point,) = predict(make, [64], optimizer="sgd", precision=precision)
+    return point.exact_bytes["activations"]
+
+
+def test_softmax_is_widened_as_by_autocast_on_cuda():
+    def layer() -> nn.Module:
+        return Layer(64, 64, lambda x: functional.log_softmax(x, -1).mean())
+
     # The batch in bfloat16, the log-softmax in float32, a loss of 4 bytes.
-    assert point.exact_bytes["activations"] == 64 * 64 * 2 + 64 * 64 * 4 + 4
+    assert activations(layer, 64, precision="bf16-mixed") == 64 * 64 * 2 + 64 * 64 * 4 + 4
 
 
 def test_dropout_keeps_a_mask_of_one_byte_as_on_cuda():
-    def make(p: float) -> Callable[[], Any]:
-        net = lambda: nn.Sequential(nn.Linear(8, 8), nn.Dropout(p), nn.Flatten())  # noqa: E731
+    def layer(p: float) -> Callable[[], nn.Module]:
+        return lambda: Layer(8, 8, lambda x: functional.dropout(x, p).sum())
 
-        class Dropped(nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.net = net()
-
-            def forward(self, x: torch.Tensor) -> torch.Tensor:
-                return self.net(x).sum()
-
-        return lambda: (Dropped(), lambda size: (torch.randn(size, 8),))
-
-    (without,) = predict(make(0.0), [100], optimizer="sgd")
-    (dropped,) = predict(make(0.5), [100], optimizer="sgd")
-    assert dropped.exact_bytes["activations"] - without.exact_bytes["activations"] == 100 * 8
+    assert activations(layer(0.5), 8) - activations(layer(0.0), 8) == 64 * 8
 
 
 def test_attention_keeps_no_matrix_of_length_by_length():
-    class Attend(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.qkv = nn.Linear(16, 48, bias=False)
+    def attend(x: torch.Tensor) -> torch.Tensor:
+        q, k, v = (one.unflatten(-1, (2, 8)).transpose(1, 2) for one in x.chunk(3, -1))
+        attention = functional.scaled_dot_product_attention
+        return attention(q, k, v, dropout_p=0.1, is_causal=True).sum()
 
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            q, k, v = (
-                one.unflatten(-1, (2, 8)).transpose(1, 2) for one in self.qkv(x).chunk(3, -1)
-            )
-            out = functional.scaled_dot_product_attention(q, k, v, dropout_p=0.1, is_causal=True)
-            return out.sum()
-
-    def make(length: int) -> Callable[[], Any]:
-        return lambda: (Attend(), lambda size: (torch.randn(size, length, 16),))
-
-    (short,) = predict(make(64), [1], optimizer="sgd")
-    (long,) = predict(make(128), [1], optimizer="sgd")
-    assert long.exact_bytes["activations"] == pytest.approx(
-        2 * short.exact_bytes["activations"], rel=0.01
-    )
+    short, long = (activations(lambda: Layer(16, 48, attend), length, 16) for length in (64, 128))
+    assert long == pytest.approx(2 * short, rel=0.01)
 
 
 def test_checkpointing_shows_in_the_activations():
