@@ -4,7 +4,7 @@ import numpy as np
 
 from lightning_gpuprof.analysis.trace.blocking import waits
 from lightning_gpuprof.analysis.trace.grouping import used
-from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, activities, activity_within
+from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, HostActivity
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.analysis.trace.time_split import Spans
 from lightning_gpuprof.arrays import Floats, Int64
@@ -53,11 +53,10 @@ class HostChain:
         if len(timeline.host):
             thread = timeline.host.thread[calls]
             thread = np.append(thread, thread[-1:] if len(thread) else np.int32(0))
-            own = activities(timeline, nesting)
+            activity = HostActivity(timeline, nesting)
             for one in used(thread):
                 mine = thread == one
-                windows = Spans(start[mine], end[mine])
-                self._work[:, mine] = activity_within(timeline, nesting, own, one, windows)
+                self._work[:, mine] = activity.within(one, Spans(start[mine], end[mine]))
 
     @property
     def work_ns(self) -> list[int]:

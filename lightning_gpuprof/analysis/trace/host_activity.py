@@ -9,12 +9,11 @@ from lightning_gpuprof.analysis.trace.linked_trace import Nesting
 from lightning_gpuprof.analysis.trace.time_split import Spans
 from lightning_gpuprof.analysis.trace.trace_window import is_step
 from lightning_gpuprof.arrays import Int8, Int64
-from lightning_gpuprof.traces.timeline import CATEGORIES, HostEvents, Timeline
+from lightning_gpuprof.traces.timeline import CATEGORIES, Timeline
 
 ACTIVITIES = ("data_wait", "sync", "allocator", "launch_call", "operator", "region", "python")
 """From the most telling to the least; `region` is a named annotation outside any operator,
 `python` a thread on which nothing but a step was recorded."""
-BATCH_EVENTS = 1 << 15
 _PYTHON_CALL = CATEGORIES.index("python_function")
 _DATA_WAIT = re.compile(
     r"enumerate\(DataLoader\)|DataLoaderIter|train_dataloader_next|val_dataloader_next"
@@ -24,51 +23,22 @@ _DATA_WAIT = re.compile(
 _DATA, _SYNC, _ALLOC, _CALL, _OP, _REGION, _PYTHON = range(len(ACTIVITIES))
 
 
-def activity_within(
-    timeline: Timeline, nesting: Nesting, own: Int8, thread: int, windows: Spans
-) -> Int64:
-    """Return the time a thread spent in each activity (rows) in each window (columns)."""
-    host = timeline.host
-    # In batches, for the memory's sake: a batch holds about so many events.
-    low = np.searchsorted(host.start_ns, windows.start)
-    high = np.searchsorted(host.start_ns, windows.end)
-    result = np.zeros((len(ACTIVITIES), len(windows)), dtype=np.int64)
-    first = 0
-    while first < len(windows):
-        last = int(np.searchsorted(high, low[first] + BATCH_EVENTS))
-        last = min(max(last, first + 1), len(windows))
-        batch = Spans(windows.start[first:last], windows.end[first:last])
-        inside = _of_thread(host, thread, int(low[first]), int(high[last - 1]))
-        before = _ancestry(nesting, _latest(host, thread, int(low[first])))
-        near = np.concatenate((np.array(before[::-1], dtype=np.int64), inside))
-        result[:, first:last] = _spent(*_boundaries(timeline, nesting, own, near), batch)
-        first = last
-    return result
+class HostActivity:
+    """Tells the time that a thread spent in each activity; Python calls are left out."""
 
+    def __init__(self, timeline: Timeline, nesting: Nesting) -> None:
+        self._timeline, self._nesting = timeline, nesting
+        self._own = activities(timeline, nesting)
+        self._by_thread: dict[int, tuple[Int64, Int8]] = {}
 
-def _of_thread(host: HostEvents, thread: int, low: int, high: int) -> Int64:
-    """Return a thread's rows of some of the table, without Python calls."""
-    part = slice(low, high)
-    mine = (host.thread[part] == thread) & (host.category[part] != _PYTHON_CALL)
-    return low + np.flatnonzero(mine)
-
-
-def _latest(host: HostEvents, thread: int, before: int) -> int:
-    """Return a thread's last row before one; -1 for none."""
-    for high in range(before, 0, -BATCH_EVENTS):
-        rows = _of_thread(host, thread, max(0, high - BATCH_EVENTS), high)
-        if len(rows):
-            return int(rows[-1])
-    return -1
-
-
-def _ancestry(nesting: Nesting, row: int) -> list[int]:
-    """Return a row and all rows around it, innermost first."""
-    found = []
-    while row >= 0:
-        found.append(row)
-        row = int(nesting.parent[row])
-    return found
+    def within(self, thread: int, windows: Spans) -> Int64:
+        """Return the time in each activity (rows) in each window (columns), some perhaps empty."""
+        if thread not in self._by_thread:
+            host = self._timeline.host
+            mine = (host.thread == thread) & (host.category != _PYTHON_CALL)
+            rows = np.flatnonzero(mine)
+            self._by_thread[thread] = _boundaries(self._timeline, self._nesting, self._own, rows)
+        return _spent(*self._by_thread[thread], windows)
 
 
 def _spent(at: Int64, begins: Int8, windows: Spans) -> Int64:

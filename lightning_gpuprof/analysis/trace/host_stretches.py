@@ -12,7 +12,7 @@ from msgspec import Struct
 from lightning_gpuprof.analysis.trace.copies import copy_kind
 from lightning_gpuprof.analysis.trace.grouping import passing, used
 from lightning_gpuprof.analysis.trace.linked_trace import Launches
-from lightning_gpuprof.arrays import Int64
+from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.traces.timeline import Timeline
 
 STRETCH = 10
@@ -31,45 +31,31 @@ class HostStretches(Struct, frozen=True):
     copied: dict[str, int]
 
 
-class StretchSums:
-    """Adds up stretches, some gaps at a time.
+def host_stretches(
+    timeline: Timeline, launches: Launches, before: Int64, host_ns: Int64, causes: Sequence[str]
+) -> HostStretches | None:
+    """Sum up stretches; None where too few launches tell the host's pace.
 
     Args:
         timeline: The trace.
         launches: Its launching calls.
         before: For each gap the row of the event that ended last before it, -1 for none.
+        host_ns: For each gap (columns) the time until its launch, by what the host did (rows).
+        causes: The names of the rows.
     """
+    pace_ns = launch_pace_ns(timeline, launches)
+    if pace_ns is None:
+        return None
+    to_host = passing(timeline, lambda name: copy_kind(name)[0] == "DtoH")
+    long = host_ns.sum(axis=0) >= STRETCH * pace_ns
+    copied = long & (before >= 0) & to_host[timeline.device.name[before]]
 
-    def __init__(self, timeline: Timeline, launches: Launches, before: Int64) -> None:
-        self._pace_ns = launch_pace_ns(timeline, launches)
-        to_host = passing(timeline, lambda name: copy_kind(name)[0] == "DtoH")
-        self._copied = (before >= 0) & to_host[timeline.device.name[before]]
-        self._total_ns: Int64 | int = 0
-        self._copied_ns: Int64 | int = 0
-        self._count = self._copied_count = 0
+    def by_cause(gaps: Mask) -> dict[str, int]:
+        totals = host_ns[:, gaps].sum(axis=1).tolist()
+        return {cause: ns for cause, ns in zip(causes, totals, strict=True) if ns}
 
-    def add(self, parts: Int64, some: slice) -> None:
-        """Add gaps: the time (columns) by what the host did (rows) until it launched."""
-        if self._pace_ns is None:
-            return
-        long = parts.sum(axis=0) >= STRETCH * self._pace_ns
-        copied = long & self._copied[some]
-        self._total_ns += parts[:, long].sum(axis=1)
-        self._count += int(long.sum())
-        self._copied_ns += parts[:, copied].sum(axis=1)
-        self._copied_count += int(copied.sum())
-
-    def over(self, causes: Sequence[str]) -> HostStretches | None:
-        """Return the sums; None where no pace is known."""
-        if self._pace_ns is None:
-            return None
-        total, copied = (_by_cause(causes, ns) for ns in (self._total_ns, self._copied_ns))
-        return HostStretches(self._pace_ns, self._count, total, self._copied_count, copied)
-
-
-def _by_cause(causes: Sequence[str], total_ns: Int64 | int) -> dict[str, int]:
-    totals = np.broadcast_to(total_ns, len(causes)).tolist()
-    return {cause: ns for cause, ns in zip(causes, totals, strict=True) if ns}
+    counts = int(long.sum()), int(copied.sum())
+    return HostStretches(pace_ns, counts[0], by_cause(long), counts[1], by_cause(copied))
 
 
 def launch_pace_ns(timeline: Timeline, launches: Launches) -> int | None:

@@ -15,12 +15,12 @@ from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.code_places import CodePlaces, Place
 from lightning_gpuprof.analysis.trace.grouping import used
-from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, activities, activity_within
-from lightning_gpuprof.analysis.trace.host_stretches import HostStretches, StretchSums
+from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, HostActivity
+from lightning_gpuprof.analysis.trace.host_stretches import HostStretches, host_stretches
 from lightning_gpuprof.analysis.trace.kernels import THIN_NS
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting
 from lightning_gpuprof.analysis.trace.time_split import DeviceSpans, Spans, complement
-from lightning_gpuprof.arrays import Int8, Int64, Mask
+from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline
 
 HOST_CAUSES = tuple(f"host_{activity}" for activity in ACTIVITIES)
@@ -34,7 +34,6 @@ EVENT_CAUSES = ("host_data_wait", "host_sync", "host_allocator")
 _CALL = HOST_CAUSES.index("host_launch_call")
 _LATENCY, _KERNEL_GAP, _DEPENDENCY, _UNKNOWN = range(len(HOST_CAUSES), len(CAUSES))
 LONGEST = 20
-_BATCH_GAPS = 1 << 13
 _NO_STREAM = -(2**62)
 SLOW_CALL_NS = 100_000
 """A launch takes 2 to 20 us. One that takes longer than this does something else as well, such as
@@ -83,7 +82,7 @@ def idle_causes(
     if not len(between):
         return IdleReport((), (), 0)
     return IdleReport(
-        causes=_totals(gaps.total_ns, gaps.count),
+        causes=_totals(gaps.parts),
         longest=_longest(trace, gaps, places),
         before_thin_ns=int((between.end - between.start)[_thin(trace.timeline, following)].sum()),
         stretches=gaps.stretches,
@@ -113,15 +112,14 @@ def caused_gaps(trace: LinkedTrace, spans: DeviceSpans) -> CausedGaps:
 
 
 class _Gaps:
-    """A device's gaps, divided among the causes some at a time.
+    """A device's gaps, divided among the causes.
 
     Attributes:
         between: The gaps.
         following: The device row that ends each; -1 where the window does.
+        parts: The time of each gap (columns) by cause (rows).
         cause: The cause with the largest part of each.
-        total_ns: By cause.
-        count: Gaps that a cause has a part in.
-        stretches: What of it is no pace of launching; None where that is not known.
+        stretches: None where too few launches tell the host's pace.
     """
 
     def __init__(self, trace: LinkedTrace, spans: DeviceSpans) -> None:
@@ -132,24 +130,17 @@ class _Gaps:
         # The table is sorted by start, and a gap ends where some event starts, or with the window.
         at = np.searchsorted(device.start_ns[rows], between.end)
         self.following = np.append(rows, -1)[at]
-        self.cause = np.zeros(len(between), dtype=np.int8)
-        self.total_ns, self.count = np.zeros((2, len(CAUSES)), dtype=np.int64)
-        self.stretches: HostStretches | None = None
         if not len(between):
+            self.parts = np.zeros((len(CAUSES), 0), dtype=np.int64)
+            self.cause, self.stretches = between.start, None
             return
-        before, own = _previous(timeline, rows, between), activities(timeline, nesting)
+        before = _previous(timeline, rows, between)
         stream = np.where(before >= 0, device.stream[before], np.int64(_NO_STREAM))
-        stretches = StretchSums(timeline, trace.launches, before)
-        for low in range(0, len(between), _BATCH_GAPS):
-            some = slice(low, low + _BATCH_GAPS)
-            launched = _Launched(trace, self.following[some], stream[some])
-            batch = Spans(between.start[some], between.end[some])
-            parts = _parts(timeline, batch, launched, nesting, own)
-            self.cause[some] = parts.argmax(axis=0)
-            self.total_ns += parts.sum(axis=1)
-            self.count += (parts > 0).sum(axis=1)
-            stretches.add(parts[: len(HOST_CAUSES)], some)
-        self.stretches = stretches.over(HOST_CAUSES)
+        launched = _Launched(trace, self.following, stream)
+        self.parts = _parts(between, launched, HostActivity(timeline, nesting))
+        self.cause = self.parts.argmax(axis=0)
+        host_ns = self.parts[: len(HOST_CAUSES)]
+        self.stretches = host_stretches(timeline, trace.launches, before, host_ns, HOST_CAUSES)
 
 
 class _Launched:
@@ -173,9 +164,7 @@ class _Launched:
         self.thread = host.thread[at] if len(host) else nothing
 
 
-def _parts(
-    timeline: Timeline, between: Spans, launched: _Launched, nesting: Nesting, own: Int8
-) -> Int64:
+def _parts(between: Spans, launched: _Launched, activity: HostActivity) -> Int64:
     """Divide each gap (columns) among the causes (rows)."""
     parts = np.zeros((len(CAUSES), len(between)), dtype=np.int64)
     length = between.end - between.start
@@ -198,7 +187,7 @@ def _parts(
     for thread in used(launched.thread[late]):
         mine = late & (launched.thread == thread)
         windows = Spans(between.start[mine], until[mine])
-        parts[: len(HOST_CAUSES), mine] += activity_within(timeline, nesting, own, thread, windows)
+        parts[: len(HOST_CAUSES), mine] += activity.within(thread, windows)
     return parts
 
 
@@ -211,8 +200,9 @@ def _previous(timeline: Timeline, rows: Int64, between: Spans) -> Int64:
     return found
 
 
-def _totals(total_ns: Int64, count: Int64) -> tuple[IdleCause, ...]:
-    rows = list(map(IdleCause, CAUSES, total_ns.tolist(), count.tolist()))
+def _totals(parts: Int64) -> tuple[IdleCause, ...]:
+    total_ns, count = parts.sum(axis=1).tolist(), (parts > 0).sum(axis=1).tolist()
+    rows = list(map(IdleCause, CAUSES, total_ns, count))
     present = [row for row in rows if row.total_ns]
     return tuple(sorted(present, key=lambda row: (-row.total_ns, row.cause)))
 

@@ -65,16 +65,13 @@ class Nesting(Struct, frozen=True):
     def inherited(self, own: _Index) -> _Index:
         """Give each event its own value, or the nearest one around it where its own is -1."""
         result: _Index = own.copy()
-        for low in range(0, len(own), _CHUNK):
-            rows = low + np.flatnonzero(result[low : low + _CHUNK] < 0)
-            above = self.parent[rows]
-            while len(rows):
-                rows, above = rows[above >= 0], above[above >= 0]
-                found = result[above]
-                result[rows] = found
-                # A parent comes before its children: what came before the chunk is known.
-                on = (found < 0) & (above >= low)
-                rows, above = rows[on], self.parent[above[on]]
+        rows = np.flatnonzero(own < 0)
+        above = self.parent[rows]
+        while len(rows):
+            rows, above = rows[above >= 0], above[above >= 0]
+            found = own[above]
+            result[rows] = found
+            rows, above = rows[found < 0], self.parent[above[found < 0]]
         return result
 
 
