@@ -18,8 +18,8 @@ from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.callbacks.run_facts import RECORDERS, RunFacts
 from lightning_gpuprof.cli import COMMANDS, load_command
 from lightning_gpuprof.config import GpuProfConfig
-from lightning_gpuprof.findings import RULES
-from lightning_gpuprof.findings.runner import MIN_SAVING_FRAC, load_rule
+from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC
+from lightning_gpuprof.findings.rule import rules
 
 DOCS = Path(__file__).parent
 PARTS = (
@@ -60,8 +60,8 @@ def findings_page() -> str:
         "",
     ]
     sections = []
-    for finding_id in RULES:
-        summary, _, rest = (load_rule(finding_id).__doc__ or "").partition("\n")
+    for finding_id, one in rules().items():
+        summary, _, rest = one.doc.partition("\n")
         lines.append(f"- [{finding_id}](#{finding_id}): {summary}")
         sections.append(f"## {finding_id}\n\n{summary}\n{rest}".replace("\n## ", "\n### "))
     return "\n".join(lines) + "\n\n" + "\n".join(sections)

@@ -1,5 +1,9 @@
 """What tests of rules share: phases of a run, rows of a trace, and what a finding promises."""
 
+import re
+
+from lightning_gpuprof.findings.model import Abstained
+from lightning_gpuprof.findings.rule import rules
 from lightning_gpuprof.records.schema import UNMARKED_STEPS, Device, OutsideSpan, StepFlag
 
 US, MS = 1_000, 1_000_000
@@ -47,3 +51,18 @@ REMADE = OutsideSpan(
     part_ns={"data_wait/train_dataloader": 180 * MS},
 )
 """All nine epochs' ends together."""
+
+MOST_WORDS = 12
+"""Of a title, with units but without numbers."""
+
+
+def outcome(finding_id, run):
+    """What a rule says of a run: why it abstains, a finding, a tuple where it may find several."""
+    rule = rules()[finding_id]
+    if (reason := rule.lacking(run)) is not None:
+        return Abstained(finding_id, reason)
+    found = rule.evaluate(run)
+    for one in found:
+        assert len(re.findall(r"\b[^\W\d]{2,}\b(?!/)", one.title)) <= MOST_WORDS, one.title
+    several = "tuple" in str(rule.judge.__annotations__["return"])
+    return found if several else next(iter(found), None)

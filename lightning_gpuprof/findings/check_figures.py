@@ -3,17 +3,18 @@
 None where its input was not measured.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from lightning_gpuprof.analysis.roofline.memory_bound import fills_memory
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.run.worker_lines import longer_here
 from lightning_gpuprof.analysis.savings.host_work import HostWork, computes_on_all_cores, host_work
 from lightning_gpuprof.analysis.savings.input_pipeline import most_workers, plan_workers
-from lightning_gpuprof.findings.loader_cures import MOST, core_plan
-from lightning_gpuprof.findings.rules.dominant_kernel import longest_kernel
-from lightning_gpuprof.findings.rules.memory_bound_kernels import fills_memory
+from lightning_gpuprof.analysis.savings.loader_plan import MOST, core_plan
+from lightning_gpuprof.analysis.trace.kernel_category import MATRIX_CATEGORIES, kernel_family
 from lightning_gpuprof.records.phases import Phase
 
 SHORT_WAIT_FRAC = 0.05
@@ -128,8 +129,12 @@ def top_kernel(seen: Seen) -> float | None:
     """Return what the longest kernel takes, as a share of the step; products are left out."""
     if seen.facts is None or not seen.facts.rows("kernels") or not seen.run.step_ns:
         return None
-    _, total_ns = longest_kernel(seen.facts)
-    return min(1.0, total_ns / seen.facts.steps / seen.run.step_ns)
+    taken = Counter[str]()
+    for row in seen.facts.rows("kernels"):
+        if row.get("category") not in (*MATRIX_CATEGORIES, "communication"):
+            taken[kernel_family(str(row["name"]))] += row.get("total_ns") or 0
+    longest_ns = max(taken.values(), default=0)
+    return min(1.0, longest_ns / seen.facts.steps / seen.run.step_ns)
 
 
 def vram(seen: Seen) -> float | None:

@@ -1,4 +1,4 @@
-"""What the rules share that judge work done anew for each epoch."""
+"""The finding of work that is done anew for each epoch."""
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.grade import grade
@@ -6,6 +6,7 @@ from lightning_gpuprof.findings.model import Finding, Range, When, Where
 from lightning_gpuprof.units import duration, percent
 
 MIN_FRAC = 0.01
+"""Below one percent of the steps' time nobody would change a program."""
 
 
 def epoch_finding(
@@ -13,7 +14,6 @@ def epoch_finding(
     taken_ns: int,
     times: int,
     *,
-    rule: str,
     name: str,
     title: str,
     advice: str,
@@ -28,7 +28,6 @@ def epoch_finding(
         run: Whose epochs.
         taken_ns: What the work took, in total.
         times: For how many epochs it was done.
-        rule: The finding's id.
         name: The work's, in the evidence.
         title: With `{each}` for what one epoch's takes.
         advice: What to do.
@@ -45,10 +44,8 @@ def epoch_finding(
     least, most = gone_frac
     saving = Range(low=round(least * cost_ns), high=round(most * cost_ns))
     return Finding(
-        id=rule,
         severity=grade(saving, run.step_ns),
-        title=f"{title.format(each=duration(each_ns))}, {duration(cost_ns)} per step "
-        f"({percent(cost_ns / run.step_ns)})",
+        title=f"{title.format(each=duration(each_ns))} ({percent(cost_ns / run.step_ns)})",
         advice=advice,
         evidence={
             f"{name}_ns": cost_ns,

@@ -1,4 +1,4 @@
-"""What several rules share: the scale of severity, and how seldom is seldom enough."""
+"""The scale of severity, and how seldom is seldom enough."""
 
 from lightning_gpuprof.findings.model import Range, Severity
 
@@ -21,19 +21,10 @@ def grade(saving_ns: Range, step_ns: int) -> Severity:
     return Severity.WARNING if frac >= WARNING_FRAC else Severity.INFO
 
 
-def by_host(low: int, high: int, step_ns: int, *, unsure: bool) -> Range:
-    """Return the bounds of a saving known by the host's clock alone, within the step.
-
-    Where it is unsure nothing is the least: on a GPU the host may be ahead.
-
-    >>> by_host(80, 120, 100, unsure=False), by_host(80, 90, 100, unsure=True)
-    (Range(low=80, high=100), Range(low=0, high=90))
-    """
-    return Range(low=0 if unsure else min(low, step_ns), high=min(high, step_ns))
-
-
 FEWER = 5
 """What is done too often is proposed a fifth as often at least: less would not be noticed."""
+ONCE_FRAC = 0.5
+"""Where one time has more than this of the total, it may have been done once and not come again."""
 
 
 def seldom(steps: int, times: int, wanted: float) -> int:

@@ -1,5 +1,6 @@
 """What a rule returns: a finding with its evidence, its saving and its place."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -33,7 +34,7 @@ class Horizon(str, Enum):
 
 @dataclass(frozen=True)
 class Effort:
-    """What making a finding's change asks for; each rule module defines one as `EFFORT`."""
+    """What making a finding's change asks for."""
 
     horizon: Horizon
     difficulty: str
@@ -67,7 +68,7 @@ class Range:
 
 
 class Line(Protocol):
-    """A line of the program, as samples or a look at the forward pass noted it."""
+    """A line of the program, as samples or an inspection noted it."""
 
     @property
     def file(self) -> str:
@@ -83,17 +84,6 @@ class Line(Protocol):
     def source(self) -> str:
         """Its text; empty where it could not be read."""
         ...
-
-
-@dataclass(frozen=True)
-class Cure:
-    """A change, and what it saves per step."""
-
-    advice: str
-    change: str | None
-    saving: Range
-    sure: bool = True
-    """The change cannot make the step longer."""
 
 
 @dataclass(frozen=True)
@@ -115,33 +105,31 @@ class Where:
         return cls(file=line.file, line=line.line, source=line.source, phase=phase, name=name)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Finding:
     """One thing that holds the run back, and the change that removes it.
 
     Args:
-        id: Kebab-case name of the failing state; also the rule file's name.
+        id: The rule's, which the engine fills in.
         severity: How much it matters.
-        title: One sentence with its number.
+        title: At most twelve words and its number.
         advice: The change to make.
         evidence: Numbers; every key ends in its unit (`_ns`, `_bytes`, `_frac`, `_per_s`,
             `_count`).
-        saving_ns: Expected saving per step, low to high.
+        saving_ns: Expected saving per step, low to high; 0 to 0 where no time is claimed.
         confidence: 0 to 1: how sure the rule is that this is the cause.
         where: Places it applies to.
         change: The change as code to paste, where there is one.
         when: Whether what it saves is time of a steady step.
-        explains: Ids of findings that say less of the cause: in the phases, or the parts of them,
-            that this one names they tell of the same time; anywhere if all places that it names
-            are in none.
+        explains: Ids of findings that say less of the same time (`overlap.py`).
     """
 
-    id: str
+    id: str = ""
     severity: Severity
     title: str
     advice: str
-    evidence: dict[str, int | float]
-    saving_ns: Range
+    evidence: Mapping[str, int | float]
+    saving_ns: Range = Range(0, 0)
     confidence: float
     where: tuple[Where, ...] = ()
     change: str | None = None

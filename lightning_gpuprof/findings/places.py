@@ -1,19 +1,20 @@
 """Names the lines of the user's own code in which the phase of a finding was spent."""
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
-from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
 from lightning_gpuprof.analysis.run.ranks.rank_waits import RankWaits
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.worker_lines import batch_lines, longer_here
-from lightning_gpuprof.findings.late_lines import lines_there
 from lightning_gpuprof.findings.model import Finding, Where
 from lightning_gpuprof.records.phases import Phase
 
 MIN_FRAC = 0.25
-"""A line with less of its phase's samples, or calls, is one of many."""
+"""A line with less of its phase's samples is one of many."""
 MOST = 2
 HALF = 0.5
 PHASES = {
@@ -29,60 +30,77 @@ PHASES = {
         Phase.OTHER,
     )
 }
-"""In which a line of the user's own is the cause; in forward and backward it is the model. In
-validation it is often what training does not run: decoding, metrics."""
+"""In which a line of the user's own is the cause; in forward and backward it is the model."""
 LOOPS = ("host-bound", "small-kernels", "host-sync")
-"""Findings that lie in loops of the forward pass: in the line seen most often there."""
-
-
-def attribute(name: str) -> str:
-    """Return a module's name as `training_step` would write it.
-
-    >>> attribute("net.layers.0.1")
-    'self.net.layers[0][1]'
-    """
-    return "self." + re.sub(r"\.(\d+)(?![^.])", r"[\1]", name)
+"""Findings that lie in loops of the forward pass, in the line seen most often there."""
 
 
 def with_lines(finding: Finding, run: RunResults) -> Finding:
     """Return a finding with the lines of its phase, where samples show them and it names none."""
-    if any(where.file for where in finding.where):
+    if any(at.file for at in finding.where):
         return finding
     waits = run.rank_waits
-    if waits is not None and any(_late_in_forward(where, waits) for where in finding.where):
-        return replace(finding, where=(*finding.where, *lines_there(waits)))
-    phase = next((PHASES[w.phase] for w in finding.where if w.phase in PHASES), None)
+    if waits is not None and any(_late_in_forward(at, waits) for at in finding.where):
+        return replace(finding, where=(*finding.where, *_only_there(waits)))
+    phase = next((PHASES[at.phase] for at in finding.where if at.phase in PHASES), None)
     if finding.id in LOOPS:
         phase = Phase.FORWARD
-    if any(where.rank not in (None, run.start.rank) for where in finding.where):
+    if any(at.rank not in (None, run.start.rank) for at in finding.where):
         run = as_late_rank(run)
-    lines = host_lines(run.notes)
-    if phase is Phase.DATA_WAIT and waits_for_batches(run):
-        lines = batch_lines(run)
+    lines = batch_lines(run) if phase is Phase.DATA_WAIT and waits_for_batches(run) else run.lines
     if phase is None or lines is None:
         return finding
+    found = dict.fromkeys(Where.at(one, phase=phase.value) for one in _longest(lines, phase))
+    return replace(finding, where=(*finding.where, *found))
+
+
+def _longest(lines: HostLines, phase: Phase) -> list[LineCount]:
+    """Return the first lines of the functions seen most, and what else in them takes as much."""
     least = max(LEAST_COUNT, MIN_FRAC * lines.by_phase.get(phase.value, 0))
     functions: dict[tuple[str, str], list[LineCount]] = {}
     for one in lines.of(phase):
         functions.setdefault((one.file, one.function), []).append(one)
     ranked = sorted(functions.values(), key=lambda ones: -sum(one.count for one in ones))
     shown = [ones for ones in ranked[:MOST] if sum(one.count for one in ones) >= least]
-    # A function's first line, and what else in it takes as much.
-    at = [one for ones in shown for one in ones if one is ones[0] or one.count >= least]
-    found = dict.fromkeys(Where.at(one, phase=phase.value) for one in at)
-    return replace(finding, where=(*finding.where, *found))
+    return [one for ones in shown for one in ones if one is ones[0] or one.count >= least]
 
 
-def _late_in_forward(where: Where, waits: RankWaits) -> bool:
-    return where.rank in waits.late and where.phase == Phase.FORWARD.value
+def _late_in_forward(at: Where, waits: RankWaits) -> bool:
+    return at.rank in waits.late and at.phase == Phase.FORWARD.value
+
+
+def _only_there(waits: RankWaits) -> tuple[Where, ...]:
+    """Return the lines that surely take more of a step on the late rank than on another."""
+    there, elsewhere = waits.lines, waits.other_lines
+    if there is None or elsewhere is None:
+        return ()
+    ours, others = _by_line(there), _by_line(elsewhere)
+    least = max(LEAST_COUNT, MIN_FRAC * there.by_phase.get(Phase.FORWARD.value, 0))
+    known = {(one.file, one.line): one for one in there.of(Phase.FORWARD)}
+    # One that was never seen elsewhere may be there still, as seldom as once.
+    late = [
+        at
+        for at, count in ours.most_common()
+        if count >= least and there.interval(count)[0] > elsewhere.interval(max(1, others[at]))[1]
+    ]
+    return tuple(Where.at(known[at], phase=Phase.FORWARD.value) for at in late[:MOST])
+
+
+def _by_line(lines: HostLines) -> Counter[tuple[str, int]]:
+    found = Counter[tuple[str, int]]()
+    for one in lines.of(Phase.FORWARD):
+        found[one.file, one.line] += one.count
+    return found
 
 
 def as_late_rank(run: RunResults) -> RunResults:
     """Return a run with what the rank that others wait for was seen at in place of its own."""
     waits = run.rank_waits
     if waits is None:
-        return replace(run, notes=())
-    return replace(run, notes=waits.notes, loader_wait=waits.loader_wait)
+        return replace(run, lines=None, worker_lines=None)
+    return replace(
+        run, lines=waits.lines, worker_lines=waits.worker_lines, loader_wait=waits.loader_wait
+    )
 
 
 def waits_for_batches(run: RunResults) -> bool:
@@ -93,3 +111,17 @@ def waits_for_batches(run: RunResults) -> bool:
     if parts.workers_frac is None or parts.workers_frac >= HALF:
         return True
     return wait is not None and longer_here(run, wait.mean_ns)
+
+
+_KEEPS = re.compile(
+    r"[\w.]+(\.\w+|\[.+\])\s*=.*\b(cat|concat|concatenate|stack|vstack|hstack|append)\("
+    r"|.*\w\.(append|extend|appendleft)\("
+)
+
+
+def keeping(run: RunResults, phases: Iterable[Phase]) -> LineCount | None:
+    """Return the line seen most often, in some phases, that adds to what is kept."""
+    if run.lines is None:
+        return None
+    seen = [one for phase in phases for one in run.lines.of(phase, (None, "python", "torch"))]
+    return next((one for one in seen if _KEEPS.match(one.source)), None)

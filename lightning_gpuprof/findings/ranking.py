@@ -3,20 +3,19 @@
 from collections.abc import Iterable
 
 from lightning_gpuprof.findings.model import Finding, Severity
-from lightning_gpuprof.findings.told_once import LEFT_OVER
+from lightning_gpuprof.findings.overlap import LEFT_OVER
 
+GENERIC = "costly-line"
+"""Comes after every other finding."""
 MOST = 0.5
-"""A reason that may account for half of what a finding saves is most of it: that is then told with
-a reason, and the rest of it is looked at once the reason is gone."""
+"""A reason that may account for half of what a finding saves is most of it."""
 
 
 def ranked(found: Iterable[Finding]) -> list[Finding]:
     """Return findings in the order in which to make their changes.
 
-    By `Range.counted_on` times the rule's confidence: a change that may save nothing comes after
-    one that surely saves as much as it does on average, or nearly (docs/adr/0030). What is only
-    `info` comes after the rest. What finds much work of the host's at a line, not why, comes after
-    what knows a reason for most of it there.
+    By `Range.counted_on` times the rule's confidence (docs/adr/0030), `info` after the rest. What
+    finds the host busy at a line, not why, comes after what knows a reason for most of it there.
     """
     ordered = sorted(found, key=_rank)
     for one in [each for each in ordered if each.id in LEFT_OVER]:
@@ -35,6 +34,7 @@ def _is_reason(reason: Finding, of: Finding) -> bool:
     return named and reason.saving_ns.high >= MOST * of.saving_ns.middle
 
 
-def _rank(finding: Finding) -> tuple[bool, float, float]:
+def _rank(finding: Finding) -> tuple[bool, bool, float, float]:
     counted_on = finding.saving_ns.counted_on * finding.confidence
-    return (finding.severity is Severity.INFO, -counted_on, -finding.confidence)
+    generic, info = finding.id == GENERIC, finding.severity is Severity.INFO
+    return (generic, info, -counted_on, -finding.confidence)

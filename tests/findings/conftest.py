@@ -1,8 +1,8 @@
 """Helpers for the tests of rules: a run with one analysed trace, and one rule's outcome."""
 
 import pytest
+from rule_cases import outcome
 
-from lightning_gpuprof.findings.runner import load_rule
 from lightning_gpuprof.records.schema import ProfilerCycle
 
 CYCLE = ProfilerCycle(cycle=0, first_step=3, last_step=4, trace_file="t.gz", trace_bytes=1_000)
@@ -16,6 +16,6 @@ def judge(analyze):
         if trace is not None:
             records = [*records, cycle]
             options["traces"] = {"t.gz": {"steps": [{}, {}], **trace}}
-        return load_rule(finding_id).evaluate(analyze(phases, records=records, **options))
+        return outcome(finding_id, analyze(phases, records=records, **options))
 
     return judged

@@ -2,9 +2,8 @@ import pytest
 
 from lightning_gpuprof.findings.check_figures import suggested_workers
 from lightning_gpuprof.findings.checks import State, focus, run_checks
+from lightning_gpuprof.findings.engine import evaluate_rules, make_plan
 from lightning_gpuprof.findings.model import Horizon
-from lightning_gpuprof.findings.runner import evaluate_rules
-from lightning_gpuprof.findings.work_plan import make_plan
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Device, Loader, ProfilerCycle
 

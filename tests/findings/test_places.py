@@ -1,8 +1,10 @@
 import pytest
+from lightning_gpuprof.records.module_calls import CallPlace
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.model import Finding, Severity
-from lightning_gpuprof.findings.runner import evaluate_rules
+from lightning_gpuprof.findings.rule import rules
 from lightning_gpuprof.records.schema import Note, StepFlag
 
 MS = 1_000_000
@@ -22,7 +24,7 @@ def test_what_is_slow_in_validation_is_named_by_its_line(analyze):
         records=[Note(step=90, name=NOTE, value=lines)],
     )
 
-    (found,) = evaluate_rules(run, ["frequent-validation"]).found
+    (found,) = evaluate_rules(run, [rules()["frequent-validation"]]).found
 
     assert [(at.file, at.line) for at in found.where if at.file] == [("t.py", 36)]
 
@@ -34,8 +36,11 @@ def test_a_line_is_named_by_as_few_samples_as_the_table_of_lines_has_it(analyze,
     run = analyze(
         {"forward": 5 * MS, "data_wait": 5 * MS}, records=[Note(step=90, name=NOTE, value=lines)]
     )
-    (found,) = evaluate_rules(run, ["data-wait"]).found
+    (found,) = evaluate_rules(run, [rules()["data-wait"]]).found
     assert [at.file for at in found.where if at.file] == named
+
+
+LOOP = CallPlace("t.py", 25, "decayed", "state = DECAY * state + drive[:, moment]")
 
 
 def finding_of(finding_id, evidence):

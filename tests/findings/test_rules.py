@@ -1,74 +1,122 @@
-import inspect
+"""What holds of every rule, and how the engine evaluates them."""
+
 import re
+import sys
 from math import hypot
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from rule_cases import MS, outcome
 
-from lightning_gpuprof.findings import RULES, runner
-from lightning_gpuprof.findings.model import Finding, Range, Severity
-from lightning_gpuprof.findings.runner import evaluate_rules, load_rule
-from lightning_gpuprof.records.schema import Loader, Note, StepFlag
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.findings.engine import evaluate_rules
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity
+from lightning_gpuprof.findings.rule import Rule, rule, rules
+from lightning_gpuprof.records.schema import Loader, StepFlag
 
-HEADINGS = ["What it measures", "Why it matters", "What to do", "Thresholds"]
+HEADINGS = ["Symptom", "Why", "Fix", "How it is measured", "Limits"]
+MOST_WORDS = 150
+MOST_RULES = 45
+EFFORT = Effort(Horizon.QUICK, "", "")
 
 
-@pytest.mark.parametrize("finding_id", RULES)
+@pytest.mark.parametrize("one", rules().values(), ids=rules())
 class TestEveryRule:
-    def test_is_named_like_its_file(self, finding_id):
-        rule = load_rule(finding_id)
-        assert finding_id == rule.ID == Path(rule.__file__).stem.replace("_", "-")
+    def test_is_named_like_its_file(self, one):
+        assert one.judge.__module__.rpartition(".")[2] == one.id.replace("-", "_")
 
-    def test_documents_itself_under_the_same_headings_in_order(self, finding_id):
-        assert re.findall(r"^## (.+)$", load_rule(finding_id).__doc__, re.MULTILINE) == HEADINGS
+    def test_documents_itself_under_the_same_headings_with_code(self, one):
+        assert re.findall(r"^## (.+)$", one.doc, re.MULTILINE) == HEADINGS
+        assert "```" in one.doc.split("## Fix")[1].split("## How")[0]
 
-    def test_explains_others_that_there_are(self, finding_id):
-        assert set(getattr(load_rule(finding_id), "EXPLAINS", ())) <= set(RULES) - {finding_id}
+    def test_has_a_page_that_is_soon_read(self, one):
+        assert len(one.doc.split()) <= MOST_WORDS
 
-    def test_is_silent_on_an_empty_run(self, finding_id, analyze):
-        assert evaluate_rules(analyze({}, steps=0), [finding_id]).found == ()
+    def test_finds_nothing_in_an_empty_run(self, one, analyze):
+        assert evaluate_rules(analyze({}, steps=0), [one]).found == ()
 
-    def test_gives_evidence_whose_names_end_in_a_unit(self, finding_id):
-        source = inspect.getsource(load_rule(finding_id))
-        evidence = re.findall(r'"([a-z_0-9]+)": |evidence\["(\w+)"\]', source)
-        for name in filter(None, (key for pair in evidence for key in pair)):
+    def test_gives_evidence_whose_names_end_in_a_unit(self, one):
+        with open(sys.modules[one.judge.__module__].__file__) as file:
+            named = re.findall(r'"([a-z0-9]+_[a-z_0-9]+)": |evidence\["(\w+)"\]', file.read())
+        for name in filter(None, (key for pair in named for key in pair)):
             assert re.search(r"_(ns|bytes|frac|per_s|count)$", name), name
 
 
+def test_there_are_not_too_many():
+    assert len(rules()) <= MOST_RULES
+
+
+def test_adding_a_rule_is_adding_its_file(tmp_path, monkeypatch, analyze):
+    folder = tmp_path / "more_rules"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "always_slow.py").write_text('''"""Every step takes too long."""
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity
+from lightning_gpuprof.findings.rule import measured, rule
+
+@rule(id="always-slow", needs=("steps",), effort=Effort(Horizon.LONG, "", ""))
+def judge(run):
+    half = measured(run.step_ns) // 2
+    return Finding(severity=Severity.WARNING, title="", advice="", evidence={"step_ns": half},
+                   saving_ns=Range(half, half), confidence=1.0)
+''')
+    monkeypatch.syspath_prepend(tmp_path)
+    added = rules("more_rules")
+    assert added["always-slow"].doc == "Every step takes too long."
+    found = evaluate_rules(analyze({"forward": 10 * MS}), added.values()).found
+    assert [(one.id, one.saving_ns.low) for one in found] == [("always-slow", 5 * MS)]
+
+
+def test_a_rule_abstains_with_the_sentence_on_what_it_needs(analyze):
+    asked = []
+    needy = Rule("needy", ("kernels",), EFFORT, asked.append, "")
+    said = evaluate_rules(analyze({"forward": MS}), [needy])
+    assert [one.reason for one in said.abstained] == [
+        "it takes an analysed trace with kernels of a GPU"
+    ]
+    assert asked == []
+
+
+def test_a_need_that_nothing_names_is_refused():
+    with pytest.raises(ValueError, match="moonlight"):
+        rule(id="night", needs=("moonlight",), effort=EFFORT)
+
+
+def test_rules_that_a_trace_alone_can_serve_are_told_apart():
+    of_trace = {one.id for one in rules().values() if one.of_trace}
+    assert {"small-kernels", "memory-bound-kernels", "costly-line"} <= of_trace
+    assert not of_trace & {"data-wait", "slow-logging", "gpu-left-unused", "unused-vram"}
+
+
 def test_a_saving_is_no_surer_than_two_equal_runs_are_alike(analyze):
-    ms = 1_000_000
-    unsteady = [(12 if step // 16 % 2 else 8) * ms for step in range(192)]
-    phases = {"callbacks": 4 * ms}
-    for forward in (10 * ms, unsteady):
-        run = analyze({**phases, "forward": forward}, parts={"callbacks/A": 4 * ms}, steps=192)
-        alone = load_rule("slow-callback").evaluate(run)[0].saving_ns
+    unsteady = [(12 if step // 16 % 2 else 8) * MS for step in range(192)]
+    phases = {"callbacks": 4 * MS}
+    for forward in (10 * MS, unsteady):
+        run = analyze({**phases, "forward": forward}, parts={"callbacks/A": 4 * MS}, steps=192)
+        alone = outcome("slow-callback", run)[0].saving_ns
         (said,) = evaluate_rules(run).found
         wider = said.saving_ns
         half = hypot((alone.high - alone.low) / 2, run.step_noise_ns)
         assert (wider.high - wider.low) / 2 == pytest.approx(half, abs=2)
         assert wider.middle == pytest.approx(alone.middle, abs=1)
-    assert run.step_noise_ns > 1.5 * ms
+    assert run.step_noise_ns > 1.5 * MS
 
 
 def test_a_saving_within_the_noise_begins_at_nothing(analyze):
-    ms = 1_000_000
-    unsteady = [(12 if step // 16 % 2 else 8) * ms for step in range(192)]
-    parts = {"callbacks/A": ms // 5}
-    run = analyze({"callbacks": ms // 5, "forward": unsteady}, parts=parts, steps=192)
+    unsteady = [(12 if step // 16 % 2 else 8) * MS for step in range(192)]
+    parts = {"callbacks/A": MS // 5}
+    run = analyze({"callbacks": MS // 5, "forward": unsteady}, parts=parts, steps=192)
     (said,) = evaluate_rules(run).found
     assert said.saving_ns.low == 0
-    assert said.saving_ns.middle < ms / 4
+    assert said.saving_ns.middle < MS / 4
 
 
 @pytest.mark.parametrize("phase", ["data_wait", "validation"])
 def test_no_finding_makes_a_step_shorter_than_nothing(analyze, phase):
-    ms = 1_000_000
-    unsteady = [(120 if step // 16 % 2 else 60) * ms for step in range(192)]
+    unsteady = [(120 if step // 16 % 2 else 60) * MS for step in range(192)]
     flags = int(StepFlag.VALIDATION) if phase == "validation" else None
-    for cost in (95 * ms, unsteady):
+    for cost in (95 * MS, unsteady):
         run = analyze(
-            {phase: cost, "forward": 5 * ms},
+            {phase: cost, "forward": 5 * MS},
             steps=192,
             flags=flags,
             samples=8,
@@ -79,15 +127,13 @@ def test_no_finding_makes_a_step_shorter_than_nothing(analyze, phase):
         assert run.step_ns - first.saving_ns.high >= 0
 
 
-def test_findings_are_ranked_by_expected_saving_and_facts_come_last(analyze):
-    ms = 1_000_000
+def test_findings_are_ranked_by_expected_saving(analyze):
     run = analyze(
-        {"forward": 5 * ms, "data_wait": 3 * ms, "callbacks": 4 * ms},
-        parts={"callbacks/A": 4 * ms},
+        {"forward": 5 * MS, "data_wait": 3 * MS, "callbacks": 4 * MS},
+        parts={"callbacks/A": 4 * MS},
     )
     found = evaluate_rules(run).found
     assert [finding.id for finding in found] == ["slow-callback", "data-wait"]
-    assert all(isinstance(finding, Finding) for finding in found)
 
 
 @pytest.mark.parametrize(
@@ -99,33 +145,23 @@ def test_findings_are_ranked_by_expected_saving_and_facts_come_last(analyze):
         ({"wide": (100, 900), "narrow": (450, 550)}, ["narrow", "wide"]),
     ],
 )
-def test_findings_are_ranked_by_what_can_be_counted_on(analyze, monkeypatch, savings_ns, ranked):
-    def rule(finding_id):
-        low, high = savings_ns[finding_id]
-        found = Finding(
-            id=finding_id, severity=Severity.WARNING, title="", advice="", evidence={},
-            saving_ns=Range(low=low, high=high), confidence=0.9,
-        )  # fmt: skip
-        return SimpleNamespace(evaluate=lambda run: found)
+def test_findings_are_ranked_by_what_can_be_counted_on(analyze, savings_ns, ranked):
+    def made(finding_id):
+        def judge(run: RunResults) -> Finding:
+            return Finding(
+                severity=Severity.WARNING, title="", advice="", evidence={},
+                saving_ns=Range(*savings_ns[finding_id]), confidence=0.9,
+            )  # fmt: skip
 
-    monkeypatch.setattr(runner, "load_rule", rule)
-    found = evaluate_rules(analyze({"forward": 5_000}), list(savings_ns)).found
+        return Rule(finding_id, (), EFFORT, judge, "")
+
+    found = evaluate_rules(analyze({"forward": 5_000}), [made(one) for one in savings_ns]).found
     assert [finding.id for finding in found] == ranked
-
-
-def test_a_warning_that_saves_no_time_comes_before_what_is_only_info(analyze):
-    ms = 1_000_000
-    kept = Note(step=3, name="kept_graphs", value=True)
-    run = analyze(
-        {"forward": 90 * ms, "callbacks": 2 * ms}, parts={"callbacks/A": 2 * ms}, records=[kept]
-    )
-    found = evaluate_rules(run).found
-    assert [finding.id for finding in found] == ["memory-growth", "slow-callback"]
 
 
 @pytest.mark.parametrize(("steps", "sure"), [(8, False), (60, True)])
 def test_a_run_of_a_few_steps_makes_no_finding_sure(analyze, steps, sure):
     run = analyze({"data_wait": 8_000_000, "forward": 10_000_000}, steps=steps)
-    (found,) = evaluate_rules(run, ["data-wait"]).found
+    (found,) = evaluate_rules(run, [rules()["data-wait"]]).found
     assert (found.confidence > 0.5) == sure
     assert found.severity is (Severity.CRITICAL if sure else Severity.WARNING)

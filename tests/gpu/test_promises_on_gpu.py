@@ -15,7 +15,7 @@ from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
-from lightning_gpuprof.findings.runner import evaluate_rules
+from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import ProbeDisabled, Snapshot
 from lightning_gpuprof.trials.latency import benchmark_latency

@@ -7,7 +7,8 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset
 
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
-from lightning_gpuprof.findings.runner import evaluate_rules
+from lightning_gpuprof.findings.engine import evaluate_rules
+from lightning_gpuprof.findings.rule import rules
 from lightning_gpuprof.records.phases import FETCHES
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import StepFlag
@@ -52,7 +53,7 @@ def test_each_validation_has_the_start_of_its_loader_its_first_batch_and_the_oth
         assert ((part > 0) == validated).all()
     assert (np.sum(parts, axis=0) <= session.columns["phase/validation"]).all()
     # A process takes longer to start than this model to train a few rows.
-    (found,) = evaluate_rules(analyze_run(records, {}), ["worker-startup"]).found
+    (found,) = evaluate_rules(analyze_run(records, {}), [rules()["worker-startup"]]).found
     assert found.where[0].phase == "validation"
     assert found.evidence["startup_per_validation_ns"] < found.evidence["per_validation_ns"]
 

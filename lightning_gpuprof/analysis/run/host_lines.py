@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from lightning_gpuprof.records.lines import HOST_NOTE, HostLines, LineCount
+from lightning_gpuprof.records.lines import HOST_NOTE, HostLines, LineCount, ThreadLoad, ThreadUse
 from lightning_gpuprof.records.notes import last_noted
 from lightning_gpuprof.records.schema import Note
 
 NOTE = HOST_NOTE
-__all__ = ["NOTE", "HostLines", "LineCount", "host_lines"]
+__all__ = ["NOTE", "HostLines", "LineCount", "ThreadLoad", "ThreadUse", "host_lines"]
 
 
 def host_lines(notes: Iterable[Note]) -> HostLines | None:

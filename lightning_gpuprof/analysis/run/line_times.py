@@ -3,7 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.run.host_lines import LineCount, host_lines
+from lightning_gpuprof.analysis.run.host_lines import LineCount
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.records.phases import Phase
 
@@ -40,7 +40,7 @@ def line_times(run: RunResults) -> tuple[LineTime, ...]:
     A line counts once for each phase: what a loss function does in training and in validation are
     two things. Empty where no samples were taken, or no phase was measured.
     """
-    seen = host_lines(run.notes)
+    seen = run.lines
     if seen is None or not run.step_ns:
         return ()
     at: dict[tuple[str, str, int], list[LineCount]] = defaultdict(list)

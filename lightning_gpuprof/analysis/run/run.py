@@ -17,6 +17,7 @@ from lightning_gpuprof.analysis.run.device_use import device_use
 from lightning_gpuprof.analysis.run.epochs import epoch_starts, validations, work_between_epochs
 from lightning_gpuprof.analysis.run.every_step import Spread, every_step
 from lightning_gpuprof.analysis.run.growth import phase_growth
+from lightning_gpuprof.analysis.run.host_lines import host_lines
 from lightning_gpuprof.analysis.run.loader_wait import loader_wait
 from lightning_gpuprof.analysis.run.outliers import spikes, step_noise_ns
 from lightning_gpuprof.analysis.run.phase_split import part_split, phase_split
@@ -35,10 +36,24 @@ from lightning_gpuprof.analysis.run.sessions import (
 from lightning_gpuprof.analysis.run.slowest import slowest_steps
 from lightning_gpuprof.analysis.run.steady import steady_steps, step_stats
 from lightning_gpuprof.analysis.run.throughput import knee, mean_samples, size_rates
+from lightning_gpuprof.analysis.run.worker_lines import worker_lines
 from lightning_gpuprof.errors import RecordError
+from lightning_gpuprof.records.anomaly_mode import anomaly_mode
+from lightning_gpuprof.records.compiling import compile_limits
+from lightning_gpuprof.records.core_use import core_use_noted
+from lightning_gpuprof.records.cpu_quota import cpu_quota_noted
+from lightning_gpuprof.records.notes import (
+    CHECKPOINT_NOTE,
+    SYNCED_NOTE,
+    CheckpointContent,
+    last_noted,
+    unused_gradients,
+)
 from lightning_gpuprof.records.reader import RankRecords, Session
 from lightning_gpuprof.records.schema import (
+    BATCH_NOTE,
     COMPILE_NOTE,
+    SYNC_STEPS_NOTE,
     Note,
     ProbeDisabled,
     ProfilerCycle,
@@ -75,6 +90,7 @@ def analyze_run(
     compared = common_steady(same)
     waits = rank_waits(same, compared)
     memory_grown, memory_watched = memory_growth(chosen)
+    notes = tuple(note for note in chosen.all(Note) if note.name not in OF_STEPS)
     return RunResults(
         start=chosen.start,
         end=chosen.end,
@@ -112,7 +128,18 @@ def analyze_run(
         steady_dur_ns=chosen.columns.get("dur_ns", _NO_STEPS)[steady],
         device_dur_ns=device_dur_ns(chosen, steady),
         batch_size=mean_samples(chosen, steady),
-        notes=tuple(note for note in chosen.all(Note) if note.name not in OF_STEPS),
+        notes=notes,
+        lines=host_lines(notes),
+        worker_lines=worker_lines(notes),
+        anomaly_mode=anomaly_mode(notes),
+        batch_bytes=last_noted(notes, BATCH_NOTE, int),
+        unused_gradients=unused_gradients(notes),
+        checkpoint_content=last_noted(notes, CHECKPOINT_NOTE, CheckpointContent),
+        synced_logs=last_noted(notes, SYNCED_NOTE, tuple[str, ...]) or (),
+        compile_limits=compile_limits(notes),
+        cpu_quota=cpu_quota_noted(notes),
+        core_use=core_use_noted(notes),
+        syncs_watched=any(note.name == SYNC_STEPS_NOTE and note.value for note in notes),
         probe_failures=tuple(
             failure for found in same.values() for failure in found.all(ProbeDisabled)
         ),

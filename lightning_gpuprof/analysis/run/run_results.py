@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.analysis.run.epochs import BetweenEpochs, EpochStarts, Validations
     from lightning_gpuprof.analysis.run.every_step import EveryStep
     from lightning_gpuprof.analysis.run.growth import Growth
+    from lightning_gpuprof.analysis.run.host_lines import HostLines
     from lightning_gpuprof.analysis.run.loader_wait import LoaderWait
     from lightning_gpuprof.analysis.run.outliers import Spikes
     from lightning_gpuprof.analysis.run.phase_split import Part, PerStep, PhaseStats
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
     from lightning_gpuprof.analysis.run.steady import Distribution, StepStats
     from lightning_gpuprof.analysis.run.throughput import Knee, SizeRate
     from lightning_gpuprof.arrays import Int64
+    from lightning_gpuprof.records.anomaly_mode import AnomalyMode
+    from lightning_gpuprof.records.compiling import CompileLimit
+    from lightning_gpuprof.records.core_use import CoreUse
+    from lightning_gpuprof.records.cpu_quota import CpuQuota
+    from lightning_gpuprof.records.lines import WorkerLines
+    from lightning_gpuprof.records.notes import CheckpointContent, UnusedGradients
     from lightning_gpuprof.records.phases import Phase
     from lightning_gpuprof.records.schema import (
         Advice,
@@ -115,6 +122,22 @@ class RunResults:
     batch_size: float | None = None
     """Mean samples per steady step, where every one of them said."""
     notes: tuple[Note, ...] = ()
+    lines: HostLines | None = None
+    """Samples of the training thread's stack; None where none were taken."""
+    worker_lines: WorkerLines | None = None
+    """Samples of the loader's worker processes; None where none were taken."""
+    anomaly_mode: AnomalyMode | None = None
+    """None where it was off, or nobody looked."""
+    batch_bytes: int | None = None
+    unused_gradients: UnusedGradients | None = None
+    checkpoint_content: CheckpointContent | None = None
+    synced_logs: tuple[str, ...] = ()
+    """Values that `self.log` exchanges between ranks in each step."""
+    compile_limits: tuple[CompileLimit, ...] = ()
+    cpu_quota: CpuQuota | None = None
+    core_use: CoreUse | None = None
+    syncs_watched: bool = False
+    """The sync detector looked at some steps."""
     probe_failures: tuple[ProbeDisabled, ...] = ()
     warnings: tuple[str, ...] = ()
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount, host_lines
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.records.lines import WORKERS_NOTE, WorkerLines
 from lightning_gpuprof.records.notes import last_noted
@@ -49,7 +49,7 @@ def batch_lines(run: RunResults) -> HostLines | None:
     Of several loaders some may have workers: it is the training thread where that was mostly at
     the user's own lines while it waited for data.
     """
-    host, workers = host_lines(run.notes), worker_lines(run.notes)
+    host, workers = run.lines, run.worker_lines
     if workers is None or not workers.work:
         return host
     if run.start.loader is None and host is not None:
@@ -65,13 +65,13 @@ def made_in_ns(run: RunResults) -> int | None:
     Each step takes one batch, so all workers together are at work for that long in each: the mean
     step, times the workers, times the share of the samples in which they were.
     """
-    seen = worker_lines(run.notes)
+    seen = run.worker_lines
     return per_batch_ns(run, seen.work) if seen is not None and seen.work else None
 
 
 def per_batch_ns(run: RunResults, samples: int) -> int | None:
     """Return what so many of the samples are of each batch; None where that is not known."""
-    seen, loader = worker_lines(run.notes), run.start.loader
+    seen, loader = run.worker_lines, run.start.loader
     if seen is None or loader is None or not loader.num_workers or not run.step_ns:
         return None
     return round(loader.num_workers * run.step_ns * samples / seen.whole)
@@ -79,7 +79,7 @@ def per_batch_ns(run: RunResults, samples: int) -> int | None:
 
 def keep_up(run: RunResults) -> bool:
     """Tell whether workers wait for work most of the time: their batches are ready."""
-    seen = worker_lines(run.notes)
+    seen = run.worker_lines
     return seen is not None and seen.waiting_frac > MOSTLY
 
 
@@ -102,7 +102,7 @@ def made_here_ns(run: RunResults) -> int | None:
 
 def worker_line_times(run: RunResults) -> tuple[WorkerLineTime, ...]:
     """Return the lines of the program that workers were seen at, the most often seen first."""
-    seen = worker_lines(run.notes)
+    seen = run.worker_lines
     if seen is None or not seen.work:
         return ()
     at: dict[tuple[str, int], list[LineCount]] = {}

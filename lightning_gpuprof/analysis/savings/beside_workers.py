@@ -4,7 +4,7 @@ from math import comb, hypot
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
-from lightning_gpuprof.analysis.run.worker_lines import made_in_ns, per_batch_ns, worker_lines
+from lightning_gpuprof.analysis.run.worker_lines import made_in_ns, per_batch_ns
 from lightning_gpuprof.analysis.savings.hidden import Exposed, around, exposed
 from lightning_gpuprof.analysis.savings.input_pipeline import (
     HANDED_TENSORS,
@@ -50,7 +50,7 @@ def turns_ns(run: RunResults, computing_ns: int) -> int:
 
     On a GPU the device computes.
     """
-    seen, loader, cores = worker_lines(run.notes), run.start.loader, run.cores
+    seen, loader, cores = run.worker_lines, run.start.loader, run.cores
     if seen is None or loader is None or not loader.num_workers or not cores or run.on_gpu:
         return 0
     work_frac = seen.work / seen.whole
@@ -59,7 +59,7 @@ def turns_ns(run: RunResults, computing_ns: int) -> int:
 
 def made_at_most_ns(run: RunResults) -> int | None:
     """Return what a batch takes at most: a fifth more than was seen, or what goes unseen."""
-    made_ns, seen = made_in_ns(run), worker_lines(run.notes)
+    made_ns, seen = made_in_ns(run), run.worker_lines
     if made_ns is not None:
         return around(made_ns)[1]
     return None if seen is None else per_batch_ns(run, min(MOST_UNSEEN, seen.whole))

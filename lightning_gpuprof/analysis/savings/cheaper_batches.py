@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.worker_lines import batch_lines, worker_lines
+from lightning_gpuprof.analysis.run.worker_lines import batch_lines
 from lightning_gpuprof.analysis.savings.hidden import Exposed
 from lightning_gpuprof.records.phases import Phase
 
@@ -81,7 +81,7 @@ def cheaper_batches(run: RunResults, step_ns: int, lost: Exposed) -> tuple[int, 
     if own is not None:
         gone_frac = own.low_frac * (0.5 if draws(run) >= MOSTLY else 1 - LEFT_FRAC)
     if loader is not None and loader.num_workers:
-        seen = worker_lines(run.notes)
+        seen = run.worker_lines
         busy_frac = seen.work / seen.whole if seen and own else 1.0
         return min(lost.low_ns, round(gone_frac * busy_frac * step_ns)), lost.high_ns
     if run.batch_size is None:

@@ -1,12 +1,10 @@
 """The autograd graph's nodes in a trace, each with the operator that made it."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.trace_facts import Operator, TraceFacts
 from lightning_gpuprof.analysis.trace.operators import ACCUMULATE, ENGINE
-from lightning_gpuprof.records.schema import KEPT_NOTE, Note
 
 _NODE = re.compile(re.escape(ENGINE) + r"(\w+?)Backward\d*$")
 _SECOND_ORDER = re.compile(r"Backward\d*Backward")
@@ -50,16 +48,6 @@ def engine_calls(facts: TraceFacts) -> list[Operator]:
 def nodes_ns(facts: TraceFacts) -> float:
     """Return the host time per step of the autograd graph's nodes and all that they call."""
     return sum(op.total_ns for op in engine_calls(facts))
-
-
-def graphs_are_kept(notes: Iterable[Note]) -> bool | None:
-    """Tell whether graphs outlive their steps; None where nobody looked.
-
-    >>> graphs_are_kept([Note(step=3, name=KEPT_NOTE, value=False)])
-    False
-    """
-    seen = [bool(note.value) for note in notes if note.name == KEPT_NOTE]
-    return any(seen) if seen else None
 
 
 def second_order(facts: TraceFacts) -> bool:

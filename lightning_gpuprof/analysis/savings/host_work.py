@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.run.host_lines import host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import (
     LOOP_READS,
@@ -22,9 +21,7 @@ from lightning_gpuprof.analysis.savings.call_time import (
 from lightning_gpuprof.analysis.savings.graph_nodes import nodes_ns
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.analysis.trace import short_calls
-from lightning_gpuprof.records.anomaly_mode import anomaly_mode
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.schema import ANOMALY_NOTE
 
 COMPUTE = (Phase.FORWARD, Phase.BACKWARD)
 """Where a user's own operators are; the optimizer's have a finding of their own."""
@@ -226,7 +223,7 @@ def _not_computed_ns(run: RunResults) -> int:
     """
     since = grown_ns(run)
     grown = sum(since.get(phase, 0) for phase in COMPUTE)
-    lines, forward = host_lines(run.notes), run.per_step(Phase.FORWARD)
+    lines, forward = run.lines, run.per_step(Phase.FORWARD)
     if lines is None or forward is None:
         return grown
     waiting = sum(one.count for one in lines.of(Phase.FORWARD) if one.waits)
@@ -308,17 +305,13 @@ def optimizer_reads(run: RunResults) -> bool:
     return any(not (one.get("fused") or one.get("foreach")) for one in optimizers)
 
 
-def anomaly_on(run: RunResults) -> bool | None:
-    """Tell whether autograd's anomaly detection was on; None where the records do not say."""
-    noted = any(note.name == ANOMALY_NOTE for note in run.notes)
-    known = run.start.trainer.get("detect_anomaly")
+def anomaly_on(run: RunResults) -> bool:
+    """Tell whether autograd's anomaly detection was on, as was read or as a trace shows."""
     facts = trace_facts(run)
     search = facts.operators.get(SEARCHED) if facts else None
     if search is not None and search.backward_calls:
         return True
-    if known is None and not noted:
-        return None
-    return bool(known) or anomaly_mode(run.notes) is not None
+    return bool(run.start.trainer.get("detect_anomaly")) or run.anomaly_mode is not None
 
 
 def _own_calls(op: Operator) -> float:

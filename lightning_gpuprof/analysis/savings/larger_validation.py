@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.run.host_lines import host_lines
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.records.phases import Phase
@@ -60,7 +59,7 @@ def _own_frac(run: RunResults) -> float | None:
 
     What logs there does so once for each batch.
     """
-    lines = host_lines(run.notes)
+    lines = run.lines
     whole = 0 if lines is None else lines.by_phase.get(Phase.VALIDATION.value, 0)
     if lines is None or whole < MIN_SAMPLES:
         return None

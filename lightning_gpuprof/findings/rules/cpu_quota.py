@@ -1,65 +1,65 @@
 """A container's CPU quota makes the run wait, again and again.
 
-## What it measures
-`throttled_frac`: of the kernel's scheduling periods (100 ms as a rule) in which the run's control
-group ran, the share in which it had used up its quota and was made to wait for the next, from the
-beginning of training to its end (`cpu.stat`: `nr_throttled` of `nr_periods`).
+## Symptom
+In a fifth of the kernel's scheduling periods or more, the container had used up its quota.
 
-## Why it matters
-Docker (`--cpus`) and Kubernetes (`limits.cpu`) bound the time on cores, and not which cores: torch
-sees all of the machine's and starts a thread for each. These use the quota up in a part of each
-period, and then all of them stand still, the one that trains and those that load data.
+## Why
+Docker (`--cpus`) and Kubernetes (`limits.cpu`) bound time on cores, not which cores. torch sees all
+of the machine's cores and starts a thread for each; these use the quota up early in a period, and
+then all of them stand still.
 
-## What to do
-No more threads and workers than the quota has cores: `torch.set_num_threads`, `OMP_NUM_THREADS`,
-`num_workers`. Or a higher limit for the container.
+## Fix
+No more threads and workers than the quota has cores, or a higher limit.
 
-## Thresholds
-`MIN_FRAC`: a fifth, as `CRITICAL_FRAC` in `findings/grade.py`: seldom throttled is as it should be
-near a limit. `MIN_PERIODS`: fewer are less than five seconds. How much time is lost is not known
-(the kernel adds up what each core's queue waits), so none is claimed.
+```python
+DataLoader(data, num_workers=8)   # before, with a quota of 4 cores
+torch.set_num_threads(2)          # after
+DataLoader(data, num_workers=2)
+```
+
+## How it is measured
+`throttled_frac`: `nr_throttled` of `nr_periods` in `cpu.stat`, from the start of training to its
+end.
+
+## Limits
+Fewer than 50 periods (5 s) say nothing. Lost time is not known, so none is claimed.
 """
 
 from math import floor
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.grade import CRITICAL_FRAC
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity
-from lightning_gpuprof.records.cpu_quota import cpu_quota_noted
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Severity
+from lightning_gpuprof.findings.rule import rule
 from lightning_gpuprof.units import percent
 
-ID = "cpu-quota"
-EFFORT = Effort(Horizon.QUICK, "a number of threads, or a container's limit", "none to the model")
-MIN_FRAC = CRITICAL_FRAC
 MIN_PERIODS = 50
+EFFORT = Effort(Horizon.QUICK, "a number of threads, or a container's limit", "none to the model")
 
 
-def evaluate(run: RunResults) -> Finding | None:
+@rule(id="cpu-quota", effort=EFFORT)
+def judge(run: RunResults) -> Finding | None:
     """Return a fact where the quota was used up in many periods."""
-    quota = cpu_quota_noted(run.notes)
+    quota = run.cpu_quota
     if quota is None or quota.periods < MIN_PERIODS:
         return None
-    frac = quota.throttled / quota.periods
-    if frac < MIN_FRAC:
+    frac, threads = quota.throttled / quota.periods, run.start.torch_threads
+    if frac < CRITICAL_FRAC:
         return None
-    has = ""
     evidence: dict[str, int | float] = {
         "throttled_frac": frac,
         "periods_count": quota.periods,
         "quota_cores_count": quota.cores,
     }
-    if run.start.torch_threads is not None:
-        evidence["threads_count"] = run.start.torch_threads
-        has = f" (torch has {run.start.torch_threads} threads)"
+    if threads is not None:
+        evidence["threads_count"] = threads
+    has = "" if threads is None else f" (torch has {threads} threads)"
     return Finding(
-        id=ID,
         severity=Severity.WARNING,
-        title=f"The container's quota of {quota.cores:g} cores made the run wait in "
-        f"{percent(frac)} of the kernel's periods",
-        advice=f"Give the container more cores, or use no more threads and workers than it may"
+        title=f"A quota of {quota.cores:g} cores held {percent(frac)} of the periods up",
+        advice="Give the container more cores, or use no more threads and workers than it may"
         f"{has}.",
         evidence=evidence,
-        saving_ns=Range(low=0, high=0),
         confidence=0.9,
         change=_change(run, max(1, floor(quota.cores))),
     )

@@ -1,94 +1,90 @@
 """The training loop waits for the next batch.
 
-## What it measures
-`data_wait_ns`: mean time per steady step that the loop spends asking its data fetcher for the next
-batch, on the host clock, without the extra wait at the start of an epoch (that is
-`worker-startup`). The copy to the device is not in it.
+## Symptom
+`data_wait` takes a noticeable share of the step.
 
-With workers, the lines that take the time are those of samples of the first two worker processes'
-main threads; in `worker_waiting_frac` of these samples a worker had nothing to do.
-`worker_batch_ns` is what a worker takes for a batch: as long as all workers are at work in a step,
-by the share of samples in which they were.
-
-## Why it matters
+## Why
 The host queues no work while it waits, so a device that has caught up stands idle. With
-`num_workers=0` the wait is the whole making of a batch, in the training process itself.
+`num_workers=0` the wait is the whole making of a batch.
 
-## What to do
-Move slow work out of `__getitem__` and the collate function: decode or encode once, before
-training; keep tensors, index whole batches. What is drawn at random (augmentation) cannot be done
-once, but for a whole batch in one operation: at least half of it is then saved. What samples show
-to be a fifth of the wait and more has its own advice (`findings/loader_operations.py`: copies,
-dates, pictures, files, tensors that grow), the longest first; the general one follows where these
-are less than half. Or let worker
-processes make the batches (`num_workers`, with `persistent_workers=True`), but fewer than there are
-cores, with fewer threads for torch where it computes on all of them. The saving is that of the
-change named first; where both are open, the other is told with its own. Workers cannot help where
-every core fetches already, where a batch costs less than handing it over, and with a slow sampler
-or batch sampler, which runs in the training process. A dataset that reads the model, or a replay
-buffer that training fills, stays in the training process: a worker has a copy. An `IterableDataset`
-must share its samples out among its workers (`get_worker_info`): without that each of them yields
-all.
+## Fix
+```python
+DataLoader(data)                                           # before
+DataLoader(data, num_workers=4, persistent_workers=True)   # after
+```
 
-## Thresholds
-The saving is modelled, not taken to be the whole wait: with workers a step takes at best the larger
-of its other work, `fetch / workers` and what all cores together need, at worst fetching competes
-with training for the cores; on a GPU, only the device's idle time during the wait counts
-(`savings/input_pipeline.py`, `savings/hidden.py`). Cheaper samples save at most all of the wait; at
-least, where samples of the stack show that it is mostly the user's own code, that code but for a
-tenth, else half of it; what the cheapest samples take stays (`savings/cheaper_batches.py`). Of
-workers that are waited for it is that share of the step, not of the wait: they work all through it,
-or as much of it as they were seen to. Cheaper samples
-come first where they save more at least and the code was seen, for a setting is tried sooner
-(`findings/loader_cures.py`).
+Or decode once, before training, and index whole batches. Workers help neither with a slow sampler,
+nor where every core makes batches, nor where a batch costs less than handing it over.
 
-The wait is measured in three parts, and the change is for the largest: `MOST` of it in the sampler,
-which runs in the training process with any number of workers; in taking batches over from workers,
-where more of them would not help; or in making batches. What a batch takes to make is not known
-with workers that keep up and were not looked at, so to do without them is told as `info`, unless
-there are more of them than cores (`CROWDED`), or the samples are rows of a `TensorDataset`: a row
-takes `SAMPLE_NS` (`savings/cheaper_batches.py`), so the rest of the wait is saved (with the start
-of the workers, which `worker-startup` tells). An `IterableDataset` read in the training process
-goes to one worker, which needs no sharing out and keeps the order; one that has workers, or a
-sampler of your own where its part was not measured, may leave more of them nothing to do: the low
-bound is 0. Where torch computes on every core (`MOSTLY` in `savings/host_work.py`), workers beside
-it make the step longer: the cores are divided between workers and torch's threads where that is a
-sure gain (`divide_cores`), else none are proposed. Workers on every core that are waited for are
-not told to be fewer: every core makes batches already. Nor are workers told to go whose batch takes
-longer to make than it is waited for, even if they had as much less of the cores as there are more
-processes than cores (`longer_here`): a busy worker hands a batch over between the making of others,
-and what makes batches cheaper is told. Where workers wait for work most of the time (`keep_up`) the
-wait is the handing over alone: of a batch of up to `HANDED_BYTES` that takes what it takes and is
-`info`; of larger ones all but that goes with fewer bytes, and what the training process takes to
-free them (in `other`) and to read them first (`savings/beside_workers.py`). Where there are more
-processes than cores, cheaper samples also save at most what workers took of training's core, by the
-share of samples in which they were at work; what taking over a ready batch takes stays. To do
-without workers saves the wait less what they were seen to take for a batch, `MOST_UNSEEN` samples
-at most where they were never seen at it, and up to `BESIDE_NS` beside the wait, or as much of it as
-goes where they are more than cores (`findings/handover_cures.py`). Severity: the common scale
-(`findings/grade.py`), and `info` where nothing is sure to be saved and what can be counted on is
-below `WARNING_FRAC`.
+## How it is measured
+`data_wait_ns`: mean wait per steady step, without epochs' starts, in three parts (sampler, making,
+taking over). The saving is modelled by the cores, the lines seen and docs/adr/0031.
+
+## Limits
+On a GPU only the device's idle time during the wait counts. An `IterableDataset` must share its
+samples out among workers.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.worker_lines import batch_lines, made_in_ns
+from lightning_gpuprof.analysis.savings.cheaper_batches import draws, own_code
 from lightning_gpuprof.analysis.savings.hidden import exposed
-from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
-from lightning_gpuprof.findings.handover_cures import without_workers
-from lightning_gpuprof.findings.loader_cures import choose_cure
-from lightning_gpuprof.findings.model import (
-    Abstained,
-    Cure,
-    Effort,
-    Finding,
-    Horizon,
-    Severity,
-    Where,
+from lightning_gpuprof.analysis.savings.loader_plan import (
+    LoaderChange,
+    LoaderPlan,
+    NoWorkers,
+    large_bytes,
+    loader_plan,
+    many_tensors,
+    rows_in_memory,
 )
-from lightning_gpuprof.findings.worker_places import seen_in_workers
+from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity, Where
+from lightning_gpuprof.findings.operators import Seen, seen_loading
+from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.units import duration, percent
+from lightning_gpuprof.units import duration, percent, size, spread
 
-ID = "data-wait"
+MOST = 0.5
+CHANGES = {
+    LoaderChange.ROWS: "Samples are rows of tensors in memory, quicker made than handed over: make "
+    "batches in the training process, or take rows by a list of indices (__getitems__).",
+    LoaderChange.SAMPLER: "{sampler} takes most of the wait. It runs in the training process, so "
+    "no number of workers helps: order a whole epoch at once, with tensor operations.",
+    LoaderChange.NO_WORKERS: "Most of the wait is this process taking batches from its workers: "
+    "make batches without workers, or fewer and larger tensors per batch.",
+    LoaderChange.SMALLER: "Workers have batches ready, and taking them over is the wait. To make "
+    "one takes longer, so to do without workers is no way out: hand over fewer bytes and tensors.",
+    LoaderChange.WORKERS: "Make batches in {workers} worker processes instead of {now}.",
+    LoaderChange.DIVIDE: "Training computes on all {cores} cores: divide them between {workers} "
+    "worker processes and {threads} threads of torch.",
+    LoaderChange.CHEAPER: "Make __getitem__ and the collate function cheaper: decode or encode "
+    "once, before training, keep tensors, and index whole batches instead of samples.",
+}
+WHY = {
+    NoWorkers.EVERY_CORE: "{now} workers on {cores} cores are waited for: every core makes batches "
+    "already. ",
+    NoWorkers.SHARED: "Leave num_workers at 0: the dataset reads {shares} while it trains, and a "
+    "worker process has a copy of its own. ",
+    NoWorkers.BUSY: "Training computes on all {cores} cores: workers may slow it down more than "
+    "they hide. ",
+    NoWorkers.LITTLE: "More workers would hardly hide this wait here. ",
+    NoWorkers.BEHIND: "Workers are busy making other batches when one is taken, so to do without "
+    "them is no way out. ",
+}
+DRAWN = (
+    " What is random (augmentation) cannot be done once: draw for a whole batch, and apply it in "
+    "one operation on tensors."
+)
+ONE_WORKER = (
+    " The dataset is an IterableDataset: one worker yields the same batches; more would each yield "
+    "all samples, unless it shares out what it reads (get_worker_info)."
+)
+SHARDING = """
+# in the dataset's __iter__, before anything is read, or each worker yields every sample:
+info = torch.utils.data.get_worker_info()
+if info is not None:
+    files = files[info.id :: info.num_workers]"""
 EFFORT = Effort(
     Horizon.QUICK,
     "one or two arguments of the DataLoader, or work done once instead of per sample",
@@ -96,42 +92,96 @@ EFFORT = Effort(
 )
 
 
-def evaluate(run: RunResults) -> Finding | Abstained | None:
+@rule(id="data-wait", needs=("steps",), effort=EFFORT)
+def judge(run: RunResults) -> Finding | None:
     """Return a finding where the wait for data lengthens the step."""
-    wait, step_ns = run.per_step(Phase.DATA_WAIT), run.step_ns
-    if wait is None or step_ns is None:
-        return Abstained(ID, "no step's wait for data was measured")
+    wait, step_ns = run.per_step(Phase.DATA_WAIT), measured(run.step_ns)
+    if wait is None:
+        return None
     startup_ns = run.epoch_starts.steady_mean_ns if run.epoch_starts else 0
     wait_ns = max(0, wait.mean_ns - startup_ns)
     lost = exposed(run, Phase.DATA_WAIT, wait_ns)
-    most_ns = min(wait_ns, lost.high_ns)
-    cure = without_workers(run, lost)
-    if cure is None and most_ns < WARNING_FRAC * step_ns:
+    plan = rows_in_memory(run, lost)
+    if plan is None and min(wait_ns, lost.high_ns) < WARNING_FRAC * step_ns:
         return None
-    cure = cure or choose_cure(run, step_ns, wait_ns, lost)
-    workers = run.start.loader.num_workers if run.start.loader else None
+    plan = plan or loader_plan(run, step_ns, wait_ns, lost)
+    loader = run.start.loader
+    saving = Range(low=plan.low_ns, high=plan.high_ns)
+    counts = saving.low > 0 or saving.counted_on >= WARNING_FRAC * step_ns
     return Finding(
-        id=ID,
-        severity=_severity(cure, step_ns),
-        title=f"{percent(wait_ns / step_ns)} of each step ({duration(wait_ns)}) is spent waiting "
-        "for data",
-        advice=cure.advice,
+        severity=grade(saving, step_ns) if plan.sure and counts else Severity.INFO,
+        title=f"{percent(wait_ns / step_ns)} of each step ({duration(wait_ns)}) waits for data",
+        advice=_advice(run, plan),
         evidence=_evidence(run, step_ns, wait_ns),
-        saving_ns=cure.saving,
-        confidence=0.9 if lost.basis != "unknown" and workers is not None else 0.6,
+        saving_ns=saving,
+        confidence=0.9
+        if lost.basis != "unknown" and loader and loader.num_workers is not None
+        else 0.6,
         where=(Where(phase=Phase.DATA_WAIT.value),),
-        change=cure.change,
+        change=_change(run, plan),
     )
 
 
-def _severity(cure: Cure, step_ns: int) -> Severity:
-    counted_on = cure.saving.counted_on >= WARNING_FRAC * step_ns
-    sure = cure.sure and (cure.saving.low > 0 or counted_on)
-    return grade(cure.saving, step_ns) if sure else Severity.INFO
+def _advice(run: RunResults, plan: LoaderPlan) -> str:
+    """Return what to do, why not something else, and the other change that is open."""
+    loader = run.start.loader
+    words = dict(
+        cores=run.cores,
+        now=(loader.num_workers if loader else None) or "the training process",
+        sampler=(loader.sampler if loader else None) or "The sampler",
+        shares=loader.shares if loader else None,
+        workers=plan.num_workers,
+        threads=plan.threads,
+    )
+    advice = WHY[plan.why].format(**words) if plan.why else ""
+    advice += _cheaper(run) if plan.change is LoaderChange.CHEAPER else CHANGES[plan.change]
+    advice = advice.format(**words) if plan.change is not LoaderChange.CHEAPER else advice
+    if plan.change is LoaderChange.WORKERS and loader and loader.dataset_kind == "iterable":
+        advice += ONE_WORKER
+    if count := many_tensors(run):
+        advice += f" A batch is {count} tensors, each handed over by itself: stack them into a few."
+    if large := large_bytes(run):
+        advice += f" Batches are {size(large)}: hand over crops, or uint8 for float32."
+    if plan.instead is not None:
+        saved = spread(plan.instead.low_ns, plan.instead.high_ns)
+        other = _change(run, plan.instead)
+        other = other.split("\n")[0] if other else f"cheaper samples. {_cheaper(run)}"
+        advice += f" Instead, saving {saved}: {other}"
+    return advice
+
+
+def _cheaper(run: RunResults) -> str:
+    """Return what to do about the operations that were seen, the general advice where few were."""
+    lines, own = batch_lines(run), own_code(run)
+    seen, drawn = seen_loading(lines), draws(run)
+    told = " ".join(_told(one) for one in seen)
+    if sum(one.frac for one in seen) < MOST:
+        told = f"{told} {CHANGES[LoaderChange.CHEAPER]}".strip()
+    mostly = f"Most of it is your own code, above all {own.function}. " if own else ""
+    return mostly + told + (DRAWN if drawn else "")
+
+
+def _told(one: Seen) -> str:
+    name = one.line.callee or f"`{one.line.source.split('#')[0].strip()}`"
+    return f"{name} ({percent(one.frac)}, {one.line.file}:{one.line.line}): {one.pattern.advice}"
+
+
+def _change(run: RunResults, plan: LoaderPlan) -> str | None:
+    if plan.change in (LoaderChange.ROWS, LoaderChange.NO_WORKERS):
+        return "DataLoader(..., num_workers=0)"
+    if plan.change not in (LoaderChange.WORKERS, LoaderChange.DIVIDE):
+        return None
+    change = f"DataLoader(..., num_workers={plan.num_workers}, persistent_workers=True)"
+    if plan.change is LoaderChange.DIVIDE:
+        return f"torch.set_num_threads({plan.threads})\n{change}"
+    loader = run.start.loader
+    iterable = loader is not None and loader.dataset_kind == "iterable"
+    return change + (SHARDING if iterable and plan.num_workers > 1 else "")
 
 
 def _evidence(run: RunResults, step_ns: int, wait_ns: int) -> dict[str, int | float]:
-    workers = run.start.loader.num_workers if run.start.loader else None
+    loader, seen = run.start.loader, run.worker_lines
+    workers = loader.num_workers if loader else None
     found: dict[str, int | float | None] = {
         "data_wait_ns": wait_ns,
         "data_wait_frac": wait_ns / step_ns,
@@ -141,6 +191,8 @@ def _evidence(run: RunResults, step_ns: int, wait_ns: int) -> dict[str, int | fl
         "sampler_frac": run.loader_wait.sampler_frac,
         "receiving_frac": run.loader_wait.receiving_frac,
         "sample_ns": round(wait_ns / run.batch_size) if run.batch_size and not workers else None,
+        "worker_samples_count": seen.whole if seen else None,
+        "worker_waiting_frac": seen.waiting_frac if seen else None,
+        "worker_batch_ns": made_in_ns(run),
     }
-    known = {name: value for name, value in found.items() if value is not None}
-    return {**known, **seen_in_workers(run)}
+    return {name: value for name, value in found.items() if value is not None}

@@ -1,25 +1,27 @@
 """The device waits for the host: Python and dispatch take longer than the computing itself.
 
-## What it measures
-On a GPU, `host_bound_frac`: the share of steps through which the device's run-ahead stayed near the
-launch latency. Without device marks, from a trace: `host_idle_ns`, the device's idle time per step
-in which the host was still at work on the next launch. On a CPU, from a trace: `overhead_ns`, the
-compute phases of a step less the time of operators of some length.
+## Symptom
+The device has nothing queued through most steps, or on a CPU much of forward and backward is
+dispatch of small operators.
 
-## Why it matters
+## Why
 A host-bound step gets no faster from a faster device, only from less host work per step.
 
-## What to do
-Do the same work in fewer, larger operators: batch what a Python loop calls one by one, use a fused
-optimizer, `torch.compile` (on a GPU with `mode="reduce-overhead"`), or a larger batch.
+## Fix
+Fewer, larger operators, a fused optimizer, `torch.compile`, a larger batch.
 
-## Thresholds
-`MIN_STATE_FRAC`: most steps. `MIN_CALLS`: below a hundred thin calls there is nothing to batch. On
-a CPU only calls above the usual number of such a model count (`CALLS_PER_TENSOR` of
-`savings/host_work.py`, docs/adr/0031), and at least `LOOP_LOW_FRAC` of these goes. `IDLE_FRAC`: of
-a traced step. `TRACED_LOW_FRAC`: the rest of that idle time may be the profiler's. `MOSTLY`: of a
-step that the host queues work for, or of forward in recurrent layers. Severity: the common scale
-(`findings/grade.py`).
+```python
+for t in range(len(x)): out.append(self.f(x[t]))   # before
+out = self.f(x)                                    # after
+```
+
+## How it is measured
+`host_bound_frac` by device marks; `host_idle_ns`, idle time behind late launches, by a trace; on a
+CPU `overhead_ns`, the compute phases less operators of some length, of which only calls above the
+usual number for such a model count.
+
+## Limits
+Loops inside recurrent layers are torch's own. Anomaly detection hides the model's own operators.
 """
 
 from dataclasses import replace
@@ -38,62 +40,56 @@ from lightning_gpuprof.analysis.savings.host_work import (
 )
 from lightning_gpuprof.analysis.trace.idle import LATE_CAUSES
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
-from lightning_gpuprof.findings.no_trace import no_trace
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.rule import rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
-ID = "host-bound"
 ADVICE = (
     "Do the same work in fewer, larger operators: batch what a Python loop calls one by one, fuse "
     "the optimizer, compile{with_graphs}, or raise the batch size."
 )
+GRAPHS = 'model = torch.compile(model, mode="reduce-overhead")'
+MIN_STATE_FRAC = 0.5
+MIN_CALLS = 100
+"""Below a hundred thin calls there is nothing to batch."""
+MOSTLY = 0.5
+IDLE_FRAC = 0.25
+TRACED_LOW_FRAC = 0.3
+"""Recording slows the host down, the device not: part of the idle time is the profiler's."""
+QUEUEING = (*COMPUTE, Phase.ZERO_GRAD, Phase.CLIP_GRADIENTS, Phase.OPTIMIZER_STEP)
 EFFORT = Effort(
     Horizon.MEDIUM,
     "loops become tensor operations, or the model is compiled",
     "results may differ in the last digits",
 )
-MIN_STATE_FRAC = 0.5
-MIN_CALLS = 100
-MOSTLY = 0.5
-IDLE_FRAC = 0.25
-TRACED_LOW_FRAC = 0.3
-QUEUEING = (*COMPUTE, Phase.ZERO_GRAD, Phase.CLIP_GRADIENTS, Phase.OPTIMIZER_STEP)
 
 
-def evaluate(run: RunResults) -> Finding | Abstained | None:
+@rule(id="host-bound", needs=("marks or trace",), effort=EFFORT)
+def judge(run: RunResults) -> Finding | None:
     """Return a finding where host work holds most steps back."""
-    if run.step_ns is None:
-        return Abstained(ID, "no step was recorded")
-    if anomaly_on(run):
-        return Abstained(ID, "anomaly detection is on: its operators hide the model's own")
-    work = host_work(run)
+    step_ns, work, facts = run.step_ns, host_work(run), trace_facts(run)
+    if step_ns is None or anomaly_on(run):
+        return None
     if run.device_time is not None:
         frac = run.device_time.state_frac[StepState.HOST_BOUND]
         loops = work is not None and work.loops_most_ns > 0
-        if frac < MIN_STATE_FRAC or not (loops or _queues(run, run.step_ns)):
+        if frac < MIN_STATE_FRAC or not (loops or _queues(run, step_ns)):
             return None
-        return _on_gpu(run.step_ns, frac, work, trace_facts(run))
+        return _on_gpu(step_ns, frac, work, facts)
     if run.on_gpu:
-        facts = trace_facts(run)
-        if facts is None or not facts.on_device:
-            return Abstained(ID, "no device marks arrived, so run-ahead is unknown")
-        return _traced(run.step_ns, facts)
-    if work is None:
-        return no_trace(ID)
-    thin_calls = round(work.own_frac * work.thin_calls)
-    few = thin_calls < MIN_CALLS or not work.repeated_ns
+        return _traced(step_ns, facts) if facts is not None and facts.on_device else None
+    return _on_cpu(step_ns, work) if work is not None else None
+
+
+def _on_cpu(step_ns: int, work: HostWork) -> Finding | None:
+    few = round(work.own_frac * work.thin_calls) < MIN_CALLS or not work.repeated_ns
     if few or work.recurrent_frac > MOSTLY or reads_in_a_loop(work):
         return None
-    return _finding(
-        run.step_ns,
-        f"{duration(work.loops_ns)} of each step ({percent(work.loops_ns / run.step_ns)}) "
-        f"is Python and dispatch around {thin_calls:,} small operators",
-        {},
-        work,
-        confidence=0.7 if work.usual_calls is not None else 0.4,
-        on_gpu=False,
-    )
+    title = f"{duration(work.loops_ns)} of each step ({percent(work.loops_ns / step_ns)}) "
+    title += "dispatches small operators"
+    confidence = 0.7 if work.usual_calls is not None else 0.4
+    return _finding(step_ns, title, {}, work, confidence, on_gpu=False)
 
 
 def _queues(run: RunResults, step_ns: int) -> bool:
@@ -104,13 +100,13 @@ def _queues(run: RunResults, step_ns: int) -> bool:
 
 def _on_gpu(step_ns: int, frac: float, work: HostWork | None, facts: TraceFacts | None) -> Finding:
     title = f"{percent(frac)} of the steps wait for the host to queue work"
-    found = _finding(step_ns, title, {"host_bound_frac": frac}, work, confidence=0.8)
+    found = _finding(step_ns, title, {"host_bound_frac": frac}, work, 0.8)
     if facts is None or not facts.on_device:
         # Only a trace with kernels says how many launches there are to save beside loops.
         high = max(found.saving_ns.high, step_ns // 2)
         saving = Range(low=found.saving_ns.low, high=high)
         found = replace(found, saving_ns=saving, severity=grade(saving, step_ns))
-    return replace(found, change='model = torch.compile(model, mode="reduce-overhead")')
+    return found
 
 
 def _traced(step_ns: int, facts: TraceFacts) -> Finding | None:
@@ -118,11 +114,8 @@ def _traced(step_ns: int, facts: TraceFacts) -> Finding | None:
     thin_frac = facts.number("thin_kernels", "count_frac") or 0.0
     if idle_ns < IDLE_FRAC * step_ns or thin_frac >= THIN_COUNT_FRAC:
         return None
-    title = (
-        f"The device idles {duration(idle_ns)} of each step ({percent(idle_ns / step_ns)}) "
-        "because the host has not launched yet"
-    )
-    found = _finding(step_ns, title, {"host_idle_ns": idle_ns}, None, confidence=0.5)
+    title = f"The device idles {duration(idle_ns)} of each step behind late launches"
+    found = _finding(step_ns, title, {"host_idle_ns": idle_ns}, None, 0.5)
     saving = Range(low=round(TRACED_LOW_FRAC * idle_ns), high=idle_ns)
     return replace(found, saving_ns=saving, severity=grade(saving, step_ns))
 
@@ -150,7 +143,6 @@ def _finding(
             least = max(least, work.dispatch_ns)
         saving = Range(low=min(least, most), high=most)
     return Finding(
-        id=ID,
         severity=grade(saving, step_ns),
         title=title,
         advice=ADVICE.format(with_graphs=" with CUDA graphs" if on_gpu else ""),
@@ -158,5 +150,5 @@ def _finding(
         saving_ns=saving,
         confidence=confidence,
         where=where,
-        change="model = torch.compile(model)",
+        change=GRAPHS if on_gpu else "model = torch.compile(model)",
     )

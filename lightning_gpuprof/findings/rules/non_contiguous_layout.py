@@ -1,66 +1,65 @@
 """Tensors are copied again and again to change their memory layout.
 
-## What it measures
-`relayout_ns`: time per step inside `aten::contiguous` and the copies that `aten::reshape` makes,
-from a trace (device time on a GPU, host time on a CPU), and in kernels that only change layout
-(`nchwToNhwc`).
+## Symptom
+`aten::contiguous`, or kernels such as `nchwToNhwc`, take a noticeable share of the step.
 
-## Why it matters
-A transposed view is free; making it contiguous reads and writes all of its bytes and computes
-nothing, and the backward pass does the same again.
+## Why
+A transposed view is free; making it contiguous moves all of its bytes and computes nothing, and the
+backward pass does it again.
 
-## What to do
-Keep one layout through the model: `channels_last` for convolutions, weights shaped so that no
-transpose is needed, transposes done once when the data is made.
+## Fix
+Keep one layout: `channels_last` for convolutions, weights shaped so that no transpose is needed,
+inputs transposed where they are made.
 
-## Thresholds
-`BACKWARD`: the gradient of each copy is a copy of equal size, in the high bound. `MIN_CALLS`: a
-single copy per step is not a habit; of several, one may have to stay (the low bound). Kernels that
-transpose around convolutions all go in channels_last, in steps that the device holds up
-(`savings/hidden.py`). They show that the net lies plane after plane, where BatchNorm's own kernels
-read their memory badly, too: in channels_last they took `NORM_LEAST` to `NORM_MOST` times what
-their bytes take at the device's peak (docs/adr/0031), and what is above that goes. In a net without
-such kernels `COPIES_OF_GROUPS` copies for each GroupNorm are torch's own: on a device it takes no
-channels_last, and the next convolution nothing else. Severity: the common scale
-(`findings/grade.py`).
+```python
+images = images.contiguous()                                   # before
+model = model.to(memory_format=torch.channels_last)            # after
+images = images.to(memory_format=torch.channels_last)
+```
+
+## How it is measured
+`relayout_ns`: time per step inside those calls and kernels, from a trace. Of several copies one may
+stay; at most each has a gradient of equal cost.
+
+## Limits
+Two copies for each GroupNorm on a GPU are torch's own and not counted.
 """
-
-from dataclasses import replace
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import around, faster_kernels
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Where
-from lightning_gpuprof.findings.no_trace import OPERATORS, no_trace
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
-ID = "non-contiguous-layout"
-EFFORT = Effort(Horizon.MEDIUM, "shapes change in the model's code", "a wrong axis goes unnoticed")
 BACKWARD = 2.0
 MIN_CALLS = 2
 LAYOUT_KERNELS = ("nchwToNhwc", "nhwcToNchw")
 NORMS = "aten::native_batch_norm"
 NORM_LEAST, NORM_MOST = 2.5, 6.1
+"""BatchNorm's kernels in channels_last take so many times what their bytes take at the device's
+peak (docs/adr/0031); plane after plane they read badly, and what is above goes."""
 COPIES_OF_GROUPS = 2
 MOST = 2
 CHANNELS_LAST = """model = model.to(memory_format=torch.channels_last)
 images = images.to(memory_format=torch.channels_last)  # once, before the first layer"""
+ADVICE = (
+    "Keep one memory layout through the model: shape weights to fit the data instead of "
+    "transposing activations, and transpose inputs once, where they are made."
+)
 CHANNELS_LAST_ADVICE = (
     "The convolutions compute in channels_last, and change each of their tensors to it and back: "
-    "keep model and input in it. BatchNorm, which goes over one channel after the other, "
-    "is often faster in it, too."
+    "keep model and input in it. BatchNorm is often faster in it, too."
 )
-EXPLAINS = ("memory-bound-kernels",)
-"""What a fused kernel would save of kernels that are slow for their layout is not known."""
+EFFORT = Effort(Horizon.MEDIUM, "shapes change in the model's code", "a wrong axis goes unnoticed")
 
 
-def evaluate(run: RunResults) -> Finding | Abstained | None:
+@rule(id="non-contiguous-layout", needs=("operators",), effort=EFFORT)
+def judge(run: RunResults) -> Finding | None:
     """Return a finding where changes of layout cost time."""
-    facts = trace_facts(run)
-    if run.step_ns is None or facts is None or not facts.rows("operators"):
-        return no_trace(ID, OPERATORS)
+    facts, step_ns = measured(trace_facts(run)), measured(run.step_ns)
     around_convolutions = [
         row
         for row in facts.rows("kernels")
@@ -71,43 +70,36 @@ def evaluate(run: RunResults) -> Finding | Abstained | None:
     cost_ns = round(copied_ns + kernels_ns)
     if not cost_ns or (calls < MIN_CALLS and not kernels_ns):
         return None
-    kept, norms_least, norms_most = 1 / calls if calls >= MIN_CALLS else 1.0, 0.0, 0.0
-    least, most = (1 - kept) * copied_ns, BACKWARD * copied_ns
-    saving = Range(around(round(least))[0], round(most))
+    kept = 1 / calls if calls >= MIN_CALLS else 1.0
+    least, most, norms_most = (1 - kept) * copied_ns, BACKWARD * copied_ns, 0.0
+    low, high = around(round(least))[0], round(most)
     if kernels_ns:
         norms_least, norms_most = _by_planes(facts)
-        least += kernels_ns + norms_least
-        low, high = around(round(least))[0], most + around(round(kernels_ns))[1] + norms_most
-        saving = Range(*faster_kernels(run, run.step_ns, low, high))
-    saving = Range(low=min(saving.low, run.step_ns), high=min(saving.high, run.step_ns))
+        low = around(round(least + kernels_ns + norms_least))[0]
+        high = round(most + around(round(kernels_ns))[1] + norms_most)
+        low, high = faster_kernels(run, step_ns, low, high)
+    saving = Range(low=min(low, step_ns), high=min(high, step_ns))
     if not saving.high:
         return None
-    found = Finding(
-        id=ID,
-        severity=grade(saving, run.step_ns),
-        title=f"{duration(cost_ns)} of each step ({percent(cost_ns / run.step_ns)}) only changes "
-        "the layout of tensors",
-        advice="Keep one memory layout through the model: shape weights to fit the data instead of "
-        "transposing activations, and transpose inputs once, where they are made.",
-        evidence={
-            "relayout_ns": cost_ns,
-            "relayouts_per_step_count": round(calls),
-            "step_ns": run.step_ns,
-        },
+    evidence: dict[str, int | float] = {
+        "relayout_ns": cost_ns,
+        "relayouts_per_step_count": round(calls),
+        "step_ns": step_ns,
+    }
+    if kernels_ns:
+        evidence["slow_norms_ns"] = round(norms_most)
+    kernels = tuple(Where(kernel=str(row["name"])) for row in around_convolutions[:MOST])
+    return Finding(
+        severity=grade(saving, step_ns),
+        title=f"{duration(cost_ns)} of each step ({percent(cost_ns / step_ns)}) only changes "
+        "layouts",
+        advice=CHANNELS_LAST_ADVICE if kernels else ADVICE,
+        evidence=evidence,
         saving_ns=saving,
         confidence=0.6,
-        where=(Where(phase=Phase.FORWARD.value, name="aten::contiguous"),),
-    )
-    if not kernels_ns:
-        return found
-    return replace(
-        found,
-        evidence={**found.evidence, "slow_norms_ns": round(norms_most)},
-        title=f"{found.title}{_told_norms(norms_least, norms_most)}",
-        advice=CHANNELS_LAST_ADVICE,
-        where=tuple(Where(kernel=str(row["name"])) for row in around_convolutions[:MOST]),
-        change=CHANNELS_LAST,
-        explains=EXPLAINS,
+        where=kernels or (Where(phase=Phase.FORWARD.value, name="aten::contiguous"),),
+        change=CHANNELS_LAST if kernels else None,
+        explains=("memory-bound-kernels",) if kernels else (),
     )
 
 
@@ -123,21 +115,12 @@ def _by_planes(facts: TraceFacts) -> tuple[float, float]:
     return least / facts.steps, most / facts.steps
 
 
-def _told_norms(least_ns: float, most_ns: float) -> str:
-    if not most_ns:
-        return ""
-    lost = f"up to {duration(most_ns)}"
-    if least_ns:
-        lost = f"{duration(least_ns)} to {duration(most_ns)}"
-    return f", and normalising plane after plane loses {lost} more"
-
-
 def _copies(facts: TraceFacts, *, planes: bool) -> tuple[float, float]:
+    """Return the copies that `contiguous` makes per step, and their time."""
     operators = facts.operators
     contiguous = operators.get("aten::contiguous")
     if contiguous is None:
         return 0.0, 0.0
-    # Within `contiguous` a copy is one `clone`; calls that found nothing to do make none.
     # The gradient of a convolution copies what it was handed on its own account.
     calls = contiguous.calls - contiguous.backward_calls
     if not facts.on_device:

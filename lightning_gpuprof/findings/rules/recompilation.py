@@ -1,93 +1,69 @@
 """torch.compile compiles again and again during training.
 
-## What it measures
-`compiled_steps_count`: steps after the warm-up in which torch.compile compiled something, and
-`compiling_ns`: what that took, spread over all steps. Dynamo times it itself; where some steps
-compile nothing, what the others take above them is a second measure, and the mean of both counts.
-`compiled_early_count`: steps of the warm-up that compiled, each anew.
+## Symptom
+Steps after the warm-up still compile something, or the warm-up compiled three times or more.
 
-## Why it matters
-A new shape, type or Python value that a compiled function depends on makes it compile anew, for
-seconds on a GPU; at the limit (8 by default) torch gives up and runs the function
-uncompiled (`compile-limit`).
+## Why
+A new shape, type or Python value makes a compiled function compile anew, for seconds on a GPU. At
+dynamo's limit (8 by default) torch gives up and runs the function uncompiled.
 
-## What to do
-Keep shapes the same (pad to a few lengths, `drop_last=True`), mark what changes
-(`torch._dynamo.mark_dynamic`, `dynamic=True`), and see why with `TORCH_LOGS=recompiles`.
+## Fix
+Pad to a few lengths, drop the last batch, or mark what changes; `TORCH_LOGS=recompiles` says why.
 
-## Thresholds
-`MIN_STEPS`: after the warm-up a first other shape compiles once; from the second step on it is a
-habit. Steps with a validation are not counted, which compiles for itself. The saving is from the
-lesser of the two measures to the greater (`uneven/special_steps.py`), per step of all; a steady
-step, which compiles nothing, may be far shorter. `LOW_FRAC`: the padded shape is compiled too, and
-padding computes more. `MIN_EARLY`: the first step compiles, and the second where a size has changed
-or the optimizer has its state by then; a third time is one for each shape that comes. What it cost
-comes again whenever the program starts, so it is spread over the steps of this run: all but the
-first is saved at most, and all but the first two surely. Severity: the common scale
-(`findings/grade.py`).
+```python
+model = torch.compile(model)                 # before
+model = torch.compile(model, dynamic=True)   # after
+```
+
+## How it is measured
+`compiled_steps_count`, and `compiling_ns` spread over all steps: by dynamo's own timing and by what
+those steps take above others; the two are the bounds.
+
+## Limits
+Steps with a validation are not counted. A padded shape is compiled too, and padding computes more.
 """
 
 from lightning_gpuprof.analysis.run.compiling import Compiling
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import (
-    Abstained,
-    Effort,
-    Finding,
-    Horizon,
-    Range,
-    When,
-    Where,
-)
-from lightning_gpuprof.records.compiling import compile_limits
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, When, Where
+from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.units import duration
 
-ID = "recompilation"
-EFFORT = Effort(Horizon.MEDIUM, "shapes are padded or marked dynamic", "padding computes more")
 MIN_STEPS = 2
-LOW_FRAC = 0.9
 MIN_EARLY = 3
+"""The first step compiles, and the second where the optimizer has its state by then."""
+LOW_FRAC = 0.9
 ADVICE = (
     "Keep shapes the same: pad to a few lengths, drop the last batch, or mark what changes "
     "as dynamic."
 )
 CHANGE = "model = torch.compile(model, dynamic=True)  # and: TORCH_LOGS=recompiles"
+EFFORT = Effort(Horizon.MEDIUM, "shapes are padded or marked dynamic", "padding computes more")
 
 
-def evaluate(run: RunResults) -> Finding | Abstained | None:
+@rule(id="recompilation", needs=("steps",), effort=EFFORT)
+def judge(run: RunResults) -> Finding | None:
     """Return a finding where compiling goes on."""
-    if run.step_ns is None or run.compiling is None:
-        return Abstained(ID, "no step after the warm-up was recorded")
-    seen, costs_ns = run.compiling, run.compiling.costs_per_step_ns
+    seen, step_ns = run.compiling, measured(run.step_ns)
+    if seen is None:
+        return None
     if seen.count < MIN_STEPS:
-        return _early(run, seen, run.step_ns) if len(seen.early_ns) >= MIN_EARLY else None
+        return _early(run, seen, step_ns) if len(seen.early_ns) >= MIN_EARLY else None
+    costs_ns = seen.costs_per_step_ns
     if not costs_ns:
-        return Abstained(
-            ID,
-            f"{seen.count} of {seen.steps} steps compiled, and neither dynamo's own timing nor "
-            "steps to compare with say what that took",
-        )
+        return None
     cost_ns = round(sum(costs_ns) / len(costs_ns))
-    least_ns, most_ns = around(min(costs_ns))[0], around(max(costs_ns))[1]
-    saving = Range(low=round(LOW_FRAC * least_ns), high=most_ns)
-    return Finding(
-        id=ID,
-        severity=grade(saving, run.step_ns),
-        title=f"torch.compile compiled in {seen.count} of {seen.steps} steps after the warm-up, "
-        f"{duration(cost_ns * seen.steps / seen.count)} each",
-        advice=ADVICE + _why(run),
-        evidence={
-            "compiled_steps_count": seen.count,
-            "compiling_ns": cost_ns,
-            "step_ns": run.step_ns,
-        },
-        saving_ns=saving,
-        confidence=0.9,
-        where=_given_up(run),
-        when=When.BETWEEN,
-        change=CHANGE,
-    )
+    saving = Range(low=round(LOW_FRAC * around(min(costs_ns))[0]), high=around(max(costs_ns))[1])
+    title = f"torch.compile compiled in {seen.count} of {seen.steps} steps, "
+    title += f"{duration(cost_ns * seen.steps / seen.count)} each"
+    evidence: dict[str, int | float] = {
+        "compiled_steps_count": seen.count,
+        "compiling_ns": cost_ns,
+        "step_ns": step_ns,
+    }
+    return _finding(run, step_ns, title, ADVICE, evidence, saving, 0.9)
 
 
 def _early(run: RunResults, seen: Compiling, step_ns: int) -> Finding:
@@ -96,30 +72,36 @@ def _early(run: RunResults, seen: Compiling, step_ns: int) -> Finding:
     again_ns = sum(seen.early_ns[1:])
     surely_ns = around(sum(seen.early_ns[2:]))[0]
     saving = Range(low=round(LOW_FRAC * surely_ns / steps), high=around(again_ns)[1] // steps)
+    title = f"torch.compile compiled anew in {count} of the first steps, "
+    title += f"{duration(sum(seen.early_ns))} together"
+    advice = f"{ADVICE} It is so at each start; a longer run has less of it per step."
+    evidence: dict[str, int | float] = {
+        "compiled_early_count": count,
+        "compiling_ns": again_ns // steps,
+        "step_ns": step_ns,
+    }
+    return _finding(run, step_ns, title, advice, evidence, saving, 0.8)
+
+
+def _finding(
+    run: RunResults,
+    step_ns: int,
+    title: str,
+    advice: str,
+    evidence: dict[str, int | float],
+    saving: Range,
+    confidence: float,
+) -> Finding:
+    reasons = [one.reason for one in run.compile_limits if one.reason]
+    why = f" torch has given up; what failed last: {reasons[0]}." if reasons else ""
     return Finding(
-        id=ID,
         severity=grade(saving, step_ns),
-        title=f"torch.compile compiled anew in {count} of the first steps, "
-        f"{duration(sum(seen.early_ns))} together",
-        advice=f"{ADVICE}{_why(run)} It is so at each start; a longer run has less of it per step.",
-        evidence={
-            "compiled_early_count": count,
-            "compiling_ns": again_ns // steps,
-            "step_ns": step_ns,
-        },
+        title=title,
+        advice=advice + why,
+        evidence=evidence,
         saving_ns=saving,
-        confidence=0.8,
-        where=_given_up(run),
+        confidence=confidence,
+        where=tuple(Where.at(one.place, name=one.place.function) for one in run.compile_limits),
         when=When.BETWEEN,
         change=CHANGE,
     )
-
-
-def _given_up(run: RunResults) -> tuple[Where, ...]:
-    """Return where the functions begin that were compiled until torch gave them up."""
-    return tuple(Where.at(one.place, name=one.place.function) for one in compile_limits(run.notes))
-
-
-def _why(run: RunResults) -> str:
-    reasons = [one.reason for one in compile_limits(run.notes) if one.reason]
-    return f" What failed last: {reasons[0]}." if reasons else ""

@@ -1,42 +1,40 @@
 """The first batch of every epoch takes long, although no data workers start.
 
-## What it measures
-`first_batch_ns`: what the first steps of epochs wait for data above the usual step, and the waits
-for data between epochs, per recorded step; the first epoch is left out, as is the making of a
-loader (`rebuilt-loader`).
+## Symptom
+Each epoch after the first begins with a wait that other steps do not have.
 
-## Why it matters
-An `IterableDataset` may do much before its first sample: read or shuffle a file, or play episodes
-with the policy that is trained. A sampler of the program's own may work out what to draw from. All
-of it is done while training stands still.
+## Why
+An `IterableDataset` may read, shuffle or play much before its first sample; a sampler of your own
+may work out what to draw from. Training stands still meanwhile.
 
-## What to do
-Make that work cheaper: operations on whole arrays, calls of the model for many samples at once,
-`.item()` on none of them. What does not depend on the model can be made ready during the epoch
-before, by a thread. What a sampler works out from the data alone is the same in each epoch: once is
-enough.
+## Fix
+```python
+def __iter__(self):                 # before: worked out in each epoch
+    weights = self.weigh()
 
-## Thresholds
-`MIN_FRAC` (`findings/epoch_cost.py`): below one percent of the steps' time nobody would change a
-program. How much of the work can go is not known, so the low bound is 0; but for a sampler of the
-program's own over an indexed dataset `SAMPLER_FRAC`: torch draws 100,000 indices in some
-milliseconds, the rest is working out what to draw from. Where data workers start anew each time it
-is `worker-startup`; those that stay begin an epoch with their sampler in the training process, and
-with the making of a first batch, which no sampler can spare: what is waited for workers is left
-out, or, where that was not measured, as many steps as there are workers. Severity: the common
-scale (`findings/grade.py`).
+def __init__(self):                 # after: once
+    self.weights = self.weigh()
+```
+
+Work on whole arrays, and prepare during the epoch before.
+
+## How it is measured
+`first_batch_ns`: the extra wait of epochs' first steps and between epochs, per step, without the
+first epoch.
+
+## Limits
+How much can go is not known; of a sampler half at least. Workers that start anew are
+`worker-startup`.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.epoch_cost import epoch_finding
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Where
+from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
 
-ID = "slow-epoch-start"
-EFFORT = Effort(
-    Horizon.QUICK, "what the dataset or sampler does in __iter__ before its first sample", "none"
-)
 SAMPLER_FRAC = 0.5
+"""torch draws 100,000 indices in some milliseconds: the rest is working out what to draw from."""
 OF_DATASET = (
     "Make what the dataset does before its first sample cheaper: work on whole arrays, call a "
     "model for many samples at once, and avoid .item()."
@@ -46,31 +44,31 @@ OF_SAMPLER = (
     "__init__, what does not change from epoch to epoch, with operations on whole arrays, and only "
     "draw from it here."
 )
+EFFORT = Effort(
+    Horizon.QUICK, "what the dataset or sampler does in __iter__ before its first sample", "none"
+)
 
 
-def evaluate(run: RunResults) -> Finding | Abstained | None:
+@rule(id="slow-epoch-start", needs=("steps", "epoch starts"), effort=EFFORT)
+def judge(run: RunResults) -> Finding | None:
     """Return a finding where epochs begin with a long wait, though no workers are started."""
-    starts, loader = run.epoch_starts, run.start.loader
-    if starts is None:
-        return Abstained(ID, "no start of an epoch was measured")
+    starts, loader = measured(run.epoch_starts), run.start.loader
     if loader is None or loader.num_workers is None:
         return None
     sampler = loader.sampler if loader.dataset_kind == "map" else None
     if loader.num_workers and not (loader.persistent_workers and sampler):
         return None
-    taken_ns = starts.again_ns
-    title = "The first batch of each epoch takes {each} longer than the others"
+    taken_ns, title = starts.again_ns, "Each epoch's first batch takes {each} longer"
     if loader.num_workers:
         making_ns = starts.workers_ns
         if making_ns is None:
-            making_ns = loader.num_workers * (run.step_ns or 0) * (starts.count - 1)
+            making_ns = loader.num_workers * measured(run.step_ns) * (starts.count - 1)
         taken_ns = max(0, taken_ns - making_ns)
-        title = "Before the first batch of each epoch the training process is at work for {each}"
+        title = "Before each epoch the training process works for {each}"
     return epoch_finding(
         run,
         taken_ns,
         starts.count - 1,
-        rule=ID,
         name="first_batch",
         title=title,
         advice=OF_SAMPLER.format(sampler=sampler) if sampler else OF_DATASET,

@@ -1,47 +1,50 @@
 """A trace is too large to be looked at with ease.
 
-## What it measures
-`trace_bytes`: the size of a cycle's trace file before compression.
+## Symptom
+The trace of a profiler window is larger than viewers open.
 
-## Why it matters
-Viewers take minutes to open such a file or fail, and writing it stops the training.
+## Why
+chrome://tracing and Perfetto take minutes or run out of memory, and writing it stops training.
 
-## What to do
-Record fewer steps (`active`), and leave out what is not needed: stacks (`with_stack`) make a trace
-several times larger, shapes and memory events some tens of percent.
+## Fix
+Record fewer steps; stacks alone make a trace several times larger.
 
-## Thresholds
-`MAX_BYTES`: 500 MB, from where on chrome://tracing and Perfetto's page run out of memory. No time
-is claimed: only profiled steps are slower.
+```python
+GpuProfCallback(active=20, with_stack=True)   # before
+GpuProfCallback(active=3, with_stack=False)   # after
+```
+
+## How it is measured
+`trace_bytes`: size of the window's trace before compression, against 500 MB.
+
+## Limits
+No time is claimed: only profiled steps are slower.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Severity
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Severity
+from lightning_gpuprof.findings.rule import rule
 from lightning_gpuprof.units import size
 
-ID = "trace-too-large"
-EFFORT = Effort(Horizon.QUICK, "one setting of the schedule", "the trace says less")
 MAX_BYTES = 500_000_000
+EFFORT = Effort(Horizon.QUICK, "one setting of the schedule", "the trace says less")
 
 
-def evaluate(run: RunResults) -> Finding | Abstained | None:
+@rule(id="trace-too-large", effort=EFFORT)
+def judge(run: RunResults) -> Finding | None:
     """Return a fact where a trace is beyond what viewers open."""
-    sized = [t for t in run.traces if t.cycle.trace_bytes is not None]
-    if not sized:
-        return Abstained(ID, "no trace was recorded")
-    largest = max(sized, key=lambda trace: trace.cycle.trace_bytes or 0).cycle
-    bytes_ = largest.trace_bytes or 0
-    if bytes_ < MAX_BYTES:
+    largest = max(run.traces, key=lambda one: one.cycle.trace_bytes or 0, default=None)
+    num_bytes = largest.cycle.trace_bytes or 0 if largest else 0
+    if largest is None or num_bytes < MAX_BYTES:
         return None
-    steps = largest.last_step - largest.first_step + 1
-    fewer = max(1, int(steps * MAX_BYTES / bytes_))
+    cycle = largest.cycle
+    steps = cycle.last_step - cycle.first_step + 1
+    fewer = max(1, int(steps * MAX_BYTES / num_bytes))
     return Finding(
-        id=ID,
         severity=Severity.WARNING,
-        title=f"The trace of cycle {largest.cycle} is {size(bytes_)} for {steps} steps",
+        title=f"The trace of cycle {cycle.cycle} is {size(num_bytes)} for {steps} steps",
         advice=f"Record {fewer} steps, without stacks, shapes or memory events.",
-        evidence={"trace_bytes": bytes_, "trace_steps_count": steps},
-        saving_ns=Range(low=0, high=0),
+        evidence={"trace_bytes": num_bytes, "trace_steps_count": steps},
         confidence=1.0,
         change=f"GpuProfCallback(active={fewer}, with_stack=False, record_shapes=False)",
     )

@@ -10,10 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lightning_gpuprof.analysis.run.worker_lines import worker_lines
 from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.model import Finding, Severity, When
-from lightning_gpuprof.findings.worker_places import processes
 from lightning_gpuprof.units import ascii_only, duration, percent, quantity, spread
 from lightning_gpuprof.views.console import console_plan, console_rest, console_tables
 from lightning_gpuprof.views.documents.report import Report
@@ -97,9 +95,11 @@ def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableT
     if lines is not None:
         yield _heading("AT WHICH LINES (sampled on the host in the first seconds of training)")
         yield _indented(lines)
-    workers, seen = console_tables.worker_table(results), worker_lines(results.notes)
+    workers, seen = console_tables.worker_table(results), results.worker_lines
     if workers is not None and seen is not None:
-        looked = f"{seen.whole} samples in {processes(seen.processes)}"
+        looked = (
+            f"{seen.whole} samples in {seen.processes} worker process{'es' * (seen.processes != 1)}"
+        )
         idle = f"waiting for work in {percent(seen.waiting_frac)}"
         yield _heading(f"IN THE LOADER'S WORKERS ({looked}, {idle})")
         yield _indented(workers)

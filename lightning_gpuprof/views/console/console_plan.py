@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from lightning_gpuprof.findings.checks import State, run_checks
+from lightning_gpuprof.findings.engine import make_plan
 from lightning_gpuprof.findings.model import Horizon
-from lightning_gpuprof.findings.work_plan import make_plan
 from lightning_gpuprof.units import quantity, spread
 from lightning_gpuprof.views.documents.report import Report
 

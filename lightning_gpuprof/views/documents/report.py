@@ -8,8 +8,8 @@ from typing import Any
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.errors import RecordError, TraceError
+from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.model import Abstained, Finding
-from lightning_gpuprof.findings.runner import evaluate_rules
 from lightning_gpuprof.records.files import LOCAL, FileSystem, plugin_dir
 from lightning_gpuprof.records.reader import RankRecords, read_run
 from lightning_gpuprof.records.schema import ProfilerCycle

@@ -16,12 +16,11 @@ from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.worker_lines import (
     made_in_ns,
     worker_line_times,
-    worker_lines,
 )
 from lightning_gpuprof.findings.check_figures import suggested_workers
 from lightning_gpuprof.findings.checks import focus, run_checks
+from lightning_gpuprof.findings.engine import PlanItem, make_plan
 from lightning_gpuprof.findings.model import Abstained, Finding
-from lightning_gpuprof.findings.work_plan import PlanItem, make_plan
 from lightning_gpuprof.records.files import plugin_dir
 from lightning_gpuprof.views.documents.analysis_version import is_older
 from lightning_gpuprof.views.documents.finding_payload import finding_payload, plain
@@ -64,7 +63,7 @@ def report_payload(
 
 
 def _workers(results: RunResults) -> dict[str, Any] | None:
-    seen = worker_lines(results.notes)
+    seen = results.worker_lines
     if seen is None:
         return None
     return {

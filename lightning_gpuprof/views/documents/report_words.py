@@ -3,8 +3,8 @@
 from lightning_gpuprof.analysis.compare.bootstrap import MIN_BLOCKS
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.findings.checks import focus, run_checks
+from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC
 from lightning_gpuprof.findings.model import Finding, When, Where
-from lightning_gpuprof.findings.runner import MIN_SAVING_FRAC
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import duration, percent, shortened, spread
 from lightning_gpuprof.views.documents.report import Report

@@ -11,21 +11,11 @@ from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.sessions import WallTime
 from lightning_gpuprof.analysis.run.steady import Distribution, StepStats
 from lightning_gpuprof.arrays import Int64
-from lightning_gpuprof.findings.runner import evaluate_rules
+from lightning_gpuprof.findings.engine import evaluate_rules
+from lightning_gpuprof.findings.rule import rules
 from lightning_gpuprof.records.schema import Device, ProfilerCycle, RunStart
 from lightning_gpuprof.views.documents.finding_payload import finding_payload
 
-RULES = (
-    "host-sync",
-    "host-bound",
-    "small-kernels",
-    "memory-bound-kernels",
-    "non-contiguous-layout",
-    "dominant-kernel",
-    "exposed-communication",
-    "lost-kernels",
-)
-"""Rules that a trace gives all they need; the others need a run's records."""
 _STEP = re.compile(r"\b(of|in) each step\b|\bper step\b|\ba step\b")
 
 
@@ -51,7 +41,7 @@ def trace_findings(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _judged(document: Mapping[str, Any], marks: Sequence[int]) -> list[dict[str, Any]]:
     run = _as_run(document, np.array(marks, dtype=np.int64))
-    found = evaluate_rules(run, RULES).found
+    found = evaluate_rules(run, [one for one in rules().values() if one.of_trace]).found
     payloads = [finding_payload(finding, run.step_ns) for finding in found]
     if document["source"].startswith("jax"):
         for payload in payloads:

@@ -3,7 +3,7 @@ from rule_cases import H100, MS, US, WORK, span
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained, Finding, Range, Severity, Where
-from lightning_gpuprof.findings.told_once import told_once
+from lightning_gpuprof.findings.overlap import without_overlap
 from lightning_gpuprof.records.schema import Note, ProfilerCycle
 
 GPU = {"span_ns": 20 * MS}
@@ -33,9 +33,7 @@ def churn(judge):
 def test_what_is_freed_and_asked_for_again_in_each_step_goes(churn):
     found = churn(CHURN)
     assert span(found) == (3 * MS, 3 * MS)
-    assert found.title == (
-        "Each step frees device memory and asks the driver for it again: 60 calls, 3.00 ms (30.0%)"
-    )
+    assert found.title == ("Each step frees and asks for device memory: 3.00 ms (30.0%)")
     assert (found.where[0].file, found.where[0].line) == ("train.py", 63)
     assert found.severity is Severity.CRITICAL
 
@@ -95,7 +93,7 @@ def test_the_hook_that_empties_the_cache_is_told_once(churn):
         where=(Where(phase="other", name="on_train_batch_end"),),
     )  # fmt: skip
     found = churn(CHURN)
-    assert [one.id for one in told_once([slow, found])[0]] == ["allocator-churn"]
+    assert [one.id for one in without_overlap([slow, found])[0]] == ["allocator-churn"]
     elsewhere = Where(phase="callbacks", name="EMA")
     other = Finding(**{**slow.__dict__, "where": (elsewhere,)})
-    assert len(told_once([other, found])[0]) == 2
+    assert len(without_overlap([other, found])[0]) == 2

@@ -40,7 +40,7 @@ def test_on_a_gpu_the_kernels_time_counts_and_not_the_hosts(judge):
     assert finding.evidence["operators_ns"] == 18 * MS
     assert finding.saving_ns.low == 5_400_000
     assert finding.saving_ns.high <= 22 * MS
-    assert isinstance(judge("double-precision", PHASES, trace=TRACE, **gpu), Abstained)
+    assert judge("double-precision", PHASES, trace=TRACE, **gpu) is None
 
 
 def test_models_that_differentiate_twice_are_taken_to_need_it(judge):

@@ -67,37 +67,7 @@ def test_a_short_interval_of_their_own_is_named_and_lengthened_in_a_short_run(ju
         loader=Loader(length=200),
         trainer={"val_check_interval": 25},
     )
-    assert "val_check_interval=25 asked for 8 of them here" in finding.advice
     assert finding.change == "Trainer(..., val_check_interval=120)"
-
-
-@pytest.mark.parametrize(
-    ("saves", "interval", "told"), [(8, 25, True), (3, 25, False), (8, 1.0, False)]
-)
-def test_checkpoints_behind_each_validation_become_as_seldom(judge, saves, interval, told):
-    save = every(25, 20 * MS, first=24, count=200)
-    save = [ns if ns and step < 25 * saves else 0 for step, ns in enumerate(save)]
-    both = StepFlag.VALIDATION | StepFlag.CHECKPOINT
-    finding = judge(
-        "frequent-validation",
-        {**WORK, "validation": every(25, 300 * MS, first=24, count=200), "checkpoint": save},
-        flags=[
-            both if ns else StepFlag.VALIDATION if step % 25 == 24 else 0
-            for step, ns in enumerate(save)
-        ],
-        steps=200,
-        loader=Loader(length=200),
-        trainer={"val_check_interval": interval},
-    )
-    assert ("comes with a checkpoint" in finding.advice) is told
-    assert ("slow-checkpoint" in finding.explains) is told
-    left = 25 / 120
-    # Others may be asked for by their own setting: they are part of the most alone.
-    gone_ns = 300 * MS / 25 * (1 - left)
-    assert finding.saving_ns.low == pytest.approx(0.8 * gone_ns, rel=0.01)
-    if told:
-        with_saves_ns = 320 * MS / 25 * (1 - left)
-        assert finding.saving_ns.high == pytest.approx(1.2 * with_saves_ns, rel=0.01)
 
 
 def test_many_short_epochs_are_validated_in_one_of_several(judge):

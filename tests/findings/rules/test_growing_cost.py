@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.records.schema import UNMARKED_STEPS, Device, Note, OutsideSpan, StepFlag
 
@@ -35,9 +36,7 @@ def said(judge):
 def test_validations_that_take_longer_each_time_are_told_with_the_hook_that_grows(said):
     part = {"validation/on_validation_epoch_end": GROWING}
     (finding,) = said({"validation": GROWING + each([3] * TIMES)}, parts=part)
-    assert finding.title == (
-        "on_validation_epoch_end takes longer each time: 15.0 ms at first, 80.0 ms after 16 times"
-    )
+    assert finding.title == ("on_validation_epoch_end grew from 15.0 ms to 80.0 ms after 16 times")
     assert finding.evidence["more_ns"] == 5 * MS
     # 10, 15 ... 85 ms are 37.5 above the first, in each 20 steps, a fifth less; 65 by now.
     assert (finding.saving_ns.low, finding.saving_ns.high) == (1_500_000, 3_250_000)
@@ -67,7 +66,7 @@ def test_what_is_done_between_epochs_is_told_too(said):
         for where, ms in (("epoch_end", 10 * i), ("epoch_start", 15))
     ]  # fmt: skip
     (finding,) = said({}, records=spans)
-    assert finding.title.startswith("Plots takes longer each time: 20.0 ms at first, 150 ms after")
+    assert finding.title.startswith("Plots grew from 20.0 ms to 150 ms after 16")
     assert finding.change.startswith("self.items = collections.deque(")
 
 
@@ -120,7 +119,7 @@ def test_a_forward_that_gets_slower_by_itself_is_told_with_the_line_that_keeps(s
     lines = (LineCount("forward", "train.py", 35, "add", source, None, None, 20),)
     seen = Note(step=9, name=NOTE, value=HostLines(100, lines, {"forward": 100}))
     (finding,) = said({"forward": forward}, records=[seen])
-    assert finding.title.startswith("The phase forward takes longer each time: 4.")
+    assert finding.title.startswith("forward grew from 4.")
     assert finding.where[0].line == 35
     assert finding.advice.startswith("Each time works on all that was kept so far: keep")
     assert finding.confidence == 0.9
@@ -132,38 +131,13 @@ def test_a_forward_whose_cache_has_filled_grows_no_more(said, filled):
     assert said({"forward": forward}) == ()
 
 
-def test_a_run_that_goes_on_is_told_what_it_will_cost_at_the_end(said):
-    (finding,) = said({"validation": GROWING}, end=False, trainer={"max_steps": 2 * STEPS})
-    # The 16th is 85 ms (80 in the middle of the last three), and 16 more come, 5 ms longer each.
-    assert finding.evidence["at_end_ns"] == 160 * MS
-    assert "160 ms at the end of training" in finding.title
-
-
-@pytest.mark.parametrize(
-    ("epochs", "at_end_ms"),
-    [
-        (np.arange(STEPS) // (STEPS // 2), 80 + 5 * 16 * (4 / 1.5 - 1)),  # in the second of four
-        (np.zeros(STEPS), None),  # how long an epoch is has not been seen
-        (2 + np.arange(STEPS) // (STEPS // 2), None),  # resumed
-    ],
-)
-def test_what_it_will_cost_is_said_once_it_is_seen_how_far_training_is(said, epochs, at_end_ms):
-    options = {"end": False, "trainer": {"max_epochs": 4}, "columns": {"epoch": epochs}}
-    (finding,) = said({"validation": GROWING}, **options)
-    told = finding.evidence.get("at_end_ns")
-    assert told == (at_end_ms and round(at_end_ms * MS))
-
-
-def test_optimizers_that_are_stepped_by_hand_count_steps_of_their_own(said):
-    options = {"end": False, "trainer": {"max_steps": 2 * STEPS}}
-    (finding,) = said({"validation": GROWING}, **options, model={"automatic_optimization": False})
-    assert "at_end_ns" not in finding.evidence
-
-
-def test_memory_growth_tells_of_what_grows_with_memory(said):
+def test_memory_growth_tells_of_what_grows_with_memory(analyze):
     forward = [MS + step * 100_000 for step in range(STEPS)]
     notes = [Note(step=30 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
-    assert said({"forward": forward}, records=notes) == ()
+    run = analyze({"forward": forward, "backward": 4 * MS}, records=notes, steps=STEPS)
+    found = [one.id for one in evaluate_rules(run).found]
+    assert "memory-growth" in found
+    assert "growing-cost" not in found
 
 
 def test_on_a_gpu_a_callbacks_time_may_be_hidden(said):
@@ -220,10 +194,7 @@ def by_batch(per_epoch, *, epochs=4, more_ns=MS // 20):
 def test_what_begins_anew_with_each_epoch_is_told(said):
     more, epochs = by_batch(100)
     (finding,) = said({"forward": 4 * MS + more}, **epochs)
-    assert finding.title == (
-        "The phase forward takes longer each time: 4.15 ms at first, 8.80 ms at the end of each "
-        "epoch, and begins anew with the next"
-    )
+    assert finding.title == "forward grew from 4.15 ms to 8.80 ms at epochs' ends"
     assert finding.evidence["more_ns"] == pytest.approx(MS // 20, rel=0.05)
     assert finding.evidence["grown_ns"] == pytest.approx(49.5 * MS / 20, rel=0.02)
     assert finding.saving_ns.middle == pytest.approx(49.5 * MS / 20, rel=0.02)

@@ -2,7 +2,6 @@ import pytest
 from msgspec.structs import replace
 from rule_cases import MS, US, WORK, op, span
 
-from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained
 from lightning_gpuprof.records.schema import SYNC_STEPS_NOTE, Device, Note, SyncSite
 
@@ -49,7 +48,7 @@ def test_the_reads_of_an_unfused_optimizer_are_not_the_users(judge):
     operators = [op("aten::item", 200, 2 * MS), op("aten::mul", 200, 2 * MS)]
     model = {"dtypes": {"float32": 100}, "optimizers": [{"class": "AdamW"}]}
     none = judge("host-sync", WORK, trace={"operators": operators}, model=model)
-    assert isinstance(none, Abstained)
+    assert none is None
 
 
 def test_the_reads_inside_of_any_optimizers_update_are_not_the_users(judge):
@@ -58,7 +57,7 @@ def test_the_reads_inside_of_any_optimizers_update_are_not_the_users(judge):
     model = {"dtypes": {"float32": 100}, "optimizers": [{"class": "AdamW", "fused": True}]}
     operators = [read, op("aten::mul", 200, 2 * MS)]
     none = judge("host-sync", WORK, trace={"operators": operators}, model=model)
-    assert isinstance(none, Abstained)
+    assert none is None
     operators[0] = read | {"update_count": 0}
     found = judge("host-sync", WORK, trace={"operators": operators}, model=model)
     assert found.id == "host-sync"
@@ -132,16 +131,8 @@ def test_where_updates_are_told_apart_no_read_is_taken_for_an_optimizers(judge):
 
 def test_reads_that_would_stop_a_gpu_are_a_fact_on_a_cpu(judge):
     finding = judge("host-sync", WORK, records=[SITE])
-    assert finding.title == "3.0 reads of values per step would each stop the host on a GPU"
+    assert finding.title == "3.0 reads per step would each stop the host on a GPU"
     assert span(finding) == (0, 0)
-
-
-def test_on_a_cpu_it_says_that_reads_wait_for_nothing_there(judge):
-    silent = judge("host-sync", WORK, trace={"operators": [op("aten::mul", 200, 2 * MS)]})
-    assert silent.reason.startswith("on a CPU reading a value (.item()) waits for nothing;")
-    assert "lightning-gpuprof inspect" in silent.reason
-    watched = [Note(step=5, name=SYNC_STEPS_NOTE, value=3)]
-    assert judge("host-sync", WORK, records=watched) is None
 
 
 def test_abstains_when_nobody_looked(judge):
@@ -152,31 +143,3 @@ def test_abstains_when_nobody_looked(judge):
 def test_finds_nothing_where_steps_were_watched_and_none_synced(judge, device):
     watched = Note(step=8, name=SYNC_STEPS_NOTE, value=3)
     assert judge("host-sync", WORK, records=[watched], device=device) is None
-
-
-COPIED = {
-    "sync_ns": 2 * MS,
-    "gpu": {"busy_ns": 4 * MS},
-    "what_if": {"savings": [{"part": "sync", "saved_ns": 2 * MS}]},
-    "host_stretches": {"copied": {"host_region": 6 * MS, "host_data_wait": 4 * MS}},
-}
-
-
-def test_what_the_host_does_behind_a_copy_to_itself_is_told_with_the_copy(judge):
-    at = {"phase": "forward", "file": SITE.file, "function": SITE.function}
-    counted = LineCount(**at, line=99, source="bincount(x)", callee=None, kind=None, count=30)
-    model = LineCount("forward", "m.py", 1, "forward", "self.net(x)", None, "model", 70)
-    lines = HostLines(whole=120, lines=(counted, model), by_phase={"forward": 100})
-    records = [replace(SITE, phase="forward"), Note(step=9, name=NOTE, value=lines)]
-    finding = judge("host-sync", WORK, records=records, trace=COPIED, device=Device(type="cuda"))
-    assert finding.evidence["behind_copies_ns"] == 3 * MS
-    assert [one.line for one in finding.where] == [SITE.line, 99]
-    # Samples say a fifth to three tenths of a forward pass of 6 ms at least.
-    low, high = span(finding)
-    assert 0.7 * MS + 0.9 * 0.2 * 6 * MS < low < 0.7 * MS + 0.9 * 0.3 * 6 * MS
-    assert high == round(1.3 * MS + 1.2 * 3 * MS)
-
-
-def test_without_samples_what_is_done_behind_a_copy_may_have_to_stay(judge):
-    finding = judge("host-sync", WORK, records=[SITE], trace=COPIED, device=Device(type="cuda"))
-    assert span(finding) == (700 * US, round(1.3 * MS + 1.2 * 3 * MS))

@@ -2,7 +2,7 @@ import pytest
 from rule_cases import MS, US, WORK, span
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
-from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.records.schema import Note
 
 RISING = [Note(step=50 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
@@ -13,15 +13,6 @@ def test_memory_that_rises_all_along_is_told(judge):
     finding = judge("memory-growth", WORK, records=RISING)
     assert finding.severity is Severity.WARNING
     assert finding.evidence["growth_per_step_bytes"] == 200_000
-
-
-def test_graphs_that_are_kept_are_said_to_be_the_cause(judge):
-    kept = Note(step=3, name="kept_graphs", value=True)
-    finding = judge("memory-growth", WORK, records=[*RISING, kept])
-    assert finding.title.endswith("the graphs of earlier steps are kept, and memory with them")
-    alone = judge("memory-growth", WORK, records=[kept])
-    assert alone.severity is Severity.WARNING
-    assert span(alone) == (0, 0)
 
 
 def test_a_cache_that_fills_and_stops_is_not_told(judge):
@@ -39,7 +30,6 @@ def test_a_forward_that_gets_slower_with_it_costs_what_it_grew_by(judge):
         finding.evidence["grown_per_step_ns"],
         pytest.approx(grown + before, abs=50 * US),
     )
-    assert "forward went from" in finding.title
 
 
 def test_a_forward_that_gets_slower_is_a_fact_where_memory_was_not_measured(judge):
@@ -47,7 +37,7 @@ def test_a_forward_that_gets_slower_is_a_fact_where_memory_was_not_measured(judg
     slightly = {**SLOWER, "forward": [50 * MS + step * 20 * US for step in range(500)]}
     finding = judge("memory-growth", slightly, steps=500)
     assert finding.severity is Severity.INFO
-    assert isinstance(judge("memory-growth", SLOWER, steps=500), Abstained)
+    assert judge("memory-growth", SLOWER, steps=500) is None
     assert span(finding)[0] == finding.evidence["grown_per_step_ns"] > 0
 
 
@@ -63,11 +53,11 @@ def test_growth_is_seen_on_a_machine_that_others_slow_down_now_and_then(judge):
         "backward": [n * 4 * MS for n in slowed],
     }
     finding = judge("memory-growth", phases, steps=500, records=RISING)
-    assert "forward went from" in finding.title
     # The pace of most steps is taken as usual: 4 ms, and 10 us more in each step.
     assert finding.evidence["forward_last_ns"] > 1.9 * finding.evidence["forward_first_ns"]
     steady = {**phases, "forward": [n * 4 * MS for n in slowed]}
-    assert "forward" not in judge("memory-growth", steady, steps=500, records=RISING).title
+    steadily = judge("memory-growth", steady, steps=500, records=RISING)
+    assert "forward_first_ns" not in steadily.evidence
 
 
 @pytest.mark.parametrize(("optimizer", "told"), [(lambda n: 2 * n, True), (lambda n: 2, False)])
@@ -79,7 +69,7 @@ def test_a_backward_pass_that_gets_shorter_alone_makes_no_other_phase_grow(judge
         "optimizer_step": [round(optimizer(n) * MS) for n in slowed],
     }
     finding = judge("memory-growth", phases, steps=500, records=RISING)
-    assert ("forward went from" in finding.title) is told
+    assert ("forward_first_ns" in finding.evidence) is told
 
 
 @pytest.mark.parametrize(
@@ -101,6 +91,17 @@ def test_the_line_that_adds_to_what_is_kept_is_named(judge, source, wanted, chan
     assert change in finding.change
 
 
+def inputs(numbers):
+    return [
+        Note(step=50 * look, name="first_result_numbers", value=number)
+        for look, number in enumerate(numbers)
+    ]
+
+
+LONGER = {name: [MS + step * 10 * US for step in range(500)] for name in ("forward", "backward")}
+FREED = Note(step=3, name="kept_graphs", value=False)
+
+
 def test_a_machine_that_gets_slower_is_not_told(judge):
     slower = {**SLOWER, "backward": SLOWER["forward"]}
-    assert isinstance(judge("memory-growth", slower, steps=500), Abstained)
+    assert judge("memory-growth", slower, steps=500) is None

@@ -1,7 +1,6 @@
 import pytest
 from rule_cases import MS, US, WORK, op, span
 
-from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.records.schema import Note
 
 NODE = "autograd::engine::evaluate_function: AddmmBackward0"
@@ -14,10 +13,7 @@ def test_nodes_that_run_more_often_than_their_operators(judge):
     assert finding.evidence["passes_count"] == 3.0
     assert not finding.explains
     assert "loss_a + loss_b" in finding.change
-    assert finding.title == (
-        "2.80 ms of each step goes through parts of the autograd graph that have run "
-        "before (3.0 passes on average)"
-    )
+    assert finding.title == "2.80 ms of each step goes through the same graph again"
 
 
 def test_losses_of_optimizers_that_step_apart_are_not_told_to_be_added(judge):
@@ -59,14 +55,6 @@ def test_operators_in_place_make_nodes_too(judge):
     assert judge("retained-graph", WORK, trace={"operators": operators}) is None
 
 
-def test_a_graph_that_was_kept_and_gone_through_once_is_a_fact(judge):
-    operators = [op(NODE, 4, 6 * MS), op("aten::addmm", 4, MS)]
-    note = Note(step=3, name="retained_graph", value=True)
-    finding = judge("retained-graph", WORK, trace={"operators": operators}, records=[note])
-    assert span(finding) == (0, 0)
-    assert judge("retained-graph", WORK, records=[note]).severity is Severity.INFO
-
-
 def test_a_gradient_penalty_is_no_retained_graph(judge):
     operators = [
         op(NODE, 12, 6 * MS),
@@ -86,15 +74,5 @@ def test_a_graph_kept_for_a_gradient_penalty_is_no_news(judge):
 def test_a_backward_that_gets_slower(judge):
     backward = [MS + step * 100 * US for step in range(80)]
     finding = judge("retained-graph", {"backward": backward}, steps=80)
-    assert "its graph grows" in finding.title
+    assert "backward pass grew" in finding.title
     assert finding.explains == ("memory-growth",)
-
-
-def test_a_backward_that_gets_slower_without_a_graph_that_stays_is_something_else(judge):
-    backward = [MS + step * 100 * US for step in range(80)]
-    note = Note(step=3, name="kept_graphs", value=False)
-    phases = {"backward": backward}
-    found = judge("retained-graph", phases, steps=80, records=[note])
-    assert isinstance(found, Abstained)
-    (slower,) = judge("memory-growth", phases, steps=80, records=[note]).where
-    assert slower.phase == "backward"

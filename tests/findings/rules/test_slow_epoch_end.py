@@ -1,11 +1,14 @@
 from dataclasses import replace
 
 import msgspec
-from rule_cases import MS, WORK, span
+from rule_cases import MS, WORK, outcome, span
 
 from lightning_gpuprof.findings.model import Abstained, Severity, When
-from lightning_gpuprof.findings.rules.slow_epoch_end import evaluate
 from lightning_gpuprof.records.schema import Device, OutsideSpan
+
+
+def evaluate(run):
+    return outcome("slow-epoch-end", run)
 
 
 def ends(*, ms, name="callbacks/Neighbours"):
@@ -20,7 +23,7 @@ def ends(*, ms, name="callbacks/Neighbours"):
 
 def test_a_callback_that_works_after_each_epoch_is_named(judge):
     (finding,) = judge("slow-epoch-end", WORK, records=ends(ms=[50, 30, 30, 40]))
-    assert finding.title == ("Neighbours takes 37.5 ms between epochs, 1.50 ms per step (15.0%)")
+    assert finding.title == "Neighbours takes 37.5 ms between epochs (15.0%)"
     assert finding.severity is Severity.WARNING
     assert finding.when is When.BETWEEN
     assert finding.where[0].name == "Neighbours"

@@ -37,7 +37,7 @@ def test_a_first_batch_that_workers_make_is_not_its_samplers(judge):
     assert waited_for_workers(99_800 * US) is None
     half = waited_for_workers(50 * MS)
     assert half.saving_ns.high == 9 * 49_900 * US // 100
-    assert "the training process is at work for 49.9 ms" in half.title
+    assert "the training process works for 49.9 ms" in half.title
     # Not measured, such as with pinned memory: a batch takes at most as many steps as workers.
     step_ns = half.evidence["step_ns"]
     unknown = judge("slow-epoch-start", EPOCHS, **run)

@@ -1,9 +1,7 @@
-import pytest
 from rule_cases import MS, US, WORK, every, span, unmarked
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.model import Severity, Where
-from lightning_gpuprof.records.core_use import CORES_NOTE, CoreUse
 from lightning_gpuprof.records.schema import Device, Note
 
 
@@ -55,17 +53,6 @@ def test_a_few_at_even_distances_may_be_chance(judge):
     assert "steps_between_count" not in few.evidence
 
 
-@pytest.mark.parametrize(("busy", "advice"), [
-    (2_500, "look for other programs on this machine first."),
-    (1_060, "Other programs used 0.06 of the 2 cores only."),
-])  # fmt: skip
-def test_whether_others_ran_meanwhile_is_said_where_it_is_known(judge, busy, advice):
-    use = CoreUse(2, 1_000, busy, 0, own_ns=1_000, family_ns=0, queued_ns=0, others_queued_ns=0)
-    forward = [60 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
-    notes = [Note(99, CORES_NOTE, use)]
-    assert judge("step-time-jitter", {"forward": forward}, records=notes).advice.endswith(advice)
-
-
 def test_irregular_ones_are_a_fact_at_most(judge):
     forward = [60 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
     found = judge("step-time-jitter", {"forward": forward})
@@ -73,13 +60,6 @@ def test_irregular_ones_are_a_fact_at_most(judge):
     assert found.advice.endswith("look for other programs on this machine first.")
     on_gpu = judge("step-time-jitter", {"forward": forward}, device=Device(type="cuda"))
     assert "Trainer(benchmark=True)" in on_gpu.advice
-    off = {"device": Device(type="cuda"), "torch_settings": {"cudnn_benchmark": False}}
-    without = judge("step-time-jitter", {"forward": forward}, **off)
-    assert "benchmark" not in without.advice
-    assert "memory is asked for anew: pad to a few lengths" in without.advice
-    waiting = {"forward": 10 * MS, "other": [one - 10 * MS for one in forward]}
-    elsewhere = judge("step-time-jitter", waiting, device=Device(type="cuda"))
-    assert elsewhere.advice == found.advice
 
 
 def test_those_of_a_host_that_waits_for_the_devices_queue_are_none(judge):

@@ -107,5 +107,5 @@ def test_on_a_gpu_the_training_thread_may_stand_still_for_the_device(judge):
 
 def test_abstains_without_samples_or_account(judge):
     assert isinstance(judge("thread-contention", PHASES), Abstained)
-    assert isinstance(judge("thread-contention", PHASES, records=seen(whole=50)), Abstained)
-    assert isinstance(judge("thread-contention", PHASES, records=seen()), Abstained)
+    assert judge("thread-contention", PHASES, records=seen(whole=50)) is None
+    assert judge("thread-contention", PHASES, records=seen()) is None

@@ -32,7 +32,7 @@ def test_an_update_after_several_batches_is_shared_by_them(judge):
     each = judge("unfused-optimizer", UPDATES, model=model())
     fourth = [UPDATES["optimizer_step"] if step % 4 == 3 else 0 for step in range(100)]
     phases = UPDATES | {"optimizer_step": fourth}
-    assert by_hand(judge, phases=phases).title.endswith("a Python loop over 100 tensors")
+    assert by_hand(judge, phases=phases).title.endswith("unfused")
     shared = judge("unfused-optimizer", phases, model=model())
     assert shared.evidence["optimizer_ns"] == UPDATES["optimizer_step"] // 4
     assert span(shared) == tuple(one // 4 for one in span(each))
@@ -88,10 +88,8 @@ def by_hand(judge, name="PaperAdamW", calls=1_400, operator="aten::mul_", **opti
 
 def test_an_optimizer_written_by_hand_is_a_loop_that_torchs_own_would_end(judge):
     finding = by_hand(judge)
-    assert finding.title == (
-        "PaperAdamW takes 10.0 ms of each step (50.0%): a Python loop over 100 tensors, "
-        "7 operators for each"
-    )
+    assert finding.title == "PaperAdamW takes 10.0 ms of each step (50.0%), unfused"
+    assert "goes through 100 tensors in Python" in finding.advice
     assert finding.change == "torch.optim.AdamW(..., fused=True)  # in place of PaperAdamW"
     assert span(finding) == span(judge("unfused-optimizer", UPDATES, model=model()))
 
@@ -125,7 +123,7 @@ def test_anothers_optimizer_that_goes_through_lists_is_no_loop(judge):
 def test_without_a_trace_nobody_knows_what_anothers_optimizer_does(judge):
     optimizers = [{"class": "PaperAdamW", "package": "paper"}]
     model = {"dtypes": {"float32": 100}, "optimizers": optimizers}
-    assert isinstance(judge("unfused-optimizer", UPDATES, model=model), Abstained)
+    assert judge("unfused-optimizer", UPDATES, model=model) is None
 
 
 def test_abstains_without_the_facts(judge):
@@ -144,7 +142,7 @@ def test_what_has_no_fused_form_updates_lists_of_small_tensors_on_a_cpu(judge):
     assert finding.change == "torch.optim.NAdam(..., foreach=True)  # each of the 2"
     # A tenth to a half of 10 ms, without 0.25 or 0.1 ms that are the Trainer's.
     assert span(finding) == (975 * US, 4_950 * US)
-    assert finding.title.endswith("to update 100 tensors one by one")
+    assert finding.title.endswith("unfused")
 
 
 @pytest.mark.parametrize(

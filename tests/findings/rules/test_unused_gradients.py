@@ -24,7 +24,7 @@ def unused(**changes):
 def test_a_teacher_that_no_optimizer_holds_is_named_with_what_its_gradients_take(judge):
     finding = judge("unused-gradients", PHASES, records=unused())
     assert finding.severity is Severity.CRITICAL
-    assert "self.teacher are computed and no optimizer steps on them, 50.0%" in finding.title
+    assert "self.teacher are computed and never stepped on (50.0%" in finding.title
     assert finding.change == "self.teacher.requires_grad_(False)"
     assert span(finding) == (4 * MS, 6 * MS)
 
@@ -42,7 +42,7 @@ def test_a_frozen_judge_still_hands_the_gradient_on_to_what_is_trained(judge):
     # Under no_grad the generator would be trained by nothing.
     assert "no_grad" not in finding.advice + finding.change
     assert finding.change == "self.vgg[0].requires_grad_(False)"
-    assert "25.0% of the backward pass" in finding.title
+    assert "25.0% of backward" in finding.title
     assert span(finding) == (2 * MS, 3 * MS)
 
 
@@ -59,25 +59,8 @@ def test_of_a_module_that_is_trained_in_part_the_other_parts_are_frozen(judge):
 
 def test_a_model_that_the_others_loss_goes_back_into_is_to_be_detached(judge):
     finding = judge("unused-gradients", PHASES, records=unused(stepped=True))
-    assert "cleared before any step" in finding.title
+    assert "cleared before a step" in finding.title
     assert finding.change.startswith("self.teacher(...).detach()")
-
-
-def test_a_body_with_a_learning_rate_of_0_costs_its_update_too(judge):
-    records = unused(modules=("body",), rate_zero=4)
-    phases = {**PHASES, "optimizer_step": 2 * MS}
-    finding = judge("unused-gradients", phases, records=records, model={"dtypes": {"float32": 8}})
-    assert "the optimizer steps on them with a learning rate of 0, 50.0% of" in finding.title
-    assert finding.change.startswith("self.body.requires_grad_(False)")
-    # Half of the 8 tensors: 1 ms of the update, half of it for certain.
-    assert span(finding) == (4 * MS + MS // 2, 7 * MS)
-
-
-def test_frozen_tensors_are_no_part_of_the_update_that_a_rate_of_0_costs(judge):
-    records = unused(modules=("body",), rate_zero=4, all_stepped=5)
-    phases = {**PHASES, "optimizer_step": 2 * MS}
-    finding = judge("unused-gradients", phases, records=records, model={"dtypes": {"float32": 80}})
-    assert finding.evidence["update_ns"] == 1_600_000
 
 
 def test_on_a_gpu_the_hosts_clock_gives_no_low_bound(judge):

@@ -3,7 +3,7 @@ from rule_cases import EPOCH_FLAGS, EPOCHS, MS, REMADE, US, WORK, every, span, u
 
 from lightning_gpuprof.analysis.run.worker_lines import NOTE as WORKERS_NOTE
 from lightning_gpuprof.analysis.run.worker_lines import WorkerLines
-from lightning_gpuprof.findings.model import Abstained, When
+from lightning_gpuprof.findings.model import When
 from lightning_gpuprof.records.schema import Loader, Note, OutsideSpan, StepFlag
 
 ONE_WORKER = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1)}
@@ -28,7 +28,7 @@ def test_steps_that_were_not_marked_share_the_cost(judge):
 
 def test_has_nothing_to_say_without_workers(judge):
     run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=0)}
-    assert judge("worker-startup", EPOCHS, **run) is None
+    assert judge("worker-startup", EPOCHS, **run) == ()
 
 
 def test_the_first_start_says_nothing_of_the_later_ones(judge):
@@ -39,7 +39,7 @@ def test_the_first_start_says_nothing_of_the_later_ones(judge):
     once = every(1_000, 2_000 * MS, 100 * US)
     flags = every(1_000, StepFlag.EPOCH_START)
     run = {"flags": flags, "loader": Loader(num_workers=1)}
-    assert judge("worker-startup", {**WORK, "data_wait": once}, **run) is None
+    assert judge("worker-startup", {**WORK, "data_wait": once}, **run) == ()
 
 
 def test_pages_copied_after_the_start_are_part_of_its_cost(judge):
@@ -58,7 +58,7 @@ def test_a_loader_that_is_made_anew_keeps_no_workers(judge):
     (finding,) = judge("worker-startup", EPOCHS, **run)
     (kept,) = judge("worker-startup", EPOCHS, **ONE_WORKER)
     assert (finding.change, span(finding)) == (None, span(kept))
-    assert "reload_dataloaders_every_n_epochs=0" in finding.advice
+    assert "return the same one from it" in finding.advice
 
 
 def test_persistent_workers_do_not_outlive_their_loader(judge):
@@ -74,16 +74,16 @@ def test_a_first_batch_is_no_sign_that_persistent_workers_have_started(judge):
     loader = Loader(num_workers=1, persistent_workers=True)
     run = {"flags": EPOCH_FLAGS, "loader": loader, "records": [REMADE]}
     short = {**WORK, "data_wait": every(10, 9 * MS, 100 * US)}
-    assert judge("worker-startup", short, **run) is None
+    assert judge("worker-startup", short, **run) == ()
 
 
 def test_workers_that_are_kept_do_not_start_again(judge):
     loader = Loader(num_workers=1, persistent_workers=True)
-    assert judge("worker-startup", EPOCHS, flags=EPOCH_FLAGS, loader=loader) is None
+    assert judge("worker-startup", EPOCHS, flags=EPOCH_FLAGS, loader=loader) == ()
 
 
 def test_abstains_where_no_epoch_begins(judge):
-    assert isinstance(judge("worker-startup", WORK), Abstained)
+    assert judge("worker-startup", WORK) == ()
 
 
 VALIDATED = {
@@ -133,12 +133,12 @@ def test_of_an_iterable_the_first_batch_may_be_made_as_the_loader_starts(judge):
 )
 def test_validations_without_workers_of_their_own_start_none(judge, loader):
     outcome = judge("worker-startup", **VALIDATED, validation_loader=loader)
-    assert isinstance(outcome, Abstained)
+    assert outcome == ()
 
 
 def test_a_start_that_was_not_timed_is_not_told(judge):
     run = {**VALIDATED, "parts": {}, "validation_loader": Loader(num_workers=2)}
-    assert isinstance(judge("worker-startup", **run), Abstained)
+    assert judge("worker-startup", **run) == ()
 
 
 def test_frequent_validation_leaves_out_what_the_workers_start_takes(judge):
@@ -199,8 +199,7 @@ def test_what_was_timed_of_a_workers_start_is_told_where_it_is_much(judge):
         return finding
 
     finding = told(70 * MS, 25 * MS)
-    assert "A worker's start took 70.0 ms until it ran" in finding.advice
-    assert finding.advice.endswith("and 25.0 ms in its worker_init_fn.")
+    assert "A worker's start took 25.0 ms in its worker_init_fn" in finding.advice
     assert finding.evidence["process_start_ns"] == 70 * MS
     assert finding.evidence["worker_init_ns"] == 25 * MS
     assert "start took" not in told(5 * MS, 5 * MS).advice

@@ -14,9 +14,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lightning_gpuprof.analysis.run.host_lines import HostLines, host_lines
 from lightning_gpuprof.analysis.run.loader_wait import LoaderWait, loader_wait
 from lightning_gpuprof.analysis.run.ranks.rank_steps import RankSteps, Table
+from lightning_gpuprof.analysis.run.worker_lines import worker_lines
 from lightning_gpuprof.arrays import Floats, Int64, Mask
+from lightning_gpuprof.records.lines import WorkerLines
 from lightning_gpuprof.records.phases import EXCHANGE, SELF_LOG, STOP_CHECK, Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import NOT_MEASURED, Note
@@ -70,8 +73,9 @@ class RankWaits:
         causes: By phase, how much longer it takes on the rank that waits least than on the median
             rank, the longest first; without the meetings.
         part: The callback, logger or other named part that makes up most of the first cause.
-        notes: Those of the first late rank.
-        other_notes: Those of the first rank that is not late.
+        lines: Samples of the first late rank.
+        worker_lines: The same of its data workers.
+        other_lines: Samples of the first rank that is not late.
         loader_wait: What its wait for data consists of.
         log_waited_ns: By rank, how long of its wait it waits in `self.log`; empty where a host does
             not (a GPU).
@@ -89,9 +93,10 @@ class RankWaits:
     uneven_ns: int
     causes: dict[Phase, int]
     part: str | None
-    notes: tuple[Note, ...]
+    lines: HostLines | None
+    worker_lines: WorkerLines | None
     loader_wait: LoaderWait
-    other_notes: tuple[Note, ...] = ()
+    other_lines: HostLines | None = None
     log_waited_ns: dict[int, int] = field(default_factory=dict)
 
 
@@ -184,8 +189,9 @@ class _Compared:
             uneven_ns=round(float(whole.mean())),
             causes=causes,
             part=self._part(late.rows[0], causes),
-            notes=tuple(first.all(Note)),
-            other_notes=tuple(other.all(Note)),
+            lines=host_lines(first.all(Note)),
+            worker_lines=worker_lines(first.all(Note)),
+            other_lines=host_lines(other.all(Note)),
             loader_wait=loader_wait(first, self.steps.chosen[late.rows[0]]),
         )
 

@@ -1,0 +1,82 @@
+"""The inputs that rules may need: how to tell that a run has one, and what to say if it has not."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.trace_facts import trace_facts
+
+MIN_SAMPLES = 50
+"""At fifty samples a share of a tenth is known to within nine hundredths."""
+
+
+class Need(NamedTuple):
+    """One input.
+
+    Args:
+        met: Whether a run has it.
+        missing: The sentence where it has not.
+        by_trace: Whether a trace alone gives it.
+    """
+
+    met: Callable[[RunResults], bool]
+    missing: str
+    by_trace: bool = False
+
+
+def _on_device(run: RunResults) -> bool:
+    facts = trace_facts(run)
+    return run.step_ns is not None and facts is not None and facts.on_device
+
+
+def _operators(run: RunResults) -> bool:
+    facts = trace_facts(run)
+    return run.step_ns is not None and facts is not None and bool(facts.rows("operators"))
+
+
+NEEDS = {
+    "steps": Need(lambda run: bool(run.phases and run.step_ns), "no step was recorded"),
+    "trace": Need(lambda run: trace_facts(run) is not None, "it takes an analysed trace", True),
+    "operators": Need(_operators, "it takes an analysed trace with operators", True),
+    "kernels": Need(_on_device, "it takes an analysed trace with kernels of a GPU", True),
+    "waits or kernels": Need(
+        lambda run: run.start.world_size < 2 or run.rank_waits is not None or _on_device(run),
+        "it takes the waits of two ranks or more, or an analysed trace with kernels of a GPU",
+        True,
+    ),
+    "marks or trace": Need(
+        lambda run: bool(run.device_time or trace_facts(run)),
+        "it takes device marks or an analysed trace",
+        True,
+    ),
+    "syncs or trace": Need(
+        lambda run: bool(run.syncs_watched or run.sync_sites or trace_facts(run)),
+        "it takes an analysed trace, or `lightning-gpuprof inspect`, which names lines that wait",
+        True,
+    ),
+    "lines": Need(
+        lambda run: run.lines is not None and run.lines.whole >= MIN_SAMPLES,
+        f"it takes {MIN_SAMPLES} samples of the training thread's stack",
+    ),
+    "lines or operators": Need(
+        lambda run: bool(run.step_ns and (run.lines or trace_facts(run))),
+        "it takes samples of the training thread's stack, or an analysed trace",
+        True,
+    ),
+    "gpu": Need(lambda run: run.on_gpu, "training did not run on a GPU"),
+    "device memory": Need(lambda run: run.memory is not None, "device memory was not measured"),
+    "device readings": Need(
+        lambda run: run.device_use is not None,
+        "the driver was not read: it takes nvidia-ml-py or amdsmi, and some seconds of training",
+    ),
+    "epoch starts": Need(
+        lambda run: run.epoch_starts is not None, "no start of an epoch was measured"
+    ),
+    "rank waits": Need(
+        lambda run: run.start.world_size < 2 or run.rank_waits is not None,
+        "the waits of two ranks or more were not recorded",
+    ),
+    "model": Need(
+        lambda run: bool(run.start.model.get("dtypes")), "the model's parameters were not recorded"
+    ),
+}

@@ -1,0 +1,91 @@
+"""A rule: one function of a run's results, with its id, its needs and what its change asks for.
+
+The module's docstring is the rule's documentation page, and its file is named like the rule.
+"""
+
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
+from typing import TypeVar
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.findings.model import Effort, Finding
+from lightning_gpuprof.findings.needs import NEEDS
+
+_T = TypeVar("_T")
+Judged = Finding | tuple[Finding, ...] | None
+"""What a rule returns: nothing is "looked, and all is well"."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule as `@rule` makes it.
+
+    Args:
+        id: Kebab-case name of the failing state.
+        needs: Names in `NEEDS`: without one of them the rule is not asked.
+        effort: What its change asks for.
+        judge: The rule itself.
+        doc: Its documentation page.
+    """
+
+    id: str
+    needs: tuple[str, ...]
+    effort: Effort
+    judge: Callable[[RunResults], Judged]
+    doc: str
+
+    def lacking(self, run: RunResults) -> str | None:
+        """Return the sentence on the first need that is not met; None where all are."""
+        unmet = (NEEDS[name] for name in self.needs if not NEEDS[name].met(run))
+        return next((need.missing for need in unmet), None)
+
+    @property
+    def of_trace(self) -> bool:
+        """Whether a trace alone gives all that the rule needs."""
+        return bool(self.needs) and all(NEEDS[name].by_trace for name in self.needs)
+
+    def evaluate(self, run: RunResults) -> tuple[Finding, ...]:
+        """Judge a run that has what the rule needs."""
+        judged = self.judge(run)
+        several = judged if isinstance(judged, tuple) else (judged,)
+        return tuple(replace(one, id=self.id) for one in several if one is not None)
+
+
+def rule(
+    *, id: str, needs: tuple[str, ...] = (), effort: Effort
+) -> Callable[[Callable[[RunResults], Judged]], Rule]:
+    """Make a rule of the function below.
+
+    Raises:
+        ValueError: A need has no entry in `NEEDS`.
+    """
+    if unknown := [name for name in needs if name not in NEEDS]:
+        raise ValueError(f"rule {id!r} needs {unknown}, which needs.py does not name")
+
+    def made(judge: Callable[[RunResults], Judged]) -> Rule:
+        return Rule(id, needs, effort, judge, import_module(judge.__module__).__doc__ or "")
+
+    return made
+
+
+@cache
+def rules(package: str = "lightning_gpuprof.findings.rules") -> dict[str, Rule]:
+    """Return the rules of a package by id, in the order of the alphabet: one for each module."""
+    folder = import_module(package).__path__
+    modules = [import_module(f"{package}.{one.name}") for one in pkgutil.iter_modules(folder)]
+    every = [found for one in modules for found in vars(one).values() if isinstance(found, Rule)]
+    return {found.id: found for found in sorted(every, key=lambda found: found.id)}
+
+
+def measured(value: _T | None) -> _T:
+    """Return a value of which a need of the rule has made sure that it is there.
+
+    Raises:
+        LookupError: The rule reads what its needs do not name.
+    """
+    if value is None:
+        raise LookupError("a rule reads a value that none of its needs makes sure of")
+    return value

@@ -1,0 +1,102 @@
+"""Where most of a step goes, where no rule knows better.
+
+## Symptom
+One line of the program, or one operator, takes more of the step than any other.
+
+## Why
+What takes longest is where a change can save most, whether or not there is one.
+
+## Fix
+Do it once, on whole tensors, in a smaller type, or not at all.
+
+```python
+y = self.table(x.cpu()).to(x.device)   # before
+y = self.table(x)                      # after
+```
+
+## How it is measured
+`line_ns`: samples of the training thread's stack at the line, times its phase; what it was in most
+often. Without samples `operator_ns`, the operator with the most self time in a trace, on the device
+where there is one.
+
+## Limits
+It is always `info`, promises no saving, and comes after every other finding.
+"""
+
+from lightning_gpuprof.analysis.run.line_times import LineTime, line_times
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Severity, Where
+from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.units import duration, percent
+
+MIN_FRAC = 0.2
+"""A line with less is one of many."""
+ADVICE = (
+    "Look at what it does, how often and on which sizes: do it once, on whole tensors, in a "
+    "smaller type, or not at all. Nothing else that is changed makes the step shorter than this."
+)
+EFFORT = Effort(Horizon.LONG, "to be found out", "not known")
+
+
+@rule(id="costly-line", needs=("lines or operators",), effort=EFFORT)
+def judge(run: RunResults) -> Finding | None:
+    """Return the line that takes most of the step; else the operator."""
+    step_ns, facts = measured(run.step_ns), trace_facts(run)
+    lines = line_times(run)
+    if lines:
+        return _line(run, step_ns, facts, lines[0])
+    return _operator(step_ns, facts) if facts is not None else None
+
+
+def _line(
+    run: RunResults, step_ns: int, facts: TraceFacts | None, line: LineTime
+) -> Finding | None:
+    if line.frac < MIN_FRAC:
+        return None
+    evidence: dict[str, int | float] = {
+        "line_ns": line.mean_ns,
+        "line_frac": line.frac,
+        "samples_count": line.count,
+        "step_ns": step_ns,
+    }
+    marks = run.device_time.phases.get(line.phase) if run.device_time else None
+    if marks is not None:
+        evidence["phase_device_ns"] = marks.mean_ns
+        evidence["phase_device_frac"] = marks.mean_ns / step_ns
+    inside = f", mostly in {line.callee}" if line.callee else ""
+    return Finding(
+        severity=Severity.INFO,
+        title=f"{line.function}, line {line.line}, takes {duration(line.mean_ns)} of each step "
+        f"({percent(line.frac)})",
+        advice=f"`{line.source}` is in {line.phase.value}{inside}. {ADVICE}",
+        evidence=evidence,
+        confidence=0.9,
+        where=(Where.at(line, phase=line.phase.value, name=line.callee),),
+    )
+
+
+def _operator(step_ns: int, facts: TraceFacts) -> Finding | None:
+    every = [op for op in facts.operators.values() if op.name.startswith("aten::")]
+    device = facts.on_device
+    taken = {op.name: (op.device_total_ns or 0.0) if device else op.self_ns for op in every}
+    name = max(taken, key=lambda one: taken[one], default=None)
+    if name is None or taken[name] < MIN_FRAC * step_ns:
+        return None
+    op = facts.operators[name]
+    return Finding(
+        severity=Severity.INFO,
+        title=f"{name} takes {duration(taken[name])} of each step "
+        f"({percent(taken[name] / step_ns)})",
+        advice=f"It is called {op.calls:,.0f} times. {ADVICE} "
+        "GpuProfCallback(with_stack=True) names the line.",
+        evidence={
+            "operator_ns": round(taken[name]),
+            "operator_frac": taken[name] / step_ns,
+            "host_ns": round(op.self_ns),
+            "calls_count": round(op.calls),
+            "step_ns": step_ns,
+        },
+        confidence=0.9,
+        where=(Where(name=name),),
+    )

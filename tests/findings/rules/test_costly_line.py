@@ -1,0 +1,57 @@
+"""The generic answer: where most of a step goes."""
+
+from rule_cases import MS, op
+
+from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.findings.engine import evaluate_rules
+from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.records.schema import Note
+
+PHASES = {"forward": 8 * MS, "backward": 2 * MS}
+
+
+def at(line, count):
+    return LineCount(
+        "forward", "net.py", line, "forward", "x = f(x)", "einops.pack", "model", count
+    )
+
+
+def sampled(*counts):
+    lines = tuple(at(line, count) for line, count in counts)
+    return Note(99, NOTE, HostLines(100, lines, {"forward": 80, "backward": 20}))
+
+
+def test_the_line_that_takes_most_is_told_with_what_it_calls(judge):
+    found = judge("costly-line", PHASES, records=[sampled((7, 20), (9, 60))])
+    assert found.title == "forward, line 9, takes 6.00 ms of each step (60.0%)"
+    assert found.severity is Severity.INFO
+    assert (found.saving_ns.low, found.saving_ns.high) == (0, 0)
+    assert [(at.file, at.line, at.name) for at in found.where] == [("net.py", 9, "einops.pack")]
+    assert "mostly in einops.pack" in found.advice
+
+
+def test_where_lines_are_many_none_is_told(judge):
+    lines = sampled(*((line, 10) for line in range(8)))
+    assert judge("costly-line", PHASES, records=[lines]) is None
+
+
+def test_without_samples_the_operator_is_told(judge):
+    trace = {"operators": [op("aten::mm", 4, 12 * MS), op("aten::add", 4, 2 * MS)]}
+    found = judge("costly-line", PHASES, trace=trace)
+    assert found.title == "aten::mm takes 6.00 ms of each step (60.0%)"
+    assert found.evidence["calls_count"] == 2
+
+
+def test_without_either_it_abstains(judge):
+    assert isinstance(judge("costly-line", PHASES), Abstained)
+
+
+def test_it_comes_last_and_behind_whatever_names_its_line(analyze):
+    phases = {**PHASES, "callbacks": 4 * MS}
+    run = analyze(phases, parts={"callbacks/A": 4 * MS}, records=[sampled((9, 60))])
+    assert [one.id for one in evaluate_rules(run).found] == ["slow-callback", "costly-line"]
+    python = LineCount("forward", "net.py", 9, "forward", "x = f(x)", "json.loads", "python", 60)
+    note = Note(99, NOTE, HostLines(100, (python,), {"forward": 80, "backward": 20}))
+    said = evaluate_rules(analyze(PHASES, records=[note]))
+    assert [one.id for one in said.found] == ["slow-python"]
+    assert "costly-line" in [one.id for one in said.abstained]

@@ -1,0 +1,92 @@
+"""The table of operations that are slow by their name."""
+
+import re
+
+import pytest
+from rule_cases import MS, op
+
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
+from lightning_gpuprof.findings.model import Severity
+from lightning_gpuprof.findings.operators import patterns, seen_loading
+
+ROWS = (*patterns("loading"), *patterns("computing"))
+
+
+def at(source="", callee=None, count=10, line=7):
+    return LineCount("data_wait", "data.py", line, "__getitem__", source, callee, None, count)
+
+
+def seen(*lines, whole=20):
+    return seen_loading(HostLines(whole, lines, {"data_wait": whole}))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_every_row_is_complete(row):
+    assert row.callee or row.written or row.operators
+    for pattern in (row.callee, row.written):
+        re.compile(pattern)
+    low, high = row.saving
+    assert 0 <= low <= high
+    assert 0 < row.share < 1
+    assert row.advice
+    assert row.source
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        (at(callee="copy.deepcopy"), "deep copies"),
+        (at(callee="_strptime._strptime"), "parsing dates"),
+        (at(callee="re.sub"), "searching texts"),
+        (at(callee="json.loads"), "parsing"),
+        (at(callee="PIL.resize"), "resampling pictures"),
+        (at(callee="PIL.open"), "decoding pictures"),
+        (at(callee="pandas.__getitem__"), "rows of tables"),
+        (at(callee="zipfile.read"), "unpacking"),
+        (at(callee="numpy.load"), "reading files"),
+        (at(callee="numpy.choice"), "drawing numbers"),
+        (at(callee="scipy.fft"), "filters and spectra"),
+        (at(callee="tokenizers.encode"), "tokens"),
+        (at(source="rows = self.db.execute(QUERY)"), "asking a database"),
+        (at(source="x = torch.tensor(self.rows[i])"), "lists of numbers"),
+        (at(source="x = x.float() / 255"), "normalising"),
+        (at(source="seen = np.append(seen, new)"), "growing arrays"),
+    ],
+)
+def test_lines_that_make_batches_are_known_by_what_they_do(line, name):
+    assert [one.pattern.name for one in seen(line)] == [name]
+
+
+@pytest.mark.parametrize("line", [at(callee="mine.work"), at(source="x = self.rows[index]")])
+def test_other_lines_have_no_advice_of_their_own(line):
+    assert seen(line) == ()
+
+
+def test_an_operation_that_is_one_of_many_is_not_named():
+    assert seen(at(callee="json.loads"), whole=60) == ()
+    assert seen(at(callee="json.loads", count=4), whole=8) == ()
+
+
+def test_the_longest_operation_comes_first():
+    found = seen(at(callee="json.loads", count=8), at(callee="re.sub", count=10, line=9))
+    assert [one.frac for one in found] == [0.5, 0.4]
+    assert found[0].line.line == 9
+
+
+def test_operators_of_a_row_are_told_with_their_nodes(judge):
+    rows = [
+        op("aten::sort", 2, 6 * MS),
+        op("autograd::engine::evaluate_function: SortBackward0", 2, 2 * MS),
+    ]
+    (found,) = judge(
+        "costly-operators", {"forward": 6 * MS, "backward": 4 * MS}, trace={"operators": rows}
+    )
+    assert found.title == "Sorting takes 4.00 ms of each step (40.0%)"
+    assert found.severity is Severity.WARNING
+    assert (found.saving_ns.low, found.saving_ns.high) == (0, round(1.2 * 4 * MS))
+    assert "topk" in found.advice
+
+
+def test_operators_that_take_little_are_well(judge):
+    rows = [op("aten::sort", 2, MS)]
+    assert judge("costly-operators", {"forward": 10 * MS}, trace={"operators": rows}) == ()
