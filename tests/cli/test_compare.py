@@ -69,7 +69,7 @@ def test_of_two_findings_of_one_kind_the_one_that_went_is_told(make_session, wri
     document = json.loads(capsys.readouterr().out)
     (gone,) = document["findings_gone"]
     assert gone["id"] == "worker-startup"
-    assert gone["title"].startswith("Each epoch after the first")
+    assert gone["title"].startswith("Each epoch waits")
     assert document["findings_new"] == []
 
 

@@ -63,7 +63,9 @@ def _late(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
     one = len(waits.late) == 1
     hosts = sorted({rank.host for rank in run.ranks if rank.rank in waits.late})
     phase = next(iter(waits.causes), None)
-    what = f", mostly in {_named(phase)}" if phase else ""
+    what = (
+        f", mostly in {'no named phase' if phase is Phase.OTHER else phase.value}" if phase else ""
+    )
     where = waits.part or (_named(phase) if phase else "what is special")
     return Finding(
         severity=grade(saving, step_ns),

@@ -201,7 +201,7 @@ class TestStragglerRank:
         fast = {"other": MS, "forward": 4 * MS, "backward": 8 * MS}
         slow = {"other": 5 * MS, "forward": 4 * MS, "backward": 4 * MS}
         finding = judge_ranks(fast, fast, slow)
-        assert finding.title.endswith("mostly in code outside every named phase")
+        assert finding.title.endswith("mostly in no named phase")
         assert finding.advice.startswith("Look at code outside every named phase on rank 2")
 
     def test_ranks_that_wait_for_one_another_by_turns_have_no_straggler(self, judge_ranks):

@@ -126,25 +126,6 @@ def test_is_silent_where_nothing_is_handed_over(judge):
     assert judge("slow-host-to-device-copy", WORK) is None
 
 
-@pytest.mark.parametrize(
-    ("name", "capability", "low", "high"),
-    [
-        ("NVIDIA H100 80GB HBM3", "9.0", 12_200, 18_500),
-        ("NVIDIA GH200 480GB", "9.0", 12_200, 20_000 - 96_000 / 450),
-        ("NVIDIA A100-SXM4-80GB", "8.0", 8_200, 17_000),
-        ("NVIDIA GeForce RTX 5060", "12.0", 200, 18_500),
-    ],
-)
-def test_the_slowest_slot_and_the_fastest_link_bound_what_pinned_copies_take(
-    judge, name, capability, low, high
-):
-    # 96 MB take at most 4, 8 or, over eight lanes, 16 ms, of 16.2 at least; 1.5 or 3 are the least.
-    device = Device(type="cuda", name=name, capability=capability)
-    copy = {"memory": "pageable", "count": 2, "bytes": 2 * 96_000_000, "total_ns": 40 * MS}
-    finding = judged(judge, copy, device=device)
-    assert span(finding) == (low * US, round(high * US))
-
-
 def test_a_small_batch_is_handed_over_no_faster_from_pinned_memory(judge):
     def judge_of(transfer_ns):
         return judge(

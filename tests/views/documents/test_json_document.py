@@ -124,7 +124,7 @@ def test_a_trace_without_steps_is_judged_as_a_whole_and_its_findings_say_so(shar
 
     assert list(document["steps"]) == []
     (finding,) = [one for one in document["findings"] if one["id"] == "host-sync"]
-    assert "of the trace" in finding["title"]
+    assert "in the trace" in finding["title"]
     assert "each step" not in finding["title"]
     assert 0 < finding["saving_ns"]["high"] <= document["gpu"]["idle_ns"]
 

@@ -80,7 +80,7 @@ def test_no_name_ends_its_script_or_starts_an_element(hostile, made_runs):
 
 
 def test_a_reader_without_scripts_gets_the_report_as_text(demo):
-    assert "waiting for data" in re.search(r"<noscript>(.*?)</noscript>", demo, re.DOTALL)[1]
+    assert "waits for data" in re.search(r"<noscript>(.*?)</noscript>", demo, re.DOTALL)[1]
 
 
 def test_a_folder_without_records_is_refused(tmp_path):
