@@ -1,9 +1,7 @@
 import pytest
-from lightning_gpuprof.records.module_calls import CallPlace
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
 from lightning_gpuprof.findings.engine import evaluate_rules
-from lightning_gpuprof.findings.model import Finding, Severity
 from lightning_gpuprof.findings.rule import rules
 from lightning_gpuprof.records.schema import Note, StepFlag
 
@@ -38,18 +36,3 @@ def test_a_line_is_named_by_as_few_samples_as_the_table_of_lines_has_it(analyze,
     )
     (found,) = evaluate_rules(run, [rules()["data-wait"]]).found
     assert [at.file for at in found.where if at.file] == named
-
-
-LOOP = CallPlace("t.py", 25, "decayed", "state = DECAY * state + drive[:, moment]")
-
-
-def finding_of(finding_id, evidence):
-    return Finding(
-        id=finding_id,
-        severity=Severity.INFO,
-        title="",
-        advice="",
-        evidence=evidence,
-        saving_ns=None,
-        confidence=0.5,
-    )

@@ -1,10 +1,4 @@
 import pytest
-from lightning_gpuprof.records.function_calls import (
-    FUNCTIONS_NOTE,
-    BusyFunction,
-    FunctionNotes,
-)
-from lightning_gpuprof.records.module_calls import CallPlace
 from rule_cases import outcome
 
 from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
@@ -154,27 +148,6 @@ def test_waiting_for_another_thread_is_no_overhead(analyze):
     run = analyze(PHASES, records=[CYCLE, lines], traces=traced(2_000, 4 * MS))
     # Half of the 6 ms of forward.
     assert evaluate(run).evidence["overhead_ns"] == 3 * MS
-
-
-LOOP = CallPlace("train.py", 19, "spread", "for step in range(40):")
-BODY = CallPlace("train.py", 21, "spread", "state = state * 0.9 + x[step]")
-
-
-TAKES = "(g,) = torch.autograd.grad(scores[i], x, create_graph=True)"
-
-
-@pytest.mark.parametrize(("line", "goes_on"), [(22, True), (11, False)])
-def test_a_gradient_beside_the_loop_or_that_the_next_turn_needs_is_not_taken_by_one_call(
-    analyze, line, goes_on
-):
-    busy = BusyFunction(0.8, 400, BODY, LOOP, goes_on=goes_on)
-    taking = LineCount("forward", "train.py", line, "spread", TAKES, None, None, 60)
-    notes = [
-        Note(step=1, name=FUNCTIONS_NOTE, value=FunctionNotes(busy=(busy,))),
-        Note(step=9, name=NOTE, value=HostLines(200, (taking,), {"forward": 100})),
-    ]
-    finding = evaluate(analyze(PHASES, records=[CYCLE, *notes], traces=traced(2_000, 4 * MS)))
-    assert "autograd" not in (finding.change or "")
 
 
 def test_a_few_thin_operators_are_nothing_to_batch(analyze):
