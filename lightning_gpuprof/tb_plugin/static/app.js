@@ -220,7 +220,7 @@ class App {
   }
 }
 
-/** What the view is, what it shows and by which clock. @param {import("./views/registry.js").View} view */
+/** The view's title, what it shows and by which clock. @param {import("./views/registry.js").View} view */
 function heading(view) {
   return h("header.view-head", null, h("h1", null, view.label), h("p.note", null, view.about));
 }

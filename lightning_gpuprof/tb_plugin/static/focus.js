@@ -1,4 +1,4 @@
-// Keeps the keyboard, and what was unfolded, as it was while a part of the page is drawn anew.
+// Keeps the keyboard focus and unfolded parts while a part of the page is drawn again.
 
 const FOCUSABLE = "a[href], button, select, input, summary, [tabindex]";
 

@@ -1,4 +1,4 @@
-// What TensorBoard loads: it calls render() in the plugin's own iframe.
+// TensorBoard loads this and calls render() in the plugin's own iframe.
 
 import { mount } from "./app.js";
 import { httpSource } from "./source.js";

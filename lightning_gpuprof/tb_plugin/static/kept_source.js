@@ -16,7 +16,7 @@ export function keptSource() {
     );
     const keyOf = (/** @type {typeof asked} */ some) =>
       [name, ...some.map(([key, value]) => `${key}=${value}`).sort()].join("&");
-    // What is the same for all ranks is kept once.
+    // Answers that are the same for all ranks are kept once.
     const found = answers[keyOf(asked)] ?? answers[keyOf(asked.filter(([key]) => key !== "rank"))];
     const answer = found?.same_as ? answers[found.same_as] : found;
     if (!answer) throw new SourceError("This report does not hold that; TensorBoard's PROFILE tab has all of the run.");

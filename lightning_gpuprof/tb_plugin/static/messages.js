@@ -1,4 +1,4 @@
-// What the page says where it has nothing to draw, or something to add to what it draws.
+// Sentences shown where there is nothing to draw, or beside a drawing.
 
 import { h, shorten } from "./dom.js";
 
@@ -43,7 +43,7 @@ export function unreadable(run, known) {
 }
 
 /**
- * What the reader should know of a run's records before believing them.
+ * Reasons to doubt a run's records.
  * @param {import("./app.js").RunLine} run
  * @param {Record<string, any>} header
  * @param {string} [asked] The run that the page's address names.

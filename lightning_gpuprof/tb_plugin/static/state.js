@@ -1,4 +1,4 @@
-// What is looked at, kept in the page's address so that it can be shared.
+// The current selection, kept in the page's address so that it can be shared.
 // TensorBoard reserves `p.<plugin>.<key>` in its own hash for plugins.
 
 const PREFIX = "p.gpuprof.";

@@ -1,4 +1,4 @@
-// What is above every view: which run, rank and session is looked at, and how the run stands.
+// Above every view: the run, rank and session shown, and the run's state.
 
 import { h } from "./dom.js";
 import { count, date } from "./format.js";
@@ -14,7 +14,7 @@ const STATES = {
   "newer-schema": ["newer version", "written by a newer version of lightning-gpuprof"],
   unreadable: ["unreadable", "its first record cannot be read"],
 };
-/** What of an address is about one run alone. */
+/** The parts of an address that are about one run alone. */
 const OF_A_RUN = ["rank", "session", "trace", "view_ns", "cycle", "base_cycle", "snapshot", "from", "to"];
 
 /**

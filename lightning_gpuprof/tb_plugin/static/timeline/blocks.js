@@ -91,7 +91,7 @@ export class BlockLoader {
     /** @type {Blocks | null} */
     this.blocks = null;
     this.groups = "";
-    /** What is searched for; hits are told apart where asking again gives finer blocks. */
+    /** The text searched for; hits are distinguished where asking again gives finer blocks. */
     this.text = "";
     this.busy = false;
   }

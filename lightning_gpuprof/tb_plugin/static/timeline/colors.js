@@ -1,4 +1,4 @@
-// What an event's kind is called and painted in; hues as in the phases' palette.
+// Labels and colours of the kinds of events; hues as in the phases' palette.
 
 import { PHASES, phaseColor } from "../phases.js";
 

@@ -8,7 +8,7 @@ import { HEAD, LANE, laneTop } from "./layout.js";
 
 const TEXT_FROM = 34;
 const CHAR = 6.1;
-/** What a search did not find is drawn fainter, what it found never narrower than this. */
+/** Blocks without a hit are drawn fainter; blocks with one are never narrower than this. */
 const FADED = 0.18;
 const HIT_PX = 2;
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif';
@@ -22,7 +22,7 @@ const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-ser
  * @property {import("./blocks.js").Blocks | null} blocks
  * @property {string[]} kinds
  * @property {any} selected The picked event as the server describes it.
- * @property {number} top First pixel row that can be seen.
+ * @property {number} top First visible pixel row.
  * @property {number} bottom
  */
 
@@ -111,7 +111,7 @@ function blocksOf(pen, scene, row, blocks, slice, y, found, least) {
 }
 
 /**
- * What a block is called in a lane: gaps by their cause, kernels by what matters of their names.
+ * A block's label in a lane: gaps by their cause, kernels by the telling part of their names.
  * @param {import("./layout.js").Row} row
  * @param {string} kind
  * @param {string} name

@@ -80,7 +80,7 @@ export class TimelineWidget {
     this.resize();
   }
 
-  /** Places the groups anew: one was folded or unfolded. */
+  /** Places the groups again after one was folded or unfolded. */
   place() {
     this.rows = layOut(this.spec.payload, this.spec.kept.folded ?? {});
     this.heads.replaceChildren(

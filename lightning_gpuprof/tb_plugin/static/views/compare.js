@@ -49,7 +49,7 @@ async function cycles(context) {
   const unit = found.per_step ? "Per step" : "Whole traces";
   const steps = found.base_step_ns === null ? [] : [{ name: "p50_ns", base: found.base_step_ns, new: found.test_step_ns, diff: found.test_step_ns - found.base_step_ns }];
   const device = [figures("Kernels of the cycles", `${unit}: the largest changes of device time.`, rows(found.kernels)), figures("Kinds of kernels", `${unit}.`, rows(found.categories))].filter(Boolean);
-  const others = [figures("Steps", "Median of the profiled ones.", steps), figures("Operators of the cycles", `${unit}: the largest changes${found.gpu.length ? " of the device time they launched" : " of own host time"}.`, rows(found.operators)), figures("Copies", `${unit}.`, rows(found.copies))].filter(Boolean);
+  const others = [figures("Steps", "Median of the profiled steps.", steps), figures("Operators of the cycles", `${unit}: the largest changes${found.gpu.length ? " of the device time they launched" : " of own host time"}.`, rows(found.operators)), figures("Copies", `${unit}.`, rows(found.copies))].filter(Boolean);
   return h(
     "section",
     { "aria-label": "Two cycles of this run" },

@@ -1,4 +1,4 @@
-// What views of a profiler cycle share: picking one, and saying why there is nothing to see.
+// Shared by views of a profiler cycle: picking a cycle, and saying why there is nothing to show.
 
 import { count } from "../format.js";
 import { picker } from "../picker.js";

@@ -1,4 +1,4 @@
-// What the profiled steps' device did and waited for, as numbers: the tables behind the timeline.
+// The device's work and waits in the profiled steps, as numbers: the tables behind the timeline.
 
 import { card, h, shorten } from "../dom.js";
 import { count, duration, kernelName, percent, size } from "../format.js";

@@ -12,7 +12,7 @@ const MOST = 6;
 
 /**
  * @param {any} report
- * @returns {HTMLElement | null} Null where no line was seen often enough.
+ * @returns {HTMLElement | null} Null where no line was sampled often enough.
  */
 export function lineTable(report) {
   const lines = report.lines.filter((/** @type {any} */ one) => one.frac >= SHOWN_FRAC).slice(0, MOST);
@@ -29,7 +29,7 @@ export function lineTable(report) {
 
 /**
  * @param {any} report
- * @returns {HTMLElement | null} Null where no worker process was seen at a line often enough.
+ * @returns {HTMLElement | null} Null where no worker process was sampled at a line often enough.
  */
 export function workerTable(report) {
   const workers = report.workers;

@@ -56,7 +56,7 @@ export const overview = {
 };
 
 /**
- * What to know before believing the figures; what is wrong with the records is said above every view.
+ * Reasons to doubt the figures; problems of the records are shown above every view.
  * @param {any} header
  * @param {any} report
  */
@@ -144,7 +144,7 @@ function heroGain(finding, mean) {
   const { low, high } = finding.saving_ns;
   if (!high) return null;
   const time = durationRange(low, high);
-  // What is done once per epoch, or compiled, is none of a steady step's time, and no share of it.
+  // Work done once per epoch, and compilation, are no part of a steady step's time.
   const between = finding.when !== "in_steps";
   const share = percentRange(low / mean, high / mean);
   return h(
@@ -152,7 +152,7 @@ function heroGain(finding, mean) {
     null,
     h("span.label", null, "Fixing it saves"),
     h("strong.big.accent", null, between ? time : share),
-    h("span.note", null, between ? "per step of all, not of steady ones alone" : `${time} of the mean step`),
+    h("span.note", null, between ? "per step, over all steps rather than the steady steps alone" : `${time} of the mean step`),
   );
 }
 

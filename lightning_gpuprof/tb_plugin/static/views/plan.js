@@ -1,4 +1,4 @@
-// What fits a card, as `lightning-gpuprof plan` predicts, and what `tune` measured by batch size.
+// The batch sizes that fit a card, as `lightning-gpuprof plan` predicts and `tune` measured.
 
 import { chart } from "../charts.js";
 import { card, h, shorten } from "../dom.js";
@@ -48,7 +48,7 @@ function shellWord(text) {
   return /^[\w./:-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** No larger batch size is looked at: `LARGEST_BATCH` of trials/cards.py. */
+/** The largest batch size that is tried: `LARGEST_BATCH` of trials/cards.py. */
 const LARGEST_BATCH = 2 ** 20;
 
 /** @param {number | null} value */

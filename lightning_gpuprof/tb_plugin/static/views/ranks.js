@@ -48,13 +48,13 @@ export const ranks = {
         h("ul.legend", { "aria-label": "Exchange" }, h("li", null, h("i.chip", { style: { background: EXCHANGE } }), "Exchanging gradients, and waiting for ranks that are late: the last part of Backward")),
       waits && h("ul.legend", { "aria-label": "Lower bars" }, h("li", null, "Lower bars, by the device's clock:"), DEVICE.map(([, label, color]) => h("li", null, h("i.chip", { style: { background: color } }), label))),
       numbers(context, lanes),
-      waits && h("p.muted", null, "A rank that is early waits for the late ones inside its collective operations: the longer that wait, the faster the rank. Idle time of the late rank is what the others wait for."),
+      waits && h("p.muted", null, "A rank that is early waits for the late ranks inside its collective operations: the longer that wait, the faster the rank. Idle time of the late rank is what the others wait for."),
     );
   },
 };
 
 /**
- * What a rank's device did in a profiled step, null where no cycle of that rank was analysed.
+ * A rank's device in a profiled step, null where no cycle of that rank was analysed.
  * @param {import("../app.js").Context} context
  * @param {number} rank
  */

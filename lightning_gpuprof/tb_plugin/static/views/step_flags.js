@@ -1,4 +1,4 @@
-// What was special about a step: the bits of the records' StepFlag, and how each is marked.
+// Special steps: the bits of the records' StepFlag, and how each is marked.
 
 /** @type {Record<string, [bit: number, label: string, color: string]>} */
 const FLAGS = {

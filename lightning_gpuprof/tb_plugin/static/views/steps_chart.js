@@ -45,7 +45,7 @@ export function stepsChart(context, payload, options) {
 }
 
 /**
- * How high to draw. One slow first step must not flatten all the others: it is cut off, and told.
+ * How high to draw. One slow first step must not flatten all others: it is cut off, and the chart says so.
  * @param {any} payload
  * @param {[string, any][]} phases
  */
