@@ -48,7 +48,7 @@ def test_a_saving_between_steps_is_no_share_of_a_step(reports, file_page):
     longer.write_text(html, encoding="utf-8")
     hero = file_page(longer).wait_for(".hero", "Fixing it saves")
     assert "up to 90.0 ms" in hero
-    assert "per step of all, not of steady ones alone" in hero
+    assert "per step, over all steps rather than the steady steps alone" in hero
 
 
 def test_on_paper_a_dark_report_is_light(report):

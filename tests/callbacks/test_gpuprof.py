@@ -93,7 +93,7 @@ def test_a_fit_without_a_batch_does_not_show_the_earlier_report_as_its_own(fit, 
         trainer.fit(BoringModel())
     (said,) = [one.getMessage() for one in caplog.records if "report" in one.getMessage()]
     assert said == (
-        "[PROFILE] no report: this fit trained no batch. That of the one before it: "
+        "[PROFILE] no report: this fit trained no batch. The previous fit's report: "
         f"lightning-gpuprof report {callback._output.run_dir}"
     )
 
