@@ -97,7 +97,7 @@ class BatchSizeAdvisor(RecordingCallback):
         self._batches: WindowBatches | None = None
         self._graphs: bool | None = None
         self._counted = self._offset = self._windows = self._trained_ns = self._window_begun_ns = 0
-        self._sparse = False
+        self._sparse = self._apart = False
         self._last: BatchSizeAdvice | None = None
         self._shown_bytes = self._next_shown_ns = 0
 
@@ -110,13 +110,12 @@ class BatchSizeAdvisor(RecordingCallback):
         self._host = called_by_trainer(trainer, self)
         if self._probe is not None:
             self._counting.add(self._host)
-            self._new_window()
         elif self._output is not None:
-            self._window_begun_ns = self._output.now()
             message = not_measured(device.type)
             self._output.write(Note(step=0, name="vram-not-measured", message=message))
             self._say(f"[PROFILE] VRAM: {message}")
-            BatchCalls.of(self._host).add(self._process_window_ended, self.window, bare=True)
+            self._count_apart(self._host, self.window)
+        self._new_window()
 
     @guarded
     def _batch_ended(
@@ -148,27 +147,16 @@ class BatchSizeAdvisor(RecordingCallback):
             self._peaks.add_forward(reading)
 
     @guarded
-    def _sparse_window_ended(self) -> None:
+    def _window_due(self) -> None:
+        """End a window whose batches are counted by whoever counts them anyway."""
         self._end_window()
-
-    @guarded
-    def _process_window_ended(self) -> None:
-        """Record the process's own memory."""
-        used = resident_bytes()
-        if self._output is None or used is None:
-            return
-        self._counted += self.window * (SPARSER if self._sparse else 1)
-        self._output.write(Note(step=self._counted - 1, name=RSS_NOTE, value=used))
-        self._windows += 1
-        self._trained_ns = self._output.now() - self._window_begun_ns
-        if not self._sparse and self._short():
-            self._be_sparse(self._process_window_ended)
 
     @override
     @guarded
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Close the window, so that its peak is training's own."""
-        self._end_window()
+        if self._probe is not None:
+            self._end_window()
 
     @override
     @guarded
@@ -195,14 +183,12 @@ class BatchSizeAdvisor(RecordingCallback):
         self._counting.drop()
         self._forward.drop()
         if self._host is not None:
-            calls = BatchCalls.of(self._host)
-            calls.drop(self._sparse_window_ended)
-            calls.drop(self._process_window_ended)
+            BatchCalls.of(self._host).drop(self._window_due)
         self._trainer = self._probe = self._peaks = self._batches = self._host = None
 
     def _now_batch(self) -> int:
         """Return how many batches were trained."""
-        if self._host is not None and self._sparse:
+        if self._host is not None and self._apart:
             return self._offset + BatchCalls.of(self._host).batches
         return self._counted + (self._batches.count if self._batches is not None else 0)
 
@@ -213,8 +199,8 @@ class BatchSizeAdvisor(RecordingCallback):
 
     def _end_window(self) -> None:
         """Read the memory, record it and advise."""
-        output, window, peaks, probe = self._output, self._batches, self._peaks, self._probe
-        if output is None or window is None or peaks is None or probe is None:
+        output, window, host = self._output, self._batches, self._host
+        if output is None or window is None or host is None:
             return
         batch = self._now_batch()
         if batch == self._counted:
@@ -223,36 +209,31 @@ class BatchSizeAdvisor(RecordingCallback):
         self._windows += 1
         self._trained_ns += output.now() - self._window_begun_ns
         self._forward.drop()
-        reading = probe.read()
-        if reading is not None and self._trainer is not None:
-            reading = peaks.of_this_training(reading)
-            self._write(reading, window, peaks, self._trainer)
+        if self._probe is not None:
+            self._read(self._probe, window)
             output.flush()
-        if not self._sparse and self._short():
-            self._be_sparse(self._sparse_window_ended)
+        elif (used := resident_bytes()) is not None:
+            output.write(Note(step=batch - 1, name=RSS_NOTE, value=used))
+        if self._windows >= DENSE and not self._sparse:
+            self._sparse = self._trained_ns * self.window < SHORT_NS * self._counted
+            if self._sparse:
+                self._counting.drop()
+                self._count_apart(host, SPARSER * self.window)
         self._new_window()
 
-    def _short(self) -> bool:
-        return self._windows >= DENSE and self._trained_ns * self.window < SHORT_NS * self._counted
-
-    def _be_sparse(self, window_ended: Callable[[], Any]) -> None:
-        """Read less often from now on; batches are counted by whoever counts them anyway."""
-        if self._host is None:
-            return
-        self._sparse = True
-        self._counting.drop()
-        calls = BatchCalls.of(self._host)
-        calls.drop(window_ended)
-        calls.add(window_ended, SPARSER * self.window, bare=True)
+    def _count_apart(self, host: Callback, every: int) -> None:
+        """Let others count the batches, and end windows of so many."""
+        self._apart = True
+        calls = BatchCalls.of(host)
+        calls.drop(self._window_due)
+        calls.add(self._window_due, every, bare=True)
         self._offset = self._counted - calls.batches
 
-    def _write(
-        self,
-        reading: MemoryReading,
-        window: WindowBatches,
-        peaks: TrainingPeaks,
-        trainer: Trainer,
-    ) -> None:
+    def _read(self, probe: CudaMemory, window: WindowBatches) -> None:
+        reading, peaks, trainer = probe.read(), self._peaks, self._trainer
+        if reading is None or peaks is None or trainer is None:
+            return
+        reading = peaks.of_this_training(reading)
         if not self._kinds:
             device = trainer.strategy.root_device
             self._kinds = kind_bytes(trainer.lightning_module, trainer.optimizers, device)
@@ -266,8 +247,8 @@ class BatchSizeAdvisor(RecordingCallback):
         )
         self._output.write(record)
         self._show(reading)
-        if self._graphs is None and self._probe is not None:  # captured in the first steps
-            self._graphs = self._probe.graph_pools()
+        if self._graphs is None:  # captured in the first steps
+            self._graphs = probe.graph_pools()
         advice = peaks.advise(reading, self.band, cuda_graphs=bool(self._graphs))
         if advice is not None and advice != self._last:
             self._suggest(advice, trainer)

@@ -3,6 +3,7 @@
 import argparse
 import json
 import re
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -14,7 +15,6 @@ from lightning_gpuprof.trials.cards import (
     TARGET_FRAC,
     Card,
     CardPlan,
-    LinearFit,
     Plan,
     make_plan,
 )
@@ -157,9 +157,16 @@ def payload(plan: Plan) -> dict[str, Any]:
         "optimizer": plan.points[0].optimizer,
         "target_frac": list(plan.target_frac),
         "outside_bytes": plan.outside_bytes,
-        "points": [_without_assumptions(point) for point in plan.points],
-        "allocated_fit": _fit(plan.allocated),
-        "reserved_fit": _fit(plan.reserved),
+        "points": [
+            {
+                key: value
+                for key, value in msgspec.to_builtins(point).items()
+                if key != "assumptions"
+            }
+            for point in plan.points
+        ],
+        "allocated_fit": plan.allocated
+        and {**asdict(plan.allocated), "linear": plan.allocated.linear},
         "cards": [_card(card) for card in plan.cards],
         "assumptions": list(plan.assumptions),
     }
@@ -225,12 +232,6 @@ def table(rows: list[tuple[str, ...]]) -> list[str]:
     ]
 
 
-def _without_assumptions(point: Any) -> dict[str, Any]:
-    builtins: dict[str, Any] = msgspec.to_builtins(point)
-    del builtins["assumptions"]
-    return builtins
-
-
 def _card(card: CardPlan) -> dict[str, Any]:
     return {
         "card": card.card.name,
@@ -239,17 +240,6 @@ def _card(card: CardPlan) -> dict[str, Any]:
         "peak_reserved_bytes": card.point.peak_reserved_bytes if card.point else None,
         "vram_frac": card.frac,
         "largest_batch_size": card.largest,
-    }
-
-
-def _fit(fit: LinearFit | None) -> dict[str, Any] | None:
-    if fit is None:
-        return None
-    return {
-        "constant_bytes": round(fit.constant_bytes),
-        "per_sample_bytes": round(fit.per_sample_bytes),
-        "residual_frac": fit.residual_frac,
-        "linear": fit.linear,
     }
 
 

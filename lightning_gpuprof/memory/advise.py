@@ -94,7 +94,7 @@ def advise(
     room: DeviceRoom,
     *,
     band: tuple[float, float] = (0.6, 0.8),
-    seen: Circumstances | None = None,
+    facts: Circumstances | None = None,
 ) -> BatchSizeAdvice:
     """Suggest the batch size whose peak fills a band of the device's memory.
 
@@ -102,7 +102,7 @@ def advise(
         peaks: At least one.
         room: Of the device.
         band: Shares of the device's memory to aim for.
-        seen: Facts that withhold or widen the suggestion.
+        facts: Facts that withhold or widen the suggestion.
 
     >>> gib = 2**30
     >>> room = DeviceRoom(total_bytes=24 * gib, others_bytes=gib // 2, resting_bytes=2 * gib)
@@ -110,14 +110,14 @@ def advise(
     >>> advice.low, advice.suggested, advice.high
     (47, 56, 64)
     """
-    seen = seen or Circumstances()
+    facts = facts or Circumstances()
     largest = max(peak.samples for peak in peaks)
     fitted = lines(peaks, resting_bytes=room.resting_bytes, known_bytes=room.known_bytes)
     fragmented = max(map(_reserved_per_allocated, peaks))
-    reason = _withheld(seen, fitted, fragmented)
+    reason = _withheld(facts, fitted, fragmented)
     if reason is not None:
         return BatchSizeAdvice(largest, reason=reason)
-    careful = _with_validation(fitted, seen, largest)
+    careful = _with_validation(fitted, facts, largest)
     varying = max(map(_variation, peaks))
     # A larger batch holds the longest samples more often, but never longer ones.
     careful = replace(careful, per_sample_bytes=careful.per_sample_bytes * (1 + varying))
@@ -136,7 +136,7 @@ def advise(
         return BatchSizeAdvice(
             largest, reason="the model alone fills the band: no batch size fits into it"
         )
-    notes = list(_notes(seen, fitted, room, fragmented, varying, largest))
+    notes = list(_notes(facts, fitted, room, fragmented, varying, largest))
     limit = MAX_STRETCH * largest
     if high > limit:
         low, high, safe = min(low, limit), limit, min(safe, limit)
@@ -200,16 +200,16 @@ def _variation(peak: Peak) -> float:
     return spread if spread > NOISY_FRAC else 0.0
 
 
-def _withheld(seen: Circumstances, fitted: Lines, fragmented: float) -> str | None:
+def _withheld(facts: Circumstances, fitted: Lines, fragmented: float) -> str | None:
     """Return why nothing can be suggested, or None."""
-    if seen.growth_bytes_per_step:
-        return leaking(seen.growth_bytes_per_step)
-    if seen.alloc_retries:
+    if facts.growth_bytes_per_step:
+        return leaking(facts.growth_bytes_per_step)
+    if facts.alloc_retries:
         return (
             "the allocator ran out of memory and had to free its cache: a larger batch would be "
             "slower still"
         )
-    if seen.cuda_graphs:
+    if facts.cuda_graphs:
         return (
             "CUDA graphs of this process keep memory of their own for each batch shape, which does "
             "not grow with the batch in a straight line"
@@ -224,9 +224,9 @@ def _withheld(seen: Circumstances, fitted: Lines, fragmented: float) -> str | No
     return None
 
 
-def _with_validation(fitted: Lines, seen: Circumstances, largest: int) -> Line:
+def _with_validation(fitted: Lines, facts: Circumstances, largest: int) -> Line:
     """Return the careful line, steeper where validation holds more than training."""
-    careful, validation = fitted.careful, seen.validation_peak_bytes
+    careful, validation = fitted.careful, facts.validation_peak_bytes
     if validation is None or validation <= careful.at(largest):
         return careful
     slope = (validation - careful.constant_bytes) / max(1, largest)
@@ -234,7 +234,7 @@ def _with_validation(fitted: Lines, seen: Circumstances, largest: int) -> Line:
 
 
 def _notes(
-    seen: Circumstances,
+    facts: Circumstances,
     fitted: Lines,
     room: DeviceRoom,
     fragmented: float,
@@ -244,13 +244,13 @@ def _notes(
     """Yield why a suggestion is wide."""
     if varying:
         yield f"samples vary in length: batches of one size differ by {varying:.0%} in bytes"
-    validation = seen.validation_peak_bytes
+    validation = facts.validation_peak_bytes
     if validation is not None and validation > fitted.careful.at(largest):
         yield (
             f"validation sets the peak ({size(validation)}): its batch is assumed to grow along; "
             "with a validation batch of its own, more fits"
         )
-    if seen.compiled:
+    if facts.compiled:
         yield "something was compiled while the peak was reached: steps alone may need less"
     if fragmented >= FRAGMENTED:
         yield f"the pool is fragmented: it reserves {fragmented:.1f} times what is allocated"

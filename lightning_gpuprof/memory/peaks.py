@@ -145,7 +145,7 @@ class TrainingPeaks:
             known_bytes=self._known_bytes,
         )
         growth = growth_per_step(list(self._used)[1:])  # the first creates optimizer state
-        seen = Circumstances(
+        facts = Circumstances(
             growth_bytes_per_step=0.0 if growth is None else growth[0],
             alloc_retries=reading.alloc_retries,
             cuda_graphs=cuda_graphs,
@@ -153,7 +153,7 @@ class TrainingPeaks:
             validation_peak_bytes=self._validation_bytes,
         )
         peaks = [replace(peak, split_bytes=self._fullest[1]) for peak in self._peaks.values()]
-        return advise(peaks, room, band=band, seen=seen)
+        return advise(peaks, room, band=band, facts=facts)
 
     def _without_a_peak(self) -> BatchSizeAdvice | None:
         if not self.samples:

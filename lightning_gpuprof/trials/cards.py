@@ -79,7 +79,6 @@ class Plan:
     points: tuple[PlanPoint, ...]
     allocated: LinearFit | None
     """Through the points whose peak is in forward or backward, where there are two."""
-    reserved: LinearFit | None
     cards: tuple[CardPlan, ...]
     target_frac: tuple[float, float]
     outside_bytes: int
@@ -148,7 +147,6 @@ def make_plan(
     return Plan(
         points=ordered,
         allocated=fit_line(sizes, [point.peak_allocated_bytes for point in rising]),
-        reserved=fit_line(sizes, [point.peak_reserved_bytes for point in rising]),
         cards=tuple(fitted),
         target_frac=target_frac,
         outside_bytes=outside_bytes,

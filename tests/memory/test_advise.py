@@ -130,12 +130,12 @@ def test_samples_of_varying_length_widen_the_suggestion():
 
 def test_validation_that_holds_more_sets_the_size():
     seen = Circumstances(validation_peak_bytes=(1_000 + 32 * 100) * MIB)
-    advice = advise([peak(32)], ROOM, seen=seen)
+    advice = advise([peak(32)], ROOM, facts=seen)
     assert advice.per_sample_bytes == 100 * MIB
     assert advice.suggested <= 65
     assert "validation sets the peak (4.10 GiB)" in advice.notes[0]
     less = Circumstances(validation_peak_bytes=2_000 * MIB)
-    assert advise([peak(32)], ROOM, seen=less) == advise([peak(32)], ROOM)
+    assert advise([peak(32)], ROOM, facts=less) == advise([peak(32)], ROOM)
 
 
 def test_what_others_hold_is_said_and_the_most_of_it_counts():
@@ -172,7 +172,7 @@ def test_growth_faster_than_a_line_is_said():
     ],
 )
 def test_a_suggestion_is_withheld_with_its_reason(peaks, room, seen, reason):
-    advice = advise(peaks, room, seen=seen)
+    advice = advise(peaks, room, facts=seen)
     assert advice.suggested is None
     assert advice.low is None
     assert reason in advice.reason

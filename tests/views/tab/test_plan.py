@@ -43,7 +43,6 @@ def planned():
     plan = Plan(
         points=(point(8), point(16)),
         allocated=None,
-        reserved=None,
         cards=(card, CardPlan(Card(GIB), None, None, None)),
         precision="32-true",
         target_frac=(0.6, 0.8),
