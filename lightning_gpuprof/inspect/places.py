@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import torch
 
+from lightning_gpuprof.adapters.actions import PHASES
 from lightning_gpuprof.adapters.frames import CALLBACK_HOOKS, HOOK_CALLERS, LOGGER_CONNECTOR
 from lightning_gpuprof.adapters.lightning import is_kind
 from lightning_gpuprof.recorders.sampling.stack_lines import outwards
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.session.places import package_of
-from lightning_gpuprof.timing.actions import PHASES
 
 _INSPECTING = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric", "lightning_utilities")

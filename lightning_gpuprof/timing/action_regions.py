@@ -1,24 +1,22 @@
 """Which region each of the Trainer's actions opens: in marked steps, others, and validation."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-from lightning_gpuprof.adapters.lightning import does_nothing, fetches_inside, hook_of, is_kind
-from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.session.guard import attempt
-from lightning_gpuprof.timing.actions import (
+from lightning_gpuprof.adapters.actions import (
     EVALUATION_BORDERS,
     FIT_BORDERS,
-    PHASES,
     Action,
     Border,
-    class_of_state_key,
+    callback_name,
+    is_idle,
     parse_action,
     phase_of,
 )
+from lightning_gpuprof.adapters.lightning import does_nothing, fetches_inside
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.timing.batches import Batches
 from lightning_gpuprof.timing.phase_clock import PartRegion, Region
 from lightning_gpuprof.timing.regions import (
@@ -36,9 +34,6 @@ from lightning_gpuprof.timing.step_timeline import EPOCH_START, TEARDOWN, Fetch,
 
 _IDLE: Context = nullcontext()
 _SAVING = (Phase.CHECKPOINT, None)
-_BATCH_TRANSFER = (
-    "on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer",
-)  # fmt: skip
 _STAY_IN_VALIDATION = (Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION)
 
 
@@ -153,43 +148,3 @@ class ActionRegions:
         if self._watch is None or not isinstance(region, Region):
             return region
         return self._watch(region)
-
-
-def callback_name(callbacks: Iterable[Any], state_key: str) -> tuple[str, bool]:
-    """Return a callback's name, numbered where several share a class, and if it checkpoints.
-
-    >>> callback_name([], "Slow")
-    ('Slow', False)
-    """
-    count: Counter[str] = Counter()
-    for callback in callbacks:
-        name = type(callback).__name__
-        count[name] += 1
-        if _state_key(callback) == state_key:
-            number = count[name]
-            return name if number == 1 else f"{name}#{number}", is_kind(callback, "Checkpoint")
-    return class_of_state_key(state_key), False
-
-
-def is_idle(trainer: Any, action: Action) -> bool:
-    """Tell whether an action runs a hook that does nothing of its own: Lightning's, left as it is.
-
-    Such as `transfer_batch_to_device`, whose time is that of `batch_to_device` around it.
-    """
-    name = action.name
-    if name in _BATCH_TRANSFER and action.kind == "LightningModule":
-        return hook_of(trainer.lightning_module, name) == f"DataHooks.{name}"
-    if name in PHASES or not name.startswith("on_"):
-        return False
-    if action.kind == "Strategy":
-        return hook_of(trainer.strategy, name) == f"Strategy.{name}"
-    if action.kind == "LightningModule":
-        return hook_of(trainer.lightning_module, name) == f"ModelHooks.{name}"
-    if action.kind != "Callback":
-        return False
-    owner = next((one for one in trainer.callbacks if _state_key(one) == action.owner), None)
-    return hook_of(owner, name) == f"Callback.{name}"
-
-
-def _state_key(callback: Any) -> Any:
-    return attempt(partial(getattr, callback, "state_key"), None)

@@ -6,6 +6,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from lightning_gpuprof.adapters.actions import callback_name
 from lightning_gpuprof.adapters.compiled_modules import is_compiled_whole
 from lightning_gpuprof.adapters.lightning import (
     STOP_CHECK_METHOD,
@@ -20,7 +21,7 @@ from lightning_gpuprof.adapters.loaders import LoaderParts
 from lightning_gpuprof.records.phases import EXPERIMENT, SAMPLER, STOP_CHECK, WORKERS, Phase
 from lightning_gpuprof.session.guard import attempt
 from lightning_gpuprof.session.timed_calls import LoggingCall, TimedCalls
-from lightning_gpuprof.timing.action_regions import ActionRegions, callback_name
+from lightning_gpuprof.timing.action_regions import ActionRegions
 from lightning_gpuprof.timing.batches import Batches
 from lightning_gpuprof.timing.phase_clock import Region
 from lightning_gpuprof.timing.profiler_proxy import proxy_of

@@ -10,7 +10,7 @@ from typing_extensions import override
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.session.guard import attempt
 from lightning_gpuprof.timing.phase_clock import Region
-from lightning_gpuprof.timing.region_paths import close_code, open_code, swap_code
+from lightning_gpuprof.timing.region_paths import CLOSE, OPEN, SWAP, code
 from lightning_gpuprof.timing.step_timeline import UNKNOWN_SAMPLES
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ class Batch(Region):
         super().__init__(region.clock, region.slot)
         self._run, self._timeline, self._on_due = run, run.timeline, on_due
         self._marked = marked
-        self._becomes, self._becomes_own = swap_code(region.slot), swap_code(own)
-        self._own_opens, self._own_closes = open_code(own), close_code(own)
+        self._becomes, self._becomes_own = code(SWAP, region.slot), code(SWAP, own)
+        self._own_opens, self._own_closes = code(OPEN, own), code(CLOSE, own)
 
     @override
     def __enter__(self) -> None:

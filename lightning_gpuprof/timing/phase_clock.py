@@ -16,13 +16,14 @@ from typing_extensions import override
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.timing.region_paths import (
+    CLOSE,
     CUT,
+    OPEN,
+    SWAP,
     Path,
     Paths,
-    close_code,
+    code,
     ends_row,
-    open_code,
-    swap_code,
 )
 
 _P = ParamSpec("_P")
@@ -110,7 +111,7 @@ class PhaseClock:
     def swap(self, slot: int) -> None:
         """Charge time from now on to another slot, in place of the innermost region's."""
         self.times.append(self.now())
-        self.codes.append(swap_code(slot))
+        self.codes.append(code(SWAP, slot))
 
     def mark(self) -> None:
         """End a row here, to be taken later with `take_rows`; open regions stay open."""
@@ -142,7 +143,7 @@ class PhaseClock:
         """Tell whether a slot's region was opened since the last mark; searches the whole log."""
         codes = np.array(self.codes, dtype=np.int32)
         after = np.flatnonzero(ends_row(codes))[-1:].sum()
-        return bool((codes[after:] == open_code(slot)).any())
+        return bool((codes[after:] == code(OPEN, slot)).any())
 
     def settle(self) -> None:
         """Charge all that is in the log, and empty it."""
@@ -213,7 +214,7 @@ class Region(Decorator):
     def __init__(self, clock: PhaseClock, slot: int) -> None:
         self.clock = clock
         self.slot = slot
-        self._opens, self._closes = open_code(slot), close_code(slot)
+        self._opens, self._closes = code(OPEN, slot), code(CLOSE, slot)
         # At hand: the two lines below run some forty times in every step.
         self._now, self._times, self._codes = clock.now, clock.times, clock.codes
 
@@ -242,7 +243,7 @@ class PartRegion(Region):
         self.numbers: set[int] = set()
         number = ~len(clock.parts)
         clock.parts.append(self)
-        self._opens, self._closes = open_code(number), close_code(number)
+        self._opens, self._closes = code(OPEN, number), code(CLOSE, number)
 
     @override
     def __enter__(self) -> Any:

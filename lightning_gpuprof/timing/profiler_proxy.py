@@ -11,14 +11,7 @@ from lightning_gpuprof.adapters.lightning import Profiler
 from lightning_gpuprof.records.phases import LOADER_START, SELF_LOG, Phase
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing.action_regions import ActionRegions
-from lightning_gpuprof.timing.regions import (
-    Calling,
-    Context,
-    HandingOn,
-    Profile,
-    Regions,
-    Saving,
-)
+from lightning_gpuprof.timing.regions import Calling, Context, HandingOn, Profile, Regions, Saving
 from lightning_gpuprof.timing.step_timeline import StepTimeline
 
 

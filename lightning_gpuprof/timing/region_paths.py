@@ -8,8 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-_OPEN, _CLOSE, _SWAP, _CUT = range(4)
-CUT = -4 + _CUT
+OPEN, CLOSE, SWAP, CUT_OPEN = range(4)
+"""A slot or part opens, closes, takes the innermost slot's place, or ends a row and opens."""
+CUT = -4 + CUT_OPEN
 """The boundary at which a row ends; nothing opens or closes."""
 
 _MOST_KNOWN = 512
@@ -22,29 +23,14 @@ Codes = npt.NDArray[np.int32]
 Slots = npt.NDArray[np.int64]
 
 
-def open_code(number: int) -> int:
-    """Return the boundary at which a slot (or part, `~number`) opens."""
-    return number * 4 + _OPEN
-
-
-def close_code(number: int) -> int:
-    """Return the boundary at which a slot (or part, `~number`) closes."""
-    return number * 4 + _CLOSE
-
-
-def swap_code(slot: int) -> int:
-    """Return the boundary at which a slot takes the innermost one's place."""
-    return slot * 4 + _SWAP
-
-
-def cut_code(slot: int) -> int:
-    """Return the boundary at which a row ends and a slot opens."""
-    return slot * 4 + _CUT
+def code(event: int, number: int) -> int:
+    """Return the boundary of an event (`OPEN`, `CLOSE`, `SWAP`, `CUT_OPEN`) of a slot or part."""
+    return number * 4 + event
 
 
 def ends_row(codes: Codes) -> npt.NDArray[np.bool_]:
     """Tell which boundaries end a row."""
-    found: npt.NDArray[np.bool_] = np.equal(codes & 3, _CUT)
+    found: npt.NDArray[np.bool_] = np.equal(codes & 3, CUT_OPEN)
     return found
 
 
@@ -54,7 +40,7 @@ class Paths:
     Training steps repeat: the result of one row of boundaries is kept for the next like it.
 
     >>> paths = Paths(lambda part, outer: 9, lambda part: {9})
-    >>> log = [open_code(1), open_code(~0), close_code(~0), close_code(1), CUT]
+    >>> log = [code(OPEN, 1), code(OPEN, ~0), code(CLOSE, ~0), code(CLOSE, 1), CUT]
     >>> slots, after = paths.follow((0,), np.array(log, dtype=np.int32), np.array([4]))
     >>> slots.tolist(), after
     ([0, 1, 9, 1, 0], (0,))
@@ -90,15 +76,15 @@ class Paths:
 
     def _walk(self, path: Path, codes: list[int]) -> tuple[Slots, Path]:
         open_now, innermost = list(path), []
-        for code in codes:
+        for boundary in codes:
             innermost.append(open_now[-1])
-            if code == CUT:
+            if boundary == CUT:
                 continue
-            number, event = code >> 2, code & 3
-            if event in (_OPEN, _CUT):
+            number, event = boundary >> 2, boundary & 3
+            if event in (OPEN, CUT_OPEN):
                 slot = number if number >= 0 else self._slot_inside(~number, open_now[-1])
                 open_now.append(slot)
-            elif event == _SWAP:
+            elif event == SWAP:
                 open_now[-1] = number
             else:
                 self._close(open_now, {number} if number >= 0 else self._slots_of(~number))

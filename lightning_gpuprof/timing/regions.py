@@ -7,12 +7,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.records.phases import (
-    EXPERIMENT,
-    FIRST_BATCH,
-    NEXT_BATCHES,
-    Phase,
-)
+from lightning_gpuprof.records.phases import EXPERIMENT, FIRST_BATCH, NEXT_BATCHES, Phase
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing.phase_clock import (
     LOG_LIMIT,
@@ -22,7 +17,7 @@ from lightning_gpuprof.timing.phase_clock import (
     Region,
     Slot,
 )
-from lightning_gpuprof.timing.region_paths import close_code, open_code
+from lightning_gpuprof.timing.region_paths import CLOSE, OPEN, code
 from lightning_gpuprof.timing.step_timeline import StepTimeline
 
 Context = AbstractContextManager[Any]
@@ -88,7 +83,7 @@ class ValidationFetch(Region):
     def __init__(self, clock: PhaseClock) -> None:
         slots = [clock.slot(Phase.VALIDATION, part) for part in (NEXT_BATCHES, FIRST_BATCH)]
         super().__init__(clock, slots[False])
-        self._pairs = [(open_code(slot), close_code(slot)) for slot in slots]
+        self._pairs = [(code(OPEN, slot), code(CLOSE, slot)) for slot in slots]
         self.first = True
 
     def restart(self) -> None:
@@ -152,6 +147,8 @@ class ByExperiment(PartRegion):
 
 class HandingOn(Decorator):
     """Opens a region and the same action of the user's own profiler."""
+
+    __slots__ = ("_action", "_inner", "_opened", "_overridden", "_profile", "region")
 
     def __init__(self, region: Context, inner: Any, action: str, profile: Profile) -> None:
         self.region = region

@@ -14,7 +14,7 @@ from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing.phase_clock import Cut, PhaseClock, Region
-from lightning_gpuprof.timing.region_paths import CUT, cut_code
+from lightning_gpuprof.timing.region_paths import CUT, CUT_OPEN, code
 
 SETUP, EPOCH_START, EPOCH_END, TEARDOWN = "setup", "epoch_start", "epoch_end", "teardown"
 WORKER_STARTUP = "worker_startup"
@@ -44,12 +44,19 @@ class StepTimeline:
 
     def __init__(self, clock: PhaseClock, *, warmup: int = 0) -> None:
         self.clock = clock
-        self.epoch = self.flags = self.batch_slot = self.nth_mark = 0
-        self.ran = self.begun = self.due = self.running_batch = self.in_step = False
-        self.marked = True
+        self.epoch = self.flags = 0  # of the running step
+        self.in_step = False
+        self.begun = self.ran = False  # the running step's batch has begun, or has run
+        self.due = False  # something is to be done once the batch has run
+        self.running_batch = False  # set where nobody says that a batch begins
+        self.batch_slot = 0  # open while a batch is evaluated
+        self.marked, self.nth_mark = True, 0  # whether the running step is; how many before it
+        # Where not every step is marked: whether the one that begins is; an epoch's last has ended.
         self.choose: Callable[[], bool] | None = None
         self.left: Callable[[], None] | None = None
-        self.outside: list[Outside] = []
+        self.outside: list[Outside] = []  # to be taken
+        # Sizes of the batches of steps to be taken. Whoever begins a batch that follows the last in
+        # its epoch adds to them, and sets `begun`.
         self.samples: list[int] = []
         self._warmup = warmup
         self._where = SETUP
@@ -233,7 +240,7 @@ class Fetch(Region):
     def __init__(self, region: Region, timeline: StepTimeline) -> None:
         super().__init__(region.clock, region.slot)
         self._timeline = timeline
-        self._cuts = cut_code(region.slot)
+        self._cuts = code(CUT_OPEN, region.slot)
 
     @override
     def __enter__(self) -> None:

@@ -8,7 +8,7 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.profilers import PassThroughProfiler, SimpleProfiler
 
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
-from lightning_gpuprof.timing.region_paths import open_code
+from lightning_gpuprof.timing.region_paths import OPEN
 
 
 class Counts:
@@ -133,7 +133,7 @@ def test_an_action_that_the_profiler_refuses_to_start_is_not_left_open(tmp_path)
         with pytest.raises(ValueError, match="already started"):
             found.start("mine")
         found.stop("mine")
-        opened = [code for code in codes[before:] if code == open_code(code >> 2)]
+        opened = [code for code in codes[before:] if code & 3 == OPEN]
         left_open.append(len(opened) - len(codes[before:]) / 2)
 
     train(tmp_path, "simple", look)

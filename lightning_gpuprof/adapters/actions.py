@@ -1,13 +1,17 @@
 """The one table from the Trainer's profiler actions to phases.
 
-The names are Lightning's: `[Callback]<state key>.<hook>`, `[LightningModule]<class>.<hook>`,
-`[Strategy]<class>.<hook>`, `[_TrainingEpochLoop].train_dataloader_next`, or a bare name.
+The names are Lightning's, seen in Lightning 2.4 to 2.6: `[Callback]<state key>.<hook>`,
+`[LightningModule]<class>.<hook>`, `[Strategy]<class>.<hook>`, a bare name, or a loop's, such as
+`[_TrainingEpochLoop].train_dataloader_next`. An unknown action is an action of the program's own.
 """
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from lightning_gpuprof.adapters.lightning import hook_of, is_kind
 from lightning_gpuprof.records.phases import Phase
 
 
@@ -34,6 +38,9 @@ class Action(NamedTuple):
     """The hook, or the bare name."""
 
 
+_BATCH_TRANSFER = (
+    "on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer",
+)  # fmt: skip
 _ACTION = re.compile(r"\[(\w+)\](?:(.*)\.|\.)(\w+)", re.DOTALL)
 
 _WHOLE: dict[Phase, tuple[str, ...]] = {
@@ -128,3 +135,39 @@ def class_of_state_key(state_key: str) -> str:
     'Slow'
     """
     return re.split(r"[{\[(]", state_key, maxsplit=1)[0].rsplit(".", 1)[-1] or state_key
+
+
+def callback_name(callbacks: Iterable[Any], state_key: str) -> tuple[str, bool]:
+    """Return a callback's name, numbered where several share a class, and if it checkpoints.
+
+    >>> callback_name([], "Slow")
+    ('Slow', False)
+    """
+    count: Counter[str] = Counter()
+    for callback in callbacks:
+        name = type(callback).__name__
+        count[name] += 1
+        if getattr(callback, "state_key", None) == state_key:
+            number = count[name]
+            return name if number == 1 else f"{name}#{number}", is_kind(callback, "Checkpoint")
+    return class_of_state_key(state_key), False
+
+
+def is_idle(trainer: Any, action: Action) -> bool:
+    """Tell whether an action runs a hook that does nothing of its own: Lightning's, left as it is.
+
+    Such as `transfer_batch_to_device`, whose time is that of `batch_to_device` around it.
+    """
+    name = action.name
+    if name in _BATCH_TRANSFER and action.kind == "LightningModule":
+        return hook_of(trainer.lightning_module, name) == f"DataHooks.{name}"
+    if name in PHASES or not name.startswith("on_"):
+        return False
+    if action.kind == "Strategy":
+        return hook_of(trainer.strategy, name) == f"Strategy.{name}"
+    if action.kind == "LightningModule":
+        return hook_of(trainer.lightning_module, name) == f"ModelHooks.{name}"
+    if action.kind != "Callback":
+        return False
+    owners = (c for c in trainer.callbacks if getattr(c, "state_key", None) == action.owner)
+    return hook_of(next(owners, None), name) == f"Callback.{name}"
