@@ -71,12 +71,17 @@ class TraceFiles:
         plain = os.path.join(self._folder, packed.removesuffix(".gz"))
         os.makedirs(self._folder, exist_ok=True)
         begun = self._now()
-        with written_whole(plain) as part:
+        # Readers take a file of a trace's name for a whole trace.
+        part = f"{plain}.{os.getpid()}.part"
+        try:
             recorded.trace.export(part)
             if not os.path.exists(part):  # Kineto prints its errors and goes on
                 raise OSError(f"torch.profiler left no file in {self._folder}; is the disk full?")
-        plain_bytes = os.path.getsize(plain)
-        path = compress(plain)
+            plain_bytes = os.path.getsize(part)
+            path = put_in_place(part, plain)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(part)
         self._output.write(
             ProfilerCycle(
                 cycle=recorded.cycle,
@@ -122,26 +127,27 @@ class TraceFiles:
                     os.unlink(old)
 
 
-def compress(plain: str) -> str:
-    """Replace a plain trace by `<plain>.gz`; returns the name of the file that there is now.
+def put_in_place(part: str, plain: str) -> str:
+    """Make an exported file the trace `<plain>.gz`, or `plain`; returns the name.
 
-    Without isal, or on a disk without room for both, the trace stays as it is.
+    Without isal, or on a disk without room for both, the trace stays plain.
     """
-    if igzip is None:
-        return plain
-    path = f"{plain}.gz"
-    try:
-        with (
-            open(plain, "rb") as source,
-            written_whole(path) as part,
-            open(part, "wb") as target,
-            # No name and no time inside: the same trace gives the same bytes.
-            igzip.IGzipFile("", "wb", _LEVEL, target, mtime=0) as stream,
-        ):
-            shutil.copyfileobj(source, stream, _CHUNK_BYTES)
-    except OSError:
-        return plain
-    os.unlink(plain)
+    if igzip is not None:
+        with suppress(OSError):
+            return _compressed(part, f"{plain}.gz")
+    os.replace(part, plain)
+    return plain
+
+
+def _compressed(source_path: str, path: str) -> str:
+    with (
+        open(source_path, "rb") as source,
+        written_whole(path) as part,
+        open(part, "wb") as target,
+        # No name and no time inside: the same trace gives the same bytes.
+        igzip.IGzipFile("", "wb", _LEVEL, target, mtime=0) as stream,
+    ):
+        shutil.copyfileobj(source, stream, _CHUNK_BYTES)
     return path
 
 
