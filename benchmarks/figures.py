@@ -126,9 +126,10 @@ def import_ms(before: str, timed: str) -> float:
 
 
 def newest(kind: str) -> str:
-    """Return the newest page or figures of a kind of result."""
-    found = sorted((ROOT / "benchmarks" / "results").glob(f"{kind}-20*.*"))
-    return str(found[-1].relative_to(ROOT)) if found else "none yet"
+    """Return the newest page or figures of a kind of result, by the date in its name."""
+    found = (ROOT / "benchmarks" / "results").glob(f"{kind}-*")
+    dated = [(re.findall(r"20\d\d-\d\d-\d\d", path.name), path) for path in found]
+    return str(max(dated)[1].relative_to(ROOT)) if dated else "none yet"
 
 
 def main() -> None:
