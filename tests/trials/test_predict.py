@@ -1,8 +1,6 @@
 """The predicted bytes against what real tensors take on the CPU, and against closed forms."""
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +13,6 @@ from torch.utils.checkpoint import checkpoint
 from lightning_gpuprof.adapters.fake_tensors import fake_tensors
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.trials.live_bytes import LiveBytes
-from lightning_gpuprof.trials.messages import CUBLAS_WORKSPACE_BYTES
 from lightning_gpuprof.trials.predict import predict
 from lightning_gpuprof.trials.step import run_steps
 from lightning_gpuprof.trials.user_model import Made, call
@@ -116,35 +113,6 @@ def test_a_real_step_makes_and_drops_the_same_storages_as_a_fake_one(make):
         (one.size, one.born, one.died) for one in real.blocks
     ]
     assert fake.events == real.events
-
-
-@pytest.mark.parametrize("size", [8, 512])
-def test_the_peak_is_what_the_cpu_allocator_counted(tmp_path, size):
-    (point,) = predict(mlp, [size], optimizer="adamw")
-    said = point.peak_allocated_bytes - 2 * CUBLAS_WORKSPACE_BYTES
-    assert said == pytest.approx(_peak_of_cpu_allocator(size, tmp_path / "trace.json"), rel=0.02)
-
-
-def _peak_of_cpu_allocator(size: int, trace: Path) -> int:
-    """The highest sum of torch.profiler's own allocation events over two real steps."""
-    with torch.profiler.profile(profile_memory=True) as profile:
-        made = call(mlp)
-        optimizer = torch.optim.AdamW(made.model.parameters(), foreach=True)
-        for _ in range(2):
-            batch = made.batch(size)
-            loss = made.model(*batch)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            del loss, batch
-    profile.export_chrome_trace(str(trace))
-    events = json.loads(trace.read_text())["traceEvents"]
-    moves = [event["args"] for event in events if event.get("name") == "[memory]"]
-    running = peak = 0
-    for move in sorted(moves, key=lambda one: one["Ev Idx"]):
-        running += move["Bytes"]
-        peak = max(peak, running)
-    return peak
 
 
 def test_kinds_add_up_to_the_peak():

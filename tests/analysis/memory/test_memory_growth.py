@@ -55,21 +55,20 @@ def test_a_noisy_flat_run_says_nothing(seed):
     assert memory_growth(session(flat)) is None
 
 
-def test_a_flat_run_says_nothing():
-    assert memory_growth(session([2 * GIB] * 100)) is None
-
-
-def test_state_made_in_the_first_window_is_no_growth():
-    assert memory_growth(session([GIB, *[2 * GIB] * 30])) is None
-
-
-def test_a_single_jump_is_no_growth():
-    assert memory_growth(session([2 * GIB] * 10 + [3 * GIB] * 10)) is None
-
-
-def test_a_cache_that_fills_and_stops_is_no_growth():
-    fills = [2 * GIB + 50 * MIB * min(window, 15) for window in range(30)]
-    assert memory_growth(session(fills)) is None
+@pytest.mark.parametrize(
+    "allocated",
+    [
+        [2 * GIB] * 100,
+        [GIB, *[2 * GIB] * 30],  # state made in the first window
+        [2 * GIB] * 10 + [3 * GIB] * 10,  # a single jump
+        [2 * GIB + 50 * MIB * min(window, 15) for window in range(30)],  # a cache that fills
+        [3 * GIB - 50 * MIB * window for window in range(20)],
+        [2 * GIB + 1024 * window for window in range(20)],  # too small to matter
+    ],
+)
+def test_what_does_not_rise_steadily_is_no_growth(allocated):
+    assert memory_growth(session(allocated)) is None
+    assert memory_growth(session(allocated, total=0)) is None
 
 
 def test_without_a_gpu_the_process_is_watched():
@@ -89,21 +88,9 @@ def test_it_is_said_whether_memory_was_read_often_enough():
     assert module.memory_growth(session([GIB] * 8)) == (None, False)
 
 
-def test_falling_memory_is_no_growth():
-    assert memory_growth(session([3 * GIB - 50 * MIB * window for window in range(20)])) is None
-
-
-def test_a_rise_too_small_to_matter_is_left_unsaid():
-    assert memory_growth(session([2 * GIB + 1024 * window for window in range(20)])) is None
-
-
 def test_too_few_windows_say_nothing():
     assert memory_growth(session([2 * GIB + GIB * window for window in range(8)])) is None
     assert memory_growth(session([2 * GIB + GIB * window for window in range(9)])) is not None
-
-
-def test_without_a_gpu_nothing_is_said():
-    assert memory_growth(session([0] * 20, total=0)) is None
 
 
 def test_a_long_run_is_thinned_out():
