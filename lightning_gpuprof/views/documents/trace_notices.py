@@ -37,6 +37,7 @@ def trace_notices(
         else:
             continue
         yield (
-            f"{name} {state}, so findings may be missing here. TensorBoard's PROFILE tab analyses "
-            f"it when the run is opened, and so does: lightning-gpuprof report {shlex.quote(run)}"
+            f"{name} {state}, so findings may be missing here. The PROFILE tab analyses it when "
+            "the run is opened, and fills in a moment later; at once does so: "
+            f"lightning-gpuprof report {shlex.quote(run)}"
         )
