@@ -38,6 +38,6 @@ def trace_notices(
             continue
         yield (
             f"{name} {state}, so findings may be missing here. The PROFILE tab analyses it when "
-            "the run is opened, and fills in a moment later; at once does so: "
+            "the run is opened, and then fills in. By hand: "
             f"lightning-gpuprof report {shlex.quote(run)}"
         )
