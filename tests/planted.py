@@ -4,7 +4,6 @@
 that what was measured is exactly what was planted.
 """
 
-import time
 from collections import Counter
 
 import torch
@@ -43,19 +42,6 @@ class FakeClock:
 
     def __deepcopy__(self, memo):
         return self
-
-
-class RealClock(FakeClock):
-    """The machine's own clock; a delay is two milliseconds of real work."""
-
-    def __call__(self):
-        return time.perf_counter_ns()
-
-    def plant(self, phase, part=None):
-        begin = time.perf_counter_ns()
-        while time.perf_counter_ns() - begin < 2_000_000:
-            pass
-        self.planted[phase.value, part] += 2_000_000
 
 
 class Data(Dataset):

@@ -78,14 +78,3 @@ def test_a_function_that_is_given_up_in_training_is_noted_once(planted, clock, t
     assert "times" in found.reason
     assert found.place.source == "def scaled(self, batch, times):"
     assert logging.getLogger(LOGGER).handlers == before
-
-
-def test_what_fits_one_compilation_is_not_given_up(planted, clock, tmp_path, twice):
-    class Model(planted.Model):
-        def training_step(self, batch, batch_idx):
-            torch.compile(self.layer, backend="eager")(batch)
-            return super().training_step(batch, batch_idx)
-
-    timer = PhaseTimer(clock=clock)
-    planted.fit(timer, clock, tmp_path, model=Model(clock))
-    assert given_up(timer, planted) == ()

@@ -9,12 +9,12 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import nn
 from torch.utils.data import DataLoader
 
-from lightning_gpuprof import GpuProfCallback, region
+from lightning_gpuprof import region
 from lightning_gpuprof.callbacks.module_timer import ModuleTimer
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.reader import read_run
-from lightning_gpuprof.records.schema import NOT_MEASURED, Note, ProbeDisabled
+from lightning_gpuprof.records.schema import Note
 
 US, MS = 1_000, 1_000_000
 STEPS = 6
@@ -200,23 +200,6 @@ def test_a_forward_that_raises_closes_its_component(fit):
     assert columns["phase/forward"][2] == 14 * US
 
 
-def test_a_failing_timer_stops_and_training_goes_on(fit, monkeypatch):
-    timer = ModuleTimer(["encoder"])
-    monkeypatch.setattr(timer, "_hooks", [])
-
-    class Broken(Model):
-        def training_step(self, batch, batch_idx):
-            if batch_idx == 3:
-                [hook] = self.encoder._forward_pre_hooks.values()
-                hook._component = None
-            return super().training_step(batch, batch_idx)
-
-    with pytest.warns(RuntimeWarning, match="ModuleTimer failed"):
-        columns = fit(timer, Broken)
-    assert len(columns["step"]) == STEPS
-    assert [r.probe for r in fit.session.all(ProbeDisabled)] == ["ModuleTimer"]
-
-
 def test_a_copy_of_a_model_is_not_timed(fit):
     class Copying(Model):
         def training_step(self, batch, batch_idx):
@@ -327,19 +310,3 @@ def test_components_show_in_a_trace(fit, tmp_path):
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     names = [e["name"] for e in events if e.get("cat") == "user_annotation"]
     assert sorted(names) == ["dream", "encoder"]
-
-
-def test_the_callback_takes_names_of_modules(clock, tmp_path, fake_device):
-    callback = GpuProfCallback(
-        modules=["encoder"], trace=False, report=False, console=False, clock=clock, window=4
-    )
-    trainer = Trainer(
-        callbacks=[callback],
-        max_epochs=1,
-        logger=False,
-        default_root_dir=tmp_path,
-    )
-    trainer.fit(Model(fake_device(clock)))
-    columns = read_run(callback._output.run_dir)[0].sessions[-1].columns
-    assert each(columns, "part/backward/encoder") == 200 * US
-    assert NOT_MEASURED not in columns["part/forward/encoder"]

@@ -1,6 +1,5 @@
 import pytest
 import torch
-from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.profilers import SimpleProfiler
 
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
@@ -24,16 +23,6 @@ def test_a_resumed_run_adds_up_and_goes_on_counting_batches(
     expected = {k: v - before.get(k, 0) for k, v in planted.planted_by_phase(clock).items()}
     assert measured.phase_ns() == {name: ns for name, ns in expected.items() if ns}
     assert measured.columns["batch_idx"].tolist() == list(range(3 - repeated, 6))
-
-
-def test_early_stopping_ends_in_good_order(planted, clock, timer, check, tmp_path):
-    stopping = EarlyStopping("val_loss", patience=0, min_delta=100.0)
-
-    planted.fit(timer, clock, tmp_path, callbacks=[stopping], max_epochs=9)
-
-    measured = check()
-    assert measured.steps < 9 * planted.STEPS
-    assert measured.end.status == "finished"
 
 
 @pytest.mark.parametrize(
@@ -102,21 +91,6 @@ def test_evaluation_is_a_session_of_its_own(planted, clock, timer, check, tmp_pa
     assert measured.steps == planted.STEPS
     assert measured.columns["batch_idx"].tolist() == list(range(planted.STEPS))
     assert measured.columns["samples"].tolist() == [planted.BATCH] * planted.STEPS
-
-
-def test_two_fits_and_a_validation_are_three_sessions(planted, clock, timer, tmp_path):
-    trainer = planted.make_trainer(timer, clock, tmp_path)
-    model = planted.Model(clock)
-
-    trainer.fit(model)
-    trainer.fit_loop.max_epochs = 2
-    trainer.fit(model)
-    trainer.validate(model, verbose=False)
-
-    measured = planted.sessions(timer)
-    assert [m.session.start.stage for m in measured] == ["fit", "fit", "validate"]
-    for session in measured:
-        session.check_sums()
 
 
 def test_steps_carry_what_was_special_about_them(planted, clock, tmp_path):

@@ -12,7 +12,6 @@ from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, Simpl
 from lightning.pytorch.trainer import setup
 
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
-from lightning_gpuprof.records.schema import StepFlag
 
 
 @pytest.mark.parametrize("profiler", [SimpleProfiler, AdvancedProfiler])
@@ -28,23 +27,6 @@ def test_the_users_own_profiler_goes_on_working(planted, clock, timer, tmp_path,
         return {name for name in names if "Callback]" not in name}
 
     assert actions(timer) == actions()
-
-
-def test_a_profiler_with_its_own_context_is_used_as_it_is(planted, clock, timer, tmp_path):
-    class Own(SimpleProfiler):
-        def __init__(self):
-            super().__init__()
-            self.entered = []
-
-        def profile(self, action_name):
-            self.entered.append(action_name)
-            return super().profile(action_name)
-
-    own = Own()
-    planted.fit(timer, clock, tmp_path, profiler=own)
-
-    assert own.entered.count("run_training_batch") == planted.STEPS
-    assert len(own.recorded_durations["run_training_batch"]) == planted.STEPS
 
 
 def test_lightnings_own_torch_profiler_still_writes_its_trace(planted, clock, timer, tmp_path):
@@ -77,45 +59,6 @@ def test_a_trainer_that_keeps_its_profiler_is_timed_by_hooks(
     assert found["zero_grad"] == planted_ns["zero_grad"]
     assert set(found) <= set(measured.session.start.phases)
     assert len(trainer.callbacks) == 3
-
-
-def test_by_hooks_too_the_flags_of_a_step_are_those_set_before_its_batch(
-    planted, clock, timer, tmp_path, monkeypatch
-):
-    class Looks(Callback):
-        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
-            if batch_idx == 0:
-                timer._output.step_flags |= StepFlag.WATCHED
-
-    kept = SimpleProfiler()
-    monkeypatch.setattr(Trainer, "profiler", property(lambda self: kept), raising=False)
-    monkeypatch.setattr(setup, "_init_profiler", lambda trainer, profiler: None)
-    trainer = planted.make_trainer(timer, clock, tmp_path)
-    trainer.callbacks.insert(0, Looks())
-    trainer.fit(planted.Model(clock))
-
-    flags = planted.sessions(timer)[0].session.columns["flags"].tolist()
-    assert [step for step, flag in enumerate(flags) if flag & StepFlag.WATCHED] == [1]
-
-
-def test_everything_touched_is_put_back(planted, clock, timer, tmp_path):
-    trainer = planted.make_trainer(timer, clock, tmp_path)
-    touched = [
-        trainer.logger,
-        trainer.fit_loop,
-        trainer.fit_loop.epoch_loop.val_loop,
-        trainer.strategy,
-        trainer.precision_plugin,
-    ]
-    before = [set(vars(thing)) for thing in touched]
-    profiler = trainer.profiler
-
-    trainer.fit(planted.Model(clock))
-
-    methods = {"log_metrics", "save", "setup_data", "run", "backward", "clip_gradients"}
-    for thing, names in zip(touched, before, strict=True):
-        assert set(vars(thing)) & methods == names & methods
-    assert trainer.profiler is profiler
 
 
 def test_the_callback_can_be_copied_and_pickled_while_it_runs(planted, clock, tmp_path):

@@ -1,7 +1,7 @@
 import pytest
 
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.session.guard import attempt, guarded, is_disabled
+from lightning_gpuprof.session.guard import guarded, is_disabled
 
 
 class Output:
@@ -84,8 +84,3 @@ def test_what_the_user_must_see_passes(error):
         probe.hook()
 
     assert not is_disabled(probe)
-
-
-def test_an_absent_fact_is_the_other_value():
-    assert attempt(lambda: 1 / 0, None) is None
-    assert attempt(lambda: 1, None) == 1

@@ -32,22 +32,6 @@ def test_a_spaced_method_is_called_with_the_last_of_so_many_calls(host):
     assert fifth == [5, 10]
 
 
-def test_a_method_that_comes_and_goes_leaves_the_others_count_alone(host):
-    spaced, visits = [], []
-    add_hook(host, HOOK, spaced.append, every=4)
-
-    def visit(number):
-        visits.append(number)
-        drop_hook(host, HOOK, visit)
-
-    call(host, 2)
-    add_hook(host, HOOK, visit)
-    call(host, 3)
-
-    assert visits == [1]
-    assert spaced == [2]
-
-
 def test_one_that_goes_in_the_call_in_which_another_is_due_does_not_stop_it(host):
     visits, spaced = [], []
     add_hook(host, HOOK, spaced.append, every=2)
@@ -87,13 +71,6 @@ def test_hooks_added_together_call_once_each_until_they_are_dropped(host):
     assert (begun, ended) == ([1], [1])
     assert (hooks.drop(), hooks.drop()) == (True, False)
     assert (host.on_train_batch_start, host.on_train_batch_end) == (None, None)
-
-
-def test_a_single_method_is_the_hook_itself(host):
-    seen = []
-    add_hook(host, HOOK, seen.append)
-
-    assert getattr(host, HOOK) == seen.append
 
 
 def counted(host, calls, batches):

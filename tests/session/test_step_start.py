@@ -82,18 +82,6 @@ def test_batches_that_the_loop_alone_counts_do_not_make_a_far_border_late(traini
     assert seen == [200]
 
 
-def test_borders_that_are_removed_while_one_is_far_ahead_do_not_come_back(training):
-    seen = []
-    borders = StepBorders(training, training.callback, seen.append)
-    borders.sleep_until(100)
-    borders.remove()
-    training.steps(150)
-
-    assert seen == []
-    assert training.is_lightnings_own
-    assert training.callback.on_train_batch_end is None
-
-
 def test_of_two_that_leave_amid_an_epoch_in_any_order_the_other_goes_on(training):
     below, above = [], []
     one = StepBorders(training, Callback(), below.append)
@@ -110,22 +98,6 @@ def test_of_two_that_leave_amid_an_epoch_in_any_order_the_other_goes_on(training
     assert training.is_lightnings_own
     training.steps(1)
     assert (below, above) == ([1, 2], [0, 1])
-
-
-def test_what_is_removed_below_another_goes_when_that_one_leaves(training):
-    below, above = [], []
-    one = StepBorders(training, Callback(), below.append)
-    other = StepBorders(training, training.callback, above.append)
-    training.steps(1)
-    one.remove()
-    training.steps(1)
-    other.sleep_until(100)
-    assert training.is_lightnings_own
-
-    training.steps(100)
-    assert (below, above) == ([0], [0, 1, 100, 101])
-    other.remove()
-    assert vars(training.loop).keys() == {"batch_progress"}
 
 
 def test_one_that_sleeps_below_another_is_back_when_it_is_woken(training):

@@ -10,7 +10,6 @@ from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import NOT_MEASURED, Note, ProbeDisabled
 from lightning_gpuprof.timing import overhead, window_writer
-from lightning_gpuprof.timing.device_marks import DeviceMarks
 
 US, MS = 1_000, 1_000_000
 
@@ -119,16 +118,6 @@ def test_a_slow_device_is_further_behind_with_every_step(clock, fake_device, fit
     assert found.state_frac[StepState.DEVICE_BOUND] == 1.0
 
 
-def test_the_first_steps_of_a_slow_device_are_exact(clock, fake_device, fit):
-    columns = device_columns(fit(Model(fake_device(clock, latency_ns=5 * US, poll_ns=100))))
-    # The fetch takes 50 us; each phase queues its work 100 us after it began.
-    assert columns["device/data_wait"][:2].tolist() == [50 * US, 0]
-    assert columns["device/forward"][0] == 100 * US + MS
-    assert columns["run_ahead/forward"][0] == near(5 * US + MS)
-    assert columns["run_ahead/backward"][0] == near(5 * US + MS + 2 * MS - 100 * US)
-    assert columns["device_dur"][0] == 150 * US + 4 * MS
-
-
 def test_device_phases_add_up_to_the_steps_device_time(clock, fake_device, fit):
     columns = device_columns(fit(Model(fake_device(clock, latency_ns=7 * US))))
     phases = sum(v for k, v in columns.items() if k.startswith("device/"))
@@ -171,24 +160,6 @@ def test_a_sync_in_every_step_shows_as_a_fall_of_run_ahead(clock, fake_device, f
     assert columns["run_ahead/forward"][5] > 900 * US
     found = analyze_run(run, {}).device_time
     assert found.state_frac[StepState.SYNC_BOUND] == 1.0
-
-
-def test_a_full_queue_holds_the_host_back_and_the_device_stays_the_bottleneck(
-    clock, fake_device, fit
-):
-    run = fit(Model(fake_device(clock, depth=6), steps=40))
-    columns = device_columns(run)
-    assert len(set(columns["run_ahead/backward"][10:38])) == 1
-    found = analyze_run(run, {}).device_time
-    assert found.state_frac[StepState.DEVICE_BOUND] == 1.0
-
-
-def test_late_steps_wait_for_one_window_and_are_then_not_measured(clock, fake_device, fit):
-    run = fit(Model(fake_device(clock, late_ns=None), steps=40), window=8)
-    found = session(run)
-    assert found.columns["step"].tolist() == list(range(40))
-    assert "device_dur" not in found.columns
-    assert analyze_run(run, {}).device_time is None
 
 
 def test_steps_are_written_once_and_in_order_however_late_their_marks_come(clock, fake_device, fit):
@@ -244,24 +215,6 @@ def test_a_budget_that_is_exceeded_thins_the_marks_out_and_says_so(slow_device, 
 def every(found):
     notes = [note for note in found.all(Note) if note.name == "device_marks_every"]
     return notes[-1].value if notes else 1
-
-
-def test_what_marks_take_in_training_counts_and_not_what_they_take_alone(
-    clock, slow_device, fit, monkeypatch
-):
-    mark = DeviceMarks.mark
-
-    def slowly(self, step, phase, host_ns, part=-1):
-        clock.now_ns += 30 * US  # cold caches, say
-        mark(self, step, phase, host_ns, part)
-
-    monkeypatch.setattr(DeviceMarks, "mark", slowly)
-    model = Model(slow_device(), host_ns=MS, work_ns=10 * US, steps=160)
-    found = session(fit(model, window=8))
-    # Nine marks of 40 us (what they take themselves keeps them from being folded) are 360 us of
-    # 3.2 ms, at 0.5 % one step in 23.
-    assert every(found) == pytest.approx(23, abs=1)
-    assert found.end.own_cost_ns_per_step >= 360 * US / 24
 
 
 def test_a_wait_in_a_full_queue_is_no_cost_of_the_marks(slow_device, fit):
@@ -341,36 +294,6 @@ def test_an_evaluation_has_marks_too(clock, fake_device, tmp_path):
     trainer.validate(model, verbose=False)
     columns = device_columns(read_run(timer._output.run_dir))
     assert columns["device/forward"].tolist()[1:] == [MS] * 5
-
-
-def test_two_optimizers_by_hand_are_told_apart(clock, fake_device, fit):
-    class Manual(Model):
-        automatic_optimization = False
-
-        def training_step(self, batch, batch_idx):
-            for share in (1, 3):
-                self.run("forward", share)
-                optimizer = self.optimizers()
-                self.manual_backward(self.layer(batch).sum())
-                optimizer.step()
-                optimizer.zero_grad()
-
-        def configure_optimizers(self):
-            return ByHand(self, self.parameters())
-
-    class ByHand(torch.optim.SGD):
-        def __init__(self, model, parameters):
-            super().__init__(parameters, lr=1e-3)
-            self.model = [model]
-
-        def step(self, closure=None):
-            self.model[0].run("optimizer_step", 2)
-
-    columns = device_columns(fit(Manual(fake_device(clock))))
-    steps = slice(1, 19)
-    assert set(columns["device/forward"][steps]) == {4 * MS}
-    assert set(columns["device/backward"][steps]) == {4 * MS}
-    assert set(columns["device/optimizer_step"][steps]) == {4 * MS}
 
 
 def test_a_cpu_has_no_marks(clock, tmp_path, planted):

@@ -67,19 +67,6 @@ def test_nothing_is_waited_for(clock, fake_device):
     assert take(marks, 3) == {}
 
 
-def test_late_events_come_in_later_and_in_order(clock, fake_device):
-    device = fake_device(clock, late_ns=3 * MS)
-    marks = DeviceMarks(device, clock)
-    train(marks, device, 2)
-    device.sync()
-    marks.harvest()
-    assert marks.pending_step == 0
-    clock.now_ns += 3 * MS
-    marks.harvest()
-    assert marks.pending_step is None
-    assert take(marks, 2)["device_dur"] == [2_010 * US, 2 * MS]
-
-
 def test_a_mark_for_which_there_is_no_event_costs_its_step(clock, fake_device):
     device = fake_device(clock)
     marks = DeviceMarks(device, clock, capacity=5)
@@ -122,19 +109,6 @@ def test_no_event_is_touched_while_a_graph_is_captured(clock, fake_device):
     assert marks.lost == 0
     got = take(marks, 4)["device_dur"]
     assert [value == NOT_MEASURED for value in got] == [False, True, False, False]
-
-
-def test_the_ring_wraps_around_without_end(clock, fake_device):
-    device = fake_device(clock)
-    marks = DeviceMarks(device, clock, capacity=7)
-    marks.calibrate()
-    for step in range(100):
-        train(marks, device, 1, first=step)
-        device.sync()
-        marks.harvest()
-    assert marks.lost == 0
-    assert take(marks, 100)["device/backward"] == [MS] * 100
-    assert device.made <= 9
 
 
 def test_marks_that_pass_out_of_order_are_not_believed(clock, fake_device):

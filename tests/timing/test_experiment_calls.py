@@ -90,8 +90,3 @@ def test_calls_of_a_callback_are_the_callbacks(trained):
     _, session = trained
     assert not any(name.endswith("experiment.add_text") for name in session.columns)
     assert (session.columns["part/callbacks/InACallback"] > 0).all()
-
-
-def test_the_experiment_is_as_it_was(trained):
-    logger, _ = trained
-    assert not any(name.startswith("add_") for name in vars(logger.experiment))

@@ -114,15 +114,6 @@ def test_one_derived_from_the_profiler_that_does_nothing_is_called_if_it_does_so
     assert begun.count("run_training_batch") == 2
 
 
-@pytest.mark.parametrize("profiler", [None, "simple"])
-def test_what_a_program_keeps_there_can_be_deleted(tmp_path, profiler):
-    def look(found):
-        found.kept = 1
-        del found.kept
-
-    assert not hasattr(train(tmp_path, profiler, look), "kept")
-
-
 def test_an_action_that_the_profiler_refuses_to_start_is_not_left_open(tmp_path):
     left_open = []
 

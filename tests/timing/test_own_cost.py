@@ -65,13 +65,6 @@ def test_what_opens_files_once_or_a_neighbour_takes_is_no_steady_cost():
     assert cost.ns_per_step() == 3_500 + 200_000 / 200
 
 
-def test_a_neighbour_that_takes_the_core_amid_one_hook_is_no_cost_of_that_hook():
-    cost = Overhead(0.005)
-    cost.add(window(hooks_ns=3_000, inside_ns=20_000_000))
-
-    assert cost.ns_per_step() == 3_000
-
-
 def test_nothing_is_claimed_where_every_step_was_profiled():
     cost = cost_of(hooks_ns=0, steps=0, stall_ns=5)
 

@@ -47,17 +47,6 @@ def test_the_innermost_region_is_charged(clock, time):
     }
 
 
-def test_a_region_may_be_entered_inside_itself(clock, time):
-    region = clock.region(Phase.CALLBACKS, "A")
-    with region:
-        time.now_ns += 1
-        with region:
-            time.now_ns += 2
-        time.now_ns += 4
-
-    assert charged(clock) == {Slot(Phase.CALLBACKS, "A"): 7}
-
-
 def test_regions_stay_open_across_a_cut(clock, time):
     with clock.region(Phase.VALIDATION):
         time.now_ns += 5

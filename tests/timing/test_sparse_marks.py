@@ -95,35 +95,6 @@ def test_what_lies_between_epochs_has_its_names_after_steps_without_marks(plante
     assert all("callbacks/SlowCallback" in span.part_ns for span in ends)
 
 
-def test_the_users_own_profiler_still_gets_every_call(planted, clock, tmp_path):
-    from lightning.pytorch.profilers import SimpleProfiler
-
-    profiler = SimpleProfiler()
-    timer = PhaseTimer(window=4, warmup=0, console=False, clock=clock)
-
-    planted.fit(timer, clock, tmp_path, max_epochs=8, profiler=profiler)
-
-    assert len(profiler.recorded_durations["run_training_batch"]) == 8 * planted.STEPS
-
-
-def test_an_exception_in_a_step_without_marks_still_adds_up(planted, clock, tmp_path):
-    class Failing(planted.Model):
-        def training_step(self, batch, batch_idx):
-            if self.trainer.global_step == 45:
-                raise RuntimeError("planted")
-            return super().training_step(batch, batch_idx)
-
-    timer = PhaseTimer(window=4, warmup=0, console=False, clock=clock)
-    trainer = planted.make_trainer(timer, clock, tmp_path, max_epochs=8)
-    with pytest.raises(RuntimeError, match="planted"):
-        trainer.fit(Failing(clock))
-
-    session = planted.sessions(timer)[0].session
-    spans = sum(span.dur_ns for span in session.all(OutsideSpan))
-    assert session.columns["dur_ns"].sum() + spans == session.end.wall_ns
-    assert session.end.steps == 46
-
-
 def test_waiting_steps_take_less_than_two_mebibytes(planted, clock, tmp_path):
     """Closed form: so many windows may wait, of so many steps, of so many boundaries."""
     timer = PhaseTimer(window=50, console=False, clock=clock)

@@ -61,15 +61,6 @@ def test_what_happens_every_few_steps_is_met_as_often_as_it_happens(timeline, ch
         assert counts.min() > 0.5 * len(marked) / period
 
 
-def test_the_tap_is_told_only_of_changes(timeline, choice, told):
-    choice.spread(4)
-
-    run(timeline, range(1, 41))
-
-    assert set(told[::2]) == {False}
-    assert set(told[1::2]) == {True}
-
-
 def test_an_epochs_first_step_and_one_that_somebody_insists_on_are_marked(
     timeline, choice, insisted
 ):

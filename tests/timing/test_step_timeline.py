@@ -1,6 +1,5 @@
 import pytest
 
-from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing.phase_clock import PhaseClock
 from lightning_gpuprof.timing.step_timeline import StepTimeline
@@ -86,21 +85,6 @@ def test_a_fetch_that_found_nothing_is_outside_steps(loop):
         ("epoch_start", 1),
         ("epoch_end", 5),
     ]
-
-
-def test_rows_from_before_a_slot_was_added_end_in_zeros(loop):
-    loop.timeline.begin_epoch()
-    loop.fetch()
-    loop.batch()
-    loop.fetch()
-    slot = loop.timeline.clock.slot(Phase.CALLBACKS, "Late")
-    loop.timeline.clock.swap(slot)
-    loop.batch()
-    loop.timeline.end_epoch()
-
-    facts, charged = loop.timeline.take_rows()
-    assert charged[:, slot].tolist() == [0, 10]
-    assert charged.sum(axis=1).tolist() == (facts[:, 6] - facts[:, 5]).tolist()
 
 
 def test_flags_set_outside_steps_are_no_steps_flags(loop):

@@ -75,21 +75,6 @@ def test_windows_whose_time_has_not_come_are_not_asked_about_one_by_one(train, m
     assert whole == 30
 
 
-def test_of_short_steps_so_many_windows_wait_at_most(train, monkeypatch):
-    monkeypatch.setattr(window_writer, "_MOST_WAITING", 2)
-    seen, whole = train(step_ns=1_000)
-
-    assert sorted(set(seen)) == [0, 2, 4, 8, 12, 16, 20, 24, 28]
-    assert whole == 30
-
-
-def test_steps_that_take_longer_than_that_are_written_window_by_window(train):
-    seen, whole = train(step_ns=8 * SECOND)
-
-    assert sorted(set(seen)) == list(range(0, 30, 2))
-    assert whole == 30
-
-
 @pytest.mark.parametrize(
     ("ends", "raised"), [(ValueError("torn"), ValueError), (KeyboardInterrupt(), SystemExit)]
 )
