@@ -5,11 +5,10 @@ Times are ns. Seen from rocprofiler-sdk of December 2025, with kernel records on
 kinds follow its writer and its own tests, and could not be checked against a real file.
 """
 
-from itertools import chain
+from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
+from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces.amd.rocprofv3_csv import call_category, direction_of
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
 from lightning_gpuprof.traces.files import decode_json, read_file
@@ -18,107 +17,8 @@ from lightning_gpuprof.traces.sniff import Head
 from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline
 
 _GPU = 2
-
-
-class _Handle(msgspec.Struct):
-    handle: int = -1
-
-
-class _Correlation(msgspec.Struct):
-    internal: int = -1
-
-
-class _Agent(msgspec.Struct):
-    id: _Handle
-    type: int
-    node_id: int = -1
-    name: str = ""
-    product_name: str = ""
-    cu_count: int = 0
-
-
-class _Symbol(msgspec.Struct):
-    kernel_id: int
-    formatted_kernel_name: str = ""
-    kernel_name: str = ""
-
-
-class _Strings(msgspec.Struct):
-    kind: str = ""
-    operations: list[str] = []
-
-
-class _Message(msgspec.Struct):
-    key: int
-    value: str
-
-
-class _AllStrings(msgspec.Struct):
-    buffer_records: list[_Strings] = []
-    marker_api: list[_Message] = []
-
-
-class _Dispatch(msgspec.Struct):
-    agent_id: _Handle
-    queue_id: _Handle
-    kernel_id: int
-
-
-class _Kernel(msgspec.Struct):
-    start_timestamp: int
-    end_timestamp: int
-    dispatch_info: _Dispatch
-    correlation_id: _Correlation = msgspec.field(default_factory=_Correlation)
-    stream_id: _Handle | None = None
-
-
-class _Copy(msgspec.Struct):
-    kind: int
-    operation: int
-    start_timestamp: int
-    end_timestamp: int
-    src_agent_id: _Handle = msgspec.field(default_factory=_Handle)
-    dst_agent_id: _Handle = msgspec.field(default_factory=_Handle)
-    correlation_id: _Correlation = msgspec.field(default_factory=_Correlation)
-    stream_id: _Handle | None = None
-    bytes: int | None = None
-
-
-class _Call(msgspec.Struct):
-    kind: int
-    operation: int
-    start_timestamp: int
-    end_timestamp: int
-    thread_id: int = 0
-    correlation_id: _Correlation = msgspec.field(default_factory=_Correlation)
-
-
-class _Records(msgspec.Struct):
-    kernel_dispatch: list[_Kernel] = []
-    memory_copy: list[_Copy] = []
-    hip_api: list[_Call] = []
-    hsa_api: list[_Call] = []
-    rccl_api: list[_Call] = []
-    rocdecode_api: list[_Call] = []
-    rocjpeg_api: list[_Call] = []
-    memory_allocation: list[_Call] = []
-    marker_api: list[_Call] = []
-
-
-class _Metadata(msgspec.Struct):
-    pid: int = 0
-
-
-class _Tool(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-    agents: list[_Agent] = []
-    strings: _AllStrings = msgspec.field(default_factory=_AllStrings)
-    kernel_symbols: list[_Symbol] = []
-    buffer_records: _Records = msgspec.field(default_factory=_Records)
-
-
-class _File(msgspec.Struct):
-    tools: list[_Tool] = msgspec.field(name="rocprofiler-sdk-tool", default_factory=list)
+_APIS = ("hip_api", "hsa_api", "rccl_api", "rocdecode_api", "rocjpeg_api", "memory_allocation")
+Record = dict[str, Any]
 
 
 def matches(head: Head) -> bool:
@@ -129,101 +29,84 @@ def matches(head: Head) -> bool:
 def read(path: str, options: ReadOptions) -> Timeline:
     """Read kernels, copies and API calls of every process in the file."""
     builder = TimelineBuilder("rocprofv3-json", vendor="amd")
-    content = decode_json(read_file(path, builder.warnings), _File, path, builder.warnings)
+    content = decode_json(read_file(path, builder.warnings), Record, path, builder.warnings)
     devices: dict[int, DeviceInfo] = {}
-    for tool in content.tools:
-        agents = {agent.id.handle: agent for agent in tool.agents}
-        _kernels(builder, tool, agents)
-        _copies(builder, tool, agents)
-        _calls(builder, tool)
-        for agent in tool.agents:
-            if agent.type == _GPU:
-                name = agent.product_name or agent.name
-                devices[agent.node_id] = DeviceInfo(
-                    agent.node_id, name, "amd", {"numSms": agent.cu_count}
-                )
+    try:
+        for tool in content.get("rocprofiler-sdk-tool", ()):
+            _Process(builder, tool).read()
+            for agent in tool.get("agents", ()):
+                if agent["type"] == _GPU:
+                    number, name = agent["node_id"], agent.get("product_name") or agent.get("name")
+                    units = {"numSms": agent.get("cu_count", 0)}
+                    devices[number] = DeviceInfo(number, name, "amd", units)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise TraceError(
+            f"{path} is not laid out as rocprofv3 writes its results ({error!r}). Record it again, "
+            "or give the CSV files."
+        ) from error
     return builder.build(devices=list(devices.values()))
 
 
-def _kernels(builder: TimelineBuilder, tool: _Tool, agents: dict[int, _Agent]) -> None:
-    offset = builder.process_offset(tool.metadata.pid)
-    symbols = {
-        symbol.kernel_id: builder.name(symbol.formatted_kernel_name or symbol.kernel_name)
-        for symbol in _used_symbols(tool)
-    }
-    unnamed = builder.name("unnamed kernel")
-    for record in tool.buffer_records.kernel_dispatch:
-        info = record.dispatch_info
-        builder.device(
-            record.start_timestamp,
-            record.end_timestamp,
-            symbols.get(info.kernel_id, unnamed),
-            "kernel",
-            _node(agents, info.agent_id),
-            _stream(record.stream_id, info.queue_id),
-            record.correlation_id.internal + offset,
-        )
+class _Process:
+    """One process of the file; what it looks up by number."""
+
+    def __init__(self, builder: TimelineBuilder, tool: Record) -> None:
+        self._builder, self._tool = builder, tool
+        self._pid = tool.get("metadata", {}).get("pid", 0)
+        self._offset = builder.process_offset(self._pid)
+        self._nodes = {a["id"]["handle"]: a.get("node_id", -1) for a in tool.get("agents", ())}
+        strings = tool.get("strings", {})
+        self._kinds = strings.get("buffer_records", [])
+        # A marker's text is listed under its correlation id.
+        self._messages = {one["key"]: one["value"] for one in strings.get("marker_api", ())}
+
+    def read(self) -> None:
+        """Add all that is known to the timeline."""
+        builder = self._builder
+        symbols = {symbol["kernel_id"]: symbol for symbol in self._tool.get("kernel_symbols", ())}
+        for record in self._records("kernel_dispatch"):
+            info = record["dispatch_info"]
+            symbol = symbols.get(info["kernel_id"], {})
+            name = symbol.get("formatted_kernel_name") or symbol.get("kernel_name")
+            index = builder.name(name or "unnamed kernel")
+            device = self._nodes.get(info["agent_id"]["handle"])
+            stream = (record.get("stream_id") or info["queue_id"])["handle"]
+            builder.device(*_times(record), index, "kernel", device, stream, self._id(record))
+        for record in self._records("memory_copy"):
+            direction = direction_of(self._operation(record))
+            on = record.get("dst_agent_id" if direction == "HtoD" else "src_agent_id") or {}
+            device, stream = self._nodes.get(on.get("handle")), record.get("stream_id") or {}
+            index = builder.name(copy_name(direction))
+            where = (device, stream.get("handle"), self._id(record), record.get("bytes"))
+            builder.device(*_times(record), index, "gpu_memcpy", *where)
+        for api in _APIS:
+            for call in self._records(api):
+                self._add(call, self._operation(call), call_category(self._kind(call)))
+        for marker in self._records("marker_api"):
+            text = self._messages.get(marker.get("correlation_id", {}).get("internal"))
+            self._add(marker, text or self._operation(marker), "user_annotation")
+
+    def _records(self, kind: str) -> Iterator[Record]:
+        return iter(self._tool.get("buffer_records", {}).get(kind, ()))
+
+    def _add(self, call: Record, name: str, category: str) -> None:
+        thread = self._builder.thread(self._pid, call.get("thread_id", 0))
+        index = self._builder.name(name)
+        self._builder.host(*_times(call), index, category, thread, self._id(call))
+
+    def _id(self, record: Record) -> int:
+        internal: int = record.get("correlation_id", {}).get("internal", -1)
+        return internal + self._offset
+
+    def _kind(self, record: Record) -> str:
+        known = record["kind"] < len(self._kinds)
+        return str(self._kinds[record["kind"]].get("kind", "")) if known else ""
+
+    def _operation(self, record: Record) -> str:
+        kind, number = record["kind"], record["operation"]
+        operations = self._kinds[kind].get("operations", []) if kind < len(self._kinds) else []
+        return operations[number] if number < len(operations) else f"operation {number}"
 
 
-def _used_symbols(tool: _Tool) -> list[_Symbol]:
-    """Leave out the thousands of symbols that were loaded but never launched."""
-    used = {record.dispatch_info.kernel_id for record in tool.buffer_records.kernel_dispatch}
-    return [symbol for symbol in tool.kernel_symbols if symbol.kernel_id in used]
-
-
-def _copies(builder: TimelineBuilder, tool: _Tool, agents: dict[int, _Agent]) -> None:
-    offset = builder.process_offset(tool.metadata.pid)
-    for record in tool.buffer_records.memory_copy:
-        direction = direction_of(_operation(tool, record))
-        on = record.dst_agent_id if direction == "HtoD" else record.src_agent_id
-        builder.device(
-            record.start_timestamp,
-            record.end_timestamp,
-            builder.name(copy_name(direction)),
-            "gpu_memcpy",
-            _node(agents, on),
-            _stream(record.stream_id, None),
-            record.correlation_id.internal + offset,
-            record.bytes,
-        )
-
-
-def _calls(builder: TimelineBuilder, tool: _Tool) -> None:
-    offset = builder.process_offset(tool.metadata.pid)
-    records = tool.buffer_records
-    apis = (records.hip_api, records.hsa_api, records.rccl_api, records.rocdecode_api)
-    for call in chain(*apis, records.rocjpeg_api, records.memory_allocation):
-        kinds = tool.strings.buffer_records
-        domain = kinds[call.kind].kind if call.kind < len(kinds) else ""
-        _add(builder, tool, call, _operation(tool, call), call_category(domain), offset)
-    # A marker's text is listed under its correlation id; the operation is roctx's function.
-    messages = {message.key: message.value for message in tool.strings.marker_api}
-    for marker in records.marker_api:
-        text = messages.get(marker.correlation_id.internal) or _operation(tool, marker)
-        _add(builder, tool, marker, text, "user_annotation", offset)
-
-
-def _add(
-    builder: TimelineBuilder, tool: _Tool, call: _Call, name: str, category: str, offset: int
-) -> None:
-    thread = builder.thread(tool.metadata.pid, call.thread_id)
-    start, end = call.start_timestamp, call.end_timestamp
-    internal = call.correlation_id.internal + offset
-    builder.host(start, end, builder.name(name), category, thread, internal)
-
-
-def _operation(tool: _Tool, record: Any) -> str:
-    kinds = tool.strings.buffer_records
-    operations = kinds[record.kind].operations if record.kind < len(kinds) else []
-    known = record.operation < len(operations)
-    return operations[record.operation] if known else f"operation {record.operation}"
-
-
-def _node(agents: dict[int, _Agent], agent: _Handle) -> int | None:
-    return agents[agent.handle].node_id if agent.handle in agents else None
-
-
-def _stream(stream: _Handle | None, queue: _Handle | None) -> int | None:
-    if stream is not None:
-        return stream.handle
-    return queue.handle if queue is not None else None
+def _times(record: Record) -> tuple[int, int]:
+    return record["start_timestamp"], record["end_timestamp"]
