@@ -46,7 +46,7 @@ _STREAMED = ("kineto",)
 
 
 class Reader(Protocol):
-    """What a module named in `SOURCES` offers."""
+    """The interface of a module named in `SOURCES`."""
 
     def matches(self, head: Head) -> bool:
         """Tell from a file's first bytes whether `read` can read it."""

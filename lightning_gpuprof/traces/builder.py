@@ -30,7 +30,7 @@ _PROCESS_SHIFT = 40
 
 
 class TimelineBuilder:
-    """What the readers of every source but Kineto fill; times are absolute, in ns.
+    """Collects events for the readers of every source but Kineto; times are absolute, in ns.
 
     An event without an end, that ends before it starts, or at a time that no clock shows, is left
     out and counted in a warning.

@@ -1,4 +1,4 @@
-"""What a caller may ask a reader for."""
+"""Options of trace readers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What to read beyond the events themselves, and how.
+    """Parts to read beyond the events themselves.
 
     Args:
         stacks: Read Python calls too, where the file holds them; they cost time and memory.

@@ -9,12 +9,12 @@ from lightning_gpuprof.errors import TraceError
 HEAD_BYTES = 1 << 16
 GZIP_MAGIC = b"\x1f\x8b"
 _WIDE = (b"\xff\xfe", b"\xfe\xff")
-"""What UTF-16 begins with: PowerShell writes it where a tool's output is redirected."""
+"""The start of UTF-16, which PowerShell writes where a tool's output is redirected."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """What readers look at to tell whether a file is theirs.
+    """The start of a file, by which its reader is found.
 
     Args:
         path: The file; its name is a last resort where two formats look alike.

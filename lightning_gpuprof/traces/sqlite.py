@@ -14,7 +14,7 @@ from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces.timeline import MISSING
 
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""What reading a damaged file raises; SQLite's own message may quote bytes that are no text."""
+"""Errors of a damaged file; SQLite's own message may quote bytes that are no text."""
 MAGIC = b"SQLite format 3\x00"
 _BATCH_ROWS = 1 << 16
 _TEXT = frozenset(

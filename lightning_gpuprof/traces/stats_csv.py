@@ -1,6 +1,6 @@
 """Reads statistics in CSV: rocprof's `results.stats.csv`, rocprofv3's `*_stats.csv`, `nsys stats`.
 
-The two ROCm tools share a header; what a row is of is told from its name. `nsys stats` heads each
+The two ROCm tools share a header; a row's kind follows from its name. `nsys stats` heads each
 report with its own columns, and prints several below each other. Its headers changed with its
 versions (`Time(%)` and `Average` before 2021.5) and with `--timeunit` (`Total Time (ms)`).
 """
@@ -17,7 +17,7 @@ _ROCPROF = {"Name", "Calls", "TotalDurationNs"}
 _API_PREFIXES = ("hip", "hsa_", "__hip", "roctx", "cuda", "cuLaunch", "cuMem", "nccl", "roc")
 _MEMORY_PREFIXES = ("MEMORY_COPY_", "MEMORY_ALLOCATION_", "SCRATCH_MEMORY_")
 _COPIES = ("CopyHostTo", "CopyDeviceTo", "FillBuffer", "hcCommandMarker")
-"""What rocprofv3 and rocprof call copies, fills and allocations."""
+"""Names of copies, fills and allocations in rocprofv3 and rocprof."""
 _DOMAINS = {
     "HIP_API",
     "HSA_API",
@@ -30,7 +30,7 @@ _DOMAINS = {
     "ROCDECODE_API",
     "ROCJPEG_API",
 }
-"""What rocprofv3's `*_domain_stats.csv` sums up over; others begin with one of these."""
+"""Domains of rocprofv3's `*_domain_stats.csv`; others begin with one of these."""
 _COUNTS = ("Instances", "Num Calls", "Calls", "Count", "Operations")
 _NSYS_NAMES = ("Name", "Operation", "Range", "Event", "Style")
 _ORDER = ("kernel", "memory", "api", "range")

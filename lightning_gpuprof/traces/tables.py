@@ -45,7 +45,7 @@ class Counter:
 
 @dataclass(frozen=True)
 class Tables:
-    """What a file without a timeline holds."""
+    """The content of a file without a timeline."""
 
     source: str
     kind: str

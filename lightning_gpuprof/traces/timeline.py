@@ -57,7 +57,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class HostEvents(Table):
-    """What ran on a host thread: operators, runtime and driver calls, annotations.
+    """Events on host threads: operators, runtime and driver calls, annotations.
 
     `name`, `thread` and `arguments` are indexes into the Timeline's lists, `category` into
     `CATEGORIES`; `correlation` joins a launch to its work on the device.
@@ -72,7 +72,7 @@ class HostEvents(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceEvents(Table):
-    """What ran on a device: kernels, copies and fills.
+    """Events on devices: kernels, copies and fills.
 
     `correlation` is the launch's; many kernels of one graph launch share it. `num_bytes` is the
     size of a copy or fill.
@@ -222,7 +222,7 @@ class Thread:
 
 @dataclass(frozen=True)
 class OpArguments:
-    """What an operator was called with, as recorded with `record_shapes`.
+    """An operator's arguments, as recorded with `record_shapes`.
 
     Args:
         dims: One shape per input; a tensor list has a list of shapes, a scalar has `[]`.

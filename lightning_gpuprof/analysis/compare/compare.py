@@ -24,7 +24,7 @@ needs no tolerance."""
 
 
 class Verdict(str, Enum):
-    """What the steps of two runs can show."""
+    """The outcome of a comparison."""
 
     FASTER = "faster"
     SLOWER = "slower"

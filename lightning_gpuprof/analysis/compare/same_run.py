@@ -1,4 +1,4 @@
-"""What else differs between two runs: machine, versions, settings."""
+"""Differences between two runs beside time: machine, versions, settings."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What changed between two traces: device time, kernels, categories, operators, copies and steps.
+"""Differences between two traces: device time, kernels, categories, operators, copies, steps.
 
 Traces seldom hold the same number of steps, so times and counts are compared per step where both
 have step marks, and as they are where not. Names are compared as recorded: a kernel that a new

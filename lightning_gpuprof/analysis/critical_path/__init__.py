@@ -1,1 +1,1 @@
-"""What a trace's time hung on, and what it would take without a part of the work."""
+"""The critical path of a trace, and its length without a part of the work."""

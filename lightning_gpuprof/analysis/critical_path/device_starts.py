@@ -1,4 +1,4 @@
-"""What device events wait for: launches, the event before on their stream, other streams."""
+"""The causes of device events' starts: launches, the event before, other streams."""
 
 import numpy as np
 from msgspec import Struct
@@ -38,7 +38,7 @@ def previous_on_stream(timeline: Timeline) -> Int32:
 
 
 def stream_waits(trace: LinkedTrace) -> StreamWaits:
-    """Return what device events were told to wait for on other streams.
+    """Return the events of other streams that device events had to wait for.
 
     A `cudaStreamWaitEvent` holds back what is launched on its stream after it, until what was
     on the other stream when `cudaEventRecord` was called has run. Kineto records both, where
@@ -72,7 +72,7 @@ def _called_at(timeline: Timeline, correlation: Int64) -> tuple[Int64, Mask]:
 
 
 class _Queues:
-    """What was launched on each stream, in the order of launching."""
+    """The launches on each stream, in order."""
 
     def __init__(self, trace: LinkedTrace) -> None:
         timeline, launches = trace.timeline, trace.launches
@@ -137,9 +137,9 @@ def device_starts(trace: LinkedTrace) -> DeviceStarts:
     earlier, launched = previous_on_stream(trace.timeline), launch_ends(trace)
     start, end = device.start_ns, np.append(device.end_ns, -1)  # found by index -1
     earlier = np.where(end[earlier] <= start, earlier, -1)
-    told = _last_told(trace, end)
-    if told is not None:
-        earlier = np.where(end[told] > end[earlier], told, earlier)
+    waited = _last_waited(trace, end)
+    if waited is not None:
+        earlier = np.where(end[waited] > end[earlier], waited, earlier)
     known = np.maximum(end[earlier], launched)
     by_end = np.append(np.argsort(device.end_ns, kind="stable"), -1)
     other = by_end[np.searchsorted(np.sort(device.end_ns), start, side="right") - 1]
@@ -152,11 +152,11 @@ def device_starts(trace: LinkedTrace) -> DeviceStarts:
     return DeviceStarts(by_launch, np.where(by_launch, -1, earlier).astype(np.int32), since)
 
 
-def _last_told(trace: LinkedTrace, end: Int64) -> Int32 | None:
-    """Return the row that ended last of those each row was told to wait for, -1 for none."""
-    told, start = stream_waits(trace), trace.timeline.device.start_ns
-    fits = (end[told.waited_for] <= start[told.row]) & (told.waited_for < told.row)
-    held, waited_for = told.row[fits], told.waited_for[fits]
+def _last_waited(trace: LinkedTrace, end: Int64) -> Int32 | None:
+    """Return the row that ended last of those each row had to wait for, -1 for none."""
+    waited, start = stream_waits(trace), trace.timeline.device.start_ns
+    fits = (end[waited.waited_for] <= start[waited.row]) & (waited.waited_for < waited.row)
+    held, waited_for = waited.row[fits], waited.waited_for[fits]
     if not len(held):
         return None
     latest = np.full(len(start), -1, dtype=np.int32)

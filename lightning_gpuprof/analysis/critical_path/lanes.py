@@ -131,7 +131,7 @@ def _main_lane(
     by = in_control.thread_at(at)
     by = np.where(by >= 0, by, recorded.thread_at(at))
     known, moved = by >= 0, shift[by]
-    # What the thread in control was doing from each border to the next.
+    # Positions of the thread in control from each border to the next.
     first = np.searchsorted(own.at, at + moved, side="right") - 1
     stop = np.searchsorted(own.at, np.append(at[1:], end) + moved, side="left")
     count = np.where(known, np.maximum(stop - first, 1), 1)

@@ -13,7 +13,7 @@ from lightning_gpuprof.traces.timeline import CATEGORIES
 
 
 class PathKind(str, Enum):
-    """What a part of the path was spent on."""
+    """The kinds of time on the path."""
 
     HOST = "host"
     """A host thread worked."""

@@ -1,6 +1,6 @@
-"""Takes a trace apart into work and dependencies, and puts it together again with parts shortened.
+"""Divides a trace into work and dependencies, and replays it with parts shortened.
 
-Put together unchanged it lasts as long as it did, to the nanosecond. Host work is one chain over
+Replayed unchanged it lasts as long as it did, to the nanosecond. Host work is one chain over
 all threads that launch work, in the order of the trace.
 
 Between two waits the host only launches, so the work that it launches on a stream in that time, a
@@ -104,7 +104,7 @@ class Left:
 
 
 class Replay:
-    """A trace taken apart; without device events only host work can be shortened."""
+    """A trace as work and dependencies; without device events only host work can be shortened."""
 
     def __init__(self, trace: LinkedTrace) -> None:
         timeline, device = trace.timeline, trace.timeline.device
@@ -171,15 +171,15 @@ class Replay:
         linked: Mask,
         epoch: Int64,
         rank: Int64,
-        told: tuple[Int64, Int64],
+        pairs: tuple[Int64, Int64],
     ) -> None:
         """Divide the rows, stream by stream, into bursts: no event depends on one inside another.
 
         Bursts are numbered in the order of launching.
         """
         begins, ends = ~linked, np.zeros(len(rows), dtype=np.bool_)
-        begins[told[0]] = True
-        ends[told[1]] = ends[self._chain.device_row] = True
+        begins[pairs[0]] = True
+        ends[pairs[1]] = ends[self._chain.device_row] = True
         new = begins[order]
         new[1:] |= ends[order[:-1]] | (epoch[order[1:]] != epoch[order[:-1]])
         first = np.flatnonzero(new)
@@ -192,9 +192,9 @@ class Replay:
         burst = np.empty(len(rows), dtype=np.int64)
         burst[order] = number[np.cumsum(new) - 1]
         self._waited_for: list[int] = burst[self._chain.device_row].tolist()
-        self._told: dict[int, list[int]] = {}
-        for row, other in zip(burst[told[0]].tolist(), burst[told[1]].tolist(), strict=True):
-            self._told.setdefault(row, []).append(other)
+        self._other_streams: dict[int, list[int]] = {}
+        for row, other in zip(burst[pairs[0]].tolist(), burst[pairs[1]].tolist(), strict=True):
+            self._other_streams.setdefault(row, []).append(other)
         epochs = np.arange(len(self._chain.returns) + 2)
         of_burst = epoch[order[first[self._by_rank]]]
         self._until: list[int] = np.searchsorted(of_burst, epochs, side="right").tolist()
@@ -208,7 +208,7 @@ class Replay:
         waits: bool,
     ) -> float:
         """Put bursts and waits together, in order; return when the last of it ends."""
-        before, told = self._burst_before, self._told
+        before, others = self._burst_before, self._other_streams
         ends = [-np.inf] * (len(before) + 1)  # one more, found by index -1
         after: list[float] = [*self._chain.after_ns.tolist(), 0]
         returned = [*self._waited_for, -1]
@@ -219,8 +219,8 @@ class Replay:
                 host = float(self._begin)
             for burst in range(first, last):
                 ready = ends[before[burst]]
-                if burst in told:
-                    ready = max(ready, *(ends[other] for other in told[burst]))
+                if burst in others:
+                    ready = max(ready, *(ends[other] for other in others[burst]))
                 ends[burst] = max(host + from_host[burst], ready + from_before[burst])
             first = last
             if epoch:

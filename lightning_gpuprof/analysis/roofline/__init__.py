@@ -1,1 +1,1 @@
-"""What operators cost, and how near their kernels come to what the device can do."""
+"""The cost of operators, and how near their kernels come to the device's limits."""

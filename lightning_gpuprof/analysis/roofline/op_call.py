@@ -25,7 +25,7 @@ MATRIX, VECTOR = "matrix", "vector"
 
 @dataclass(frozen=True)
 class Cost:
-    """What one call has to do."""
+    """The work of one call."""
 
     flop_count: int
     num_bytes: int

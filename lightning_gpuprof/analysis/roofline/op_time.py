@@ -26,7 +26,7 @@ from lightning_gpuprof.traces.timeline import (
 
 _LOW = (1 << 32) - 1
 WORK = ("kernel", "gpu_memset")
-"""What an operator's time on the device is made of; cuBLAS clears its workspace by fills."""
+"""Parts of an operator's device time; cuBLAS clears its workspace by fills."""
 _TF32_MARKS = ("tf32", "s1688", "xf32")
 """In kernel names: products of fp32 inputs that were rounded to 19 bits (TF32)."""
 

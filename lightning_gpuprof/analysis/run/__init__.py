@@ -1,1 +1,1 @@
-"""What a run's records say of its steps; `run.py` puts all of it together."""
+"""Analyses of a run's records; `run.py` puts them together."""

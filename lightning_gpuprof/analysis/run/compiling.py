@@ -20,7 +20,7 @@ from lightning_gpuprof.records.schema import COMPILE_NOTE, Note, OutsideSpan, St
 
 @dataclass(frozen=True)
 class Compiling:
-    """What torch.compile did: after the warm-up, but for what is said of all of the run."""
+    """Compilation by torch.compile after the warm-up, unless said otherwise."""
 
     count: int
     """Steps in which something was compiled."""
@@ -29,15 +29,15 @@ class Compiling:
     """Above the median step that compiled nothing, all such steps together; None where there are
     too few to compare with."""
     timed_ns: int | None
-    """What dynamo itself took in these steps; None where it did not say."""
+    """Dynamo's own time in these steps; None if unknown."""
     early_ns: tuple[int, ...] = ()
-    """What dynamo took in each step of the warm-up that compiled, in their order."""
+    """Dynamo's time in each warm-up step that compiled, in order."""
     whole_ns: int = 0
-    """What dynamo took in all steps of the run."""
+    """Dynamo's time in all steps of the run."""
 
     @property
     def costs_per_step_ns(self) -> tuple[int, ...]:
-        """What is known of the cost, spread over all steps after the warm-up."""
+        """The known costs, spread over all steps after the warm-up."""
         known = (self.excess_ns, self.timed_ns)
         return tuple(cost // self.steps for cost in known if cost is not None)
 

@@ -36,7 +36,7 @@ FILLING_FRAC, FILLING_STEPS = 0.5, 5
 
 
 class StepState(str, Enum):
-    """What a step waited for."""
+    """The side that a step waited for."""
 
     DEVICE_BOUND = "device_bound"
     HOST_BOUND = "host_bound"

@@ -1,4 +1,4 @@
-"""What the driver said of the device over a session, from the per-window samples."""
+"""The driver's readings of the device over a session."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -32,7 +32,7 @@ class EpochStarts:
     """What the epochs after the first cost: what their first steps waited above the median of the
     others, with the wait between epochs; a first start there always is. Without `remade_ns`."""
     remade_ns: int
-    """What the module's `train_dataloader` took after the first epoch began, in total."""
+    """Total time of the module's `train_dataloader` after the first epoch began."""
     steady_mean_ns: int
     """How much of the mean wait per steady step is such excess."""
     slowed_ns: int
@@ -137,7 +137,7 @@ class Validations:
 
     @property
     def batches_ns(self) -> int:
-        """What it does with its batches, once it has them."""
+        """The time of its work on batches."""
         fetched_ns = self.start_ns + self.first_batch_ns + self.next_batches_ns
         return self.each_ns - fetched_ns - self.hooks_ns
 

@@ -13,7 +13,7 @@ LEAST_COUNT = 5
 
 @dataclass(frozen=True)
 class LineTime:
-    """What a line, with all that it calls outside the program, takes of a mean step.
+    """The share of a mean step in a line and all that it calls outside the program.
 
     `low_ns` to `high_ns` holds the true mean 19 times in 20, as far as chance goes. The samples are
     of the first twenty seconds; on a GPU the host may wait at a line for work queued by others.
@@ -25,7 +25,7 @@ class LineTime:
     function: str
     source: str
     callee: str | None
-    """What it was in most often, where that has a name."""
+    """The callee it was in most often, if that has a name."""
     count: int
     mean_ns: int
     low_ns: int

@@ -1,4 +1,4 @@
-"""What the wait for data consists of."""
+"""The parts of the wait for data."""
 
 from dataclasses import dataclass
 

@@ -25,7 +25,7 @@ TALL = 0.5
 """Beside what comes regularly there may be lower spikes, of the machine: where all together are not
 regular, those count that are half as high as the typical one (the mean weighted by time)."""
 SPAN = 0.5
-"""What the program does every n steps it does all through the run, or half of it at the least."""
+"""Regular work goes on through at least half of the run."""
 EVEN_PHASES = (*BATCH_WORK, Phase.OTHER)
 """The phases that should take the same each time."""
 

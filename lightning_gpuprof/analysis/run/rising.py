@@ -1,4 +1,4 @@
-"""What comes now and then and takes longer each time: validations, callbacks, checkpoints."""
+"""Rare work that takes longer each time: validations, callbacks, checkpoints."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ RARE = (
 MIN_TIMES = 8
 """Fewer cannot reach the significance asked for (`rises`)."""
 ABOVE_MEDIAN, OF_LONGEST = 3, 0.02
-"""What stands out of the steps so far is one of the few times, not the little of every step."""
+"""A time that stands out so far is rare work, not the little of every step."""
 MIN_RISE = 0.25
 """Of the first time. The medians of three validations of one program, equal ones, lay up to a tenth
 apart in runs beside other work."""

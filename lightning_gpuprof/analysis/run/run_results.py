@@ -1,4 +1,4 @@
-"""What is known of a run, as one frozen result; `run.py` computes it.
+"""All results of a run's analysis; `run.py` computes them.
 
 Apart from that, because what judges a trace by itself needs this class alone: none of the analyses
 of records is imported for it.
@@ -80,7 +80,7 @@ class RunResults:
     outside: tuple[OutsideTime, ...] = ()
     epoch_starts: EpochStarts | None = None
     between_epochs: tuple[BetweenEpochs, ...] = ()
-    """What callbacks and hooks take there, the longest first."""
+    """Time of callbacks and hooks between epochs, the longest first."""
     loader_wait: LoaderWait
     slowest: tuple[SlowStep, ...] = ()
     device_time: DeviceTime | None = None
@@ -89,16 +89,16 @@ class RunResults:
     growing: dict[Phase, Growth] = field(default_factory=dict)
     """Phases that take longer and longer."""
     rising: tuple[Rising, ...] = ()
-    """What takes longer each time: callbacks, loggers, validations, and phases of each step."""
+    """Callbacks, loggers, validations and phases that take longer each time."""
     memory_growth: MemoryGrowth | None = None
     memory_watched: bool = False
     """Memory was recorded often enough to say whether it grows."""
     step_noise_ns: int | None = None
-    """What the mean step of two equal runs of this length differs by; None with too few steps."""
+    """Difference between the mean steps of two equal runs; None with too few steps."""
     spikes: Spikes | None = None
     compiling: Compiling | None = None
     usual_save_ns: int | None = None
-    """What a checkpoint takes at the median; None without one."""
+    """Median time of a checkpoint; None without one."""
     every: EveryStep | None = None
     """All steps, also those that were not marked."""
     validations: Validations | None = None

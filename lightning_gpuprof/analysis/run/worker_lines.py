@@ -1,4 +1,4 @@
-"""What worker processes were seen at while they made batches, and what that takes of each."""
+"""The lines at which worker processes were sampled while they made batches."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ MOSTLY = 0.5
 
 @dataclass(frozen=True)
 class WorkerLineTime:
-    """What a line, with all that it calls outside the program, takes of a worker's work.
+    """The share of a worker's work in a line and all that it calls outside the program.
 
     `low_frac` to `high_frac` holds the true share 19 times in 20, as far as chance goes.
     """
@@ -28,13 +28,13 @@ class WorkerLineTime:
     function: str
     source: str
     callee: str | None
-    """What it was in most often, where that has a name."""
+    """The callee it was in most often, if that has a name."""
     count: int
     frac: float
     low_frac: float
     high_frac: float
     batch_ns: int | None
-    """What it takes of the making of a batch; None where that is not known."""
+    """Its time per batch; None if unknown."""
 
 
 def worker_lines(notes: Iterable[Note]) -> WorkerLines | None:

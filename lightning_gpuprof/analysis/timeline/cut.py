@@ -1,4 +1,4 @@
-"""What of a Layout can be seen in a range of time at so many pixels."""
+"""The visible part of a Layout in a range of time at a number of pixels."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a host thread was doing at any moment, as time summed by kind of activity."""
+"""The activity of host threads over time, summed up by kind."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What a runtime or driver call does, from its name; CUDA's and HIP's names alike."""
+"""The purpose of a runtime or driver call, from its CUDA or HIP name."""
 
 import re
 

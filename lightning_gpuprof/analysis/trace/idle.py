@@ -7,7 +7,7 @@ cause up to the call; from the call's start to the event's start it is launch la
 the call had begun before the gap, the work was queued and the device did not take it yet: a
 short gap between two events of one stream is the device's own (`kernel_gap`), all else is a
 `dependency`. Where the host launched nothing for much longer than it usually takes from one launch
-to the next, it did something else: such stretches are told apart from its pace of launching.
+to the next, it did something else; such stretches are summed up by themselves.
 """
 
 import numpy as np
@@ -26,11 +26,11 @@ from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline
 HOST_CAUSES = tuple(f"host_{activity}" for activity in ACTIVITIES)
 CAUSES = (*HOST_CAUSES, "launch_latency", "kernel_gap", "dependency", "unknown")
 WORKING_CAUSES = ("host_launch_call", "host_operator", "host_region", "host_python")
-"""What a host does in idle time when it waits for nothing and asks for no memory."""
+"""Causes of idle time in which the host works."""
 LATE_CAUSES = (*WORKING_CAUSES, "launch_latency")
 """Idle time up to a launch that a host at work made late."""
 EVENT_CAUSES = ("host_data_wait", "host_sync", "host_allocator")
-"""What a single event is the cause of: a wait for data or the device, a call for memory."""
+"""Causes that are single events: a wait for data or the device, a call for memory."""
 _CALL = HOST_CAUSES.index("host_launch_call")
 _LATENCY, _KERNEL_GAP, _DEPENDENCY, _UNKNOWN = range(len(HOST_CAUSES), len(CAUSES))
 LONGEST = 20

@@ -34,7 +34,7 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
         "optimizer",
         r"multi_tensor_apply|adam|lamb_|sgd_|FusedOptimizer|split_.*update|adagrad|rmsprop",
     ),
-    # What a library does to change a tensor's layout before and after a convolution.
+    # Changes of a tensor's layout around a convolution.
     ("copy", r"nchwToNhwc|nhwcToNchw"),
     (
         "conv",

@@ -1,4 +1,4 @@
-"""What is wrong with a trace itself: all else rests on it, so it is shown first."""
+"""Faults of a trace itself, shown first because all else rests on it."""
 
 import numpy as np
 from msgspec import Struct

@@ -59,7 +59,7 @@ def _of_thread(
     ends = trace.nesting.end_ns[rows[at]]
     last = np.maximum(0, np.cumsum(is_read[rows]) - 1)
     waited = np.add.reduceat(np.where(starts < ends[last], waited_ns[rows], 0), at)
-    # What a read has inside comes after it in the table: with it a turn has as many events.
+    # The events inside a read come after it in the table, so a turn keeps its number of events.
     turn_ns, events = np.diff(ends), np.diff(at)
     same_step = np.diff(np.searchsorted(begins, starts[at], side="right")) == 0
     short = same_step & (turn_ns < SHORT_NS * events)

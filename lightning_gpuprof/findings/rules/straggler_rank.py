@@ -17,7 +17,7 @@ if self.global_rank == 0 and batch_idx % 500 == 0: self.plot()  # after
 ## How it is measured
 Each rank times how long it waits from its own last gradient until all are there; the one that waits
 least came last. `late_ns`: how much earlier the exchange would be without the late rank;
-`uneven_ns`: the mean wait of all.
+`mean_wait_ns`: the mean wait of all.
 
 ## Limits
 On a CPU, turns are a saving only where batches explain them (docs/adr/0044).
@@ -52,7 +52,7 @@ def judge(run: RunResults) -> Finding | None:
     waits = measured(run.rank_waits)
     if waits.late_ns >= WARNING_FRAC * run.step_ns and waits.late_ns >= CLEAR * waits.usual_ns:
         return _late(run, waits, run.step_ns)
-    if waits.uneven_ns >= TURNS_FRAC * run.step_ns:
+    if waits.mean_wait_ns >= TURNS_FRAC * run.step_ns:
         return _turns(run, waits, run.step_ns)
     return None
 
@@ -77,7 +77,7 @@ def _late(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
             "late_ns": waits.late_ns,
             "last_frac": sum(waits.last_frac[rank] for rank in waits.late),
             **({f"{phase.value}_more_ns": waits.causes[phase]} if phase else {}),
-            "uneven_ns": waits.uneven_ns,
+            "mean_wait_ns": waits.mean_wait_ns,
             "step_ns": step_ns,
         },
         saving_ns=saving,
@@ -106,8 +106,8 @@ def _turns(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
     """Return ranks' unequal work; a fact without a saving where it may be the machine's doing."""
     phase = next(iter(waits.causes), None)
     others = 1 - 1 / len(waits.waited_ns)
-    explained = phase in BY_BATCH and waits.causes[phase] * others >= EXPLAINED * waits.uneven_ns
-    saving = Range(low=0, high=waits.uneven_ns if explained or run.on_gpu else 0)
+    explained = phase in BY_BATCH and waits.causes[phase] * others >= EXPLAINED * waits.mean_wait_ns
+    saving = Range(low=0, high=waits.mean_wait_ns if explained or run.on_gpu else 0)
     last = max(waits.last_frac, key=lambda rank: waits.last_frac[rank])
     often = waits.last_frac[last] >= OFTEN
     at = f", at {_named(phase)}" if phase else ""
@@ -115,12 +115,12 @@ def _turns(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
     first = f"{first}first{at}. " if often else ""
     return Finding(
         severity=grade(saving, step_ns),
-        title=f"Ranks wait {duration(waits.uneven_ns)} of each step "
-        f"({percent(waits.uneven_ns / step_ns)}) by turns",
+        title=f"Ranks wait {duration(waits.mean_wait_ns)} of each step "
+        f"({percent(waits.mean_wait_ns / step_ns)}) by turns",
         advice=f"{first}The same step takes some ranks longer than others: give each rank equal "
         "work (batches of similar length), or look for other work on these machines.",
         evidence={
-            "uneven_ns": waits.uneven_ns,
+            "mean_wait_ns": waits.mean_wait_ns,
             "last_frac": waits.last_frac[last],
             **({f"{phase.value}_more_ns": waits.causes[phase]} if phase else {}),
             "step_ns": step_ns,

@@ -1,6 +1,6 @@
 """Reads the CSV traces of rocprofv3: kernels, copies, allocations, API calls and markers.
 
-Each file holds one kind of event, told by its header; columns vary by version (`Stream_Id` and
+Each file holds one kind of event, shown by its header; columns vary by version (`Stream_Id` and
 `Thread_Id` came later, `rocpd convert` adds `Guid`), agents are written as `1` or `Agent 1`.
 Times are ns. Device numbers are the file's agent ids. Statistics and counters of rocprofv3 are
 read by `stats_csv` and `counters_csv`; newer counter files carry times too, but have one row

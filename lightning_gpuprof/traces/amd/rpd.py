@@ -28,7 +28,7 @@ _CATEGORIES = {
     "backward_function": "cpu_op",
     "user_scope": "user_annotation",
 }
-"""What torch's rows are, by the category that schema 3 gives them."""
+"""Our category of torch's rows, by that of schema 3."""
 _GPU = re.compile(r"GPU(\d+)$")
 _FRAME = "UserMarker frame"
 """Begins what is said of a marker that the writer drew above the work within it."""

@@ -1,1 +1,1 @@
-"""What torch.profiler exports: Kineto's Chrome trace."""
+"""Kineto's Chrome traces, which torch.profiler exports."""

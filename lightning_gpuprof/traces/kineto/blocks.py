@@ -28,7 +28,7 @@ def read_blocks(path: str, warn: Warn, progress: Progress | None = None) -> Iter
     """Yield the content of a plain or gzipped file in blocks of about 1 MiB.
 
     Unpacking runs in a thread: zlib and isal release the interpreter while they work. A gzip
-    stream that is cut short or damaged yields what it holds, and `warn` is told.
+    stream that is cut short or damaged yields its whole part and a warning.
     """
     with Path(path).open("rb") as file:
         packed = file.read(2) == GZIP_MAGIC

@@ -20,7 +20,7 @@ PIECE_BYTES = 1 << 20
 """Small enough for a piece and its events to stay in a core's cache."""
 _EVENTS_KEY = re.compile(rb',?\s*"traceEvents"\s*:\s*\[')
 _MARK = b"\xef\xbb\xbf"
-"""What Windows puts before text in UTF-8."""
+"""The byte order mark that Windows puts before UTF-8 text."""
 _BARE_LIST = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
 _ARRAY_END = re.compile(r"trailing characters \(byte (\d+)\)")
 _WINDOWS = (1 << 13, 1 << 17, PIECE_BYTES)
@@ -28,13 +28,13 @@ _TRIES = 4
 _LONGEST_TAIL = 1 << 26
 _OPEN, _CLOSE = ord("["), ord("]")
 _REFUSED = (msgspec.DecodeError, UnicodeDecodeError)
-"""What a strict parser says of text that may still hold whole events."""
+"""Errors of a strict parser over text that may still hold whole events."""
 _CALLS = (b'"cat": "python_function"', b'"cat":"python_function"')
 _EVENT_TYPE = b'"ph"'
 _EVENT_BORDER = re.compile(rb',\s*\{\s*"ph"\s*:')
-"""What follows an event as Kineto writes it, and follows nothing inside one."""
+"""Follows an event as Kineto writes it, and nothing inside an event."""
 _NEAR = 1 << 10
-"""Most text holds no Python calls: a look at the first event tells."""
+"""Most text holds no Python calls, which the first event shows."""
 
 T = TypeVar("T")
 Decode = Callable[[memoryview | bytes | msgspec.Raw], list[T]]

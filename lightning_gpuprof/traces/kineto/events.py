@@ -36,7 +36,7 @@ class EventKind(Enum):
 
 
 class Kind(Enum):
-    """The `cat` values that are told apart, or come often; all others are one.
+    """The `cat` values that matter or come often; all others are one.
 
     Of each value that is not listed, decoding calls `_missing_` for every event.
     """

@@ -42,7 +42,7 @@ _START = re.compile(
     rb'|\A(?:\xef\xbb\xbf)?\s*\[\s*(?:\{\}\s*,\s*)?\{(?:[^{}]|\{[^{}]*\})*?"ph"'
 )
 _OTHERS = re.compile(rb'"Ascend Hardware"')
-"""What traces hold that are laid out alike but name no categories."""
+"""Traces of this kind are laid out alike but name no categories."""
 _AMD = ("amd", "radeon", "instinct", "gfx")
 _NVIDIA = ("nvidia", "tesla", "geforce", "quadro", "rtx", "titan")
 

@@ -1,4 +1,4 @@
-"""What to do with JSON that a strict parser refuses: find whole events, mend known faults."""
+"""Finds whole events in JSON that a strict parser refuses, and mends known faults."""
 
 import re
 from bisect import bisect_right

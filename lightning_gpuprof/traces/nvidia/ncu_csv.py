@@ -5,7 +5,7 @@ Wide (`--page raw`): a row per launch, a column per metric, and a second row tha
 table that the graphical tool exports is of this form too. Summed (`--print-summary`): a row per
 kernel and metric, with its minimum, maximum and average over the launches; the average is read.
 Lines before the header (`==PROF== ...`, a program's own output) are skipped. Values may carry
-thousands separators; where a locale writes a decimal comma, that is told by the digits behind it.
+thousands separators; where a locale writes a decimal comma, the digits behind it show that.
 """
 
 import math

@@ -21,7 +21,7 @@ MOST_LINES = 5
 BRIEF_OPERATORS = 8
 """Operators in a report that is not verbose."""
 MIN_COMPILING_FRAC = 0.1
-"""From this share of the run on, what torch.compile took is told."""
+"""From this share of the run on, the time of torch.compile is shown."""
 MIN_WORKER_FRAC = 0.02
 """Lines below this share of the workers' work are not shown."""
 LONE_STEP_FRAC = 0.2

@@ -31,7 +31,7 @@ _HEADS = {
     "part_ns": "takes",
     "saved_ns": "saved",
 }
-"""What stands above a column; the first one's heading is the table's title."""
+"""Headings of columns; that of the first is the table's title."""
 
 
 def render_split(document: Document) -> str:

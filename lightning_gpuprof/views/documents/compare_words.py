@@ -1,4 +1,4 @@
-"""What the text and the Markdown of a comparison both say of it."""
+"""Wording that a comparison's text and Markdown share."""
 
 from collections.abc import Iterator, Sequence
 

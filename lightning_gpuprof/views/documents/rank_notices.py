@@ -1,4 +1,4 @@
-"""What a reader should know of a run's ranks: whose records are missing, and who ended how."""
+"""Notices on a run's ranks: missing records, and how each ended."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ _LOST = re.compile(
     r"[Cc]onnection (was )?(closed|reset|refused)|[Rr]emote (worker|process)|Broken pipe|"
     r"NCCL|ncclRemoteError|DistBackendError|SIGTERMException"
 )
-"""What gloo, NCCL and Lightning say on ranks that go down because another one did."""
+"""Messages of gloo, NCCL and Lightning on ranks that end because another one did."""
 
 
 def rank_notices(results: RunResults) -> Iterator[str]:

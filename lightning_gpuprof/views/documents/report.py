@@ -34,7 +34,7 @@ class Report:
     abstained: tuple[Abstained, ...]
     silent: tuple[str, ...]
     notices: tuple[str, ...]
-    """What the reader should know of the files: torn lines, which of several runs this is."""
+    """Remarks on the files: torn lines, which of several runs this is."""
 
     def payload(self) -> dict[str, Any]:
         """Return the `report --json` document, as documented in docs/json.md."""

@@ -1,4 +1,4 @@
-"""What the console report and its Markdown both say of a run."""
+"""Wording that the console report and its Markdown share."""
 
 from lightning_gpuprof.analysis.compare.bootstrap import MIN_BLOCKS
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
@@ -13,7 +13,7 @@ MOST_IN_FULL = 6
 """Findings after these are titles alone: the first ones are worth the time."""
 NAME_WIDTH = 52
 DOING = {"validate": "validation", "test": "testing", "predict": "prediction"}
-"""What a session does that trains nothing."""
+"""Stages that train nothing."""
 
 
 def headline(report: Report) -> str:

@@ -1,4 +1,4 @@
-"""What the rules say of a trace alone, without a run's records."""
+"""Findings in a trace alone, without a run's records."""
 
 import re
 from collections.abc import Mapping, Sequence

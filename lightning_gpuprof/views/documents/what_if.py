@@ -1,4 +1,4 @@
-"""What a run's step would take with the causes of some findings removed, counting no time twice."""
+"""Estimates a step without the causes of some findings, counting no time twice."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

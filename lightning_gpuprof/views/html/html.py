@@ -40,7 +40,7 @@ _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval' blob:; "
     "style-src 'unsafe-inline'; img-src data: blob:"
 )
-"""What a browser enforces on the file: nothing is fetched from anywhere."""
+"""The browser's policy for the file: nothing is fetched from anywhere."""
 
 _UNSAFE = re.compile("[<>&\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Markup, line ends that JSON allows and scripts do not, and marks that turn an editor's text."""

@@ -20,7 +20,7 @@ from lightning_gpuprof.views.markdown.markdown import block, code, plain, table
 
 MOST_PLACES = 3
 _INDENT = 4
-"""What belongs to an entry of a numbered list, however many digits its number has."""
+"""Columns by which the body of a numbered entry is indented."""
 
 
 def report_markdown(report: Report) -> str:

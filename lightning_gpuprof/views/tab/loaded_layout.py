@@ -16,7 +16,7 @@ MEMORY_POINTS = 2_000
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found.
+    """The result of a search.
 
     Args:
         text: Searched for, in lower case.

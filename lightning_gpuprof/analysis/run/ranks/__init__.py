@@ -1,1 +1,1 @@
-"""What the ranks of a run do to one another."""
+"""How the ranks of a run wait for one another."""

@@ -37,7 +37,7 @@ _AFTER = (
     Phase.VALIDATION,
     Phase.OTHER,
 )
-"""What follows the exchange: it makes a rank late in the next step."""
+"""Phases after the exchange: they make a rank late in the next step."""
 EXCHANGED = f"part/{Phase.BACKWARD.value}/{EXCHANGE}"
 _MEETINGS = {
     Phase.LOGGING: f"part/{Phase.LOGGING.value}/{SELF_LOG}",
@@ -54,7 +54,7 @@ _Waits = Floats
 
 @dataclass(frozen=True)
 class RankWaits:
-    """What waiting costs, mean per step.
+    """The cost of waiting, mean per step.
 
     Args:
         exchange_ns: What exchanging gradients takes once the last rank has its own: communication
@@ -68,8 +68,8 @@ class RankWaits:
         without_cause_ns: What each step would be shorter by, did the late ranks take no longer than
             the others in the first of `causes`. None where the host does not wait (a GPU).
         without_more_ns: The same of every phase in which they take longer; None as well where one
-            cannot be told from waiting.
-        uneven_ns: Mean wait of all ranks: what equal work on all of them would save.
+            cannot be distinguished from waiting.
+        mean_wait_ns: Mean wait of all ranks: what equal work on all of them would save.
         causes: By phase, how much longer it takes on the rank that waits least than on the median
             rank, the longest first; without the meetings.
         part: The callback, logger or other named part that makes up most of the first cause.
@@ -90,7 +90,7 @@ class RankWaits:
     chance_ns: int
     without_cause_ns: int | None
     without_more_ns: int | None
-    uneven_ns: int
+    mean_wait_ns: int
     causes: dict[Phase, int]
     part: str | None
     lines: HostLines | None
@@ -186,7 +186,7 @@ class _Compared:
             chance_ns=round(_chance(waits, late.rows)),
             without_cause_ns=self._without(waits, late.rows, [*causes][:1]),
             without_more_ns=self._without(waits, late.rows, [*causes]) if self._timed else None,
-            uneven_ns=round(float(whole.mean())),
+            mean_wait_ns=round(float(whole.mean())),
             causes=causes,
             part=self._part(late.rows[0], causes),
             lines=host_lines(first.all(Note)),

@@ -114,7 +114,7 @@ def test_ranks_that_take_turns_are_not_blamed(compare):
 
     found = compare(rank(mine), rank(~mine))
 
-    assert found.late_ns == found.usual_ns == found.uneven_ns == 2 * MS
+    assert found.late_ns == found.usual_ns == found.mean_wait_ns == 2 * MS
     assert next(iter(found.causes)) is Phase.FORWARD
 
 
