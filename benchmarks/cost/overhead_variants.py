@@ -114,37 +114,66 @@ def fit(
     """Fit a model.
 
     Args:
-        variant: What with.
-        kind: Which model.
+        variant: One of `VARIANTS`, or one with options in its name.
+        kind: Key of `KINDS`.
         steps: Steps at most.
         accelerator: Lightning's name of a device.
         at_block: Called with the model where a block begins, as a batch is fetched. It has
-            `count`, the batches so far; `computing_ns`, what forward, backward and optimizer took
-            of them; and `logs`, which says what it does with its loss.
+            `count`, the batches so far; `computing_ns`, the time of forward, backward and
+            optimizer in them; and `logs`, which says what it does with its loss.
         clock: For the variants of ours.
         at_setup: Called with the run's output once a variant of ours has been set up.
     """
     import gc
 
     import torch
-    from lightning.pytorch import LightningModule, Trainer
+    from lightning.pytorch import Trainer
 
     warnings.simplefilter("ignore")
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     torch.set_num_threads(1)
-    shape = KINDS[kind]
-    batch = torch.randn(shape.batch, shape.width)
-    if accelerator != "cpu":
-        batch = batch.pin_memory()
+    model = _model(variant, KINDS[kind])
+    backward = torch.Tensor.backward
+
+    def timed_backward(loss: Any, *args: Any, **kwargs: Any) -> None:
+        # Not the module's own hook: it would be given the loss, which is copied for it then.
+        begun = time.perf_counter_ns()
+        backward(loss, *args, **kwargs)
+        model.computing_ns += time.perf_counter_ns() - begun
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        patch.object(torch.Tensor, "backward", timed_backward),
+    ):
+        trainer = Trainer(
+            **{
+                "max_steps": steps,
+                "accelerator": accelerator,
+                "devices": 1,
+                "logger": False,
+                "enable_progress_bar": False,
+                "enable_checkpointing": False,
+                "enable_model_summary": False,
+                "default_root_dir": folder,
+                **_options(variant, steps, folder, clock, at_setup),
+            }
+        )
+        gc.collect()  # once before the steps, for all that was imported
+        trainer.fit(model, _batches(model, KINDS[kind], at_block, pin=accelerator != "cpu"))
+
+
+def _model(variant: str, shape: StepKind) -> Any:
+    """Return linear layers that time their own forward pass and optimizer step."""
+    import torch
+    from lightning.pytorch import LightningModule
+
     now = time.perf_counter_ns
 
     class Model(LightningModule):
         def __init__(self) -> None:
             super().__init__()
-            width = shape.width
-            self.layers = torch.nn.Sequential(
-                *[torch.nn.Linear(width, width) for _ in range(shape.layers)]
-            )
+            layers = [torch.nn.Linear(shape.width, shape.width) for _ in range(shape.layers)]
+            self.layers = torch.nn.Sequential(*layers)
             self.count = self.computing_ns = 0
             self.logs = variant if variant in (ITEM, SELF_LOG) else None
 
@@ -169,6 +198,17 @@ def fit(
             model.computing_ns += now() - begun
             return loss
 
+    model = Model()
+    return model
+
+
+def _batches(model: Any, shape: StepKind, at_block: Callable[[Any], None], *, pin: bool) -> Any:
+    """Return a loader that hands out one batch again and again, and tells of each block."""
+    import torch
+
+    batch = torch.randn(shape.batch, shape.width)
+    batch = batch.pin_memory() if pin else batch
+
     class Endless(torch.utils.data.IterableDataset):
         def __iter__(self) -> Any:
             while True:
@@ -177,34 +217,7 @@ def fit(
                 model.count += 1
                 yield batch
 
-    model = Model()
-    backward = torch.Tensor.backward
-
-    def timed_backward(loss: Any, *args: Any, **kwargs: Any) -> None:
-        # Not the module's own hook: it would be given the loss, which is copied for it then.
-        begun = now()
-        backward(loss, *args, **kwargs)
-        model.computing_ns += now() - begun
-
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        patch.object(torch.Tensor, "backward", timed_backward),
-    ):
-        trainer = Trainer(
-            **{
-                "max_steps": steps,
-                "accelerator": accelerator,
-                "devices": 1,
-                "logger": False,
-                "enable_progress_bar": False,
-                "enable_checkpointing": False,
-                "enable_model_summary": False,
-                "default_root_dir": folder,
-                **_options(variant, steps, folder, clock, at_setup),
-            }
-        )
-        gc.collect()  # what was imported or forked is gone through once, before the steps
-        trainer.fit(model, torch.utils.data.DataLoader(Endless(), batch_size=None))
+    return torch.utils.data.DataLoader(Endless(), batch_size=None)
 
 
 def _options(

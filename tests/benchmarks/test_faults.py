@@ -58,21 +58,19 @@ def test_every_cause_gives_a_faulty_and_a_fixed_run_of_equal_length(fault_suite)
         assert faulty.epoch_steps == fixed.epoch_steps
 
 
-def test_the_right_finding_first_with_the_saving_inside(judged):
-    verdict = judged("slow_callback", finding("slow-callback", 3 * MS, 5 * MS), finding("other"))
+@pytest.mark.parametrize(
+    ("said", "rank", "inside"),
+    [
+        ([finding("slow-callback", 3 * MS, 5 * MS), finding("other")], 0, True),
+        ([finding("data-wait"), finding("slow-callback", 0, 1 * MS)], 1, False),
+        ([], None, None),
+    ],
+)
+def test_the_first_finding_and_the_saving_of_the_right_one_are_judged(judged, said, rank, inside):
+    verdict = judged("slow_callback", *said)
 
-    assert verdict.first
+    assert (verdict.first, verdict.rank, verdict.inside) == (rank == 0, rank, inside)
     assert verdict.saved_ns == 4 * MS
-    assert verdict.inside is True
-    assert verdict.middle_error_frac == 0
-
-
-def test_the_right_finding_second_is_not_first(judged):
-    verdict = judged("slow_callback", finding("data-wait"), finding("slow-callback", 0, 1 * MS))
-
-    assert not verdict.first
-    assert verdict.rank == 1
-    assert verdict.inside is False
 
 
 def test_a_machine_that_was_slower_when_the_saving_was_measured_is_told_apart(judged):
@@ -81,12 +79,6 @@ def test_a_machine_that_was_slower_when_the_saving_was_measured_is_told_apart(ju
     assert verdict.slower == pytest.approx(10 / 6)
     assert (verdict.inside, verdict.near) == (False, False)
     assert (verdict.inside_at_speed, verdict.near_at_speed) == (True, True)
-
-
-def test_silence_is_neither_right_nor_a_prediction(judged):
-    verdict = judged("slow_callback")
-
-    assert (verdict.first, verdict.rank, verdict.inside) == (False, None, None)
 
 
 def test_the_right_name_with_advice_that_makes_it_worse_is_not_right(judged):

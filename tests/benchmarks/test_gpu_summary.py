@@ -117,24 +117,6 @@ def test_however_much_fails_the_summary_keeps_its_length(summary, capsys):
     assert "a card, driver 1, torch 2" in said.splitlines()[-2]
 
 
-def test_a_fault_that_cannot_be_measured_stops_no_other(fault_suite, monkeypatch, tmp_path):
-    faults = importlib.import_module("gpu_faults")
-
-    def judged(name, fault, run, row):
-        if name == "tiny kernels":
-            raise subprocess.TimeoutExpired("report", 60)
-        return row | {"first": True}
-
-    monkeypatch.setattr(faults, "measured", lambda fault, until: {"saved_ns": 1})
-    monkeypatch.setattr(faults, "judged", judged)
-    monkeypatch.setattr("sys.argv", ["gpu_faults.py", "--runs", str(tmp_path)])
-    noted = {}
-    monkeypatch.setattr(faults, "figure", lambda name, value, **limits: noted.update({name: value}))
-    assert faults.main() == 1
-    assert noted["faults: tiny kernels named first"] is None
-    assert sorted(noted.values(), key=str) == [1.0] * (len(faults.FAULTS) - 1) + [None]
-
-
 @pytest.mark.parametrize(("until", "rounds"), [(0, 1), (20, 2), (1000, 3)])
 def test_a_fault_whose_time_is_up_has_fewer_rounds_and_never_none(
     fault_suite, monkeypatch, until, rounds
