@@ -149,10 +149,7 @@ def unused_gradients(module: LightningModule, optimizers: Sequence[Any]) -> Unus
         tensors=len(unused),
         parameters=sum(one.numel() for one in unused.values()),
         all_parameters=sum(one.numel() for one in module.parameters()),
-        stepped=False,
         modules=tuple(dict.fromkeys(_owner(name, unused, trained) for name in unused)),
-        sure_frac=None,
-        maybe_frac=None,
     )
 
 

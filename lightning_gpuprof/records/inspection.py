@@ -4,7 +4,7 @@ import msgspec
 
 from lightning_gpuprof.records.code_place import CodePlace
 from lightning_gpuprof.records.notes import UNUSED_NOTE, UnusedGradients
-from lightning_gpuprof.records.schema import RETAINED_NOTE, SYNC_STEPS_NOTE, Note, Record, SyncSite
+from lightning_gpuprof.records.schema import SYNC_STEPS_NOTE, Note, Record, SyncSite
 
 
 class Waste(msgspec.Struct, frozen=True):
@@ -74,8 +74,6 @@ class Inspection(msgspec.Struct, frozen=True):
             *self.sites,
             Note(step=step, name=SYNC_STEPS_NOTE, value=self.sync_steps),
         ]
-        if any(one.kind == "retained-graph" for one in self.waste):
-            found.append(Note(step=step, name=RETAINED_NOTE, value=True))
         if self.unused_gradients is not None:
             found.append(Note(step=step, name=UNUSED_NOTE, value=self.unused_gradients))
         return found

@@ -16,7 +16,7 @@ _TAKES_LOCK = re.compile(r"with [\w.\[\]]+( as \w+)?:|.*\.acquire\(")
 
 _READS = re.compile(
     r"\.(item|tolist|cpu|numpy|nonzero|unique|masked_select|synchronize)\("
-    r"|\b(float|int|bool|str|print)\(|\b(if|while|assert)\b|\bf['\"]"
+    r"|(?<![\w.])(float|int|bool|str|print)\(|\b(if|while|assert)\b|\bf['\"]"
 )
 """A line that may need a tensor's value on the host."""
 
@@ -69,12 +69,12 @@ class LineCount(Struct, frozen=True):
 
     @property
     def reads(self) -> bool:
-        """Whether the line may read a value off the device, as Lightning does where it logs.
+        """Whether the line may read a value off the device.
 
         >>> LineCount("forward", "t.py", 1, "f", "total += loss.item()", None, None, 9).reads
         True
         """
-        return self.kind in ("log", "metric") or _READS.search(self.source) is not None
+        return _READS.search(self.source) is not None
 
 
 class ThreadLoad(Struct, frozen=True):

@@ -17,34 +17,19 @@ _T = TypeVar("_T")
 
 
 class UnusedGradients(Struct, frozen=True):
-    """Parameters whose gradients nobody uses, at least in some of the backward passes.
+    """Parameters whose gradients no optimizer uses.
 
     Args:
         tensors: How many parameter tensors.
         parameters: How many numbers they hold.
         all_parameters: The same of the whole module.
-        stepped: An optimizer holds some of them: their gradients are used in other passes.
-        modules: The outermost modules that hold them and nothing trained, or the parameters
-            themselves; children of the run's module in older files. The costliest come first.
-        sure_frac: Their share of the backward passes' time that nothing else needs; None where
-            it was not timed.
-        maybe_frac: The share spent at them on the way to gradients that are used.
-        rate_zero: How many of the tensors an optimizer updates with a learning rate of 0.
-        all_stepped: How many tensors optimizers update; None in files from before this was noted.
-        through: The first of them to be called is given what has a gradient, which is handed on to
-            whatever made that; None where that was not looked at.
+        modules: The outermost modules that hold nothing else, or the parameters themselves.
     """
 
     tensors: int
     parameters: int
     all_parameters: int
-    stepped: bool
     modules: tuple[str, ...]
-    sure_frac: float | None
-    maybe_frac: float | None
-    rate_zero: int = 0
-    all_stepped: int | None = None
-    through: bool | None = None
 
 
 class CheckpointContent(Struct, frozen=True):

@@ -17,9 +17,9 @@ self.total += loss.detach()    # after: on the device; read it once, at the epoc
 Replace loops over elements by one operation over the tensor.
 
 ## How it is measured
-`blocked_ns`: time in synchronizing calls, from a trace or the sync detector; the saving is the idle
-time behind them, or what a replay of the trace without them saves. `reads_per_step_count`: reads of
-single values.
+`blocked_ns`: time in synchronizing calls, from a trace or an inspection; the saving is the idle
+time behind them, or what a replay without them saves. `reads_per_step_count`: reads of single
+values. Lines: an inspection's, or sampled ones.
 
 ## Limits
 Waits for copies from pageable memory are `slow-host-to-device-copy`.
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 SYNC_FRAC = 0.05
 REPLAY_ERROR = 0.3
 """The replay keeps launch costs and clocks as they were with the waits."""
-MOST_SITES = 5
+MOST_SITES, MOST_SAMPLED = 5, 2
 QUEUED = {"dependency", "kernel_gap"}
 """Causes of idle time in which the next launch was there already."""
 GENERAL = (
@@ -72,25 +72,37 @@ def judge(run: RunResults) -> Finding | None:
     step_ns, work = run.step_ns, host_work(run)
     if step_ns is None or anomaly_on(run):
         return None
-    sites = [site for site in run.sync_sites if site.steps_watched]
-    sites.sort(key=lambda site: -(site.blocked_ns or site.count))
     if run.on_gpu:
-        return _on_gpu(run, step_ns, trace_facts(run), sites)
+        return _on_gpu(run, step_ns, trace_facts(run))
     if work is not None and reads_in_a_loop(work):
-        return _loop(step_ns, work, sites)
-    return _would_sync(step_ns, sites) if sites else None
+        return _loop(run, step_ns, work)
+    return _would_sync(run) if _sites(run) else None
 
 
-def _on_gpu(
-    run: RunResults, step_ns: int, facts: TraceFacts | None, sites: list[SyncSite]
-) -> Finding | None:
-    blocked = sum((site.blocked_ns or 0) // site.steps_watched for site in sites)
+def _sites(run: RunResults) -> list[SyncSite]:
+    """Return the lines that an inspection found, the costliest first."""
+    sites = [site for site in run.sync_sites if site.steps_watched]
+    return sorted(sites, key=lambda site: -(site.blocked_ns or site.count))
+
+
+def _places(run: RunResults) -> tuple[Where, ...]:
+    """Return the lines that an inspection found, or else sampled ones that read a value."""
+    sites = _sites(run)
+    if sites:
+        return tuple(Where.at(s, phase=s.phase, name=s.owner) for s in sites[:MOST_SITES])
+    sampled = run.lines.lines if run.lines is not None else ()
+    lines = sorted((one for one in sampled if one.reads), key=lambda one: -one.count)
+    return tuple(Where.at(one, phase=one.phase) for one in lines[:MOST_SAMPLED])
+
+
+def _on_gpu(run: RunResults, step_ns: int, facts: TraceFacts | None) -> Finding | None:
+    blocked = sum((site.blocked_ns or 0) // site.steps_watched for site in _sites(run))
     in_calls = max(0, (facts.sync_ns() or 0) - facts.upload_wait_ns()) if facts else 0
     idle = facts.idle_ns("host_sync") if facts else None
     # What is rare may be in none of the traced steps: then the watched ones tell.
     cost_ns = min(step_ns, round(in_calls) or blocked)
     if facts is not None and facts.loop_reads:
-        return _loop_on_gpu(step_ns, facts, cost_ns, sites)
+        return _loop_on_gpu(run, step_ns, facts, cost_ns)
     bound = run.device_time.state_frac[StepState.SYNC_BOUND] if run.device_time else 0.0
     if cost_ns < SYNC_FRAC * step_ns and not bound and not idle:
         return None
@@ -115,11 +127,11 @@ def _on_gpu(
     if not saving.high:
         return None  # the device had work all the while
     title = f"The host waits for the device {duration(cost_ns)} in each step"
-    return _finding(title, evidence, saving, step_ns, sites, 0.8 if idle is not None else 0.5)
+    return _finding(run, title, evidence, saving, 0.8 if idle is not None else 0.5)
 
 
 def _loop_on_gpu(
-    step_ns: int, facts: TraceFacts, blocked_ns: int, sites: list[SyncSite]
+    run: RunResults, step_ns: int, facts: TraceFacts, blocked_ns: int
 ) -> Finding | None:
     reads, took_ns, events, waited_ns = (
         facts.per_step("read_loops", key) or 0.0
@@ -142,7 +154,7 @@ def _loop_on_gpu(
         "step_ns": step_ns,
     }
     title = f"{round(reads)} values are read one by one: {duration(most)} of each step"
-    return _whole(_finding(title, evidence, saving, step_ns, sites, 0.7))
+    return _whole(_finding(run, title, evidence, saving, 0.7))
 
 
 def _whole(finding: Finding) -> Finding:
@@ -159,7 +171,7 @@ def _unlaunched_ns(facts: TraceFacts) -> float | None:
     return facts.idle_ns(*(causes - QUEUED)) if causes else None
 
 
-def _loop(step_ns: int, work: HostWork, sites: list[SyncSite]) -> Finding:
+def _loop(run: RunResults, step_ns: int, work: HostWork) -> Finding:
     cost_ns = max(work.read_ns, work.loops_ns)
     least_ns = max(work.read_ns, work.loops_least_ns)
     most_ns = min(step_ns, max(work.read_ns, work.loops_most_ns))
@@ -172,35 +184,35 @@ def _loop(step_ns: int, work: HostWork, sites: list[SyncSite]) -> Finding:
     }
     title = f"{work.reads} values are read one by one: {duration(cost_ns)} of each step "
     title += f"({percent(cost_ns / step_ns)})"
-    return _whole(_finding(title, evidence, saving, step_ns, sites, 0.7))
+    return _whole(_finding(run, title, evidence, saving, 0.7))
 
 
-def _would_sync(step_ns: int, sites: list[SyncSite]) -> Finding:
-    per_step = sum(site.count / site.steps_watched for site in sites)
+def _would_sync(run: RunResults) -> Finding:
+    per_step = sum(site.count / site.steps_watched for site in _sites(run))
     evidence: dict[str, int | float] = {"reads_per_step_count": round(per_step, 1)}
     title = f"{per_step:.1f} reads per step would each stop the host on a GPU"
-    return _finding(title, evidence, Range(low=0, high=0), step_ns, sites, 0.9)
+    return _finding(run, title, evidence, Range(low=0, high=0), 0.9)
 
 
 def _finding(
+    run: RunResults,
     title: str,
     evidence: dict[str, int | float],
     saving: Range,
-    step_ns: int,
-    sites: list[SyncSite],
     confidence: float,
 ) -> Finding:
-    first = sites[0] if sites else None
+    where = _places(run)
     begin = ""
-    if first is not None:
-        begin = f"Begin with {first.file}:{first.line}, `{first.source}` ({first.owner}). "
+    if where:
+        owner = f" ({where[0].name})" if where[0].name else ""
+        begin = f"Begin with {where[0].file}:{where[0].line}, `{where[0].source}`{owner}. "
     return Finding(
-        severity=grade(saving, step_ns) if saving.high else Severity.INFO,
+        severity=grade(saving, run.step_ns or 0) if saving.high else Severity.INFO,
         title=title,
         advice=begin + GENERAL,
         evidence=evidence,
         saving_ns=saving,
         confidence=confidence,
-        where=tuple(Where.at(s, phase=s.phase, name=s.owner) for s in sites[:MOST_SITES]),
+        where=where,
         change="self.total += loss.detach()  # on the device; read it once, at the epoch's end",
     )

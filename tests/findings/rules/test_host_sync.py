@@ -3,6 +3,7 @@ from msgspec.structs import replace
 from rule_cases import MS, US, WORK, op, span
 
 from lightning_gpuprof.findings.model import Abstained
+from lightning_gpuprof.records.lines import HOST_NOTE, HostLines, LineCount
 from lightning_gpuprof.records.schema import SYNC_STEPS_NOTE, Device, Note, SyncSite
 
 SITE = SyncSite(
@@ -29,6 +30,23 @@ def test_a_loop_of_reads_is_named_with_the_operators_around_them(judge):
     assert finding.evidence["reads_per_step_count"] == 100
     # Beside the reads 400 calls per step, 40 of which the two tensors account for.
     assert span(finding) == (6_750_000, 9 * MS)
+
+
+def test_without_an_inspection_the_sampled_lines_that_read_are_named(judge):
+    lines = [
+        LineCount("forward", "model.py", at, "step", source, None, None, count)
+        for at, source, count in (
+            (4, "y = x.float()", 60),
+            (5, "right += close.item()", 30),
+            (7, "if loss > best:", 9),
+        )
+    ]
+    sampled = Note(step=9, name=HOST_NOTE, value=HostLines(100, tuple(lines), {"forward": 100}))
+    operators = [op("aten::item", 200, MS), op("aten::sub", 800, 4 * MS)]
+    options = {"trace": {"operators": operators}, "model": {"dtypes": {"float32": 2}}}
+    finding = judge("host-sync", WORK, records=[sampled], **options)
+    assert [at.line for at in finding.where] == [5, 7]
+    assert "In place of model.py:5, `right += close.item()`" in finding.advice
 
 
 def test_longer_operators_in_the_loop_go_with_it(judge):
