@@ -55,6 +55,8 @@ class TrainingPeaks:
         self.samples = 0
         self._before = before
         self._top_bytes = before.peak_allocated_bytes if before is not None else 0
+        self._own = False
+        """This training or its validation raised the peak."""
         self._peaks: dict[int, Peak] = {}
         self._used: deque[tuple[int, int]] = deque(maxlen=KEPT_WINDOWS)
         self._others: set[int] = set()
@@ -128,7 +130,8 @@ class TrainingPeaks:
             alloc_retries=reading.alloc_retries,
             ooms=reading.ooms,
             samples=batches.samples if raised and batches.samples else None,
-            kind_bytes=_at_peak(reading, kinds) if self._peaks else {},
+            peak_from_before=not self._own,
+            kind_bytes=_at_peak(reading, kinds) if self._own else {},
         )
 
     def advise(
@@ -169,6 +172,7 @@ class TrainingPeaks:
 
     def _raises(self, reading: MemoryReading) -> bool:
         raised = reading.peak_allocated_bytes > self._top_bytes
+        self._own |= raised
         self._top_bytes = max(self._top_bytes, reading.peak_allocated_bytes)
         return raised
 

@@ -228,6 +228,8 @@ class Memory(_Record, tag="memory"):
     ooms: int | None = None
     samples: int | None = None
     """Of the window's largest batch, where the window raised the peak; else None."""
+    peak_from_before: bool = False
+    """Nothing in this training exceeded the peak that was there at its start."""
     kind_bytes: dict[str, int] = {}
     """At the peak: parameters, gradients, optimizer_state (measured once), activations (the peak
     less the memory between steps, so temporaries too), other (the rest of the memory between

@@ -73,7 +73,7 @@ def test_two_sizes_from_the_smaller_up_give_the_line():
 def test_a_peak_from_before_training_is_nobodys_and_that_is_said():
     training = Training(FakeCard(8, before=5_000))
     record = training.window(16)
-    assert (record.samples, record.kind_bytes) == (None, {})
+    assert (record.samples, record.kind_bytes, record.peak_from_before) == (None, {}, True)
     advice = training.advice()
     assert advice.suggested is None
     assert advice.reason.startswith(

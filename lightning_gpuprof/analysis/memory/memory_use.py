@@ -8,7 +8,11 @@ from lightning_gpuprof.records.schema import Memory
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Memory as torch names it: the last reading, and the highest peak since the process began."""
+    """Memory as torch names it: the last reading, and the peak since the process began.
+
+    Where that peak is from before this training, the highest reading at a window's end stands for
+    it; the pool keeps its segments, so the reserved bytes are those of training.
+    """
 
     windows: int
     allocated_bytes: int
@@ -40,6 +44,7 @@ def memory_use(session: Session) -> MemoryUse | None:
     if not records:
         return None
     last = records[-1]
+    before = last.peak_from_before
     others = [
         max(0, record.total_bytes - record.free_bytes - record.reserved_bytes)
         for record in records
@@ -49,8 +54,12 @@ def memory_use(session: Session) -> MemoryUse | None:
         windows=len(records),
         allocated_bytes=last.allocated_bytes,
         reserved_bytes=last.reserved_bytes,
-        peak_allocated_bytes=max(record.peak_allocated_bytes for record in records),
-        peak_reserved_bytes=max(record.peak_reserved_bytes for record in records),
+        peak_allocated_bytes=max(
+            one.allocated_bytes if before else one.peak_allocated_bytes for one in records
+        ),
+        peak_reserved_bytes=max(
+            one.reserved_bytes if before else one.peak_reserved_bytes for one in records
+        ),
         total_bytes=last.total_bytes,
         free_bytes=last.free_bytes,
         alloc_retries=last.alloc_retries,

@@ -212,6 +212,21 @@ def test_memory_keeps_the_highest_peak_and_the_last_state(analyze):
     assert run.memory.peak_frac == 0.5
 
 
+@pytest.mark.parametrize(("before", "allocated", "frac"), [(False, 700, 0.9), (True, 100, 0.3)])
+def test_a_peak_from_before_training_is_not_the_runs(analyze, before, allocated, frac):
+    record = Memory(
+        step=49,
+        allocated_bytes=100,
+        reserved_bytes=300,
+        peak_allocated_bytes=700,
+        peak_reserved_bytes=900,
+        total_bytes=1_000,
+        peak_from_before=before,
+    )
+    use = analyze({"forward": 1}, records=[record]).memory
+    assert (use.peak_allocated_bytes, use.peak_frac) == (allocated, frac)
+
+
 def test_epoch_starts_are_charged_with_their_extra_wait_and_the_wait_between_epochs(analyze):
     flags = at(20, {0: StepFlag.EPOCH_START | StepFlag.WARMUP, 10: StepFlag.EPOCH_START})
     wait = at(20, {0: 500, 10: 310}, fill=10)
