@@ -105,11 +105,7 @@ def parse_csv(
 ) -> Iterator[Mapping[str, str]]:
     """Yield the rows of CSV text by column name.
 
-    Args:
-        text: Header line and rows.
-        warnings: Told of rows that are cut.
-        needed: A row with at least this many fields is whole, and lacks its last columns;
-            by default rows have a field for each column.
+    A row with at least `needed` fields (by default one for each column) is whole.
     """
     reader = csv_rows(text)
     header = [name.strip() for name in next(reader, None) or []]

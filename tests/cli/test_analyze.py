@@ -17,25 +17,6 @@ def trace(tmp_path):
     return str(path), write_synthetic(path, SyntheticSpec(steps=3, devices=2, stack_depth=1))
 
 
-def test_json_holds_every_key_of_its_documentation(trace, capsys):
-    path, known = trace
-
-    assert main(["analyze", "--json", path]) == 0
-
-    document = json.loads(capsys.readouterr().out)
-    assert {
-        "schema_version", "source", "file", "device", "gpu", "gpus", "idle", "kernels", "operators",
-        "launches", "copies", "syncs", "gemm_frac", "steps", "roofline", "findings", "warnings",
-    } <= set(document)  # fmt: skip
-    assert document["gpu"]["span_ns"] == known.span_ns
-    assert document["gpu"]["busy_ns"] == known.busy_ns
-    assert document["device"] == {
-        "name": "NVIDIA A100-SXM4-80GB", "vendor": "nvidia", "count": 2,
-    }  # fmt: skip
-    assert sum(row["total_ns"] for row in document["idle"]) == document["gpu"]["idle_ns"]
-    assert len(document["gpus"]) == 2
-
-
 def test_the_text_starts_with_the_time_split_and_adds_up(trace, capsys):
     path, _ = trace
 
@@ -82,23 +63,6 @@ def test_tables_without_a_row_are_refused(trace, capsys, top):
     path, _ = trace
     assert main(["analyze", path, "--top", top]) == 2
     assert f"--top {top} would show no row. Pass 1 or more." in capsys.readouterr().err
-
-
-def test_stacks_are_read_when_asked_for(trace, capsys):
-    path, _ = trace
-
-    main(["analyze", "--json", "--stacks", path])
-
-    (line,) = json.loads(capsys.readouterr().out)["lines"]
-    assert line["where"]["file"] == "train.py"
-
-
-def test_a_file_of_no_known_kind_exits_with_a_message(tmp_path, capsys):
-    path = tmp_path / "notes.txt"
-    path.write_text("hello")
-
-    assert main(["analyze", str(path)]) == 2
-    assert "not of a kind that can be read" in capsys.readouterr().err
 
 
 def test_a_trace_without_a_gpu_shows_no_gpu_figure(tmp_path, capsys):

@@ -4,7 +4,6 @@ import csv
 import gzip
 import json
 import pickle
-import random
 
 import pytest
 from synthetic import SyntheticSpec, write_synthetic
@@ -44,45 +43,6 @@ def test_a_file_that_is_no_trace_is_named_and_nothing_is_printed(name, flags, tm
 def test_a_folder_or_a_missing_file_is_named(name, tmp_path, capsys):
     assert main(["analyze", str(tmp_path / name)]) == 2
     assert str(tmp_path / name) in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("events", [[], [1, None, {"a": 3}], [{"ph": "X", "ts": "x", "dur": -5}]])
-def test_a_trace_without_events_says_so(events, tmp_path, capsys):
-    path = tmp_path / "trace.json"
-    path.write_text(json.dumps({"traceEvents": events}))
-
-    assert main(["analyze", str(path)]) == 0
-    assert "no events" in capsys.readouterr().out
-
-
-def test_bad_text_in_a_trace_costs_no_more_than_its_event(tmp_path, capsys):
-    path = tmp_path / "trace.json"
-    event = b'{"ph": "X", "cat": "cpu_op", "name": "%b", "ts": 1, "dur": 2, "pid": 1, "tid": 1}'
-    path.write_bytes(
-        b'{"traceEvents": [' + event % b"\xed\xa0\xbd" + b"," + event % b"good" + b"]}"
-    )
-
-    assert main(["analyze", "--json", str(path)]) == 0
-    names = [row["name"] for row in json.loads(capsys.readouterr().out)["operators"]]
-    assert "good" in names
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_a_trace_cut_anywhere_gives_figures_or_a_sentence(seed, tmp_path, capsys):
-    whole = tmp_path / "whole.json.gz"
-    write_synthetic(whole, SyntheticSpec(steps=3))
-    packed = whole.read_bytes()
-    cut = tmp_path / "cut.json.gz"
-    cut.write_bytes(packed[: random.Random(seed).randrange(1, len(packed))])
-
-    status = main(["analyze", "--json", str(cut)])
-
-    printed = capsys.readouterr()
-    if status == 0:
-        assert json.loads(printed.out)["warnings"]
-    else:
-        assert status == 2
-        assert printed.err.startswith("lightning-gpuprof: ")
 
 
 def test_statistics_and_snapshots_have_documents_of_their_own(tmp_path, capsys):

@@ -4,9 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import lightning_gpuprof
 from lightning_gpuprof.cli import main
-from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.schema import Memory, Scalars
 
 MS = 1_000_000
@@ -144,21 +142,10 @@ def test_three_traces_are_refused(write_trace, op, more, said, capsys):
     assert said in capsys.readouterr().err
 
 
-def test_two_traces_have_no_markdown(write_trace, op, capsys):
-    traces = [str(write_trace([op()], name=f"{name}.json")) for name in "ab"]
-    assert main(["compare", *traces, "--markdown"]) == 2
-    assert "--markdown is for runs. Compare the runs' log dirs" in capsys.readouterr().err
-
-
 def test_a_trace_among_runs_is_refused(tries, write_trace, op, capsys):
     trace = str(write_trace([op()]))
     assert main(["compare", *tries, trace]) == 2
     assert f"{trace} is a trace file and {tries[0]} is not" in capsys.readouterr().err
-
-
-def test_nothing_to_compare_with_is_refused():
-    with pytest.raises(ConfigError, match="Pass one more run"):
-        lightning_gpuprof.compare_several("base")
 
 
 def test_of_a_folder_of_runs_each_is_compared_with_the_one_begun_first(

@@ -1,4 +1,4 @@
-"""Do two runs compute the same: their recorded values (losses, metrics) step by step."""
+"""Whether two runs compute the same: recorded values (losses, metrics) step by step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,13 +30,9 @@ def check_values(
 ) -> tuple[ValueCheck, ...]:
     """Compare every value that both runs recorded, batch by batch.
 
-    Batches are counted from the start of training: what resumed a run goes on with its count.
-    A tensor differs where the two are further apart than `tolerance` times the base's norm.
-    A value differs where the two are further apart than `tolerance` times the base's, or than
-    `tolerance` itself near zero, or where one is a number and the other is NaN or infinite; where
-    both are that, they are the same. A step at which a run logged nothing is left out. On disk
-    neither is a number: of runs from before the records told them apart, no number against a
-    number differs, and against none is left out.
+    Batches count from the start of training, also in a resumed run. A value differs where the two
+    are further apart than `tolerance` times the base's (of a tensor: its norm), or than `tolerance`
+    itself near zero, or where only one is a finite number.
 
     >>> one = Scalars(steps=[0, 1], values={"loss": [2.0, 1.0]})
     >>> two = Scalars(steps=[0, 1], values={"loss": [2.0, 1.5]})

@@ -52,14 +52,7 @@ class PathPart:
 
 @dataclass(frozen=True, eq=False)
 class CriticalPath:
-    """The path through a trace, in order of time; segments join without gap or overlap.
-
-    Args:
-        start_ns: Where it begins.
-        end_ns: Where it ends.
-        rows: Its segments.
-        names: The trace's names.
-    """
+    """The path through a trace; segments join without gap or overlap."""
 
     start_ns: int
     end_ns: int

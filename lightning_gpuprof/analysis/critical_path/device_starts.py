@@ -106,13 +106,10 @@ it, where the trace does not record who waited for whom."""
 
 
 class DeviceStarts(Struct, frozen=True):
-    """For each device row, what let it begin.
+    """The cause of each device event's start.
 
-    Args:
-        by_launch: Whether that was its launching call.
-        before: The device row that ended last of those it waited for, always a lower one; -1
-            where it was the launch, or is not known.
-        since: When that launch or row had ended; its own start where neither is known.
+    `by_launch` tells whether it was the launching call, `before` is else the lower row that ended
+    last of those it waited for (-1 for none), `since` when that call or row ended.
     """
 
     by_launch: Mask

@@ -13,17 +13,8 @@ from lightning_gpuprof.arrays import Floats, Int64
 class HostChain:
     """The moments of the host's chain, in order of time: launches, and returns from waits.
 
-    Args:
-        trace: The trace.
-        launched: By device row, when its launch had ended; -1 for no launch.
-        begin: When the trace began.
-
-    Attributes:
-        place: By device row: its launch's place in the chain; -1 for no launch.
-        returns: Places of the returns.
-        device_row: By return: the device row that was waited for.
-        after_ns: By return: how long after that row's end the call returned.
-        waited_ns: How long all waits took.
+    `place` is, by device row, its launch's place in the chain (-1 for no launch), `returns` are
+    places. By return: `device_row` was waited for, and the call returned `after_ns` after its end.
     """
 
     def __init__(self, trace: LinkedTrace, launched: Int64, *, begin: int) -> None:

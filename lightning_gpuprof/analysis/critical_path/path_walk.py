@@ -155,12 +155,8 @@ class _Walk:
 class _Walked:
     """A lane of the host, and the stretches of it that a walk went along.
 
-    Args:
-        lane: The lane.
-        found: Calls that waited.
-        done_ns: When the work that each of them waited for had ended, by rising host row.
-        by_row: Their order by host row.
-        shift: By host row, how far the lane's times are moved; one number for all.
+    `done_ns` and `by_row` are the calls that waited, by rising host row: the ends of the work that
+    they waited for, and their order. `shift` is by host row, or one number for all.
     """
 
     def __init__(

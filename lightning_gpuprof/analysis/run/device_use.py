@@ -1,4 +1,8 @@
-"""The driver's readings of the device over a session."""
+"""The driver's readings over a session; a field that no reading gave is None.
+
+`throttle_frac` is, by reason, the share of readings in which it held the clocks down;
+`others_bytes` and `others_count` are the most that other processes held, and their number.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -99,8 +99,6 @@ class StepStats:
     """How far the 95th percentile lies above the median, as a share of the median."""
     apart: tuple[StepsApart, ...]
     epochs: int | None
-    resumed: bool | None
-    """The first of them is not the training's; None where epochs were not recorded."""
 
 
 def steady_mask(flags: Int64) -> tuple[Mask, str]:
@@ -145,7 +143,6 @@ def step_stats(session: Session, mean_ns: int | None = None) -> StepStats | None
         jitter_frac=(plain.p95_ns - plain.p50_ns) / max(1, plain.p50_ns),
         apart=_apart(session),
         epochs=_epochs(session),
-        resumed=_resumed(session),
     )
 
 
@@ -176,8 +173,3 @@ def _apart(session: Session) -> tuple[StepsApart, ...]:
 def _epochs(session: Session) -> int | None:
     epochs = session.columns.get("epoch")
     return None if epochs is None else len(np.unique(epochs))
-
-
-def _resumed(session: Session) -> bool | None:
-    first = [session.columns[name][0] for name in ("epoch", "batch_idx") if name in session.columns]
-    return any(first) if first else None

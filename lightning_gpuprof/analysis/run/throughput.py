@@ -40,13 +40,9 @@ class Knee:
 
 
 def size_rates(session: Session, steady: Mask, *, by_device: bool = False) -> tuple[SizeRate, ...]:
-    """Return the throughput of each batch size that a session ran often enough.
+    """Return the throughput of each batch size that ran often enough.
 
-    Args:
-        session: Whose steps.
-        steady: Those of them that count.
-        by_device: The device holds the host back, which is ahead of it in a short run: times are
-            the device's, of the steps that were marked.
+    `by_device`: the device holds the host back, so its clock counts, over the marked steps.
     """
     samples = session.columns.get("samples")
     if samples is None or not session.steps:

@@ -20,11 +20,7 @@ _FREE = re.compile(r"(cuda|hip)Free(Host)?$|cuMemFree(_v2)?$|hipHostFree$")
 class Waits(Struct, frozen=True):
     """Calls that waited for the device, in order of their return.
 
-    Args:
-        row: Host row of each.
-        start_ns: When it began.
-        end_ns: When it returned.
-        device_row: The device event whose end let it return.
+    `device_row` is the event whose end let the call return.
     """
 
     row: Int64

@@ -36,12 +36,8 @@ def host_stretches(
 ) -> HostStretches | None:
     """Sum up stretches; None where too few launches tell the host's pace.
 
-    Args:
-        timeline: The trace.
-        launches: Its launching calls.
-        before: For each gap the row of the event that ended last before it, -1 for none.
-        host_ns: For each gap (columns) the time until its launch, by what the host did (rows).
-        causes: The names of the rows.
+    `before` is, for each gap, the row of the event that ended last before it, `host_ns` the time
+    until its launch (columns) by what the host did (rows, named by `causes`).
     """
     pace_ns = launch_pace_ns(timeline, launches)
     if pace_ns is None:

@@ -107,13 +107,11 @@ def steady_window(timeline: Timeline) -> Window:
 
 
 def queued_before(timeline: Timeline, launches: Launches) -> Mask:
-    """Return a mask of what devices still had queued when the trace began, where steps are marked.
+    """Return a mask of work that devices still had queued when a trace with step marks began.
 
-    A device that is behind runs the steps before the first marked one while that is recorded, and
-    what is divided by the marked steps must not hold them. It is what a device's queue runs
-    without a launch in the trace before anything that has one, there or in the device's busiest
-    queue: others may have lost their launches. A queue without any launch at all is kept whole,
-    since launches are then not recorded.
+    A device that is behind runs earlier steps first, which must not be divided by the marked ones.
+    They are the events without a launch before the first event with one, in their own queue or the
+    device's busiest. A queue without any launch is kept whole: launches are then not recorded.
     """
     device, launched = timeline.device, launches.call >= 0
     before = np.zeros(len(device), dtype=np.bool_)

@@ -1,13 +1,10 @@
 """Reads rocpd, the SQLite output of rocprofv3 (its default format).
 
-The tables changed between schema versions (times moved from columns into a table of their own),
-but each file carries views, `kernels`, `memory_copies` and `regions`, with the same columns
-throughout; only those are read. `stack_id` is the profiler's correlation id: a kernel has that
-of the API call which launched it. A marker's region is named after the call that made it, its
-text stands in `extdata`; where that is packed by lz4 the name of the call is kept. Written from
-the published schemas (rocprofiler-sdk, `rocprofiler-sdk-rocpd/`, 3.0.0 to 3.0.5 and 4.1.0) and
-the schema of a file that rocprofv3 wrote, and tested with databases made by them; no whole file
-was at hand.
+Tables changed between schema versions, but the views `kernels`, `memory_copies` and `regions`
+have the same columns throughout; only those are read. `stack_id` is the profiler's correlation
+id. A marker's text stands in `extdata`; where that is packed by lz4 the name of the call is kept.
+Written from the published schemas (3.0.0 to 3.0.5 and 4.1.0) and tested with databases made by
+them; no whole file was at hand.
 """
 
 import json

@@ -1,12 +1,9 @@
 """Reads the CSV traces of rocprofv3: kernels, copies, allocations, API calls and markers.
 
-Each file holds one kind of event, shown by its header; columns vary by version (`Stream_Id` and
-`Thread_Id` came later, `rocpd convert` adds `Guid`), agents are written as `1` or `Agent 1`.
-Times are ns. Device numbers are the file's agent ids. Statistics and counters of rocprofv3 are
-read by `stats_csv` and `counters_csv`; newer counter files carry times too, but have one row
-per counter, so that a launch would count several times. The files of rocprofv2 have other names
-for some columns (`GPU_ID`, `Correlation_ID`), an empty column of kernels beside API calls, and a
-column per counter.
+Each file holds one kind of event, shown by its header; columns vary by version, agents are
+written as `1` or `Agent 1`. Times are ns. Files of rocprofv2 name some columns differently
+(`GPU_ID`, `Correlation_ID`), have an empty column of kernels beside API calls, and a column per
+counter.
 """
 
 from collections.abc import Mapping

@@ -1,12 +1,10 @@
 """Reads the SQLite files of rocmProfileData (`.rpd`), and the JSON that `rpd2tracing` makes.
 
 In the database `rocpd_api` holds calls on the host, `rocpd_op` work on the device,
-`rocpd_api_ops` which call queued what; times are ns. A marker is a call named `UserMarker` whose
-text stands in its arguments; from schema 3 on, a row has a domain and a category instead, markers
-and torch's operators stand under their own names, and arguments in a table of their own. In the
-JSON, a bare list or an object of events that have no category, a process named `GPU2` is a device,
-its threads are queues, times are us, and flow arrows lead from a call to the start of what it
-queued. Both follow the profiler's own schema and writer, and published JSON files.
+`rocpd_api_ops` joins them; times are ns. A marker is a call named `UserMarker` with its text in
+its arguments; from schema 3 on, rows have a domain and a category. In the JSON a process named
+`GPU2` is a device, its threads are queues, times are us, and flow arrows lead from a call to its
+work.
 """
 
 import re

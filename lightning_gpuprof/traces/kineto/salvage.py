@@ -18,13 +18,10 @@ _CONTROL = re.compile(rb"[\x00-\x1f]")
 
 @dataclass(frozen=True)
 class Walked:
-    """Where the events of a list lie.
+    """Where the events of a list lie: start and end of each whole event.
 
-    Args:
-        spans: Start and end of each whole event.
-        rest: Index from which text is left over.
-        lost: Events that seemed never to end, a bracket or a quote of theirs missing.
-        ended: The list's closing bracket was found; `rest` is just after it.
+    `rest` is the index of the remaining text, just after the closing bracket if the list has
+    `ended`; `lost` counts events with a bracket or quote missing.
     """
 
     spans: list[tuple[int, int]]

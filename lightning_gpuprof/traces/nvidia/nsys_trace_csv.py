@@ -1,12 +1,9 @@
-"""Reads the timelines that `nsys stats --format csv` prints: what ran on devices and on threads.
+"""Reads the timelines that `nsys stats --format csv` prints: events of devices and of threads.
 
 `cuda_gpu_trace` has a row per kernel, copy and fill, `cuda_api_trace` one per call,
-`cuda_kern_exec_trace` one per launch with its kernel, `nvtx_pushpop_trace` one per range; all
-of them that a file holds come together. Columns are headed with their unit (`Start (ns)`; us and
-ms where `--timeunit` says so, `nsec` in old versions). A device's row names it as
-`NVIDIA A100 (0)`, a copy is `[CUDA memcpy Host-to-Device]`, `[CUDA memcpy HtoD]` in older
-versions. Bytes are given in MB with three decimals, so sizes are exact to 500 bytes. The SQLite
-export holds more: syncs, all ranges and exact sizes.
+`cuda_kern_exec_trace` one per launch with its kernel, `nvtx_pushpop_trace` one per range. Columns
+are headed with their unit (`Start (ns)`). Bytes are given in MB with three decimals, so sizes are
+exact to 500 bytes. The SQLite export holds more: syncs, all ranges and exact sizes.
 """
 
 import re

@@ -102,5 +102,4 @@ def _steps(step_ns: Int64, device_ns: int) -> StepStats:
         jitter_frac=0.0,
         apart=(),
         epochs=None,
-        resumed=None,
     )

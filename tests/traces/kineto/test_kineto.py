@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.kineto import event_stream as pieces
-from lightning_gpuprof.traces.kineto.events import exact_ns, to_ns
 from lightning_gpuprof.traces.timeline import CATEGORIES, MISSING
 
 
@@ -78,19 +77,6 @@ def test_epoch_times_with_fractions_keep_every_nanosecond(write_text):
     assert timeline.origin_ns == 1683564901548726123
     assert timeline.host.start_ns.tolist() == [0, 877]
     assert timeline.host.dur_ns.tolist() == [1, 2500]
-
-
-@given(st.integers(0, 10**19 // 10), st.booleans())
-def test_decimal_text_gives_exact_nanoseconds(ns, trailing_zeros):
-    whole, rest = divmod(ns, 1000)
-    text = f"{whole}.{rest:03d}" + "000" * trailing_zeros
-    assert exact_ns(text.encode()) == ns
-
-
-@given(st.lists(st.integers(0, (2**43) * 1000 - 1), min_size=1))
-def test_floats_below_the_limit_give_exact_nanoseconds(values):
-    us = [float(f"{ns // 1000}.{ns % 1000:03d}") for ns in values]
-    assert to_ns(us).tolist() == values
 
 
 def test_hexadecimal_strings_and_64_bit_ids_are_numbers(write_trace, launched):
@@ -181,15 +167,6 @@ def test_allocator_marks_are_read_only_where_asked_for(write_trace, op):
     memory = open_timeline(path, ReadOptions(memory=True)).memory
     assert memory.device.tolist() == [0]
     assert memory.allocated_bytes.tolist() == [4]
-
-
-def test_times_written_as_strings_are_read(write_trace, op):
-    event = op() | {"ts": "1683564901548726.5", "dur": "2"}
-
-    timeline = open_timeline(write_trace([event, op(ts=1683564901548730)]))
-
-    assert timeline.origin_ns == 1683564901548726500
-    assert timeline.host.dur_ns.tolist() == [2_000, 10_000]
 
 
 def test_negative_and_missing_durations_count_as_nothing(write_trace, op):

@@ -68,13 +68,6 @@ def test_a_wide_table_without_units_keeps_its_first_launch(read):
     assert values == {name: value for name, (_, value) in WANTED.items()}
 
 
-def test_what_describes_the_launch_is_no_metric(read):
-    more = ("Block Size", "Grid Size", "Device", "CC", "thread Domain:Push/Pop_Range:PL_Type")
-    values = ("(256, 1, 1)", "(4, 1, 1)", 0, "9.0", "none:step:none")
-
-    assert found(read(wide(more=more, values=values))) == WANTED
-
-
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 def test_the_table_is_found_behind_a_programs_own_output(read, encoding):
     before = '==PROF== Connected to process 4242\n"quoted", output\nloss 0.5\n'
@@ -116,13 +109,3 @@ def test_a_summary_per_kernel_gives_the_averages(read):
         (0, "Achieved Occupancy", 75.0, "Occupancy"),
         (1, "Achieved Occupancy", 50.0, "Occupancy"),
     ]
-
-
-def test_the_long_form_of_the_oldest_version_has_a_column_of_times(read):
-    header = [*LAUNCH[:5], "Kernel Time", *LAUNCH[5:]]
-    values = ["Section Name", "Metric Name", "Metric Unit", "Metric Value"]
-    line = [*place(0)[:5], "2020-Nov-03 10:00:00", 1, 7, "Launch", "Registers", "", "1.024"]
-
-    tables = read("\n".join([row(*header, *values), row(*line)]))
-
-    assert [(c.name, c.value) for c in tables.counters] == [("Registers", 1.024)]

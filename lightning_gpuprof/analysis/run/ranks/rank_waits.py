@@ -141,14 +141,7 @@ def _on_device(session: Session) -> bool:
 
 
 class _Compared:
-    """The ranks of a run, compared by one idea or another of where they meet.
-
-    Args:
-        order: The ranks.
-        steps: Their steps.
-        exchanges: By rank, each step's exchange of gradients.
-        timed: It was timed by itself.
-    """
+    """The ranks of a run, compared by one idea or another of where they meet."""
 
     def __init__(
         self, order: Sequence[int], steps: RankSteps, exchanges: Sequence[Int64], timed: bool
