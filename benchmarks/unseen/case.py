@@ -43,6 +43,23 @@ class Supervised(Module):
         return self.criterion(self.net(batch[0]), batch[1])
 
 
+class Residual(nn.Sequential):
+    """Layers whose result is added to their input."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + super().forward(x)
+
+
+class Items:
+    """A data set over a list or tensor; a program says what an item is made into."""
+
+    def __init__(self, items: Any) -> None:
+        self.items = items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
 @dataclass
 class Run:
     """One run of a program.

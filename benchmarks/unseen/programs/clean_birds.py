@@ -1,7 +1,4 @@
-"""Which birds sing in a recording: spectra of the whole batch at once, several may be right.
-
-accept: none
-"""
+"""Which birds sing in a recording: spectra of the whole batch at once, several may be right."""
 
 import torch
 from case import Module, Run, convs, shuffled

@@ -1,7 +1,4 @@
-"""A CNN on images in memory, a scheduler, early stopping and a checkpoint.
-
-accept: none
-"""
+"""A CNN on images in memory, a scheduler, early stopping and a checkpoint."""
 
 import torch
 from case import Run, Supervised, convs, shuffled

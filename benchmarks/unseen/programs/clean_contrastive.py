@@ -1,7 +1,4 @@
-"""SimCLR: two views by noise and masks on the batch, one pass over both.
-
-accept: none
-"""
+"""SimCLR: two views by noise and masks on the batch, one pass over both."""
 
 import torch
 from case import Module, Run, convs, mlp, shuffled

@@ -1,7 +1,4 @@
-"""Noise taken off photographs by a small U-Net; the noise is drawn for whole batches.
-
-accept: none
-"""
+"""Noise taken off photographs by a small U-Net; the noise is drawn for whole batches."""
 
 import torch
 from case import Module, Run, convs, shuffled

@@ -1,7 +1,4 @@
-"""A graph network by gather and index_add on one graph with many edges.
-
-accept: none
-"""
+"""A graph network by gather and index_add on one graph with many edges."""
 
 import torch
 from case import Module, Run

@@ -1,7 +1,4 @@
-"""A two-layer LSTM that forecasts a sensor, gradients clipped by the Trainer.
-
-accept: none
-"""
+"""A two-layer LSTM that forecasts a sensor, gradients clipped by the Trainer."""
 
 import torch
 from case import Module, Run, whole_batches

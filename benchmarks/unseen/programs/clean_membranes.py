@@ -2,8 +2,6 @@
 
 Second derivatives are in the loss, so gradients are taken three times over and the graph of the
 first ones is kept (create_graph): no other way leads to them.
-
-accept: none
 """
 
 import torch

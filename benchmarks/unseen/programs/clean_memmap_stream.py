@@ -1,7 +1,4 @@
-"""Bytes of old books from one file: windows of a memory map, read by a worker that stays.
-
-accept: none
-"""
+"""Bytes of old books from one file: windows of a memory map, read by a worker that stays."""
 
 import numpy as np
 import torch

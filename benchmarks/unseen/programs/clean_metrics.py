@@ -1,7 +1,4 @@
-"""Crop diseases: metrics updated each batch and computed once an epoch, checkpoints.
-
-accept: none
-"""
+"""Crop diseases: metrics updated each batch and computed once an epoch, checkpoints."""
 
 import torch
 from case import Run, Supervised, convs, shuffled

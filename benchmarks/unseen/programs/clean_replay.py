@@ -1,7 +1,4 @@
-"""A heater is steered by double Q-learning from a memory of tensors, with a slow second net.
-
-accept: none
-"""
+"""A heater is steered by double Q-learning from a memory of tensors, with a slow second net."""
 
 import torch
 from case import Module, Run, mlp

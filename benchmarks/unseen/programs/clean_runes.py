@@ -1,7 +1,4 @@
-"""Runes from noise: a small GAN with two optimizers, stepped by hand.
-
-accept: none
-"""
+"""Runes from noise: a small GAN with two optimizers, stepped by hand."""
 
 import torch
 from case import Module, Run, convs, shuffled

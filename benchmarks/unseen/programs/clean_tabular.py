@@ -1,7 +1,4 @@
-"""An MLP on rows that are tensors, fetched by the batch.
-
-accept: none
-"""
+"""An MLP on rows that are tensors, fetched by the batch."""
 
 import torch
 from case import Run, Supervised, mlp, shuffled, whole_batches

@@ -1,7 +1,4 @@
-"""A small GPT on a stream of tokens, two micro-batches per update.
-
-accept: none
-"""
+"""A small GPT on a stream of tokens, two micro-batches per update."""
 
 import torch
 from case import Module, Run, cross_entropy, shuffled

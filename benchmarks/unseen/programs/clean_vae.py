@@ -1,7 +1,4 @@
-"""A convolutional VAE; samples are drawn when an epoch ends.
-
-accept: none
-"""
+"""A convolutional VAE; samples are drawn when an epoch ends."""
 
 import torch
 from case import Module, Run, convs, shuffled

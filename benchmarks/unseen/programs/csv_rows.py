@@ -5,27 +5,21 @@ accept: data-wait
 """
 
 import torch
-from case import Run, Supervised, mlp, yes_or_no
+from case import Items, Run, Supervised, mlp, yes_or_no
 from torch.utils.data import DataLoader
 
 STEPS = 400
 
 
-class Rows:
-    def __init__(self, lines):
-        self.lines = lines
-
-    def __len__(self):
-        return len(self.lines)
-
+class Rows(Items):
     def __getitem__(self, index):
-        row = torch.tensor([float(cell) for cell in self.lines[index].split(",")])  # cause
+        row = torch.tensor([float(cell) for cell in self.items[index].split(",")])  # cause
         return row[:-1], row[-1]  # cause
 
 
-class Table(Rows):
+class Table(Items):
     def __getitems__(self, indices):
-        rows = self.lines[indices]
+        rows = self.items[indices]
         return rows[:, :-1], rows[:, -1]
 
 

@@ -8,7 +8,7 @@ import copy
 
 import lightning as L
 import torch
-from case import Module, Run, shuffled
+from case import Module, Residual, Run, mlp, shuffled
 from torch import nn
 
 STEPS, DECAY = 380, 0.999
@@ -33,23 +33,14 @@ class FastEMA(EMA):
         torch._foreach_lerp_(self.shadow, weights, 1 - DECAY)
 
 
-class Block(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.norm = nn.LayerNorm(width)
-        self.up, self.down = nn.Linear(width, width), nn.Linear(width, width)
-
-    def forward(self, x):
-        return x + self.down(nn.functional.silu(self.up(self.norm(x))))
-
-
 class Denoiser(Module):
     fused = True
 
     def __init__(self):
         super().__init__()
         self.time = nn.Linear(1, 192)
-        self.blocks = nn.Sequential(*[Block(192) for _ in range(14)])
+        blocks = (Residual(nn.LayerNorm(192), mlp(192, 192, 192, act=nn.SiLU)) for _ in range(14))
+        self.blocks = nn.Sequential(*blocks)
 
     def loss(self, batch):
         (x,) = batch

@@ -7,25 +7,16 @@ accept: data-wait @line
 """
 
 import torch
-from case import Module, Run
+from case import Items, Module, Run
 from torch import nn
 from torch.utils.data import DataLoader
 
 STEPS, ATOMS, ELEMENTS = 200, 18, 6
 
 
-class Files:
-    def __init__(self, folder, count):
-        self.paths = [folder / f"{number:05}.pt" for number in range(count)]
-        for path in self.paths:
-            places, elements = torch.rand(ATOMS, 3) * 4, torch.randint(ELEMENTS, (ATOMS,))
-            torch.save({"places": places, "elements": elements, "energy": torch.randn(())}, path)
-
-    def __len__(self):
-        return len(self.paths)
-
+class Files(Items):
     def __getitem__(self, index):
-        return torch.load(self.paths[index])  # cause
+        return torch.load(self.items[index])  # cause
 
 
 class Energies(Module):
@@ -45,7 +36,10 @@ class Energies(Module):
 
 
 def main(run: Run) -> None:
-    files = Files(run.root, 480)
-    if run.fixed:  # read once, kept: they are small
-        files = [torch.load(path) for path in files.paths]
+    paths = [run.root / f"{number:05}.pt" for number in range(480)]
+    for path in paths:
+        places, elements = torch.rand(ATOMS, 3) * 4, torch.randint(ELEMENTS, (ATOMS,))
+        torch.save({"places": places, "elements": elements, "energy": torch.randn(())}, path)
+    # Fixed: read once, kept, as they are small.
+    files = [torch.load(path) for path in paths] if run.fixed else Files(paths)
     run.fit(Energies(), DataLoader(files, batch_size=16, shuffle=True))

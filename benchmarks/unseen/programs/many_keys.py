@@ -7,30 +7,22 @@ accept: data-wait @line
 """
 
 import torch
-from case import Run, Supervised, mlp, yes_or_no
+from case import Items, Run, Supervised, mlp, yes_or_no
 from torch import nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset
 
 STEPS = 220
 GAUGES = [f"gauge_{number:02}" for number in range(48)]
 
 
-class Readings:
+class Readings(Items):
     def __init__(self, table, failed):
-        self.table, self.failed = table, failed
+        super().__init__(failed)
         self.columns = dict(zip(GAUGES, table.unbind(1), strict=True))
-
-    def __len__(self):
-        return len(self.failed)
 
     def __getitem__(self, index):
         gauges = {name: column[index] for name, column in self.columns.items()}  # cause
-        return gauges, self.failed[index]
-
-
-class Rows(Readings):
-    def __getitem__(self, index):
-        return self.table[index], self.failed[index]
+        return gauges, self.items[index]
 
 
 class Gauges(nn.Module):
@@ -41,8 +33,8 @@ class Gauges(nn.Module):
 
 
 def main(run: Run) -> None:
-    kind = Rows if run.fixed else Readings
-    readings = kind(torch.randn(4800, len(GAUGES)), torch.randint(2, (4800,)).float())
+    table, failed = torch.randn(4800, len(GAUGES)), torch.randint(2, (4800,)).float()
+    readings = TensorDataset(table, failed) if run.fixed else Readings(table, failed)
     net = mlp(len(GAUGES), 512, 512, 1, act=nn.SiLU)
     pumps = Supervised(Gauges(), net, loss=yes_or_no)
     run.fit(pumps, DataLoader(readings, batch_size=64, shuffle=True))  # cause

@@ -6,27 +6,17 @@ accept: unfused-optimizer
 """
 
 import torch
-from case import Module, Run, whole_batches
+from case import Module, Residual, Run, mlp, whole_batches
 from torch import nn
 
 STEPS, POLICIES, COLUMNS, WIDTH, DEPTH = 400, 30_000, 40, 64, 28
-
-
-class Residual(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm = nn.LayerNorm(WIDTH)
-        self.wide, self.back = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
-
-    def forward(self, hidden):
-        return hidden + self.back(torch.relu(self.wide(self.norm(hidden))))
 
 
 class Premiums(Module):
     def __init__(self, fused):
         super().__init__()
         self.fused = fused
-        blocks = (Residual() for _ in range(DEPTH))
+        blocks = (Residual(nn.LayerNorm(WIDTH), mlp(WIDTH, WIDTH, WIDTH)) for _ in range(DEPTH))
         ends = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 1)
         self.net = nn.Sequential(nn.Linear(COLUMNS, WIDTH), *blocks, *ends)
 

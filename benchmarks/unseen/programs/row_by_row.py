@@ -7,20 +7,10 @@ accept: data-wait @line
 """
 
 import torch
-from case import Module, Run, shuffled, whole_batches, yes_or_no
+from case import Module, Residual, Run, mlp, shuffled, whole_batches, yes_or_no
 from torch import nn
 
 STEPS, AIRPORTS, AIRLINES, COUNT = 350, 300, 24, 80_000
-
-
-class Block(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        wide, narrow = nn.Linear(width, width), nn.Linear(width, width)
-        self.net = nn.Sequential(nn.BatchNorm1d(width), wide, nn.ReLU(), narrow)
-
-    def forward(self, x):
-        return x + self.net(x)
 
 
 class Lateness(Module):
@@ -28,7 +18,9 @@ class Lateness(Module):
         super().__init__()
         self.airport, self.airline = nn.Embedding(AIRPORTS, 16), nn.Embedding(AIRLINES, 8)
         self.into, self.out = nn.Linear(12 + 2 * 16 + 8, 160), nn.Linear(160, 1)
-        self.blocks = nn.Sequential(Block(160), Block(160))
+        self.blocks = nn.Sequential(
+            *[Residual(nn.BatchNorm1d(160), mlp(160, 160, 160)) for _ in range(2)]
+        )
 
     def loss(self, batch):
         numbers, airports, airline, late = batch

@@ -6,23 +6,21 @@ accept: data-wait @line
 
 import numpy as np
 import torch
-from case import Module, Run
+from case import Items, Module, Run
 from torch import nn
 from torch.utils.data import DataLoader
 
 STEPS, WORDS, TOPICS, LENGTH, LINES = 350, 8000, 20, 32, 3000
 
 
-class News:
+class News(Items):
     def __init__(self, lines, words, hashed):
-        self.lines, self.words = lines, words
+        super().__init__(lines)
+        self.words = words
         self.ids = {word: i for i, word in enumerate(words)} if hashed else None
 
-    def __len__(self):
-        return len(self.lines)
-
     def __getitem__(self, i):
-        ids = [self.id_of(word) for word in self.lines[i].split()]  # cause
+        ids = [self.id_of(word) for word in self.items[i].split()]  # cause
         return torch.tensor(ids), i % TOPICS
 
     def id_of(self, word):
