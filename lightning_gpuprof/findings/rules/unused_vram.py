@@ -16,7 +16,8 @@ DataLoader(data, batch_size=128)   # after
 ```
 
 ## How it is measured
-`peak_reserved_frac`: peak that torch's allocator reserved, as a share of the device's memory. 60%
+`peak_reserved_frac`: most that torch's allocator reserved since the process began, as a share of
+the device's memory. 60%
 is the lower end of the batch-size advisor's target band.
 
 ## Limits

@@ -17,7 +17,8 @@ h = torch.utils.checkpoint.checkpoint(self.block, h, use_reentrant=False)  # aft
 ```
 
 ## How it is measured
-`peak_reserved_frac` by torch's allocator, `others_bytes` in use beside it, `alloc_retries_count`;
+`peak_reserved_frac` by torch's allocator since the process began, `others_bytes` in use beside it,
+`alloc_retries_count`;
 from a trace, the device's idle time behind allocator calls.
 
 ## Limits
