@@ -93,7 +93,7 @@ def _one_of_several(back: Finding, front: Finding, found: Sequence[Finding]) -> 
 def _part(at: Where) -> str | None:
     """Return the part of a phase that a place names.
 
-    The sync detector says whose a line is: `callback:Slow`, or `user` of the module itself.
+    An inspection says whose a line is: `callback:Slow`, or `user` of the module itself.
     """
     if at.name in ("user", "metric", "lightning"):
         return None

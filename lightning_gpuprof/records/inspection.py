@@ -49,7 +49,7 @@ class Inspection(msgspec.Struct, frozen=True):
         sync_steps: Steps that were watched for host syncs.
         sites: The lines that sync, those that block longest first.
         syncs_raise: The script has set `torch.cuda.set_sync_debug_mode("error")`: nothing was
-            looked for.
+            watched.
         work_steps: Steps whose work was looked at and whose calls were counted.
         waste: Work for nothing.
         unused_gradients: The parameters behind the waste of that kind.

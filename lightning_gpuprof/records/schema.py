@@ -324,7 +324,7 @@ class Advice(_Record, tag="advice"):
 
 
 class SyncSite(_Record, tag="sync"):
-    """A host sync found by the sync detector, one line of code."""
+    """A line of code that makes the host wait, found by an inspection."""
 
     file: str
     line: int
@@ -342,7 +342,7 @@ class SyncSite(_Record, tag="sync"):
 
 
 SYNC_STEPS_NOTE = "sync-steps-watched"
-"""The note of a window in which syncs were looked for: how many steps it had."""
+"""Note of this name: how many steps an inspection watched for syncs."""
 
 
 class ProbeDisabled(_Record, tag="probe_disabled"):

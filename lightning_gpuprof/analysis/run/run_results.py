@@ -137,7 +137,7 @@ class RunResults:
     cpu_quota: CpuQuota | None = None
     core_use: CoreUse | None = None
     syncs_watched: bool = False
-    """The sync detector looked at some steps."""
+    """An inspection watched some steps for syncs."""
     probe_failures: tuple[ProbeDisabled, ...] = ()
     warnings: tuple[str, ...] = ()
 

@@ -15,8 +15,8 @@ MOST_RANKS = 8
 _NO_TRACE = ("no-trace", "profiler-busy", "trace-failed")
 """Notes that say why there is no trace; `static/views/cycles.js` has the same."""
 _NO_SYNCS = (
-    "none: on a CPU reading a value (.item()) waits for nothing; `lightning-gpuprof lint SCRIPT` "
-    "names the lines that would wait on a GPU"
+    "none: on a CPU reading a value (.item()) waits for nothing; `lightning-gpuprof inspect "
+    "SCRIPT` names the lines that would wait on a GPU"
 )
 _WHERE = {UNMARKED_STEPS: "steps timed without phases"}
 

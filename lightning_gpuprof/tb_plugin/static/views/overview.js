@@ -185,7 +185,7 @@ function meters(header, report, cycle) {
   /** @type {[label: string, value: string, note: string][]} */
   const meters = [
     ["Slow steps", duration(steps.p95_ns), `one in twenty takes longer; the slowest ${duration(steps.max_ns)}`],
-    ...(report.device.type === "cpu" ? [/** @type {[string, string, string]} */ (["GPU", "none", "trained on a CPU: .item() waits for nothing; for a GPU see lightning-gpuprof lint"])] : deviceMeters(report.device, cycle)),
+    ...(report.device.type === "cpu" ? [/** @type {[string, string, string]} */ (["GPU", "none", "trained on a CPU: .item() waits for nothing; for a GPU see lightning-gpuprof inspect"])] : deviceMeters(report.device, cycle)),
     [
       loss && loss.name !== "loss" ? `Loss (${loss.name})` : "Loss",
       loss ? number(Number(loss.value.toPrecision(4))) : "not recorded",
