@@ -110,7 +110,7 @@ class PhaseTimer(Callback):
             calls=BatchCalls.counted_by(called_by_trainer(trainer, self)),
             events=self._events(trainer),
         )
-        # A hook that is not there costs nothing; the tap tells as much for less.
+        # A hook that is not there costs nothing; the proxy sees every batch for less.
         self._leave_out("on_train_batch_end", self._run.timing.sees_batches)
         self._leave_out("on_validation_batch_end", not self._run.evaluating)
 

@@ -1,7 +1,6 @@
 """Which region each of the Trainer's actions opens: in marked steps, others, and validation."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -24,6 +23,7 @@ from lightning_gpuprof.timing.regions import (
     Context,
     EpochLoop,
     HandingOn,
+    Idle,
     OwnAction,
     Profile,
     Regions,
@@ -32,7 +32,7 @@ from lightning_gpuprof.timing.regions import (
 )
 from lightning_gpuprof.timing.step_timeline import EPOCH_START, TEARDOWN, Fetch, StepTimeline
 
-_IDLE: Context = nullcontext()
+_IDLE: Context = Idle()
 _SAVING = (Phase.CHECKPOINT, None)
 _STAY_IN_VALIDATION = (Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION)
 

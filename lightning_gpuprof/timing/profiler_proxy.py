@@ -45,24 +45,13 @@ class ProfilerProxy(Profiler):
 
     @override
     def start(self, action_name: str) -> None:
-        """Open an action's region, and start it in the inner profiler."""
-        region = _region_of(self._regions[action_name])
-        region.__enter__()
-        try:
-            if self._actions.hands_on:
-                self._inner.start(action_name)
-        except BaseException:
-            region.__exit__(None, None, None)
-            raise
+        """Open an action's region: once a step for the fetch."""
+        self._regions[action_name].__enter__()
 
     @override
     def stop(self, action_name: str) -> None:
-        """Stop an action in the inner profiler, and close its region."""
-        try:
-            if self._actions.hands_on:
-                self._inner.stop(action_name)
-        finally:
-            _region_of(self._regions[action_name]).__exit__(None, None, None)
+        """Close an action's region; one that was never started is left alone."""
+        self._regions[action_name].__exit__(None, None, None)
 
     @override
     def summary(self) -> str:
@@ -153,6 +142,27 @@ class ForwardingProxy(ProfilerProxy):
     @override
     def _share(self) -> None:
         """Leave the inner one's dict alone: attributes are handed on one by one."""
+
+    @override
+    def start(self, action_name: str) -> None:
+        """Open an action's region, and start it in the inner profiler."""
+        region = _region_of(self._regions[action_name])
+        region.__enter__()
+        try:
+            if self._actions.hands_on:
+                self._inner.start(action_name)
+        except BaseException:
+            region.__exit__(None, None, None)
+            raise
+
+    @override
+    def stop(self, action_name: str) -> None:
+        """Stop an action in the inner profiler, and close its region."""
+        try:
+            if self._actions.hands_on:
+                self._inner.stop(action_name)
+        finally:
+            _region_of(self._regions[action_name]).__exit__(None, None, None)
 
     def __getattr__(self, name: str) -> Any:
         if name == "_inner":

@@ -43,7 +43,7 @@ _WAITING = ("threading.py", "queue.py")
 """Files of Python in which one thread waits for another."""
 _CALLS_MODULES = (MODULE_CALL, "inner")
 _LOGS = "call_to_log"
-"""The tap's function around a call that logs by a logger's `experiment`."""
+"""The function around a call that logs by a logger's `experiment`."""
 _LOADING = ("serialization.py",)
 """Files of torch that read and write others: no computing."""
 
