@@ -30,7 +30,7 @@ except ImportError:  # where no wheel of isal fits: traces are left plain
 LARGE_TRACE_BYTES = 250_000_000
 """From here on a trace takes viewers long to open; at twice this size most give up."""
 _LEVEL = 1
-"""Below a tenth of the time that torch takes to stop and export, for 1.7 times zlib's smallest size:
+"""In a tenth of the time that torch takes to stop and export; 1.7 times zlib's smallest size:
 a thread beside training would be no gain."""
 _CHUNK_BYTES = 1 << 20
 
