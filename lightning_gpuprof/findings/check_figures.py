@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from lightning_gpuprof.analysis.roofline.memory_bound import fills_memory
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
-from lightning_gpuprof.analysis.run.worker_lines import longer_here
-from lightning_gpuprof.analysis.savings.host_work import HostWork, computes_on_all_cores, host_work
-from lightning_gpuprof.analysis.savings.input_pipeline import most_workers, plan_workers
-from lightning_gpuprof.analysis.savings.loader_plan import MOST, core_plan
+from lightning_gpuprof.analysis.savings.hidden import Exposed
+from lightning_gpuprof.analysis.savings.host_work import HostWork, host_work
+from lightning_gpuprof.analysis.savings.loader_plan import LoaderChange, loader_plan
 from lightning_gpuprof.analysis.trace.kernel_category import MATRIX_CATEGORIES, kernel_family
 from lightning_gpuprof.records.phases import Phase
 
@@ -159,30 +158,34 @@ def suggested_workers(run: RunResults) -> int | None:
     if loader is None or loader.num_workers is None or not cores or wait is None or not run.step_ns:
         return None
     now = loader.num_workers
-    if loader.shares:
-        return now
     startup = run.epoch_starts.steady_mean_ns if run.epoch_starts else 0
     wait_ns = max(0, wait.mean_ns - startup)
-    receives = (run.loader_wait.receiving_frac or 0.0) > MOST
-    if now > cores and receives and not longer_here(run, wait_ns):
-        # As data-wait says: too many. With fewer of them it is not known what a batch takes.
-        return 0 if wait_ns > SHORT_WAIT_FRAC * run.step_ns else cores
-    if now >= cores:
-        return cores
-    if receives:
+    if loader.shares:
         return now
-    if wait_ns <= SHORT_WAIT_FRAC * run.step_ns or cores < 2:
-        return now
-    if computes_on_all_cores(run):
-        shared = core_plan(run, run.step_ns, wait_ns)
-        return now if shared is None else shared.num_workers
-    plan = plan_workers(
-        step_ns=run.step_ns,
-        wait_ns=wait_ns,
-        num_workers=now,
-        cpu_count=cores,
-        most=most_workers(loader),
-    )
-    # Of short waits what a batch from a worker costs may be more than all of them.
-    middle_ns = (plan.step_low_ns + plan.step_high_ns) / 2
-    return plan.num_workers if middle_ns < run.step_ns else now
+    if wait_ns <= SHORT_WAIT_FRAC * run.step_ns:
+        return min(now, cores)
+    plan = loader_plan(run, run.step_ns, wait_ns, Exposed(wait_ns, wait_ns, "cpu"))
+    more = [one for one in (plan, plan.instead) if one is not None and one.num_workers]
+    if more:
+        return more[0].num_workers
+    gone = plan.change is LoaderChange.NO_WORKERS and now > cores
+    return 0 if gone else min(now, cores)
+
+
+FIGURES: dict[str, Callable[[Seen], float | None]] = {
+    "slow_steps_share_frac": slow_steps,
+    "data_share_frac": share(Phase.DATA_WAIT, Phase.HOST_TO_DEVICE),
+    **{f"{phase.value}_share_frac": share(phase) for phase in Phase},
+    "largest_share_frac": largest_share,
+    "thin_calls_per_step_count": thin_calls,
+    "copies_frac": transfers,
+    "host_over_device_count": host_over_device,
+    "gemm_frac": of_trace("gemm_frac"),
+    "sync_frac": sync_share,
+    "launch_gaps_ns": launch_gaps,
+    "memory_bound_frac": memory_bound,
+    "top_kernel_frac": top_kernel,
+    "peak_reserved_frac": vram,
+    "workers_off_count": workers_off,
+}
+"""The figures by name, as questions.toml has them."""

@@ -1,21 +1,26 @@
 """The questions that a profile is read by, each with its figure, its limit and where to look next.
 
-Findings promise a saving; these do not. They are the rules by which profiles were read by hand
-before, kept whole so that each question has an answer, or a reason why it has none. Sources of the
-limits: docs/adr/0030.
+Findings promise a saving; these do not. They are rows of questions.toml.
 """
 
+import sys
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
+from importlib import resources
+from typing import Any
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.findings.check_figures import Seen, suggested_workers
-from lightning_gpuprof.findings.check_questions import (
-    KERNEL_CHECK,
-    PHASE_CHECKS,
-    QUESTIONS,
-    Question,
-)
+from lightning_gpuprof.findings.check_figures import FIGURES, Seen, suggested_workers
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+KERNEL_CHECK = "top-kernel"
+PHASES_END = "balanced"
+"""The last of the questions on phases, which come first."""
 
 
 class State(str, Enum):
@@ -46,7 +51,7 @@ class Check:
 def run_checks(run: RunResults) -> tuple[Check, ...]:
     """Ask every question of a run."""
     seen = Seen.of(run)
-    return tuple(_ask(question, seen) for question in QUESTIONS)
+    return tuple(_ask(row, seen) for row in _questions())
 
 
 def focus(checks: tuple[Check, ...]) -> Check | None:
@@ -55,26 +60,25 @@ def focus(checks: tuple[Check, ...]) -> Check | None:
     One kernel that is most of the step comes before: the host waits for it in whatever phase it
     queues too much. None where no step was measured.
     """
+    of_phases = [row["id"] for row in _questions()]
+    of_phases = of_phases[: of_phases.index(PHASES_END) + 1]
     look = [check for check in checks if check.state is State.LOOK]
-    named = [check for check in look if check.id in PHASE_CHECKS]
+    named = [check for check in look if check.id in of_phases]
     return next((check for check in look if check.id == KERNEL_CHECK), named[0] if named else None)
 
 
-def _ask(question: Question, seen: Seen) -> Check:
-    value = question.value(seen)
-    if value is None:
-        state = State.NOT_MEASURED
-    else:
-        beyond = value < question.limit if question.below else value > question.limit
+def _ask(row: dict[str, Any], seen: Seen) -> Check:
+    value, limit = FIGURES[row["figure"]](seen), row["limit"]
+    state, next_ = State.NOT_MEASURED, row["lacks"]
+    if value is not None:
+        beyond = value < limit if row.get("below") else value > limit
         state = State.LOOK if beyond else State.OK
-    return Check(
-        id=question.id,
-        question=question.question,
-        figure=question.figure,
-        value=value,
-        limit=question.limit,
-        state=state,
-        next=question.lacks
-        if value is None
-        else question.next.format(workers=suggested_workers(seen.run)),
-    )
+        next_ = row["next"].format(workers=suggested_workers(seen.run))
+    return Check(row["id"], row["question"], row["figure"], value, limit, state, next_)
+
+
+@cache
+def _questions() -> list[dict[str, Any]]:
+    text = resources.files("lightning_gpuprof.findings").joinpath("questions.toml")
+    rows: list[dict[str, Any]] = tomllib.loads(text.read_text("utf-8"))["question"]
+    return rows
