@@ -19,7 +19,6 @@ from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, link
 from lightning_gpuprof.analysis.trace.operators import OperatorStats, host_regions, operator_table
 from lightning_gpuprof.analysis.trace.quality import TraceQuality, trace_quality
 from lightning_gpuprof.analysis.trace.read_loops import ReadLoops, read_loops
-from lightning_gpuprof.analysis.trace.short_calls import ShortCalls, short_calls
 from lightning_gpuprof.analysis.trace.syncs import SyncReport, sync_calls
 from lightning_gpuprof.analysis.trace.time_split import TimeSplit, split_time
 from lightning_gpuprof.analysis.trace.trace_window import (
@@ -44,7 +43,7 @@ class DeviceReport(Struct, frozen=True):
 class TraceAnalysis(Struct, frozen=True):
     """Everything that is found out about a trace.
 
-    `devices` is empty on a CPU-only trace and `read_loops` None, `short_calls` on any other;
+    `devices` is empty on a CPU-only trace and `read_loops` None;
     `modules` and `lines` are empty where no stacks were read; `roofline` is None where no shapes
     were recorded.
     """
@@ -56,7 +55,6 @@ class TraceAnalysis(Struct, frozen=True):
     launches: LaunchStats
     copies: tuple[CopyStats, ...]
     syncs: SyncReport
-    short_calls: ShortCalls | None
     read_loops: ReadLoops | None
     steps: tuple[TraceStep, ...]
     quality: TraceQuality
@@ -99,7 +97,6 @@ def analyze_trace(trace: LinkedTrace, window: Window | None = None) -> TraceAnal
         launches=launch_stats(timeline, launches),
         copies=copy_table(own),
         syncs=sync_calls(trace, places),
-        short_calls=short_calls(trace, regions),
         read_loops=read_loops(trace, regions),
         steps=trace_steps(timeline, spans[0] if spans else None),
         quality=quality,

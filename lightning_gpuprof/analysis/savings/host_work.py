@@ -12,15 +12,8 @@ from lightning_gpuprof.analysis.run.trace_facts import (
     steady_as_traced_ns,
     trace_facts,
 )
-from lightning_gpuprof.analysis.savings.call_time import (
-    EVENT_NS,
-    Stretches,
-    crowding,
-    stretches,
-)
 from lightning_gpuprof.analysis.savings.graph_nodes import nodes_ns
-from lightning_gpuprof.analysis.savings.hidden import around
-from lightning_gpuprof.analysis.trace import short_calls
+from lightning_gpuprof.analysis.trace.operators import computes as computes_something
 from lightning_gpuprof.records.phases import Phase
 
 COMPUTE = (Phase.FORWARD, Phase.BACKWARD)
@@ -30,11 +23,8 @@ THIN_NS = 10_000
 CALLS_PER_TENSOR = 20
 """Calls that compute something, forward and backward, per parameter tensor of a model in which
 nothing is repeated: 7 to 16 were measured (docs/adr/0031). What is above comes from loops."""
-LEAST_PER_TENSOR = 7
-"""The fewest of these: a loop makes no more than what is above."""
-COVERED = 0.8
-"""Of the calls above the usual number: where so many lie in long stretches of short operators, the
-time of these is known by itself. A loop with longer operators between, or Python, has none."""
+EVENT_NS = 2_000
+"""Recording an event slows the host down by up to this: 0.7 to 1.8 µs were measured."""
 LOOPED = 100
 """Calls per step from which an operator is in a loop, however long each takes: what it does to
 slices one by one, one operator over all of them does at once."""
@@ -92,11 +82,6 @@ class HostWork:
     read_ns: int
     worst: str | None
     """The thin operator called most."""
-    stretches: Stretches | None
-    """Long stretches of short operators where nearly all calls above the usual number lie in them;
-    None where they do not, or the trace does not say."""
-    least_usual_calls: int
-    """`usual_calls` of the model with the fewest; 0 where its size is unknown."""
     recurrent_frac: float
     """Share of forward inside recurrent layers, whose loop is not the user's to batch; their
     backward is taken to have the same share."""
@@ -118,32 +103,9 @@ class HostWork:
         return round(self._repeated_frac * overhead_ns)
 
     @property
-    def loops_least_ns(self) -> int:
-        """What loops take at least: by the time of their stretches, if known, else as above."""
-        seen = self.stretches
-        if seen is None:
-            return self.repeated_least_ns
-        least_ns = min(seen.own_ns, seen.alike_ns) * seen.above_frac(self.usual_calls or 0)
-        return min(self.loops_most_ns, round(self._looped_frac(seen) * least_ns))
-
-    @property
-    def loops_ns(self) -> int:
-        """The same at most."""
-        seen = self.stretches
-        if seen is None:
-            return self.repeated_ns
-        above = self._looped_frac(seen) * seen.above_frac(self.least_usual_calls)
-        own_ns = around(round(above * seen.own_ns))[1]
-        return min(self.overhead_ns, max(own_ns, round(above * seen.alike_ns)))
-
-    @property
     def loops_most_ns(self) -> int:
-        """The same with longer operators that are called as often."""
-        return self.loops_ns + self.longer_ns
-
-    def _looped_frac(self, seen: Stretches) -> float:
-        """Return the share outside recurrent layers: one call in forward, but many nodes."""
-        return 1.0 - seen.node_frac * self.recurrent_frac
+        """The overhead of loops, with longer operators that are called as often."""
+        return self.repeated_ns + self.longer_ns
 
     @property
     def longer_ns(self) -> int:
@@ -193,9 +155,6 @@ def host_work(run: RunResults) -> HostWork | None:
     reads = _own_reads(run, read, tensors, updates=updates) if read else 0.0
     calls = sum(_own_calls(op) for op in used if computes(op))
     usual = None if tensors is None else _usual(run, updates=updates) * tensors
-    seen = stretches(run, facts)
-    if seen is not None and seen.calls < COVERED * (seen.calls + seen.other_calls - (usual or 0)):
-        seen = None
     return HostWork(
         compute_ns=max(0, sum(stats.median_ns for stats in per_step) - _not_computed_ns(run)),
         heavy_ns=round(sum(op.self_ns for op in heavy)),
@@ -204,8 +163,6 @@ def host_work(run: RunResults) -> HostWork | None:
         calls=round(calls),
         thin_calls=round(sum(map(_own_calls, thin))),
         usual_calls=usual,
-        least_usual_calls=LEAST_PER_TENSOR * (tensors or 0),
-        stretches=seen,
         looped_ns=round(sum(op.self_ns for op in looped)),
         looped_thin_ns=round(sum(THIN_NS * _own_calls(op) for op in looped)),
         reads=round(reads),
@@ -266,7 +223,7 @@ def unscaled_frac(run: RunResults, facts: TraceFacts) -> float:
     # What is left of the slowness is the machine's, which slows all down alike.
     if traced_ns <= recording_ns:
         return 1.0
-    return max(1.0, traced_ns / (traced_ns - recording_ns) / crowding(events))
+    return max(1.0, traced_ns / (traced_ns - recording_ns))
 
 
 def _recurrent_frac(run: RunResults, facts: TraceFacts, tensors: int | None) -> float:
@@ -326,7 +283,7 @@ def _usual(run: RunResults, *, updates: bool) -> int:
 
 def computes(op: Operator) -> bool:
     """Tell whether an operator's calls compute something, and are counted nowhere else."""
-    return short_calls.computes(op.name)
+    return computes_something(op.name)
 
 
 def _of_optimizer(op: Operator, tensors: int | None) -> bool:

@@ -12,8 +12,6 @@ estimate for bare metal, where the same system calls are cheaper."""
 HANDED_TENSORS, TENSOR_NS = 8, 200_000
 """Batches of so many tensors the high bound is of; each further one is handed over by itself, which
 takes that long (docs/adr/0031)."""
-HANDED_BYTES = 1 << 20
-"""Up to this a batch's size is no matter: so large were those that the high bound is of."""
 MAX_WORKERS = 16
 
 

@@ -6,12 +6,9 @@ from enum import Enum
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.worker_lines import keep_up, longer_here, made_here_ns
 from lightning_gpuprof.analysis.savings.beside_workers import (
-    both,
-    fewer_bytes,
     handed_tensors,
     handover_high_ns,
     made_at_most_ns,
-    turns_ns,
 )
 from lightning_gpuprof.analysis.savings.cheaper_batches import (
     SAMPLE_NS,
@@ -21,7 +18,6 @@ from lightning_gpuprof.analysis.savings.cheaper_batches import (
 from lightning_gpuprof.analysis.savings.hidden import Exposed, around
 from lightning_gpuprof.analysis.savings.host_work import computes_on_all_cores
 from lightning_gpuprof.analysis.savings.input_pipeline import (
-    HANDED_BYTES,
     HANDED_TENSORS,
     HANDOVER_LOW_NS,
     CorePlan,
@@ -148,12 +144,6 @@ def core_plan(run: RunResults, step_ns: int, wait_ns: int) -> CorePlan | None:
     )
 
 
-def large_bytes(run: RunResults) -> int:
-    """Return the bytes of batches that workers hand over, where these matter; else 0."""
-    loader, num_bytes = run.start.loader, run.batch_bytes or 0
-    return num_bytes if loader and loader.num_workers and num_bytes > HANDED_BYTES else 0
-
-
 def many_tensors(run: RunResults) -> int:
     """Return how many tensors a batch has that is handed over; 0 where few or not counted."""
     count = round(handed_tensors(run) or 0.0)
@@ -167,14 +157,7 @@ def _taken_over(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> L
     cheaper = _cheaper(run, step_ns, lost, 1.0)
     if not keep_up(run):
         return replace(cheaper, why=NoWorkers.BEHIND)
-    large = large_bytes(run)
-    if not large:
-        return LoaderPlan(LoaderChange.SMALLER, 0, cheaper.high_ns, sure=False)
-    freed = fewer_bytes(run, large)
-    waited_low_ns = max(0, lost.low_ns - handover_high_ns(run))
-    waited = waited_low_ns, max(waited_low_ns, lost.high_ns - HANDOVER_LOW_NS)
-    low, high = both(waited, (freed.low_ns, freed.high_ns))
-    return LoaderPlan(LoaderChange.SMALLER, min(low, step_ns), min(high, step_ns))
+    return LoaderPlan(LoaderChange.SMALLER, 0, cheaper.high_ns, sure=False)
 
 
 def _no_workers(run: RunResults, step_ns: int, lost: Exposed, most_ns: int) -> LoaderPlan:
@@ -204,10 +187,6 @@ def _cheaper(run: RunResults, step_ns: int, lost: Exposed, waited: float) -> Loa
     if loader is not None and loader.sampler and run.loader_wait.sampler_frac is None:
         low_ns = 0  # a sampler of the program's own may be all of it
     low_ns, high_ns = round(waited * low_ns), round(waited * high_ns)
-    high_ns += turns_ns(run, step_ns - lost.high_ns)
-    if large := large_bytes(run):
-        # Nothing of it is sure: cheaper samples need not be smaller.
-        high_ns = both((low_ns, high_ns), (0, fewer_bytes(run, large).high_ns))[1]
     return LoaderPlan(LoaderChange.CHEAPER, low_ns, min(high_ns, step_ns))
 
 

@@ -15,6 +15,21 @@ from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, of_category
 
 ENGINE = "autograd::engine::evaluate_function: "
 ACCUMULATE = "AccumulateGrad"
+_FREE = frozenset(
+    f"aten::{name}"
+    for name in """as_strided transpose t view view_as _unsafe_view reshape _reshape_alias expand
+    expand_as slice select unsqueeze squeeze permute detach alias empty empty_like empty_strided
+    resize_ narrow split chunk unbind contiguous to _to_copy linear matmul flatten unflatten movedim
+    result_type lift_fresh new_empty new_zeros zeros zeros_like ones ones_like scalar_tensor
+    resolve_conj resolve_neg is_nonzero item _local_scalar_dense""".split()
+) | {"detach"}
+"""Calls that move no data, or hand on to another call that is counted."""
+
+
+def computes(name: str) -> bool:
+    """Tell whether calls of an operator compute something, and are counted nowhere else."""
+    # The engine's mark around each node would count the node twice.
+    return name not in _FREE and not name.startswith(ENGINE)
 
 
 def repeated_nodes(timeline: Timeline, nesting: Nesting) -> Int64:

@@ -13,7 +13,7 @@ from lightning_gpuprof.traces.timeline import of_category
 
 READ = "aten::_local_scalar_dense"
 MIN_TURNS = 10
-"""So many turns one after the other are a loop; `short_calls` asks for as many."""
+"""So many turns one after the other are a loop."""
 ALIKE = 2
 """A turn has at most so many times as many events as the one before it: a loop's body is the same
 each time, and what lies between two loops, or two steps, is not."""

@@ -9,8 +9,8 @@ ask for again: a tenth of a millisecond a call, and `cudaFree` waits for the dev
 
 ## Fix
 ```python
-torch.cuda.empty_cache()   # before: in each step
-...                        # after: leave it out of the loop
+torch.cuda.empty_cache()  # before: in each step
+...  # after: leave it out of the loop
 ```
 
 Without such a call, let segments grow (`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`), or pad

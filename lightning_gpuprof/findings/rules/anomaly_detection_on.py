@@ -9,8 +9,8 @@ searches every gradient for NaN, which makes the host wait for a GPU each time.
 
 ## Fix
 ```python
-Trainer(detect_anomaly=True)    # before
-Trainer(detect_anomaly=False)   # after; on again only to find a NaN that you have seen
+Trainer(detect_anomaly=True)  # before
+Trainer(detect_anomaly=False)  # after; on again only to find a NaN that you have seen
 ```
 
 ## How it is measured

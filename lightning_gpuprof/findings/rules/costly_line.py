@@ -10,8 +10,8 @@ What takes longest is where a change can save most, whether or not there is one.
 Do it once, on whole tensors, in a smaller type, or not at all.
 
 ```python
-y = self.table(x.cpu()).to(x.device)   # before
-y = self.table(x)                      # after
+y = self.table(x.cpu()).to(x.device)  # before
+y = self.table(x)  # after
 ```
 
 ## How it is measured

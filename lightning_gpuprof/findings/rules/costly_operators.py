@@ -10,8 +10,8 @@ long as a product; attention written out moves all scores through memory.
 
 ## Fix
 ```python
-values, _ = x.sort(); top = values[-8:]   # before
-top = x.topk(8, sorted=False).values      # after
+values, _ = x.sort(); top = values[-8:]  # before
+top = x.topk(8, sorted=False).values  # after
 ```
 
 ## How it is measured

@@ -12,8 +12,8 @@ then all of them stand still.
 No more threads and workers than the quota has cores, or a higher limit.
 
 ```python
-DataLoader(data, num_workers=8)   # before, with a quota of 4 cores
-torch.set_num_threads(2)          # after
+DataLoader(data, num_workers=8)  # before, with a quota of 4 cores
+torch.set_num_threads(2)  # after
 DataLoader(data, num_workers=2)
 ```
 

@@ -9,8 +9,8 @@ The host queues no work while it waits, so a device that has caught up stands id
 
 ## Fix
 ```python
-DataLoader(data)                                           # before
-DataLoader(data, num_workers=4, persistent_workers=True)   # after
+DataLoader(data)  # before
+DataLoader(data, num_workers=4, persistent_workers=True)  # after
 ```
 
 Or decode once, before training, and index whole batches. Workers help neither with a slow sampler,
@@ -33,7 +33,6 @@ from lightning_gpuprof.analysis.savings.loader_plan import (
     LoaderChange,
     LoaderPlan,
     NoWorkers,
-    large_bytes,
     loader_plan,
     many_tensors,
     rows_in_memory,
@@ -46,6 +45,7 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent, size, spread
 
 MOST = 0.5
+LARGE_BYTES = 1 << 20
 CHANGES = {
     LoaderChange.ROWS: "Samples are rows of tensors in memory, quicker made than handed over: make "
     "batches in the training process, or take rows by a list of indices (__getitems__).",
@@ -140,7 +140,8 @@ def _advice(run: RunResults, plan: LoaderPlan) -> str:
         advice += ONE_WORKER
     if count := many_tensors(run):
         advice += f" A batch is {count} tensors, each handed over by itself: stack them into a few."
-    if large := large_bytes(run):
+    large = run.batch_bytes or 0
+    if plan.change is LoaderChange.SMALLER and large > LARGE_BYTES:
         advice += f" Batches are {size(large)}: hand over crops, or uint8 for float32."
     if plan.instead is not None:
         saved = spread(plan.instead.low_ns, plan.instead.high_ns)

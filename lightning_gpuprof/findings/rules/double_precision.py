@@ -12,8 +12,8 @@ times slower.
 Convert the data once; keep float64 for the few sums that need it.
 
 ```python
-torch.from_numpy(array)                     # before
-torch.from_numpy(array.astype("float32"))   # after
+torch.from_numpy(array)  # before
+torch.from_numpy(array.astype("float32"))  # after
 ```
 
 ## How it is measured

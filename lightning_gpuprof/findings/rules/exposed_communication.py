@@ -12,8 +12,8 @@ Exchange less often, smaller (a bf16 hook) or in other buckets. A model whose gr
 bucket of 25 MB gains from accumulation alone. FSDP: gather ahead.
 
 ```python
-DDPStrategy()                                                    # before
-DDPStrategy(bucket_cap_mb=100, gradient_as_bucket_view=True)     # after
+DDPStrategy()  # before
+DDPStrategy(bucket_cap_mb=100, gradient_as_bucket_view=True)  # after
 ```
 
 ## How it is measured

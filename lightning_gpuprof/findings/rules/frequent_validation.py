@@ -8,9 +8,9 @@ Training stands still during validation; it is worth its time as far as its resu
 
 ## Fix
 ```python
-Trainer(val_check_interval=10)               # before
-Trainer(val_check_interval=500)              # after; or limit_val_batches,
-DataLoader(val_data, batch_size=256)         # or training's batch size: no gradients are kept
+Trainer(val_check_interval=10)  # before
+Trainer(val_check_interval=500)  # after; or limit_val_batches,
+DataLoader(val_data, batch_size=256)  # or training's batch size: no gradients are kept
 ```
 
 ## How it is measured

@@ -10,8 +10,8 @@ torch was built without CUDA, does not fit the driver, or the program asked for 
 Install torch for the GPU (pytorch.org/get-started) or a newer driver, and let Lightning choose.
 
 ```python
-Trainer(accelerator="cpu")    # before
-Trainer(accelerator="auto")   # after
+Trainer(accelerator="cpu")  # before
+Trainer(accelerator="auto")  # after
 ```
 
 ## How it is measured

@@ -9,8 +9,8 @@ plotted or written. The whole run's cost grows with the square of its length.
 
 ## Fix
 ```python
-self.outputs.append(out)     # before: scored again in each validation
-self.outputs.clear()         # after: at the end of on_validation_epoch_end
+self.outputs.append(out)  # before: scored again in each validation
+self.outputs.clear()  # after: at the end of on_validation_epoch_end
 ```
 
 Or keep running sums, write only new rows, give lists a bound.

@@ -11,8 +11,8 @@ A host-bound step gets no faster from a faster device, only from less host work 
 Fewer, larger operators, a fused optimizer, `torch.compile`, a larger batch.
 
 ```python
-for t in range(len(x)): out.append(self.f(x[t]))   # before
-out = self.f(x)                                    # after
+for t in range(len(x)): out.append(self.f(x[t]))  # before
+out = self.f(x)  # after
 ```
 
 ## How it is measured
@@ -86,7 +86,7 @@ def _on_cpu(step_ns: int, work: HostWork) -> Finding | None:
     few = round(work.own_frac * work.thin_calls) < MIN_CALLS or not work.repeated_ns
     if few or work.recurrent_frac > MOSTLY or reads_in_a_loop(work):
         return None
-    title = f"{duration(work.loops_ns)} of each step ({percent(work.loops_ns / step_ns)}) "
+    title = f"{duration(work.repeated_ns)} of each step ({percent(work.repeated_ns / step_ns)}) "
     title += "dispatches small operators"
     confidence = 0.7 if work.usual_calls is not None else 0.4
     return _finding(step_ns, title, {}, work, confidence, on_gpu=False)
@@ -134,13 +134,11 @@ def _finding(
     saving = Range(low=0, high=step_ns // 2)
     if work is not None:
         evidence["overhead_ns"] = work.overhead_ns
-        evidence["repeated_ns"] = work.loops_ns
+        evidence["repeated_ns"] = work.repeated_ns
         evidence["thin_calls_count"] = round(work.own_frac * work.thin_calls)
         where = (Where(name=work.worst),) if work.worst else ()
         most = min(step_ns, work.loops_most_ns)
-        least = round(LOOP_LOW_FRAC * work.loops_least_ns)
-        if work.stretches is None:
-            least = max(least, work.dispatch_ns)
+        least = max(round(LOOP_LOW_FRAC * work.repeated_least_ns), work.dispatch_ns)
         saving = Range(low=min(least, most), high=most)
     return Finding(
         severity=grade(saving, step_ns),

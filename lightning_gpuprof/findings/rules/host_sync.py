@@ -10,8 +10,8 @@ arrives. A loop that reads value after value pays for its small operators as wel
 
 ## Fix
 ```python
-self.total += loss.item()      # before
-self.total += loss.detach()    # after: on the device; read it once, at the epoch's end
+self.total += loss.item()  # before
+self.total += loss.detach()  # after: on the device; read it once, at the epoch's end
 ```
 
 Replace loops over elements by one operation over the tensor.
@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
-from lightning_gpuprof.analysis.savings.call_time import EVENT_NS
 from lightning_gpuprof.analysis.savings.host_work import (
+    EVENT_NS,
     LOOP_LOW_FRAC,
     HostWork,
     anomaly_on,
@@ -172,8 +172,8 @@ def _unlaunched_ns(facts: TraceFacts) -> float | None:
 
 
 def _loop(run: RunResults, step_ns: int, work: HostWork) -> Finding:
-    cost_ns = max(work.read_ns, work.loops_ns)
-    least_ns = max(work.read_ns, work.loops_least_ns)
+    cost_ns = max(work.read_ns, work.repeated_ns)
+    least_ns = max(work.read_ns, work.repeated_least_ns)
     most_ns = min(step_ns, max(work.read_ns, work.loops_most_ns))
     saving = Range(low=min(round(LOOP_LOW_FRAC * least_ns), most_ns), high=most_ns)
     evidence: dict[str, int | float] = {

@@ -11,8 +11,8 @@ Record fewer steps after a warm-up step, and close other profilers that hold the
 (Nsight, DCGM). Where everything is missing, `lightning-gpuprof doctor` says what may be recorded.
 
 ```python
-GpuProfCallback(warmup=0, active=50)   # before
-GpuProfCallback(warmup=1, active=3)    # after
+GpuProfCallback(warmup=0, active=50)  # before
+GpuProfCallback(warmup=1, active=3)  # after
 ```
 
 ## How it is measured

@@ -11,9 +11,9 @@ half the bytes move twice as fast.
 Allow TF32 or train in mixed precision, then compare the loss curves.
 
 ```python
-Trainer(precision="32-true")                 # before
-torch.set_float32_matmul_precision("high")   # after
-Trainer(precision="bf16-mixed")              # or
+Trainer(precision="32-true")  # before
+torch.set_float32_matmul_precision("high")  # after
+Trainer(precision="bf16-mixed")  # or
 ```
 
 ## How it is measured

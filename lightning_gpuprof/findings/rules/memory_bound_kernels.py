@@ -11,8 +11,8 @@ fused kernel moves them once.
 Fuse neighbours, and use a smaller type.
 
 ```python
-model = Model()                  # before
-model = torch.compile(Model())   # after
+model = Model()  # before
+model = torch.compile(Model())  # after
 ```
 
 ## How it is measured

@@ -10,8 +10,8 @@ is worked on in each step, steps get slower too.
 
 ## Fix
 ```python
-self.losses.append(loss)       # before
-self.total += loss.detach()    # after
+self.losses.append(loss)  # before
+self.total += loss.detach()  # after
 ```
 
 Empty lists at the epoch's end, give caches a bound.

@@ -12,8 +12,8 @@ Keep one layout: `channels_last` for convolutions, weights shaped so that no tra
 inputs transposed where they are made.
 
 ```python
-images = images.contiguous()                                   # before
-model = model.to(memory_format=torch.channels_last)            # after
+images = images.contiguous()  # before
+model = model.to(memory_format=torch.channels_last)  # after
 images = images.to(memory_format=torch.channels_last)
 ```
 

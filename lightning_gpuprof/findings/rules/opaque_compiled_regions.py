@@ -10,7 +10,7 @@ Such a region counts as one operator: no rule can tell what in it is slow.
 Profile once without `torch.compile`, or have Inductor mark its kernels while you profile.
 
 ```python
-model = torch.compile(model)                           # before
+model = torch.compile(model)  # before
 torch._inductor.config.cpp.enable_kernel_profile = True  # after, on a CPU
 ```
 

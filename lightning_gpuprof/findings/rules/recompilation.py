@@ -11,8 +11,8 @@ dynamo's limit (8 by default) torch gives up and runs the function uncompiled.
 Pad to a few lengths, drop the last batch, or mark what changes; `TORCH_LOGS=recompiles` says why.
 
 ```python
-model = torch.compile(model)                 # before
-model = torch.compile(model, dynamic=True)   # after
+model = torch.compile(model)  # before
+model = torch.compile(model, dynamic=True)  # after
 ```
 
 ## How it is measured

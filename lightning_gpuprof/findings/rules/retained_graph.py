@@ -10,8 +10,8 @@ each. A state carried over without `detach()` drags earlier steps' graphs along.
 
 ## Fix
 ```python
-loss_a.backward(retain_graph=True); loss_b.backward()   # before
-(loss_a + loss_b).backward()                            # after
+loss_a.backward(retain_graph=True); loss_b.backward()  # before
+(loss_a + loss_b).backward()  # after
 self.hidden = hidden.detach()
 ```
 

@@ -11,10 +11,10 @@ Work in one step of many, at the epoch's end, or in a thread. What changes weigh
 learning rates must stay in every step: make that cheaper.
 
 ```python
-def on_train_batch_end(self, trainer, *args):   # before: in each step
+def on_train_batch_end(self, trainer, *args):  # before: in each step
     self.draw()
 
-    if trainer.global_step % 50 == 0:           # after
+    if trainer.global_step % 50 == 0:  # after
         self.draw()
 ```
 

@@ -9,8 +9,8 @@ hyperparameters are the same in every one.
 
 ## Fix
 ```python
-ModelCheckpoint(every_n_train_steps=10)    # before
-ModelCheckpoint(every_n_train_steps=500)   # after; or train_time_interval, save_weights_only
+ModelCheckpoint(every_n_train_steps=10)  # before
+ModelCheckpoint(every_n_train_steps=500)  # after; or train_time_interval, save_weights_only
 self.register_buffer("table", table, persistent=False)
 ```
 

@@ -12,10 +12,10 @@ Work in one epoch of a few, or on fewer samples. What changes weights, rates or 
 it cheaper.
 
 ```python
-def on_train_epoch_end(self, trainer, module):   # before
+def on_train_epoch_end(self, trainer, module):  # before
     self.plot()
 
-    if (trainer.current_epoch + 1) % 5 == 0:     # after
+    if (trainer.current_epoch + 1) % 5 == 0:  # after
         self.plot()
 ```
 

@@ -9,10 +9,10 @@ may work out what to draw from. Training stands still meanwhile.
 
 ## Fix
 ```python
-def __iter__(self):                 # before: worked out in each epoch
+def __iter__(self):  # before: worked out in each epoch
     weights = self.weigh()
 
-def __init__(self):                 # after: once
+def __init__(self):  # after: once
     self.weights = self.weigh()
 ```
 

@@ -9,8 +9,8 @@ nothing is copied: there it is a hook's work.
 
 ## Fix
 ```python
-DataLoader(data, pin_memory=False)   # before
-DataLoader(data, pin_memory=True)    # after
+DataLoader(data, pin_memory=False)  # before
+DataLoader(data, pin_memory=True)  # after
 ```
 
 Pack small tensors into one; in hooks work on whole batches, or move the work into the dataset.

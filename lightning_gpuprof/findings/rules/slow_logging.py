@@ -9,8 +9,8 @@ operator per parameter, and reading a value makes the host wait for the device.
 
 ## Fix
 ```python
-Trainer(log_every_n_steps=1)    # before
-Trainer(log_every_n_steps=50)   # after; compute what is only logged in those steps alone
+Trainer(log_every_n_steps=1)  # before
+Trainer(log_every_n_steps=50)  # after; compute what is only logged in those steps alone
 ```
 
 Leave `sync_dist=True` for the epoch's means.

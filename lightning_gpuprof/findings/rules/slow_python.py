@@ -12,8 +12,8 @@ like the model's own.
 Do it once, in the dataset, on whole tensors, or in one step of many.
 
 ```python
-words = json.loads(self.table)   # before: in training_step
-self.words = json.loads(table)   # after: in __init__
+words = json.loads(self.table)  # before: in training_step
+self.words = json.loads(table)  # after: in __init__
 ```
 
 ## How it is measured

@@ -11,8 +11,8 @@ waits for the next one most of the time.
 Fuse, replay the step as a CUDA graph, use fused optimizers, do a loop's turns at once.
 
 ```python
-model = Model()                                          # before
-model = torch.compile(Model(), mode="reduce-overhead")   # after
+model = Model()  # before
+model = torch.compile(Model(), mode="reduce-overhead")  # after
 ```
 
 ## How it is measured

@@ -11,8 +11,8 @@ Regular spikes have a cause in the program: `gc.collect()`, `empty_cache()`, a p
 steps.
 
 ```python
-gc.collect()                # before: in the loop
-gc.collect(); gc.freeze()   # after: once, before trainer.fit
+gc.collect()  # before: in the loop
+gc.collect(); gc.freeze()  # after: once, before trainer.fit
 ```
 
 ## How it is measured

@@ -10,7 +10,7 @@ A synchronous step is as fast as its slowest rank.
 Look at what that rank does longer: samples, disk, a callback on rank 0 alone, another process.
 
 ```python
-if self.global_rank == 0: self.plot()                        # before: in each step
+if self.global_rank == 0: self.plot()  # before: in each step
 if self.global_rank == 0 and batch_idx % 500 == 0: self.plot()  # after
 ```
 

@@ -10,8 +10,8 @@ thread grants every 5 ms only. A lock held during something slow makes the other
 
 ## Fix
 ```python
-with self.lock: self.item = self.make()            # before
-item = self.make()                                 # after
+with self.lock: self.item = self.make()  # before
+item = self.make()  # after
 with self.lock: self.item = item
 ```
 

@@ -10,8 +10,8 @@ chrome://tracing and Perfetto take minutes or run out of memory, and writing it 
 Record fewer steps; stacks alone make a trace several times larger.
 
 ```python
-GpuProfCallback(active=20, with_stack=True)   # before
-GpuProfCallback(active=3, with_stack=False)   # after
+GpuProfCallback(active=20, with_stack=True)  # before
+GpuProfCallback(active=3, with_stack=False)  # after
 ```
 
 ## How it is measured

@@ -9,8 +9,8 @@ fused it is one pass over all (2 to 6 µs).
 
 ## Fix
 ```python
-torch.optim.AdamW(params)               # before
-torch.optim.AdamW(params, fused=True)   # after; foreach=True where there is no fused form
+torch.optim.AdamW(params)  # before
+torch.optim.AdamW(params, fused=True)  # after
 ```
 
 An optimizer of your own: write it for lists (`torch._foreach_*`).
@@ -49,10 +49,6 @@ GROUP_NS = (8_000, 26_000)
 BULK_LOW, BULK_HIGH = 0.2, 0.6
 """On large tensors, where memory decides, fused takes that share of the time."""
 FOREACH_FRAC = 0.10
-LISTED = ("NAdam", "RAdam", "Adamax", "Adadelta", "RMSprop")
-LISTED_LOW, LISTED_HIGH = 0.1, 0.5
-LISTED_NUMBERS = 2_304
-"""With a form for lists and no fused one; measured on tensors up to that size on average."""
 LEAST_CALLS = 3
 LIST_LOW_NS, LIST_HIGH_NS = 1_000, 2_000
 AROUND_LOW_NS, AROUND_HIGH_NS = 100_000, 250_000
@@ -76,8 +72,6 @@ def judge(run: RunResults) -> Finding | None:
     sparse = bool(run.start.model.get("sparse_gradients"))
     unfused = [o for o in optimizers if _gains(o, on_gpu=run.on_gpu, sparse=sparse)]
     each = f"  # each of the {len(optimizers)}" if len(optimizers) > 1 else ""
-    if not unfused and not run.on_gpu:
-        return _in_lists(run, step_ns, step, optimizers, tensors, each)
     loops = not run.on_gpu or any(o.get("foreach") is False for o in unfused)
     if not unfused or (not loops and step.mean_ns < FOREACH_FRAC * step_ns):
         return None
@@ -127,38 +121,6 @@ def _finding(
         confidence=confidence,
         where=(Where(phase=Phase.OPTIMIZER_STEP.value, name=name),),
         change=change,
-    )
-
-
-def _in_lists(
-    run: RunResults,
-    step_ns: int,
-    step: PerStep,
-    optimizers: list[dict[str, Any]],
-    tensors: int,
-    each: str,
-) -> Finding | None:
-    """Return a finding of an optimizer of torch's that has a form for lists, and no fused one."""
-    numbers = run.start.model.get("parameters")
-    listed = all(o.get("class") in LISTED and not o.get("foreach") for o in optimizers)
-    if not listed or not numbers or numbers > LISTED_NUMBERS * tensors:
-        return None
-    updates, name = step.active_frac or 1.0, str(optimizers[0]["class"])
-    saving = Range(
-        low=round(LISTED_LOW * max(0, step.mean_ns - updates * AROUND_HIGH_NS)),
-        high=round(LISTED_HIGH * max(0, step.mean_ns - updates * AROUND_LOW_NS)),
-    )
-    advice = f"{name} has no fused form: let it update lists of all tensors (foreach=True), which "
-    advice += "on a CPU it does only if told to."
-    return _finding(
-        name,
-        step,
-        step_ns,
-        tensors,
-        advice=advice,
-        saving=saving,
-        confidence=0.8,
-        change=f"torch.optim.{name}(..., foreach=True){each}",
     )
 
 

@@ -11,8 +11,8 @@ its own and keeps its activations until then.
 Freeze what stays as it is. It still hands on the gradient of what is trained.
 
 ```python
-self.teacher = load_teacher()                          # before
-self.teacher = load_teacher().requires_grad_(False)    # after
+self.teacher = load_teacher()  # before
+self.teacher = load_teacher().requires_grad_(False)  # after
 ```
 
 ## How it is measured

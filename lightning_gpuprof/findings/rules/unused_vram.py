@@ -11,8 +11,8 @@ is worth most where the host holds the device back.
 Raise the batch size towards the advised one, and the learning rate with it.
 
 ```python
-DataLoader(data, batch_size=32)    # before
-DataLoader(data, batch_size=128)   # after
+DataLoader(data, batch_size=32)  # before
+DataLoader(data, batch_size=128)  # after
 ```
 
 ## How it is measured

@@ -12,7 +12,7 @@ Lower the batch size and accumulate gradients, checkpoint activations, train in 
 the allocator grow its segments.
 
 ```python
-h = self.block(h)                                                 # before
+h = self.block(h)  # before
 h = torch.utils.checkpoint.checkpoint(self.block, h, use_reentrant=False)  # after
 ```
 

@@ -9,8 +9,8 @@ each imports torch, copies the dataset, opens its files and fills its queue.
 
 ## Fix
 ```python
-DataLoader(data, num_workers=4)                            # before
-DataLoader(data, num_workers=4, persistent_workers=True)   # after
+DataLoader(data, num_workers=4)  # before
+DataLoader(data, num_workers=4, persistent_workers=True)  # after
 ```
 
 Return the same loader from `train_dataloader` each time.

@@ -118,7 +118,6 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
         "sync_count": found.syncs.count,
         "sync_ns": found.syncs.total_ns,
         "upload_wait_ns": found.syncs.upload_ns,
-        "short_calls": None if found.short_calls is None else to_builtins(found.short_calls),
         "read_loops": None if found.read_loops is None else to_builtins(found.read_loops),
         "modules": [_placed(row) for row in found.modules],
         "lines": [_placed(row) for row in found.lines],

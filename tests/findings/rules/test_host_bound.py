@@ -43,76 +43,9 @@ def test_what_slowed_the_traced_steps_down_bounds_the_overhead(analyze):
     traces["t.gz"]["steps"] = [{"dur_ns": 12 * MS}, {"dur_ns": 12 * MS}]
     saving = evaluate(analyze(PHASES, records=[CYCLE], traces=traces)).saving_ns
     # The matrix products take 4 ms where recording a thousand events took the other 2 ms of the
-    # 12, and 10/12 of that where all was slower. That many events slow them by 2.8 %.
-    assert saving.low == pytest.approx(0.75 * (10 * MS - 4 * MS / 1.028), abs=2 * US)
+    # 12, and 10/12 of that where all was slower.
+    assert saving.low == pytest.approx(0.75 * (10 * MS - 4 * MS), abs=2 * US)
     assert saving.high == pytest.approx(10 * MS - 4 * MS * 10 / 12, abs=2 * US)
-
-
-def looping(loop_ns, *, event_ns, slower=1.0):
-    """Return a trace of a loop of 1,000 turns that takes so much of a step of 10 ms.
-
-    Recorded are two events in each turn, which make the products beside it longer, and the machine
-    made all of it `slower`.
-    """
-    rest_ns = 10 * MS - loop_ns
-    loop_ns = round(slower * (loop_ns + 2_000 * event_ns))
-    rest_ns = round(slower * (rest_ns * (1 + 0.000_028 * 2_002) + 2 * event_ns))
-    operators = [
-        {"name": "aten::mul", "count": 2_000, "total_ns": loop_ns, "self_ns": loop_ns},
-        {"name": "aten::select", "count": 2_000, "total_ns": loop_ns, "self_ns": loop_ns},
-        {"name": "aten::mm", "count": 4, "total_ns": 2 * rest_ns, "self_ns": 2 * rest_ns},
-    ]
-    return {
-        "operators": operators,
-        "steps": [{"dur_ns": loop_ns + rest_ns}] * 2,
-        "short_calls": {"total_ns": 2 * loop_ns, "event_count": 4_000, "call_count": 2_000},
-    }
-
-
-@pytest.mark.parametrize("event_ns", [400, 900])
-def test_a_loop_that_is_timed_by_itself_takes_that_without_its_recording(analyze, event_ns):
-    traces = {"t.gz": looping(2 * MS, event_ns=event_ns)}
-    saving = evaluate(analyze(PHASES, records=[CYCLE], traces=traces)).saving_ns
-    assert saving.low == pytest.approx(0.75 * 2 * MS, rel=0.01)
-    # A fifth more may go with it, or all of a traced step was slower alike.
-    row, (step, _) = traces["t.gz"]["short_calls"], traces["t.gz"]["steps"]
-    alike_ns = row["total_ns"] / 2 * 10 * MS / step["dur_ns"]
-    assert saving.high == pytest.approx(max(1.2 * 2 * MS, alike_ns), rel=0.01)
-
-
-def test_what_is_told_of_a_loop_that_is_timed_by_itself_is_no_more_than_it_may_save(analyze):
-    traces = {"t.gz": looping(500 * US, event_ns=400)}
-    # Beside it a step has 4 ms of overhead that no operator accounts for.
-    traces["t.gz"]["operators"][-1] |= {"total_ns": 8 * MS, "self_ns": 8 * MS}
-    finding = evaluate(analyze(PHASES, records=[CYCLE], traces=traces))
-    assert finding.evidence["overhead_ns"] > 4 * MS
-    most_ns = finding.saving_ns.high
-    assert finding.evidence["repeated_ns"] == most_ns < 1.2 * MS
-    assert f"({most_ns / (10 * MS):.1%}) dispatches small operators" in finding.title
-    # A thousand calls of at least 1 us each were a guess: they took half of that.
-    assert finding.saving_ns.low == pytest.approx(0.75 * 500 * US, rel=0.05)
-
-
-def test_a_machine_that_was_slow_in_the_traced_steps_does_not_make_a_loop_nothing(analyze):
-    traces = {"t.gz": looping(2 * MS, event_ns=400, slower=1.5)}
-    saving = evaluate(analyze(PHASES, records=[CYCLE], traces=traces)).saving_ns
-    assert 0.7 * 2 * MS <= saving.low / 0.75 <= 2 * MS
-
-
-def test_loops_are_the_calls_above_the_usual_number(analyze):
-    traces = {"t.gz": looping(2 * MS, event_ns=400)}
-    model = {"dtypes": {"float32": 10}}
-    saving = evaluate(analyze(PHASES, records=[CYCLE], traces=traces, model=model)).saving_ns
-    # 200 of the 1,000 are usual at most; two products are not in the loop.
-    assert saving.low == pytest.approx(0.75 * 2 * MS * (1 - 198 / 1_000), rel=0.01)
-
-
-def test_a_loop_with_longer_operators_is_not_timed_by_its_short_ones(analyze):
-    trace = looping(2 * MS, event_ns=400)
-    whole = evaluate(analyze(PHASES, records=[CYCLE], traces={"t.gz": trace})).saving_ns
-    trace["short_calls"] = {key: value // 2 for key, value in trace["short_calls"].items()}
-    half = evaluate(analyze(PHASES, records=[CYCLE], traces={"t.gz": trace})).saving_ns
-    assert half.high >= whole.high
 
 
 def test_what_the_backward_pass_has_grown_by_since_the_trace_is_no_loops(analyze):

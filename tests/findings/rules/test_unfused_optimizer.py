@@ -128,33 +128,3 @@ def test_without_a_trace_nobody_knows_what_anothers_optimizer_does(judge):
 
 def test_abstains_without_the_facts(judge):
     assert isinstance(judge("unfused-optimizer", UPDATES), Abstained)
-
-
-def listed(judge, name="NAdam", numbers=60_000, device=None, beside=None, **facts):
-    optimizer = {"class": name, "package": "torch", **facts}
-    both = [optimizer, beside or optimizer]
-    facts = {"dtypes": {"float32": 100}, "parameters": numbers, "optimizers": both}
-    return judge("unfused-optimizer", UPDATES, model=facts, device=device or Device(type="cpu"))
-
-
-def test_what_has_no_fused_form_updates_lists_of_small_tensors_on_a_cpu(judge):
-    finding = listed(judge)
-    assert finding.change == "torch.optim.NAdam(..., foreach=True)  # each of the 2"
-    # A tenth to a half of 10 ms, without 0.25 or 0.1 ms that are the Trainer's.
-    assert span(finding) == (975 * US, 4_950 * US)
-    assert finding.title.endswith("unfused")
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"foreach": True},
-        {"name": "ASGD"},
-        {"numbers": 2_304 * 100 + 1},
-        {"device": Device(type="cuda")},
-        {"beside": {"class": "Adam", "package": "torch", "fused": True}},
-    ],
-    ids=["has it", "slower so", "large tensors", "its default on a GPU", "half of the time"],
-)
-def test_where_lists_are_no_faster_or_used_already_nothing_is_said(judge, other):
-    assert listed(judge, **other) is None

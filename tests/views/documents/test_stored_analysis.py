@@ -17,7 +17,7 @@ from lightning_gpuprof.views.documents.stored_analysis import (
     write_analysis,
 )
 
-TABLES = (4, 1063229378)
+TABLES = (5, 432666387)
 """The version, and a checksum of the names in an analysis at that version."""
 NEWER = {"analysis_version": ANALYSIS_VERSION + 1, "operators": {"rows": 3}, "steps": 7, "gpu": []}
 
