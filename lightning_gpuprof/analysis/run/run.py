@@ -81,71 +81,92 @@ def analyze_run(
     first = next(iter(filled.values()))
     chosen = choose_session(first, session)
     same = same_session(filled, chosen.start.session)
-    steady = steady_steps(chosen)
-    spread = Spread(chosen, steady)
-    phases, parts = phase_split(spread), part_split(spread)
-    every = every_step(chosen, steady)
-    device = device_time(chosen, steady)
-    rates = size_rates(chosen, steady, by_device=device is not None and device.is_behind)
-    compared = common_steady(same)
-    waits = rank_waits(same, compared)
-    memory_grown, memory_watched = memory_growth(chosen)
-    notes = tuple(note for note in chosen.all(Note) if note.name not in OF_STEPS)
     return RunResults(
         start=chosen.start,
         end=chosen.end,
         sessions=session_views(first),
         wall=wall_time(chosen),
-        steps=step_stats(chosen, every.step_ns if every else None),
-        phases=phases,
-        parts=parts,
         outside=outside_time(chosen),
-        epoch_starts=epoch_starts(chosen, steady),
-        between_epochs=work_between_epochs(chosen),
-        loader_wait=loader_wait(chosen, steady),
-        slowest=slowest_steps(chosen, steady, phases, parts),
-        device_time=device,
         device_use=device_use(chosen),
         memory=memory_use(chosen),
-        growing=phase_growth(chosen, steady),
-        rising=rising(spread),
-        memory_growth=memory_grown,
-        memory_watched=memory_watched,
-        step_noise_ns=step_noise_ns(chosen, steady),
-        spikes=spikes(chosen, steady),
-        compiling=compiling(chosen, steady),
-        usual_save_ns=usual_save_ns(chosen, steady),
-        every=every,
-        validations=validations(chosen, steady, every),
-        ranks=rank_views(same, compared, waits),
-        rank_waits=waits,
         traces=_traces(same, traces),
         sync_sites=tuple(chosen.all(SyncSite)),
-        advice=rank_advice(same, memory_grown),
-        size_rates=rates,
-        knee=knee(rates),
         scalars=tuple(chosen.all(Scalars)),
-        steady_dur_ns=chosen.columns.get("dur_ns", _NO_STEPS)[steady],
-        device_dur_ns=device_dur_ns(chosen, steady),
-        batch_size=mean_samples(chosen, steady),
-        notes=notes,
-        lines=host_lines(notes),
-        worker_lines=worker_lines(notes),
-        anomaly_mode=anomaly_mode(notes),
-        batch_bytes=last_noted(notes, BATCH_NOTE, int),
-        unused_gradients=unused_gradients(notes),
-        checkpoint_content=last_noted(notes, CHECKPOINT_NOTE, CheckpointContent),
-        synced_logs=last_noted(notes, SYNCED_NOTE, tuple[str, ...]) or (),
-        compile_limits=compile_limits(notes),
-        cpu_quota=cpu_quota_noted(notes),
-        core_use=core_use_noted(notes),
-        syncs_watched=any(note.name == SYNC_STEPS_NOTE and note.value for note in notes),
         probe_failures=tuple(
             failure for found in same.values() for failure in found.all(ProbeDisabled)
         ),
         warnings=tuple(warning for records in ranks.values() for warning in records.warnings)
         + chosen.warnings,
+        **_of_steps(chosen),
+        **_of_ranks(same, chosen),
+        **_noted(chosen),
     )
+
+
+def _of_steps(session: Session) -> dict[str, Any]:
+    """Return the results that rest on the session's steps."""
+    steady = steady_steps(session)
+    spread = Spread(session, steady)
+    phases, parts = phase_split(spread), part_split(spread)
+    every = every_step(session, steady)
+    device = device_time(session, steady)
+    rates = size_rates(session, steady, by_device=device is not None and device.is_behind)
+    return {
+        "steps": step_stats(session, every.step_ns if every else None),
+        "phases": phases,
+        "parts": parts,
+        "every": every,
+        "epoch_starts": epoch_starts(session, steady),
+        "between_epochs": work_between_epochs(session),
+        "validations": validations(session, steady, every),
+        "loader_wait": loader_wait(session, steady),
+        "slowest": slowest_steps(session, steady, phases, parts),
+        "device_time": device,
+        "growing": phase_growth(session, steady),
+        "rising": rising(spread),
+        "step_noise_ns": step_noise_ns(session, steady),
+        "spikes": spikes(session, steady),
+        "compiling": compiling(session, steady),
+        "usual_save_ns": usual_save_ns(session, steady),
+        "size_rates": rates,
+        "knee": knee(rates),
+        "steady_dur_ns": session.columns.get("dur_ns", _NO_STEPS)[steady],
+        "device_dur_ns": device_dur_ns(session, steady),
+        "batch_size": mean_samples(session, steady),
+    }
+
+
+def _of_ranks(same: dict[int, Session], chosen: Session) -> dict[str, Any]:
+    """Return the results that compare the session of every rank."""
+    compared = common_steady(same)
+    waits = rank_waits(same, compared)
+    growth, watched = memory_growth(chosen)
+    return {
+        "ranks": rank_views(same, compared, waits),
+        "rank_waits": waits,
+        "memory_growth": growth,
+        "memory_watched": watched,
+        "advice": rank_advice(same, growth),
+    }
+
+
+def _noted(session: Session) -> dict[str, Any]:
+    """Return the session's notes, and those that have a type of their own."""
+    notes = tuple(note for note in session.all(Note) if note.name not in OF_STEPS)
+    return {
+        "notes": notes,
+        "lines": host_lines(notes),
+        "worker_lines": worker_lines(notes),
+        "anomaly_mode": anomaly_mode(notes),
+        "batch_bytes": last_noted(notes, BATCH_NOTE, int),
+        "unused_gradients": unused_gradients(notes),
+        "checkpoint_content": last_noted(notes, CHECKPOINT_NOTE, CheckpointContent),
+        "synced_logs": last_noted(notes, SYNCED_NOTE, tuple[str, ...]) or (),
+        "compile_limits": compile_limits(notes),
+        "cpu_quota": cpu_quota_noted(notes),
+        "core_use": core_use_noted(notes),
+        "syncs_watched": any(note.name == SYNC_STEPS_NOTE and note.value for note in notes),
+    }
 
 
 def _with_sessions(ranks: Mapping[int, RankRecords]) -> dict[int, RankRecords]:

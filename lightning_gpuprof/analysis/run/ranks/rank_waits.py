@@ -1,9 +1,8 @@
 """How long ranks wait for one another, step by step, and for whom.
 
-Ranks meet where they exchange gradients, which each of them times from its own last gradient until
-all ranks' are there (`EXCHANGE`), in `self.log(sync_dist=True)`, and in Lightning's question
-whether to stop (`STOP_CHECK`). At each meeting, the rank that waits least came last, and what it
-waits is the communication itself; what others wait longer is waiting for it.
+Ranks meet where they exchange gradients (`EXCHANGE`), in `self.log(sync_dist=True)`, and where
+Lightning asks whether to stop (`STOP_CHECK`). At each meeting the rank that waits least came last:
+its wait is the communication itself, and others wait longer by their waiting for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -215,12 +214,10 @@ class _Compared:
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     def _without(self, waits: _Waits, late: list[int], phases: Sequence[Phase]) -> int | None:
-        """Return what steps would be shorter by, did late rows take no longer in these phases.
+        """Return by how much steps would be shorter, did late rows take no longer in these phases.
 
-        Others wait as long as these rows are later than they, and what these do longer they would
-        be less late by: of the first phase step by step, as it may be longer in a few steps alone,
-        of the others on average, as chance that is subtracted step by step would seem to be gone
-        too. What is left of the lateness, or turns round, is waited for still.
+        The first phase is taken off step by step, for it may be longer in a few steps alone; the
+        others on average, for chance would seem to be gone too.
         """
         if self._clock != "phase" or not phases:
             return None
@@ -289,9 +286,8 @@ def _late(waits: _Waits) -> _Late:
 def _chance(waits: _Waits, ranks: Sequence[int]) -> float:
     """Return the mean wait of two ranks that are late by chance alone, as these are beside it.
 
-    At each meeting that is E[max(0, d)] of a difference d around 0, spread as the lateness is
-    around its median: for a normal one its deviation over the root of two pi. By the median's
-    deviation, as a rank that is late in few steps, for a cause of its own, is not so by chance.
+    At each meeting that is E[max(0, d)] of a normal difference d around 0: its deviation over the
+    root of two pi. The median deviation leaves out a rank that is late in a few steps alone.
     """
     lateness = _lateness(waits, ranks)
     spread = np.median(np.abs(lateness - np.median(lateness, axis=1, keepdims=True)), axis=1)
