@@ -89,6 +89,19 @@ class Workload(L.LightningModule):
         return torch.optim.AdamW(self.parameters(), lr=1e-3, fused=True)
 
 
+class ManyParameters(Workload):
+    """The workload with many small parameters, from which optimizers and loops over them suffer."""
+
+    def __init__(self, *, extra: int) -> None:
+        super().__init__()
+        self.gains = nn.ParameterList(torch.randn(16) for _ in range(extra))
+
+    def loss(self, batch: Any) -> Tensor:
+        if not len(self.gains):
+            return super().loss(batch)
+        return super().loss(batch) + 1e-6 * torch.cat(list(self.gains)).square().mean()
+
+
 @dataclass
 class Setup:
     """One training run; a cause returns one with the fault in it and one with the fix."""

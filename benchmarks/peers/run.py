@@ -25,8 +25,7 @@ sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "faults")]
 from _harness import RESULTS, one_thread, write_results  # noqa: E402
 from causes import CAUSES  # noqa: E402
 from controls import CONTROLS  # noqa: E402
-from credit import credited  # noqa: E402
-from tools import TOOLS, Heard, Statement  # noqa: E402
+from tools import TOOLS, Heard, Statement, credited  # noqa: E402
 
 
 def heard_of(tool: str, venv: Path, key: str, case: list[str], answers: Path) -> Heard:

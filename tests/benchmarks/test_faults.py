@@ -22,8 +22,7 @@ def finding(name, low=0, high=0, severity="warning", **more):
 def judged(fault_suite):
     """Return a function that judges findings of a cause whose fix saves 4 ms of 10 ms."""
     from causes import CAUSES
-    from pairs import Pair
-    from score import judge
+    from score import Pair, judge
 
     def judged(name, *said, profiled_ns=10 * MS):
         pair = Pair([10 * MS, 11 * MS, 10 * MS], [6 * MS, 7 * MS, 5 * MS], median_ns=10 * MS)
@@ -130,7 +129,7 @@ def test_the_summary_counts_what_the_suite_is_judged_by(judged, fault_suite):
 
 
 def test_of_three_pairs_and_more_the_pairs_say_how_uncertain_a_saving_is(fault_suite):
-    from pairs import Pair, error_ns
+    from score import Pair, error_ns
 
     def pair(*savings):
         return Pair(savings, [0.0] * len(savings), median_ns=1.0)
@@ -147,7 +146,7 @@ def test_the_time_that_is_left_goes_to_the_cases_that_take_fewest_pairs_more(
 ):
     import run
     from causes import CAUSES
-    from pairs import Pair
+    from score import Pair
 
     def trial(*savings):
         pairs = [Pair([one], [0.0], median_ns=1.0) for one in savings]
@@ -280,7 +279,7 @@ def test_runs_take_turns_before_the_first_step_and_after_each_block(fault_suite,
 
 
 def test_a_peer_is_credited_for_the_place_in_its_own_words(fault_suite):
-    from credit import credited
+    from tools import credited
 
     assert credited("data-wait", (), "INPUT-BOUND: Input wait is 54% of the typical step.")
     assert not credited("frequent-validation", (), "COMPUTE-BOUND: backward is the largest phase.")

@@ -5,8 +5,7 @@ from functools import partial
 import torch
 from cause import Cause
 from lightning.pytorch.utilities import grad_norm
-from many_parameters import ManyParameters
-from workload import Setup
+from workload import ManyParameters, Setup
 
 
 class LogsNorms(ManyParameters):

@@ -4,8 +4,7 @@ from functools import partial
 
 import torch
 from cause import Cause
-from many_parameters import ManyParameters
-from workload import Setup
+from workload import ManyParameters, Setup
 
 
 class Unfused(ManyParameters):
