@@ -50,6 +50,7 @@ else:
         from pytorch_lightning.utilities.rank_zero import rank_zero_info, rank_zero_warn
 
 __all__ = [
+    "PRIVATE",
     "STOP_CHECK_METHOD",
     "Callback",
     "LightningModule",
@@ -77,6 +78,16 @@ __all__ = [
     "wrapped_optimizers",
 ]
 
+PRIVATE = (
+    "fit_loop.epoch_loop._results",
+    "fit_loop.epoch_loop._batches_that_stepped",
+    "fit_loop.epoch_loop._on_before_fetch",
+    "fit_loop._data_fetcher",
+    "fit_loop._should_accumulate",
+    "strategy._lightning_optimizers",
+    "_active_loop",
+)
+"""The Trainer's private names that are in each version seen; `TimingRun` says which are missing."""
 STOP_CHECK_METHOD = "_broadcast_sigterm_tensor"
 """Of the epoch loop: between steps, rank 0 tells all others whether it was to stop by SIGTERM."""
 

@@ -7,9 +7,11 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.device_events import DeviceEvents
 from lightning_gpuprof.adapters.dynamo import Compilations, CompileLimits, counters
-from lightning_gpuprof.adapters.lightning import Trainer, batch_holder
+from lightning_gpuprof.adapters.lightning import PRIVATE, Trainer, batch_holder
+from lightning_gpuprof.adapters.names import missing
 from lightning_gpuprof.records.compiling import LIMIT_NOTE
 from lightning_gpuprof.records.schema import COMPILE_NOTE, Note, StepFlag
+from lightning_gpuprof.session.console import say
 from lightning_gpuprof.session.hooks import BatchCalls
 from lightning_gpuprof.session.interrupts import interrupts_wait
 from lightning_gpuprof.session.output import RunOutput
@@ -78,6 +80,15 @@ class TimingRun:
         self._components.activate()
         output.components = self._components.get
         self._limits = CompileLimits()
+        self._say_missing(trainer, show=settings.console and output.rank == 0)
+
+    def _say_missing(self, trainer: Trainer, *, show: bool) -> None:
+        names = missing(trainer, PRIVATE)
+        if names:
+            message = f"This Lightning has no {', '.join(names)}: less is told apart in this run."
+            self.output.note("missing_names", names, message)
+            if show:
+                say(f"[PROFILE] {message}")
 
     def _attach(self, trainer: Trainer, batches: Batches) -> ProxyTiming | HookTiming:
         """Time by a proxy of the Trainer's profiler or, where it cannot be replaced, by hooks."""
