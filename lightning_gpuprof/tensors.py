@@ -40,6 +40,25 @@ def count_samples(batch: Any) -> int | None:
     return sizes.most_common(1)[0][0] if sizes else None
 
 
+def first_dimension(batch: Any) -> int:
+    """Return the first dimension of the first tensor in a batch, or -1: what each step can afford.
+
+    >>> from torch import zeros
+    >>> first_dimension((zeros(8, 3), zeros(8)))
+    8
+    >>> first_dimension({"x": zeros(4)}), first_dimension("text"), first_dimension(zeros(()))
+    (4, -1, -1)
+    """
+    while not isinstance(batch, Tensor):
+        if isinstance(batch, (list, tuple)) and batch:
+            batch = batch[0]
+        elif isinstance(batch, Mapping) and batch:
+            batch = next(iter(batch.values()))
+        else:
+            return -1
+    return batch.size(0) if batch.dim() else -1
+
+
 def tensor_bytes(batch: Any) -> int:
     """Return the bytes of the tensors in a batch or in a step's outputs.
 

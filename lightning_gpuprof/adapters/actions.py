@@ -171,3 +171,14 @@ def is_idle(trainer: Any, action: Action) -> bool:
         return False
     owners = (c for c in trainer.callbacks if getattr(c, "state_key", None) == action.owner)
     return hook_of(next(owners, None), name) == f"Callback.{name}"
+
+
+def own_callback_names(trainer: Any) -> list[str]:
+    """Return the names of this package's callbacks in a Trainer, and of their parts."""
+    callbacks: list[Any] = getattr(trainer, "callbacks", [])
+    names = []
+    for callback in callbacks:
+        if type(callback).__module__.startswith("lightning_gpuprof."):
+            names.append(callback_name(callbacks, callback.state_key)[0])
+            names.extend(type(part).__name__ for part in getattr(callback, "parts", ()))
+    return names

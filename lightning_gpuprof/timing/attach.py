@@ -6,7 +6,6 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.adapters.actions import callback_name
 from lightning_gpuprof.adapters.compiled_modules import is_compiled_whole
 from lightning_gpuprof.adapters.lightning import (
     STOP_CHECK_METHOD,
@@ -229,14 +228,3 @@ class HookTiming(Callback):
     @override
     def on_train_end(self, *args: Any) -> None:
         self._timeline.outside_is(TEARDOWN)
-
-
-def own_callback_names(trainer: Trainer) -> list[str]:
-    """Return the names of this package's callbacks in a Trainer, and of their parts."""
-    callbacks: list[Any] = getattr(trainer, "callbacks", [])
-    names = []
-    for callback in callbacks:
-        if type(callback).__module__.startswith("lightning_gpuprof."):
-            names.append(callback_name(callbacks, callback.state_key)[0])
-            names.extend(type(part).__name__ for part in getattr(callback, "parts", ()))
-    return names

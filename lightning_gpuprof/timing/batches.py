@@ -1,6 +1,6 @@
 """The region of a training batch, in which the step's facts are noted as it begins."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.session.guard import attempt
+from lightning_gpuprof.tensors import first_dimension
 from lightning_gpuprof.timing.phase_clock import Region
 from lightning_gpuprof.timing.region_paths import CLOSE, OPEN, SWAP, code
 from lightning_gpuprof.timing.step_timeline import UNKNOWN_SAMPLES
@@ -119,25 +120,6 @@ class Batches:
         return Batch(region, self._run, self._on_due, own=region.slot, marked=False)
 
 
-def batch_size(batch: Any) -> int:
-    """Return the first dimension of the first tensor in a batch, or `UNKNOWN_SAMPLES`.
-
-    >>> from torch import zeros
-    >>> batch_size((zeros(8, 3), zeros(8)))
-    8
-    >>> batch_size({"x": zeros(4)}), batch_size("text"), batch_size(zeros(()))
-    (4, -1, -1)
-    """
-    while not isinstance(batch, Tensor):
-        if isinstance(batch, (list, tuple)) and batch:
-            batch = batch[0]
-        elif isinstance(batch, Mapping) and batch:
-            batch = next(iter(batch.values()))
-        else:
-            return UNKNOWN_SAMPLES
-    return batch.size(0) if batch.dim() else UNKNOWN_SAMPLES
-
-
 def size_of(batch: Any) -> int:
-    """Return `batch_size`, also where a user's own type of batch fails when it is asked."""
-    return attempt(partial(batch_size, batch), UNKNOWN_SAMPLES)
+    """Return a batch's rows, or `UNKNOWN_SAMPLES`, also where a user's own type of it fails."""
+    return attempt(partial(first_dimension, batch), UNKNOWN_SAMPLES)

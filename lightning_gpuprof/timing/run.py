@@ -1,29 +1,30 @@
 """The timing of one session: clock, proxy or hooks, device marks, and the writing of windows."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from typing_extensions import override
 
+from lightning_gpuprof.adapters.actions import own_callback_names
 from lightning_gpuprof.adapters.device_events import DeviceEvents
-from lightning_gpuprof.adapters.dynamo import Compilations, CompileLimits, counters
 from lightning_gpuprof.adapters.lightning import PRIVATE, Trainer, batch_holder
 from lightning_gpuprof.adapters.names import missing
-from lightning_gpuprof.records.compiling import LIMIT_NOTE
-from lightning_gpuprof.records.schema import COMPILE_NOTE, Note, StepFlag
+from lightning_gpuprof.records.schema import StepFlag
+from lightning_gpuprof.session.compiling import CompileNotes
 from lightning_gpuprof.session.console import say
 from lightning_gpuprof.session.hooks import BatchCalls
 from lightning_gpuprof.session.interrupts import interrupts_wait
 from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.tensors import first_dimension
 from lightning_gpuprof.timing.attach import (
     EVALUATION_PHASES,
     FIT_PHASES,
     HOOK_PHASES,
     HookTiming,
     ProxyTiming,
-    own_callback_names,
 )
-from lightning_gpuprof.timing.batches import Batches, batch_size, size_of
+from lightning_gpuprof.timing.batches import Batches, size_of
 from lightning_gpuprof.timing.components import ActiveComponents, Component
 from lightning_gpuprof.timing.device_marking import DeviceMarking
 from lightning_gpuprof.timing.device_marks import DeviceMarks
@@ -60,7 +61,6 @@ class TimingRun:
         self.begin_elsewhere = shield(self._begin)
         self.look_for_compiling = shield(self._look)
         self._epoch_loop: Any = trainer.fit_loop.epoch_loop
-        self._compilations = Compilations()
         self.timeline.start(output.started_ns)
         self._writer = WindowWriter(
             trainer, output, self.timeline, settings, own_names=own_callback_names(trainer)
@@ -79,7 +79,8 @@ class TimingRun:
         self._components = ActiveComponents(self.component)
         self._components.activate()
         output.components = self._components.get
-        self._limits = CompileLimits()
+        flag = partial(self.timeline.flag_last_batch, StepFlag.COMPILED)
+        self._compiling = CompileNotes(output, flag)
         self._say_missing(trainer, show=settings.console and output.rank == 0)
 
     def _say_missing(self, trainer: Trainer, *, show: bool) -> None:
@@ -146,7 +147,7 @@ class TimingRun:
 
     def batch_ran(self, batch: Any, batch_idx: int) -> None:
         """Note a batch that only a hook tells of, after it has run."""
-        self.timeline.end_batch(batch_idx, batch_size(batch))
+        self.timeline.end_batch(batch_idx, first_dimension(batch))
         if self.evaluating or isinstance(self.timing, ProxyTiming):
             self._take_flags()
         self.look_for_compiling()
@@ -160,18 +161,7 @@ class TimingRun:
         self.output.step_flags = 0
 
     def _look(self) -> None:
-        """Flag the step of the batch that began last, if torch.compile compiled something in it."""
-        self.counters = counters()
-        if self.counters is None:
-            return
-        for limit in self._limits.take():
-            self.output.note(LIMIT_NOTE, limit)
-        if not self._compilations.compiled_since():
-            return
-        took_ns = self._compilations.took_ns()
-        step = self.timeline.flag_last_batch(StepFlag.COMPILED)
-        if took_ns and step is not None:
-            self.output.write(Note(step=step, name=COMPILE_NOTE, value=took_ns))
+        self.counters = self._compiling.look()
 
     def finish(self, status: str, error: BaseException | None) -> None:
         """End the session: everything charged so far is written, and the Trainer restored."""
@@ -194,7 +184,7 @@ class TimingRun:
 
     def restore(self) -> None:
         """Put the Trainer back as it was."""
-        self._limits.close()
+        self._compiling.close()
         self.output.components = None
         self._components.deactivate()
         self.calls.hand_over()
