@@ -43,7 +43,6 @@ _MEETINGS = {
     Phase.OTHER: f"part/{Phase.OTHER.value}/{STOP_CHECK}",
 }
 """Parts in which the host waits for other ranks, by the phase that they are parts of."""
-
 _LOGGED = 1 + list(_MEETINGS).index(Phase.LOGGING)
 """That meeting's place: the exchange is the first."""
 
@@ -56,28 +55,23 @@ class RankWaits:
     """The cost of waiting, mean per step.
 
     Args:
-        exchange_ns: What exchanging gradients takes once the last rank has its own: communication
-            that nothing overlaps. None where only the whole backward pass was timed.
+        exchange_ns: Exchange of gradients once the last rank has its own: exposed communication.
+            None where only the whole backward pass was timed.
         waited_ns: By rank, how long it waits for others.
         last_frac: By rank, the share of steps in which it waited least.
         late: The ranks that others wait for most: one, or several that are late together.
-        late_ns: What each step would be shorter by, were these never later than all others.
-        usual_ns: The same of one of the other ranks: what chance alone makes of it.
-        chance_ns: What equal ranks would still wait for one another, by how this lateness varies.
-        without_cause_ns: What each step would be shorter by, did the late ranks take no longer than
-            the others in the first of `causes`. None where the host does not wait (a GPU).
-        without_more_ns: The same of every phase in which they take longer; None as well where one
-            cannot be distinguished from waiting.
-        mean_wait_ns: Mean wait of all ranks: what equal work on all of them would save.
-        causes: By phase, how much longer it takes on the rank that waits least than on the median
-            rank, the longest first; without the meetings.
+        late_ns: Saving per step, were these never later than all others.
+        usual_ns: The same of another rank: the part of chance.
+        chance_ns: The wait of equal ranks for one another, by how this lateness varies.
+        without_cause_ns: Saving per step, did the late ranks take no longer in the first of
+            `causes`. None where the host does not wait (a GPU).
+        without_more_ns: The same of every phase; None also where one may be waiting itself.
+        mean_wait_ns: Mean wait of all ranks: the saving of equal work on all of them.
+        causes: By phase, its excess on the rank that waits least over the median rank.
         part: The callback, logger or other named part that makes up most of the first cause.
-        lines: Samples of the first late rank.
-        worker_lines: The same of its data workers.
+        lines: Samples of the first late rank; `worker_lines` of its data workers.
         other_lines: Samples of the first rank that is not late.
-        loader_wait: What its wait for data consists of.
-        log_waited_ns: By rank, how long of its wait it waits in `self.log`; empty where a host does
-            not (a GPU).
+        log_waited_ns: By rank, its wait in `self.log`; empty where a host does not wait (a GPU).
     """
 
     exchange_ns: int | None
