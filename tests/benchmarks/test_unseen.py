@@ -49,7 +49,9 @@ def test_the_counts_hold_savings_and_alarms(unseen):
     noisy, quiet = (entry("x", cause="", severity=one) for one in ("warning", "info"))
     entries = {"timed": timed, "busy": busy, "wrong": entry("x"), "noisy": noisy, "quiet": quiet}
     counts = unseen.counts(entries)
-    assert (counts["slow"], counts["right_first"]) == (3, 2)
+    assert (counts["slow"], counts["right_first"], counts["of_these_costly_line"]) == (3, 2, 0)
+    generic = unseen.counts({"generic": entry("costly-line", line=True)})
+    assert (generic["right_first"], generic["of_these_costly_line"]) == (1, 1)
     assert (counts["savings"], counts["inside"], counts["middle_within_25_percent"]) == (1, 1, 1)
     assert (counts["line_among_first_three"], counts["lines_judged"]) == (3, 3)
     assert (counts["clean"], counts["clean_warned"]) == (2, 1)
