@@ -22,7 +22,7 @@ _ALLOCATED = "active_allocated"
 
 @dataclass(frozen=True)
 class Frame:
-    """A line of the stack that an allocation was made from."""
+    """A line of an allocation's stack."""
 
     file: str
     line: int
@@ -53,7 +53,7 @@ class Segment:
 class AllocatorEvent:
     """An entry of the allocator's history, such as `alloc`, `free_completed` or `oom`.
 
-    `note` is what the program had set as the allocations' metadata; empty where nothing was.
+    `note` is the allocations' metadata that the program had set; empty without.
     """
 
     device: int

@@ -82,7 +82,7 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _storages(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
-    """Return what holds a tensor's data: several for a sparse one, none where it has none."""
+    """Return the storages of a tensor: several of a sparse tensor, none of other layouts."""
     if tensor.layout is not torch.strided:
         parts = ("_indices", "_values") if tensor.layout is torch.sparse_coo else ()
         return [getattr(tensor, part)().untyped_storage() for part in parts]

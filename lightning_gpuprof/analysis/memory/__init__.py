@@ -1,1 +1,1 @@
-"""What device memory holds, and the batch size that would fill it well."""
+"""Device memory over a run: its use, its growth, snapshots and the advice of all ranks."""

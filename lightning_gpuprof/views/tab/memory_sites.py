@@ -1,4 +1,4 @@
-"""Who holds the memory: allocation sites of a run's snapshots, analysed once, not in a request."""
+"""The lines that hold the memory, from a run's snapshots; analysed once, not in a request."""
 
 import os
 import re
@@ -17,7 +17,7 @@ _NAME = re.compile(r"rank(\d+)(?:-session(\d+))?-step(\d+)-(\w+)")
 
 
 def memory_sites_view(run: LoadedRun, query: Query) -> dict[str, Any]:
-    """Return the snapshots beside a run, and what the one named by `file` says; the last one else.
+    """Return the snapshots beside a run, and the analysis of `file`, by default the last.
 
     Raises:
         QueryError: The run has no such snapshot.
