@@ -15,7 +15,14 @@ import pytest
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import read_run
-from lightning_gpuprof.records.schema import Column, Device, RunEnd, RunStart, StepsWindow
+from lightning_gpuprof.records.schema import (
+    SCHEMA_VERSION,
+    Column,
+    Device,
+    RunEnd,
+    RunStart,
+    StepsWindow,
+)
 from lightning_gpuprof.records.writer import RecordWriter
 
 # One thread per test process: two cores are all that CI has.
@@ -163,7 +170,7 @@ def make_session(
     if samples is not None:
         columns["samples"] = _series(samples, steps)
     fields = {
-        "schema_version": 1,
+        "schema_version": SCHEMA_VERSION,
         "stage": "fit",
         "started_unix_ns": 1_700_000_000_000_000_000 + session,
         "rank": 0,

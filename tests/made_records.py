@@ -184,7 +184,7 @@ def add_cycle(
     (target / name).write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
     if analysed:
         document = {
-            "schema_version": 1,
+            "schema_version": SCHEMA_VERSION,
             "analysis_version": ANALYSIS_VERSION,
             "operators": operators or [],
             "kernels": kernels or [],

@@ -28,7 +28,6 @@ from made_records import (
 )
 from synthetic import SyntheticSpec, write_synthetic
 
-from lightning_gpuprof.analysis.run.host_lines import NOTE as LINES_NOTE
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir, snapshot_name, trace_name
 from lightning_gpuprof.records.phases import EXCHANGE, Phase
@@ -37,7 +36,6 @@ from lightning_gpuprof.records.schema import (
     Advice,
     Device,
     Memory,
-    Note,
     OutsideSpan,
     ProfilerCycle,
     Scalars,
@@ -108,7 +106,7 @@ def demo_run(folder: Path, *, steps: int = 600) -> Path:
             OutsideSpan(where="setup", start_ns=0, dur_ns=120 * MS, phase_ns={"other": 120 * MS}),
             *cycles,
             *body,
-            Note(step=100, name=LINES_NOTE, value=seen),
+            seen,
             Scalars(steps=list(range(steps)), values={"train_loss": losses}),
             run_end(steps),
         ],

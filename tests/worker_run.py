@@ -5,9 +5,9 @@ from pathlib import Path
 from made_records import run_end, run_start, windows, write_run
 
 from lightning_gpuprof.analysis.run.host_lines import LineCount
-from lightning_gpuprof.analysis.run.worker_lines import NOTE, WorkerLines
+from lightning_gpuprof.records.lines import WorkerLines
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.schema import Loader, Note
+from lightning_gpuprof.records.schema import Loader
 
 
 def worker_run(folder: Path, *, steps: int = 100) -> Path:
@@ -19,7 +19,7 @@ def worker_run(folder: Path, *, steps: int = 100) -> Path:
         [
             run_start(loader=Loader(num_workers=2, batch_size=32)),
             *windows(steps, {Phase.DATA_WAIT: 12.0, Phase.FORWARD: 8.0}),
-            Note(step=50, name=NOTE, value=seen),
+            seen,
             run_end(steps),
         ],
     )

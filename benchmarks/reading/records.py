@@ -15,7 +15,7 @@ import numpy as np
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import read_run
-from lightning_gpuprof.records.schema import Column, RunEnd, RunStart, StepsWindow
+from lightning_gpuprof.records.schema import SCHEMA_VERSION, Column, RunEnd, RunStart, StepsWindow
 from lightning_gpuprof.records.writer import RecordWriter
 from lightning_gpuprof.views.documents.report import load_report
 
@@ -29,7 +29,7 @@ def write_run(run: str, steps: int) -> None:
     writer = RecordWriter(run, rank=0)
     writer.write(
         RunStart(
-            schema_version=1,
+            schema_version=SCHEMA_VERSION,
             session=0,
             stage="fit",
             started_unix_ns=0,

@@ -34,7 +34,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.test import Client
 
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LAYOUT_SUFFIX, plugin_dir, trace_name
-from lightning_gpuprof.records.schema import ProfilerCycle, RunEnd, RunStart
+from lightning_gpuprof.records.schema import SCHEMA_VERSION, ProfilerCycle, RunEnd, RunStart
 from lightning_gpuprof.records.writer import RecordWriter
 from lightning_gpuprof.tb_plugin.loader import GpuProfLoader
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
@@ -105,7 +105,13 @@ def many_runs(root: Path, count: int) -> None:
     for number in range(count):
         writer = RecordWriter(str(root / f"run_{number:03d}"), rank=0)
         writer.write(
-            RunStart(schema_version=1, session=0, stage="fit", started_unix_ns=number, rank=0)
+            RunStart(
+                schema_version=SCHEMA_VERSION,
+                session=0,
+                stage="fit",
+                started_unix_ns=number,
+                rank=0,
+            )
         )
         writer.write(RunEnd(status="finished", wall_ns=1, steps=0))
         writer.flush()

@@ -19,7 +19,7 @@ import torch
 from typing_extensions import override
 
 from lightning_gpuprof.records.code_place import CodePlace
-from lightning_gpuprof.records.compiling import CompileLimit
+from lightning_gpuprof.records.facts import CompileLimit
 
 is_compiling: Callable[[], bool] = getattr(torch.compiler, "is_compiling", lambda: False)
 """Whether torch.compile traces the code that asks. torch has it from 2.3 on, and traces it as a

@@ -8,7 +8,6 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.dynamo import Compilations
 from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.analysis.memory.memory_growth import RSS_NOTE
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.memory.advice import advice_line, advice_record, not_measured, vram_line
 from lightning_gpuprof.memory.advise import BatchSizeAdvice
@@ -20,6 +19,7 @@ from lightning_gpuprof.memory.device import (
 )
 from lightning_gpuprof.memory.kinds import kind_bytes
 from lightning_gpuprof.memory.peaks import TrainingPeaks, WindowBatches
+from lightning_gpuprof.records.facts import ProcessMemory
 from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.session.console import say
 from lightning_gpuprof.session.guard import guarded
@@ -213,7 +213,7 @@ class BatchSizeAdvisor(RecordingCallback):
             self._read(self._probe, window)
             output.flush()
         elif (used := resident_bytes()) is not None:
-            output.write(Note(step=batch - 1, name=RSS_NOTE, value=used))
+            output.write(ProcessMemory(batch - 1, used))
         if self._windows >= DENSE and not self._sparse:
             self._sparse = self._trained_ns * self.window < SHORT_NS * self._counted
             if self._sparse:

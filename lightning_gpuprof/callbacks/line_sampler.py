@@ -14,7 +14,7 @@ from lightning_gpuprof.recorders.sampling.pacing import keep_sampling, no_collec
 from lightning_gpuprof.recorders.sampling.stack_lines import At, where_is
 from lightning_gpuprof.recorders.sampling.thread_watch import ThreadWatch
 from lightning_gpuprof.recorders.sampling.worker_sampler import WorkerSampler
-from lightning_gpuprof.records.lines import HOST_NOTE, HostLines, LineCount
+from lightning_gpuprof.records.lines import HostLines, LineCount
 from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.places import shown_path
 from lightning_gpuprof.session.recording import EpochRecorder
@@ -136,7 +136,7 @@ class LineSampler(EpochRecorder):
         self._noted = whole
         threads = self._threads.use(self._watched)
         found = HostLines(whole, tuple(_rows(seen)), _by_phase(seen), threads)
-        self._output.note(HOST_NOTE, found)
+        self._output.write(found)
 
     @override
     def _release(self) -> None:

@@ -64,11 +64,12 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--steps {steps} would inspect nothing. Pass 1 or more.")
     if not os.path.isfile(args.script):
         raise ConfigError(f"There is no script {args.script}. Pass the path of a Python file.")
-    step = None if args.into is None else _steps_of(args.into)
+    if args.into is not None:
+        _check_run(args.into)
     found = _inspect(args.script, steps, arguments)
-    if step is not None:
+    if args.into is not None:
         writer = RecordWriter(args.into, rank=0)
-        for record in found.records(step):
+        for record in found.records():
             writer.write(record)
         writer.flush()
     print(json.dumps(payload(found), indent=2) if args.json else text(found))
@@ -90,8 +91,8 @@ def text(found: Inspection) -> str:
     return "\n".join([*_syncs(found), *_waste(found), *_calls(found)])
 
 
-def _steps_of(run: str) -> int:
-    """Return how many steps a run has, whose last session must be its training."""
+def _check_run(run: str) -> None:
+    """Refuse a run whose last session is not its training."""
     ranks = read_run(run)
     session = ranks[0].sessions[-1] if 0 in ranks and ranks[0].sessions else None
     if session is None or session.start.stage != "fit":
@@ -99,7 +100,6 @@ def _steps_of(run: str) -> int:
             f"--into {run} is no run that ended with a fit. Pass its log dir, such as "
             "lightning_logs/version_0, or leave --into out."
         )
-    return session.steps
 
 
 def _syncs(found: Inspection) -> Iterator[str]:

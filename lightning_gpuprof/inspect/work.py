@@ -13,8 +13,8 @@ from lightning_gpuprof.inspect.places import user_line
 from lightning_gpuprof.inspect.python_calls import PythonCalls
 from lightning_gpuprof.inspect.repeated_calls import RepeatedCalls
 from lightning_gpuprof.records.code_place import CodePlace
+from lightning_gpuprof.records.facts import UnusedGradients
 from lightning_gpuprof.records.inspection import Waste
-from lightning_gpuprof.records.notes import UnusedGradients
 from lightning_gpuprof.session.patches import Patches
 from lightning_gpuprof.session.places import own_line_like, shown
 

@@ -7,8 +7,7 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Callback
 from lightning_gpuprof.recorders.recorder import Recorder
-from lightning_gpuprof.records.anomaly_mode import AnomalyMode
-from lightning_gpuprof.records.schema import ANOMALY_NOTE
+from lightning_gpuprof.records.facts import AnomalyMode
 from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.hooks import Hooks
 from lightning_gpuprof.session.places import own_line_like
@@ -54,11 +53,11 @@ class AnomalyDetection(Recorder):
             return
         if self._was is None and (forward or backward):
             self._was = AnomalyMode(forward, backward, own_line_like(_SWITCH))
-            self._output.note(ANOMALY_NOTE, self._was, "torch.autograd's anomaly detection is on")
+            self._output.write(self._was)
             self._again.add(self._host)
         elif self._was is not None and not (forward or backward):
             self._again.drop()
-            self._output.note(ANOMALY_NOTE, False, "anomaly detection is off again")
+            self._output.write(AnomalyMode(forward=False, backward=False))
 
     @override
     def release(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 from typing_extensions import override
 
 from lightning_gpuprof.recorders.recorder import Recorder
-from lightning_gpuprof.records.schema import BATCH_NOTE
+from lightning_gpuprof.records.facts import BatchBytes as Record
 from lightning_gpuprof.tensors import tensor_bytes
 
 
@@ -20,4 +20,4 @@ class BatchBytes(Recorder):
     @override
     def first_batch_ends(self, trainer: Any, batch: Any) -> None:
         if self._output is not None:
-            self._output.note(BATCH_NOTE, tensor_bytes(batch))
+            self._output.write(Record(tensor_bytes(batch)))

@@ -12,7 +12,7 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.lightning import LightningModule
 from lightning_gpuprof.adapters.torch_tensors import no_overrides, storage_key
 from lightning_gpuprof.recorders.recorder import Recorder
-from lightning_gpuprof.records.notes import CHECKPOINT_NOTE, CheckpointContent
+from lightning_gpuprof.records.facts import CheckpointContent
 from lightning_gpuprof.session.guard import attempt
 from lightning_gpuprof.session.output import RunOutput
 from lightning_gpuprof.tensors import tensors_in
@@ -45,7 +45,7 @@ class CheckpointContents(Recorder):
         self._noted = True
         content = checkpoint_content(module, checkpoint)
         if content is not None:
-            self._output.note(CHECKPOINT_NOTE, content)
+            self._output.write(content)
 
 
 def checkpoint_content(

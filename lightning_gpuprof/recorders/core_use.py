@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Callback
 from lightning_gpuprof.recorders.recorder import Recorder
-from lightning_gpuprof.records.core_use import CORES_NOTE, CoreUse, Program
+from lightning_gpuprof.records.facts import CoreUse, Program
 
 PROC = Path("/proc")
 MOST_PROGRAMS = 3
@@ -74,7 +74,7 @@ class CoresUsed(Recorder):
         # The launcher of the ranks is rank 0, or has them all as its children.
         root = os.getpid() if trainer.world_size == 1 else os.getppid()
         thread = threading.get_native_id()
-        self._output.note(CORES_NOTE, used_between(before, after, root=root, thread=thread))
+        self._output.write(used_between(before, after, root=root, thread=thread))
 
 
 def core_times(proc: Path = PROC) -> CoreTimes | None:

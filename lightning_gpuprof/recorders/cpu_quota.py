@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Callback
 from lightning_gpuprof.recorders.recorder import Recorder
-from lightning_gpuprof.records.cpu_quota import QUOTA_NOTE, CpuQuota
+from lightning_gpuprof.records.facts import CpuQuota
 
 ROOT, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
@@ -58,7 +58,7 @@ class QuotaUse(Recorder):
     def train_ends(self, trainer: Any) -> None:
         now = None if self._before is None else self._read()
         if now is not None and self._before is not None and self._output is not None:
-            self._output.note(QUOTA_NOTE, now.since(self._before))
+            self._output.write(now.since(self._before))
 
 
 def _read(folder: Path) -> CpuQuota | None:

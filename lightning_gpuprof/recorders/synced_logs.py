@@ -6,7 +6,7 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import logged_results
 from lightning_gpuprof.recorders.recorder import Recorder
-from lightning_gpuprof.records.notes import SYNCED_NOTE
+from lightning_gpuprof.records.facts import SyncedLogs as Record
 from lightning_gpuprof.session.guard import attempt
 
 
@@ -26,4 +26,4 @@ class SyncedLogs(Recorder):
         metas = attempt(lambda: [one.meta for one in results.values()], [])
         synced = tuple(dict.fromkeys(one.name for one in metas if one.on_step and one.sync.should))
         if synced:
-            self._output.note(SYNCED_NOTE, synced)
+            self._output.write(Record(synced))

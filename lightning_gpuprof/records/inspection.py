@@ -3,8 +3,8 @@
 import msgspec
 
 from lightning_gpuprof.records.code_place import CodePlace
-from lightning_gpuprof.records.notes import UNUSED_NOTE, UnusedGradients
-from lightning_gpuprof.records.schema import SYNC_STEPS_NOTE, Note, Record, SyncSite
+from lightning_gpuprof.records.facts import SyncSteps, UnusedGradients
+from lightning_gpuprof.records.schema import Record, SyncSite
 
 
 class Waste(msgspec.Struct, frozen=True):
@@ -68,12 +68,9 @@ class Inspection(msgspec.Struct, frozen=True):
     calls_per_step: float | None = None
     trainers: int = 1
 
-    def records(self, step: int) -> list[Record]:
-        """Return what a run's rules read of it, as notes of a step."""
-        found: list[Record] = [
-            *self.sites,
-            Note(step=step, name=SYNC_STEPS_NOTE, value=self.sync_steps),
-        ]
+    def records(self) -> list[Record]:
+        """Return the records that a run's rules read."""
+        found: list[Record] = [*self.sites, SyncSteps(self.sync_steps)]
         if self.unused_gradients is not None:
-            found.append(Note(step=step, name=UNUSED_NOTE, value=self.unused_gradients))
+            found.append(self.unused_gradients)
         return found

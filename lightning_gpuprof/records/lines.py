@@ -6,9 +6,9 @@ from math import sqrt
 
 from msgspec import Struct
 
+from lightning_gpuprof.records.base import FactBase
 from lightning_gpuprof.records.phases import Phase
 
-HOST_NOTE, WORKERS_NOTE = "host_lines", "worker_lines"
 Z = 2.0
 """Standard errors of a share's interval: it holds the true share 19 times in 20."""
 _TAKES_LOCK = re.compile(r"with [\w.\[\]]+( as \w+)?:|.*\.acquire\(")
@@ -113,7 +113,7 @@ class ThreadUse(Struct, frozen=True):
     others: tuple[ThreadLoad, ...]
 
 
-class HostLines(Struct, frozen=True):
+class HostLines(FactBase, tag="host_lines", frozen=True):
     """All samples in training steps. `whole` counts those outside the user's code too.
 
     `threads` is None where the system keeps no account of threads' times.
@@ -146,7 +146,7 @@ class HostLines(Struct, frozen=True):
         return max(0.0, share - error), min(1.0, share + error)
 
 
-class WorkerLines(Struct, frozen=True):
+class WorkerLines(FactBase, tag="worker_lines", frozen=True):
     """All samples of the sampled worker processes.
 
     Args:

@@ -18,6 +18,7 @@ from lightning_gpuprof.records.schema import (
     NOT_MEASURED,
     SCHEMA_VERSION,
     Column,
+    Note,
     Record,
     RunEnd,
     RunStart,
@@ -58,6 +59,10 @@ class Session:
     def all(self, kind: type[_R]) -> list[_R]:
         """Return the records of one type, in the order written."""
         return [record for record in self.records if isinstance(record, kind)]
+
+    def last(self, kind: type[_R]) -> _R | None:
+        """Return the last record of a type; None without one."""
+        return next((one for one in reversed(self.records) if isinstance(one, kind)), None)
 
     def phase_ns(self, phase: Phase) -> Int64 | None:
         """Return the host self time of a phase for each step, or None where not measured."""
@@ -176,6 +181,13 @@ def _close(records: list[Record], sessions: list[Session]) -> None:
     windows = [record for record in records if isinstance(record, StepsWindow)]
     others = tuple(record for record in records if not isinstance(record, StepsWindow))
     columns, warnings = _columns(windows)
+    if start.schema_version < SCHEMA_VERSION:
+        # Facts were notes then: those with a message can be shown still.
+        others = tuple(one for one in others if not isinstance(one, Note) or one.message)
+        warnings.append(
+            f"Session {start.session} was recorded by an earlier version: its lines of code and "
+            "single facts cannot be read. Train again to see them."
+        )
     if any(later.first_step <= one.first_step for one, later in pairwise(windows)):
         warnings.append(
             f"Session {start.session} holds the steps of several runs, mixed: they wrote to this "

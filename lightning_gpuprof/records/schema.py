@@ -17,19 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning_gpuprof.arrays import Int64
+from lightning_gpuprof.records.facts import Fact
+from lightning_gpuprof.records.lines import HostLines, WorkerLines
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 UNMARKED_STEPS = "unmarked_steps"
 """`OutsideSpan.where` of steps that were not marked, where one in many is."""
 NOT_MEASURED = -1
 """In a device column: this step's mark was lost or arrived too late."""
-
-COMPILE_NOTE = "compile_ns"
-"""Note of this name: what torch.compile took to compile in a step."""
-ANOMALY_NOTE = "anomaly_mode"
-"""Note of this name: torch.autograd's anomaly detection is on, and in which passes."""
-BATCH_NOTE = "batch_bytes"
-"""Note of this name: bytes of the tensors of the run's first batch."""
 
 
 class StepFlag(IntFlag):
@@ -341,10 +336,6 @@ class SyncSite(_Record, tag="sync"):
     phase: str | None = None
 
 
-SYNC_STEPS_NOTE = "sync-steps-watched"
-"""Note of this name: how many steps an inspection watched for syncs."""
-
-
 class ProbeDisabled(_Record, tag="probe_disabled"):
     """A probe of ours failed and was switched off for the rest of the session."""
 
@@ -355,7 +346,7 @@ class ProbeDisabled(_Record, tag="probe_disabled"):
 
 
 class Note(_Record, tag="note"):
-    """A fact about the run that a rule or reader needs, e.g. `anomaly_mode: true`."""
+    """A message about the run that readers show, such as why there is no trace."""
 
     step: int
     name: str
@@ -394,5 +385,8 @@ Record = (
     | SyncSite
     | ProbeDisabled
     | Note
+    | Fact
+    | HostLines
+    | WorkerLines
     | RunEnd
 )

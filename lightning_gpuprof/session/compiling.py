@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lightning_gpuprof.adapters.dynamo import Compilations, CompileLimits, counters
-from lightning_gpuprof.records.compiling import LIMIT_NOTE
-from lightning_gpuprof.records.schema import COMPILE_NOTE, Note
+from lightning_gpuprof.records.facts import CompileTime
 from lightning_gpuprof.session.output import RunOutput
 
 
@@ -22,11 +21,11 @@ class CompileNotes:
         if found is None:
             return None
         for limit in self._limits.take():
-            self._output.note(LIMIT_NOTE, limit)
+            self._output.write(limit)
         if self._compilations.compiled_since():
             took_ns, step = self._compilations.took_ns(), self._flag()
             if took_ns and step is not None:
-                self._output.write(Note(step=step, name=COMPILE_NOTE, value=took_ns))
+                self._output.write(CompileTime(step, took_ns))
         return found
 
     def close(self) -> None:

@@ -7,8 +7,7 @@ import torch
 
 from lightning_gpuprof.adapters.dynamo import LOGGER, CompileLimits, read_warning
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
-from lightning_gpuprof.records.compiling import compile_limits
-from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.records.facts import CompileLimit
 
 SAID = """torch._dynamo hit config.{limit} (8)
    function: 'forward' ({file}:3)
@@ -48,7 +47,7 @@ def test_other_warnings_of_dynamos_are_left_alone():
 
 
 def given_up(timer, planted):
-    return compile_limits(planted.sessions(timer)[0].session.all(Note))
+    return planted.sessions(timer)[0].session.all(CompileLimit)
 
 
 @pytest.fixture

@@ -10,11 +10,10 @@ import pytest
 from lightning.pytorch.demos.boring_classes import BoringModel
 
 from lightning_gpuprof import GpuProfCallback
-from lightning_gpuprof.analysis.run.host_lines import host_lines
 from lightning_gpuprof.callbacks.line_sampler import THREAD, LineSampler
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.recorders.sampling.pacing import SETTLE_S
-from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.records.lines import HostLines
 
 
 class Writes:
@@ -48,7 +47,7 @@ class Dumps(BoringModel):
 def fit(session_of):
     def fitted(callback, model, **options):
         session = session_of(model, callback, **{"limit_train_batches": 8, **options})
-        return host_lines(session.all(Note))
+        return session.last(HostLines)
 
     return fitted
 

@@ -16,11 +16,9 @@ from lightning_gpuprof.recorders.batch_bytes import BatchBytes
 from lightning_gpuprof.recorders.core_use import CoresUsed, CoreTimes, Process
 from lightning_gpuprof.recorders.cpu_quota import QuotaUse
 from lightning_gpuprof.recorders.synced_logs import SyncedLogs
-from lightning_gpuprof.records.anomaly_mode import anomaly_mode
-from lightning_gpuprof.records.core_use import core_use_noted
-from lightning_gpuprof.records.cpu_quota import CpuQuota, cpu_quota_noted
-from lightning_gpuprof.records.notes import SYNCED_NOTE
-from lightning_gpuprof.records.schema import ANOMALY_NOTE, BATCH_NOTE, Note, ProbeDisabled
+from lightning_gpuprof.records import facts
+from lightning_gpuprof.records.facts import CpuQuota
+from lightning_gpuprof.records.schema import ProbeDisabled
 
 
 class Texts(BoringModel):
@@ -45,18 +43,17 @@ def fit(session_of):
 
 
 def test_the_first_batchs_bytes_are_noted(fit):
-    notes = fit(BatchBytes()).all(Note)
-    assert [note.value for note in notes if note.name == BATCH_NOTE] == [4 * 40 * 8]
+    assert fit(BatchBytes()).all(facts.BatchBytes) == [facts.BatchBytes(4 * 40 * 8)]
 
 
 def test_what_a_quota_made_the_run_wait_for_is_noted_when_training_ends(fit):
     counted = iter([CpuQuota(2.5, 100, 10), CpuQuota(2.5, 300, 110)])
-    noted = fit(QuotaUse(read=lambda: next(counted))).all(Note)
-    assert cpu_quota_noted(noted) == CpuQuota(2.5, 200, 100)
+    session = fit(QuotaUse(read=lambda: next(counted)))
+    assert session.last(CpuQuota) == CpuQuota(2.5, 200, 100)
 
 
 def test_without_a_quota_nothing_is_noted(fit):
-    assert cpu_quota_noted(fit(QuotaUse(read=lambda: None)).all(Note)) is None
+    assert fit(QuotaUse(read=lambda: None)).last(CpuQuota) is None
 
 
 def test_who_used_the_cores_is_noted_when_training_ends(fit):
@@ -65,13 +62,13 @@ def test_who_used_the_cores_is_noted_when_training_ends(fit):
         CoreTimes(at, 2, 3 * at, 0, {pid: Process("python", 1, 1, at, 0)}, {thread: at // 2})
         for at in (0, 1_000)
     ]
-    used = core_use_noted(fit(CoresUsed(read=lambda: looks.pop(0))).all(Note))
+    used = fit(CoresUsed(read=lambda: looks.pop(0))).last(facts.CoreUse)
     assert (used.wall_ns, used.own_ns, used.queued_ns) == (1_000, 1_000, 500)
     assert used.foreign_cores == 2.0
 
 
 def test_where_no_account_is_kept_of_the_cores_nothing_is_noted(fit):
-    assert core_use_noted(fit(CoresUsed(read=lambda: None)).all(Note)) is None
+    assert fit(CoresUsed(read=lambda: None)).last(facts.CoreUse) is None
 
 
 class Synced(Texts):
@@ -89,13 +86,13 @@ class OfTwoRanks(SyncedLogs):
         super().first_batch_ends(SimpleNamespace(world_size=2, fit_loop=trainer.fit_loop), batch)
 
 
-@pytest.mark.parametrize(("recorder", "names"), [(SyncedLogs, []), (OfTwoRanks, [["each"]])])
+@pytest.mark.parametrize(("recorder", "names"), [(SyncedLogs, []), (OfTwoRanks, [("each",)])])
 def test_what_ranks_exchange_for_the_log_in_each_step_is_noted(fit, monkeypatch, recorder, names):
     # Of one rank Lightning forgets what is to be exchanged.
     connector = accelerator_connector._AcceleratorConnector
     monkeypatch.setattr(connector, "is_distributed", property(lambda self: True))
-    noted = fit(recorder(), model=Synced(), use_distributed_sampler=False).all(Note)
-    assert [note.value for note in noted if note.name == SYNCED_NOTE] == names
+    session = fit(recorder(), model=Synced(), use_distributed_sampler=False)
+    assert [one.names for one in session.all(facts.SyncedLogs)] == names
 
 
 class Broken(BatchBytes):
@@ -106,7 +103,7 @@ class Broken(BatchBytes):
 def test_a_recorder_that_fails_is_switched_off_alone(fit):
     with pytest.warns(RuntimeWarning, match="Broken failed and is off"):
         records = fit(Broken(), BatchBytes())
-    assert [note.name for note in records.all(Note)] == [BATCH_NOTE]
+    assert records.last(facts.BatchBytes) is not None
     assert [one.probe for one in records.all(ProbeDisabled)] == ["Broken"]
 
 
@@ -114,7 +111,7 @@ def test_a_recorder_that_fails_is_switched_off_alone(fit):
     ("on", "passes"),
     [
         (lambda batch_idx: True, [(True, True)]),
-        (lambda batch_idx: batch_idx == 0, [(True, True), None]),  # off again
+        (lambda batch_idx: batch_idx == 0, [(True, True), (False, False)]),  # off again
         (lambda batch_idx: False, []),
     ],
 )
@@ -128,7 +125,7 @@ def test_anomaly_detection_is_recorded_while_it_is_on(fit, on, passes):
         session = fit(AnomalyDetection(), lengths=[8] * 4 * (AGAIN + 5), model=Checked())
     finally:
         torch.autograd.set_detect_anomaly(False)
-    notes = [note for note in session.all(Note) if note.name == ANOMALY_NOTE]
-    found = [anomaly_mode([note]) for note in notes]
-    assert [one and (one.forward, one.backward) for one in found] == passes
-    assert all(one.place.source.startswith("torch.autograd.set_detect") for one in found if one)
+    found = session.all(facts.AnomalyMode)
+    assert [(one.forward, one.backward) for one in found] == passes
+    on = [one for one in found if one.is_on]
+    assert all(one.place.source.startswith("torch.autograd.set_detect") for one in on)

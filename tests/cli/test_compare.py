@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from lightning_gpuprof.cli import main
-from lightning_gpuprof.records.core_use import CORES_NOTE, CoreUse
-from lightning_gpuprof.records.schema import Loader, Note, Scalars, StepFlag
+from lightning_gpuprof.records.facts import CoreUse
+from lightning_gpuprof.records.schema import Loader, Scalars, StepFlag
 
 MS = 1_000_000
 
@@ -127,7 +127,7 @@ def test_losses_that_differ_can_fail_it(two_runs, capsys):
 @pytest.mark.parametrize(("queued_ns", "told"), [(300, True), (3, False)])
 def test_a_run_that_shared_its_cores_is_warned_of(make_session, write_run, capsys, queued_ns, told):
     use = CoreUse(2, 1_000, 1_800, 0, 1_000, 0, queued_ns, others_queued_ns=0)
-    noted = [Note(99, CORES_NOTE, use)]
+    noted = [use]
     base = write_run(make_session({"forward": MS}), name="base")
     new = write_run(make_session({"forward": MS}, records=noted), name="new")
     main(["compare", base, new])

@@ -1,9 +1,9 @@
 import pytest
 
-from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.rule import rules
-from lightning_gpuprof.records.schema import Note, StepFlag
+from lightning_gpuprof.records.schema import StepFlag
 
 MS = 1_000_000
 
@@ -19,7 +19,7 @@ def test_what_is_slow_in_validation_is_named_by_its_line(analyze):
     run = analyze(
         {"forward": 10 * MS, "validation": [30 * MS * one for one in last]},
         flags=[int(StepFlag.VALIDATION) * one for one in last],
-        records=[Note(step=90, name=NOTE, value=lines)],
+        records=[lines],
     )
 
     (found,) = evaluate_rules(run, [rules()["frequent-validation"]]).found
@@ -31,8 +31,6 @@ def test_what_is_slow_in_validation_is_named_by_its_line(analyze):
 def test_a_line_is_named_by_as_few_samples_as_the_table_of_lines_has_it(analyze, count, named):
     seen = (LineCount("data_wait", "t.py", 41, "drawn", "sample(x)", None, "python", count),)
     lines = HostLines(50, seen, {"data_wait": 9, "forward": 41})
-    run = analyze(
-        {"forward": 5 * MS, "data_wait": 5 * MS}, records=[Note(step=90, name=NOTE, value=lines)]
-    )
+    run = analyze({"forward": 5 * MS, "data_wait": 5 * MS}, records=[lines])
     (found,) = evaluate_rules(run, [rules()["data-wait"]]).found
     assert [at.file for at in found.where if at.file] == named

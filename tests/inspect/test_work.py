@@ -14,9 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from lightning_gpuprof.adapters.dynamo import counters
+from lightning_gpuprof.records.facts import SyncSteps, UnusedGradients
 from lightning_gpuprof.records.inspection import Inspection
-from lightning_gpuprof.records.notes import UNUSED_NOTE, UnusedGradients
-from lightning_gpuprof.records.schema import SYNC_STEPS_NOTE
 
 
 @pytest.fixture(autouse=True)
@@ -65,11 +64,8 @@ def test_gradients_of_parameters_in_no_optimizer_are_named_by_their_module(waste
 
 def test_rules_of_a_run_read_what_was_found_as_records():
     unused = UnusedGradients(1, 2, 3, ("second",))
-    found = Inspection(sync_steps=3, unused_gradients=unused).records(7)
-    assert [(note.step, note.name, note.value) for note in found] == [
-        (7, SYNC_STEPS_NOTE, 3),
-        (7, UNUSED_NOTE, unused),
-    ]
+    found = Inspection(sync_steps=3, unused_gradients=unused).records()
+    assert found == [SyncSteps(3), unused]
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.1])

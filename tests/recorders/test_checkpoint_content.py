@@ -9,9 +9,8 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 
 from lightning_gpuprof.callbacks.run_facts import RunFacts
 from lightning_gpuprof.recorders.checkpoint_content import checkpoint_content
-from lightning_gpuprof.records.notes import CHECKPOINT_NOTE, CheckpointContent, last_noted
+from lightning_gpuprof.records.facts import CheckpointContent
 from lightning_gpuprof.records.reader import read_run
-from lightning_gpuprof.records.schema import Note
 
 
 class Matcher(BoringModel):
@@ -36,8 +35,8 @@ def noted(tmp_path, model, **options):
     trainer.fit(model)
     (run,) = {path.parents[2] for path in tmp_path.glob("**/rank0.jsonl")}
     (session,) = read_run(str(run))[0].sessions
-    notes = [note for note in session.all(Note) if note.name == CHECKPOINT_NOTE]
-    return notes, last_noted(notes, CHECKPOINT_NOTE, CheckpointContent)
+    found = session.all(CheckpointContent)
+    return found, session.last(CheckpointContent)
 
 
 def test_a_checkpoints_bytes_are_told_by_what_they_are_once(tmp_path):

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from lightning_gpuprof.recorders.core_use import CoreTimes, Process, core_times, used_between
-from lightning_gpuprof.records.core_use import CoreUse, Program
+from lightning_gpuprof.records.facts import CoreUse, Program
 
 PID, TRAINING, SECOND = os.getpid(), 70_001, 1_000_000_000
 

@@ -3,7 +3,7 @@
 import pytest
 
 from lightning_gpuprof.recorders.cpu_quota import cpu_quota
-from lightning_gpuprof.records.cpu_quota import CpuQuota
+from lightning_gpuprof.records.facts import CpuQuota
 
 STAT = "usage_usec 9\nnr_periods 200\nnr_throttled 150\nthrottled_usec 77\n"
 

@@ -3,13 +3,12 @@
 from dataclasses import dataclass
 
 from lightning_gpuprof.memory.trend import MIN_WINDOWS, growth_per_step
+from lightning_gpuprof.records.facts import ProcessMemory
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import Memory, Note
+from lightning_gpuprof.records.schema import Memory
 
 MAX_WINDOWS = 1000
 """More are thinned out: pairs grow with the square."""
-RSS_NOTE = "rss_bytes"
-"""Note of this name: the training process's resident memory at a window's end."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,7 @@ def memory_growth(session: Session) -> tuple[MemoryGrowth | None, bool]:
     """
     records = [record for record in session.all(Memory) if record.total_bytes > 0][1:]
     if not records:
-        notes = [note for note in session.all(Note) if note.name == RSS_NOTE][1:]
-        series = [(note.step, note.value) for note in notes if isinstance(note.value, int)]
+        series = [(one.step, one.rss_bytes) for one in session.all(ProcessMemory)[1:]]
         return _growth(series, room_bytes=None, of_device=False)
     last = records[-1]
     series = [(record.step, record.allocated_bytes) for record in records]

@@ -13,9 +13,10 @@ from lightning_gpuprof.analysis.run.steady import (
     step_flags,
 )
 from lightning_gpuprof.arrays import Int64, Mask
+from lightning_gpuprof.records.facts import CompileTime
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import COMPILE_NOTE, Note, OutsideSpan, StepFlag
+from lightning_gpuprof.records.schema import OutsideSpan, StepFlag
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,8 @@ def _early_ns(session: Session, early: Mask) -> tuple[int, ...]:
 def _noted(session: Session) -> dict[int, int]:
     """Return what dynamo took by step: it may be looked at twice in one."""
     taken: Counter[int] = Counter()
-    for note in session.all(Note):
-        if note.name == COMPILE_NOTE and isinstance(note.value, int):
-            taken[note.step] += note.value
+    for compiled in session.all(CompileTime):
+        taken[compiled.step] += compiled.took_ns
     return taken
 
 

@@ -10,17 +10,13 @@ from enum import Enum
 
 import numpy as np
 
-from lightning_gpuprof.analysis.run.host_lines import host_lines
 from lightning_gpuprof.analysis.run.steady import Distribution, distribution, mean, median
 from lightning_gpuprof.arrays import Int64, Mask
+from lightning_gpuprof.records.facts import SyncSteps
+from lightning_gpuprof.records.lines import HostLines
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import (
-    NOT_MEASURED,
-    SYNC_STEPS_NOTE,
-    Note,
-    SyncSite,
-)
+from lightning_gpuprof.records.schema import NOT_MEASURED, SyncSite
 
 DATA_BOUND_FRAC = 0.10
 """Device idle for want of data during this share of a step makes the step data-bound."""
@@ -200,10 +196,9 @@ def _host_alone_ns(session: Session, steady: Mask, marked: Mask, device_ns: int)
 
 
 def _nothing_waits(session: Session) -> bool:
-    notes = session.all(Note)
-    if any(note.name == SYNC_STEPS_NOTE and note.value for note in notes):
+    if any(one.steps for one in session.all(SyncSteps)):
         return not session.all(SyncSite)
-    sampled = host_lines(notes)
+    sampled = session.last(HostLines)
     lines = sampled.lines if sampled is not None else ()
     return bool(lines) and not any(one.reads or one.kind in MAY_READ for one in lines)
 

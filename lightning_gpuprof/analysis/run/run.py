@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lightning_gpuprof.analysis.memory.memory_growth import RSS_NOTE, memory_growth
+from lightning_gpuprof.analysis.memory.memory_growth import memory_growth
 from lightning_gpuprof.analysis.memory.memory_use import memory_use
 from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
 from lightning_gpuprof.analysis.run.compiling import (
@@ -17,7 +17,6 @@ from lightning_gpuprof.analysis.run.device_use import device_use
 from lightning_gpuprof.analysis.run.epochs import epoch_starts, validations, work_between_epochs
 from lightning_gpuprof.analysis.run.every_step import Spread, every_step
 from lightning_gpuprof.analysis.run.growth import phase_growth
-from lightning_gpuprof.analysis.run.host_lines import host_lines
 from lightning_gpuprof.analysis.run.loader_wait import loader_wait
 from lightning_gpuprof.analysis.run.outliers import spikes, step_noise_ns
 from lightning_gpuprof.analysis.run.phase_split import part_split, phase_split
@@ -36,33 +35,22 @@ from lightning_gpuprof.analysis.run.sessions import (
 from lightning_gpuprof.analysis.run.slowest import slowest_steps
 from lightning_gpuprof.analysis.run.steady import steady_steps, step_stats
 from lightning_gpuprof.analysis.run.throughput import knee, mean_samples, size_rates
-from lightning_gpuprof.analysis.run.worker_lines import worker_lines
 from lightning_gpuprof.errors import RecordError
-from lightning_gpuprof.records.anomaly_mode import anomaly_mode
-from lightning_gpuprof.records.compiling import compile_limits
-from lightning_gpuprof.records.core_use import core_use_noted
-from lightning_gpuprof.records.cpu_quota import cpu_quota_noted
-from lightning_gpuprof.records.notes import (
-    CHECKPOINT_NOTE,
-    SYNCED_NOTE,
+from lightning_gpuprof.records.facts import (
+    AnomalyMode,
+    BatchBytes,
     CheckpointContent,
-    last_noted,
-    unused_gradients,
+    CompileLimit,
+    CoreUse,
+    CpuQuota,
+    SyncedLogs,
+    SyncSteps,
+    UnusedGradients,
 )
+from lightning_gpuprof.records.lines import HostLines, WorkerLines
 from lightning_gpuprof.records.reader import RankRecords, Session
-from lightning_gpuprof.records.schema import (
-    BATCH_NOTE,
-    COMPILE_NOTE,
-    SYNC_STEPS_NOTE,
-    Note,
-    ProbeDisabled,
-    ProfilerCycle,
-    Scalars,
-    SyncSite,
-)
+from lightning_gpuprof.records.schema import Note, ProbeDisabled, ProfilerCycle, Scalars, SyncSite
 
-OF_STEPS = (RSS_NOTE, COMPILE_NOTE)
-"""Notes that are measurements of single steps, not news."""
 _NO_STEPS = np.zeros(0, dtype=np.int64)
 
 
@@ -99,7 +87,7 @@ def analyze_run(
         + chosen.warnings,
         **_of_steps(chosen),
         **_of_ranks(same, chosen),
-        **_noted(chosen),
+        **_facts(chosen),
     )
 
 
@@ -150,22 +138,23 @@ def _of_ranks(same: dict[int, Session], chosen: Session) -> dict[str, Any]:
     }
 
 
-def _noted(session: Session) -> dict[str, Any]:
-    """Return the session's notes, and those that have a type of their own."""
-    notes = tuple(note for note in session.all(Note) if note.name not in OF_STEPS)
+def _facts(session: Session) -> dict[str, Any]:
+    """Return the session's notes and its single facts, by their names in `RunResults`."""
+    anomaly, batch = session.last(AnomalyMode), session.last(BatchBytes)
+    synced = session.last(SyncedLogs)
     return {
-        "notes": notes,
-        "lines": host_lines(notes),
-        "worker_lines": worker_lines(notes),
-        "anomaly_mode": anomaly_mode(notes),
-        "batch_bytes": last_noted(notes, BATCH_NOTE, int),
-        "unused_gradients": unused_gradients(notes),
-        "checkpoint_content": last_noted(notes, CHECKPOINT_NOTE, CheckpointContent),
-        "synced_logs": last_noted(notes, SYNCED_NOTE, tuple[str, ...]) or (),
-        "compile_limits": compile_limits(notes),
-        "cpu_quota": cpu_quota_noted(notes),
-        "core_use": core_use_noted(notes),
-        "syncs_watched": any(note.name == SYNC_STEPS_NOTE and note.value for note in notes),
+        "notes": tuple(session.all(Note)),
+        "lines": session.last(HostLines),
+        "worker_lines": session.last(WorkerLines),
+        "anomaly_mode": anomaly if anomaly is not None and anomaly.is_on else None,
+        "batch_bytes": None if batch is None else batch.num_bytes,
+        "unused_gradients": session.last(UnusedGradients),
+        "checkpoint_content": session.last(CheckpointContent),
+        "synced_logs": () if synced is None else synced.names,
+        "compile_limits": tuple({one.place: one for one in session.all(CompileLimit)}.values()),
+        "cpu_quota": session.last(CpuQuota),
+        "core_use": session.last(CoreUse),
+        "syncs_watched": any(one.steps for one in session.all(SyncSteps)),
     }
 
 

@@ -31,12 +31,15 @@ if TYPE_CHECKING:
     from lightning_gpuprof.analysis.run.steady import Distribution, StepStats
     from lightning_gpuprof.analysis.run.throughput import Knee, SizeRate
     from lightning_gpuprof.arrays import Int64
-    from lightning_gpuprof.records.anomaly_mode import AnomalyMode
-    from lightning_gpuprof.records.compiling import CompileLimit
-    from lightning_gpuprof.records.core_use import CoreUse
-    from lightning_gpuprof.records.cpu_quota import CpuQuota
+    from lightning_gpuprof.records.facts import (
+        AnomalyMode,
+        CheckpointContent,
+        CompileLimit,
+        CoreUse,
+        CpuQuota,
+        UnusedGradients,
+    )
     from lightning_gpuprof.records.lines import WorkerLines
-    from lightning_gpuprof.records.notes import CheckpointContent, UnusedGradients
     from lightning_gpuprof.records.phases import Phase
     from lightning_gpuprof.records.schema import (
         Advice,

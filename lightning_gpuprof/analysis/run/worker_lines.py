@@ -1,16 +1,11 @@
 """The lines at which worker processes were sampled while they made batches."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.records.lines import WORKERS_NOTE, WorkerLines
-from lightning_gpuprof.records.notes import last_noted
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.schema import Note
 
-NOTE = WORKERS_NOTE
 LEAST_COUNT = 5
 """Samples at a line below which its share says nothing, as in `line_times.py`."""
 MOSTLY = 0.5
@@ -35,12 +30,6 @@ class WorkerLineTime:
     high_frac: float
     batch_ns: int | None
     """Its time per batch; None if unknown."""
-
-
-def worker_lines(notes: Iterable[Note]) -> WorkerLines | None:
-    """Return the last samples noted; None where none were taken."""
-    lines = last_noted(notes, NOTE, WorkerLines)
-    return lines if lines is not None and lines.whole else None
 
 
 def batch_lines(run: RunResults) -> HostLines | None:

@@ -20,7 +20,7 @@ from lightning_gpuprof.adapters.loaders import (
 )
 from lightning_gpuprof.recorders.sampling.worker_counts import PlaceCount, WorkerCounts, read_counts
 from lightning_gpuprof.recorders.sampling.worker_start import WorkerStart
-from lightning_gpuprof.records.lines import WORKERS_NOTE, LineCount, WorkerLines
+from lightning_gpuprof.records.lines import LineCount, WorkerLines
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.session.guard import attempt, guarded
 from lightning_gpuprof.session.output import RunOutput
@@ -121,7 +121,7 @@ class WorkerSampler:
         if self._output is None or found is None or found.whole == self._noted:
             return
         self._noted = found.whole
-        self._output.note(WORKERS_NOTE, found)
+        self._output.write(found)
 
     def release(self) -> None:
         """Put everything back and remove the temporary folder."""

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 
 from lightning_gpuprof.analysis.compare.compare import Change, Verdict
-from lightning_gpuprof.records.core_use import core_use_noted
 from lightning_gpuprof.units import quantity
 from lightning_gpuprof.views.documents.compare import RunComparison
 from lightning_gpuprof.views.documents.report import Report
@@ -43,7 +42,7 @@ def warnings(found: RunComparison) -> Iterator[str]:
         if by_device:
             yield f"{side}: the host was ahead of the device, whose clock its steps are by"
     for side, report in (("base", found.base), ("new", found.new)):
-        use = core_use_noted(report.results.notes)
+        use = report.results.core_use
         if use is not None and use.lost_frac >= DISTURBED:
             used = use.foreign_cores + use.stolen_cores
             yield f"{side}: others used {used:.2g} of its {use.cores} cores, which its times hold"

@@ -13,7 +13,7 @@ from lightning_gpuprof.analysis.run.steady import Distribution, StepStats
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.rule import rules
-from lightning_gpuprof.records.schema import Device, ProfilerCycle, RunStart
+from lightning_gpuprof.records.schema import SCHEMA_VERSION, Device, ProfilerCycle, RunStart
 from lightning_gpuprof.views.documents.finding_payload import finding_payload
 
 _STEP = re.compile(r"\b(of|in) each step\b|\bper step\b|\ba step\b")
@@ -62,7 +62,7 @@ def _as_run(document: Mapping[str, Any], step_ns: Int64) -> RunResults:
     total = int(step_ns.sum())
     return RunResults(
         start=RunStart(
-            schema_version=1,
+            schema_version=SCHEMA_VERSION,
             session=0,
             stage="fit",
             started_unix_ns=0,

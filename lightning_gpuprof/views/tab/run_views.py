@@ -7,7 +7,6 @@ import msgspec
 import numpy as np
 
 from lightning_gpuprof.analysis.run.level_of_detail import bucket_steps
-from lightning_gpuprof.analysis.run.run import OF_STEPS
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
@@ -55,9 +54,7 @@ def run_view(run: LoadedRun, query: Query) -> dict[str, Any]:
         "end": msgspec.to_builtins(session.end),
         "memory": msgspec.to_builtins(memory[-1]) if memory else None,
         "loss": _last_loss(session),
-        "notes": [
-            msgspec.to_builtins(note) for note in session.all(Note) if note.name not in OF_STEPS
-        ],
+        "notes": [msgspec.to_builtins(note) for note in session.all(Note)],
         "disabled": [
             {"probe": record.probe, "step": record.step, "error": record.error}
             for record in session.all(ProbeDisabled)

@@ -4,8 +4,9 @@ import pytest
 
 from lightning_gpuprof.analysis.memory import memory_growth as module
 from lightning_gpuprof.memory.trend import theil_sen
+from lightning_gpuprof.records.facts import ProcessMemory
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import SCHEMA_VERSION, Memory, Note, RunStart
+from lightning_gpuprof.records.schema import SCHEMA_VERSION, Memory, RunStart
 
 MIB = 2**20
 GIB = 2**30
@@ -72,10 +73,7 @@ def test_what_does_not_rise_steadily_is_no_growth(allocated):
 
 
 def test_without_a_gpu_the_process_is_watched():
-    notes = tuple(
-        Note(step=50 * window, name="rss_bytes", value=GIB + 10 * MIB * window)
-        for window in range(20)
-    )
+    notes = tuple(ProcessMemory(50 * window, GIB + 10 * MIB * window) for window in range(20))
     growth, watched = module.memory_growth(Session(start=START, records=notes, columns={}))
     assert watched
     assert not growth.of_device

@@ -3,19 +3,18 @@ import pytest
 
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.savings.hidden import exposed
-from lightning_gpuprof.records.lines import HOST_NOTE, HostLines, LineCount
+from lightning_gpuprof.records.facts import SyncSteps
+from lightning_gpuprof.records.lines import HostLines, LineCount
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import (
     NOT_MEASURED,
-    SYNC_STEPS_NOTE,
     Device,
-    Note,
     SyncSite,
 )
 
 US, MS = 1_000, 1_000_000
 GPU = Device(type="cuda", name="a GPU")
-WATCHED = Note(step=9, name=SYNC_STEPS_NOTE, value=3)
+WATCHED = SyncSteps(3)
 SITE = SyncSite(
     file="t.py", line=1, function="f", source="x.item()", owner="user", operation="item",
     count=3, steps_watched=3,
@@ -25,7 +24,7 @@ SITE = SyncSite(
 def sampled(source):
     """A note of samples that all found the training thread at one line."""
     line = LineCount("forward", "t.py", 1, "f", source, None, None, 90)
-    return Note(step=9, name=HOST_NOTE, value=HostLines(100, (line,), {"forward": 100}))
+    return HostLines(100, (line,), {"forward": 100})
 
 
 HOST = {"data_wait": 2 * MS, "forward": 4 * MS, "backward": 4 * MS}
@@ -111,7 +110,7 @@ def test_a_device_that_waits_for_the_host_takes_no_longer_than_it(analyze):
         ([], StepState.SYNC_BOUND),  # nobody has looked
         ([WATCHED], StepState.HOST_BOUND),
         ([WATCHED, SITE], StepState.SYNC_BOUND),
-        ([Note(step=9, name=SYNC_STEPS_NOTE, value=0)], StepState.SYNC_BOUND),
+        ([SyncSteps(0)], StepState.SYNC_BOUND),
         ([sampled("rows = json.loads(text)")], StepState.HOST_BOUND),
         ([sampled("self.total += loss.item()")], StepState.SYNC_BOUND),
         ([sampled("if loss > 3:"), WATCHED], StepState.HOST_BOUND),

@@ -1,7 +1,6 @@
-from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.analysis.run.line_times import line_times
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.schema import Note
 
 MS = 1_000_000
 PHASES = {"forward": 6 * MS, "validation": 2 * MS, "data_wait": 2 * MS}
@@ -13,7 +12,7 @@ def line(phase, number, count, callee=None):
 
 
 def seen(*lines, **by_phase):
-    return [Note(step=9, name=NOTE, value=HostLines(sum(by_phase.values()), lines, by_phase))]
+    return [HostLines(sum(by_phase.values()), lines, by_phase)]
 
 
 def test_a_line_takes_its_share_of_the_phases_time_of_a_step(analyze):

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from lightning_gpuprof.analysis.memory.memory_growth import RSS_NOTE
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.errors import RecordError
+from lightning_gpuprof.records.facts import ProcessMemory
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import RankRecords, read_run
 from lightning_gpuprof.records.schema import (
@@ -26,7 +26,7 @@ def at(steps, values, fill=0):
 
 
 def test_notes_that_are_measurements_of_steps_are_no_news(analyze):
-    notes = [Note(step=3, name=RSS_NOTE, value=1), Note(step=3, name="anomaly_mode", value=True)]
+    notes = [ProcessMemory(3, 1), Note(step=3, name="no-trace", message="too short")]
     assert analyze({"forward": MS}, records=notes).notes == (notes[1],)
 
 

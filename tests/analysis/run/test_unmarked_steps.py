@@ -11,6 +11,7 @@ from lightning_gpuprof.analysis.run.steady import steady_steps, step_stats
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import (
+    SCHEMA_VERSION,
     UNMARKED_STEPS,
     OutsideSpan,
     RunEnd,
@@ -43,7 +44,7 @@ def session():
     )
     return Session(
         start=RunStart(
-            schema_version=1, session=0, stage="fit", started_unix_ns=0, rank=0,
+            schema_version=SCHEMA_VERSION, session=0, stage="fit", started_unix_ns=0, rank=0,
             phases=[phase.value for phase in PHASES],
         ),
         records=(span, RunEnd(status="finished", wall_ns=1_050, steps=10)),

@@ -1,17 +1,15 @@
 import pytest
 
-from lightning_gpuprof.analysis.run import host_lines
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.analysis.run.worker_lines import (
-    NOTE,
-    WorkerLines,
     batch_lines,
     longer_here,
     made_in_ns,
     worker_line_times,
 )
+from lightning_gpuprof.records.lines import WorkerLines
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.schema import Loader, Note
+from lightning_gpuprof.records.schema import Loader
 
 MS = 1_000_000
 PHASES = {"data_wait": 6 * MS, "forward": 4 * MS}
@@ -25,7 +23,7 @@ def line(number, count, callee=None, function="__getitem__"):
 
 
 def seen(*lines, work=100, waiting=25, handing=0):
-    return Note(step=9, name=NOTE, value=WorkerLines(2, work, waiting, handing, lines))
+    return WorkerLines(2, work, waiting, handing, lines)
 
 
 def test_a_line_takes_its_share_of_what_a_worker_takes_for_a_batch(analyze):
@@ -58,7 +56,7 @@ def test_no_samples_and_no_work_say_nothing(analyze):
 
 def test_whoever_makes_the_batches_is_asked_at_which_lines(analyze):
     here = HostLines(100, (line(70, 90),), {"data_wait": 100})
-    host = Note(step=9, name=host_lines.NOTE, value=here)
+    host = here
 
     def asked(*notes, **options):
         return [one.line for one in batch_lines(analyze(PHASES, records=notes, **options)).lines]

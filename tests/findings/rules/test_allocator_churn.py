@@ -1,15 +1,15 @@
 import pytest
 from rule_cases import H100, MS, US, WORK, span
 
-from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained, Finding, Range, Severity, Where
 from lightning_gpuprof.findings.overlap import without_overlap
-from lightning_gpuprof.records.schema import Note, ProfilerCycle
+from lightning_gpuprof.records.schema import ProfilerCycle
 
 GPU = {"span_ns": 20 * MS}
 SOURCE, CALLEE = "torch.cuda.empty_cache()", "torch.empty_cache"
 LINE = LineCount("other", "train.py", 63, "on_train_batch_end", SOURCE, CALLEE, "torch", 9)
-EMPTIED = [Note(step=9, name=NOTE, value=HostLines(56, (LINE,), {"other": 12}))]
+EMPTIED = [HostLines(56, (LINE,), {"other": 12})]
 
 
 def calls(*rows, **more):

@@ -1,9 +1,8 @@
 import pytest
 from rule_cases import MS, US, WORK, op, span
 
-from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.model import Severity
-from lightning_gpuprof.records.schema import Note
 
 
 def test_costs_by_the_nodes_of_the_graph(judge):
@@ -43,7 +42,7 @@ def test_samples_of_operators_may_be_formatting_that_held_the_lock(judge):
         LineCount("forward", "m.py", at, "forward", "x = f(x)", None, kind, count)
         for at, (kind, count) in enumerate(kinds.items())
     )
-    note = Note(step=0, name=NOTE, value=HostLines(100, lines, {"forward": 100}))
+    note = HostLines(100, lines, {"forward": 100})
     saving = judge(
         "anomaly-detection-on", WORK, trainer={"detect_anomaly": True}, records=[note]
     ).saving_ns

@@ -2,10 +2,9 @@
 
 from rule_cases import MS, op
 
-from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.model import Abstained, Severity
-from lightning_gpuprof.records.schema import Note
 
 PHASES = {"forward": 8 * MS, "backward": 2 * MS}
 
@@ -18,7 +17,7 @@ def at(line, count):
 
 def sampled(*counts):
     lines = tuple(at(line, count) for line, count in counts)
-    return Note(99, NOTE, HostLines(100, lines, {"forward": 80, "backward": 20}))
+    return HostLines(100, lines, {"forward": 80, "backward": 20})
 
 
 def test_the_line_that_takes_most_is_told_with_what_it_calls(judge):
@@ -51,7 +50,7 @@ def test_it_comes_last_and_behind_whatever_names_its_line(analyze):
     run = analyze(phases, parts={"callbacks/A": 4 * MS}, records=[sampled((9, 60))])
     assert [one.id for one in evaluate_rules(run).found] == ["slow-callback", "costly-line"]
     python = LineCount("forward", "net.py", 9, "forward", "x = f(x)", "json.loads", "python", 60)
-    note = Note(99, NOTE, HostLines(100, (python,), {"forward": 80, "backward": 20}))
+    note = HostLines(100, (python,), {"forward": 80, "backward": 20})
     said = evaluate_rules(analyze(PHASES, records=[note]))
     assert [one.id for one in said.found] == ["slow-python"]
     assert "costly-line" in [one.id for one in said.abstained]

@@ -2,13 +2,13 @@ import msgspec
 import pytest
 from rule_cases import outcome
 
-from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
-from lightning_gpuprof.analysis.run.worker_lines import NOTE as WORKERS_NOTE
-from lightning_gpuprof.analysis.run.worker_lines import WorkerLines
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.check_figures import suggested_workers
 from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.findings.places import with_lines
-from lightning_gpuprof.records.schema import BATCH_NOTE, Device, Loader, Note, ProfilerCycle
+from lightning_gpuprof.records.facts import BatchBytes
+from lightning_gpuprof.records.lines import WorkerLines
+from lightning_gpuprof.records.schema import Device, Loader, ProfilerCycle
 
 
 def evaluate(run):
@@ -281,7 +281,7 @@ def seen(count, whole, *, source="zlib.decompress(x)", callee=None, **options):
     """A run whose training thread was so often at the user's lines while it waited for data."""
     line = LineCount("data_wait", "t.py", 7, "unpack", source, callee, None, count)
     lines = HostLines(2 * whole, (line,), {"data_wait": whole, "forward": whole})
-    note = Note(step=9, name=NOTE, value=msgspec.to_builtins(lines))
+    note = msgspec.to_builtins(lines)
     return {"records": [note], "cpu_count": 2, "loader": IN_PROCESS, **options}
 
 
@@ -325,7 +325,7 @@ def test_what_is_drawn_beside_other_work_is_excepted(analyze):
         LineCount("data_wait", "t.py", 7, "unpack", "zlib.decompress(x)", None, None, 80),
         LineCount("data_wait", "t.py", 17, "turned", "angle = random.random()", None, None, 20),
     )
-    note = Note(step=9, name=NOTE, value=HostLines(200, lines, {"data_wait": 100, "forward": 100}))
+    note = HostLines(200, lines, {"data_wait": 100, "forward": 100})
     waits = {"data_wait": 20 * MS, "forward": 10 * MS}
     run = analyze(waits, records=[note], cpu_count=2, loader=IN_PROCESS, **SAMPLES)
     advice = evaluate(run).advice
@@ -370,7 +370,7 @@ def worked(count, work=100, waiting=0, *, source="total += k", callee=None):
     """Samples of two workers, so many of them at a line of the user's own."""
     line = LineCount("data_wait", "t.py", 7, "unpack", source, callee, None, count)
     lines = WorkerLines(2, work, waiting, 0, (line,))
-    return [Note(step=9, name=WORKERS_NOTE, value=msgspec.to_builtins(lines))]
+    return [msgspec.to_builtins(lines)]
 
 
 CROWDED = {"cpu_count": 2, "loader": Loader(num_workers=2)}
@@ -462,7 +462,7 @@ def many(analyze, tensors, *, waiting=0, num_bytes=2 << 20, **phases):
     rows = [{"name": "aten::set_", "count": 2 * tensors, "loading_count": 2 * tensors}]
     rows = [{**row, "total_ns": MS, "self_ns": MS} for row in rows]
     cycle = ProfilerCycle(cycle=0, first_step=3, last_step=4, trace_file="t.gz", trace_bytes=1)
-    size = Note(step=0, name=BATCH_NOTE, value=num_bytes)
+    size = BatchBytes(num_bytes)
     return analyze(
         {"data_wait": 20 * MS, "forward": 40 * MS, **phases},
         parts={"data_wait/sampler": 1_000, "data_wait/workers": 100_000},
@@ -492,7 +492,7 @@ def test_no_more_than_the_step_is_saved(analyze):
 @pytest.mark.parametrize(("num_bytes", "told"), [(3 << 20, True), (1 << 20, False)])
 def test_a_batch_that_is_ready_is_handed_over_sooner_where_it_is_small(analyze, num_bytes, told):
     # A worker takes 4 ms for a batch, and waits for work in most of its time.
-    notes = [*worked(9, 40, 160), Note(step=0, name=BATCH_NOTE, value=num_bytes)]
+    notes = [*worked(9, 40, 160), BatchBytes(num_bytes)]
     waits = {"data_wait": 2 * MS, "forward": 18 * MS}
     parts = {"data_wait/sampler": 1_000, "data_wait/workers": 100_000}
     finding = evaluate(analyze(waits, parts=parts, records=notes, **CROWDED))

@@ -1,8 +1,8 @@
 import pytest
 from rule_cases import MS, US, WORK, every, span, unmarked
 
-from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
-from lightning_gpuprof.records.schema import Loader, Note, StepFlag
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
+from lightning_gpuprof.records.schema import Loader, StepFlag
 
 OFTEN = {
     "phases": {**WORK, "validation": every(32, 100 * MS, first=31, count=640)},
@@ -126,7 +126,7 @@ def test_samples_of_lines_bound_what_validation_does_beside_training(judge):
 
     def told(*lines):
         seen = HostLines(200, (forward, *lines), {"forward": 50, "validation": 100})
-        records = [Note(step=9, name=NOTE, value=seen)]
+        records = [seen]
         return judge("frequent-validation", **SINGLY, validation_loader=loader, records=records)
 
     gone_ns = (60 * MS - 4 * WORK["forward"]) * 2 // 100

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.model import Severity
-from lightning_gpuprof.records.schema import UNMARKED_STEPS, Device, Note, OutsideSpan, StepFlag
+from lightning_gpuprof.records.facts import ProcessMemory
+from lightning_gpuprof.records.schema import UNMARKED_STEPS, Device, OutsideSpan, StepFlag
 
 MS = 1_000_000
 EVERY = 20
@@ -117,7 +118,7 @@ def test_a_forward_that_gets_slower_by_itself_is_told_with_the_line_that_keeps(s
     forward = [4 * MS + step * 50_000 for step in range(STEPS)]
     source = "self.bank = torch.cat([self.bank, new])"
     lines = (LineCount("forward", "train.py", 35, "add", source, None, None, 20),)
-    seen = Note(step=9, name=NOTE, value=HostLines(100, lines, {"forward": 100}))
+    seen = HostLines(100, lines, {"forward": 100})
     (finding,) = said({"forward": forward}, records=[seen])
     assert finding.title.startswith("forward grew from 4.")
     assert finding.where[0].line == 35
@@ -133,7 +134,7 @@ def test_a_forward_whose_cache_has_filled_grows_no_more(said, filled):
 
 def test_memory_growth_tells_of_what_grows_with_memory(analyze):
     forward = [MS + step * 100_000 for step in range(STEPS)]
-    notes = [Note(step=30 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
+    notes = [ProcessMemory(30 * i, 10**9 + i * 10**7) for i in range(10)]
     run = analyze({"forward": forward, "backward": 4 * MS}, records=notes, steps=STEPS)
     found = [one.id for one in evaluate_rules(run).found]
     assert "memory-growth" in found

@@ -1,9 +1,9 @@
 import pytest
 from rule_cases import outcome
 
-from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained
-from lightning_gpuprof.records.schema import Device, Note, ProfilerCycle
+from lightning_gpuprof.records.schema import Device, ProfilerCycle
 
 
 def evaluate(run):
@@ -77,7 +77,7 @@ def test_calls_of_hooks_between_backward_and_update_are_not_forwards(analyze):
 
 def test_waiting_for_another_thread_is_no_overhead(analyze):
     wait = LineCount("forward", "t.py", 3, "sample", "with self.lock:", None, None, 50)
-    lines = Note(step=9, name=NOTE, value=HostLines(200, (wait,), {"forward": 100}))
+    lines = HostLines(200, (wait,), {"forward": 100})
     run = analyze(PHASES, records=[CYCLE, lines], traces=traced(2_000, 4 * MS))
     # Half of the 6 ms of forward.
     assert evaluate(run).evidence["overhead_ns"] == 3 * MS

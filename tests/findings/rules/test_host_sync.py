@@ -3,8 +3,9 @@ from msgspec.structs import replace
 from rule_cases import MS, US, WORK, op, span
 
 from lightning_gpuprof.findings.model import Abstained
-from lightning_gpuprof.records.lines import HOST_NOTE, HostLines, LineCount
-from lightning_gpuprof.records.schema import SYNC_STEPS_NOTE, Device, Note, SyncSite
+from lightning_gpuprof.records.facts import SyncSteps
+from lightning_gpuprof.records.lines import HostLines, LineCount
+from lightning_gpuprof.records.schema import Device, SyncSite
 
 SITE = SyncSite(
     file="model.py",
@@ -41,7 +42,7 @@ def test_without_an_inspection_the_sampled_lines_that_read_are_named(judge):
             (7, "if loss > best:", 9),
         )
     ]
-    sampled = Note(step=9, name=HOST_NOTE, value=HostLines(100, tuple(lines), {"forward": 100}))
+    sampled = HostLines(100, tuple(lines), {"forward": 100})
     operators = [op("aten::item", 200, MS), op("aten::sub", 800, 4 * MS)]
     options = {"trace": {"operators": operators}, "model": {"dtypes": {"float32": 2}}}
     finding = judge("host-sync", WORK, records=[sampled], **options)
@@ -159,5 +160,5 @@ def test_abstains_when_nobody_looked(judge):
 
 @pytest.mark.parametrize("device", [Device(type="cpu"), Device(type="cuda")])
 def test_finds_nothing_where_steps_were_watched_and_none_synced(judge, device):
-    watched = Note(step=8, name=SYNC_STEPS_NOTE, value=3)
+    watched = SyncSteps(3)
     assert judge("host-sync", WORK, records=[watched], device=device) is None

@@ -4,14 +4,13 @@ import pytest
 from rule_cases import WORK
 
 from lightning_gpuprof.findings.model import Severity
-from lightning_gpuprof.records.core_use import CORES_NOTE, CoreUse, Program
-from lightning_gpuprof.records.cpu_quota import QUOTA_NOTE, CpuQuota
-from lightning_gpuprof.records.schema import Device, Loader, Note
+from lightning_gpuprof.records.facts import CoreUse, CpuQuota, Program
+from lightning_gpuprof.records.schema import Device, Loader
 
 
 def quota(judge, periods, throttled, *, threads=64, **options):
     value = CpuQuota(2.5, periods, throttled)
-    notes = [Note(step=99, name=QUOTA_NOTE, value=value)]
+    notes = [value]
     return judge("cpu-quota", WORK, records=notes, torch_threads=threads, **options)
 
 
@@ -71,7 +70,7 @@ def shared(judge, *, foreign, workers=0, queued, beside=0, **facts):
         others_queued_ns=round(beside * 10 * second),
         programs=(Program("make", round(foreign * 10 * second)), Program("sshd", second // 10)),
     )
-    return judge("shared-cores", WORK, records=[Note(99, CORES_NOTE, use)], **facts)
+    return judge("shared-cores", WORK, records=[use], **facts)
 
 
 @pytest.mark.parametrize("rule", ["cpu-quota", "gpu-left-unused"])

@@ -1,11 +1,11 @@
 import pytest
 from rule_cases import MS, US, WORK, span
 
-from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.model import Severity
-from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.records.facts import ProcessMemory
 
-RISING = [Note(step=50 * i, name="rss_bytes", value=10**9 + i * 10**7) for i in range(10)]
+RISING = [ProcessMemory(50 * i, 10**9 + i * 10**7) for i in range(10)]
 SLOWER = {"forward": [MS + step * 100 * US for step in range(500)], "backward": 4 * MS}
 
 
@@ -17,7 +17,7 @@ def test_memory_that_rises_all_along_is_told(judge):
 
 def test_a_cache_that_fills_and_stops_is_not_told(judge):
     sizes = [1, 2, 3, 4, 5, 6, 6, 6, 6, 6]
-    notes = [Note(step=i, name="rss_bytes", value=s * 10**8) for i, s in enumerate(sizes)]
+    notes = [ProcessMemory(i, s * 10**8) for i, s in enumerate(sizes)]
     assert judge("memory-growth", WORK, records=notes) is None
 
 
@@ -42,7 +42,7 @@ def test_a_forward_that_gets_slower_is_a_fact_where_memory_was_not_measured(judg
 
 
 def test_a_forward_that_gets_slower_while_memory_does_not_is_not_told(judge):
-    notes = [Note(step=50 * i, name="rss_bytes", value=10**9) for i in range(10)]
+    notes = [ProcessMemory(50 * i, 10**9) for i in range(10)]
     assert judge("memory-growth", SLOWER, steps=500, records=notes) is None
 
 
@@ -85,21 +85,10 @@ def test_the_line_that_adds_to_what_is_kept_is_named(judge, source, wanted, chan
         LineCount("forward", "train.py", 9, "forward", "x = self.net(x)", None, "model", 60),
         LineCount("forward", "train.py", 35, "add", source, None, None, 20),
     )
-    seen = Note(step=9, name=NOTE, value=HostLines(100, lines, {"forward": 100}))
+    seen = HostLines(100, lines, {"forward": 100})
     finding = judge("memory-growth", SLOWER, steps=500, records=[*RISING, seen])
     assert finding.where[0].line == wanted
     assert change in finding.change
-
-
-def inputs(numbers):
-    return [
-        Note(step=50 * look, name="first_result_numbers", value=number)
-        for look, number in enumerate(numbers)
-    ]
-
-
-LONGER = {name: [MS + step * 10 * US for step in range(500)] for name in ("forward", "backward")}
-FREED = Note(step=3, name="kept_graphs", value=False)
 
 
 def test_a_machine_that_gets_slower_is_not_told(judge):

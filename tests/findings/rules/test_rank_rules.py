@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 from rule_cases import MS, WORK, outcome, span
 
-from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.analysis.run.run import analyze_run
-from lightning_gpuprof.analysis.run.worker_lines import NOTE as WORKERS_NOTE
-from lightning_gpuprof.analysis.run.worker_lines import WorkerLines
 from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.findings.rule import rules
+from lightning_gpuprof.records.lines import WorkerLines
 from lightning_gpuprof.records.phases import SAMPLER, WORKERS
 from lightning_gpuprof.records.reader import read_run
-from lightning_gpuprof.records.schema import Device, Loader, Note
+from lightning_gpuprof.records.schema import Device, Loader
 
 H100 = Device(type="cuda", name="NVIDIA H100 80GB HBM3", capability="9.0")
 GPU = {"span_ns": 20 * MS, "exposed_comm_ns": 4 * MS, "comm_ns": 8 * MS}
@@ -128,8 +127,8 @@ class TestStragglerRank:
         line = LineCount("data_wait", "t.py", 12, "decode", "total += byte", None, None, 144)
         own = LineCount("data_wait", "t.py", 41, "fit", "trainer.fit(m)", None, None, 60)
         notes = (
-            Note(step=9, name=NOTE, value=HostLines(60, (own,), {"data_wait": 60})),
-            Note(step=9, name=WORKERS_NOTE, value=WorkerLines(2, 160, 40, 0, (line,))),
+            HostLines(60, (own,), {"data_wait": 60}),
+            WorkerLines(2, 160, 40, 0, (line,)),
         )
         for rank in (0, 1):
             wait = 5 * MS if rank == late else MS
@@ -157,7 +156,7 @@ class TestStragglerRank:
             model = LineCount("forward", "t.py", 46, "step", "self.net(x)", None, "model", 40)
             own = LineCount("forward", "t.py", 54, "augment", "x = roll(x)", None, None, augment)
             lines = HostLines(200, (model, own)[: 1 + (augment > 0)], {"forward": 40 + augment})
-            return (Note(step=9, name=NOTE, value=lines),)
+            return (lines,)
 
         other = () if elsewhere is None else seen(elsewhere)
         for rank in (0, 1):

@@ -1,6 +1,7 @@
 from rule_cases import MS, US, WORK, every, span
 
-from lightning_gpuprof.records.schema import Note, StepFlag
+from lightning_gpuprof.records.facts import CompileTime
+from lightning_gpuprof.records.schema import StepFlag
 
 SECOND = 1_000 * MS
 
@@ -16,7 +17,7 @@ def test_compilations_after_the_warm_up_are_spread_over_all_steps(judge):
 
 
 def test_dynamos_own_timing_says_it_where_every_step_compiles(judge):
-    took = [Note(step=step, name="compile_ns", value=30 * MS) for step in range(100)]
+    took = [CompileTime(step, 30 * MS) for step in range(100)]
     phases, flags = {"forward": 40 * MS}, [StepFlag.COMPILED] * 100
     finding = judge("recompilation", phases, flags=flags, records=took)
     assert finding.evidence["compiling_ns"] == 30 * MS
@@ -45,7 +46,7 @@ def test_validation_compiles_for_itself(judge):
 
 def early(*seconds):
     flags = [StepFlag.WARMUP | StepFlag.COMPILED] * len(seconds) + [0] * (100 - len(seconds))
-    took = [Note(step=at, name="compile_ns", value=one * SECOND) for at, one in enumerate(seconds)]
+    took = [CompileTime(at, one * SECOND) for at, one in enumerate(seconds)]
     return {"flags": flags, "records": took}
 
 
@@ -62,7 +63,7 @@ def test_a_first_shape_and_a_dynamic_one_are_not(judge):
 
 def test_what_was_noted_twice_of_a_step_is_added_up(judge):
     flags = [StepFlag.COMPILED] * 100
-    once = [Note(step=step, name="compile_ns", value=30 * MS) for step in range(100)]
-    later = [Note(step=step, name="compile_ns", value=5 * MS) for step in range(100)]
+    once = [CompileTime(step, 30 * MS) for step in range(100)]
+    later = [CompileTime(step, 5 * MS) for step in range(100)]
     finding = judge("recompilation", {"forward": 40 * MS}, flags=flags, records=[*once, *later])
     assert finding.evidence["compiling_ns"] == 35 * MS

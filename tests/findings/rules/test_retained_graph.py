@@ -1,8 +1,6 @@
 import pytest
 from rule_cases import MS, US, WORK, op, span
 
-from lightning_gpuprof.records.schema import Note
-
 NODE = "autograd::engine::evaluate_function: AddmmBackward0"
 
 
@@ -65,10 +63,9 @@ def test_a_gradient_penalty_is_no_retained_graph(judge):
 
 
 def test_a_graph_kept_for_a_gradient_penalty_is_no_news(judge):
-    note = Note(step=50, name="retained_graph", value=True)
     operators = [op("TanhBackward0Backward0", 4, MS)]
     trace = {"operators": operators}
-    assert judge("retained-graph", WORK, trace=trace, records=[note]) is None
+    assert judge("retained-graph", WORK, trace=trace) is None
 
 
 def test_a_backward_that_gets_slower(judge):

@@ -1,8 +1,8 @@
 from rule_cases import MS, US, WORK, every, span
 
 from lightning_gpuprof.findings.model import Severity
-from lightning_gpuprof.records.notes import CHECKPOINT_NOTE, CheckpointContent
-from lightning_gpuprof.records.schema import Note, OutsideSpan, StepFlag
+from lightning_gpuprof.records.facts import CheckpointContent
+from lightning_gpuprof.records.schema import OutsideSpan, StepFlag
 
 
 def test_proposes_no_interval_beyond_a_run_that_has_ended(judge):
@@ -84,7 +84,7 @@ def test_what_fills_a_checkpoint_and_never_changes_is_left_out(judge):
     def content(**sizes):
         given = {"trained_bytes": 0, "frozen_bytes": 0, "buffer_bytes": 0, "optimizer_bytes": 0}
         value = CheckpointContent(**(given | sizes), largest_frozen="words.weight")
-        return [BETWEEN] * 5 + [Note(step=20, name=CHECKPOINT_NOTE, value=value)]
+        return [BETWEEN] * 5 + [value]
 
     def said(**sizes):
         saved = {**WORK, "checkpoint": 1}

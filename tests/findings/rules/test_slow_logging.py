@@ -1,11 +1,10 @@
 from msgspec import structs
 from rule_cases import MS, US, WORK, every, op, span, unmarked
 
-from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.model import Severity, When, Where
 from lightning_gpuprof.findings.rules.slow_logging import LOGGED
-from lightning_gpuprof.records.notes import SYNCED_NOTE
-from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.records.facts import SyncedLogs
 
 
 def test_names_the_logger(judge):
@@ -109,7 +108,7 @@ def test_norms_taken_in_a_hook_that_logs_nothing_clip_gradients(judge):
     line = LineCount("other", "t.py", 3, "hook", "total += p.grad.norm()", None, None, 20)
 
     def sampled(*lines):
-        return [Note(step=9, name=NOTE, value=HostLines(50, lines, {"other": 50}))]
+        return [HostLines(50, lines, {"other": 50})]
 
     phases = {**WORK, "other": 3 * MS}
     assert judge("slow-logging", phases, records=sampled(line), **options) == ()
@@ -135,7 +134,7 @@ def test_a_picture_in_each_step_is_told_with_its_line_apart_from_the_loggers(jud
     other = LineCount(
         "logging", "t.py", 9, "training_step", "self.log(y)", "lightning.log", "log", 40
     )
-    lines = Note(step=9, name=NOTE, value=HostLines(100, (other, line), {"logging": 80}))
+    lines = HostLines(100, (other, line), {"logging": 80})
     parts = {"logging/self.log": MS, "logging/experiment.add_image": 4 * MS}
     usual, picture = judge(
         "slow-logging", {**WORK, "logging": 5 * MS}, parts=parts, records=[lines]
@@ -193,7 +192,7 @@ def test_pictures_in_validation_are_told_there(judge):
 
 
 def test_values_that_ranks_exchange_in_each_step_are_named(judge):
-    note = Note(step=1, name=SYNCED_NOTE, value=("loss", "accuracy"))
+    note = SyncedLogs(("loss", "accuracy"))
     options = {"parts": {"logging/self.log": 3 * MS}, "records": [note]}
     (found,) = judge("slow-logging", {**WORK, "logging": 3 * MS}, **options)
     assert "Leave sync_dist=True out of what is logged in each step (loss, accuracy)" in (

@@ -1,11 +1,11 @@
 import pytest
 from rule_cases import outcome
 
-from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.model import Abstained, Where
 from lightning_gpuprof.findings.rule import rules
-from lightning_gpuprof.records.schema import Note, ProfilerCycle
+from lightning_gpuprof.records.schema import ProfilerCycle
 
 
 def evaluate(run):
@@ -35,7 +35,7 @@ def sampled(analyze):
         phases=PHASES,
     ):
         seen = HostLines(len(phases) * each, lines, dict.fromkeys(phases, each))
-        records, traces = [Note(step=9, name=NOTE, value=seen)], {}
+        records, traces = [seen], {}
         if operators_ns is not None:
             row = {
                 "name": operator,
@@ -134,7 +134,7 @@ def test_what_an_optimizers_update_takes_is_no_operator_of_the_forward_pass(samp
 
 def test_what_the_forward_pass_has_grown_by_since_its_trace_is_not_pythons(analyze):
     lines = line(3, 60, kind=None, function="remember"), line(5, 40, kind="model")
-    seen = Note(step=9, name=NOTE, value=HostLines(200, lines, {"forward": 100, "backward": 100}))
+    seen = HostLines(200, lines, {"forward": 100, "backward": 100})
     row = {"name": "aten::mm", "count": 1, "total_ns": 4 * MS, "self_ns": 4 * MS}
     cycle = ProfilerCycle(cycle=0, first_step=3, last_step=3, trace_file="t.gz")
     traces = {"t.gz": {"operators": [row], "steps": [{}]}}
@@ -221,7 +221,7 @@ def test_the_stacks_that_anomaly_detection_formats_are_seen(analyze):
     seen = HostLines(100, (line(8, 80, kind="traceback"),), {"forward": 100})
     run = analyze(
         PHASES,
-        records=[Note(step=9, name=NOTE, value=seen)],
+        records=[seen],
         trainer={"detect_anomaly": True},
     )
     (finding,) = evaluate_rules(run, [rules()["anomaly-detection-on"]]).found

@@ -1,8 +1,8 @@
 from rule_cases import MS, US, WORK, every, span, unmarked
 
-from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.model import Severity, Where
-from lightning_gpuprof.records.schema import Device, Note
+from lightning_gpuprof.records.schema import Device
 
 
 def collecting(*steps):
@@ -14,7 +14,7 @@ def collecting(*steps):
 IN_BACKWARD = {"garbage_collection/backward": collecting(3, 11, 80)["garbage_collection"]}
 
 CALL = LineCount("other", "t.py", 9, "on_train_batch_end", "gc.collect()", None, None, 3)
-CALLED = [Note(step=90, name=NOTE, value=HostLines(90, (CALL,), {"other": 3, "forward": 87}))]
+CALLED = [HostLines(90, (CALL,), {"other": 3, "forward": 87})]
 
 
 def test_spikes_at_regular_distances_have_a_cause(judge):
@@ -38,7 +38,7 @@ def test_the_line_that_may_be_most_of_regular_ones_is_named(judge):
     def named(forward):
         often = LineCount("forward", "t.py", 9, "draw", "plot(table)", None, None, 180)
         seen = HostLines(200, (often,), {"forward": 200})
-        notes = [Note(step=90, name=NOTE, value=seen)]
+        notes = [seen]
         return [one.line for one in judge("step-time-jitter", forward, records=notes).where]
 
     assert named({"forward": every(20, 60 * MS, 10 * MS, first=7)}) == [9]

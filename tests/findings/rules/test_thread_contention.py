@@ -1,9 +1,9 @@
 import pytest
 
-from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained, Where
 from lightning_gpuprof.records.lines import ThreadLoad, ThreadUse
-from lightning_gpuprof.records.schema import Device, Note
+from lightning_gpuprof.records.schema import Device
 
 MS = 1_000_000
 PHASES = {"forward": 10 * MS, "data_wait": 2 * MS, "backward": 8 * MS}
@@ -16,7 +16,7 @@ def line(number, count, *, kind=None, source="x = 1"):
 
 def seen(*lines, threads=None, whole=200):
     by_phase = {"forward": whole // 2, "backward": whole // 2}
-    return [Note(step=9, name=NOTE, value=HostLines(whole, lines, by_phase, threads))]
+    return [HostLines(whole, lines, by_phase, threads)]
 
 
 def used(cpu_ns, queued_ns=0, *others):

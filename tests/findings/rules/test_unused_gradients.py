@@ -2,8 +2,7 @@ import pytest
 from rule_cases import MS, span
 
 from lightning_gpuprof.findings.model import Abstained, Severity
-from lightning_gpuprof.records.notes import UNUSED_NOTE, UnusedGradients
-from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.records.facts import UnusedGradients
 
 PHASES = {"forward": 5 * MS, "backward": 10 * MS}
 
@@ -14,8 +13,7 @@ def unused(judge):
 
     def found(*modules, parameters=300):
         value = UnusedGradients(4, parameters, 400, modules)
-        note = Note(step=9, name=UNUSED_NOTE, value=value)
-        return judge("unused-gradients", PHASES, records=[note])
+        return judge("unused-gradients", PHASES, records=[value])
 
     return found
 
@@ -36,7 +34,7 @@ def test_of_a_module_that_is_trained_in_part_the_other_parts_are_frozen(unused):
     assert "# and 2 more\n" in unused(*parts).change
 
 
-@pytest.mark.parametrize("records", [[], [Note(step=9, name=UNUSED_NOTE, value="torn")]])
+@pytest.mark.parametrize("records", [[], ["torn"]])
 def test_is_silent_where_nothing_was_noted(judge, records):
     assert judge("unused-gradients", PHASES, records=records) is None
 

@@ -1,10 +1,9 @@
 import pytest
 from rule_cases import EPOCH_FLAGS, EPOCHS, MS, REMADE, US, WORK, every, span, unmarked
 
-from lightning_gpuprof.analysis.run.worker_lines import NOTE as WORKERS_NOTE
-from lightning_gpuprof.analysis.run.worker_lines import WorkerLines
 from lightning_gpuprof.findings.model import When
-from lightning_gpuprof.records.schema import Loader, Note, OutsideSpan, StepFlag
+from lightning_gpuprof.records.lines import WorkerLines
+from lightning_gpuprof.records.schema import Loader, OutsideSpan, StepFlag
 
 ONE_WORKER = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1)}
 
@@ -194,7 +193,7 @@ def test_validations_do_without_workers_where_their_rows_are_made_sooner(judge, 
 def test_what_was_timed_of_a_workers_start_is_told_where_it_is_much(judge):
     def told(start_ns, init_ns=None):
         lines = WorkerLines(2, 10, 0, 0, (), start_ns, init_ns)
-        note = Note(step=9, name=WORKERS_NOTE, value=lines)
+        note = lines
         (finding,) = judge("worker-startup", EPOCHS, **ONE_WORKER, records=[note])
         return finding
 

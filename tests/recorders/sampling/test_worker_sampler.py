@@ -13,12 +13,11 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.utilities import CombinedLoader
 from torch.utils.data import DataLoader
 
-from lightning_gpuprof.analysis.run.worker_lines import worker_lines
 from lightning_gpuprof.callbacks.line_sampler import LineSampler
 from lightning_gpuprof.recorders.sampling import worker_sampler
 from lightning_gpuprof.recorders.sampling.worker_sampler import WorkerSampler
 from lightning_gpuprof.recorders.sampling.worker_start import WorkerStart
-from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.records.lines import WorkerLines
 
 
 class Keeps(BoringModel):
@@ -58,7 +57,7 @@ def fit(session_of):
         model = Keeps()
         sampler = LineSampler(interval_s=1e6, workers=workers)
         session = session_of(model, sampler, data=data, **options)
-        return worker_lines(session.all(Note)), model.kept
+        return session.last(WorkerLines), model.kept
 
     return fitted
 

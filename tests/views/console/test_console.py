@@ -6,10 +6,9 @@ import pytest
 from msgspec import structs
 
 from lightning_gpuprof.analysis.run.device_time import DevicePhase, DeviceTime, StepState
-from lightning_gpuprof.analysis.run.host_lines import NOTE, HostLines, LineCount
-from lightning_gpuprof.analysis.run.worker_lines import NOTE as WORKERS_NOTE
-from lightning_gpuprof.analysis.run.worker_lines import WorkerLines
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.model import Range, Severity, When, Where
+from lightning_gpuprof.records.lines import WorkerLines
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import (
     Advice,
@@ -367,7 +366,7 @@ def test_the_lines_of_the_program_are_told_whatever_the_rules_know(report):
         LineCount("forward", "mine.py", 7, "forward", "x = slow(x)", "numpy.sum", "python", 20),
         LineCount("forward", "mine.py", 9, "forward", "", None, None, 4),
     )
-    seen = Note(step=9, name=NOTE, value=HostLines(200, lines, {"forward": 100}))
+    seen = HostLines(200, lines, {"forward": 100})
     text = render(report(records=[seen]))
     table = text[text.index("AT WHICH LINES") : text.index("THE REST")]
     # 80 of 100 samples of 3 ms, give or take two standard errors of 4 %.
@@ -382,7 +381,7 @@ def test_without_samples_no_lines_are_told(report):
 def test_the_lines_of_worker_processes_have_a_table_of_their_own(report):
     line = LineCount("data_wait", "data.py", 7, "decode", "total += k", None, None, 60)
     few = LineCount("data_wait", "data.py", 9, "decode", "", None, None, 1)
-    seen = Note(step=9, name=WORKERS_NOTE, value=WorkerLines(2, 75, 25, 0, (line, few)))
+    seen = WorkerLines(2, 75, 25, 0, (line, few))
     text = render(report(records=[seen], loader=Loader(num_workers=2)))
     table = text[text.index("IN THE LOADER'S WORKERS") : text.index("THE REST")]
     assert "(100 samples in 2 worker processes, waiting for work in 25.0%)" in table

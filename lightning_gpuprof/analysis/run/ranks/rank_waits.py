@@ -13,15 +13,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lightning_gpuprof.analysis.run.host_lines import HostLines, host_lines
 from lightning_gpuprof.analysis.run.loader_wait import LoaderWait, loader_wait
 from lightning_gpuprof.analysis.run.ranks.rank_steps import RankSteps, Table
-from lightning_gpuprof.analysis.run.worker_lines import worker_lines
 from lightning_gpuprof.arrays import Floats, Int64, Mask
-from lightning_gpuprof.records.lines import WorkerLines
+from lightning_gpuprof.records.lines import HostLines, WorkerLines
 from lightning_gpuprof.records.phases import EXCHANGE, SELF_LOG, STOP_CHECK, Phase
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import NOT_MEASURED, Note
+from lightning_gpuprof.records.schema import NOT_MEASURED
 
 FORWARD_MORE = 1.5
 """Forward counts as waiting where that explains so many times as much lateness."""
@@ -175,9 +173,9 @@ class _Compared:
             mean_wait_ns=round(float(whole.mean())),
             causes=causes,
             part=self._part(late.rows[0], causes),
-            lines=host_lines(first.all(Note)),
-            worker_lines=worker_lines(first.all(Note)),
-            other_lines=host_lines(other.all(Note)),
+            lines=first.last(HostLines),
+            worker_lines=first.last(WorkerLines),
+            other_lines=other.last(HostLines),
             loader_wait=loader_wait(first, self.steps.chosen[late.rows[0]]),
         )
 
