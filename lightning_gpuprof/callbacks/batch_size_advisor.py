@@ -48,9 +48,10 @@ class BatchSizeAdvisor(RecordingCallback):
 
     Each rank suggests for its own device: readers take the smallest.
 
-    Costs: 0.1 ms per window of steps.
-    Touches: reads the allocator's counters.
-    When: the end of each window, later of one in ten.
+    Costs: on a GPU some 0.1 ms per reading, five in a window; without one 20 us per window.
+    Touches: nothing; it reads the allocator's counters, and never resets its peaks.
+    When: the end of each window and some of its forward passes; of short steps, later the end of
+        one window in ten.
     Switch: batch_size=False
 
     Args:
