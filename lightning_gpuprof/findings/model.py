@@ -15,7 +15,7 @@ class Severity(str, Enum):
 
 
 class When(str, Enum):
-    """Where the time lies that a finding saves; all savings are told per step."""
+    """Where the time lies that a finding saves; all savings are per step."""
 
     IN_STEPS = "in_steps"
     ALSO_BETWEEN = "also_between"

@@ -33,7 +33,7 @@ class Pattern:
         written: The same of the line's text, anywhere, where it was in nothing that has a name.
         operators: Names of operators in a trace, each in no other one of them.
         nodes: Names of the autograd graph's nodes that belong to it.
-        share: The least share of the step, or of the wait for data, from which it is told.
+        share: The least share of the step, or of the wait for data, from which it is reported.
         saving: The least and the most share of its time that goes.
         advice: What to do.
         change: The same as code, where there is one.

@@ -16,7 +16,7 @@ from lightning_gpuprof.findings.needs import NEEDS
 
 _T = TypeVar("_T")
 Judged = Finding | tuple[Finding, ...] | None
-"""What a rule returns: nothing is "looked, and all is well"."""
+"""What a rule returns: None where all is well."""
 
 
 @dataclass(frozen=True)

@@ -277,7 +277,7 @@ def _own_calls(op: Operator) -> float:
 
 
 def _usual(run: RunResults, *, updates: bool) -> int:
-    """Return the usual calls for each tensor; where updates are told apart, without them."""
+    """Return the usual calls for each tensor; where updates are known, without them."""
     return CALLS_PER_TENSOR + (UPDATE_CALLS if optimizer_reads(run) and not updates else 0)
 
 

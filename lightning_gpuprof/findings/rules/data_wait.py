@@ -155,14 +155,14 @@ def _cheaper(run: RunResults) -> str:
     """Return what to do about the operations that were seen, the general advice where few were."""
     lines, own = batch_lines(run), own_code(run)
     seen, drawn = seen_loading(lines), draws(run)
-    told = " ".join(_told(one) for one in seen)
+    named = " ".join(_named(one) for one in seen)
     if sum(one.frac for one in seen) < MOST:
-        told = f"{told} {CHANGES[LoaderChange.CHEAPER]}".strip()
+        named = f"{named} {CHANGES[LoaderChange.CHEAPER]}".strip()
     mostly = f"Most of it is your own code, above all {own.function}. " if own else ""
-    return mostly + told + (DRAWN if drawn else "")
+    return mostly + named + (DRAWN if drawn else "")
 
 
-def _told(one: Seen) -> str:
+def _named(one: Seen) -> str:
     name = one.line.callee or f"`{one.line.source.split('#')[0].strip()}`"
     return f"{name} ({percent(one.frac)}, {one.line.file}:{one.line.line}): {one.pattern.advice}"
 

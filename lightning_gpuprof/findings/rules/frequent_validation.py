@@ -19,7 +19,7 @@ often at least, at about 3% of the time; or batches of training's size, where va
 most half of it.
 
 ## Limits
-Once an epoch and less than a second in all belongs to short epochs, and is not told. Growing
+Once an epoch and less than a second in all belongs to short epochs, and is not reported. Growing
 validations are `growing-cost`, their workers' start `worker-startup`.
 """
 

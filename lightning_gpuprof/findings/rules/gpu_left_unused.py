@@ -18,7 +18,7 @@ Trainer(accelerator="auto")  # after
 `torch.cuda.is_available()` and `/dev/nvidia0`, once at the start.
 
 ## Limits
-A CPU that the program chose is told as `info`; hide the GPU (`CUDA_VISIBLE_DEVICES=""`) to have
+A CPU that the program chose is `info`; hide the GPU (`CUDA_VISIBLE_DEVICES=""`) to have
 nothing said. No time is claimed.
 """
 

@@ -19,7 +19,7 @@ GpuProfCallback(warmup=1, active=3)  # after
 `lost_kernels_count` of `launches_count`, from the trace.
 
 ## Limits
-Below 1% of the launches it is told as a fact. No time is claimed.
+Below 1% of the launches it is `info`. No time is claimed.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

@@ -76,8 +76,8 @@ def judge(run: RunResults) -> Finding | None:
     if memory is None:
         if run.memory_watched:
             return None
-        told = {one.phase for one in run.rising}
-        slower = {p: g for p, g in slower.items() if p not in told and _by_itself(run, g)}
+        rising = {one.phase for one in run.rising}
+        slower = {p: g for p, g in slower.items() if p not in rising and _by_itself(run, g)}
     if memory is None and not slower:
         return None
     return _finding(step_ns, memory, slower, keeping(run, slower))

@@ -4,7 +4,7 @@
 The driver lists other processes with memory on this device.
 
 ## Why
-Processes on one device take turns: steps get slower and uneven, and memory that is free now may be
+Processes on one device take turns: steps get slower and vary, and memory that is free now may be
 gone at the next allocation.
 
 ## Fix

@@ -82,11 +82,11 @@ def judge(run: RunResults) -> tuple[Finding, ...]:
     lines = measured(run.lines)
     forward = [one for one in lines.of(Phase.FORWARD) if not one.waits]
     kinds = _kinds(forward, lines.of(Phase.LOGGING))
-    told = [one for seen in kinds.values() for one in seen]
+    reported = [one for seen in kinds.values() for one in seen]
     gradient = [one for one in lines.of(Phase.BACKWARD) if _in_hook(one)]
     found = (
         *(_finding(run, lines, Phase.FORWARD, kind, seen) for kind, seen in kinds.items()),
-        _beside_operators(run, lines, forward, told),
+        _beside_operators(run, lines, forward, reported),
         _finding(run, lines, Phase.CLIP_GRADIENTS, "clip", lines.of(Phase.CLIP_GRADIENTS)),
         _finding(run, lines, Phase.BACKWARD, "gradient", gradient),
     )
@@ -127,23 +127,23 @@ def _kinds(seen: Sequence[LineCount], logging: Sequence[LineCount]) -> dict[str,
 
 
 def _beside_operators(
-    run: RunResults, lines: HostLines, forward: Sequence[LineCount], told: Sequence[LineCount]
+    run: RunResults, lines: HostLines, forward: Sequence[LineCount], reported: Sequence[LineCount]
 ) -> Finding | None:
     """Return a finding where lines of the program take longer by themselves than operators do."""
     work, spent, facts = host_work(run), run.per_step(Phase.FORWARD), trace_facts(run)
-    own = [one for one in forward if one.kind is None and one not in told]
+    own = [one for one in forward if one.kind is None and one not in reported]
     own = [one for one in own if not _OPERATOR.search(one.source)]
     if work is None or facts is None or spent is None or not own or run.on_gpu:
         return None
     if facts.host_scale < LEAST_SCALE:
         return None
     whole = lines.by_phase[Phase.FORWARD.value]
-    told_ns = sum(one.count for one in told) / whole * spent.mean_ns
+    reported_ns = sum(one.count for one in reported) / whole * spent.mean_ns
     # The trace is scaled to the median step: what a busy machine adds to the mean is of all parts.
     busy = spent.mean_ns / max(1, spent.median_ns)
     # Where the trace is of the run's first steps what forward has grown by since is not Python's.
     grown = max(1.0, spent.median_ns / max(1, spent.early_ns)) if is_early(run) else 1.0
-    beside_ns = spent.mean_ns / grown - busy * work.forward_operators_ns - told_ns
+    beside_ns = spent.mean_ns / grown - busy * work.forward_operators_ns - reported_ns
     left_ns = max(0, round(max(0.0, beside_ns) - busy * THIN_NS * work.calls))
     if left_ns < MOSTLY * sum(one.count for one in own) / whole * spent.mean_ns:
         return None

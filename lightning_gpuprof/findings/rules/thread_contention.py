@@ -22,7 +22,7 @@ Move work in Python to another process.
 threads' times, less phases that wait for files and servers anyway.
 
 ## Limits
-On a GPU only waits at lines are told.
+On a GPU only waits at lines are reported.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A trace is too large to be looked at with ease.
+"""A trace is too large for viewers.
 
 ## Symptom
 The trace of a profiler window is larger than viewers open.

@@ -39,7 +39,7 @@ def test_a_long_wait_names_the_number_of_workers_that_hides_it(analyze):
 WAITS = {"data_wait": 6 * MS, "forward": 4 * MS}
 
 
-def test_both_cures_are_named(analyze):
+def test_both_changes_are_named(analyze):
     advice = evaluate(analyze(WAITS, cpu_count=4, loader=IN_PROCESS)).advice
     assert "2 worker processes" in advice
     assert "Instead, saving" in advice
@@ -150,7 +150,7 @@ def test_with_no_known_loader_it_asks_for_cheaper_batches(analyze, loader):
     assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 7_200_000)
 
 
-def test_where_every_core_makes_batches_their_number_is_no_cure(analyze):
+def test_where_every_core_makes_batches_their_number_is_no_change(analyze):
     run = analyze(
         {"data_wait": 6 * MS, "forward": 4 * MS}, cpu_count=4, loader=Loader(num_workers=4)
     )
@@ -404,7 +404,7 @@ def test_what_the_lines_of_workers_do_is_what_can_be_saved(analyze):
     assert half == pytest.approx(0.9 * (0.6 - 2 * (0.6 * 0.4 / 100) ** 0.5) * 10 * MS, rel=1e-6)
 
 
-def test_an_operation_of_workers_is_told_with_its_cure(analyze):
+def test_an_operation_of_workers_is_told_with_its_advice(analyze):
     run = analyze(WAITS, records=worked(80, callee="json.loads"), **CROWDED)
     assert "json.loads (80.0%, t.py:7): text or by" in evaluate(run).advice
 
