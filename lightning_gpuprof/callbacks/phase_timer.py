@@ -27,10 +27,12 @@ class PhaseTimer(Callback):
 
     Costs: 2 us per step net, at most `overhead_budget` of it by its own clock.
     Touches: stands in for `profiler` of the Trainer for the length of the fit and hands every call
-        on; `log` of the module, `log_metrics`, `save` and the writer's methods of each logger,
-        `save_checkpoint` of the Trainer, `setup_data` and `_on_before_fetch` of its loops are
-        wrapped on these single objects, so that their time has a name; device events where there is
-        a device. All is put back at the end, however that comes.
+        on; wraps methods of single objects, so that their time has a name: `log` of the module,
+        `log_metrics`, `save` and the writer's methods of each logger, `save_checkpoint` of the
+        Trainer, `setup_data`, `run` and `reset` of its loops, with manual optimization `backward`,
+        `clip_gradients` and `zero_grad`, and the sampler and the queue of the loader's iterator;
+        listens to the warnings of torch.compile; records events where there is a device. All is
+        put back at the end, however that comes.
     When: every step.
     Switch: timing=False
 
