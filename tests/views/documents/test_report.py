@@ -4,7 +4,8 @@ import os
 import pytest
 
 from lightning_gpuprof.errors import RecordError
-from lightning_gpuprof.records.schema import Loader, Note, OutsideSpan, ProfilerCycle
+from lightning_gpuprof.records.facts import AnomalyMode
+from lightning_gpuprof.records.schema import Loader, OutsideSpan, ProfilerCycle
 from lightning_gpuprof.views.documents.report import load_report
 
 MS = 1_000_000
@@ -23,7 +24,7 @@ def run(make_session, write_run):
             PHASES,
             parts={"callbacks/GradNorm": 1 * MS},
             loader=Loader(num_workers=0),
-            records=[span, cycle, Note(step=1, name="anomaly_mode", value=True)],
+            records=[span, cycle, AnomalyMode(forward=True, backward=True)],
             wall_ns=1_005 * MS,
             samples=32,
         )
