@@ -12,6 +12,7 @@ from lightning_gpuprof.callbacks import batch_size_advisor
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.memory.advice import not_measured
+from lightning_gpuprof.records.facts import ProcessMemory
 from lightning_gpuprof.records.schema import Advice, Memory, Note
 from lightning_gpuprof.session.output import RunOutput
 
@@ -54,10 +55,10 @@ def test_on_a_cpu_nothing_is_measured_and_that_is_said(fit, said):
     assert said() == [f"[PROFILE] VRAM: {not_measured('cpu')}"]
     assert session.all(Memory) == []
     assert session.all(Advice) == []
-    notes = session.all(Note)
-    assert [note.name for note in notes] == ["vram-not-measured", *["rss_bytes"] * 3]
-    assert [note.step for note in notes[1:]] == [3, 7, 11]
-    assert all(note.value > 0 for note in notes[1:])
+    assert [note.name for note in session.all(Note)] == ["vram-not-measured"]
+    readings = session.all(ProcessMemory)
+    assert [reading.step for reading in readings] == [3, 7, 11]
+    assert all(reading.rss_bytes > 0 for reading in readings)
 
 
 def test_each_window_gives_a_reading_and_the_first_one_a_suggestion(fit, said):
@@ -196,7 +197,7 @@ def test_where_steps_are_short_memory_is_read_less_often_and_batches_are_not_cou
 
 def test_where_steps_are_short_the_process_memory_is_noted_less_often(fit, short):
     session = fit(BatchSizeAdvisor(window=2))
-    assert [note.step for note in session.all(Note) if note.name == "rss_bytes"] == [1, 3, 9, 11]
+    assert [reading.step for reading in session.all(ProcessMemory)] == [1, 3, 9, 11]
 
 
 def test_a_long_window_ends_where_validation_begins(fit, short):
