@@ -28,7 +28,7 @@ import re
 
 from lightning_gpuprof.analysis.run.host_lines import LineCount
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, is_early, trace_facts
+from lightning_gpuprof.analysis.run.trace_facts import is_early, trace_facts
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rule import measured, rule
@@ -59,7 +59,7 @@ def judge(run: RunResults) -> Finding | None:
         return None
     taken_ns = sum(row["total_ns"] for row in calls) / facts.steps
     exposed_ns = taken_ns * facts.exposed_frac(REPLAYED)
-    high = min(step_ns, exposed_ns + _slow_launches_ns(facts))
+    high = min(step_ns, exposed_ns)
     saving = Range(low=round(min(high, exposed_ns * facts.host_scale)), high=round(high))
     shown_ns, empties = round(facts.host_scale * taken_ns), _emptying(run)
     retries = (run.memory.alloc_retries or 0) if run.memory is not None else 0
@@ -82,14 +82,6 @@ def judge(run: RunResults) -> Finding | None:
         change=change,
         explains=("slow-callback", "host-bound") if empties is not None else (),
     )
-
-
-def _slow_launches_ns(facts: TraceFacts) -> float:
-    """Return what the launches of a step take more than as many of the median one."""
-    usual, each = (facts.number("launches", "overhead", one) for one in ("median_ns", "mean_ns"))
-    if usual is None or each is None:
-        return 0.0
-    return max(0.0, each - usual) * (facts.number("launches", "launches_per_step") or 0.0)
 
 
 def _emptying(run: RunResults) -> LineCount | None:

@@ -30,15 +30,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
+from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.units import duration, percent
 
 LOW_FRAC, HIGH_FRAC = 0.25, 0.75
-ENDS = 2
-"""Calls of a step that nothing can hide where weights are sharded."""
 BUCKET_BYTES = 25 * 2**20
 """DDP's own `bucket_cap_mb`."""
 MOSTLY = 0.5
@@ -85,11 +83,9 @@ def judge(run: RunResults) -> Finding | None:
     evidence = {"exposed_comm_ns": round(cost), "exposed_comm_frac": cost / step_ns}
     if facts and (comm := facts.per_step("gpu", "comm_ns")) is not None:
         evidence["comm_ns"] = round(comm)
-    if shards := strategy.startswith(_SHARDING):
-        alone = _compute_alone_ns(facts)
-        saving = Range(low=0, high=round(min(step_ns, _prefetched_ns(cost, alone, rows))))
-        if alone is not None:
-            evidence["compute_alone_ns"] = round(alone)
+    shards = strategy.startswith(_SHARDING)
+    if shards:  # they may be gathered ahead already
+        saving = Range(low=0, high=round(min(step_ns, cost)))
     return Finding(
         severity=grade(saving, step_ns),
         title=f"{duration(cost)} of each step ({percent(cost / step_ns)}) is exposed communication",
@@ -110,25 +106,6 @@ def _advice(run: RunResults, rows: Sequence[Mapping[str, Any]]) -> tuple[str, st
     if 0 < run.start.model.get("parameter_bytes", 0) <= BUCKET_BYTES:
         return ONE_BUCKET, "Trainer(accumulate_grad_batches=4)"
     return DDP, "DDPStrategy(bucket_cap_mb=100, gradient_as_bucket_view=True)"
-
-
-def _compute_alone_ns(facts: TraceFacts | None) -> float | None:
-    """Return what the device computes per step while it communicates nothing."""
-    names = ("compute_ns", "comm_ns", "exposed_comm_ns")
-    parts = [facts.per_step("gpu", name) for name in names] if facts else []
-    known = [part for part in parts if part is not None]
-    if len(known) < len(names):
-        return None
-    compute, comm, exposed = known
-    return max(0.0, compute - (comm - exposed))
-
-
-def _prefetched_ns(cost: float, alone: float | None, rows: Sequence[Mapping[str, Any]]) -> float:
-    """Return the most that gathering ahead can hide of exposed communication per step."""
-    calls = sum(row.get("count") or 0 for row in rows)
-    per_call = sum(row["total_ns"] for row in rows) / calls if calls else 0.0
-    most = max(0.0, cost - ENDS * per_call)
-    return most if alone is None else min(most, alone)
 
 
 def _gathered_frac(rows: Sequence[Mapping[str, Any]]) -> float:

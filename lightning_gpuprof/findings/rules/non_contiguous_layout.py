@@ -37,10 +37,6 @@ from lightning_gpuprof.units import duration, percent
 BACKWARD = 2.0
 MIN_CALLS = 2
 LAYOUT_KERNELS = ("nchwToNhwc", "nhwcToNchw")
-NORMS = "aten::native_batch_norm"
-NORM_LEAST, NORM_MOST = 2.5, 6.1
-"""BatchNorm's kernels in channels_last take so many times what their bytes take at the device's
-peak (docs/adr/0031); plane after plane they read badly, and what is above goes."""
 COPIES_OF_GROUPS = 2
 MOST = 2
 CHANNELS_LAST = """model = model.to(memory_format=torch.channels_last)
@@ -71,12 +67,9 @@ def judge(run: RunResults) -> Finding | None:
     if not cost_ns or (calls < MIN_CALLS and not kernels_ns):
         return None
     kept = 1 / calls if calls >= MIN_CALLS else 1.0
-    least, most, norms_most = (1 - kept) * copied_ns, BACKWARD * copied_ns, 0.0
-    low, high = around(round(least))[0], round(most)
+    low, high = around(round((1 - kept) * copied_ns + kernels_ns))[0], round(BACKWARD * copied_ns)
     if kernels_ns:
-        norms_least, norms_most = _by_planes(facts)
-        low = around(round(least + kernels_ns + norms_least))[0]
-        high = round(most + around(round(kernels_ns))[1] + norms_most)
+        high += around(round(kernels_ns))[1]
         low, high = faster_kernels(run, step_ns, low, high)
     saving = Range(low=min(low, step_ns), high=min(high, step_ns))
     if not saving.high:
@@ -86,8 +79,6 @@ def judge(run: RunResults) -> Finding | None:
         "relayouts_per_step_count": round(calls),
         "step_ns": step_ns,
     }
-    if kernels_ns:
-        evidence["slow_norms_ns"] = round(norms_most)
     kernels = tuple(Where(kernel=str(row["name"])) for row in around_convolutions[:MOST])
     return Finding(
         severity=grade(saving, step_ns),
@@ -101,18 +92,6 @@ def judge(run: RunResults) -> Finding | None:
         change=CHANNELS_LAST if kernels else None,
         explains=("memory-bound-kernels",) if kernels else (),
     )
-
-
-def _by_planes(facts: TraceFacts) -> tuple[float, float]:
-    """Return the least and the most per step that normalising plane after plane costs."""
-    least = most = 0.0
-    for row in facts.rows("roofline"):
-        if str(row.get("name", "")).startswith(NORMS) and row.get("peak_bytes_per_s"):
-            moved = (row.get("num_bytes") or 0) * (row.get("count") or 0)
-            bytes_ns = 1e9 * moved / row["peak_bytes_per_s"]
-            least += max(0.0, row["total_ns"] - NORM_MOST * bytes_ns)
-            most += max(0.0, row["total_ns"] - NORM_LEAST * bytes_ns)
-    return least / facts.steps, most / facts.steps
 
 
 def _copies(facts: TraceFacts, *, planes: bool) -> tuple[float, float]:

@@ -38,12 +38,6 @@ def test_what_is_freed_and_asked_for_again_in_each_step_goes(churn):
     assert found.severity is Severity.CRITICAL
 
 
-def test_launches_that_take_longer_than_usual_may_go_with_it(churn):
-    launches = {"overhead": {"median_ns": 8 * US, "mean_ns": 18 * US}, "launches_per_step": 100}
-    trace = calls(("hipMalloc", 60, 4 * MS), ("hipFree", 60, 2 * MS), **launches)
-    assert span(churn(trace)) == (3 * MS, 4 * MS)
-
-
 def test_of_steps_that_the_profiler_slowed_the_calls_are_as_much_shorter_at_least(churn):
     assert span(churn(CHURN | {"steps": [{"dur_ns": 20 * MS}] * 2})) == (1_500 * US, 3 * MS)
 

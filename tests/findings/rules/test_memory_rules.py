@@ -67,18 +67,6 @@ def test_transposes_around_convolutions_go_in_channels_last(judge):
     assert judge("non-contiguous-layout", WORK, **options) is None  # it would wait for the host
 
 
-def test_where_a_net_lies_plane_after_plane_its_norms_get_faster_too(judge):
-    norm = {"name": "aten::native_batch_norm_backward", "category": "norm", "bound": "memory"}
-    norm |= {"count": 10, "num_bytes": 50_000_000, "peak_bytes_per_s": 1e12, "total_ns": 5 * MS}
-    finding = judge(
-        "non-contiguous-layout", WORK, trace=TRANSPOSES | {"roofline": [norm]}, device=H100
-    )
-    # The bytes take 0.5 ms: in channels_last 1.25 to 3.05 are left, of two steps.
-    assert span(finding) == (round(0.8 * (1_000 + 975)) * US, (1_200 + 1_875) * US)
-    assert finding.explains == ("memory-bound-kernels",)
-    assert finding.evidence["slow_norms_ns"] == 1_875 * US
-
-
 def test_the_copies_around_a_group_norm_are_torchs_own(judge):
     copies = {"name": "aten::contiguous", "count": 16, "total_ns": MS, "device_total_ns": 4 * MS}
     groups = {"name": "aten::native_group_norm", "count": 8, "total_ns": MS}
