@@ -35,7 +35,8 @@ test: $(VENV)/.installed-dev ## Run every test that this machine can run
 define with_lightning
 	$(PYTHON) -m venv $(VENV)-$(1)
 	$(VENV)-$(1)/bin/python -m pip --disable-pip-version-check --quiet install $(2) -e '.[dev]'
-	OMP_NUM_THREADS=1 $(VENV)-$(1)/bin/python -m pytest tests/callbacks tests/capture tests/timing tests/session tests/adapters
+	OMP_NUM_THREADS=1 $(VENV)-$(1)/bin/python -m pytest tests/callbacks tests/capture tests/recorders \
+		tests/timing tests/session tests/adapters
 endef
 
 oldest: ## Run the callbacks' tests with the oldest supported Lightning

@@ -138,19 +138,15 @@ class BackwardCall:
 
     def watch(self, inputs: Any, output: Any) -> None:
         """Put hooks on the tensors of a call that take part in the backward pass."""
+        tensor: Any
         outputs = [tensor for tensor in _tensors(output) if tensor.requires_grad]
-        if not outputs:
-            return
         for tensor in outputs:
-            self._hook(tensor, self._begin)
+            tensor.register_hook(partial(self._call, self._begin))
         for tensor in _tensors(inputs):
             # A leaf would keep its hook for ever.
-            if tensor.requires_grad and not tensor.is_leaf:
-                self._hook(tensor, self._end_one)
+            if outputs and tensor.requires_grad and not tensor.is_leaf:
+                tensor.register_hook(partial(self._call, self._end_one))
                 self._inputs += 1
-
-    def _hook(self, tensor: Any, act: Callable[[], None]) -> None:
-        tensor.register_hook(partial(self._call, act))
 
     def _call(self, act: Callable[[], None], gradient: torch.Tensor) -> None:
         self._guarded(act)
