@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from lightning_gpuprof.views.console.report_text import report
     from lightning_gpuprof.views.documents.compare import compare_runs
     from lightning_gpuprof.views.documents.compare_several import compare_several
-    from lightning_gpuprof.views.documents.what_if import what_if
 
 __version__ = "0.1.0"
 
@@ -56,7 +55,6 @@ __all__ = [
     "region",
     "report",
     "tune",
-    "what_if",
 ]
 
 _PUBLIC = {
@@ -81,7 +79,6 @@ _PUBLIC = {
     "region": "lightning_gpuprof.callbacks.region",
     "report": "lightning_gpuprof.views.console.report_text",
     "tune": "lightning_gpuprof.trials.tune",
-    "what_if": "lightning_gpuprof.views.documents.what_if",
 }
 """Each public name and the module that defines it."""
 

@@ -42,7 +42,7 @@ from lightning_gpuprof.views.tab.layout_file import write_layout
 
 KERNELS = 200
 ROUTE = "/data/plugin/gpuprof"
-OVERVIEW = ("runs", "run", "report", "steps", "device", "what_if")
+OVERVIEW = ("runs", "run", "report", "steps", "device")
 TIMELINE = ("runs", "run", "traces", "device", "timeline", "timeline_cut")
 """Requested when a view is opened."""
 OVERVIEW_BUCKETS = "160"

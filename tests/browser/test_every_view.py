@@ -98,11 +98,6 @@ def test_a_component_has_its_host_and_device_time_below_its_phase(page):
     assert page.browser.run(indent, at - 1) == [0, 24]
 
 
-def test_a_run_without_a_plan_tells_the_command_that_makes_one(page, logs):
-    page.open("killed", view="memory")
-    page.wait_for(".command", f"plan --model train.py:make --json > {logs}/killed/plan.json")
-
-
 def test_numbers_stand_behind_each_chart_and_stay_open_over_a_refresh(page):
     page.open("char_lm/version_0", view="steps")
     page.click("summary", "Show as a table")

@@ -13,7 +13,7 @@ from rich.text import Text
 from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.model import Finding, Severity, When
 from lightning_gpuprof.units import ascii_only, duration, percent, quantity, spread
-from lightning_gpuprof.views.console import console_plan, console_rest, console_tables
+from lightning_gpuprof.views.console import console_rest, console_tables
 from lightning_gpuprof.views.documents.report import Report
 from lightning_gpuprof.views.documents.report_words import (
     MOST_IN_FULL,
@@ -26,11 +26,8 @@ from lightning_gpuprof.views.documents.report_words import (
     saving,
     the_one,
 )
-from lightning_gpuprof.views.documents.what_if import together
 
 WIDTH = 100
-MOSTLY = 0.5
-"""Where findings leave less of the step than this, the rest of it is not worth a word."""
 _STYLE = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
 
 
@@ -89,7 +86,6 @@ def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableT
         yield _indented(console_tables.phase_table(results, bar=bar, verbose=verbose))
         yield _heading("WHAT HOLDS IT BACK (by the saving you can count on, info last)")
         yield from _findings(report, verbose)
-        yield from _unexplained(report, lines is not None)
         if verbose and (first := focus(run_checks(results))) is not None:
             yield _indented(Text(f"where to look next: {first.next}", style="italic"))
     if lines is not None:
@@ -107,7 +103,6 @@ def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableT
     yield _heading("THE REST")
     yield _indented(console_rest.rest_table(results))
     if verbose:
-        yield from console_plan.plan_parts(report)
         yield from console_tables.verbose_parts(results, report.abstained, report.silent)
     yield from _next(report)
 
@@ -126,23 +121,6 @@ def _findings(report: Report, verbose: bool) -> Iterator[RenderableType]:
         shortened |= finding.severity is Severity.INFO and not verbose
     if shortened:
         yield _indented(Text("--verbose has the changes of all of them."))
-
-
-def _unexplained(report: Report, lines: bool) -> Iterator[RenderableType]:
-    """Say how much of the step no finding speaks of: the largest cause may be one no rule knows."""
-    found = together(report.payload())
-    if found is None or found.step_low_ns < MOSTLY * found.step_ns:
-        return
-    shown = "WHERE A STEP GOES and AT WHICH LINES show" if lines else "WHERE A STEP GOES shows"
-    step, left = duration(found.step_ns), duration(found.step_low_ns)
-    if not found.saving_high_ns:
-        yield _indented(
-            Text(f"What these save lies between steps. {shown} where a step's {step} go.")
-        )
-        return
-    saved = duration(found.saving_high_ns)
-    text = f"All of these together save at most {saved} of the step's {step}. "
-    yield _indented(Text(f"{text}{shown} where the other {left} go."))
 
 
 def _finding_head(number: int, finding: Finding) -> Table:

@@ -5,7 +5,6 @@ import gzip
 import html
 import re
 from collections.abc import Iterator, Sequence
-from itertools import combinations
 from typing import Any
 
 import msgspec
@@ -33,8 +32,6 @@ BY_RANK = ("run", "steps", "memory", "device")
 """Views that differ by rank and are looked at by rank."""
 MAX_DATA_BYTES = 3_500_000
 """Beside Plotly's 1.9 MB this keeps the file below 6 MB."""
-TOGGLES = 5
-"""Findings that `what_if.js` offers to tick."""
 RANK_STEP_BUCKETS = 200
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval' blob:; "
@@ -69,7 +66,7 @@ def _data(run: LoadedRun, session: int | None) -> dict[str, Any]:
     }
     answers = {"runs": listing}
     chosen = {} if session is None else {"session": str(session)}
-    for name, params, extra in (*_requests(run), *_what_ifs(run, chosen)):
+    for name, params, extra in _requests(run):
         key = "&".join([name, *(f"{k}={v}" for k, v in sorted(params.items()))])
         answers[key] = _answer(run, name, {**params, **extra, **chosen})
     for key, answer in answers.items():
@@ -117,17 +114,6 @@ def _ranks(run: LoadedRun) -> list[int]:
     """Return the ranks that can be looked at one by one: of many, those that others wait for."""
     rows = ranks_to_show(run.report(Query({}))["ranks"], MAX_RANKS)
     return [row["rank"] for row in rows]
-
-
-def _what_ifs(
-    run: LoadedRun, chosen: dict[str, str]
-) -> Iterator[tuple[str, dict[str, str], dict[str, str]]]:
-    """Yield every choice of findings to fix that the page offers."""
-    found = run.report(Query(chosen))["findings"]
-    ids = list(dict.fromkeys(one["id"] for one in found if one["saving_ns"]["high"]))[:TOGGLES]
-    for size in range(1, len(ids) + 1):
-        for some in combinations(ids, size):
-            yield "what_if", {"removing": ",".join(some)}, {}
 
 
 def _answer(run: LoadedRun, name: str, params: dict[str, str]) -> Any:

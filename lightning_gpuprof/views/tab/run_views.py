@@ -7,14 +7,12 @@ import msgspec
 import numpy as np
 
 from lightning_gpuprof.analysis.run.level_of_detail import bucket_steps
-from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import Memory, Note, ProbeDisabled, Scalars
 from lightning_gpuprof.views.documents.rank_notices import first_few
-from lightning_gpuprof.views.documents.what_if import estimate
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
-from lightning_gpuprof.views.tab.query import Query, QueryError
+from lightning_gpuprof.views.tab.query import Query
 
 
 def run_view(run: LoadedRun, query: Query) -> dict[str, Any]:
@@ -150,23 +148,3 @@ def steps_view(run: LoadedRun, query: Query) -> dict[str, Any]:
 def _phases(session: Session) -> dict[str, Any]:
     measured = {phase.value: session.phase_ns(phase) for phase in Phase}
     return {name: values for name, values in measured.items() if values is not None}
-
-
-def what_if_view(run: LoadedRun, query: Query) -> dict[str, Any]:
-    """Return the step without the findings named in `removing`, separated by commas.
-
-    Raises:
-        QueryError: The report has no such finding, or no step.
-    """
-    removing = [name for name in query.text("removing").split(",") if name]
-    try:
-        found = estimate(run.report(query), removing)
-    except RecordError as error:
-        raise QueryError(str(error)) from error
-    return {
-        "removing": removing,
-        "step_ns": found.step_ns,
-        "step_low_ns": found.step_low_ns,
-        "step_high_ns": found.step_high_ns,
-        "saving_ns": {"low": found.saving_low_ns, "high": found.saving_high_ns},
-    }

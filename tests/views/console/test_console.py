@@ -75,34 +75,6 @@ def test_a_saving_that_may_be_nothing_is_said_to_be_at_most_so_much(report):
     assert "saves up to 1.00 ms per step (10.0%)" in render(replace(loaded, findings=(unsure,)))
 
 
-def test_what_no_finding_explains_is_said_with_where_to_look(report):
-    loaded = report(parts={"callbacks/GradNorm": MS})
-    loaded = replace(loaded, findings=[one for one in loaded.findings if one.id == "slow-callback"])
-    text = " ".join(render(loaded).split())
-    assert "All of these together save at most 1.18 ms of the step's 10.0 ms." in text
-    assert "WHERE A STEP GOES shows where the other 8.82 ms go." in text
-    assert "together:" not in render(replace(loaded, findings=[]))
-    assert "together:" not in render(report(loader=Loader(num_workers=0)))
-
-
-@pytest.mark.parametrize(
-    ("when", "phase", "explained"),
-    [
-        (When.BETWEEN, "data_wait", None),
-        (When.ALSO_BETWEEN, "checkpoint", None),
-        (When.ALSO_BETWEEN, "callbacks", "1.00 ms"),
-        (When.IN_STEPS, "callbacks", "1.18 ms"),
-    ],
-)
-def test_what_is_saved_between_steps_explains_nothing_of_a_step(report, when, phase, explained):
-    loaded = report(parts={"callbacks/GradNorm": MS})
-    [slow] = [one for one in loaded.findings if one.id == "slow-callback"]
-    text = render(replace(loaded, findings=[replace(slow, when=when, where=(Where(phase=phase),))]))
-    whole = f"All of these together save at most {explained} of the step's 10.0 ms."
-    between = "What these save lies between steps."
-    assert (between if explained is None else whole) in " ".join(text.split())
-
-
 def test_it_ends_with_the_change_its_gain_and_the_command_that_compares(report):
     loaded = report(loader=Loader(num_workers=0))
     lines = render(loaded).splitlines()

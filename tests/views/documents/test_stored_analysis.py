@@ -165,7 +165,6 @@ def test_an_analysis_that_cannot_be_kept_serves_its_own_process(run, capsys, mon
         lambda run: lightning_gpuprof.report(run),
         lambda run: lightning_gpuprof.compare_runs(run, run),
         lambda run: lightning_gpuprof.compare_several(run, run),
-        lambda run: lightning_gpuprof.what_if(run, []),
     ],
 )
 def test_python_analyses_on_demand_too(run, read):

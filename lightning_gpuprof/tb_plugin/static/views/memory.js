@@ -4,7 +4,6 @@ import { chart } from "../charts.js";
 import { card, h } from "../dom.js";
 import { count, size } from "../format.js";
 import { memorySites } from "./memory_sites.js";
-import { plan } from "./plan.js";
 
 const GIB = 2 ** 30;
 /** Where the device's whole memory would leave less than this share to what is shown, it is not drawn. */
@@ -25,12 +24,11 @@ export const memory = {
   about: "Device memory by the allocator's own counters, read at each window's end, and the batch size that would fill it.",
   async render(context) {
     const failed = (/** @type {any} */ error) => h("p.empty", { role: "alert" }, String(error.message));
-    const [payload, sites, planned] = await Promise.all([
+    const [payload, sites] = await Promise.all([
       context.get("memory"),
       memorySites(context).catch(failed),
-      context.get("plan").then((found) => plan(context, found), failed),
     ]);
-    if (!payload.points.length) return h("div", null, h("p.empty", { role: "note" }, absent(payload)), sites, planned);
+    if (!payload.points.length) return h("div", null, h("p.empty", { role: "note" }, absent(payload)), sites);
     return h(
       "div",
       null,
@@ -42,7 +40,6 @@ export const memory = {
         payload.advice && advice(context, payload),
       ),
       sites,
-      planned,
     );
   },
 };

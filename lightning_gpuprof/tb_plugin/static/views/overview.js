@@ -7,7 +7,6 @@ import { findingCard } from "./findings.js";
 import { lineTable, workerTable } from "./line_table.js";
 import { measured, phaseTable } from "./phase_table.js";
 import { stepsChart } from "./steps_chart.js";
-import { whatIf } from "./what_if.js";
 
 /** Enough to see how the run went; the steps view has every step. */
 const OVERVIEW_BUCKETS = 160;
@@ -43,7 +42,6 @@ export const overview = {
           report.steps.count > 0 && phaseTable(report),
           lineTable(report),
           workerTable(report),
-          whatIf(context, report),
           card(
             "Steps over time",
             "Mean host time of a step, stacked by phase, over the run.",
