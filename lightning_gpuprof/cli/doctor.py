@@ -13,7 +13,7 @@ from lightning_gpuprof.errors import GpuProfError
 from lightning_gpuprof.hardware.lookup import find_peaks
 from lightning_gpuprof.hardware.measured import SOURCE, load_measured, save_measured
 
-_PROBE = "lightning_gpuprof.probes.device.machine"
+_PROBE = "lightning_gpuprof.trials.machine"
 _PROBE_LIMIT_S = 300
 _AMD_DRIVER = "/dev/kfd"
 
