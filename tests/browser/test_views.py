@@ -151,22 +151,6 @@ def test_all_can_be_reached_by_keyboard_in_reading_order(page):
     assert named == []
 
 
-@pytest.mark.usefixtures("shared_traces")
-@pytest.mark.parametrize(("run", "kernel"), [("nvidia", "nccl"), ("amd", "Cijk")])
-def test_a_real_trace_is_shown_in_every_view(page, run, kernel):
-    page.open(run, view="timeline")
-    page.browser.wait("return document.querySelector('.tl-canvas').timeline.loader.blocks && 1")
-    page.wait_for(".card", "Why the device was idle")
-    for view in VIEWS:
-        page.click(".tab", view.capitalize())
-        page.browser.wait(
-            "return document.querySelector('.tab[aria-current]').textContent === arguments[0]",
-            view.capitalize(),
-        )
-    page.click(".tab", "Operators")
-    page.wait_for(".meter", "Device busy")
-    page.click(".card[aria-label=Kernels] .table-box > .link")
-    page.wait_for(".card[aria-label=Kernels] td.name", kernel)
 
 
 def test_two_cycles_of_a_run_are_compared_by_kernel(page):

@@ -7,7 +7,6 @@ from fake_card import MIB, FakeCard
 from lightning.pytorch import Callback
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 
-from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
 from lightning_gpuprof.callbacks import batch_size_advisor
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.errors import ConfigError
@@ -142,19 +141,6 @@ def test_a_suggestion_is_withdrawn_where_memory_leaks(fit, said, monkeypatch):
     shown = [line for line in said() if "batch size" in line]
     assert len(shown) == 2
     assert "no suggestion: memory between steps grows" in shown[1]
-
-
-def test_of_two_ranks_the_one_with_less_headroom_decides(fit):
-    def advised(others):
-        card = FakeCard(32, others=others)
-        return fit(advisor_of(card, window=6), batch_size=32, limit_train_batches=4)
-
-    ranks = {0: advised(500), 1: advised(3_000)}
-    alone = [session.all(Advice)[-1].suggested_batch_size for session in ranks.values()]
-    assert alone[1] < alone[0]
-    chosen = rank_advice(ranks)
-    assert chosen.suggested_batch_size == alone[1]
-    assert chosen.details["rank"] == 1
 
 
 def test_the_user_can_give_the_batch_size(fit):

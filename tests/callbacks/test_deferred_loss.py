@@ -28,22 +28,8 @@ def test_a_loss_that_is_nan_is_told_from_none(tmp_path):
     assert record.not_finite["loss"][0] == 2
 
 
-def test_step_numbers_are_those_of_self_log(tmp_path):
-    class LoggingModel(Model):
-        def training_step(self, batch, batch_idx):
-            outputs = super().training_step(batch, batch_idx)
-            self.log("theirs", outputs["loss"])
-            return outputs
-
-    for steps in ({}, {"accumulate_grad_batches": 2}, {"accumulate_grad_batches": 3}):
-        trainer = fit(
-            tmp_path, LoggingModel(), DeferredLoss(window=3), log_every_n_steps=1, **steps
-        )
-        assert logged(trainer) == logged(trainer, "theirs")
-
-
 @pytest.mark.parametrize("accumulate", [1, 2, 3])
-def test_step_numbers_are_right_wherever_a_checkpoint_is_made(tmp_path, accumulate):
+def test_step_numbers_are_those_of_self_log_wherever_a_checkpoint_is_made(tmp_path, accumulate):
     class Saving(Model):
         def training_step(self, batch, batch_idx):
             deferred.state_dict()
@@ -61,25 +47,36 @@ def test_step_numbers_are_right_wherever_a_checkpoint_is_made(tmp_path, accumula
     assert logged(trainer) == logged(trainer, "theirs")
 
 
+@pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("accumulate", [1, 3])
-def test_the_loss_is_not_the_one_that_a_gradient_scaler_multiplied(tmp_path, accumulate):
+def test_the_loss_is_training_steps_own_before_it_is_scaled(tmp_path, scaled, accumulate):
     model = Model()
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
-    trainer = fit(
-        tmp_path,
-        model,
-        DeferredLoss(window=3),
-        plugins=[MixedPrecision("16-mixed", "cpu", scaler=scaler)],
-        accumulate_grad_batches=accumulate,
-    )
+    plugins = [MixedPrecision("16-mixed", "cpu", scaler=scaler)] if scaled else []
+    options = {"plugins": plugins, "accumulate_grad_batches": accumulate}
+    trainer = fit(tmp_path, model, DeferredLoss(window=3), **options)
     assert scaler.get_scale() > 1, "it was at work"
     assert recorded(trainer) == dict(enumerate(model.items))
 
 
-@pytest.mark.parametrize("accumulate", [1, 2, 3, 7])
-def test_the_loss_is_training_steps_own_while_gradients_accumulate(tmp_path, accumulate):
-    model = Model()
-    trainer = fit(tmp_path, model, DeferredLoss(window=3), accumulate_grad_batches=accumulate)
+@pytest.mark.parametrize(
+    ("on_step", "on_epoch", "steps"),
+    [(True, False, [3, 7]), (False, True, [7]), (True, True, [])],
+)
+def test_a_name_that_the_module_logs_itself_is_left_to_it(tmp_path, on_step, on_epoch, steps):
+    class Logs(Model):
+        def training_step(self, batch, batch_idx):
+            outputs = super().training_step(batch, batch_idx)
+            self.log("loss", 7.0, on_step=on_step, on_epoch=on_epoch)
+            return outputs
+
+    model = Logs()
+    trainer = fit(tmp_path, model, DeferredLoss(("loss", "kl"), window=3), log_every_n_steps=4)
+    if steps:
+        assert logged(trainer) == dict.fromkeys(steps, 7.0)
+    else:
+        assert logged(trainer, "loss_epoch") == {7: 7.0}
+    assert len(logged(trainer, "kl")) == 8
     assert recorded(trainer) == dict(enumerate(model.items))
 
 
@@ -88,12 +85,6 @@ def test_accumulation_that_changes_between_epochs_is_followed(tmp_path):
     scheduler = GradientAccumulationScheduler({0: 3, 1: 1, 2: 5})
     trainer = fit(tmp_path, model, DeferredLoss(), scheduler, max_epochs=3)
     assert recorded(trainer) == dict(enumerate(model.items))
-
-
-def test_manual_optimization_is_recorded(tmp_path):
-    model = ManualModel()
-    trainer = fit(tmp_path, model, DeferredLoss(("loss", "kl"), window=3))
-    assert logged(trainer) == dict(enumerate(model.items))
 
 
 def test_a_step_that_returns_none_is_absent(tmp_path):
@@ -123,32 +114,6 @@ def test_a_metric_that_is_no_number_is_left_out_with_its_name(tmp_path):
 def test_a_metric_that_never_came_is_named_at_the_end(tmp_path):
     with pytest.warns(UserWarning, match=r"recorded nothing for \['los'\]"):
         fit(tmp_path, Model(), DeferredLoss(("loss", "los")))
-
-
-@pytest.mark.parametrize("on_epoch", [False, True])
-def test_a_name_that_the_module_logs_itself_is_left_to_it(tmp_path, on_epoch):
-    class Logs(Model):
-        def training_step(self, batch, batch_idx):
-            outputs = super().training_step(batch, batch_idx)
-            self.log("loss", 7.0, on_step=not on_epoch, on_epoch=on_epoch)
-            return outputs
-
-    model = Logs()
-    trainer = fit(tmp_path, model, DeferredLoss(("loss", "kl"), window=3), log_every_n_steps=4)
-    assert logged(trainer) == ({7: 7.0} if on_epoch else {3: 7.0, 7: 7.0})
-    assert len(logged(trainer, "kl")) == 8
-    assert recorded(trainer) == dict(enumerate(model.items))
-
-
-def test_the_modules_own_mean_of_an_epoch_is_left_to_it(tmp_path):
-    class Logs(Model):
-        def training_step(self, batch, batch_idx):
-            outputs = super().training_step(batch, batch_idx)
-            self.log("loss", 7.0, on_step=True, on_epoch=True)
-            return outputs
-
-    trainer = fit(tmp_path, Logs(), DeferredLoss())
-    assert logged(trainer, "loss_epoch") == {7: 7.0}
 
 
 def test_loggers_can_get_fewer_steps_than_the_records(tmp_path):

@@ -2,22 +2,17 @@
 
 import copy
 import csv
-import gzip
-import json
 import pickle
-from pathlib import Path
 
 import pytest
 import torch
-from deferred_runs import Model, fit, logged, recorded, scalars
+from deferred_runs import Model, fit, logged, recorded
 from lightning.pytorch import Callback
 from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
-from lightning_gpuprof.analysis.compare.same_values import check_values
 from lightning_gpuprof.callbacks import deferred_loss
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
-from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.recorders.scalars.scalar_log import ScalarLog
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Scalars
@@ -98,22 +93,6 @@ def test_a_resumed_run_continues_its_means(tmp_path, repeated):
     assert logged(trainer, "loss_epoch") == {7: mean}
 
 
-def test_what_a_resumed_run_records_is_held_against_the_same_batches_of_another(tmp_path, repeated):
-    class Saver(Callback):
-        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-            if batch_idx == 4:
-                trainer.save_checkpoint(tmp_path / "middle.ckpt")
-
-    one, other = Model(), Model()
-    whole = fit(tmp_path / "whole", one, DeferredLoss(), Saver())
-    resumed = fit(tmp_path / "on", other, DeferredLoss(), ckpt_path=tmp_path / "middle.ckpt")
-
-    assert recorded(resumed) == dict(enumerate(other.items))
-    (check,) = check_values(scalars(whole), scalars(resumed), tolerance=0.0)
-    assert check.count == 3 + repeated
-    assert (check.last_base, check.last_new) == (one.items[-1], other.items[-1])
-
-
 def test_values_are_flushed_before_a_checkpoint(tmp_path):
     class Saver(Callback):
         def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
@@ -142,26 +121,6 @@ def test_no_value_is_read_in_a_step(tmp_path, monkeypatch):
     reads.clear()
     fit(tmp_path, Silent(), DeferredLoss(window=4))
     assert reads == [*bare, "tolist", "tolist"]
-
-
-def test_a_trace_of_its_steps_holds_no_read_of_a_value(tmp_path):
-    reads = {}
-    for reading in (True, False):
-
-        class Steps(BoringModel):
-            def training_step(self, batch, batch_idx, reading=reading):
-                outputs = super().training_step(batch, batch_idx)
-                if reading:
-                    outputs["loss"].item()
-                return outputs
-
-        schedule = ProfilerSchedule(wait=2, warmup=1, active=6)
-        trainer = fit(tmp_path, Steps(), DeferredLoss(window=2), schedule, limit_train_batches=12)
-        [path] = Path(trainer.loggers[0].log_dir).rglob("*.pt.trace.json.gz")
-        events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-        assert sum(event["name"].startswith("ProfilerStep#") for event in events) >= 6
-        reads[reading] = sum(event["name"] == "aten::item" for event in events)
-    assert reads == {True: 6, False: 0}
 
 
 def test_short_steps_reach_the_loggers_several_windows_at_a_time(tmp_path):

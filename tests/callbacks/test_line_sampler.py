@@ -10,10 +10,12 @@ import pytest
 from lightning.pytorch.demos.boring_classes import BoringModel
 
 from lightning_gpuprof import GpuProfCallback
-from lightning_gpuprof.callbacks.line_sampler import THREAD, LineSampler
+from lightning_gpuprof.callbacks import line_sampler
+from lightning_gpuprof.callbacks.line_sampler import LineSampler
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.recorders.sampling.pacing import SETTLE_S
 from lightning_gpuprof.records.lines import HostLines
+from lightning_gpuprof.session.guard import is_disabled
 
 
 class Writes:
@@ -80,26 +82,9 @@ def test_nothing_is_noted_where_no_sample_was_taken(fit):
     assert fit(LineSampler(interval_s=1e6), BoringModel()) is None
 
 
-def test_its_thread_ends_with_training(fit):
-    class Notes(BoringModel):
-        def on_train_start(self):
-            self.threads = [one for one in threading.enumerate() if one.name == THREAD]
-
-    model = Notes()
-    fit(GpuProfCallback(console=False, trace=False, report=False), model)
-    (thread,) = model.threads
-    thread.join(timeout=10)
-    assert not thread.is_alive()
-
-
 def test_it_does_not_look_where_threads_run_at_once(fit, monkeypatch):
     monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
     assert fit(LineSampler(interval_s=1e-4, warmup=0), BoringModel()) is None
-
-
-def test_it_can_be_left_out():
-    parts = GpuProfCallback(lines=False).parts
-    assert not any(isinstance(part, LineSampler) for part in parts)
 
 
 def test_a_module_that_holds_the_trainer_can_be_copied_in_training(fit, idle):
@@ -161,3 +146,22 @@ def test_a_sample_keeps_nothing_alive_that_the_training_thread_lets_go_of(idle):
 def test_an_interval_of_nothing_is_refused():
     with pytest.raises(ConfigError, match="interval_s=0"):
         LineSampler(interval_s=0)
+
+
+def test_a_sample_that_fails_ends_the_thread_and_switches_the_sampler_off(monkeypatch):
+    looks, records = [], []
+
+    def fails(frame):
+        looks.append(frame)
+        raise ValueError("planted")
+
+    monkeypatch.setattr(line_sampler, "where_is", fails)
+    sampler = LineSampler(warmup=0)
+    sampler._output = SimpleNamespace(step=3, write=records.append)
+    with pytest.warns(RuntimeWarning, match="LineSampler failed and is off"):
+        sampler._watch(SimpleNamespace(wait=lambda timeout: False))
+
+    assert len(looks) == 1
+    assert is_disabled(sampler)
+    assert sampler._stop.is_set()
+    assert [record.probe for record in records] == ["LineSampler"]

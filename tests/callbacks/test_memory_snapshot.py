@@ -67,18 +67,6 @@ def snapshots(run):
     return read_run(run)[0].sessions[0].all(Snapshot)
 
 
-def test_on_a_cpu_the_trainer_passes_over_its_hooks(tmp_path):
-    seen = set()
-
-    class Looks(BoringModel):
-        def on_train_batch_end(self, *_):
-            seen.add(callback.on_train_batch_start)
-
-    callback = MemorySnapshot()
-    trained(tmp_path, callback, Looks())
-    assert seen == {None}
-
-
 def test_a_window_is_recorded_and_written_at_its_end(tmp_path, history):
     callback = MemorySnapshot(steps=(2, 4), on_oom=False, history=lambda device: history)
     run = trained(tmp_path, callback)

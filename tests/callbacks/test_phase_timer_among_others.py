@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import pytest
-import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
 from lightning.pytorch.trainer import setup
@@ -75,19 +74,6 @@ def test_the_callback_can_be_copied_and_pickled_while_it_runs(planted, clock, tm
     assert len(copies) == 2 * planted.STEPS
     assert copies[0].window == 2
     assert copies[0]._run is None
-
-
-def test_weights_are_the_same_to_the_bit(planted, clock, timer, tmp_path):
-    def weights(*callbacks):
-        torch.manual_seed(0)
-        module = planted.Model(clock)
-        trainer = planted.make_trainer(
-            callbacks[0] if callbacks else Callback(), clock, tmp_path, max_epochs=2
-        )
-        trainer.fit(module)
-        return module.layer.weight.detach()
-
-    assert torch.equal(weights(timer), weights())
 
 
 def test_a_failing_hook_disables_the_timer_and_training_goes_on(

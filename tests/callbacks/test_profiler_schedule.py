@@ -318,11 +318,6 @@ def test_lightnings_own_torch_profiler_comes_first(tmp_path):
     assert Run(trainer).cycles == []
 
 
-def test_only_chosen_ranks_record(tmp_path):
-    assert Run(fit(tmp_path, ProfilerSchedule(wait=1, active=1, ranks=[1]))).files == []
-    assert len(Run(fit(tmp_path, ProfilerSchedule(wait=1, active=1, ranks=None))).files) == 1
-
-
 def test_steps_that_the_profiler_slows_down_are_marked(tmp_path):
     timer = PhaseTimer(console=False)
     run = Run(fit(tmp_path, timer, ProfilerSchedule(wait=3, warmup=1, active=2)))

@@ -84,33 +84,8 @@ def test_sums_are_read_a_window_later_without_a_sync(no_sync):
     assert pending.result() == {"kl": 1.5}
 
 
-def test_a_fit_with_deferred_loss_does_not_sync_per_step(tmp_path):
-    class Strict(BoringModel):
-        """Any sync from the tenth step on is an error."""
-
-        def training_step(self, batch, batch_idx):
-            if batch_idx == 10:
-                torch.cuda.set_sync_debug_mode("error")
-            return super().training_step(batch, batch_idx)
-
-        def on_train_epoch_end(self):
-            torch.cuda.set_sync_debug_mode("default")
-
-    try:
-        _, session = fit(tmp_path, DeferredLoss(window=20), model=Strict())
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    assert not session.all(ProbeDisabled)
-    assert sum(len(record.steps) for record in session.all(Scalars)) == 60
 
 
-def test_a_trace_holds_the_kernels_of_its_steps(tmp_path):
-    trainer, session = fit(tmp_path, ProfilerSchedule(wait=5, warmup=2, active=3))
-    assert not session.all(ProbeDisabled)
-    folder = Path(trainer.logger.log_dir) / "plugins" / "gpuprof"
-    [path] = folder.glob("*.pt.trace.json.gz")
-    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    assert {event.get("cat") for event in events} >= {"kernel", "cuda_runtime", "user_annotation"}
 
 
 def test_memory_and_a_suggestion_are_recorded(tmp_path):
