@@ -151,8 +151,6 @@ def test_all_can_be_reached_by_keyboard_in_reading_order(page):
     assert named == []
 
 
-
-
 def test_two_cycles_of_a_run_are_compared_by_kernel(page):
     page.open("two_cycles", view="compare")
     text = page.wait_for("section[aria-label='Two cycles of this run']")

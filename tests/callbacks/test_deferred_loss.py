@@ -136,16 +136,6 @@ def test_a_loss_that_is_overwritten_later_keeps_its_value(tmp_path):
     assert recorded(trainer) == recorded(trainer, "kl") == dict(enumerate(model.items))
 
 
-def test_a_loss_of_one_value_may_have_a_shape(tmp_path):
-    class Shaped(Model):
-        def training_step(self, batch, batch_idx):
-            return super().training_step(batch, batch_idx)["loss"].reshape(1)
-
-    model = Shaped()
-    trainer = fit(tmp_path, model, DeferredLoss(window=3))
-    assert recorded(trainer) == logged(trainer) == dict(enumerate(model.items))
-
-
 def test_of_several_closures_the_last_ones_loss_counts(tmp_path):
     class LBFGS(Model):
         def configure_optimizers(self):

@@ -13,7 +13,6 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
 from lightning_gpuprof.callbacks import deferred_loss
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
-from lightning_gpuprof.recorders.scalars.scalar_log import ScalarLog
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Scalars
 from lightning_gpuprof.session import output as run_output
@@ -47,25 +46,6 @@ def test_nothing_is_lost_when_training_ends_early(tmp_path, error):
         rows = list(csv.DictReader(file))
     assert [float(row["loss"]) for row in rows] == model.items
     assert len(model.items) == 5
-
-
-def test_nothing_is_lost_when_ctrl_c_comes_while_a_window_is_closed(tmp_path, monkeypatch):
-    close_window, interrupts = ScalarLog.close_window, [True]
-
-    def interrupted(log):
-        if interrupts:
-            interrupts.clear()
-            raise KeyboardInterrupt
-        close_window(log)
-
-    monkeypatch.setattr(ScalarLog, "close_window", interrupted)
-    model, logger = Model(), CSVLogger(tmp_path)
-    with pytest.raises((KeyboardInterrupt, SystemExit)):
-        fit(tmp_path, model, DeferredLoss(window=3), logger=logger)
-    with open(f"{logger.log_dir}/metrics.csv", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["loss"]]
-    assert [int(row["step"]) for row in rows] == [0, 1, 2]
-    assert [float(row["loss"]) for row in rows] == model.items
 
 
 def test_the_epochs_means_reach_the_logger(tmp_path):
@@ -188,16 +168,6 @@ def test_other_callbacks_see_the_outputs_that_lightning_makes(tmp_path):
         trainer = fit(tmp_path, Model(), *callbacks, accumulate_grad_batches=3)
     assert with_us.seen == without.seen
     assert "output_result_cls" not in vars(trainer.fit_loop.epoch_loop.automatic_optimization)
-
-
-def test_what_other_callbacks_do_to_the_loss_afterwards_is_not_recorded(tmp_path):
-    class Scales(Callback):
-        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-            outputs["loss"] *= 2
-
-    model = Model()
-    trainer = fit(tmp_path, model, DeferredLoss(), Scales())
-    assert recorded(trainer) == dict(enumerate(model.items))
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])

@@ -1,4 +1,3 @@
-import copy
 import gc
 import json
 import sys
@@ -85,17 +84,6 @@ def test_nothing_is_noted_where_no_sample_was_taken(fit):
 def test_it_does_not_look_where_threads_run_at_once(fit, monkeypatch):
     monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
     assert fit(LineSampler(interval_s=1e-4, warmup=0), BoringModel()) is None
-
-
-def test_a_module_that_holds_the_trainer_can_be_copied_in_training(fit, idle):
-    class Copies(BoringModel):
-        def training_step(self, batch, batch_idx):
-            self.copied = copy.deepcopy(idle)
-            return super().training_step(batch, batch_idx)
-
-    model = Copies()
-    fit(idle, model)
-    assert model.copied.most == idle.most
 
 
 def test_the_first_samples_are_close_together_and_there_are_only_so_many(monkeypatch):

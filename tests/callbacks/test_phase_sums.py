@@ -3,7 +3,6 @@ import torch
 from lightning.pytorch.utilities import CombinedLoader
 
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.schema import StepFlag
 
 
 def test_every_planted_delay_is_charged_to_its_own_phase_and_name(
@@ -41,19 +40,6 @@ def test_phases_add_up_to_the_wall_time(planted, clock, timer, check, tmp_path, 
     planted.fit(timer, clock, tmp_path, **options)
 
     check()
-
-
-def test_data_workers_started_in_each_epoch_are_data_wait(planted, clock, timer, check, tmp_path):
-    class Model(planted.Model):
-        def train_dataloader(self):
-            return self.loader(planted.Data(self.clock), num_workers=1)
-
-    planted.fit(timer, clock, tmp_path, model=Model(clock), max_epochs=3, limit_val_batches=0)
-
-    measured = check()
-    starts = measured.columns["flags"] & StepFlag.EPOCH_START
-    assert measured.steps == 3 * planted.STEPS
-    assert starts.astype(bool).nonzero()[0].tolist() == [0, planted.STEPS, 2 * planted.STEPS]
 
 
 def test_starting_workers_is_named(planted, clock, timer, tmp_path, monkeypatch):

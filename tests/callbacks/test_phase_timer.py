@@ -96,9 +96,13 @@ def test_evaluation_is_a_session_of_its_own(planted, clock, timer, check, tmp_pa
 def test_steps_carry_what_was_special_about_them(planted, clock, tmp_path):
     timer = PhaseTimer(window=4, console=False, clock=clock, warmup=2)
 
-    planted.fit(timer, clock, tmp_path, val_check_interval=2)
+    planted.fit(timer, clock, tmp_path, val_check_interval=2, max_epochs=2)
 
-    flags = planted.sessions(timer)[0].columns["flags"]
+    columns = planted.sessions(timer)[0].columns
+    flags = columns["flags"][: planted.STEPS]
+    assert columns["step"].tolist() == list(range(2 * planted.STEPS))
+    assert columns["epoch"].tolist() == [0] * planted.STEPS + [1] * planted.STEPS
+    assert columns["batch_idx"].tolist() == list(range(planted.STEPS)) * 2
 
     def flagged(flag):
         return (flags & flag).astype(bool).nonzero()[0].tolist()
@@ -171,15 +175,6 @@ def test_a_slow_logger_is_given_scalars_more_seldom(planted, clock, tmp_path, to
     planted.fit(timer, clock, tmp_path, logger=Slow(clock))
 
     assert len(ours) == calls
-
-
-def test_steps_carry_the_epoch_and_the_index_of_their_batch(planted, clock, timer, tmp_path):
-    planted.fit(timer, clock, tmp_path, max_epochs=2)
-
-    columns = planted.sessions(timer)[0].columns
-    assert columns["step"].tolist() == list(range(2 * planted.STEPS))
-    assert columns["epoch"].tolist() == [0] * planted.STEPS + [1] * planted.STEPS
-    assert columns["batch_idx"].tolist() == list(range(planted.STEPS)) * 2
 
 
 def test_skipped_epochs_and_batches_are_no_steps(planted, clock, timer, check, tmp_path):

@@ -1,7 +1,5 @@
 """The timer leaves the user's profiler, the Trainer and what is trained as they are."""
 
-import copy
-import pickle
 import subprocess
 import sys
 
@@ -9,8 +7,6 @@ import pytest
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
 from lightning.pytorch.trainer import setup
-
-from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 
 
 @pytest.mark.parametrize("profiler", [SimpleProfiler, AdvancedProfiler])
@@ -58,22 +54,6 @@ def test_a_trainer_that_keeps_its_profiler_is_timed_by_hooks(
     assert found["zero_grad"] == planted_ns["zero_grad"]
     assert set(found) <= set(measured.session.start.phases)
     assert len(trainer.callbacks) == 3
-
-
-def test_the_callback_can_be_copied_and_pickled_while_it_runs(planted, clock, tmp_path):
-    copies = []
-
-    class Copying(Callback):
-        def on_train_batch_end(self, trainer, *args):
-            copies.append(copy.deepcopy(trainer.callbacks[1]))
-            copies.append(pickle.loads(pickle.dumps(PhaseTimer())))
-
-    timer = PhaseTimer(window=2, console=False, clock=clock)
-    planted.fit(timer, clock, tmp_path, callbacks=[Copying()])
-
-    assert len(copies) == 2 * planted.STEPS
-    assert copies[0].window == 2
-    assert copies[0]._run is None
 
 
 def test_a_failing_hook_disables_the_timer_and_training_goes_on(

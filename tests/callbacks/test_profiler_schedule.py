@@ -151,18 +151,6 @@ def test_each_profiler_step_holds_its_own_fetch_forward_backward_and_optimizer(t
         assert len(outside) == sum(sum(parts_of(trace, s)[0].values()) for s in trace.steps)
 
 
-def test_every_cycle_has_its_own_compressed_file_and_record(tmp_path):
-    trainer = fit(tmp_path, ProfilerSchedule(wait=1, warmup=0, active=2, repeat=2))
-    assert "_on_before_fetch" not in vars(trainer.fit_loop.epoch_loop)
-    run = Run(trainer)
-    assert run.files == [f"rank0-cycle{n}.pt.trace.json.gz" for n in range(3)]
-    assert [run.trace(n).numbers for n in range(3)] == [[1, 2], [3, 4], [5, 6]]
-    for cycle in run.cycles:
-        assert cycle.stop_ns > 0
-        assert cycle.export_ns > 0
-        assert cycle.trace_bytes > 1000
-
-
 def test_a_step_ends_with_its_epoch(tmp_path):
     class Between(Callback):
         def on_train_epoch_start(self, trainer, pl_module):

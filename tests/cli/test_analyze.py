@@ -30,14 +30,6 @@ def test_the_text_starts_with_the_time_split_and_adds_up(trace, capsys):
     assert re.search(r"Operators, by own host time\n +count +own time +on device +time\n", text)
 
 
-def test_several_files_give_a_list(trace, capsys):
-    path, _ = trace
-
-    assert main(["analyze", "--json", path, path]) == 0
-
-    assert [one["file"] for one in json.loads(capsys.readouterr().out)] == [path, path]
-
-
 def test_a_step_and_the_steady_state_can_be_chosen(trace, capsys):
     path, _ = trace
 

@@ -99,12 +99,6 @@ def test_the_exit_status_is_for_ci(two_runs):
     assert main(["compare", new, base, "--fail-if-slower", "5%"]) == 0
 
 
-def test_a_bare_number_of_percent_is_refused(two_runs, capsys):
-    with pytest.raises(SystemExit):
-        main(["compare", *two_runs(1.5), "--fail-if-slower", "5"])
-    assert "'5' is not a share: pass 5% or 0.05" in capsys.readouterr().err
-
-
 def test_a_run_compared_with_itself_is_called_so(two_runs, capsys):
     base, _ = two_runs(1.5)
     main(["compare", base, base])
@@ -133,12 +127,6 @@ def test_a_run_that_shared_its_cores_is_warned_of(make_session, write_run, capsy
     main(["compare", base, new])
     word = "! new: others used 0.8 of its 2 cores, which its times hold"
     assert (word in capsys.readouterr().out) is told
-
-
-def test_another_machine_is_warned_of(two_runs, capsys):
-    base, new = two_runs(1.0, cpu_count=64)
-    main(["compare", base, new])
-    assert "! another cpu_count: 4 and 64" in capsys.readouterr().out
 
 
 def test_another_model_is_no_faster_run(make_session, write_run, capsys):
@@ -171,7 +159,7 @@ def test_json_is_the_document_alone(two_runs, capsys):
     assert [one["id"] for one in document["findings_gone"]] == ["data-wait"]
 
 
-@pytest.mark.parametrize("share", ["five", "-3%", "nan"])
+@pytest.mark.parametrize("share", ["five", "5", "-3%", "nan"])
 def test_a_share_that_is_none_is_refused(two_runs, share, capsys):
     with pytest.raises(SystemExit):
         main(["compare", *two_runs(1.0), f"--fail-if-slower={share}"])

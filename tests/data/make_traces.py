@@ -22,7 +22,9 @@ LAUNCHES = [(1_000_000, 1_002_000, 1), (1_070_000, 1_075_000, 2), (1_091_000, 1_
 RANGE = ("step", 990_000, 1_130_000)
 MESSAGE = json.dumps({"message": RANGE[0]})
 PID, TID, STREAM = 41, 42, 7
-TIMES = ["Start_Timestamp", "End_Timestamp"]
+TIMES = "Start_Timestamp, End_Timestamp"
+JAX_STATISTICS = (b"correlation_id", b"memcpy_details", b"core_count", b"step_num")
+STATS = "Name, Calls, TotalDurationNs, AverageNs, Percentage"
 
 
 def main() -> None:
@@ -49,10 +51,10 @@ def database(name: str, tables: dict[str, tuple[str, list[tuple]]]) -> None:
     connection.close()
 
 
-def table(name: str, header: list[str], rows: list[list]) -> None:
+def table(name: str, header: str, rows: list[list]) -> None:
     with (HERE / name).open("w", newline="") as file:
         writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
-        writer.writerow(header)
+        writer.writerow(header.split(", "))
         writer.writerows(rows)
 
 
@@ -95,17 +97,17 @@ def nsys() -> None:
 
 def nsys_stats() -> None:
     lines = ["Generating SQLite file report.sqlite from report.nsys-rep", ""]
-    header = ["Time (%)", "Total Time (ns)", "Instances", "Avg (ns)", "Med (ns)", "Min (ns)"]
-    lines.append(",".join([*header, "Max (ns)", "StdDev (ns)", "Name"]))
+    header = "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns)"
+    lines.append(f"{header},StdDev (ns),Name")
     for name, start, end, _ in KERNELS:
         spent = end - start
         lines.append(f'50.0,{spent},1,{spent}.0,{spent}.0,{spent},{spent},0.0,"{name}"')
     (HERE / "nsys_stats.csv").write_text("\n".join(lines) + "\n")
     trace = ["", "Processing [report.sqlite] with [cuda_gpu_trace.py]... "]
-    launch = ["GrdX", "GrdY", "GrdZ", "BlkX", "BlkY", "BlkZ", "Reg/Trd", "StcSMem (MB)"]
-    copied = ["DymSMem (MB)", "Bytes (MB)", "Throughput (MB/s)", "SrcMemKd", "DstMemKd"]
-    names = ["Start (ns)", "Duration (ns)", "CorrId", *launch, *copied]
-    trace.append(",".join([*names, "Device", "Ctx", "GreenCtx", "Strm", "Name"]))
+    launch = "GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB)"
+    copied = "DymSMem (MB),Bytes (MB),Throughput (MB/s),SrcMemKd,DstMemKd"
+    where = "Device,Ctx,GreenCtx,Strm,Name"
+    trace.append(f"Start (ns),Duration (ns),CorrId,{launch},{copied},{where}")
     device = f"Tesla T4 (0),1,,{STREAM}"
     for name, start, end, call in KERNELS:
         grid = "4,1,1,256,1,1,40,0.000,0.000,,,,"
@@ -120,47 +122,34 @@ def nsys_stats() -> None:
 
 
 def ncu() -> None:
-    where = ["ID", "Process ID", "Kernel Name", "Context", "Stream"]
+    where = "ID, Process ID, Kernel Name, Context, Stream"
     metrics = [
         ("gpu__time_duration.sum", "ns", ["50,000", "25,000"]),
         ("dram__bytes.sum", "byte", ["1,024.50", "8"]),
     ]
-    advice = ["Section Name", "Metric Name", "Metric Unit", "Metric Value", "Rule Name"]
+    advice = "Section Name, Metric Name, Metric Unit, Metric Value, Rule Name"
     rows = [
         [str(i), "41", KERNELS[i][0], "1", "7", "Speed", name, unit, values[i], ""]
         for i in range(2)
         for name, unit, values in metrics
     ]
     rows.append(["0", "41", GEMM, "1", "7", "Speed", "", "", "", "SomeAdvice"])
-    table("ncu_long.csv", where + advice, rows)
+    table("ncu_long.csv", f"{where}, {advice}", rows)
     text = (HERE / "ncu_long.csv").read_text()
     (HERE / "ncu_long.csv").write_text("==PROF== Connected to process 41\n" + text)
     wide = [["", "", "", "", "", *(unit for _, unit, _ in metrics)]]
     wide += [
         [str(i), "41", KERNELS[i][0], "1", "7", *(v[i] for _, _, v in metrics)] for i in range(2)
     ]
-    table("ncu_wide.csv", where + [name for name, _, _ in metrics], wide)
+    table("ncu_wide.csv", ", ".join([where, *(name for name, _, _ in metrics)]), wide)
 
 
 def rocprof_v1() -> None:
-    header = [
-        "Index",
-        "KernelName",
-        "gpu-id",
-        "queue-id",
-        "DispatchNs",
-        "BeginNs",
-        "EndNs",
-        "DurationNs",
-    ]
+    header = "Index, KernelName, gpu-id, queue-id, DispatchNs, BeginNs, EndNs, DurationNs"
     rows = [[c, f"{n} [clone .kd]", 1, STREAM, s - 10, s, e, e - s] for n, s, e, c in KERNELS]
     table("rocprof_v1.csv", header, rows)
     stats = [[f"{n} [clone .kd]", 1, e - s, e - s, 50.0] for n, s, e, _ in KERNELS]
-    table(
-        "rocprof_v1.stats.csv",
-        ["Name", "Calls", "TotalDurationNs", "AverageNs", "Percentage"],
-        stats,
-    )
+    table("rocprof_v1.stats.csv", STATS, stats)
     quoted = [(c, f'"{n} [clone .kd]"', 1, STREAM, s, e) for n, s, e, c in KERNELS]
     database(
         "rocprof_v1.db",
@@ -201,86 +190,42 @@ def rocprof_v1() -> None:
 
 
 def rocprofv3_csv() -> None:
+    counted = "Dispatch_Id, Kernel_Name, Counter_Name, Counter_Value"
+    allocated = "Kind, Operation, Agent_Id, Allocation_Size, Address, Correlation_Id"
+    copied = "Kind, Direction, Stream_Id, Source_Agent_Id, Destination_Agent_Id, Correlation_Id"
+    launched = "Kind, Agent_Id, Queue_Id, Stream_Id, Thread_Id, Dispatch_Id, Kernel_Id, Kernel_Name"
+    called = "Domain, Function, Process_Id, Thread_Id, Correlation_Id"
+    copy = ["MEMORY_COPY", "MEMORY_COPY_HOST_TO_DEVICE", STREAM, "Agent 0", "Agent 1", COPY[2]]
+    kernel = ["KERNEL_DISPATCH", "Agent 1", 1, STREAM, TID]
     table(
         "rocprofv3_kernel_trace.csv",
-        [
-            "Kind",
-            "Agent_Id",
-            "Queue_Id",
-            "Stream_Id",
-            "Thread_Id",
-            "Dispatch_Id",
-            "Kernel_Id",
-            "Kernel_Name",
-            "Correlation_Id",
-            "Start_Timestamp",
-            "End_Timestamp",
-        ],
-        [
-            ["KERNEL_DISPATCH", "Agent 1", 1, STREAM, TID, c, c, n, c, s, e]
-            for n, s, e, c in KERNELS
-        ],
+        f"{launched}, Correlation_Id, {TIMES}",
+        [[*kernel, c, c, n, c, s, e] for n, s, e, c in KERNELS],
     )
-    table(
-        "rocprofv3_memory_copy_trace.csv",
-        [
-            "Kind",
-            "Direction",
-            "Stream_Id",
-            "Source_Agent_Id",
-            "Destination_Agent_Id",
-            "Correlation_Id",
-            "Start_Timestamp",
-            "End_Timestamp",
-        ],
-        [
-            [
-                "MEMORY_COPY",
-                "MEMORY_COPY_HOST_TO_DEVICE",
-                STREAM,
-                "Agent 0",
-                "Agent 1",
-                COPY[2],
-                *COPY[:2],
-            ]
-        ],
-    )
+    table("rocprofv3_memory_copy_trace.csv", f"{copied}, {TIMES}", [[*copy, *COPY[:2]]])
     table(
         "rocprofv3_hip_api_trace.csv",
-        [
-            "Domain",
-            "Function",
-            "Process_Id",
-            "Thread_Id",
-            "Correlation_Id",
-            "Start_Timestamp",
-            "End_Timestamp",
-        ],
+        f"{called}, {TIMES}",
         [["HIP_RUNTIME_API", "hipLaunchKernel", PID, TID, c, s, e] for s, e, c in LAUNCHES],
     )
     table(
         "rocprofv3_counter_collection.csv",
-        ["Dispatch_Id", "Kernel_Name", "Counter_Name", "Counter_Value"],
+        counted,
         [[c, n, "SQ_WAVES", 16384 * c] for n, _, _, c in KERNELS],
     )
     table(
         "rocprofv3_counters_timed.csv",
-        ["Dispatch_Id", "Kernel_Name", "Counter_Name", "Counter_Value", *TIMES],
+        f"{counted}, {TIMES}",
         [[c, n, m, 1.0, s, e] for n, s, e, c in KERNELS for m in ("SQ_WAVES", "GRBM_COUNT")],
     )
     table(
         "rocprofv3_memory_allocation_trace.csv",
-        ["Kind", "Operation", "Agent_Id", "Allocation_Size", "Address", "Correlation_Id", *TIMES],
+        f"{allocated}, {TIMES}",
         [["MEMORY_ALLOCATION", "MEMORY_ALLOCATION_ALLOCATE", "Agent 0", 64, "0x7f", 5, 900, 950]],
     )
     table(
-        "rocprofv3_domain_stats.csv",
-        ["Name", "Calls", "TotalDurationNs", "AverageNs", "Percentage", "MinNs", "MaxNs", "StdDev"],
-        [["HIP_API", 3, 8000, 2666.7, 100.0, 1000, 5000, 0.0]],
-    )
-    table(
         "rocprofv3_kernel_stats.csv",
-        ["Name", "Calls", "TotalDurationNs", "AverageNs", "Percentage", "MinNs", "MaxNs", "StdDev"],
+        f"{STATS}, MinNs, MaxNs, StdDev",
         [[n, 1, e - s, float(e - s), 50.0, e - s, e - s, 0.0] for n, s, e, _ in KERNELS],
     )
 
@@ -291,19 +236,12 @@ def rocprofv3_json() -> None:
         ids = {"correlation_id": {"internal": correlation, "external": 0}, "thread_id": TID}
         return {"kind": kind, "operation": operation, **times, **ids}
 
-    gpu = {"handle": 900}
+    gpu, product = {"handle": 900}, {"product_name": "AMD Instinct MI300X"}
     tool = {
         "metadata": {"pid": PID},
         "agents": [
             {"id": {"handle": 899}, "type": 1, "node_id": 0, "name": "a CPU"},
-            {
-                "id": gpu,
-                "type": 2,
-                "node_id": 1,
-                "name": "gfx942",
-                "product_name": "AMD Instinct MI300X",
-                "cu_count": 304,
-            },
+            {"id": gpu, "type": 2, "node_id": 1, "name": "gfx942", **product, "cu_count": 304},
         ],
         "strings": {
             "buffer_records": [
@@ -421,9 +359,7 @@ def jax() -> None:
     space = space_class()()
     device, host = space.planes.add(name=b"/device:GPU:0"), space.planes.add(name=b"/host:CPU")
     for plane in (device, host):
-        for key, name in enumerate(
-            [b"correlation_id", b"memcpy_details", b"core_count", b"step_num"]
-        ):
+        for key, name in enumerate(JAX_STATISTICS):
             entry = plane.stat_metadata.add(key=key)
             entry.value.name = name
     device.stats.add(metadata_id=2, uint64_value=108)
@@ -455,18 +391,13 @@ def jax() -> None:
     (HERE / "jax.xplane.pb").write_bytes(space.SerializeToString(deterministic=True))
 
     events: list[dict] = [
-        {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "/device:GPU:0"}},
-        {"ph": "M", "pid": 701, "name": "process_name", "args": {"name": "/host:CPU"}},
-        {
-            "ph": "M",
-            "pid": 1,
-            "tid": 1,
-            "name": "thread_name",
-            "args": {"name": f"Stream #{STREAM}(Kernel)"},
-        },
-        {"ph": "M", "pid": 1, "tid": 2, "name": "thread_name", "args": {"name": "XLA Modules"}},
-        {"ph": "M", "pid": 701, "tid": TID, "name": "thread_name", "args": {"name": "python"}},
+        {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}}
+        for pid, name in ((1, "/device:GPU:0"), (701, "/host:CPU"))
     ]
+    lanes = (1, 1, f"Stream #{STREAM}(Kernel)"), (1, 2, "XLA Modules"), (701, TID, "python")
+    for pid, tid, name in lanes:
+        named = {"name": "thread_name", "args": {"name": name}}
+        events.append({"ph": "M", "pid": pid, "tid": tid, **named})
 
     def chrome(
         pid: int, tid: int, name: str, begin: int, end: int, correlation: int | None, **more: str
@@ -500,16 +431,10 @@ def memory_snapshot() -> None:
         {"size": 1024, "requested_size": 0, "state": "inactive", "frames": []},
         {"size": 512, "requested_size": 512, "state": "active_allocated", "frames": []},
     ]
+    segment = {"device": 0, "total_size": 2048, "stream": 0, "segment_type": "small"}
+    segment["blocks"] = blocks
     snapshot = {
-        "segments": [
-            {
-                "device": 0,
-                "total_size": 2048,
-                "stream": 0,
-                "segment_type": "small",
-                "blocks": blocks,
-            }
-        ],
+        "segments": [segment],
         "device_traces": [
             [
                 {"action": "alloc", "size": 512, "time_us": 10, "frames": frames},

@@ -1,10 +1,7 @@
 """On a CUDA or ROCm device: nothing here may make the host wait."""
 
-import gzip
-import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,13 +10,11 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger
 
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
-from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
-from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.memory.device import memory_probe
 from lightning_gpuprof.recorders.scalars.deferred import DeferredScalars
 from lightning_gpuprof.recorders.scalars.scalar_log import ScalarLog
 from lightning_gpuprof.records.reader import read_run
-from lightning_gpuprof.records.schema import Advice, Memory, ProbeDisabled, Scalars
+from lightning_gpuprof.records.schema import Advice, Memory, ProbeDisabled
 
 pytestmark = [
     pytest.mark.gpu,
@@ -82,10 +77,6 @@ def test_sums_are_read_a_window_later_without_a_sync(no_sync):
     torch.cuda.synchronize()
     assert pending.ready()
     assert pending.result() == {"kl": 1.5}
-
-
-
-
 
 
 def test_memory_and_a_suggestion_are_recorded(tmp_path):

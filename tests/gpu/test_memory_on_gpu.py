@@ -5,11 +5,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from lightning_gpuprof.adapters.memory_history import CudaMemoryHistory
 from lightning_gpuprof.recorders.device.nvml import nvml_stats
 from lightning_gpuprof.trials.messages import cublas_workspace_bytes
 from lightning_gpuprof.trials.predict import predict
-from lightning_gpuprof.views.documents.other_files import snapshot_payload
 
 pytestmark = [
     pytest.mark.gpu,
@@ -99,8 +97,6 @@ def test_the_predicted_peak_is_within_ten_percent_of_the_measured(name, precisio
         del loss, data
     measured = torch.cuda.max_memory_allocated() - before
     assert point.peak_allocated_bytes == pytest.approx(measured, rel=0.10)
-
-
 
 
 @pytest.mark.skipif(bool(torch.version.hip), reason="NVML is NVIDIA's")

@@ -4,7 +4,6 @@ import pytest
 
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.records.reader import read_run
-from lightning_gpuprof.records.schema import SyncSite
 from lightning_gpuprof.views.documents.report import load_report
 
 NAMED = {
@@ -61,20 +60,6 @@ def test_pageable_copies_promise_no_more_than_what_the_copies_take(h100):
     saving = report.findings[0].saving_ns
     # Pinned, the same 128 MiB take 2.4 ms over this card's bus, at the 54 GB/s of other runs here.
     assert saving.low < copying - 2_400_000 < saving.high <= copying
-
-
-def test_each_known_sync_is_a_row_with_its_line_and_owner(h100):
-    sites = read_run(str(h100 / "ten-syncs"))[0].sessions[0].all(SyncSite)
-    assert len(sites) == 10
-    for site in sites:
-        assert site.file == "/home/repo/tests/seeded_syncs.py"
-        assert site.source.endswith(f"sync: {site.owner}")  # as the program's remark says
-        assert site.steps_watched == 3
-        assert site.count % site.steps_watched == 0
-        assert site.blocked_ns is None or site.blocked_ns > 0
-    assert {site.operation for site in sites if site.blocked_ns is None} == {
-        "synchronizing operation"
-    }
 
 
 def test_the_syncs_of_a_run_reach_its_report(h100):

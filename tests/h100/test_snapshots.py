@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import pickletools
 
 import pytest
 
@@ -15,11 +14,6 @@ from lightning_gpuprof.views.documents.other_files import snapshot_payload
 LEAK = ("/home/repo/tests/gpu/test_promises_on_gpu.py", 54)
 LEAKED_BYTES = 2**20 * 4
 """What the line allocates and keeps, in each step."""
-READ_BY_MEMORY_VIZ = set(
-    "PROTO FRAME STOP MARK MEMOIZE BINPUT LONG_BINPUT BINGET LONG_BINGET NONE NEWTRUE NEWFALSE "
-    "BININT BININT1 BININT2 LONG1 BINFLOAT SHORT_BINUNICODE BINUNICODE EMPTY_LIST APPEND APPENDS "
-    "LIST EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_DICT SETITEM SETITEMS DICT".split()
-)
 
 
 @pytest.fixture(params=["leak", "out-of-memory"])
@@ -91,22 +85,3 @@ def test_an_allocation_that_failed_is_told(h100):
     assert (record.reason, record.step) == ("oom", 5)
     assert record.oom["requested_bytes"] == 2**42
     assert device["oom_count"] == 1
-
-
-def test_torchs_own_commands_read_them(snapshot):
-    viz = pytest.importorskip("torch.cuda._memory_viz")
-    _, raw, device = snapshot
-    assert f"segments: {len(raw['segments'])}\n" in viz.segsum(raw)
-    listed = viz.trace(raw)
-    assert f"{len(raw['device_traces'][0])} entries" in listed
-    assert listed.count("raise OutOfMemoryError") == device["oom_count"]
-    for plot in (viz.trace_plot, viz.segment_plot):
-        assert "snapshot.pickle" in plot(raw)
-
-
-def test_the_page_at_pytorch_org_can_unpickle_them(snapshot):
-    # memory_viz has an unpickler of its own: of protocols 2 to 4, and of what plain data needs.
-    found = list(pickletools.genops(snapshot[0].read_bytes()))
-    assert found[0][0].name == "PROTO"
-    assert 2 <= found[0][1] <= 4
-    assert {opcode.name for opcode, _, _ in found} <= READ_BY_MEMORY_VIZ

@@ -56,15 +56,6 @@ def test_opening_a_run_has_its_trace_analysed_and_the_page_fills_in(get, trace, 
     assert list(started) == [("analysis", trace)]
 
 
-def test_an_analysis_that_fails_is_told_and_not_tried_again(get, trace, started):
-    get("run", run="a")
-    started["analysis", trace].end(1, "no such disk")
-    for _ in range(2):
-        found = get("operators", run="a")
-        assert (found["state"], found["error"]) == ("failed", "no such disk")
-    assert len(started) == 1
-
-
 def test_the_timeline_that_is_looked_at_comes_before_the_analysis(get, trace, started):
     assert get("timeline", run="a")["state"] == "preparing"
     assert list(started) == [("timeline", trace)]
