@@ -1,15 +1,10 @@
-"""Drives Debian's headless Chromium through chromedriver's HTTP, with nothing but the stdlib.
+"""Drives Debian's headless Chromium through chromedriver's HTTP, with nothing but the stdlib."""
 
-`python tests/browser_driver.py URL PICTURE [--dark]` takes a screenshot.
-"""
-
-import argparse
 import base64
 import json
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.error
@@ -185,41 +180,3 @@ class Browser:
             if message["method"] == "Network.requestWillBeSent":
                 urls.append(message["params"]["request"]["url"])
         return [url for url in urls if urlsplit(url).scheme not in ("data", "blob", "about")]
-
-
-def main() -> None:
-    """Take one screenshot."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("url")
-    parser.add_argument("picture")
-    parser.add_argument("--width", type=int, default=1440)
-    parser.add_argument("--height", type=int, default=900)
-    parser.add_argument("--dark", action="store_true")
-    parser.add_argument("--frame", action="store_true")
-    parser.add_argument(
-        "--wait", default="return document.querySelector('.card, .empty, .welcome')"
-    )
-    parser.add_argument("--click", action="append", default=[])
-    parser.add_argument("--settle", type=float, default=1.2)
-    args = parser.parse_args()
-    browser = Browser(width=args.width, height=args.height)
-    try:
-        browser.open(args.url)
-        if args.dark:
-            browser.wait("return document.querySelector('iframe') || !arguments[0]", args.frame)
-            browser.run("document.body.classList.add('dark-mode')")
-        if args.frame:
-            browser.enter_frame()
-        browser.wait(args.wait)
-        for text in args.click:
-            browser.click("button, a, summary", text)
-            time.sleep(0.3)
-        time.sleep(args.settle)
-        browser.screenshot(args.picture)
-        sys.stdout.write("\n".join([*browser.take_log(), ""]))
-    finally:
-        browser.close()
-
-
-if __name__ == "__main__":
-    main()

@@ -30,11 +30,13 @@ from synthetic import SyntheticSpec, write_synthetic
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir, snapshot_name, trace_name
+from lightning_gpuprof.records.lines import WorkerLines
 from lightning_gpuprof.records.phases import EXCHANGE, Phase
 from lightning_gpuprof.records.schema import (
     SCHEMA_VERSION,
     Advice,
     Device,
+    Loader,
     Memory,
     OutsideSpan,
     ProfilerCycle,
@@ -219,6 +221,21 @@ def traced_run(
     device = Device(type="cuda", index=0, count=1)
     return write_run(
         folder, [run_start(device=device), cycle, *windows(200, DEMO_PHASES_MS), run_end(200)]
+    )
+
+
+def worker_run(folder: Path, *, steps: int = 100) -> Path:
+    """Two workers, of whose 200 samples 40 are waits; of the others 90 in 100 are at one line."""
+    line = LineCount("data_wait", "data/text.py", 12, "decode", "total += byte", None, None, 144)
+    seen = WorkerLines(2, 160, 40, 0, (line,))
+    return write_run(
+        folder,
+        [
+            run_start(loader=Loader(num_workers=2, batch_size=32)),
+            *windows(steps, {Phase.DATA_WAIT: 12.0, Phase.FORWARD: 8.0}),
+            seen,
+            run_end(steps),
+        ],
     )
 
 

@@ -14,7 +14,6 @@ from urllib.parse import quote
 import browser_driver
 import pytest
 from recorded import lay_out
-from worker_run import worker_run
 
 HARMLESS = ("Three.js", "swiftshader", "favicon", "font-roboto")
 """What TensorBoard's own page says on the console, with or without us."""
@@ -68,10 +67,9 @@ REAL_TRACES = {
 @pytest.fixture(scope="session")
 def logs(made_runs, tmp_path_factory):
     root = made_runs.all_runs(tmp_path_factory.mktemp("logs"))
-    made_runs.traced_run(root / "late", prepared=False)
     made_runs.two_cycle_run(root / "two_cycles")
     made_runs.runs_of_two_models(root / "two_models")
-    worker_run(root / "workers")
+    made_runs.worker_run(root / "workers")
     lay_out(root / "h100")
     shared = Path(__file__).parents[3] / "shared" / "traces"
     for name, trace in REAL_TRACES.items():

@@ -9,11 +9,12 @@ CPU = {
     "memory": (".empty", "This run trained on a CPU: there is no device memory to measure."),
     "ranks": (".empty", "This run has one rank: there is nothing to compare."),
 }
+NO_TRACE = (".empty", "No profiler cycle has finished")
 ONE_RANK = {"ranks": CPU["ranks"], "memory": (".empty", "Device memory was not measured")}
 WHAT_EACH_VIEW_SAYS = {
     "char_lm/version_0": {
         **CPU,
-        "overview": (".hero", "55.2% of each step (23.9 ms) is spent waiting for data"),
+        "overview": (".hero", "55.2% of each step (23.9 ms) waits for data"),
         "steps": ("td.number", "47.7 ms"),
         "timeline": (".card", "1 events over 5.00 \u00b5s"),
         "operators": ("tr", "aten::addmm\t864"),
@@ -59,6 +60,11 @@ WHAT_EACH_VIEW_SAYS = {
         "operators": ("td.name", "</script><script>alert(1)</script>"),
         "compare": (".hero", "hostile <b>run</b> against"),
         "traces": (".traces li", "../../../../../../etc/passwd"),
+    },
+    "killed": {**CPU, **dict.fromkeys(("timeline", "operators", "roofline", "traces"), NO_TRACE)},
+    "bare": {
+        "overview": (".hero", "No steps recorded"),
+        "steps": (".empty", "No steps recorded yet"),
     },
 }
 

@@ -24,7 +24,7 @@ def report(chromium, reports, file_page):
 
 def test_the_same_views_open_from_disk_with_charts_and_without_a_network(report):
     page = report("demo")
-    page.wait_for(".hero", "of each step (23.9 ms) is spent waiting for data")
+    page.wait_for(".hero", "of each step (23.9 ms) waits for data")
     page.browser.wait("return document.querySelectorAll('.chart .trace').length >= 8")
     page.click(".tab", "Operators")
     page.wait_for("td.name", "aten::addmm")
