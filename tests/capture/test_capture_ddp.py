@@ -29,7 +29,7 @@ class Model(BoringModel):
 
 if __name__ == "__main__":
     trainer = Trainer(
-        accelerator="cpu", devices=2, strategy="ddp", max_epochs=1, limit_train_batches=7,
+        accelerator="cpu", devices=2, strategy="ddp_fork", max_epochs=1, limit_train_batches=7,
         limit_val_batches=0, enable_progress_bar=False, enable_checkpointing=False,
         enable_model_summary=False, logger=CSVLogger(sys.argv[1], version=0),
         callbacks=[

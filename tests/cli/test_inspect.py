@@ -1,17 +1,21 @@
 """`lightning-gpuprof inspect` on scripts, each run in a process of its own."""
 
+import importlib
 import json
 import os
 import signal
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 import torch
+from lightning.pytorch import Trainer
 
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.cli.inspect import text
+from lightning_gpuprof.inspect import child
 from lightning_gpuprof.inspect.advice import advice
 from lightning_gpuprof.records.code_place import CodePlace
 from lightning_gpuprof.records.inspection import CallCount, Inspection, Waste
@@ -49,6 +53,26 @@ def script(tmp_path):
     return write
 
 
+@pytest.fixture
+def inline(monkeypatch):
+    """Run scripts in this process: a child's import of Lightning takes seconds."""
+    own = importlib.import_module("lightning_gpuprof.cli.inspect")
+    for owner in (Trainer, pytest.importorskip("pytorch_lightning").Trainer):
+        monkeypatch.setattr(owner, "__init__", owner.__init__)
+    monkeypatch.setattr(torch.cuda, "synchronize", torch.cuda.synchronize)
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def wait(command):
+        with redirect_stdout(sys.stderr):
+            try:
+                return child.main(command[3:])
+            except ValueError:
+                return 1
+
+    monkeypatch.setattr(own, "_wait", wait)
+
+
 def test_each_sync_of_a_script_is_a_row_and_joins_the_report_of_a_run(
     script, make_session, write_run, seeded_syncs, capfd
 ):
@@ -79,7 +103,7 @@ def test_a_run_that_did_not_end_with_a_fit_takes_no_result(
     assert "is no run that ended with a fit" in capsys.readouterr().err
 
 
-def test_a_clean_script_gives_0(script, capfd):
+def test_a_clean_script_gives_0(script, inline, capfd):
     path = script("Clean", callbacks="EarlyStopping('val_loss')")
     assert main(["inspect", path]) == 0
     lines = capfd.readouterr().out.splitlines()
@@ -99,7 +123,7 @@ def test_a_clean_script_gives_0(script, capfd):
         ("from lightning.pytorch import Trainer; Trainer()", "ended without training"),
     ],
 )
-def test_a_script_that_fails_or_never_trains_gives_2(tmp_path, capfd, source, said):
+def test_a_script_that_fails_or_never_trains_gives_2(tmp_path, inline, capfd, source, said):
     path = tmp_path / "train.py"
     path.write_text(source)
     assert main(["inspect", str(path)]) == 2
@@ -108,7 +132,7 @@ def test_a_script_that_fails_or_never_trains_gives_2(tmp_path, capfd, source, sa
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the script finds its GPU here")
 def test_a_script_for_a_gpu_is_looked_at_without_one_and_leaves_nothing_behind(
-    tmp_path, capfd, monkeypatch
+    tmp_path, inline, capfd, monkeypatch
 ):
     path = tmp_path / "train.py"
     path.write_text(
@@ -123,7 +147,9 @@ def test_a_script_for_a_gpu_is_looked_at_without_one_and_leaves_nothing_behind(
     assert [file.name for file in tmp_path.iterdir()] == ["train.py"]
 
 
-def test_a_script_of_lightning_cli_keeps_its_options_and_no_profile_is_made(tmp_path, capfd):
+def test_a_script_of_lightning_cli_keeps_its_options_and_no_profile_is_made(
+    tmp_path, inline, capfd
+):
     pytest.importorskip("jsonargparse")
     path = tmp_path / "train.py"
     path.write_text(
@@ -189,7 +215,7 @@ def test_a_debug_mode_that_raises_is_said():
     assert "Host syncs were not looked for" in text(Inspection(syncs_raise=True))
 
 
-def test_needless_work_is_found_and_lint_is_the_former_name(tmp_path, capfd):
+def test_needless_work_is_found_and_lint_is_the_former_name(tmp_path, inline, capfd):
     path = tmp_path / "train.py"
     path.write_text(
         "from lightning.pytorch import Trainer\n"
