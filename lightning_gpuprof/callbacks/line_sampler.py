@@ -12,7 +12,6 @@ from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.recorders.sampling.pacing import keep_sampling, no_collection
 from lightning_gpuprof.recorders.sampling.stack_lines import At, where_is
-from lightning_gpuprof.recorders.sampling.thread_watch import ThreadWatch
 from lightning_gpuprof.recorders.sampling.worker_sampler import WorkerSampler
 from lightning_gpuprof.records.lines import HostLines, LineCount
 from lightning_gpuprof.session.guard import guarded
@@ -72,7 +71,6 @@ class LineSampler(EpochRecorder):
         self._seen: Counter[At] = Counter()
         self._noted = 0
         self._watched = 0
-        self._threads = ThreadWatch()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._workers = workers or WorkerSampler()
@@ -81,7 +79,7 @@ class LineSampler(EpochRecorder):
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
-        self._seen, self._noted, self._threads = Counter(), 0, ThreadWatch()
+        self._seen, self._noted = Counter(), 0
         if stage == "fit" and self._output is not None and _can_walk_frames():
             self._workers.setup(trainer, self._output)
 
@@ -109,7 +107,6 @@ class LineSampler(EpochRecorder):
                 at = where_is(frames.get(self._watched))
                 if at is not None:
                     self._seen[at] += 1
-                    self._threads.saw(frames, self._watched)
             finally:
                 # This function's own frame is in it: a circle that would keep all threads' local
                 # variables, such as a loader's iterator with its workers, for the collector.
@@ -117,14 +114,13 @@ class LineSampler(EpochRecorder):
 
     @guarded
     def _watch(self, stop: threading.Event) -> None:
-        if keep_sampling(
+        keep_sampling(
             self.sample,
             lambda: self._seen.total(),
             stop,
             interval_s=self.interval_s,
             most=self.most,
-        ):
-            self._threads.end()
+        )
 
     @override
     def _write(self) -> None:
@@ -134,9 +130,7 @@ class LineSampler(EpochRecorder):
         if self._output is None or whole == self._noted:
             return
         self._noted = whole
-        threads = self._threads.use(self._watched)
-        found = HostLines(whole, tuple(_rows(seen)), _by_phase(seen), threads)
-        self._output.write(found)
+        self._output.write(HostLines(whole, tuple(_rows(seen)), _by_phase(seen)))
 
     @override
     def _release(self) -> None:

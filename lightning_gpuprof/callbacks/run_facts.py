@@ -10,8 +10,7 @@ from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.recorders.anomaly_detection import AnomalyDetection
 from lightning_gpuprof.recorders.batch_bytes import BatchBytes
 from lightning_gpuprof.recorders.checkpoint_content import CheckpointContents
-from lightning_gpuprof.recorders.core_use import CoresUsed
-from lightning_gpuprof.recorders.cpu_quota import QuotaUse
+from lightning_gpuprof.recorders.cores import CoreWaits, QuotaUse
 from lightning_gpuprof.recorders.garbage_collection import GarbageCollections
 from lightning_gpuprof.recorders.gradient_sync import GradientSync
 from lightning_gpuprof.recorders.recorder import Recorder
@@ -22,7 +21,7 @@ from lightning_gpuprof.session.recording import RecordingCallback
 
 RECORDERS: tuple[type[Recorder], ...] = (
     QuotaUse,
-    CoresUsed,
+    CoreWaits,
     BatchBytes,
     AnomalyDetection,
     GradientSync,

@@ -1,80 +1,19 @@
 """Single facts of a run: each is a record of its own type, of which the last counts."""
 
-from msgspec import Struct
-
 from lightning_gpuprof.records.base import FactBase
 from lightning_gpuprof.records.code_place import CodePlace
 
-MIN_FOREIGN = 0.1
-"""Of a core. A machine that does nothing else still has daemons: 0.01 to 0.07 were measured."""
 
+class CoreWait(FactBase, tag="core_wait", frozen=True):
+    """How long the training thread was ready and waited for a core, in `wall_ns` of training."""
 
-class Program(Struct, frozen=True):
-    """Processes of one name that are none of the run's.
-
-    Args:
-        name: As the kernel has it, at most fifteen characters.
-        cpu_ns: Time of those that still ran at the end.
-    """
-
-    name: str
-    cpu_ns: int
-
-
-class CoreUse(FactBase, tag="core_use", frozen=True):
-    """Times on the cores that this process may use, in nanoseconds.
-
-    Args:
-        cores: How many there are.
-        wall_ns: Time between the two readings.
-        busy_ns: Time of all programs on these cores.
-        stolen_ns: Time that the hypervisor gave to other machines while a program here was ready.
-        own_ns: Time of this process, on any core.
-        family_ns: Time of its children and, where a run has several ranks, of all processes of the
-            same launcher.
-        queued_ns: How long the training thread was ready and waited for a core.
-        others_queued_ns: The same of the thread of this process that waited longest beside it.
-        programs: Other programs, the busiest first; empty where they are hidden.
-    """
-
-    cores: int
     wall_ns: int
-    busy_ns: int
-    stolen_ns: int
-    own_ns: int
-    family_ns: int
     queued_ns: int
-    others_queued_ns: int
-    programs: tuple[Program, ...] = ()
 
     @property
-    def family_cores(self) -> float:
-        """How many cores the run's other processes used on average."""
-        return self.family_ns / max(1, self.wall_ns)
-
-    @property
-    def foreign_cores(self) -> float:
-        """How many cores programs used that are none of this run."""
-        foreign_ns = self.busy_ns - self.own_ns - self.family_ns
-        return max(0, foreign_ns) / max(1, self.wall_ns)
-
-    @property
-    def stolen_cores(self) -> float:
-        """How many cores the hypervisor gave to others."""
-        return self.stolen_ns / max(1, self.wall_ns)
-
-    @property
-    def foreign_share(self) -> float:
-        """The share of foreign programs in what computes beside this process; 0 of daemons' bit."""
-        if self.foreign_cores < MIN_FOREIGN:
-            return 0.0
-        return self.foreign_cores / (self.foreign_cores + self.family_cores)
-
-    @property
-    def lost_frac(self) -> float:
-        """The least share of the time that was lost to other programs and machines."""
-        queued = self.foreign_share * self.queued_ns / max(1, self.wall_ns)
-        return queued + self.stolen_cores / max(1, self.cores)
+    def frac(self) -> float:
+        """Share of the time."""
+        return self.queued_ns / max(1, self.wall_ns)
 
 
 class CpuQuota(FactBase, tag="cpu_quota", frozen=True):
@@ -100,35 +39,21 @@ class CheckpointContent(FactBase, tag="checkpoint_content", frozen=True):
     """The bytes of a checkpoint's tensors.
 
     Args:
-        trained_bytes: Parameters that require gradients.
-        frozen_bytes: Parameters that do not.
+        whole_bytes: All of them.
+        frozen_bytes: Parameters that do not require gradients.
         buffer_bytes: Buffers, and whatever else the module's `state_dict` holds.
-        optimizer_bytes: The optimizers' states.
-        largest_frozen: Name of the largest frozen parameter.
-        largest_buffers: Names and bytes of the largest buffers, three at most.
-        hparams_bytes: What `save_hyperparameters` has kept beside that: arrays, tables, whole
-            modules. None where it could not be read, and in older files.
-        largest_hparams: Names and bytes of the largest of them, three at most.
+        largest_buffer: The largest buffer's name and bytes.
     """
 
-    trained_bytes: int
+    whole_bytes: int
     frozen_bytes: int
     buffer_bytes: int
-    optimizer_bytes: int
-    largest_frozen: str | None = None
-    largest_buffers: tuple[tuple[str, int], ...] = ()
-    hparams_bytes: int | None = None
-    largest_hparams: tuple[tuple[str, int], ...] = ()
+    largest_buffer: tuple[str, int] | None = None
 
     @property
     def fixed_bytes(self) -> int:
-        """The part that gradients do not change."""
-        return self.frozen_bytes + self.buffer_bytes + (self.hparams_bytes or 0)
-
-    @property
-    def whole_bytes(self) -> int:
-        """All of it."""
-        return self.trained_bytes + self.fixed_bytes + self.optimizer_bytes
+        """The part that training does not change by gradients."""
+        return self.frozen_bytes + self.buffer_bytes
 
 
 class UnusedGradients(FactBase, tag="unused_gradients", frozen=True):
@@ -215,7 +140,7 @@ class SyncSteps(FactBase, tag="sync_steps", frozen=True):
 
 
 Fact = (
-    CoreUse
+    CoreWait
     | CpuQuota
     | CheckpointContent
     | UnusedGradients

@@ -77,52 +77,12 @@ class LineCount(Struct, frozen=True):
         return _READS.search(self.source) is not None
 
 
-class ThreadLoad(Struct, frozen=True):
-    """Work of another Python thread of the process while samples were taken.
-
-    Args:
-        name: The thread's name.
-        cpu_ns: Time on a core.
-        file: File of most of its samples, in the user's code if there is any.
-        line: Its line.
-        function: Its function.
-        source: The line's text; empty where it could not be read.
-    """
-
-    name: str
-    cpu_ns: int
-    file: str = ""
-    line: int = 0
-    function: str = ""
-    source: str = ""
-
-
-class ThreadUse(Struct, frozen=True):
-    """How long the training thread ran while samples were taken, and what others did.
-
-    Args:
-        watched_ns: Wall time from the first sample to the last.
-        cpu_ns: Time of the training thread on a core.
-        queued_ns: Time in which it was ready but had no core.
-        others: The other threads, the busiest first.
-    """
-
-    watched_ns: int
-    cpu_ns: int
-    queued_ns: int
-    others: tuple[ThreadLoad, ...]
-
-
 class HostLines(FactBase, tag="host_lines", frozen=True):
-    """All samples in training steps. `whole` counts those outside the user's code too.
-
-    `threads` is None where the system keeps no account of threads' times.
-    """
+    """All samples in training steps; `whole` counts those outside the user's code too."""
 
     whole: int
     lines: tuple[LineCount, ...]
     by_phase: dict[str, int]
-    threads: ThreadUse | None = None
 
     def of(self, phase: Phase, kinds: Sequence[str | None] | None = None) -> list[LineCount]:
         """Return the lines of a phase, the most often seen first."""

@@ -1,7 +1,5 @@
 """Single facts of a fit, each by a recorder of its own."""
 
-import os
-import threading
 from types import SimpleNamespace
 
 import pytest
@@ -13,8 +11,7 @@ from torch.utils.data import DataLoader
 from lightning_gpuprof.callbacks.run_facts import RunFacts
 from lightning_gpuprof.recorders.anomaly_detection import AGAIN, AnomalyDetection
 from lightning_gpuprof.recorders.batch_bytes import BatchBytes
-from lightning_gpuprof.recorders.core_use import CoresUsed, CoreTimes, Process
-from lightning_gpuprof.recorders.cpu_quota import QuotaUse
+from lightning_gpuprof.recorders.cores import CoreWaits, QuotaUse
 from lightning_gpuprof.recorders.synced_logs import SyncedLogs
 from lightning_gpuprof.records import facts
 from lightning_gpuprof.records.facts import CpuQuota
@@ -56,19 +53,14 @@ def test_without_a_quota_nothing_is_noted(fit):
     assert fit(QuotaUse(read=lambda: None)).last(CpuQuota) is None
 
 
-def test_who_used_the_cores_is_noted_when_training_ends(fit):
-    pid, thread = os.getpid(), threading.get_native_id()
-    looks = [
-        CoreTimes(at, 2, 3 * at, 0, {pid: Process("python", 1, 1, at, 0)}, {thread: at // 2})
-        for at in (0, 1_000)
-    ]
-    used = fit(CoresUsed(read=lambda: looks.pop(0))).last(facts.CoreUse)
-    assert (used.wall_ns, used.own_ns, used.queued_ns) == (1_000, 1_000, 500)
-    assert used.foreign_cores == 2.0
+def test_what_training_waited_for_a_core_is_noted_when_it_ends(fit):
+    readings = [facts.CoreWait(1_000, 5), facts.CoreWait(3_000, 505)]
+    found = fit(CoreWaits(read=lambda: readings.pop(0))).last(facts.CoreWait)
+    assert (found.wall_ns, found.queued_ns, found.frac) == (2_000, 500, 0.25)
 
 
 def test_where_no_account_is_kept_of_the_cores_nothing_is_noted(fit):
-    assert fit(CoresUsed(read=lambda: None)).last(facts.CoreUse) is None
+    assert fit(CoreWaits(read=lambda: None)).last(facts.CoreWait) is None
 
 
 class Synced(Texts):

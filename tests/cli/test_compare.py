@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lightning_gpuprof.cli import main
-from lightning_gpuprof.records.facts import CoreUse
+from lightning_gpuprof.records.facts import CoreWait
 from lightning_gpuprof.records.schema import Loader, Scalars, StepFlag
 
 MS = 1_000_000
@@ -119,13 +119,12 @@ def test_losses_that_differ_can_fail_it(two_runs, capsys):
 
 
 @pytest.mark.parametrize(("queued_ns", "told"), [(300, True), (3, False)])
-def test_a_run_that_shared_its_cores_is_warned_of(make_session, write_run, capsys, queued_ns, told):
-    use = CoreUse(2, 1_000, 1_800, 0, 1_000, 0, queued_ns, others_queued_ns=0)
-    noted = [use]
+def test_a_run_that_waited_for_cores_is_warned_of(make_session, write_run, capsys, queued_ns, told):
+    noted = [CoreWait(1_000, queued_ns)]
     base = write_run(make_session({"forward": MS}), name="base")
     new = write_run(make_session({"forward": MS}, records=noted), name="new")
     main(["compare", base, new])
-    word = "! new: others used 0.8 of its 2 cores, which its times hold"
+    word = "! new: training waited 30.0% of its time for a free core"
     assert (word in capsys.readouterr().out) is told
 
 

@@ -41,7 +41,7 @@ from lightning_gpuprof.records.facts import (
     BatchBytes,
     CheckpointContent,
     CompileLimit,
-    CoreUse,
+    CoreWait,
     CpuQuota,
     SyncedLogs,
     SyncSteps,
@@ -153,7 +153,7 @@ def _facts(session: Session) -> dict[str, Any]:
         "synced_logs": () if synced is None else synced.names,
         "compile_limits": tuple({one.place: one for one in session.all(CompileLimit)}.values()),
         "cpu_quota": session.last(CpuQuota),
-        "core_use": session.last(CoreUse),
+        "core_wait": session.last(CoreWait),
         "syncs_watched": any(one.steps for one in session.all(SyncSteps)),
     }
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         AnomalyMode,
         CheckpointContent,
         CompileLimit,
-        CoreUse,
+        CoreWait,
         CpuQuota,
         UnusedGradients,
     )
@@ -138,7 +138,7 @@ class RunResults:
     """Values that `self.log` exchanges between ranks in each step."""
     compile_limits: tuple[CompileLimit, ...] = ()
     cpu_quota: CpuQuota | None = None
-    core_use: CoreUse | None = None
+    core_wait: CoreWait | None = None
     syncs_watched: bool = False
     """An inspection watched some steps for syncs."""
     probe_failures: tuple[ProbeDisabled, ...] = ()

@@ -4,8 +4,8 @@
 Saving takes more than the step can spare, on average over all steps.
 
 ## Why
-A checkpoint gathers the whole state and writes it in the training loop. Frozen weights, buffers and
-hyperparameters are the same in every one.
+A checkpoint gathers the whole state and writes it in the training loop. Frozen weights and buffers
+are the same in every one.
 
 ## Fix
 ```python
@@ -126,19 +126,11 @@ def _less_often(run: RunResults, mean_ns: int, saves: int) -> tuple[float, str, 
 def _left_out(run: RunResults) -> tuple[float, str, str]:
     """Return the share that goes without the largest of what never changes, advice and code."""
     content = measured(run.checkpoint_content)
-    sizes = {
-        "frozen weights": content.frozen_bytes,
-        "buffers": content.buffer_bytes,
-        "hyperparameters": content.hparams_bytes or 0,
-    }
-    kind = max(sizes, key=lambda one: sizes[one])
-    largest = content.largest_buffers if kind == "buffers" else content.largest_hparams
-    name = largest[0][0] if largest else "..."
-    change = {
-        "frozen weights": WEIGHTS,
-        "buffers": f'self.register_buffer("{name.rpartition(".")[2]}", ..., persistent=False)',
-        "hyperparameters": f'self.save_hyperparameters(ignore=["{name}"])',
-    }[kind]
-    gone = sizes[kind] if kind == "frozen weights" or not largest else largest[0][1]
+    name, buffer_bytes = content.largest_buffer or ("...", content.buffer_bytes)
+    if content.frozen_bytes >= content.buffer_bytes:
+        kind, gone, change = "frozen weights", content.frozen_bytes, WEIGHTS
+    else:
+        kind, gone = "buffers", buffer_bytes
+        change = f'self.register_buffer("{name.rpartition(".")[2]}", ..., persistent=False)'
     what = f"{size(content.fixed_bytes)} of the {size(content.whole_bytes)} of each never change, "
     return gone / content.whole_bytes, f"{what}above all {kind}: leave them out.", change

@@ -8,11 +8,9 @@ from typing import NamedTuple
 from lightning_gpuprof.adapters.frames import CALLBACK_HOOKS, MODULE_CALL, MODULE_HOOK
 from lightning_gpuprof.recorders.sampling.library_calls import called_library
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.session.places import GPUPROF, USER, Place, package_of
+from lightning_gpuprof.session.places import GPUPROF, USER, package_of
 
 _LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric")
-_AROUND_STEPS = ("python", "torch", GPUPROF, *_LIGHTNING)
-"""Packages with frames between Lightning's loop and the module (an optimizer calls its closure)."""
 _BY_FUNCTION = {
     "training_step": Phase.FORWARD,
     "backward": Phase.BACKWARD,
@@ -122,29 +120,6 @@ def where_is(frame: FrameType | None) -> At | None:
         callee,
         kind,
     )
-
-
-def own_line(frame: FrameType | None) -> Place | None:
-    """Return file, line and function of a thread's innermost frame in the user's own code.
-
-    Without a frame of the user's, it is the outermost that is not Python's; within a training step,
-    the outermost of the library that holds the module.
-    """
-    outermost = library = None
-    for each in outwards(frame):
-        package = package_of(each.f_code.co_filename)
-        if _runs_steps(each, package):
-            outermost = library
-            break
-        if package != "python":
-            outermost = each
-        if package not in _AROUND_STEPS:
-            library = each
-        if package == USER:
-            break
-    if outermost is None:
-        return None
-    return outermost.f_code.co_filename, line_of(outermost), outermost.f_code.co_name
 
 
 def line_of(frame: FrameType) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from lightning_gpuprof.analysis.compare.compare import Change, Verdict
-from lightning_gpuprof.units import quantity
+from lightning_gpuprof.units import percent, quantity
 from lightning_gpuprof.views.documents.compare import RunComparison
 from lightning_gpuprof.views.documents.report import Report
 
@@ -12,8 +12,8 @@ MIN_SHARE = 0.005
 MEDIAN_SHARE = 0.05
 """A median that changed by less than this share is left to the table."""
 DISTORTS = ("machine", "versions")
-DISTURBED = 0.01
-"""A run that lost this share of its time to other programs says so: a change may be smaller."""
+DISTURBED = 0.05
+"""A run whose training thread waited this share of its time for a core says so."""
 
 
 def answer(found: RunComparison) -> str:
@@ -42,10 +42,9 @@ def warnings(found: RunComparison) -> Iterator[str]:
         if by_device:
             yield f"{side}: the host was ahead of the device, whose clock its steps are by"
     for side, report in (("base", found.base), ("new", found.new)):
-        use = report.results.core_use
-        if use is not None and use.lost_frac >= DISTURBED:
-            used = use.foreign_cores + use.stolen_cores
-            yield f"{side}: others used {used:.2g} of its {use.cores} cores, which its times hold"
+        wait = report.results.core_wait
+        if wait is not None and wait.frac >= DISTURBED:
+            yield f"{side}: training waited {percent(wait.frac)} of its time for a free core"
     if result.other_model:
         yield "unless your change is what made the models differ, their times say nothing of it"
     distorting = [one for one in result.differs if one.kind in DISTORTS]

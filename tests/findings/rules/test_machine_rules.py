@@ -4,7 +4,7 @@ import pytest
 from rule_cases import WORK
 
 from lightning_gpuprof.findings.model import Severity
-from lightning_gpuprof.records.facts import CoreUse, CpuQuota, Program
+from lightning_gpuprof.records.facts import CpuQuota
 from lightning_gpuprof.records.schema import Device, Loader
 
 
@@ -52,25 +52,6 @@ def test_a_gpu_that_a_run_leaves_unused_is_told(judge, why, severity):
 
 def test_what_a_later_version_may_note_of_it_is_left_alone(judge):
     assert judge("gpu-left-unused", WORK, gpu_left_unused="lent") is None
-
-
-SWITCHED = {"deterministic_algorithms": True, "cudnn_deterministic": False}
-
-
-def shared(judge, *, foreign, workers=0, queued, beside=0, **facts):
-    second = 1_000_000_000
-    use = CoreUse(
-        cores=4,
-        wall_ns=10 * second,
-        busy_ns=round((1 + workers + foreign) * 10 * second),
-        stolen_ns=0,
-        own_ns=10 * second,
-        family_ns=round(workers * 10 * second),
-        queued_ns=round(queued * 10 * second),
-        others_queued_ns=round(beside * 10 * second),
-        programs=(Program("make", round(foreign * 10 * second)), Program("sshd", second // 10)),
-    )
-    return judge("shared-cores", WORK, records=[use], **facts)
 
 
 @pytest.mark.parametrize("rule", ["cpu-quota", "gpu-left-unused"])

@@ -7,7 +7,6 @@ import torch
 from lightning_gpuprof.recorders.device.amd_smi import AmdSmiStats, amd_stats
 from lightning_gpuprof.recorders.device.device_stats import StatsReading, StatsSampler, summarize
 from lightning_gpuprof.recorders.device.nvml import NvmlStats, nvml_stats
-from lightning_gpuprof.recorders.sampling.thread_watch import OWN
 
 GIB = 2**30
 
@@ -359,14 +358,3 @@ def test_the_thread_ends_when_closed():
     sampler.close()
     assert stats.closed
     assert not sampler._thread.is_alive()
-
-
-def test_its_thread_is_not_taken_for_one_of_the_programs():
-    class Nothing:
-        def close(self):
-            pass
-
-    sampler = StatsSampler(Nothing(), interval_s=0.05, wait=lambda seconds: True)
-    sampler.start()
-    assert sampler._thread.name.startswith(OWN)
-    sampler.close()

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof.recorders.sampling import pacing
-from lightning_gpuprof.recorders.sampling.stack_lines import line_of, own_line, where_is
+from lightning_gpuprof.recorders.sampling.stack_lines import line_of, where_is
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.session.places import package_of
 
@@ -235,22 +235,6 @@ def test_in_a_validation_hooks_of_the_module_and_batches_are_validation(file, fu
     at = where_is(stack(LOOP, evaluation, *called))
     assert (at.phase, at.function) == (phase, "plot")
     assert where_is(stack(LOOP, *called)).phase is not Phase.VALIDATION
-
-
-@pytest.mark.parametrize(
-    ("inside", "file"),
-    [
-        ([(LIBRARY, "training_step"), (LIBRARY, "blur")], LIBRARY),
-        ([(LIBRARY, "training_step"), ("/home/me/net.py", "forward")], "/home/me/net.py"),
-        ([], None),
-    ],
-)
-def test_the_line_that_calls_the_trainer_is_not_where_a_librarys_step_is(inside, file):
-    closure = (f"{SITE}/torch/optim/adam.py", "step"), (f"{SITE}/lightning/call.py", "call")
-    linear = (f"{SITE}/torch/nn/modules/linear.py", "forward")
-    own = own_line(stack(("/home/me/train.py", "main"), LOOP, *closure, *inside, linear))
-    assert (own and own[0]) == file
-    assert own is None or own[2] != "blur"  # the outermost
 
 
 def test_a_module_that_torch_compile_wrote_is_torchs(monkeypatch, tmp_path):

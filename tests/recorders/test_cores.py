@@ -1,8 +1,10 @@
-"""Control groups as Linux shows them, in a folder of the test's own."""
+"""Control groups and threads as Linux shows them, in a folder of the test's own."""
+
+import threading
 
 import pytest
 
-from lightning_gpuprof.recorders.cpu_quota import cpu_quota
+from lightning_gpuprof.recorders.cores import core_wait, cpu_quota
 from lightning_gpuprof.records.facts import CpuQuota
 
 STAT = "usage_usec 9\nnr_periods 200\nnr_throttled 150\nthrottled_usec 77\n"
@@ -51,3 +53,11 @@ def test_without_a_quota_or_its_counters_there_is_nothing_to_read(groups, files)
 
 def test_a_system_without_control_groups_has_none(tmp_path):
     assert cpu_quota(tmp_path, tmp_path / "none") is None
+
+
+def test_the_threads_wait_for_a_core_is_read_where_the_kernel_counts_it(tmp_path):
+    assert core_wait(tmp_path) is None
+    folder = tmp_path / str(threading.get_native_id())
+    folder.mkdir()
+    (folder / "schedstat").write_text("1000 250 3\n")
+    assert core_wait(tmp_path).queued_ns == 250
