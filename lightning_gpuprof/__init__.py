@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.trials.latency import benchmark_latency
     from lightning_gpuprof.trials.tune import tune
     from lightning_gpuprof.views.console.report_text import report
-    from lightning_gpuprof.views.documents.compare import compare_runs
-    from lightning_gpuprof.views.documents.compare_several import compare_several
+    from lightning_gpuprof.views.documents.compare import compare_runs, compare_several
 
 __version__ = "0.1.0"
 
@@ -74,7 +73,7 @@ _PUBLIC = {
     "ab_test": "lightning_gpuprof.trials.ab_test",
     "benchmark_latency": "lightning_gpuprof.trials.latency",
     "compare_runs": "lightning_gpuprof.views.documents.compare",
-    "compare_several": "lightning_gpuprof.views.documents.compare_several",
+    "compare_several": "lightning_gpuprof.views.documents.compare",
     "plan": "lightning_gpuprof.trials.plan",
     "region": "lightning_gpuprof.callbacks.region",
     "report": "lightning_gpuprof.views.console.report_text",

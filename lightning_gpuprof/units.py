@@ -96,6 +96,15 @@ def shortened(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
+def rate(per_s: float) -> str:
+    """Format a rate with three digits, or all before the point.
+
+    >>> rate(17_676.9), rate(4.567)
+    ('17,677', '4.57')
+    """
+    return f"{per_s:,.0f}" if per_s >= 100 else f"{per_s:.3g}"
+
+
 def _three_digits(value: float) -> str:
     digits = len(str(int(abs(value))))
     return f"{value:.{max(0, 3 - digits)}f}"

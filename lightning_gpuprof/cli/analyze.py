@@ -115,7 +115,8 @@ def _print_file(path: str, args: argparse.Namespace, options: "ReadOptions") -> 
     try:
         timeline = open_timeline(path, options)
     except UnknownTraceError:
-        from lightning_gpuprof.views.documents.other_files import other_lines, other_payload
+        from lightning_gpuprof.views.documents.other_files import other_payload
+        from lightning_gpuprof.views.text.files import other_lines
 
         other = other_payload(path)
         if other is None:
@@ -127,12 +128,12 @@ def _print_file(path: str, args: argparse.Namespace, options: "ReadOptions") -> 
 
 def _print_timeline(path: str, timeline: "Timeline", args: argparse.Namespace) -> None:
     from lightning_gpuprof.analysis.trace.linked_trace import join_launches
-    from lightning_gpuprof.views.console.trace_text import render_rest, render_split
     from lightning_gpuprof.views.documents.trace_payload import (
         choose_window,
         split_payload,
         whole_payload,
     )
+    from lightning_gpuprof.views.text.trace import render_rest, render_split
 
     window = choose_window(timeline, step=args.step, steady=args.steady)
     # Before the other analyses: on a large trace they take a while.

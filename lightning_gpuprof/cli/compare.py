@@ -5,14 +5,22 @@ import json
 import os
 import shlex
 import sys
+from pathlib import Path
 
 from lightning_gpuprof.analysis.compare.compare import Verdict
+from lightning_gpuprof.cli.arguments import add_form, share
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.views.documents.compare import TOLERANCE, RunComparison
-from lightning_gpuprof.views.documents.compare_several import SeveralComparison, compare_several
+from lightning_gpuprof.views.documents.compare import (
+    TOLERANCE,
+    RunComparison,
+    SeveralComparison,
+    compare_several,
+)
 from lightning_gpuprof.views.documents.find_run import runs_in
-from lightning_gpuprof.views.documents.trace_diff import are_traces, diff_files, diff_lines
-from lightning_gpuprof.views.markdown.compare_markdown import comparison_markdown, several_markdown
+from lightning_gpuprof.views.documents.trace_diff import diff_files
+from lightning_gpuprof.views.text.blocks import as_markdown, as_text
+from lightning_gpuprof.views.text.compare import comparison_blocks, several_blocks
+from lightning_gpuprof.views.text.files import diff_lines
 
 SLOWER = 1
 NOT_SURE = 2
@@ -34,13 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "dirs each is compared with BASE, and all are shown in one table",
     )
     new.required = True  # in what is said of a call without any argument
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print the document of docs/json.md")
-    form.add_argument(
-        "--markdown",
-        action="store_true",
-        help="print Markdown for a pull request or $GITHUB_STEP_SUMMARY",
-    )
+    add_form(parser)
     parser.add_argument(
         "--fail-if-slower",
         type=share,
@@ -66,8 +68,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the comparison; the status says whether every new run passes."""
     if not args.new:
         args.base, *args.new = _all_of(args.base)
-    traces = [are_traces(args.base, new) for new in args.new]  # refuses a mixture
-    if all(traces):
+    if _are_traces([args.base, *args.new]):
         return _compare_traces(args)
     found = compare_several(args.base, *args.new, tolerance=args.tolerance)
     sys.stdout.write(_shown(found, args))
@@ -86,16 +87,24 @@ def _all_of(folder: str) -> list[str]:
 
 
 def _shown(found: SeveralComparison, args: argparse.Namespace) -> str:
-    several = len(found.comparisons) > 1
-    only = found.comparisons[0]
+    only = found.comparisons[0] if len(found.comparisons) == 1 else None
     if args.json:
-        return json.dumps(found.payload() if several else only.payload(), indent=2) + "\n"
-    if args.markdown:
-        return several_markdown(found) if several else comparison_markdown(only)
-    # Imported here: nothing else needs rich.
-    from lightning_gpuprof.views.console.compare_text import render_comparison, render_several
+        return json.dumps((only or found).payload(), indent=2) + "\n"
+    blocks = comparison_blocks(only) if only else several_blocks(found)
+    return as_markdown(blocks) if args.markdown else as_text(blocks)
 
-    return render_several(found) if several else render_comparison(only)
+
+def _are_traces(paths: list[str]) -> bool:
+    """Tell trace files from runs, which are folders, or record files in one."""
+    traces = [path for path in paths if os.path.isfile(path) and not path.endswith(".jsonl")]
+    others = [path for path in paths if path not in traces]
+    if traces and others:
+        why = "is not" if Path(others[0]).exists() else "does not exist"
+        raise ConfigError(
+            f"{traces[0]} is a trace file and {others[0]} {why}. Pass runs' log dirs, or two "
+            "trace files."
+        )
+    return bool(traces)
 
 
 def _compare_traces(args: argparse.Namespace) -> int:
@@ -111,31 +120,12 @@ def _compare_traces(args: argparse.Namespace) -> int:
         )
     if args.markdown:
         raise ConfigError(
-            "--markdown is for runs. Compare the runs' log dirs, or leave it out: two trace files "
-            "are compared as text or --json."
+            "--markdown is for runs. Compare the runs' log dirs, or two trace files as text or "
+            "--json."
         )
     document = diff_files(args.base, args.new[0])
-    if args.json:
-        print(json.dumps(document, indent=2))
-    else:
-        print("\n".join(diff_lines(document)))
+    print(json.dumps(document, indent=2) if args.json else "\n".join(diff_lines(document)))
     return 0
-
-
-def share(text: str) -> float:
-    """Read a share: `5%` and `0.05` are the same.
-
-    >>> share("5%"), share("0.05")
-    (0.05, 0.05)
-    """
-    try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 1e6 or (value > 1 and not text.endswith("%")):
-        # Whoever writes 5 means 5%: as five times as slow, it would let everything pass.
-        raise argparse.ArgumentTypeError(f"{text!r} is not a share: pass 5% or 0.05")
-    return value
 
 
 def _status(found: RunComparison, args: argparse.Namespace) -> int:

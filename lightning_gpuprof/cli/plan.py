@@ -2,49 +2,32 @@
 
 import argparse
 import json
-import re
 from dataclasses import asdict
 from typing import Any
 
 import msgspec
 
+from lightning_gpuprof.cli.arguments import add_training_arguments, memory_size
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.hardware.lookup import all_peaks
-from lightning_gpuprof.trials.cards import (
-    LARGEST_BATCH,
-    TARGET_FRAC,
-    Card,
-    CardPlan,
-    Plan,
-    make_plan,
-)
+from lightning_gpuprof.trials.cards import LARGEST_BATCH, Card, CardPlan, Plan, make_plan
 from lightning_gpuprof.trials.child import PlanChild
-from lightning_gpuprof.trials.messages import (
-    OPTIMIZERS,
-    PRECISIONS,
-    cublas_workspace_bytes,
-)
+from lightning_gpuprof.trials.messages import PlanPoint, cublas_workspace_bytes
 from lightning_gpuprof.units import percent, size
+from lightning_gpuprof.views.text.blocks import aligned
 
-DEFAULT_CARDS = ("8GiB", "16GiB", "24GiB", "48GiB", "80GiB")
-_UNITS = {"": 1, "B": 1, "MB": 10**6, "GB": 10**9, "MIB": 2**20, "GIB": 2**30}
+DEFAULT_CARDS = tuple(gib * 2**30 for gib in (8, 16, 24, 48, 80))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument(
-        "--model",
-        required=True,
-        metavar="MODULE:FUNCTION",
-        help="pkg.module:make or file.py:make; make() returns (model, batch_fn), where "
-        "batch_fn(batch_size) returns a batch, or a LightningModule with example_input_array",
-    )
-    parser.add_argument(
         "--vram",
         action="append",
+        type=memory_size,
         metavar="SIZE",
         help="memory of a card, such as 24GiB; repeat for more "
-        f"(default: {', '.join(DEFAULT_CARDS)})",
+        f"(default: {', '.join(f'{card >> 30}GiB' for card in DEFAULT_CARDS)})",
     )
     parser.add_argument(
         "--card",
@@ -52,51 +35,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a card by its name or a part of it, such as h100, with the memory on its datasheet",
     )
-    add_training_arguments(parser)
-    parser.add_argument(
-        "--batch-sizes",
-        default="8,16,32",
-        metavar="N,N",
-        help="sizes to predict first (default: 8,16,32)",
-    )
-    parser.add_argument(
-        "--target",
-        default=f"{TARGET_FRAC[0]}-{TARGET_FRAC[1]}",
-        metavar="LOW-HIGH",
-        help="band of the card's memory to fill (default: 0.6-0.8)",
-    )
+    add_training_arguments(parser, sizes="8,16,32")
     parser.add_argument(
         "--outside",
+        type=memory_size,
         default="0",
         metavar="SIZE",
         help="memory kept free for the CUDA context and other processes; on your card that is "
         "nvidia-smi's figure less torch's reserved bytes (default: 0, the band leaves room)",
     )
-    parser.add_argument("--json", action="store_true", help="print the prediction as JSON")
-
-
-def add_training_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare how the model is trained, for `plan` and `tune`."""
-    parser.add_argument(
-        "--optimizer",
-        choices=OPTIMIZERS,
-        default="model",
-        help="by default what configure_optimizers returns; AdamW for a model without",
-    )
-    parser.add_argument(
-        "--precision",
-        choices=PRECISIONS,
-        default="32-true",
-        help="as for Lightning's Trainer (default: 32-true)",
-    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan."""
-    sizes = whole_numbers(args.batch_sizes)
     cards = _cards(args.vram or [], args.card or [])
-    band = parse_band(args.target)
-    outside = parse_size(args.outside)
     with PlanChild(
         args.model,
         optimizer=args.optimizer,
@@ -105,39 +57,23 @@ def run(args: argparse.Namespace) -> int:
     ) as child:
         plan = make_plan(
             child.predict,
-            batch_sizes=sizes,
+            batch_sizes=args.batch_sizes,
             cards=cards,
             precision=args.precision,
-            target_frac=band,
-            outside_bytes=outside,
+            target_frac=args.target,
+            outside_bytes=args.outside,
         )
     print(json.dumps(payload(plan), indent=2) if args.json else text(plan))
     return 0
 
 
-def parse_size(written: str) -> int:
-    """Read a size such as 24GiB, 80GB or a number of bytes.
-
-    >>> parse_size("24GiB") == 24 * 2**30
-    True
-    """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", written)
-    unit = _UNITS.get(match[2].upper()) if match else None
-    # A bare 80 means GiB to its author, and bytes to us.
-    bare = match is not None and not match[2] and 0 < float(match[1]) < 2**20
-    if match is None or unit is None or bare:
-        raise ConfigError(f"{written!r} is not a size. Write it as 24GiB, 512MiB or 80GB.")
-    return int(float(match[1]) * unit)
-
-
-def _cards(sizes: list[str], names: list[str]) -> list[Card]:
-    cards = [Card(parse_size(written)) for written in sizes]
+def _cards(sizes: list[int], names: list[str]) -> list[Card]:
+    cards = [Card(num_bytes) for num_bytes in sizes]
     for name in names:
-        rows = [row for row in all_peaks() if name.lower() in row.name.lower()]
         known = [
             Card(row.memory_gb * 10**9, row.name, row.compute_capability)
-            for row in rows
-            if row.memory_gb
+            for row in all_peaks()
+            if row.memory_gb and name.lower() in row.name.lower()
         ]
         if not known:
             raise ConfigError(
@@ -145,7 +81,7 @@ def _cards(sizes: list[str], names: list[str]) -> list[Card]:
                 "size: --vram 24GiB."
             )
         cards += known
-    return cards or [Card(parse_size(written)) for written in DEFAULT_CARDS]
+    return cards or [Card(num_bytes) for num_bytes in DEFAULT_CARDS]
 
 
 def payload(plan: Plan) -> dict[str, Any]:
@@ -157,14 +93,7 @@ def payload(plan: Plan) -> dict[str, Any]:
         "optimizer": plan.points[0].optimizer,
         "target_frac": list(plan.target_frac),
         "outside_bytes": plan.outside_bytes,
-        "points": [
-            {
-                key: value
-                for key, value in msgspec.to_builtins(point).items()
-                if key != "assumptions"
-            }
-            for point in plan.points
-        ],
+        "points": [_point(point) for point in plan.points],
         "allocated_fit": plan.allocated
         and {**asdict(plan.allocated), "linear": plan.allocated.linear},
         "cards": [_card(card) for card in plan.cards],
@@ -181,13 +110,13 @@ def text(plan: Plan) -> str:
         f"parameters {size(exact['parameters'])}, gradients {size(exact['gradients'])}, "
         f"optimizer state {size(exact['optimizer_state'])}",
         "",
-        *table(_point_rows(plan)),
+        *aligned(_point_rows(plan), left=()),
     ]
     if (fit := plan.allocated) is not None:
         bent = "" if fit.linear else f" (not linear: off by up to {percent(fit.residual_frac)})"
         constant, each = size(fit.constant_bytes), size(fit.per_sample_bytes)
         lines += ["", f"allocated = {constant} + {each} per sample{bent}"]
-    lines += ["", *table(_card_rows(plan)), ""]
+    lines += ["", *aligned(_card_rows(plan), left=()), ""]
     lines += [f"- {sentence}" for sentence in plan.assumptions]
     return "\n".join(lines)
 
@@ -223,13 +152,10 @@ def _batch_size(size: int | None) -> str:
     return f"{size} or more" if size == LARGEST_BATCH else str(size)
 
 
-def table(rows: list[tuple[str, ...]]) -> list[str]:
-    """Return the rows with their columns aligned to the right."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+def _point(point: PlanPoint) -> dict[str, Any]:
+    row: dict[str, Any] = msgspec.to_builtins(point)
+    del row["assumptions"]  # the plan's own
+    return row
 
 
 def _card(card: CardPlan) -> dict[str, Any]:
@@ -241,26 +167,3 @@ def _card(card: CardPlan) -> dict[str, Any]:
         "vram_frac": card.frac,
         "largest_batch_size": card.largest,
     }
-
-
-def whole_numbers(written: str) -> list[int]:
-    """Read batch sizes such as 8,16,32."""
-    parts = [part.strip() for part in written.split(",")]
-    for part in parts:
-        if not part.isdecimal():
-            raise ConfigError(f"--batch-sizes: {part!r} is not a whole number. Write 8,16,32.")
-    return [int(part) for part in parts]
-
-
-def parse_band(written: str) -> tuple[float, float]:
-    """Read a band of memory such as 0.6-0.8."""
-    match = re.fullmatch(r"(0?\.\d+|1|1\.0)-(0?\.\d+|1|1\.0)", written.strip())
-    if match is None:
-        raise ConfigError(f"--target {written!r} is not a band. Write it as 0.6-0.8.")
-    low, high = float(match[1]), float(match[2])
-    if not 0 < low <= high:
-        raise ConfigError(
-            f"--target {written!r} holds nothing: the low end comes first, above 0. Write it as "
-            "0.6-0.8."
-        )
-    return low, high

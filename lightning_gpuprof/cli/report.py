@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(report.payload(), indent=2))
         return 0
     if args.markdown:
-        from lightning_gpuprof.views.markdown.report_markdown import report_markdown
+        from lightning_gpuprof.views.text.report_markdown import report_markdown
 
         sys.stdout.write(report_markdown(report))
         return 0

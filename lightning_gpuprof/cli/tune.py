@@ -2,63 +2,46 @@
 
 import argparse
 import json
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
 
-from lightning_gpuprof.cli.plan import add_training_arguments, parse_band, table, whole_numbers
+from lightning_gpuprof.cli.arguments import add_training_arguments
 from lightning_gpuprof.trials.messages import TunePoint
 from lightning_gpuprof.trials.tune import Tune, samples_per_s, tune
 from lightning_gpuprof.units import duration, percent, size
+from lightning_gpuprof.views.text.blocks import aligned
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument(
-        "--model",
-        required=True,
-        metavar="MODULE:FUNCTION",
-        help="pkg.module:make or file.py:make, as for plan; the model is trained for real",
-    )
-    parser.add_argument(
-        "--batch-sizes",
-        default="8,16,32,64",
-        metavar="N,N",
-        help="sizes to run (default: 8,16,32,64); those above the first that fails are left out",
-    )
+    add_training_arguments(parser, sizes="8,16,32,64")
     parser.add_argument(
         "--steps", type=int, default=20, metavar="N", help="steps measured per size (default: 20)"
     )
     parser.add_argument(
         "--warmup", type=int, default=5, metavar="N", help="steps before them (default: 5)"
     )
-    add_training_arguments(parser)
     parser.add_argument(
         "--device",
         choices=("auto", "cpu", "cuda"),
         default="auto",
         help="auto takes a GPU where there is one; on a CPU memory is not measured",
     )
-    parser.add_argument(
-        "--target",
-        default="0.6-0.8",
-        metavar="LOW-HIGH",
-        help="band of the device's memory to fill (default: 0.6-0.8)",
-    )
-    parser.add_argument("--json", action="store_true", help="print the measurements as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure, and print the curve."""
     tuned = tune(
         args.model,
-        whole_numbers(args.batch_sizes),
+        args.batch_sizes,
         steps=args.steps,
         warmup=args.warmup,
         optimizer=args.optimizer,
         precision=args.precision,
         device=args.device,
-        target_frac=parse_band(args.target),
+        target_frac=args.target,
     )
     print(json.dumps(payload(tuned), indent=2) if args.json else text(tuned))
     return 0 if tuned.suggested is not None else 1
@@ -71,9 +54,7 @@ def payload(tuned: Tune) -> dict[str, Any]:
         "schema_version": 1,
         "measured": True,
         "points": [_point(point) for point in tuned.points],
-        "knee": None
-        if knee is None
-        else {"samples": knee.samples, "reached": knee.reached, "left_frac": knee.left_frac},
+        "knee": knee and asdict(knee),
         "memory": None
         if memory is None
         else {
@@ -104,7 +85,12 @@ def text(tuned: Tune) -> str:
         rows.append((str(point.batch_size), step, f"{rate:,.0f}", gain, *_peak(point)))
         before = rate
     first = next((point for point in tuned.points if point.device), None)
-    lines = [f"Measured on {first.device}" if first else "Nothing ran", "", *table(rows), ""]
+    lines = [
+        f"Measured on {first.device}" if first else "Nothing ran",
+        "",
+        *aligned(rows, left=()),
+        "",
+    ]
     lines += [f"- {p.batch_size}: {p.error}" for p in tuned.points if p.error]
     if tuned.suggested is None:
         return "\n".join([*lines, f"No suggestion: {tuned.reason}"])

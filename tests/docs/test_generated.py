@@ -17,7 +17,7 @@ from lightning_gpuprof.records.schema import (
     Scalars,
     SyncSite,
 )
-from lightning_gpuprof.views.documents.compare_several import compare_several
+from lightning_gpuprof.views.documents.compare import compare_several
 from lightning_gpuprof.views.documents.report import load_report
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -1,86 +1,31 @@
-"""Compares two runs: what changed, whether it is sure, and whether they still compute the same."""
+"""Compares runs: what changed, whether it is sure, and whether they still compute the same."""
 
 import math
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from lightning_gpuprof.analysis.compare.compare import Change, Comparison, Verdict, compare
+from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.views.documents.report import Report, load_report
 
 SCHEMA_VERSION = 1
 TOP = 20
 """Operators and kernels listed: the largest changes."""
-
-
-def compare_payload(
-    *,
-    base: str,
-    new: str,
-    result: Comparison,
-    gone: Sequence[Finding],
-    appeared: Sequence[Finding],
-    sentence: str,
-    tolerance: float,
-) -> dict[str, Any]:
-    """Return the document as JSON types; null says that a side was not measured."""
-    change = result.change
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "base": {"path": base, "steps": result.base_steps, "clock": _clock(result.by_device[0])},
-        "new": {"path": new, "steps": result.new_steps, "clock": _clock(result.by_device[1])},
-        "verdict": result.verdict.value,
-        "same_model": not result.other_model,
-        "sentence": sentence,
-        "change_frac": None
-        if change is None
-        else {"low": change.low, "middle": change.middle, "high": change.high},
-        "per_sample": result.per_sample,
-        "traced_steps": None if result.traced_steps is None else list(result.traced_steps),
-        "steps": [_change(one) for one in result.steps],
-        "phases": [_change(one) for one in result.phases],
-        "operators": [_of_few(one) for one in result.operators[:TOP]],
-        "kernels": [_of_few(one) for one in result.kernels[:TOP]],
-        "memory": [_change(one) for one in result.memory],
-        "findings_gone": [_finding(one) for one in gone],
-        "findings_new": [_finding(one) for one in appeared],
-        "values": [{**_finite(asdict(one)), "same": one.same} for one in result.values],
-        "tolerance": tolerance,
-        "differs": [asdict(one) for one in result.differs],
-    }
-
-
-def _clock(by_device: bool) -> str:
-    return "device" if by_device else "host"
-
-
-def _change(one: Change) -> dict[str, Any]:
-    return {"name": one.name, "base": one.base, "new": one.new, "diff": one.diff}
-
-
-def _of_few(one: Change) -> dict[str, Any]:
-    return {**_change(one), "error": one.error, "shown": one.shown}
-
-
-def _finding(finding: Finding) -> dict[str, Any]:
-    return {"id": finding.id, "severity": finding.severity.value, "title": finding.title}
-
-
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    """Replace NaN and infinity, which JSON has no words for, by null."""
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value
-        for key, value in row.items()
-    }
-
-
 TOLERANCE = 0.01
 """A hundredth: what another order of summation or TF32 may do to a loss early in training."""
-
+MIN_SHARE = 0.005
+"""Phases and operators that changed by less than this share of the step are left out."""
 TIMES = 9
 """From ten times as long on, per cent are hard to read."""
+_VERDICTS = {
+    Verdict.FASTER: "faster than the base",
+    Verdict.SLOWER: "slower than the base",
+    Verdict.NO_DIFFERENCE: "without a difference that the steps could show",
+    Verdict.UNKNOWN: "without enough steps to compare",
+}
 
 
 @dataclass(frozen=True)
@@ -104,20 +49,111 @@ class RunComparison:
 
     @property
     def sentence(self) -> str:
-        """The answer in plain words, such as `faster: 18% less time per step (15-21%)`."""
-        return sentence(self.result)
+        """The answer in plain words, such as `faster: 18% less time per step (15-21%)`.
+
+        Of two models it does not say that one is faster, as if a change had done it.
+        """
+        said, other = _said(self.result), self.result.other_model
+        if not other:
+            return said
+        models = [f"{one.name} {_number(one.base)} -> {_number(one.new)}" for one in other]
+        said = said.removeprefix("faster: ").removeprefix("slower: ")
+        return f"another model ({', '.join(models)}): {said}"
+
+    @property
+    def least_ns(self) -> float:
+        """The change from which on a phase or operator is worth a row."""
+        return MIN_SHARE * (self.result.steps[0].base or 0.0)
 
     def payload(self) -> dict[str, Any]:
-        """Return the `compare --json` document, as documented in docs/json.md."""
-        return compare_payload(
-            base=self.base.run,
-            new=self.new.run,
-            result=self.result,
-            gone=self.gone,
-            appeared=self.appeared,
-            sentence=self.sentence,
-            tolerance=self.tolerance,
-        )
+        """Return the `compare --json` document of docs/json.md; null was not measured."""
+        result, change = self.result, self.result.change
+        clocks = ["device" if by_device else "host" for by_device in result.by_device]
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "base": {"path": self.base.run, "steps": result.base_steps, "clock": clocks[0]},
+            "new": {"path": self.new.run, "steps": result.new_steps, "clock": clocks[1]},
+            "verdict": result.verdict.value,
+            "same_model": not result.other_model,
+            "sentence": self.sentence,
+            "change_frac": None if change is None else asdict(change),
+            "per_sample": result.per_sample,
+            "traced_steps": None if result.traced_steps is None else list(result.traced_steps),
+            "steps": [_change(one) for one in result.steps],
+            "phases": [_change(one) for one in result.phases],
+            "operators": [
+                {**_change(one), "error": one.error, "shown": one.shown}
+                for one in result.operators[:TOP]
+            ],
+            "kernels": [
+                {**_change(one), "error": one.error, "shown": one.shown}
+                for one in result.kernels[:TOP]
+            ],
+            "memory": [_change(one) for one in result.memory],
+            "findings_gone": [_finding(one) for one in self.gone],
+            "findings_new": [_finding(one) for one in self.appeared],
+            "values": [{**_finite(asdict(one)), "same": one.same} for one in result.values],
+            "tolerance": self.tolerance,
+            "differs": [asdict(one) for one in result.differs],
+        }
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run of the table; None was not measured, or is the base's own row."""
+
+    run: str
+    median_ns: int | None
+    """The median step, whatever its batch size."""
+    samples_per_s: float | None
+    peak_reserved_bytes: int | None
+    sentence: str | None = None
+    """By how much it is faster or slower than the base, with the interval."""
+    phase: str | None = None
+    """The phase that changed most, if by half a percent of the base's step."""
+    phase_diff_ns: float | None = None
+    """By so much per step, or per sample where batch sizes differ."""
+    findings_gone: int | None = None
+    findings_new: int | None = None
+    values_same: bool | None = None
+    """Whether recorded losses and tensors are the same; None where none could be compared."""
+
+
+@dataclass(frozen=True)
+class SeveralComparison:
+    """Runs that were each compared with one base, in the order given."""
+
+    base: Report
+    comparisons: tuple[RunComparison, ...]
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The table: the base first."""
+        return (Row(**_own(self.base)), *(_row(one) for one in self.comparisons))
+
+    @property
+    def sentence(self) -> str:
+        """How many runs are faster, slower and neither."""
+        return f"Of {len(self.comparisons)} runs {', '.join(_counts(self.comparisons))}."
+
+    @property
+    def ends(self) -> tuple[int, int] | None:
+        """The rows with the most and the fewest samples per second, if all are known."""
+        rates = [row.samples_per_s for row in self.rows]
+        known = [rate for rate in rates if rate is not None]
+        if len(known) < len(rates):
+            return None
+        return known.index(max(known)), known.index(min(known))
+
+    def payload(self) -> dict[str, Any]:
+        """Return the `compare --json` document of several runs (docs/json.md)."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "base": self.base.run,
+            "sentence": self.sentence,
+            "table": [asdict(row) for row in self.rows],
+            "comparisons": [one.payload() for one in self.comparisons],
+        }
 
 
 def compare_runs(base: str, new: str, *, tolerance: float = TOLERANCE) -> RunComparison:
@@ -138,20 +174,40 @@ def compare_runs(base: str, new: str, *, tolerance: float = TOLERANCE) -> RunCom
     return compared(load_report(base, analyse=True), load_report(new, analyse=True), tolerance)
 
 
+def compare_several(base: str, *news: str, tolerance: float = TOLERANCE) -> SeveralComparison:
+    """Compare several runs with the same base.
+
+    Args:
+        base: Log dir of the run to compare with.
+        *news: Log dirs of the runs in question.
+        tolerance: How far recorded losses and tensors may differ, relative to their size.
+
+    Returns:
+        Each run's comparison with the base, as of `compare_runs`, in `comparisons`, and one row
+        for each in `rows`: times in ns, memory in bytes.
+
+    Raises:
+        ConfigError: No run to compare with the base.
+        RecordError: One of them is no run of ours.
+    """
+    if not news:
+        raise ConfigError(
+            f"compare_several({base!r}) has nothing to compare with it. Pass one more run or more."
+        )
+    loaded = load_report(base, analyse=True)
+    found = (compared(loaded, load_report(new, analyse=True), tolerance) for new in news)
+    return SeveralComparison(loaded, tuple(found))
+
+
 def compared(base: Report, new: Report, tolerance: float) -> RunComparison:
     """Compare two runs that are loaded."""
     result = compare(base.results, new.results, tolerance=tolerance)
     return RunComparison(base, new, result, tolerance)
 
 
-def sentence(result: Comparison) -> str:
-    """Say what the steps show; of two models not that one is faster, as if a change had done it."""
-    said = _said(result)
-    if not result.other_model:
-        return said
-    models = [f"{one.name} {_number(one.base)} -> {_number(one.new)}" for one in result.other_model]
-    said = said.removeprefix("faster: ").removeprefix("slower: ")
-    return f"another model ({', '.join(models)}): {said}"
+def changed(rows: Sequence[Change], least: float) -> list[Change]:
+    """Return the figures that changed by so much at least."""
+    return [row for row in rows if abs((row.new or 0) - (row.base or 0)) >= least]
 
 
 def _said(result: Comparison) -> str:
@@ -164,25 +220,38 @@ def _said(result: Comparison) -> str:
             f"no difference{' per sample' * result.per_sample} that {steps} steps could show "
             f"({change.low * 100:+.1f}% to {change.high * 100:+.1f}% in time)"
         )
-    faster = result.verdict is Verdict.FASTER
-    low, middle, high = (
-        (-change.high, -change.middle, -change.low)
-        if faster
-        else (change.low, change.middle, change.high)
-    )
-    if middle >= TIMES:
-        times = [f"{one + 1:,.3g}" for one in (middle, low, high)]
+    figures = change.middle, change.low, change.high
+    if result.verdict is Verdict.FASTER:
+        word, less = "faster", "less"
+        figures = -change.middle, -change.high, -change.low
+    else:
+        word, less = "slower", "more"
+    if figures[0] >= TIMES:
+        times = [f"{one + 1:,.3g}" for one in figures]
         return f"slower: {times[0]} times the time {per} ({times[1]}-{times[2]})"
-    digits = 0 if middle >= 0.10 else 1
-    return (
-        f"{'faster' if faster else 'slower'}: {middle * 100:.{digits}f}% "
-        f"{'less' if faster else 'more'} time {per} "
-        f"({low * 100:.{digits}f}-{high * 100:.{digits}f}%)"
-    )
+    digits = 0 if figures[0] >= 0.10 else 1
+    middle, low, high = (f"{one * 100:.{digits}f}" for one in figures)
+    return f"{word}: {middle}% {less} time {per} ({low}-{high}%)"
 
 
 def _number(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _change(one: Change) -> dict[str, Any]:
+    return {"name": one.name, "base": one.base, "new": one.new, "diff": one.diff}
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {"id": finding.id, "severity": finding.severity.value, "title": finding.title}
+
+
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    """Replace NaN and infinity, which JSON has no words for, by null."""
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in row.items()
+    }
 
 
 def _only(one: Report, other: Report) -> tuple[Finding, ...]:
@@ -204,3 +273,40 @@ def _key(finding: Finding, several: Set[str]) -> tuple[str | None, ...]:
         return (finding.id,)
     first = finding.where[0]
     return finding.id, first.phase, first.name, first.source
+
+
+def _own(report: Report) -> dict[str, Any]:
+    results = report.results
+    return {
+        "run": report.run,
+        "median_ns": results.step_dur.p50_ns if results.step_dur else None,
+        "samples_per_s": results.samples_per_s,
+        "peak_reserved_bytes": results.memory.peak_reserved_bytes if results.memory else None,
+    }
+
+
+def _row(one: RunComparison) -> Row:
+    phase = None
+    if one.base.results.step_ns is not None and one.new.results.step_ns is not None:
+        rows = changed(one.result.phases, one.least_ns)
+        phase = max(rows, key=lambda row: abs((row.new or 0) - (row.base or 0)), default=None)
+    same = [value.same for value in one.result.values if value.same is not None]
+    return Row(
+        **_own(one.new),
+        sentence=one.sentence,
+        phase=phase.name if phase else None,
+        phase_diff_ns=(phase.new or 0) - (phase.base or 0) if phase else None,
+        findings_gone=len(one.gone),
+        findings_new=len(one.appeared),
+        values_same=all(same) if same else None,
+    )
+
+
+def _counts(comparisons: Sequence[RunComparison]) -> Iterator[str]:
+    kinds = Counter(
+        "of another model" if one.result.other_model else _VERDICTS[one.result.verdict]
+        for one in comparisons
+    )
+    for kind in (*_VERDICTS.values(), "of another model"):
+        if count := kinds[kind]:
+            yield f"{count} {'is' if count == 1 else 'are'} {kind}"

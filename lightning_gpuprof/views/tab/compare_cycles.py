@@ -5,7 +5,7 @@ from typing import Any
 
 from lightning_gpuprof.analysis.compare.trace_diff import compare_traces
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX
-from lightning_gpuprof.views.documents.work_payload import diff_payload
+from lightning_gpuprof.views.documents.trace_diff import diff_payload
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query, QueryError
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lightning_gpuprof.units import duration, percent, shortened, size
+from lightning_gpuprof.views.text.blocks import aligned
 
 Document = dict[str, Any]
 NAME_WIDTH = 60
@@ -13,17 +14,13 @@ _PARTS = (
     ("exposed copies", "exposed_copy_ns"),
     ("idle", "idle_ns"),
 )
-
-
 _HEADS = {
-    "count": "count",
     "frac": "share",
     "kind": "on",
     "total_ns": "time",
     "self_ns": "own time",
     "device_total_ns": "on device",
     "memory": "host memory",
-    "bytes": "bytes",
     "bytes_per_s": "speed",
     "operator": "in",
     "where": "line",
@@ -31,7 +28,20 @@ _HEADS = {
     "part_ns": "takes",
     "saved_ns": "saved",
 }
-"""Headings of columns; that of the first is the table's title."""
+"""Headings of columns that have another than their key."""
+_TIMES = ("name", "count", "total_ns")
+_TABLES = (
+    ("Kernels by kind", "categories", ("category", "count", "frac", "total_ns")),
+    ("Kernels", "kernels", ("name", "count", "frac", "total_ns")),
+    (
+        "Operators, by own host time",
+        "operators",
+        ("name", "count", "self_ns", "device_total_ns", "total_ns"),
+    ),
+    ("Device time by module", "modules", _TIMES),
+    ("Device time by source line", "lines", _TIMES),
+    ("Copies", "copies", ("kind", "memory", "count", "bytes", "bytes_per_s", "total_ns")),
+)
 
 
 def render_split(document: Document) -> str:
@@ -53,8 +63,7 @@ def _split_lines(document: Document) -> Iterator[str]:
         return
     yield f"{device['count']} x {device['name'] or 'device, model not recorded'}"
     for gpu in document["gpus"]:
-        yield ""
-        yield f"Device {gpu['device']}: {duration(gpu['span_ns'])} from first to last event"
+        yield f"\nDevice {gpu['device']}: {duration(gpu['span_ns'])} from first to last event"
         for name, key in _PARTS:
             yield _share(name, gpu[key], gpu["span_ns"])
 
@@ -65,82 +74,44 @@ def _share(name: str, ns: int, whole_ns: int) -> str:
 
 
 def _rest_lines(document: Document, top: int) -> Iterator[str]:
-    for warning in document["warnings"]:
-        yield ""
-        yield f"! {warning}"
+    yield from (f"\n! {warning}" for warning in document["warnings"])
     for gpu in document.get("gpus", [document["gpu"]] if document["gpu"] else []):
         if gpu["idle"]:
-            yield ""
-            yield f"Device {gpu['device']} was idle because of"
+            yield f"\nDevice {gpu['device']} was idle because of"
         for cause in gpu["idle"]:
             yield _share(cause["cause"], cause["total_ns"], gpu["span_ns"])
-    if document["categories"]:
-        yield from _table("Kernels by kind", document["categories"], ("category", "count", "frac"))
-    yield from _table("Kernels", document["kernels"][:top], ("name", "count", "frac"))
-    yield from _table(
-        "Operators, by own host time",
-        document["operators"][:top],
-        ("name", "count", "self_ns", "device_total_ns"),
-    )
-    columns = ("name", "count", "total_ns")
-    yield from _table("Device time by module", document["modules"][:top], columns)
-    yield from _table("Device time by source line", document["lines"][:top], columns)
-    yield from _table(
-        "Copies", document["copies"][:top], ("kind", "memory", "count", "bytes", "bytes_per_s")
-    )
+    for title, key, columns in _TABLES:
+        yield from _table(title, document[key][:top], columns)
     if document["sync_count"]:
-        yield ""
-        yield (
-            f"{document['sync_count']} synchronizing calls blocked the host for "
-            f"{duration(document['sync_ns'])}; the longest:"
-        )
-        keys = ("name", "operator", "where", "blocked_ns")
-        yield from _rows(document["syncs"][:top], keys, heads=True)
-    yield from _path_lines(document, top)
-    for finding in document["findings"]:
-        yield ""
-        yield f"[{finding['severity']}] {finding['title']}"
-        yield f"  {finding['advice']}"
-    yield from _table("Runtime calls", document["launches"]["calls"][:top], columns)
-    if not document["steps"]:
-        yield from _table("Host ranges", document["ranges"][:top], columns)
-    if document["steps"]:
-        yield ""
-        yield f"{len(document['steps'])} steps:"
-        yield from _rows(document["steps"][:top], ("name", "dur_ns"))
-
-
-def _path_lines(document: Document, top: int) -> Iterator[str]:
-    path, replay = document["critical_path"], document["what_if"]
-    if path:
-        columns = ("name", "kind", "count", "frac")
+        blocked = duration(document["sync_ns"])
+        title = f"{document['sync_count']} synchronizing calls blocked the host for {blocked}"
+        columns = ("name", "operator", "where", "blocked_ns")
+        yield from _table(f"{title}; the longest:", document["syncs"][:top], columns)
+    if path := document["critical_path"]:
+        columns = ("name", "kind", "count", "frac", "total_ns")
         yield from _table("Critical path", path["parts"][:top], columns)
-    if replay:
+    if replay := document["what_if"]:
         saved = [row for row in replay["savings"] if row["saved_ns"] > 0]
         yield from _table("Saved if gone", saved[:top], ("part", "part_ns", "saved_ns"))
+    for finding in document["findings"]:
+        yield f"\n[{finding['severity']}] {finding['title']}\n  {finding['advice']}"
+    yield from _table("Runtime calls", document["launches"]["calls"][:top], _TIMES)
+    if steps := document["steps"]:
+        yield from _table(f"{len(steps)} steps:", steps[:top], ("name", "dur_ns"), heads=False)
+    else:
+        yield from _table("Host ranges", document["ranges"][:top], _TIMES)
 
 
-def _table(title: str, rows: Sequence[Document], columns: Sequence[str]) -> Iterator[str]:
-    if rows:
-        yield ""
-        yield title
-        with_time = ("total_ns",) if "total_ns" in rows[0] and "total_ns" not in columns else ()
-        yield from _rows(rows, (*columns, *with_time), heads=True)
-
-
-def _rows(
-    rows: Sequence[Document], columns: Sequence[str], *, heads: bool = False
+def _table(
+    title: str, rows: Sequence[Document], columns: Sequence[str], *, heads: bool = True
 ) -> Iterator[str]:
+    if not rows:
+        return
+    yield f"\n{title}"
     cells = [[_cell(column, row.get(column)) for column in columns] for row in rows]
     if heads:
-        cells.insert(0, ["", *(_HEADS[column] for column in columns[1:])])
-    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
-    for line in cells:
-        padded = (
-            text.ljust(width) if i == 0 else text.rjust(width)
-            for i, (text, width) in enumerate(zip(line, widths, strict=True))
-        )
-        yield "  " + "  ".join(padded).rstrip()
+        cells.insert(0, ["", *(_HEADS.get(column, column) for column in columns[1:])])
+    yield from (f"  {line}" for line in aligned(cells))
 
 
 def _cell(column: str, value: Any) -> str:

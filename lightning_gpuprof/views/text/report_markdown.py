@@ -16,7 +16,7 @@ from lightning_gpuprof.views.documents.report_words import (
     place_name,
     saving,
 )
-from lightning_gpuprof.views.markdown.markdown import block, code, plain, table
+from lightning_gpuprof.views.text.markup import block, code, plain, table
 
 MOST_PLACES = 3
 _INDENT = 4

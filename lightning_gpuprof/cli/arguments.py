@@ -1,0 +1,112 @@
+"""Arguments that several commands share, and the types that argparse reads them with."""
+
+import argparse
+import re
+from typing import Any
+
+from lightning_gpuprof.trials.messages import OPTIMIZERS, PRECISIONS
+
+_UNITS = {"": 1, "B": 1, "MB": 10**6, "GB": 10**9, "MIB": 2**20, "GIB": 2**30}
+
+
+def add_form(parser: argparse.ArgumentParser) -> Any:
+    """Declare the forms of a report or comparison; return the group, for more of them."""
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print the document of docs/json.md")
+    form.add_argument(
+        "--markdown",
+        action="store_true",
+        help="print Markdown for a pull request or $GITHUB_STEP_SUMMARY",
+    )
+    return form
+
+
+def add_training_arguments(parser: argparse.ArgumentParser, *, sizes: str) -> None:
+    """Declare which model `plan` and `tune` take, and how it is trained."""
+    parser.add_argument(
+        "--model",
+        required=True,
+        metavar="MODULE:FUNCTION",
+        help="pkg.module:make or file.py:make; make() returns (model, batch_fn), where "
+        "batch_fn(batch_size) returns a batch, or a LightningModule with example_input_array",
+    )
+    parser.add_argument(
+        "--optimizer",
+        choices=OPTIMIZERS,
+        default="model",
+        help="by default what configure_optimizers returns; AdamW for a model without",
+    )
+    parser.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default="32-true",
+        help="as for Lightning's Trainer (default: 32-true)",
+    )
+    parser.add_argument(
+        "--batch-sizes",
+        type=whole_numbers,
+        default=sizes,
+        metavar="N,N",
+        help=f"sizes to try (default: {sizes})",
+    )
+    parser.add_argument(
+        "--target",
+        type=band,
+        default="0.6-0.8",
+        metavar="LOW-HIGH",
+        help="band of the device's memory to fill (default: 0.6-0.8)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def share(text: str) -> float:
+    """Read a share: `5%` and `0.05` are the same.
+
+    >>> share("5%"), share("0.05")
+    (0.05, 0.05)
+    """
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e6 or (value > 1 and not text.endswith("%")):
+        # Whoever writes 5 means 5%: as five times as slow, it would let everything pass.
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share: pass 5% or 0.05")
+    return value
+
+
+def whole_numbers(text: str) -> list[int]:
+    """Read numbers such as 8,16,32."""
+    parts = [part.strip() for part in text.split(",")]
+    for part in parts:
+        if not part.isdecimal():
+            raise argparse.ArgumentTypeError(f"{part!r} is not a whole number. Write 8,16,32")
+    return [int(part) for part in parts]
+
+
+def band(text: str) -> tuple[float, float]:
+    """Read a band of memory such as 0.6-0.8."""
+    match = re.fullmatch(r"(0?\.\d+|1|1\.0)-(0?\.\d+|1|1\.0)", text.strip())
+    low, high = (float(match[1]), float(match[2])) if match else (0.0, 0.0)
+    if not 0 < low <= high:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a band of memory, the low end first. Write it as 0.6-0.8"
+        )
+    return low, high
+
+
+def memory_size(text: str) -> int:
+    """Read a size such as 24GiB, 80GB or a number of bytes.
+
+    >>> memory_size("24GiB") == 24 * 2**30
+    True
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    unit = _UNITS.get(match[2].upper()) if match else None
+    # A bare 80 means GiB to its author, and bytes to us.
+    bare = match is not None and not match[2] and 0 < float(match[1]) < 2**20
+    if match is None or unit is None or bare:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a size. Write it as 24GiB, 512MiB or 80GB"
+        )
+    return int(float(match[1]) * unit)

@@ -1,1 +1,0 @@
-"""The report and comparisons as GitHub-flavoured Markdown."""

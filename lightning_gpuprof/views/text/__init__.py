@@ -1,0 +1,1 @@
+"""Documents as text for a terminal and as GitHub-flavoured Markdown."""

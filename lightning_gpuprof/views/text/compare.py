@@ -1,0 +1,197 @@
+"""Comparisons of runs as blocks, for a terminal, a pull request or a CI job's summary."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from lightning_gpuprof.analysis.compare.compare import Change, Verdict
+from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
+from lightning_gpuprof.findings.model import Finding
+from lightning_gpuprof.units import duration, percent, quantity, rate, shortened
+from lightning_gpuprof.views.documents.compare import (
+    Row,
+    RunComparison,
+    SeveralComparison,
+    changed,
+)
+from lightning_gpuprof.views.documents.report import Report
+from lightning_gpuprof.views.text.blocks import Block, Items, Lead, Table
+
+TOP = 8
+NAME_WIDTH = 40
+MEDIAN_SHARE = 0.05
+"""A median that changed by less than this share is left to the table."""
+DISTURBED = 0.05
+"""A run whose training thread waited this share of its time for a core says so."""
+NO_VALUES = "no step has a recorded loss in both runs: whether they compute the same is unknown"
+COLUMNS = ("median step", "samples/s", "peak memory", "findings", "losses", "changed most")
+
+
+def comparison_blocks(found: RunComparison) -> Iterator[Block]:
+    """Yield the comparison of two runs, its sentence first."""
+    result = found.result
+    sure = result.verdict in (Verdict.FASTER, Verdict.SLOWER) and not result.other_model
+    yield Lead(f"{'The new run is' if sure else 'Result:'} {found.sentence}.", bold=True)
+    base, new = counted(found.base, result.base_steps), counted(found.new, result.new_steps)
+    yield Items((f"base: {found.base.run} ({base})", f"new: {found.new.run} ({new})"))
+    yield from notes(found)
+    unit = "per sample" if result.per_sample else "per step"
+    clock = ", host clock" if any(result.by_device) else ""
+    phases = changed(result.phases, found.least_ns)
+    yield from _changes(f"Step, {unit}", result.steps)
+    yield from _changes(f"Phases that changed, mean {unit}{clock}", phases, unit="_ns")
+    yield from _traced("operators", result.operators, found)
+    kernels = [replace(row, name=kernel_name(row.name)) for row in result.kernels]
+    yield from _traced("kernels", kernels, found)
+    yield from _changes("Memory", result.memory)
+    yield from _findings("Findings gone", found.gone)
+    yield from _findings("Findings new", found.appeared)
+    yield Items(list(_values(found)) or [NO_VALUES], f"Values, within {found.tolerance:g}")
+
+
+def several_blocks(found: SeveralComparison) -> Iterator[Block]:
+    """Yield how many runs are faster, the table of all, and the notes on each."""
+    yield Lead(found.sentence, bold=True)
+    steps = found.comparisons[0].result.base_steps
+    runs = [f"base: {found.base.run} ({counted(found.base, steps)})"]
+    for number, one in enumerate(found.comparisons, start=1):
+        runs.append(
+            f"{number}: {one.new.run} ({counted(one.new, one.result.new_steps)}), {one.sentence}"
+        )
+    yield Items(runs)
+    if found.ends is not None:
+        most, fewest = (f"run {number}" if number else "the base" for number in found.ends)
+        yield Lead(f"Most samples per second: {most}. Fewest: {fewest}.")
+    rows = [(str(number or "base"), *_cells(row)) for number, row in enumerate(found.rows)]
+    yield Table("Run", COLUMNS, rows, left=(0, 6))
+    for number, one in enumerate(found.comparisons, start=1):
+        for block in notes(one):
+            yield replace(block, title=f"Run {number}")
+    command = ("lightning-gpuprof", "compare", found.base.run, found.comparisons[0].new.run)
+    yield Lead(f"All figures of one of them: {shlex.join(command)}")
+
+
+def counted(report: Report, count: int) -> str:
+    """Say how many steps a side has, and of what kind: in a short run all may be warm-up."""
+    steps = report.results.steps
+    kind = {"steady": "steady ", "all": "warm-up "}.get(steps.basis if steps else "", "")
+    return f"{count} {kind}step{'' if count == 1 else 's'}"
+
+
+def notes(found: RunComparison) -> Iterator[Items]:
+    """Yield what to know before the figures are believed, and the settings that changed."""
+    if said := list(_warnings(found)):
+        yield Items(said, mark="!")
+    settings = [one for one in found.result.differs if one.kind == "settings"]
+    if settings:
+        said = [f"{one.name} {one.base} -> {one.new}" for one in settings]
+        yield Items([f"changed: {', '.join(said)}"])
+
+
+def _warnings(found: RunComparison) -> Iterator[str]:
+    result = found.result
+    if found.base.run == found.new.run:
+        yield "both are the same run"
+    sides = {"base": found.base, "new": found.new}
+    if result.per_sample:
+        sizes = [report.results.batch_size for report in sides.values()]
+        yield f"batch sizes differ ({sizes[0]:.4g} and {sizes[1]:.4g}): times are per sample"
+    for side, by_device in zip(sides, result.by_device, strict=True):
+        if by_device:
+            yield f"{side}: the host ran ahead, so its steps are timed by the device"
+    for side, report in sides.items():
+        wait = report.results.core_wait
+        if wait is not None and wait.frac >= DISTURBED:
+            yield f"{side}: training waited {percent(wait.frac)} of its time for a free core"
+    if result.other_model:
+        yield "the models differ: unless your change did that, the times say nothing about it"
+    for one in result.differs:
+        if one.kind in ("machine", "versions"):
+            yield f"another {one.name}: {one.base} and {one.new}; the difference may be due to it"
+    yield from _median(found)
+
+
+def _median(found: RunComparison) -> Iterator[str]:
+    """Say so where the mean shows nothing though the ordinary step changed."""
+    result = found.result
+    median = next((one for one in result.steps if one.name == "p50_ns"), None)
+    if result.verdict is not Verdict.NO_DIFFERENCE or result.change is None or median is None:
+        return
+    if median.diff is None or not median.base:
+        return
+    share, change = median.diff / median.base, result.change
+    # A few far slower steps leave the mean unsure; steps that vary alike do not.
+    if abs(share) >= MEDIAN_SHARE and change.high - change.low > abs(share):
+        yield (
+            f"the median step changed by {share * 100:+.1f}%, but a few very slow steps make the "
+            "mean unsure: compare longer runs, on a quiet machine"
+        )
+
+
+def _changes(title: str, rows: Sequence[Change], *, unit: str = "") -> Iterator[Block]:
+    cells = [
+        (
+            shortened(row.name.removesuffix("_ns").removesuffix("_bytes"), NAME_WIDTH),
+            _shown(unit or row.name, row.base),
+            _shown(unit or row.name, row.new),
+            f"{row.diff / row.base * 100:+.1f}%" if row.diff is not None and row.base else "",
+        )
+        for row in rows
+    ]
+    if cells:
+        yield Table(title, ("base", "new", "change"), cells)
+
+
+def _traced(title: str, rows: Sequence[Change], found: RunComparison) -> Iterator[Block]:
+    """Yield figures of a few profiled steps only, and say so."""
+    result = found.result
+    if result.traced_steps is None:
+        return
+    steps = " and ".join(str(count) for count in result.traced_steps)
+    per = "sample" if result.per_sample else "step"
+    large = changed(rows, found.least_ns)
+    sure = [row for row in large if row.shown]
+    whole = f"{title.capitalize()}, own time per {per} of {steps} profiled steps"
+    yield from _changes(whole, sure[:TOP], unit="_ns")
+    if len(sure) < len(large):
+        hidden = len(large) - len(sure)
+        yield Lead(f"{hidden} differences of {title} are less than {steps} profiled steps can show")
+
+
+def _findings(title: str, findings: Sequence[Finding]) -> Iterator[Block]:
+    if findings:
+        yield Items([f"[{one.severity.value}] {one.id}: {one.title}" for one in findings], title)
+
+
+def _values(found: RunComparison) -> Iterator[str]:
+    """Say of each recorded value whether both runs have the same."""
+    for one in found.result.values:
+        if not one.count:
+            continue
+        state = (
+            f"the same in {one.count} steps (largest difference {one.max_diff:.2g})"
+            if one.same
+            else f"differs from step {one.first_step} on (at most {one.max_diff:.2g})"
+        )
+        name, last = (f"{one.name} (tensor)", "last norms") if one.of_tensor else (one.name, "last")
+        ends = ["none" if end is None else f"{end:.6g}" for end in (one.last_base, one.last_new)]
+        yield f"{name}: {state}; {last} {' and '.join(ends)}"
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    own = (
+        _shown("_ns", row.median_ns),
+        "-" if row.samples_per_s is None else rate(row.samples_per_s),
+        _shown("_bytes", row.peak_reserved_bytes),
+    )
+    if row.sentence is None:
+        return (*own, "", "", "")
+    phase = "-"
+    if row.phase is not None and row.phase_diff_ns is not None:
+        phase = f"{row.phase} {'+' if row.phase_diff_ns > 0 else ''}{duration(row.phase_diff_ns)}"
+    values = {None: "not compared", True: "same", False: "differ"}[row.values_same]
+    return (*own, f"{row.findings_gone} gone, {row.findings_new} new", values, phase)
+
+
+def _shown(key: str, value: float | None) -> str:
+    return "-" if value is None else quantity(key, value)
