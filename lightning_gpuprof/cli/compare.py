@@ -101,8 +101,8 @@ def _are_traces(paths: list[str]) -> bool:
     if traces and others:
         why = "is not" if Path(others[0]).exists() else "does not exist"
         raise ConfigError(
-            f"{traces[0]} is a trace file and {others[0]} {why}. Pass runs' log dirs, or two "
-            "trace files."
+            f"{traces[0]} is a trace file and {others[0]} {why}. Pass two runs' log dirs, or "
+            "two trace files."
         )
     return bool(traces)
 

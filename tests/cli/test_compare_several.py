@@ -39,14 +39,13 @@ def test_each_run_is_a_row_beside_the_base(tries, capsys):
     out = capsys.readouterr().out
     assert "Of 3 runs 1 is faster than the base, 1 is slower than the base, 1 is without a" in out
     base, faster, _, slower = (
-        next(one for one in out.splitlines() if one.startswith(f"{name:<4}  ") and " ms" in one)
+        next(one for one in out.splitlines() if one.startswith(f"  {name:<4}  "))
         for name in ("base", "1", "2", "3")
     )
     assert base.split() == ["base", "15.3", "ms", "523", "1.00", "GiB"]
     assert faster.split()[:4] == ["1", "10.3", "ms", "777"]
-    assert faster.split()[-8:] == "data_wait 512 MiB 1 gone, 0 new same".split()
-    assert slower.split()[-1] == "differ"
-    assert "-5.00 ms" in out
+    assert faster.split()[-10:] == "512 MiB 1 gone, 0 new same data_wait -5.00 ms".split()
+    assert "differ" in slower.split()
 
 
 def test_the_table_of_several_runs_is_in_the_json(tries, capsys):
@@ -110,10 +109,10 @@ def test_markdown_of_several_runs_is_one_table(tries, capsys):
     assert out.startswith("**Of 3 runs 1 is faster than the base, ")
     rows = [line for line in out.splitlines() if line.startswith("|")]
     assert [row.split(" | ")[0] for row in rows[2:]] == [
-        f"| `{tries[0]}` (base)",
-        *(f"| `{run}`" for run in tries[1:]),
+        "| `base`",
+        *(f"| `{number}`" for number in (1, 2, 3)),
     ]
-    assert {row.count("|") for row in rows} == {9}
+    assert {row.count("|") for row in rows} == {8}
     assert "\x1b" not in out
 
 
@@ -150,7 +149,7 @@ def test_of_a_folder_of_runs_each_is_compared_with_the_one_begun_first(
         write_run(session, name=f"sweep/{name}")
     assert main(["compare", str(tmp_path / "sweep")]) == 0
     out = capsys.readouterr().out
-    assert [Path(line.split()[1]).name for line in out.splitlines()[:3]] == [
+    assert [Path(line.split()[1]).name for line in out.splitlines()[2:5]] == [
         "version_2",
         "version_9",
         "version_10",

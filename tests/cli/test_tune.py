@@ -108,5 +108,9 @@ def test_a_child_that_is_killed_is_a_point_with_an_error(monkeypatch):
 )
 def test_a_bad_argument_is_said(arguments, message, model, inline, capfd, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert main(["tune", "--model", model, *arguments]) == 2
+    try:
+        status = main(["tune", "--model", model, *arguments])
+    except SystemExit as refused:
+        status = refused.code
+    assert status == 2
     assert message in capfd.readouterr().err
