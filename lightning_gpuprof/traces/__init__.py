@@ -5,8 +5,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from lightning_gpuprof.errors import TraceError, UnknownTraceError
-from lightning_gpuprof.traces.options import ReadOptions
-from lightning_gpuprof.traces.sniff import Head, read_head
+from lightning_gpuprof.traces.sniff import Head, ReadOptions, read_head
 from lightning_gpuprof.traces.timeline import Timeline
 
 __all__ = ["SOURCES", "ReadOptions", "Reader", "Source", "find_reader", "open_timeline"]
@@ -31,13 +30,11 @@ _SQLITE = b"SQLite format 3"
 SOURCES: dict[str, Source] = {
     "rocprofv3-json": Source(f"{_HERE}.amd.rocprofv3_json", (b"rocprofiler-sdk-tool",)),
     "rocprof": Source(f"{_HERE}.amd.rocprof_v1", (b"BeginNs", _SQLITE)),
-    "rpd": Source(f"{_HERE}.amd.rpd", (_SQLITE, b'"args":{"desc":')),
-    "jax-json": Source(f"{_HERE}.jax.jax_json", (b"highres-ticks", b'"/host:', b'"/device:')),
+    "rpd": Source(f"{_HERE}.amd.rpd", (_SQLITE,)),
     "kineto": Source(f"{_HERE}.kineto.kineto"),
     "nsys": Source(f"{_HERE}.nvidia.nsys", (_SQLITE,)),
     "rocpd": Source(f"{_HERE}.amd.rocpd", (_SQLITE,)),
     "rocprofv3-csv": Source(f"{_HERE}.amd.rocprofv3_csv", (b"Start_Timestamp",)),
-    "nsys-trace-csv": Source(f"{_HERE}.nvidia.nsys_trace_csv", (b"Start (", b"Start(")),
     "jax-xplane": Source(f"{_HERE}.jax.jax_xplane", (b"/host:", b"/device:", b"Task Environment")),
 }
 """Readers by source name, tried in this order."""

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
 from typing import TypeVar, cast
 
 import msgspec
@@ -15,17 +14,13 @@ from lightning_gpuprof.traces.timeline import (
     OpArguments,
     Table,
     Thread,
-    column_dtype,
-    fits_int32,
     make_table,
-    start_order,
+    table_of,
 )
 
 _T = TypeVar("_T", bound=Table)
 _DIGITS = re.compile(r"\d+")
 _WRAP = 1 << 64
-_FEWEST_ROWS = 1 << 12
-_TIMES = ("start_ns", "dur_ns")
 
 
 class Indexer(dict[str, int]):
@@ -106,71 +101,40 @@ def ids(values: Sequence[object]) -> Int64:
 
 
 class Columns:
-    """A table in the making: each column a buffer that grows, and is as wide as its values need.
-
-    Large buffers grow in place and go back to the system when freed; thousands of small pieces
-    joined at the end would need twice the memory.
-    """
+    """A table in the making: each column in pieces, which take 32 bits where their values fit."""
 
     def __init__(self) -> None:
-        self._buffers: dict[str, AnyArray] = {}
-        self._rows = 0
-        self._room = 0
+        self._rows: list[int] = []
+        self._pieces: dict[str, dict[int, AnyArray]] = {}
 
     def add(self, rows: int, **columns: AnyArray) -> None:
         """Add rows; columns that are left out hold `MISSING` for them."""
-        start, end = self._rows, self._rows + rows
-        if end > self._room:
-            self._resize(max(_FEWEST_ROWS, end + end // 8))
         for name, values in columns.items():
-            buffer = self._buffers.get(name)
-            if buffer is None:
-                self._buffers[name] = buffer = np.empty(self._room, dtype=_narrowest(name))
-                buffer[:start] = MISSING
-            if not _fits(values, buffer.dtype):
-                self._buffers[name] = buffer.astype(np.int64)
-        for name, buffer in self._buffers.items():
-            buffer[start:end] = columns.get(name, MISSING)
-        self._rows = end
-
-    def _resize(self, room: int) -> None:
-        self._room = room
-        for buffer in self._buffers.values():
-            buffer.resize(room, refcheck=False)
+            if values.dtype == np.int64 and name != "start_ns" and _fits_int32(values):
+                values = values.astype(np.int32)
+            self._pieces.setdefault(name, {})[len(self._rows)] = values
+        self._rows.append(rows)
 
     def table(self, kind: type[_T]) -> _T:
-        """Sort the rows, column by column: only one exists twice at a time."""
+        """Join the pieces and sort the rows; the pieces are gone afterwards."""
         if not self._rows:
             return make_table(kind)
-        self._resize(self._rows)
-        order = start_order(
-            self._buffers["start_ns"][: self._rows],  # type: ignore[arg-type]
-            self._buffers["dur_ns"][: self._rows],  # type: ignore[arg-type]
-            self._buffers.get("category"),
-        )
-        columns: dict[str, AnyArray] = {}
-        for field in fields(kind):
-            buffer = self._buffers.pop(field.name, None)
-            values = _missing(field.name) if buffer is None else buffer[: self._rows]
-            if field.name not in _TIMES and not (values != values[0]).any():
-                columns[field.name] = np.broadcast_to(values[0], self._rows)
-            else:
-                columns[field.name] = values[order]
-        return kind(**columns)  # type: ignore[arg-type]
+        columns = {}
+        for name in list(self._pieces):
+            pieces = self._pieces.pop(name)
+            missing = ((number, _missing(rows)) for number, rows in enumerate(self._rows))
+            columns[name] = np.concatenate([pieces.get(number, none) for number, none in missing])
+        return table_of(kind, columns)
 
 
-def _missing(name: str) -> AnyArray:
-    return np.array([MISSING], dtype=column_dtype(name))
+def _missing(rows: int) -> AnyArray:
+    return np.broadcast_to(np.int8(MISSING), rows)
 
 
-def _narrowest(name: str) -> type[np.generic]:
-    """Return the dtype that a column begins with: ids and durations seldom need 64 bits."""
-    wide = column_dtype(name)
-    return np.int32 if wide is np.int64 and name != "start_ns" else wide
-
-
-def _fits(values: AnyArray, dtype: np.dtype[np.generic]) -> bool:
-    return dtype != np.int32 or values.dtype != np.int64 or fits_int32(cast(Int64, values))
+def _fits_int32(values: AnyArray) -> bool:
+    limits = np.iinfo(np.int32)
+    numbers = cast(Int64, values)
+    return bool(numbers.min(initial=0) >= limits.min and numbers.max(initial=0) <= limits.max)
 
 
 class ArgumentTable(Sequence[OpArguments]):

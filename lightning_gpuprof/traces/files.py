@@ -148,14 +148,14 @@ def csv_header(head: bytes) -> frozenset[str]:
     return frozenset(name.strip() for name in row)
 
 
-def integer(text: str | None) -> int | None:
+def integer(text: str | int | None) -> int | None:
     """Read an integer as profilers write them: quoted, hexadecimal, with separators, or absent.
 
     >>> integer("1,234"), integer("0x10"), integer(""), integer("12.0")
     (1234, 16, None, 12)
     """
-    if text is None:
-        return None
+    if text is None or isinstance(text, int):
+        return text
     plain = text.strip().replace(",", "")
     try:
         return int(plain, 0) if plain[:2].lower() == "0x" else int(plain)

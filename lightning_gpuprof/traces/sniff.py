@@ -1,6 +1,7 @@
-"""The first bytes of a trace file, unpacked: a file's kind is found from its content."""
+"""Arguments of readers: the start of a file, from which its kind is found, and options."""
 
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,21 @@ class Head:
     path: str
     data: bytes
     wide: bool = False
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Parts to read beyond the events themselves.
+
+    Args:
+        stacks: Read Python calls too, where the file holds them; they cost time and memory.
+        memory: Read the allocator's marks too.
+        progress: Called now and then with the bytes of the file read so far and its size.
+    """
+
+    stacks: bool = False
+    memory: bool = False
+    progress: Callable[[int, int], None] | None = None
 
 
 def read_head(path: str) -> Head:

@@ -3,20 +3,15 @@
 import sqlite3
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import islice
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import numpy as np
-
-from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.errors import TraceError
-from lightning_gpuprof.traces.timeline import MISSING
 
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """Errors of a damaged file; SQLite's own message may quote bytes that are no text."""
 MAGIC = b"SQLite format 3\x00"
-_BATCH_ROWS = 1 << 16
 _TEXT = frozenset(
     "value string name text category extdata type model_name product_name vendor_name "
     "KernelName Name".split()
@@ -85,32 +80,6 @@ class Database:
                 "damaged or ends early."
             )
 
-    def columns(self, table: str, *columns: str) -> Iterator[tuple[Int64, ...]]:
-        """Yield columns of integers in batches; what is missing comes as -1.
-
-        A damaged table gives the rows before the damage, as `rows` does.
-        """
-        if table not in self.tables:
-            return
-        present = self.tables[table]
-        picked = ", ".join(
-            f"COALESCE({_cast(c)}, {MISSING})" if c in present else str(MISSING) for c in columns
-        )
-        done = 0
-        try:
-            cursor = self._connection.execute(f'SELECT {picked} FROM "{table}"')
-            while batch := cursor.fetchmany(_BATCH_ROWS):
-                done += len(batch)
-                yield tuple(np.array(batch, dtype=np.int64).T)
-        except _ERRORS:
-            # The batch was lost with its damaged row: read it again, row by row.
-            rest = [
-                tuple(MISSING if value is None else value for value in row)
-                for row in islice(self.rows(table, *columns), done, None)
-            ]
-            if rest:
-                yield tuple(np.array(rest, dtype=np.int64).T)
-
     def _columns(self, table: str) -> list[str]:
         try:
             found = self._connection.execute(f'PRAGMA table_info("{table}")').fetchall()
@@ -122,6 +91,12 @@ class Database:
 
 def _cast(column: str) -> str:
     return f'CAST("{column}" AS {"TEXT" if column in _TEXT else "INTEGER"})'
+
+
+def is_database(path: str) -> bool:
+    """Tell an SQLite file by its first bytes."""
+    with Path(path).open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
 
 
 def has_tables(path: str, head: bytes, *any_of: str) -> bool:

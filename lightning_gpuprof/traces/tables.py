@@ -10,7 +10,7 @@ from lightning_gpuprof.traces.sniff import Head, read_head
 TABLE_SOURCES: dict[str, str] = {
     "stats-csv": "lightning_gpuprof.traces.stats_csv",
     "ncu-csv": "lightning_gpuprof.traces.nvidia.ncu_csv",
-    "rocprofv3-counters": "lightning_gpuprof.traces.counters_csv",
+    "rocprofv3-counters": "lightning_gpuprof.traces.amd.counters_csv",
 }
 """Reader modules by source name: each has `matches(head)` and `read_tables(path)`."""
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from lightning_gpuprof.arrays import AnyArray, Int8, Int32, Int64, Mask
 
@@ -132,21 +131,7 @@ _DTYPES: dict[str, type[np.generic]] = {
     "is_start": np.int8,
 }
 _ZERO_DEFAULT = ("start_ns", "dur_ns", "is_start")
-
-
-def column_dtype(name: str) -> type[np.generic]:
-    """Return the dtype of a table's column by its name."""
-    return _DTYPES.get(name, np.int64)
-
-
-def fits_int32(values: npt.NDArray[np.signedinteger]) -> bool:
-    """Tell whether all values fit into 32 bits.
-
-    >>> fits_int32(np.array([1, -2])), fits_int32(np.array([2**40])), fits_int32(np.array([], int))
-    (True, False, True)
-    """
-    limits = np.iinfo(np.int32)
-    return bool(values.min(initial=0) >= limits.min and values.max(initial=0) <= limits.max)
+_TIMES = ("start_ns", "dur_ns")
 
 
 def make_table(kind: type[_T], **columns: Sequence[int] | AnyArray) -> _T:
@@ -158,21 +143,30 @@ def make_table(kind: type[_T], **columns: Sequence[int] | AnyArray) -> _T:
     >>> table.name.tolist(), table.correlation.tolist()
     ([1, 0], [-1, -1])
     """
+    return table_of(kind, {name: np.asarray(values) for name, values in columns.items()})
+
+
+def table_of(kind: type[_T], columns: dict[str, AnyArray]) -> _T:
+    """Build a table like `make_table`; takes the columns out, so that one at a time exists twice.
+
+    A column of one value takes no memory.
+    """
     rows = max((len(values) for values in columns.values()), default=0)
-    pending = dict(columns)
-    start = np.asarray(pending.get("start_ns", np.zeros(rows)), dtype=np.int64)
-    dur = np.asarray(pending.get("dur_ns", np.zeros(rows)), dtype=np.int64)
-    order = start_order(start, dur)
+    start, dur = (np.asarray(columns.get(name, np.zeros(rows)), np.int64) for name in _TIMES)
+    order = start_order(start, dur, columns.get("category"))
     del start, dur
     arrays: dict[str, AnyArray] = {}
     for column in fields(kind):
-        dtype = column_dtype(column.name)
-        values = pending.pop(column.name, None)
+        name, dtype = column.name, _DTYPES.get(column.name, np.int64)
+        values = columns.pop(name, None)
         if values is None:
-            default = 0 if column.name in _ZERO_DEFAULT else MISSING
-            arrays[column.name] = np.broadcast_to(np.array(default, dtype=dtype), rows)
+            values = np.full(rows, 0 if name in _ZERO_DEFAULT else MISSING, dtype)
+        if values.dtype != np.int32 or dtype is not np.int64 or name == "start_ns":
+            values = values.astype(dtype, copy=False)
+        if rows and name not in _TIMES and (values == values[0]).all():
+            arrays[name] = np.broadcast_to(values[0], rows)
         else:
-            arrays[column.name] = np.asarray(values, dtype=dtype)[order]
+            arrays[name] = values[order]
     return kind(**arrays)  # type: ignore[arg-type]
 
 

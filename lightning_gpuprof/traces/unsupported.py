@@ -25,7 +25,25 @@ _BY_NAME = {
     ".otf2": ("an OTF2 archive", "Record rocprofv3 with --output-format rocpd"),
 }
 """Binary kinds whose first bytes say little."""
+_CHROME: tuple[tuple[bytes, tuple[str, str]], ...] = (
+    (rb'"Ascend Hardware"', ("a trace of an Ascend NPU", "Read it with its vendor's tools")),
+    (
+        rb'"highres-ticks"|"/(?:host|device):[A-Z]+',
+        ("a Chrome trace of JAX's profiler", "Give the xplane.pb beside it"),
+    ),
+    (
+        rb'"args":\{"desc":',
+        ("the JSON of rpd2tracing", "Give the .rpd file that it was made from"),
+    ),
+    (
+        rb'"BeginNs"\s*:',
+        ("the results.json of rocprof v1", "Give the results.db or results.csv beside it"),
+    ),
+)
+"""Chrome traces of other profilers, which would read as Kineto's without most of their content."""
+OTHER_CHROME = re.compile(b"|".join(pattern for pattern, _ in _CHROME))
 _BY_CONTENT: tuple[tuple[bytes, tuple[str, str]], ...] = (
+    *_CHROME,
     (rb"\APK\x03\x04", ("a zip archive", "Unpack it and give the trace within")),
     (rb"\A[\s\S]{257}ustar", ("a tar archive", "Unpack it and give the trace within")),
     (rb"\A(?:\x28\xb5\x2f\xfd|\xfd7zXZ\x00|BZh[1-9])", ("packed", "Unpack it first")),
@@ -43,7 +61,14 @@ _BY_CONTENT: tuple[tuple[bytes, tuple[str, str]], ...] = (
         rb"(?m)^ +Section: \w[^\n]*\n *-{5,} -{5,}|^==(?:PROF|ERROR|WARNING)== ",
         ("output of Nsight Compute without a CSV table", "Print it with `ncu --csv`"),
     ),
-    (rb'"Ascend Hardware"', ("a trace of an Ascend NPU", "Read it with its vendor's tools")),
+    (
+        rb'\A"?(?:Index|Dispatch_ID)"?,[^\n]*"?Kernel_?Name"?,',
+        ("a table of rocprof's or rocprofv2's counters", "Record them with rocprofv3 --pmc"),
+    ),
+    (
+        rb'(?m)^"?(?:API )?Start ?\(',
+        ("a timeline that nsys stats printed", "Give the .sqlite file that it wrote"),
+    ),
     (
         rb'\A"?(?:Sample_Timestamp|Kernel_Id"?,"?Kernel_Name|Kernel_Name"?,"?Kernel_Id|Node_Id)',
         ("a list of rocprofv3 without kernel times", "Give the *_kernel_trace.csv beside it"),
@@ -53,7 +78,7 @@ _BY_CONTENT: tuple[tuple[bytes, tuple[str, str]], ...] = (
         rb"|^(?:Total(?: Size)? \(\w+\),Count|PID,TID,DevId,)|^SKIPPED: ",
         (
             "output of nsys stats without times of kernels, copies or calls",
-            "Print `nsys stats --format csv --report cuda_gpu_trace,nvtx_pushpop_trace`",
+            "Give the .sqlite file that it wrote beside the report",
         ),
     ),
 )

@@ -103,22 +103,6 @@ def nsys_stats() -> None:
         spent = end - start
         lines.append(f'50.0,{spent},1,{spent}.0,{spent}.0,{spent},{spent},0.0,"{name}"')
     (HERE / "nsys_stats.csv").write_text("\n".join(lines) + "\n")
-    trace = ["", "Processing [report.sqlite] with [cuda_gpu_trace.py]... "]
-    launch = "GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB)"
-    copied = "DymSMem (MB),Bytes (MB),Throughput (MB/s),SrcMemKd,DstMemKd"
-    where = "Device,Ctx,GreenCtx,Strm,Name"
-    trace.append(f"Start (ns),Duration (ns),CorrId,{launch},{copied},{where}")
-    device = f"Tesla T4 (0),1,,{STREAM}"
-    for name, start, end, call in KERNELS:
-        grid = "4,1,1,256,1,1,40,0.000,0.000,,,,"
-        trace.append(f'{start},{end - start},{call},{grid},{device},"{name}"')
-    start, end, call, _ = COPY
-    trace.insert(
-        -1,
-        f"{start},{end - start},{call},,,,,,,,,,0.004,409.600,Pinned,Device,{device},"
-        "[CUDA memcpy Host-to-Device]",
-    )
-    (HERE / "nsys_gpu_trace.csv").write_text("\n".join(trace) + "\n")
 
 
 def ncu() -> None:
@@ -165,28 +149,6 @@ def rocprof_v1() -> None:
             ),
         },
     )
-    events = [{}]
-    lanes = {2: "CPU HIP API", 6: "GPU1", 1: "COPY"}
-    for pid, lane in lanes.items():
-        events.append({"args": {"name": lane}, "ph": "M", "pid": pid, "name": "process_name"})
-
-    def event(pid: int, name: str, start: int, end: int, **more: object) -> None:
-        times = {"BeginNs": str(start), "EndNs": str(end)}
-        args = {**times, **{key.replace("_", "-"): str(value) for key, value in more.items()}}
-        line = {"ph": "X", "name": name, "pid": pid, "tid": TID, "ts": str(start // 1000)}
-        events.append({**line, "dur": str((end - start) // 1000), "args": args})
-
-    for name, start, end, _ in KERNELS:
-        event(6, f"{name} [clone .kd]", start, end, dev_id=1, queue_id=STREAM)
-    event(1, "CopyHostToDevice", *COPY[:2], dev_id=1, queue_id=STREAM)
-    for start, end, index in LAUNCHES:
-        event(2, "hipLaunchKernel", start, end)
-        arrow = {"cat": "DataFlow", "id": index, "name": "dep"}
-        events.append({"ts": end // 1000, "ph": "s", **arrow, "pid": 2, "tid": TID})
-    for place, (_, begin, _, index) in [*((6, kernel) for kernel in KERNELS), (1, ("", *COPY[:3]))]:
-        arrow = {"cat": "DataFlow", "id": index, "name": "dep"}
-        events.append({"ts": begin // 1000, "ph": "t", **arrow, "pid": place, "tid": TID})
-    (HERE / "rocprof_v1.json").write_text(json.dumps({"traceEvents": events}))
 
 
 def rocprofv3_csv() -> None:
@@ -327,32 +289,6 @@ def rpd() -> None:
             "rocpd_copyapi": ("api_ptr_id, size", [(COPY[2], COPY[3])]),
         },
     )
-    rows: list[dict] = [
-        {},
-        {"name": "process_name", "ph": "M", "pid": "1", "args": {"name": "GPU1"}},
-        {"name": "thread_name", "ph": "M", "pid": str(PID), "tid": str(TID), "args": {}},
-    ]
-
-    def row(pid: int, tid: int, name: str, begin: int, end: int, desc: str) -> None:
-        times = {"ts": str(begin // 1000), "dur": str((end - begin) // 1000)}
-        place = {"pid": str(pid), "tid": str(tid)}
-        rows.append({**place, "name": name, **times, "ph": "X", "args": {"desc": desc}})
-
-    for name, begin, end, _ in KERNELS:
-        row(1, STREAM, name, begin, end, "KernelExecution")
-    row(1, STREAM, "CopyHostToDevice", *COPY[:2], "CopyHostToDevice")
-    for begin, end, _ in LAUNCHES:
-        row(PID, TID, "hipLaunchKernel", begin, end, "stream=0")
-    row(PID, TID, RANGE[0], RANGE[1], RANGE[2], RANGE[0])
-    reached = {c: begin for _, begin, _, c in KERNELS} | {COPY[2]: COPY[0]}
-    for begin, end, c in LAUNCHES:
-        arrow = {"cat": "api_op", "name": "api_op", "id": str(c)}
-        left, met = str(max(begin, end - 2000) // 1000), str(reached[c] // 1000)
-        rows.append({"pid": str(PID), "tid": str(TID), **arrow, "ts": left, "ph": "s"})
-        rows.append({"pid": "1", "tid": str(STREAM), **arrow, "ts": met, "ph": "f", "bp": "e"})
-    rows.append({"pid": "1", "name": "Idle", "ph": "C", "ts": 1010, "args": {"idle": 0}})
-    text = "\n,".join(json.dumps(line, separators=(",", ":")) for line in rows)
-    (HERE / "rpd.json").write_text(f"[ {text}\n]\n")
 
 
 def jax() -> None:
@@ -389,35 +325,6 @@ def jax() -> None:
     event(host, thread, *RANGE).stats.add(metadata_id=3, int64_value=4)
     event(host, thread, "$train.py:7 step", RANGE[1], RANGE[2])
     (HERE / "jax.xplane.pb").write_bytes(space.SerializeToString(deterministic=True))
-
-    events: list[dict] = [
-        {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}}
-        for pid, name in ((1, "/device:GPU:0"), (701, "/host:CPU"))
-    ]
-    lanes = (1, 1, f"Stream #{STREAM}(Kernel)"), (1, 2, "XLA Modules"), (701, TID, "python")
-    for pid, tid, name in lanes:
-        named = {"name": "thread_name", "args": {"name": name}}
-        events.append({"ph": "M", "pid": pid, "tid": tid, **named})
-
-    def chrome(
-        pid: int, tid: int, name: str, begin: int, end: int, correlation: int | None, **more: str
-    ) -> None:
-        args = {} if correlation is None else {"correlation_id": str(correlation)}
-        args |= more
-        times = {"ts": begin / 1000, "dur": (end - begin) / 1000}
-        events.append({"ph": "X", "pid": pid, "tid": tid, "name": name, **times, "args": args})
-
-    for name, begin, end, correlation in KERNELS:
-        chrome(1, 1, name, begin, end, correlation)
-    details = "kind_src:pinned kind_dst:device size:4096 dest:0"
-    chrome(1, 1, "MemcpyH2D", *COPY[:3], memcpy_details=details)
-    chrome(701, TID, *RANGE, None, step_num="4")
-    chrome(1, 2, "jit_step", 1_010_000, 1_125_000, None)
-    for begin, end, correlation in LAUNCHES:
-        chrome(701, TID, "cuLaunchKernel", begin, end, correlation)
-    trace = {"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}, "traceEvents": events}
-    text = json.dumps(trace).encode()
-    (HERE / "jax.trace.json.gz").write_bytes(gzip.compress(text, mtime=0))
 
 
 def memory_snapshot() -> None:

@@ -11,8 +11,7 @@ import json
 
 from lightning_gpuprof.traces.amd.rocprofv3_csv import call_category, direction_of
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
-from lightning_gpuprof.traces.options import ReadOptions
-from lightning_gpuprof.traces.sniff import Head
+from lightning_gpuprof.traces.sniff import Head, ReadOptions
 from lightning_gpuprof.traces.sqlite import Database, has_tables
 from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline
 

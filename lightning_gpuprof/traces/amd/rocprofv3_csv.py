@@ -2,17 +2,14 @@
 
 Each file holds one kind of event, shown by its header; columns vary by version, agents are
 written as `1` or `Agent 1`. Times are ns. Files of rocprofv2 name some columns differently
-(`GPU_ID`, `Correlation_ID`), have an empty column of kernels beside API calls, and a column per
-counter.
+(`GPU_ID`, `Correlation_ID`) and have an empty column of kernels beside API calls.
 """
 
 from collections.abc import Mapping
 
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
-from lightning_gpuprof.traces.counters_csv import warn_of_counters
 from lightning_gpuprof.traces.files import csv_header, integer, read_csv
-from lightning_gpuprof.traces.options import ReadOptions
-from lightning_gpuprof.traces.sniff import Head
+from lightning_gpuprof.traces.sniff import Head, ReadOptions
 from lightning_gpuprof.traces.timeline import Timeline
 
 _TIMES = {"Start_Timestamp", "End_Timestamp"}
@@ -38,7 +35,6 @@ def matches(head: Head) -> bool:
 def read(path: str, options: ReadOptions) -> Timeline:
     """Read one CSV file; files of one run have to be read one by one."""
     builder = TimelineBuilder("rocprofv3-csv", vendor="amd")
-    row: Mapping[str, str] = {}
     for row in read_csv(path, builder.warnings):
         start, end = integer(row["Start_Timestamp"]), integer(row["End_Timestamp"])
         correlation = integer(row.get("Correlation_Id", row.get("Correlation_ID")))
@@ -59,8 +55,6 @@ def read(path: str, options: ReadOptions) -> Timeline:
             name = builder.name(row["Function"] if "Function" in row else row["Operation"])
             category = call_category(row.get("Domain", ""))
             builder.host(start, end, name, category, thread, correlation)
-    if "GPU_ID" in row:
-        warn_of_counters(row, builder.warnings)
     return builder.build()
 
 

@@ -12,8 +12,7 @@ from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces.amd.rocprofv3_csv import call_category, direction_of
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
 from lightning_gpuprof.traces.files import decode_json, read_file
-from lightning_gpuprof.traces.options import ReadOptions
-from lightning_gpuprof.traces.sniff import Head
+from lightning_gpuprof.traces.sniff import Head, ReadOptions
 from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline
 
 _GPU = 2

@@ -13,8 +13,7 @@ from typing import Any
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
 from lightning_gpuprof.traces.files import read_file
-from lightning_gpuprof.traces.options import ReadOptions
-from lightning_gpuprof.traces.sniff import Head
+from lightning_gpuprof.traces.sniff import Head, ReadOptions
 from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline
 
 DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")

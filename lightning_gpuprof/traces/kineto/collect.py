@@ -16,7 +16,7 @@ from lightning_gpuprof.traces.kineto.events import (
     Kind,
     to_ns,
 )
-from lightning_gpuprof.traces.options import ReadOptions
+from lightning_gpuprof.traces.sniff import ReadOptions
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, MISSING
 
 HOST_KINDS = {

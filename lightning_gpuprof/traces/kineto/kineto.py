@@ -22,8 +22,7 @@ from lightning_gpuprof.traces.kineto.collect import (
 from lightning_gpuprof.traces.kineto.event_stream import EventStream, only_python_calls
 from lightning_gpuprof.traces.kineto.events import LIMIT_NS, Event, FullEvent, Times, exact_ns
 from lightning_gpuprof.traces.kineto.salvage import without_controls
-from lightning_gpuprof.traces.options import ReadOptions
-from lightning_gpuprof.traces.sniff import Head
+from lightning_gpuprof.traces.sniff import Head, ReadOptions
 from lightning_gpuprof.traces.timeline import (
     CATEGORY_ID,
     DeviceEvents,
@@ -35,14 +34,13 @@ from lightning_gpuprof.traces.timeline import (
     Table,
     Timeline,
 )
+from lightning_gpuprof.traces.unsupported import OTHER_CHROME
 
 _START = re.compile(
     rb'\s*\[\s*\{[^{}]*"ph"|"traceEvents"\s*:|\s*\{\s*"(?:schemaVersion|deviceProperties)"'
     # A list whose first event is empty, or has its arguments before its phase.
     rb'|\A(?:\xef\xbb\xbf)?\s*\[\s*(?:\{\}\s*,\s*)?\{(?:[^{}]|\{[^{}]*\})*?"ph"'
 )
-_OTHERS = re.compile(rb'"Ascend Hardware"')
-"""Traces of this kind are laid out alike but name no categories."""
 _AMD = ("amd", "radeon", "instinct", "gfx")
 _NVIDIA = ("nvidia", "tesla", "geforce", "quadro", "rtx", "titan")
 
@@ -53,7 +51,7 @@ def matches(head: Head) -> bool:
     >>> matches(Head("x", b'{"schemaVersion": 1, "traceEvents": [')), matches(Head("x", b"a,b"))
     (True, False)
     """
-    return _START.search(head.data) is not None and not _OTHERS.search(head.data)
+    return _START.search(head.data) is not None and not OTHER_CHROME.search(head.data)
 
 
 def read(path: str, options: ReadOptions) -> Timeline:

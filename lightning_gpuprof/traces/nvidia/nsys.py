@@ -7,17 +7,12 @@ start. `globalTid` packs process and thread into one number. Events of operating
 """
 
 import re
-from collections.abc import Callable
 from functools import cache
 
-import numpy as np
-
-from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
-from lightning_gpuprof.traces.options import ReadOptions
-from lightning_gpuprof.traces.sniff import Head
+from lightning_gpuprof.traces.sniff import Head, ReadOptions
 from lightning_gpuprof.traces.sqlite import Database, has_tables
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, MISSING, DeviceInfo, Timeline
+from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline
 
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
 _COPIES = {
@@ -39,7 +34,6 @@ _VERSION = re.compile(r"_v\d+$|_ptsz$")
 _OPERATOR = re.compile(r"^(.*?), (?:seq|op_id|input_op_ids|sizes) = ")
 """`torch.autograd.profiler.emit_nvtx` writes `aten::mm, seq = 4, op_id = 7`."""
 _NO_STREAM = 2**32 - 1
-_UNNAMED = "unnamed call"
 
 
 def matches(head: Head) -> bool:
@@ -66,25 +60,23 @@ def read(path: str, options: ReadOptions) -> Timeline:
 
 
 def _kernels(database: Database, builder: TimelineBuilder, strings: dict[int, str]) -> None:
-    where = ("deviceId", "streamId", "correlationId")
-    # A version that has only one of the two names gives -1 for the other.
-    names = _Lookup(lambda key: builder.name(strings.get(key, "unnamed kernel")))
+    where = ("deviceId", "streamId", "correlationId", "globalPid")
     long_names = database.has(_CUPTI + "KERNEL", "demangledName")
     name_column = "demangledName" if long_names else "shortName"
-    processes = _Lookup(lambda packed: _process_offset(builder, packed))
-    for start, end, name, device, stream, ids, process in database.columns(
-        _CUPTI + "KERNEL", "start", "end", name_column, *where, "globalPid"
+    for start, end, key, device, stream, call, process in database.rows(
+        _CUPTI + "KERNEL", "start", "end", name_column, *where
     ):
-        ids = ids + processes.of(process)
-        builder.extend_device(start, end, names.of(name), "kernel", device, stream, ids)
+        name = builder.name(strings.get(key, "unnamed kernel"))
+        call = _of_process(builder, call, process)
+        builder.device(start, end, name, "kernel", device, stream, call)
     graphs = 0
-    for begun, ended, number, device_id, stream_id, call, packed in database.rows(
-        _CUPTI + "GRAPH_TRACE", "start", "end", "graphId", *where, "globalPid"
+    for start, end, number, device, stream, call, process in database.rows(
+        _CUPTI + "GRAPH_TRACE", "start", "end", "graphId", *where
     ):
-        call = _of_process(builder, call, packed)
         graphs += 1
-        whole = builder.name(f"CUDA graph {number}")
-        builder.device(begun, ended, whole, "kernel", device_id, stream_id, call)
+        name = builder.name(f"CUDA graph {number}")
+        call = _of_process(builder, call, process)
+        builder.device(start, end, name, "kernel", device, stream, call)
     if graphs:
         builder.warnings.append(
             f"{graphs} CUDA graph launches were recorded as a whole, so their kernels are not "
@@ -110,59 +102,34 @@ def _copies(database: Database, builder: TimelineBuilder) -> None:
 
 
 def _calls(database: Database, builder: TimelineBuilder, strings: dict[int, str]) -> None:
-    names = _Lookup(lambda key: builder.name(call_name(strings.get(key, _UNNAMED))))
-    categories = _Lookup(lambda key: CATEGORY_ID[call_category(strings.get(key, _UNNAMED))])
-    threads = _Lookup(lambda packed: _thread(builder, packed))
-    processes = _Lookup(lambda packed: _process_offset(builder, packed))
-    for start, end, name, thread, ids in database.columns(
+    for start, end, key, packed, call in database.rows(
         _CUPTI + "RUNTIME", "start", "end", "nameId", "globalTid", "correlationId"
     ):
-        builder.extend_host(
-            start,
-            end,
-            names.of(name),
-            categories.of(name),
-            threads.of(thread),
-            ids + processes.of(thread),
-        )
+        name, category = _call(strings.get(key, "unnamed call"))
+        call = _of_process(builder, call, packed)
+        thread = _thread(builder, packed)
+        builder.host(start, end, builder.name(name), category, thread, call)
 
 
-def call_name(text: str) -> str:
-    """Return an API function's name without its version.
+@cache
+def _call(text: str) -> tuple[str, str]:
+    """Return an API function's name without its version, and its category.
 
-    >>> call_name("cudaLaunchKernel_v7000"), call_name("cuLaunchKernel_ptsz")
-    ('cudaLaunchKernel', 'cuLaunchKernel')
+    >>> _call("cudaLaunchKernel_v7000"), _call("cuLaunchKernel_ptsz")
+    (('cudaLaunchKernel', 'cuda_runtime'), ('cuLaunchKernel', 'cuda_driver'))
     """
-    return _VERSION.sub("", text)
+    driver = text.startswith("cu") and not text.startswith("cuda")
+    return _VERSION.sub("", text), "cuda_driver" if driver else "cuda_runtime"
 
 
-def call_category(name: str) -> str:
-    """Return the category of an API function: the runtime's or the driver's."""
-    driver = name.startswith("cu") and not name.startswith("cuda")
-    return "cuda_driver" if driver else "cuda_runtime"
-
-
-def range_category(label: str) -> tuple[str, str]:
+def _range(label: str) -> tuple[str, str]:
     """Return the name and category of an NVTX range, which may stand for an operator.
 
-    >>> range_category("aten::mm, seq = 4, op_id = 7"), range_category("step 3")
+    >>> _range("aten::mm, seq = 4, op_id = 7"), _range("step 3")
     (('aten::mm', 'cpu_op'), ('step 3', 'user_annotation'))
     """
     operator = _OPERATOR.match(label)
     return (operator[1], "cpu_op") if operator else (label, "user_annotation")
-
-
-class _Lookup:
-    """Maps a column of keys, each distinct key once."""
-
-    def __init__(self, find: Callable[[int], int]) -> None:
-        self._find = cache(find)
-
-    def of(self, keys: Int64) -> Int64:
-        distinct, place = np.unique(keys, return_inverse=True)
-        found = np.array([self._find(key) for key in distinct.tolist()], dtype=np.int64)
-        result: Int64 = found[place.reshape(-1)]
-        return result
 
 
 def _ranges(database: Database, builder: TimelineBuilder, strings: dict[int, str]) -> None:
@@ -176,7 +143,7 @@ def _ranges(database: Database, builder: TimelineBuilder, strings: dict[int, str
             still_open += 1
             continue
         label = text if text is not None else strings.get(text_id, "unnamed range")
-        name, category = range_category(label)
+        name, category = _range(label)
         builder.host(start, end, builder.name(name), category, _thread(builder, thread))
     if still_open:
         builder.warnings.append(
@@ -212,21 +179,15 @@ def _devices(database: Database) -> list[DeviceInfo]:
     return [found[number] for number in sorted(found)]
 
 
-def _process_offset(builder: TimelineBuilder, packed: int | None) -> int:
-    """Return the offset of correlation ids for a packed process, or thread of that process."""
-    if packed is None or packed == MISSING:
-        return 0
-    return builder.process_offset(packed >> 24)
-
-
-def _of_process(builder: TimelineBuilder, correlation: int | None, packed: int | None) -> int:
-    return MISSING if correlation is None else correlation + _process_offset(builder, packed)
+def _of_process(builder: TimelineBuilder, call: int | None, packed: int | None) -> int | None:
+    """Keep the correlation ids of several processes, or of their threads, apart."""
+    if call is None or packed is None:
+        return call
+    return call + builder.process_offset(packed >> 24)
 
 
 def _thread(builder: TimelineBuilder, packed: int | None) -> int:
-    if packed is None or packed == MISSING:
-        return builder.thread(0, 0)
-    return builder.thread(*_pid_tid(packed))
+    return builder.thread(*_pid_tid(packed or 0))
 
 
 def _pid_tid(packed: int) -> tuple[int, int]:
