@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from lightning_gpuprof.arrays import Int64
-from lightning_gpuprof.traces.columns import Indexer, Threads, plain_id, to_id
+from lightning_gpuprof.traces.columns import Indexer, Threads, ids, plain_id
 from lightning_gpuprof.traces.timeline import (
     CATEGORY_ID,
     MISSING,
@@ -19,6 +19,7 @@ from lightning_gpuprof.traces.timeline import (
 
 _HOST = ("start_ns", "dur_ns", "name", "category", "thread", "correlation")
 _DEVICE = ("start_ns", "dur_ns", "name", "category", "device", "stream", "correlation", "num_bytes")
+_Row = tuple[int | None, ...]
 _LIMIT_NS = 2**62
 """Later times are damage; the difference of two earlier ones fits into int64."""
 _PROCESS_SHIFT = 40
@@ -36,7 +37,7 @@ class TimelineBuilder:
         vendor: Whose devices such files are of, for those that the file does not describe.
 
     >>> builder = TimelineBuilder("nsys")
-    >>> builder.host(5, 9, builder.name("cudaLaunchKernel"), "cuda_runtime", builder.thread(1, 1))
+    >>> builder.host(5, 9, "cudaLaunchKernel", "cuda_runtime", builder.thread(1, 1))
     >>> timeline = builder.build()
     >>> timeline.origin_ns, timeline.host.dur_ns.tolist()
     (5, [4])
@@ -47,15 +48,11 @@ class TimelineBuilder:
         self._source, self._vendor = source, vendor
         self._names, self._threads = Indexer(), Threads()
         self._thread_names: dict[tuple[int | str, int | str], str] = {}
-        self._host: list[tuple[int, ...]] = []
-        self._device: list[tuple[int, ...]] = []
-        self._syncs: list[tuple[int, ...]] = []
+        self._host: list[_Row] = []
+        self._device: list[_Row] = []
+        self._syncs: list[_Row] = []
         self._processes: dict[int, int] = {}
         self._cut = 0
-
-    def name(self, text: str | None) -> int:
-        """Return the index of a name, adding it where it is new; none is `unnamed`."""
-        return self._names[text or "unnamed"]
 
     def thread(self, pid: int | str, tid: int | str, name: str | None = None) -> int:
         """Return the index of a host thread, adding it where it is new."""
@@ -78,19 +75,19 @@ class TimelineBuilder:
         self,
         start: int | None,
         end: int | None,
-        name: int,
+        name: str | None,
         category: str,
         thread: int,
         correlation: int | None = None,
     ) -> None:
         """Add what a host thread did."""
-        self._add(self._host, start, end, name, CATEGORY_ID[category], thread, to_id(correlation))
+        self._add(self._host, start, end, name, category, thread, correlation)
 
     def device(
         self,
         start: int | None,
         end: int | None,
-        name: int,
+        name: str | None,
         category: str,
         device: int | None,
         stream: int | None,
@@ -98,17 +95,24 @@ class TimelineBuilder:
         num_bytes: int | None = None,
     ) -> None:
         """Add a kernel, copy, fill (or, in category `cuda_sync`, a wait) of a device."""
-        where = (to_id(device), to_id(stream), to_id(correlation), to_id(num_bytes))
         rows = self._syncs if category == "cuda_sync" else self._device
-        self._add(rows, start, end, name, CATEGORY_ID[category], *where)
+        where = (device, stream, correlation, num_bytes)
+        self._add(rows, start, end, name, category, *where)
 
     def _add(
-        self, rows: list[tuple[int, ...]], start: int | None, end: int | None, *values: int
+        self,
+        rows: list[_Row],
+        start: int | None,
+        end: int | None,
+        name: str | None,
+        category: str,
+        *where: int | None,
     ) -> None:
         if start is None or end is None or not -_LIMIT_NS < start <= end < _LIMIT_NS:
             self._cut += 1
         else:
-            rows.append((start, end - start, *values))
+            index = self._names[name or "unnamed"]
+            rows.append((start, end - start, index, CATEGORY_ID[category], *where))
 
     def build(
         self,
@@ -117,12 +121,13 @@ class TimelineBuilder:
         metadata: Mapping[str, object] | None = None,
     ) -> Timeline:
         """Make the timeline, with its origin at the earliest start."""
-        rows = (self._host, self._device, self._syncs)
-        origin = min((row[0] for table in rows for row in table), default=0)
-        host, device, syncs = (
-            _columns(table, names, origin)
-            for table, names in zip(rows, (_HOST, _DEVICE, _DEVICE), strict=True)
-        )
+        host = _columns(self._host, _HOST)
+        device = _columns(self._device, _DEVICE)
+        syncs = _columns(self._syncs, _DEVICE)
+        starts = [columns["start_ns"] for columns in (host, device, syncs)]
+        origin = min((int(start.min()) for start in starts if len(start)), default=0)
+        for start in starts:
+            start -= origin
         events = make_table(DeviceEvents, **device)
         return Timeline(
             source=self._source,
@@ -153,13 +158,9 @@ def copy_name(direction: str, source: str | None = None, target: str | None = No
     return f"Memcpy {direction}{kinds}"
 
 
-def _columns(rows: list[tuple[int, ...]], names: tuple[str, ...], origin: int) -> dict[str, Int64]:
+def _columns(rows: list[_Row], names: tuple[str, ...]) -> dict[str, Int64]:
     by_row = zip(*rows, strict=True) if rows else ((),) * len(names)
-    columns = {
-        name: np.array(values, dtype=np.int64) for name, values in zip(names, by_row, strict=True)
-    }
-    columns["start_ns"] -= origin
-    return columns
+    return {name: ids(values) for name, values in zip(names, by_row, strict=True)}
 
 
 def _all_devices(

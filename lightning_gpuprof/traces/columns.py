@@ -101,7 +101,7 @@ def ids(values: Sequence[object]) -> Int64:
 
 
 class Columns:
-    """A table in the making: each column in pieces, which take 32 bits where their values fit."""
+    """A table in the making: its columns piece by piece."""
 
     def __init__(self) -> None:
         self._rows: list[int] = []
@@ -110,31 +110,31 @@ class Columns:
     def add(self, rows: int, **columns: AnyArray) -> None:
         """Add rows; columns that are left out hold `MISSING` for them."""
         for name, values in columns.items():
-            if values.dtype == np.int64 and name != "start_ns" and _fits_int32(values):
-                values = values.astype(np.int32)
             self._pieces.setdefault(name, {})[len(self._rows)] = values
         self._rows.append(rows)
 
     def table(self, kind: type[_T]) -> _T:
-        """Join the pieces and sort the rows; the pieces are gone afterwards."""
+        """Join the pieces and sort the rows; the pieces are gone afterwards.
+
+        Ids and durations take 32 bits where all of a column's values fit.
+        """
         if not self._rows:
             return make_table(kind)
+        missing = [np.broadcast_to(np.int8(MISSING), rows) for rows in self._rows]
         columns = {}
         for name in list(self._pieces):
             pieces = self._pieces.pop(name)
-            missing = ((number, _missing(rows)) for number, rows in enumerate(self._rows))
-            columns[name] = np.concatenate([pieces.get(number, none) for number, none in missing])
+            joined = np.concatenate([pieces.get(i, none) for i, none in enumerate(missing)])
+            columns[name] = joined if name == "start_ns" else _narrowed(joined)
         return table_of(kind, columns)
 
 
-def _missing(rows: int) -> AnyArray:
-    return np.broadcast_to(np.int8(MISSING), rows)
-
-
-def _fits_int32(values: AnyArray) -> bool:
-    limits = np.iinfo(np.int32)
-    numbers = cast(Int64, values)
-    return bool(numbers.min(initial=0) >= limits.min and numbers.max(initial=0) <= limits.max)
+def _narrowed(values: AnyArray) -> AnyArray:
+    if values.dtype != np.int64 or not len(values):
+        return values
+    limits, numbers = np.iinfo(np.int32), cast(Int64, values)
+    fits = numbers.min() >= limits.min and numbers.max() <= limits.max
+    return numbers.astype(np.int32) if fits else numbers
 
 
 class ArgumentTable(Sequence[OpArguments]):

@@ -157,11 +157,16 @@ def test_a_row_that_is_no_csv_costs_itself_alone(tmp_path):
 
 
 def test_bytes_that_are_no_text_keep_no_json_away(tmp_path):
-    args = {"BeginNs": "10", "EndNs": "30", "dev-id": "0", "queue-id": "0", "Name": "ge_m"}
-    gpu = {"args": {"name": "GPU0"}, "ph": "M", "pid": 6, "name": "process_name"}
-    span = {"ph": "X", "name": "ge_m", "pid": "6", "tid": "0", "ts": "0", "dur": "0", "args": args}
+    dispatch = {
+        "start_timestamp": 10,
+        "end_timestamp": 30,
+        "dispatch_info": {"agent_id": {"handle": 1}, "queue_id": {"handle": 2}, "kernel_id": 3},
+    }
+    symbols = [{"kernel_id": 3, "kernel_name": "ge_m"}]
+    tool = {"kernel_symbols": symbols, "buffer_records": {"kernel_dispatch": [dispatch]}}
     path = tmp_path / "results.json"
-    path.write_bytes(json.dumps({"traceEvents": [gpu, span]}).encode().replace(b"ge_m", b"ge\xffm"))
+    text = json.dumps({"rocprofiler-sdk-tool": [tool]}).encode()
+    path.write_bytes(text.replace(b"ge_m", b"ge\xffm"))
 
     timeline = open_timeline(str(path))
 

@@ -55,6 +55,36 @@ CASES = {
         "Ascend",
         "vendor",
     ),
+    "jax.json": (
+        b'{"displayTimeUnit": "ns", "metadata": {"highres-ticks": true}, "traceEvents": [',
+        "JAX",
+        "xplane.pb",
+    ),
+    "old_jax.json": (
+        b'{"traceEvents": [{"ph": "M", "pid": 1, "args": {"name": "/device:GPU:0"}}',
+        "JAX",
+        "xplane.pb",
+    ),
+    "rpd.json": (
+        b'[ {}\n,{"pid":"2","tid":"7","ph":"X","name":"k","args":{"desc":"Kernel"}}]',
+        "rpd2tracing",
+        ".rpd",
+    ),
+    "results.json": (
+        b'{"traceEvents": [{}, {"ph": "X", "name": "k", "args": {"BeginNs": "1", "EndNs": "2"}}]}',
+        "rocprof v1",
+        "results.db",
+    ),
+    "counters.csv": (
+        b'"Index","KernelName","gpu-id","SQ_WAVES"\n0,"k",4,16\n',
+        "counters",
+        "rocprofv3 --pmc",
+    ),
+    "gpu_trace.csv": (
+        b"Processing [a] with [b]...\nStart (ns),Duration (ns),CorrId,Strm,Name\n1,2,3,7,k\n",
+        "timeline that nsys stats printed",
+        ".sqlite",
+    ),
     "pc.csv": (
         b'"Sample_Timestamp","Exec_Mask"\n1,2\n',
         "without kernel times",
@@ -68,13 +98,13 @@ CASES = {
     "skipped.csv": (
         b"Processing [a] with [b]... \nSKIPPED: a does not contain CUDA kernel data.\n",
         "without times",
-        "cuda_gpu_trace",
+        ".sqlite",
     ),
-    "sizes.csv": (b"Total (MB),Count,Avg (MB)\n1.0,2,0.5\n", "without times", "cuda_gpu_trace"),
+    "sizes.csv": (b"Total (MB),Count,Avg (MB)\n1.0,2,0.5\n", "without times", ".sqlite"),
     "projected.csv": (
         b"Range,Style,Total Proj Time (ns)\n:a,P,5\n",
         "without times",
-        "cuda_gpu_trace",
+        ".sqlite",
     ),
 }
 

@@ -46,7 +46,7 @@ def _kernels(database: Database, builder: TimelineBuilder) -> None:
         seen += 1
         on = stream if stream is not None else queue
         call = _of_process(builder, stack, pid)
-        builder.device(start, end, builder.name(name), "kernel", device, on, call)
+        builder.device(start, end, name, "kernel", device, on, call)
     dispatched = sum(1 for _ in database.rows("rocpd_kernel_dispatch", "id"))
     if dispatched > seen:
         builder.warnings.append(
@@ -66,9 +66,8 @@ def _copies(database: Database, builder: TimelineBuilder) -> None:
     ):
         direction = direction_of(name)
         device = target if direction == "HtoD" else source
-        text = builder.name(copy_name(direction))
         call = _of_process(builder, stack, pid)
-        builder.device(start, end, text, "gpu_memcpy", device, stream, call, size)
+        builder.device(start, end, copy_name(direction), "gpu_memcpy", device, stream, call, size)
 
 
 def _regions(database: Database, builder: TimelineBuilder) -> None:
@@ -80,7 +79,7 @@ def _regions(database: Database, builder: TimelineBuilder) -> None:
         if kind == "user_annotation":
             name = _message(details) or name
         call = _of_process(builder, stack, pid)
-        builder.host(start, end, builder.name(name), kind, thread, call)
+        builder.host(start, end, name, kind, thread, call)
 
 
 def _message(details: object) -> str | None:

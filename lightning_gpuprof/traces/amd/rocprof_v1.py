@@ -54,7 +54,7 @@ def _read_database(path: str, builder: TimelineBuilder) -> None:
                 table, "BeginNs", "EndNs", "Name", "pid", "tid", "Index"
             ):
                 thread = builder.thread(pid or 0, tid or 0)
-                builder.host(begin, end, builder.name(name), category, thread, index)
+                builder.host(begin, end, name, category, thread, index)
 
 
 def _work(builder: TimelineBuilder, name: str | None, *values: int | str | None) -> None:
@@ -63,4 +63,4 @@ def _work(builder: TimelineBuilder, name: str | None, *values: int | str | None)
     category = "gpu_memset" if text.startswith("FillBuffer") else "kernel"
     if text in DIRECTIONS:
         text, category = copy_name(DIRECTIONS[text]), "gpu_memcpy"
-    builder.device(begin, end, builder.name(text), category, device, queue, index)
+    builder.device(begin, end, text, category, device, queue, index)

@@ -39,12 +39,12 @@ def read(path: str, options: ReadOptions) -> Timeline:
         start, end = integer(row["Start_Timestamp"]), integer(row["End_Timestamp"])
         correlation = integer(row.get("Correlation_Id", row.get("Correlation_ID")))
         if "Kernel_Name" in row and "Function" not in row:
-            name = builder.name(row["Kernel_Name"])
+            name = row["Kernel_Name"]
             device, stream = agent(row.get("Agent_Id", row.get("GPU_ID"))), _stream(row)
             builder.device(start, end, name, "kernel", device, stream, correlation)
         elif "Direction" in row:
             direction, device = _copied(row)
-            name = builder.name(copy_name(direction))
+            name = copy_name(direction)
             size = integer(row.get("Size"))
             stream = _stream(row)
             builder.device(start, end, name, "gpu_memcpy", device, stream, correlation, size)
@@ -52,7 +52,7 @@ def read(path: str, options: ReadOptions) -> Timeline:
             thread = builder.thread(
                 integer(row.get("Process_Id")) or 0, integer(row.get("Thread_Id")) or 0
             )
-            name = builder.name(row["Function"] if "Function" in row else row["Operation"])
+            name = row["Function"] if "Function" in row else row["Operation"]
             category = call_category(row.get("Domain", ""))
             builder.host(start, end, name, category, thread, correlation)
     return builder.build()

@@ -61,37 +61,34 @@ class _Process:
 
     def read(self) -> None:
         """Add all that is known to the timeline."""
-        builder = self._builder
         symbols = {symbol["kernel_id"]: symbol for symbol in self._tool.get("kernel_symbols", ())}
         for record in self._records("kernel_dispatch"):
             info = record["dispatch_info"]
             symbol = symbols.get(info["kernel_id"], {})
             name = symbol.get("formatted_kernel_name") or symbol.get("kernel_name")
-            index = builder.name(name or "unnamed kernel")
             device = self._nodes.get(info["agent_id"]["handle"])
             stream = (record.get("stream_id") or info["queue_id"])["handle"]
-            builder.device(*_times(record), index, "kernel", device, stream, self._id(record))
+            name = name or "unnamed kernel"
+            self._builder.device(*_times(record), name, "kernel", device, stream, self._id(record))
         for record in self._records("memory_copy"):
             direction = direction_of(self._operation(record))
             on = record.get("dst_agent_id" if direction == "HtoD" else "src_agent_id") or {}
             device, stream = self._nodes.get(on.get("handle")), record.get("stream_id") or {}
-            index = builder.name(copy_name(direction))
             where = (device, stream.get("handle"), self._id(record), record.get("bytes"))
-            builder.device(*_times(record), index, "gpu_memcpy", *where)
+            self._builder.device(*_times(record), copy_name(direction), "gpu_memcpy", *where)
         for api in _APIS:
             for call in self._records(api):
-                self._add(call, self._operation(call), call_category(self._kind(call)))
+                self._call(call, self._operation(call), call_category(self._kind(call)))
         for marker in self._records("marker_api"):
             text = self._messages.get(marker.get("correlation_id", {}).get("internal"))
-            self._add(marker, text or self._operation(marker), "user_annotation")
+            self._call(marker, text or self._operation(marker), "user_annotation")
 
     def _records(self, kind: str) -> Iterator[Record]:
         return iter(self._tool.get("buffer_records", {}).get(kind, ()))
 
-    def _add(self, call: Record, name: str, category: str) -> None:
+    def _call(self, call: Record, name: str, category: str) -> None:
         thread = self._builder.thread(self._pid, call.get("thread_id", 0))
-        index = self._builder.name(name)
-        self._builder.host(*_times(call), index, category, thread, self._id(call))
+        self._builder.host(*_times(call), name, category, thread, self._id(call))
 
     def _id(self, record: Record) -> int:
         internal: int = record.get("correlation_id", {}).get("internal", -1)

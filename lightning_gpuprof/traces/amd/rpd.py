@@ -48,7 +48,7 @@ def _operations(database: Database, builder: TimelineBuilder, strings: dict[int,
         call = call_of.get(op)
         name, category = _work(strings.get(text, ""), strings.get(kind, ""))
         size = sizes_by_op.get(op, sizes.get(call)) if category == "gpu_memcpy" else None
-        builder.device(start, end, builder.name(name), category, gpu, queue, call, size)
+        builder.device(start, end, name, category, gpu, queue, call, size)
 
 
 def _calls(database: Database, builder: TimelineBuilder, strings: dict[int, str]) -> None:
@@ -63,7 +63,7 @@ def _calls(database: Database, builder: TimelineBuilder, strings: dict[int, str]
         elif strings.get(domain) == "hip":
             category = "cuda_runtime"
         thread = builder.thread(pid or 0, tid or 0)
-        builder.host(start, end, builder.name(name), category, thread, call)
+        builder.host(start, end, name, category, thread, call)
 
 
 def _category(name: str) -> str:

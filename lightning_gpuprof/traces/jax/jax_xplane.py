@@ -100,7 +100,7 @@ def _device_plane(builder: TimelineBuilder, plane: Any, names: _Names, device: i
             builder.device(
                 start,
                 end,
-                builder.name(name),
+                name,
                 category,
                 device,
                 number,
@@ -153,9 +153,7 @@ def _host_plane(builder: TimelineBuilder, plane: Any, names: _Names, options: Re
             if "step_num" in values:
                 text, category = f"{text}#{values['step_num']}", "user_annotation"
             start, end = _times(line, event)
-            builder.host(
-                start, end, builder.name(text), category, thread, values.get("correlation_id")
-            )
+            builder.host(start, end, text, category, thread, values.get("correlation_id"))
 
 
 def _device_info(plane: Any, names: _Names, number: int) -> DeviceInfo:

@@ -1,5 +1,6 @@
 """Finds whole events in JSON that a strict parser refuses, and mends known faults."""
 
+import json
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -8,9 +9,8 @@ BORDER = re.compile(rb"\}\s*(,)\s*\{")
 """Between two objects of a list, or in a string that looks like it."""
 _EVENTS = re.compile(rb'\}\s*(,)\s*\{\s*"ph"\s*:')
 """Between two events as Kineto writes them, and nowhere inside of one."""
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|["{}\[\]]', re.DOTALL)
-_BETWEEN = re.compile(rb'(?:[\s,}]|null|true|false|[-\d][\d.eE+-]*|"(?:[^"\\]|\\.)*")*', re.DOTALL)
-"""Between two events: values that are no events, or the end of an event whose start is lost."""
+_BETWEEN = re.compile(rb"[\s,}]*")
+_DECODER = json.JSONDecoder(strict=False)
 _NOT_A_NUMBER = re.compile(rb"([:\[,]\s*)[-+]?(?:nan|inf|NaN|Infinity)(?=\s*[,\]}])")
 _ESCAPES = re.compile(rb'\\["\\/bfnrt]|\\u[0-9a-fA-F]{4}|\\')
 _CONTROL = re.compile(rb"[\x00-\x1f]")
@@ -21,7 +21,7 @@ class Walked:
     """Where the events of a list lie: start and end of each whole event.
 
     `rest` is the index of the remaining text, just after the closing bracket if the list has
-    `ended`; `lost` counts events with a bracket or quote missing.
+    `ended`; `lost` counts events that are no JSON.
     """
 
     spans: list[tuple[int, int]]
@@ -31,7 +31,7 @@ class Walked:
 
 
 def walk(text: bytes, patience: int = 0) -> Walked:
-    """Find the events in the inside of a JSON list, by the brackets outside strings.
+    """Find the events in the inside of a JSON list, one after the other.
 
     Args:
         text: Of the list, from where an event begins.
@@ -45,45 +45,27 @@ def walk(text: bytes, patience: int = 0) -> Walked:
     >>> walk(b'{"a": [1}, {"b": 2}, {"c: 3}, {"d": 4}')
     Walked(spans=[(11, 19), (30, 38)], rest=38, lost=2, ended=False)
     """
-    between = [found.start(1) for found in _EVENTS.finditer(text)]
-    borders = between or [found.start(1) for found in BORDER.finditer(text)]
+    borders = [found.start(1) for found in _EVENTS.finditer(text)]
+    borders = borders or [found.start(1) for found in BORDER.finditer(text)]
+    characters = text.decode("latin-1")  # one per byte
     spans: list[tuple[int, int]] = []
     rest = lost = 0
     while True:
-        between_events = _BETWEEN.match(text, rest)
-        start = between_events.end() if between_events else rest
+        between = _BETWEEN.match(text, rest)
+        start = between.end() if between else rest
         if text[start : start + 1] == b"]":
             return Walked(spans, start + 1, lost, ended=True)
-        following = bisect_right(borders, start)
-        limit = borders[following] if between and following < len(borders) else len(text)
-        end = _end_of_event(text, start, limit)
-        if end is not None:
-            if text[start] == ord("{"):
-                spans.append((start, end))
-            rest = end
-        elif following == len(borders) or len(text) - rest <= patience:
-            return Walked(spans, rest, lost, ended=False)
-        else:
+        try:
+            value, rest = _DECODER.raw_decode(characters, start)
+        except (ValueError, RecursionError):
+            following = bisect_right(borders, start)
+            if following == len(borders) or len(text) - rest <= patience:
+                return Walked(spans, rest, lost, ended=False)
             lost += 1
             rest = borders[following]
-
-
-def _end_of_event(text: bytes, start: int, limit: int) -> int | None:
-    """Return where the object or list that starts here ends; None where there is none."""
-    if text[start : start + 1] not in (b"{", b"["):
-        return None
-    depth = 0
-    for token in _TOKEN.finditer(text, start, limit):
-        code = text[token.start()]
-        if code in b"{[":
-            depth += 1
-        elif code in b"}]":
-            depth -= 1
-            if not depth:
-                return token.end()
-        elif token.end() - token.start() == 1:
-            return None  # a quote that nothing closes
-    return None
+        else:
+            if isinstance(value, dict):
+                spans.append((start, rest))
 
 
 def repaired(text: bytes) -> bytes:

@@ -66,7 +66,7 @@ def _kernels(database: Database, builder: TimelineBuilder, strings: dict[int, st
     for start, end, key, device, stream, call, process in database.rows(
         _CUPTI + "KERNEL", "start", "end", name_column, *where
     ):
-        name = builder.name(strings.get(key, "unnamed kernel"))
+        name = strings.get(key, "unnamed kernel")
         call = _of_process(builder, call, process)
         builder.device(start, end, name, "kernel", device, stream, call)
     graphs = 0
@@ -74,7 +74,7 @@ def _kernels(database: Database, builder: TimelineBuilder, strings: dict[int, st
         _CUPTI + "GRAPH_TRACE", "start", "end", "graphId", *where
     ):
         graphs += 1
-        name = builder.name(f"CUDA graph {number}")
+        name = f"CUDA graph {number}"
         call = _of_process(builder, call, process)
         builder.device(start, end, name, "kernel", device, stream, call)
     if graphs:
@@ -90,13 +90,13 @@ def _copies(database: Database, builder: TimelineBuilder) -> None:
         _CUPTI + "MEMCPY", "start", "end", "copyKind", "srcKind", "dstKind", *where
     ):
         kinds = (_MEMORY_KINDS.get(source), _MEMORY_KINDS.get(target))
-        name = builder.name(copy_name(_COPIES.get(kind, "Unknown"), *kinds))
+        name = copy_name(_COPIES.get(kind, "Unknown"), *kinds)
         call = _of_process(builder, call, process)
         builder.device(start, end, name, "gpu_memcpy", device, stream, call, size)
     for start, end, kind, device, stream, call, size, process in database.rows(
         _CUPTI + "MEMSET", "start", "end", "memKind", *where
     ):
-        name = builder.name(f"Memset ({_MEMORY_KINDS.get(kind, 'Unknown')})")
+        name = f"Memset ({_MEMORY_KINDS.get(kind, 'Unknown')})"
         call = _of_process(builder, call, process)
         builder.device(start, end, name, "gpu_memset", device, stream, call, size)
 
@@ -108,7 +108,7 @@ def _calls(database: Database, builder: TimelineBuilder, strings: dict[int, str]
         name, category = _call(strings.get(key, "unnamed call"))
         call = _of_process(builder, call, packed)
         thread = _thread(builder, packed)
-        builder.host(start, end, builder.name(name), category, thread, call)
+        builder.host(start, end, name, category, thread, call)
 
 
 @cache
@@ -144,7 +144,7 @@ def _ranges(database: Database, builder: TimelineBuilder, strings: dict[int, str
             continue
         label = text if text is not None else strings.get(text_id, "unnamed range")
         name, category = _range(label)
-        builder.host(start, end, builder.name(name), category, _thread(builder, thread))
+        builder.host(start, end, name, category, _thread(builder, thread))
     if still_open:
         builder.warnings.append(
             f"{still_open} NVTX ranges were still open when the recording ended; left out."
@@ -156,7 +156,7 @@ def _syncs(database: Database, builder: TimelineBuilder) -> None:
     for start, end, kind, device, stream, call, process in database.rows(
         _CUPTI + "SYNCHRONIZATION", "start", "end", "syncType", *where
     ):
-        name = builder.name(_SYNCS.get(kind, "Unknown Sync"))
+        name = _SYNCS.get(kind, "Unknown Sync")
         stream = None if stream == _NO_STREAM else stream
         call = _of_process(builder, call, process)
         builder.device(start, end, name, "cuda_sync", device, stream, call)

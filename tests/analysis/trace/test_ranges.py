@@ -15,7 +15,7 @@ def timeline():
         ("aten::mm", "cpu_op", 0, 90),
         ("hipLaunchKernel", "cuda_runtime", 0, 80),
     ):
-        builder.host(start, end, builder.name(name), category, thread)
+        builder.host(start, end, name, category, thread)
     return builder.build()
 
 

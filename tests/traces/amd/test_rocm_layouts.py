@@ -36,7 +36,6 @@ def test_kernels_of_rocprofv2_are_read_past_its_empty_lines_and_counters(write, 
     assert timeline.device.correlation.tolist() == [31, 32]
     assert set(timeline.device.device.tolist()) == {4}
     assert set(timeline.device.stream.tolist()) == {1}
-    assert timeline.warnings == ("1 columns of counters are not part of the timeline (SQ_WAVES).",)
 
 
 def test_calls_of_rocprofv2_have_a_column_of_kernels_that_is_empty(write, totals_by_name):
@@ -46,20 +45,6 @@ def test_calls_of_rocprofv2_have_a_column_of_kernels_that_is_empty(write, totals
 
     assert totals_by_name(timeline, timeline.host, "cuda_runtime") == {"hipMalloc": (1, 250)}
     assert len(timeline.device) == 0
-
-
-def test_counters_in_columns_without_times_are_counters_of_each_dispatch(write):
-    new = write(
-        f"Dispatch_ID,{DISPATCH},Kernel_Name,SQ_WAVES,L2_HIT", '3,4,1,41,42,64,64,"k",16,0.5'
-    )
-    first = open_tables(new).counters
-    old = write('"Index","KernelName","gpu-id","wgr","SQ_WAVES","L2_HIT"', '3,"k",4,64,16,0.5')
-
-    assert open_tables(old).counters == first
-    assert [(c.launch, c.kernel, c.name, c.value) for c in first] == [
-        (3, "k", "SQ_WAVES", 16.0),
-        (3, "k", "L2_HIT", 0.5),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Files of rocmProfileData in the schemas and layouts of its versions: made up."""
 
-import json
 import sqlite3
 
 import pytest
@@ -76,51 +75,3 @@ def test_the_third_schema_tells_operators_ranges_and_calls_apart(third_schema):
     assert [timeline.names[i] for i in timeline.device.name] == ["gemm", "Memcpy HtoD"]
     assert timeline.device.correlation.tolist() == [3, 4]
     assert timeline.device.num_bytes.tolist() == [-1, 4096]
-
-
-def span(pid, tid, name, begin, dur, args):
-    place = {"pid": str(pid), "tid": str(tid), "name": name}
-    return {**place, "ts": begin, "dur": dur, "ph": "X", "args": args}
-
-
-def arrow(pid, tid, ts, number, phase):
-    return {"pid": str(pid), "tid": str(tid), "cat": "api_op", "ts": ts, "id": number, "ph": phase}
-
-
-# Kernels in a queue, a marker and a whole graph drawn above them, and two calls, the second of
-# them shorter than the 2 us that its arrow begins before its end.
-ROWS = [
-    {},
-    {"name": "process_name", "ph": "M", "pid": "2", "args": {"name": "GPU2"}},
-    span(2, 7, "gemm", 20.5, 4.0, {"desc": "KernelExecution", "grid": [4, 1, 1]}),
-    span(2, 7, "add", 30.25, 2.0, {"desc": "KernelExecution"}),
-    span(2, 7, "Graph 0x5", 20.5, 11.75, {"kernels": "2"}),
-    span(2, 7, "step", 19.5, 12.75, {"desc": "UserMarker frame: 2 ops"}),
-    span(PID, TID, "hipLaunchKernel", 10.0, 5.0, {"desc": "stream=0"}),
-    span(PID, TID, "hipLaunchKernel", 16.0, 0.5, {"desc": "stream=0"}),
-    span(PID, TID, "aten::mm", 9.0, 8.0, {"desc": ""}),
-    {"pid": str(PID), "tid": str(TID), "name": "note", "ts": 12.0, "ph": "i", "s": "p"},
-    arrow(PID, TID, 13.0, 1, "s"),
-    arrow(2, 7, 20.5, 1, "f"),
-    arrow(PID, TID, 14.5, 2, "s"),
-    arrow(2, 7, 30.25, 2, "f"),
-    {"pid": "2", "name": "QueueDepth", "ph": "C", "ts": 10.0, "args": {"depth": 1}},
-]
-
-
-@pytest.mark.parametrize(("before", "after"), [("", ""), ('{"traceEvents": ', "}\n")])
-def test_the_json_is_a_list_or_an_object(tmp_path, before, after):
-    rows = "\n,".join(json.dumps(row, separators=(",", ":")) for row in ROWS)
-    path = tmp_path / "run.json"
-    path.write_text(f"{before}[ {rows}\n]\n{after}")
-
-    timeline = open_timeline(str(path))
-
-    assert timeline.source == "rpd"
-    assert [timeline.names[i] for i in timeline.device.name] == ["gemm", "add"]
-    assert timeline.device.dur_ns.tolist() == [4000, 2000]
-    assert host(timeline) == {"hipLaunchKernel": "cuda_runtime", "aten::mm": "cpu_op"}
-    calls = dict(
-        zip(timeline.host.correlation.tolist(), timeline.host.dur_ns.tolist(), strict=True)
-    )
-    assert [calls[c] for c in timeline.device.correlation.tolist()] == [5000, 500]
