@@ -130,18 +130,6 @@ class TraceFacts:
         """Return the part of `sync_ns` per step in copies of pageable memory to the device."""
         return (self.number("upload_wait_ns") or 0) / self.steps
 
-    def saved_ns(self, part: str) -> float | None:
-        """Return what a replay of the trace without a part saved per step; None without one."""
-        found = self._replayed(part)
-        return None if found is None else (found.get("saved_ns") or 0) / self.steps
-
-    def exposed_frac(self, part: str) -> float:
-        """Return the share of a part's time that a replay without it saved; 1 without one."""
-        found = self._replayed(part)
-        if found is None or not found.get("part_ns"):
-            return 1.0
-        return float(min(1.0, (found.get("saved_ns") or 0) / found["part_ns"]))
-
     @property
     def on_device(self) -> bool:
         """Whether anything ran on a GPU in this trace."""
@@ -152,11 +140,6 @@ class TraceFacts:
         for key in keys:
             value = value.get(key) if isinstance(value, Mapping) else None
         return value
-
-    def _replayed(self, part: str) -> Mapping[str, Any] | None:
-        """Return what a replay of the trace without a part found; None without one."""
-        rows = self.rows("what_if", "savings")
-        return next((row for row in rows if row.get("part") == part), None)
 
     def _usual(self, cause: str, total_ns: float | None) -> float:
         """Return a cause's total as if no step had stood still."""

@@ -17,8 +17,8 @@ Without such a call, let segments grow (`PYTORCH_CUDA_ALLOC_CONF=expandable_segm
 batches to few sizes.
 
 ## How it is measured
-`allocator_ns`: host time inside the driver's calls per step, from a trace; less what a replay
-without them would not save.
+`allocator_ns`: host time inside the driver's calls per step, from a trace; no more
+than the device idles.
 
 ## Limits
 Memory that is only asked for counts after the run's first steps, in which the cache fills.
@@ -37,7 +37,6 @@ from lightning_gpuprof.units import duration, percent
 
 MIN_CALLS = 2
 """Per step of the trace: one that frees, and one that asks again."""
-REPLAYED = "host/allocator"
 EMPTIES = "empty_cache"
 _DEVICE_MEMORY = re.compile(
     r"(cuda|hip|cu)(Malloc|Free|MemAlloc(_v2)?|MemFree(_v2)?|Mem(Create|Map|Unmap|Release|SetAccess))$"
@@ -58,9 +57,8 @@ def judge(run: RunResults) -> Finding | None:
     if count < MIN_CALLS or (frees < 1 and is_early(run)):
         return None
     taken_ns = sum(row["total_ns"] for row in calls) / facts.steps
-    exposed_ns = taken_ns * facts.exposed_frac(REPLAYED)
-    high = min(step_ns, exposed_ns)
-    saving = Range(low=round(min(high, exposed_ns * facts.host_scale)), high=round(high))
+    high = min(facts.free_ns(step_ns), taken_ns)
+    saving = Range(low=round(high * facts.host_scale), high=round(high))
     shown_ns, empties = round(facts.host_scale * taken_ns), _emptying(run)
     retries = (run.memory.alloc_retries or 0) if run.memory is not None else 0
     advice, change = _advice(empties is not None, frees >= 1, retries)

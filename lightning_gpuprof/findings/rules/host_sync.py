@@ -18,7 +18,7 @@ Replace loops over elements by one operation over the tensor.
 
 ## How it is measured
 `blocked_ns`: time in synchronizing calls, from a trace or an inspection; the saving is the idle
-time behind them, or what a replay without them saves. `reads_per_step_count`: reads of single
+time behind them at least, and without queued work at most. `reads_per_step_count`: reads of single
 values. Lines: an inspection's, or sampled ones.
 
 ## Limits
@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from lightning_gpuprof.records.schema import SyncSite
 
 SYNC_FRAC = 0.05
-REPLAY_ERROR = 0.3
-"""The replay keeps launch costs and clocks as they were with the waits."""
 MOST_SITES, MOST_SAMPLED = 5, 2
 QUEUED = {"dependency", "kernel_gap"}
 """Causes of idle time in which the next launch was there already."""
@@ -119,11 +117,6 @@ def _on_gpu(run: RunResults, step_ns: int, facts: TraceFacts | None) -> Finding 
         high = min(high, most)
         evidence["device_without_work_ns"] = round(most)
     saving = Range(low=round(min(low, high)), high=round(max(low, high)))
-    if facts is not None and (replayed := facts.saved_ns("sync")) is not None:
-        saving = Range(
-            low=min(cost_ns, round((1 - REPLAY_ERROR) * replayed)),
-            high=min(cost_ns, round((1 + REPLAY_ERROR) * replayed)),
-        )
     if not saving.high:
         return None  # the device had work all the while
     title = f"The host waits for the device {duration(cost_ns)} in each step"
@@ -137,13 +130,13 @@ def _loop_on_gpu(
         facts.per_step("read_loops", key) or 0.0
         for key in ("read_count", "total_ns", "event_count", "waited_ns")
     )
-    others = max(0.0, (facts.saved_ns("sync") or 0.0) - waited_ns)
+    others = max(0.0, blocked_ns - waited_ns)
     longest = facts.free_ns(step_ns)  # what the device computes has to run all the same
     most = min(longest, facts.host_scale * took_ns)
     least = min(most, max(waited_ns * facts.host_scale, took_ns - EVENT_NS * events))
     saving = Range(
         low=round(LOOP_LOW_FRAC * least),
-        high=round(min(longest, most + (1 + REPLAY_ERROR) * others)),
+        high=round(min(longest, most + others)),
     )
     if not saving.high:
         return None  # the device had work all the while

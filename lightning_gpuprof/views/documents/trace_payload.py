@@ -6,7 +6,6 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import asdict
 
 from lightning_gpuprof.analysis.critical_path.critical_path import critical_path
-from lightning_gpuprof.analysis.critical_path.replay import what_if
 from lightning_gpuprof.analysis.trace.linked_trace import Launches, LinkedTrace, join_launches, link
 from lightning_gpuprof.analysis.trace.ranges import host_ranges
 from lightning_gpuprof.analysis.trace.time_split import TimeSplit, split_time
@@ -15,13 +14,12 @@ from lightning_gpuprof.analysis.trace.trace_window import (
     spans_within,
     steady_window,
     step_window,
-    within,
 )
 from lightning_gpuprof.analysis.trace_analysis import DeviceReport, TraceAnalysis, analyze_trace
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import Timeline
 from lightning_gpuprof.views.documents.analysis_version import ANALYSIS_VERSION
-from lightning_gpuprof.views.documents.work_payload import critical_path_payload, what_if_payload
+from lightning_gpuprof.views.documents.work_payload import critical_path_payload
 
 if TYPE_CHECKING:
     from lightning_gpuprof.analysis.roofline.roofline import Roofline
@@ -63,7 +61,7 @@ def whole_payload(
     """Return the document of a trace that has been read, and its launches joined."""
     trace = link(timeline, launches)
     document = trace_payload(path, timeline, analyze_trace(trace, window))
-    document.update(paths_payload(trace, window))
+    document["critical_path"] = path_payload(trace, window)
     return document
 
 
@@ -125,7 +123,6 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
         "steps": [_step(step) for step in found.steps],
         **_roofline(found.roofline),
         "critical_path": None,
-        "what_if": None,
         "findings": [],
         "warnings": [*found.quality.notes, *timeline.warnings],
     }
@@ -205,24 +202,8 @@ def _device(timeline: Timeline, used: int) -> dict[str, Any] | None:
     }
 
 
-def paths_payload(trace: LinkedTrace, window: Window | None = None) -> dict[str, Any]:
-    """Walk the critical path and replay the trace with parts shortened.
-
-    Returns:
-        `critical_path`, `None` where nothing ran, and `what_if`, `None` without a device: there
-        a replay could only say that the host's time is the host's.
-    """
-    path = _path_payload(trace, window)
-    if window is not None:
-        trace = within(trace, window)
-    replayed = what_if(trace) if len(trace.timeline.device) else None
-    return {
-        "critical_path": path,
-        "what_if": what_if_payload(replayed) if replayed else None,
-    }
-
-
-def _path_payload(trace: LinkedTrace, window: Window | None) -> dict[str, Any] | None:
+def path_payload(trace: LinkedTrace, window: Window | None = None) -> dict[str, Any] | None:
+    """Lay out the critical path, cut to a window; None where nothing ran."""
     path = critical_path(trace)
     if path is not None and window is not None:
         path = path.within(window.start_ns, window.end_ns)

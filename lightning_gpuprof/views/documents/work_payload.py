@@ -1,4 +1,4 @@
-"""Roofline, critical path and replay as plain values, for JSON and the tab."""
+"""Roofline, critical path as plain values, for JSON and the tab."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -8,7 +8,6 @@ from lightning_gpuprof.views.documents.finding_payload import plain
 if TYPE_CHECKING:
     # For signatures alone: whoever lays out one of these need not load the others.
     from lightning_gpuprof.analysis.critical_path.critical_path import CriticalPath
-    from lightning_gpuprof.analysis.critical_path.replay import WhatIf
     from lightning_gpuprof.analysis.roofline.roofline import Roofline
 
 TOP_PARTS = 50
@@ -50,13 +49,3 @@ def critical_path_payload(path: "CriticalPath", *, top: int = TOP_PARTS) -> dict
         "parts": [{**vars(part), "kind": part.kind.value} for part in parts[:top]],
         "rest_ns": sum(part.total_ns for part in parts[top:]),
     }
-
-
-def what_if_payload(found: "WhatIf") -> dict[str, Any]:
-    """Lay out what would be saved without each part."""
-    whole = found.span_ns
-    savings = [
-        {**vars(one), "saved_frac": one.saved_ns / whole if whole else None}
-        for one in found.savings
-    ]
-    return {"span_ns": whole, "savings": savings}

@@ -25,8 +25,6 @@ _HEADS = {
     "operator": "in",
     "where": "line",
     "blocked_ns": "blocked",
-    "part_ns": "takes",
-    "saved_ns": "saved",
 }
 """Headings of columns that have another than their key."""
 _TIMES = ("name", "count", "total_ns")
@@ -90,9 +88,6 @@ def _rest_lines(document: Document, top: int) -> Iterator[str]:
     if path := document["critical_path"]:
         columns = ("name", "kind", "count", "frac", "total_ns")
         yield from _table("Critical path", path["parts"][:top], columns)
-    if replay := document["what_if"]:
-        saved = [row for row in replay["savings"] if row["saved_ns"] > 0]
-        yield from _table("Saved if gone", saved[:top], ("part", "part_ns", "saved_ns"))
     for finding in document["findings"]:
         yield f"\n[{finding['severity']}] {finding['title']}\n  {finding['advice']}"
     yield from _table("Runtime calls", document["launches"]["calls"][:top], _TIMES)

@@ -42,11 +42,6 @@ def test_of_steps_that_the_profiler_slowed_the_calls_are_as_much_shorter_at_leas
     assert span(churn(CHURN | {"steps": [{"dur_ns": 20 * MS}] * 2})) == (1_500 * US, 3 * MS)
 
 
-def test_what_a_replay_without_the_calls_would_not_save_is_in_none(churn):
-    savings = [{"part": "host/allocator", "part_ns": 15 * MS, "saved_ns": 5 * MS}]
-    assert span(churn(CHURN | {"what_if": {"savings": savings}})) == (MS, MS)
-
-
 def test_where_no_line_was_seen_it_says_what_may_empty_the_cache(churn):
     found = churn(CHURN, records=())
     assert "look for torch.cuda.empty_cache()" in found.advice

@@ -383,7 +383,6 @@ def test_a_batch_that_is_copied_from_pageable_memory_is_no_value_that_is_read(ju
         "gpu": {"idle_ns": 12 * MS},
         "sync_ns": 16 * MS,
         "upload_wait_ns": 16 * MS,
-        "what_if": {"savings": [{"part": "sync", "saved_ns": 16 * MS}]},
     }
     assert judge("host-sync", WORK, trace=trace, device=H100) is None
 

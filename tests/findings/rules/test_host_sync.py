@@ -88,17 +88,6 @@ def test_the_line_that_blocks_a_gpu_is_named(judge):
     assert span(finding) == (0, 2 * MS)
 
 
-def test_a_replay_of_the_trace_without_syncs_says_what_they_cost(judge):
-    trace = {
-        "gpu": {"span_ns": 20 * MS},
-        "sync_ns": 6 * MS,
-        "what_if": {"savings": [{"part": "sync", "saved_ns": 4 * MS}]},
-    }
-    finding = judge("host-sync", WORK, trace=trace, device=Device(type="cuda"))
-    assert finding.evidence["blocked_ns"] == 3 * MS
-    assert span(finding) == (1_400 * US, 2_600 * US)
-
-
 LOOP = {"read_count": 60, "total_ns": 3 * MS, "event_count": 600, "waited_ns": 400 * US}
 """Of two steps: 30 reads in each, whose turns take 50 us."""
 
@@ -119,14 +108,6 @@ def test_a_loop_of_reads_on_a_gpu_costs_its_turns(judge):
 def test_a_loop_of_reads_beside_which_the_device_works_all_the_while_costs_nothing(judge):
     trace = {"gpu": {"busy_ns": 20 * MS}, "sync_ns": MS, "read_loops": LOOP}
     assert judge("host-sync", WORK, trace=trace, device=Device(type="cuda")) is None
-
-
-def test_waits_of_other_reads_are_added_to_a_loops(judge):
-    what_if = {"savings": [{"part": "sync", "saved_ns": 2_400 * US}]}
-    trace = {"gpu": {}, "sync_ns": 3 * MS, "read_loops": LOOP, "what_if": what_if}
-    finding = judge("host-sync", WORK, trace=trace, device=Device(type="cuda"))
-    # 1.2 ms a step without any wait, of which the loop's are 0.2: 1.3 times the rest.
-    assert span(finding) == (675 * US, 2_800 * US)
 
 
 def test_a_wait_of_watched_steps_is_no_longer_than_a_step(judge):

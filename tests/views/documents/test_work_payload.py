@@ -4,7 +4,6 @@ from synthetic import SyntheticSpec, write_synthetic
 
 from lightning_gpuprof.analysis.compare.trace_diff import compare_traces
 from lightning_gpuprof.analysis.critical_path.critical_path import critical_path
-from lightning_gpuprof.analysis.critical_path.replay import what_if
 from lightning_gpuprof.analysis.roofline.roofline import roofline
 from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.analysis.trace_analysis import analyze_trace
@@ -16,7 +15,6 @@ from lightning_gpuprof.views.documents.trace_payload import trace_payload
 from lightning_gpuprof.views.documents.work_payload import (
     critical_path_payload,
     roofline_payload,
-    what_if_payload,
 )
 
 
@@ -32,7 +30,6 @@ def test_every_document_is_plain_json(trace):
     documents = [
         roofline_payload(roofline(trace)),
         critical_path_payload(critical_path(trace)),
-        what_if_payload(what_if(trace)),
         diff_payload(compare_traces(analysis, analysis)),
         tables_payload("a.csv", Tables("stats-csv", "kernel", (NameStats("k", 2, 10),))),
     ]
