@@ -16,9 +16,8 @@ from lightning_gpuprof.analysis.trace.idle import IdleReport, idle_causes
 from lightning_gpuprof.analysis.trace.kernels import KernelTable, kernel_table
 from lightning_gpuprof.analysis.trace.launches import LaunchStats, launch_stats
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, link
-from lightning_gpuprof.analysis.trace.operators import OperatorStats, host_regions, operator_table
+from lightning_gpuprof.analysis.trace.operators import OperatorStats, operator_table
 from lightning_gpuprof.analysis.trace.quality import TraceQuality, trace_quality
-from lightning_gpuprof.analysis.trace.read_loops import ReadLoops, read_loops
 from lightning_gpuprof.analysis.trace.syncs import SyncReport, sync_calls
 from lightning_gpuprof.analysis.trace.time_split import TimeSplit, split_time
 from lightning_gpuprof.analysis.trace.trace_window import (
@@ -43,7 +42,7 @@ class DeviceReport(Struct, frozen=True):
 class TraceAnalysis(Struct, frozen=True):
     """Everything that is found out about a trace.
 
-    `devices` is empty on a CPU-only trace and `read_loops` None;
+    `devices` is empty on a CPU-only trace;
     `modules` and `lines` are empty where no stacks were read; `roofline` is None where no shapes
     were recorded.
     """
@@ -55,7 +54,6 @@ class TraceAnalysis(Struct, frozen=True):
     launches: LaunchStats
     copies: tuple[CopyStats, ...]
     syncs: SyncReport
-    read_loops: ReadLoops | None
     steps: tuple[TraceStep, ...]
     quality: TraceQuality
     modules: tuple[PlaceStats, ...]
@@ -84,7 +82,7 @@ def analyze_trace(trace: LinkedTrace, window: Window | None = None) -> TraceAnal
     if window is not None:
         trace = within(trace, window)
         places = code_places(trace.timeline)
-    timeline, launches, regions = trace.timeline, trace.launches, host_regions(trace)
+    timeline, launches = trace.timeline, trace.launches
     own = timeline
     if window is None:
         before = queued_before(timeline, launches)
@@ -93,11 +91,10 @@ def analyze_trace(trace: LinkedTrace, window: Window | None = None) -> TraceAnal
         window=window,
         devices=devices,
         kernels=kernel_table(own),
-        operators=operator_table(trace, regions),
+        operators=operator_table(trace),
         launches=launch_stats(timeline, launches),
         copies=copy_table(own),
         syncs=sync_calls(trace, places),
-        read_loops=read_loops(trace, regions),
         steps=trace_steps(timeline, spans[0] if spans else None),
         quality=quality,
         modules=_by_place(trace, places, modules=True),

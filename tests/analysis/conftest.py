@@ -4,8 +4,6 @@ import pytest
 from hypothesis import strategies as st
 from synthetic import CAUSES, SyntheticSpec, write_synthetic
 
-from lightning_gpuprof.analysis.trace.linked_trace import link
-from lightning_gpuprof.analysis.trace.operators import host_regions
 from lightning_gpuprof.traces import open_timeline
 
 st.register_type_strategy(
@@ -37,14 +35,3 @@ def read_synthetic(tmp_path_factory):
         return open_timeline(str(path), options)
 
     return read
-
-
-@pytest.fixture
-def linked(write_trace):
-    """Write events as a trace; returns it linked, and the regions of its host."""
-
-    def made(events):
-        trace = link(open_timeline(write_trace(events, name="t.pt.trace.json")))
-        return trace, host_regions(trace)
-
-    return made

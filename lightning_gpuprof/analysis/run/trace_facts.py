@@ -2,19 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from statistics import median
 from typing import Any
 
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.steady import EARLY
-from lightning_gpuprof.analysis.trace.idle import EVENT_CAUSES
 from lightning_gpuprof.records.phases import Phase
 
 STALLED = 2
 """Recording makes no profiled step so many times as long as the median."""
-LOOP_READS = 20
-"""A loop that reads value after value reads at least tens of them a step."""
 
 
 @dataclass(frozen=True)
@@ -78,37 +74,11 @@ class TraceFacts:
         return max(0.0, step_ns - (self.per_step("gpu", "busy_ns") or 0.0))
 
     def idle_ns(self, *causes: str) -> float | None:
-        """Return the first device's idle time of these causes per step; None without a device.
-
-        Steps that stood still in between count like the others (`_going_on`), except for causes
-        that are single events.
-        """
+        """Return the first device's idle time of these causes per step; None without a device."""
         if not self.on_device:
             return None
         rows = [row for row in self.rows("idle") if row.get("cause") in causes]
-        found = (self._usual(row["cause"], row.get("total_ns")) for row in rows)
-        return sum(found) / self.steps
-
-    def stretch_ns(self, *causes: str) -> float:
-        """Return the part of `idle_ns` in which the host launched nothing for long."""
-        found = ((cause, self.number("host_stretches", "causes", cause)) for cause in causes)
-        return sum(self._usual(cause, ns) for cause, ns in found) / self.steps
-
-    def copied_ns(self, *causes: str) -> float:
-        """Return the part of `stretch_ns` right behind a copy to the host."""
-        found = ((cause, self.number("host_stretches", "copied", cause)) for cause in causes)
-        return sum(self._usual(cause, ns) for cause, ns in found) / self.steps
-
-    @property
-    def loop_reads(self) -> float:
-        """Reads per step in loops that read value after value; 0 where they are too few."""
-        reads = self.per_step("read_loops", "read_count") or 0.0
-        return reads if reads >= LOOP_READS else 0.0
-
-    def loop_idle_ns(self) -> float:
-        """Return the most that such loops have of `idle_ns`: the time of their turns."""
-        turns = self.per_step("read_loops", "total_ns") or 0.0
-        return self._usual_frac * turns if self.loop_reads else 0.0
+        return sum(row.get("total_ns") or 0 for row in rows) / self.steps
 
     def sync_ns(self) -> float | None:
         """Return the time in synchronizing calls per step, without the profiler's own."""
@@ -140,40 +110,6 @@ class TraceFacts:
         for key in keys:
             value = value.get(key) if isinstance(value, Mapping) else None
         return value
-
-    def _usual(self, cause: str, total_ns: float | None) -> float:
-        """Return a cause's total as if no step had stood still."""
-        return (total_ns or 0) * (1.0 if cause in EVENT_CAUSES else self._usual_frac)
-
-    @cached_property
-    def _usual_frac(self) -> float:
-        """Idle time of a step that did not stand still over that of the mean step.
-
-        Without gaps that single events caused.
-        """
-        marks = [mark for mark in self.rows("steps") if "idle_ns" in (mark.get("gpu") or {})]
-        idle = [
-            (mark["dur_ns"], max(0, mark["gpu"]["idle_ns"] - self._in_events_ns(mark)))
-            for mark in marks
-            if mark.get("dur_ns")
-        ]
-        whole = sum(idle_ns for _, idle_ns in idle)
-        if not whole:
-            return 1.0
-        usual = set(_going_on([dur_ns for dur_ns, _ in idle]))
-        kept = [idle_ns for dur_ns, idle_ns in idle if dur_ns in usual]
-        frac: float = sum(kept) / len(kept) / whole * len(idle)
-        return min(1.0, frac)
-
-    def _in_events_ns(self, mark: Mapping[str, Any]) -> int:
-        """Return a step's time in the longest gaps that single events are the cause of."""
-        begin = mark.get("start_ns")
-        gaps = [row for row in self.rows("gaps") if row.get("cause") in EVENT_CAUSES]
-        return sum(
-            gap["dur_ns"]
-            for gap in gaps
-            if begin is not None and begin <= gap["start_ns"] < begin + mark["dur_ns"]
-        )
 
     def _operator(self, row: Mapping[str, Any]) -> Operator:
         device = row.get("device_total_ns")

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import (
-    LOOP_READS,
     Operator,
     TraceFacts,
     grown_ns,
@@ -31,6 +30,8 @@ slices one by one, one operator over all of them does at once."""
 CALL_NS = 1_000
 """A call that computes something takes at least this from Python, a node's call too: 2.2 µs were
 measured in a loop of 878 moments, forward and backward (docs/adr/0031)."""
+LOOP_READS = 20
+"""A loop that reads value after value reads at least tens of them a step."""
 LOOP_LOW_FRAC = 0.75
 """Least part of a loop of small operators that one operator over all elements removes: 0.8 and more
 were measured in five programs (docs/adr/0031)."""

@@ -6,8 +6,7 @@ after the gap did, the host was late, and what the launching thread did meanwhil
 cause up to the call; from the call's start to the event's start it is launch latency. Where
 the call had begun before the gap, the work was queued and the device did not take it yet: a
 short gap between two events of one stream is the device's own (`kernel_gap`), all else is a
-`dependency`. Where the host launched nothing for much longer than it usually takes from one launch
-to the next, it did something else; such stretches are summed up by themselves.
+`dependency`.
 """
 
 import numpy as np
@@ -16,7 +15,6 @@ from msgspec import Struct
 from lightning_gpuprof.analysis.trace.code_places import CodePlaces, Place
 from lightning_gpuprof.analysis.trace.grouping import used
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, HostActivity
-from lightning_gpuprof.analysis.trace.host_stretches import HostStretches, host_stretches
 from lightning_gpuprof.analysis.trace.kernels import THIN_NS
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting
 from lightning_gpuprof.analysis.trace.time_split import DeviceSpans, Spans, complement
@@ -29,8 +27,6 @@ WORKING_CAUSES = ("host_launch_call", "host_operator", "host_region", "host_pyth
 """Causes of idle time in which the host works."""
 LATE_CAUSES = (*WORKING_CAUSES, "launch_latency")
 """Idle time up to a launch that a host at work made late."""
-EVENT_CAUSES = ("host_data_wait", "host_sync", "host_allocator")
-"""Causes that are single events: a wait for data or the device, a call for memory."""
 _CALL = HOST_CAUSES.index("host_launch_call")
 _LATENCY, _KERNEL_GAP, _DEPENDENCY, _UNKNOWN = range(len(HOST_CAUSES), len(CAUSES))
 LONGEST = 20
@@ -70,7 +66,6 @@ class IdleReport(Struct, frozen=True):
     causes: tuple[IdleCause, ...]
     longest: tuple[Gap, ...]
     before_thin_ns: int
-    stretches: HostStretches | None = None
 
 
 def idle_causes(
@@ -85,7 +80,6 @@ def idle_causes(
         causes=_totals(gaps.parts),
         longest=_longest(trace, gaps, places),
         before_thin_ns=int((between.end - between.start)[_thin(trace.timeline, following)].sum()),
-        stretches=gaps.stretches,
     )
 
 
@@ -119,7 +113,6 @@ class _Gaps:
         following: The device row that ends each; -1 where the window does.
         parts: The time of each gap (columns) by cause (rows).
         cause: The cause with the largest part of each.
-        stretches: None where too few launches tell the host's pace.
     """
 
     def __init__(self, trace: LinkedTrace, spans: DeviceSpans) -> None:
@@ -132,15 +125,13 @@ class _Gaps:
         self.following = np.append(rows, -1)[at]
         if not len(between):
             self.parts = np.zeros((len(CAUSES), 0), dtype=np.int64)
-            self.cause, self.stretches = between.start, None
+            self.cause = between.start
             return
         before = _previous(timeline, rows, between)
         stream = np.where(before >= 0, device.stream[before], np.int64(_NO_STREAM))
         launched = _Launched(trace, self.following, stream)
         self.parts = _parts(between, launched, HostActivity(timeline, nesting))
         self.cause = self.parts.argmax(axis=0)
-        host_ns = self.parts[: len(HOST_CAUSES)]
-        self.stretches = host_stretches(timeline, trace.launches, before, host_ns, HOST_CAUSES)
 
 
 class _Launched:

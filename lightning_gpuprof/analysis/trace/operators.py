@@ -1,7 +1,6 @@
 """Operators by name: host time, and the device time of what they launched."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -107,36 +106,21 @@ the last may hold the others, as Lightning's closure runs in it. The hooks' are 
 _LOADING, _NODE, _STEP = range(3)
 
 
-class Regions(NamedTuple):
-    """Of each host event, whether it lies in a batch being made or changed, a node, an update."""
-
-    in_batch: Mask
-    in_node: Mask
-    in_update: Mask
-
-
-def host_regions(trace: LinkedTrace) -> Regions:
-    """Tell in which of these regions host events lie."""
-    region = _innermost_region(trace.timeline, trace.nesting)
-    in_update = in_updates(trace.timeline, trace.nesting, region == _STEP)
-    in_batch: Mask = (region == _LOADING) | (region > _STEP)
-    return Regions(in_batch, region == _NODE, in_update)
-
-
-def operator_table(trace: LinkedTrace, regions: Regions) -> tuple[OperatorStats, ...]:
+def operator_table(trace: LinkedTrace) -> tuple[OperatorStats, ...]:
     """Sum up operators by name, longest own host time first."""
     timeline, nesting, host = trace.timeline, trace.nesting, trace.timeline.host
     is_op = (host.category == CATEGORY_ID["cpu_op"]) & ~named(timeline, is_step)
     if not is_op.any():
         return ()
-    names = len(timeline.names)
+    names, region = len(timeline.names), _innermost_region(timeline, nesting)
     ops = np.flatnonzero(is_op)
-    outermost, in_update = is_op.copy(), regions.in_update & is_op
+    outermost, in_update = is_op.copy(), in_updates(timeline, nesting, region == _STEP) & is_op
     outermost[ops] = ~_inside_own_name(host.name, nesting.parent, ops)
     whole_ns = host.dur_ns * outermost
-    nodes = ops[regions.in_node[ops]]
+    nodes = ops[region[ops] == _NODE]
+    in_batch = ops[(region[ops] == _LOADING) | (region[ops] > _STEP)]
     count, total = counted(host.name[ops], names), summed(host.name[ops], whole_ns[ops], names)
-    loading = counted(host.name[ops[regions.in_batch[ops]]], names)
+    loading = counted(host.name[in_batch], names)
     update = counted(host.name[in_update], names)
     backward = counted(host.name[nodes], names)
     backward_ns = summed(host.name[nodes], whole_ns[nodes], names)

@@ -18,7 +18,7 @@ Replace loops over elements by one operation over the tensor.
 
 ## How it is measured
 `blocked_ns`: time in synchronizing calls, from a trace or an inspection; the saving is the idle
-time behind them at least, and without queued work at most. `reads_per_step_count`: reads of single
+time behind them, and without queued work at most. `reads_per_step_count`: reads of single
 values. Lines: an inspection's, or sampled ones.
 
 ## Limits
@@ -34,7 +34,6 @@ from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.host_work import (
-    EVENT_NS,
     LOOP_LOW_FRAC,
     HostWork,
     anomaly_on,
@@ -70,10 +69,10 @@ def judge(run: RunResults) -> Finding | None:
     step_ns, work = run.step_ns, host_work(run)
     if step_ns is None or anomaly_on(run):
         return None
-    if run.on_gpu:
-        return _on_gpu(run, step_ns, trace_facts(run))
     if work is not None and reads_in_a_loop(work):
         return _loop(run, step_ns, work)
+    if run.on_gpu:
+        return _on_gpu(run, step_ns, trace_facts(run))
     return _would_sync(run) if _sites(run) else None
 
 
@@ -99,8 +98,6 @@ def _on_gpu(run: RunResults, step_ns: int, facts: TraceFacts | None) -> Finding 
     idle = facts.idle_ns("host_sync") if facts else None
     # What is rare may be in none of the traced steps: then the watched ones tell.
     cost_ns = min(step_ns, round(in_calls) or blocked)
-    if facts is not None and facts.loop_reads:
-        return _loop_on_gpu(run, step_ns, facts, cost_ns)
     bound = run.device_time.state_frac[StepState.SYNC_BOUND] if run.device_time else 0.0
     if cost_ns < SYNC_FRAC * step_ns and not bound and not idle:
         return None
@@ -123,33 +120,6 @@ def _on_gpu(run: RunResults, step_ns: int, facts: TraceFacts | None) -> Finding 
     return _finding(run, title, evidence, saving, 0.8 if idle is not None else 0.5)
 
 
-def _loop_on_gpu(
-    run: RunResults, step_ns: int, facts: TraceFacts, blocked_ns: int
-) -> Finding | None:
-    reads, took_ns, events, waited_ns = (
-        facts.per_step("read_loops", key) or 0.0
-        for key in ("read_count", "total_ns", "event_count", "waited_ns")
-    )
-    others = max(0.0, blocked_ns - waited_ns)
-    longest = facts.free_ns(step_ns)  # what the device computes has to run all the same
-    most = min(longest, facts.host_scale * took_ns)
-    least = min(most, max(waited_ns * facts.host_scale, took_ns - EVENT_NS * events))
-    saving = Range(
-        low=round(LOOP_LOW_FRAC * least),
-        high=round(min(longest, most + others)),
-    )
-    if not saving.high:
-        return None  # the device had work all the while
-    evidence: dict[str, int | float] = {
-        "reads_per_step_count": round(reads),
-        "reading_ns": round(most),
-        "blocked_ns": blocked_ns,
-        "step_ns": step_ns,
-    }
-    title = f"{round(reads)} values are read one by one: {duration(most)} of each step"
-    return _whole(_finding(run, title, evidence, saving, 0.7))
-
-
 def _whole(finding: Finding) -> Finding:
     """Return the finding of a loop of reads with what to write in its place."""
     first = next((at for at in finding.where if at.file), None)
@@ -164,11 +134,16 @@ def _unlaunched_ns(facts: TraceFacts) -> float | None:
     return facts.idle_ns(*(causes - QUEUED)) if causes else None
 
 
-def _loop(run: RunResults, step_ns: int, work: HostWork) -> Finding:
+def _loop(run: RunResults, step_ns: int, work: HostWork) -> Finding | None:
     cost_ns = max(work.read_ns, work.repeated_ns)
     least_ns = max(work.read_ns, work.repeated_least_ns)
     most_ns = min(step_ns, max(work.read_ns, work.loops_most_ns))
+    if run.on_gpu and (facts := trace_facts(run)) is not None:
+        # What the device computes has to run all the same.
+        most_ns = round(min(facts.free_ns(step_ns), max(most_ns, work.overhead_ns)))
     saving = Range(low=min(round(LOOP_LOW_FRAC * least_ns), most_ns), high=most_ns)
+    if not saving.high:
+        return None  # the device had work all the while
     evidence: dict[str, int | float] = {
         "reads_per_step_count": work.reads,
         "reading_ns": work.read_ns,

@@ -26,7 +26,12 @@ Kernels of a graph or of a recurrent layer's one call are not counted.
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
-from lightning_gpuprof.analysis.savings.host_work import COMPUTE, THIN_COUNT_FRAC
+from lightning_gpuprof.analysis.savings.host_work import (
+    COMPUTE,
+    THIN_COUNT_FRAC,
+    host_work,
+    reads_in_a_loop,
+)
 from lightning_gpuprof.analysis.trace.idle import WORKING_CAUSES
 from lightning_gpuprof.analysis.trace.kernels import THIN_NS
 from lightning_gpuprof.findings.grade import grade
@@ -60,26 +65,25 @@ EFFORT = Effort(
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where short kernels leave gaps."""
     facts, step_ns = measured(trace_facts(run)), measured(run.step_ns)
-    reads = facts.loop_reads
+    work = host_work(run)
+    reads = work.reads if work is not None and reads_in_a_loop(work) else 0
     thin_frac = _thin_frac(facts, reads)
     if thin_frac is None or thin_frac < THIN_COUNT_FRAC:
         return None
     gaps, late = (
         facts.host_scale * (facts.idle_ns(*causes) or 0.0) for causes in (GAPS, WORKING_CAUSES)
     )
-    late -= facts.host_scale * facts.stretch_ns(*WORKING_CAUSES)
-    late = max(0.0, late - facts.host_scale * facts.loop_idle_ns())
     idle_ns = round(min(facts.free_ns(step_ns), gaps + late))
     # Where the host holds the steps back, a launch's latency passes beside its next work.
     waits = run.device_time is not None and not run.device_time.is_behind
-    high = min(facts.free_ns(step_ns), _longest_ns(run, facts, step_ns), idle_ns)
+    high = min(_longest_ns(run, facts, step_ns), idle_ns)
     least = min(_launching_ns(facts, reads) if waits else gaps, high)
     sure, may = _shortened_frac(run)
     saving = Range(low=round(sure * least), high=round(may * high))
     if not saving.high:
         return None
     short = [row for row in facts.rows("kernels") if (row.get("mean_ns") or 0) < THIN_NS]
-    most = max(short, key=lambda row: row.get("count") or 0, default=None)
+    longest = max(short, key=lambda row: row.get("count") or 0, default=None)
     graphs = bool(facts.number("launches", "graph_count"))
     return Finding(
         severity=grade(saving, step_ns),
@@ -89,7 +93,7 @@ def judge(run: RunResults) -> Finding | None:
         evidence=_evidence(facts, step_ns, thin_frac, idle_ns),
         saving_ns=saving,
         confidence=0.7,
-        where=(Where(kernel=str(most["name"])),) if most else (),
+        where=(Where(kernel=str(longest["name"])),) if longest else (),
         change=None if graphs else 'model = torch.compile(model, mode="reduce-overhead")',
         explains=("host-bound",),
     )
@@ -123,7 +127,7 @@ def _shortened_frac(run: RunResults) -> tuple[float, float]:
     return may - states[StepState.SYNC_BOUND], may
 
 
-def _thin_frac(facts: TraceFacts, reads: float) -> float | None:
+def _thin_frac(facts: TraceFacts, reads: int) -> float | None:
     """Return the share of thin kernels that the program launches one by one, but for reads'."""
     frac = facts.number("thin_kernels", "count_frac")
     thin, kernels = (
@@ -151,7 +155,7 @@ def _longest_ns(run: RunResults, facts: TraceFacts, step_ns: int) -> float:
     return max(0.0, whole - (facts.per_step("gpu", "compute_ns") or 0.0))
 
 
-def _launching_ns(facts: TraceFacts, reads: float) -> float:
+def _launching_ns(facts: TraceFacts, reads: int) -> float:
     """Return the time inside the launching calls of thin kernels but the optimizer's."""
     each = facts.number("launches", "overhead", "median_ns") or 0.0
     updates = sum(

@@ -103,7 +103,6 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
         "gpu": gpus[0] if gpus else None,
         "idle": [_values(cause) for cause in found.devices[0].idle.causes] if gpus else [],
         "gaps": [_placed(gap) for gap in found.devices[0].idle.longest] if gpus else [],
-        "host_stretches": _stretches(found),
         "kernels": [_values(row) for row in found.kernels.kernels],
         "categories": [_values(row) for row in found.kernels.categories],
         "thin_kernels": _thin(found),
@@ -116,7 +115,6 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
         "sync_count": found.syncs.count,
         "sync_ns": found.syncs.total_ns,
         "upload_wait_ns": found.syncs.upload_ns,
-        "read_loops": None if found.read_loops is None else to_builtins(found.read_loops),
         "modules": [_placed(row) for row in found.modules],
         "lines": [_placed(row) for row in found.lines],
         "gemm_frac": found.kernels.gemm_frac,
@@ -148,11 +146,6 @@ def _roofline(found: "Roofline | None") -> dict[str, Any]:
     from lightning_gpuprof.views.documents.work_payload import roofline_payload
 
     return roofline_payload(found)
-
-
-def _stretches(found: TraceAnalysis) -> Any:
-    stretches = found.devices[0].idle.stretches if found.devices else None
-    return None if stretches is None else to_builtins(stretches)
 
 
 def _thin(found: TraceAnalysis) -> dict[str, Any] | None:

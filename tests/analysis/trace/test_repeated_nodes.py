@@ -2,7 +2,9 @@
 
 import pytest
 
+from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.analysis.trace.operators import operator_table
+from lightning_gpuprof.traces import open_timeline
 
 ENGINE = "autograd::engine::evaluate_function: "
 
@@ -13,7 +15,7 @@ def arrow(number, start, end):
 
 
 @pytest.fixture
-def table(linked, op):
+def table(write_trace, op):
     """Return the operators of one forward operator and passes of its node, 10 us apart."""
 
     def make(durations, *, arrows):
@@ -23,7 +25,8 @@ def table(linked, op):
             events.append(op(f"{ENGINE}AddmmBackward0", at, dur))
             events.append(op("AddmmBackward0", at + 1, dur - 2))
             events.append(op(f"{ENGINE}torch::autograd::AccumulateGrad", at + 9, 1))
-        return {row.name: row for row in operator_table(*linked(events + arrows))}
+        trace = link(open_timeline(write_trace(events + arrows, name="t.pt.trace.json")))
+        return {row.name: row for row in operator_table(trace)}
 
     return make
 
