@@ -15,10 +15,9 @@ from msgspec import Struct
 from lightning_gpuprof.analysis.trace.code_places import CodePlaces, Place
 from lightning_gpuprof.analysis.trace.grouping import used
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, HostActivity
-from lightning_gpuprof.analysis.trace.kernels import THIN_NS
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting
 from lightning_gpuprof.analysis.trace.time_split import DeviceSpans, Spans, complement
-from lightning_gpuprof.arrays import Int64, Mask
+from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline
 
 HOST_CAUSES = tuple(f"host_{activity}" for activity in ACTIVITIES)
@@ -65,7 +64,6 @@ class IdleReport(Struct, frozen=True):
 
     causes: tuple[IdleCause, ...]
     longest: tuple[Gap, ...]
-    before_thin_ns: int
 
 
 def idle_causes(
@@ -73,22 +71,7 @@ def idle_causes(
 ) -> IdleReport:
     """Attribute each gap of a device between the borders of its spans."""
     gaps = _Gaps(trace, spans)
-    between, following = gaps.between, gaps.following
-    if not len(between):
-        return IdleReport((), (), 0)
-    return IdleReport(
-        causes=_totals(gaps.parts),
-        longest=_longest(trace, gaps, places),
-        before_thin_ns=int((between.end - between.start)[_thin(trace.timeline, following)].sum()),
-    )
-
-
-def _thin(timeline: Timeline, rows: Int64) -> Mask:
-    """Return which device rows (-1 for none) are kernels too short to be worth their launch."""
-    device = timeline.device
-    kernel = device.category[rows] == CATEGORY_ID["kernel"]
-    thin: Mask = (rows >= 0) & kernel & (device.dur_ns[rows] < THIN_NS)
-    return thin
+    return IdleReport(_totals(gaps.parts), _longest(trace, gaps, places))
 
 
 class CausedGaps(Struct, frozen=True):

@@ -4,14 +4,10 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lightning_gpuprof.analysis.trace.grouping import used
+from lightning_gpuprof.analysis.trace.grouping import passing
 from lightning_gpuprof.analysis.trace.host_calls import call_kind
 from lightning_gpuprof.analysis.trace.linked_trace import Launches
-from lightning_gpuprof.analysis.trace.trace_window import step_events
-from lightning_gpuprof.traces.timeline import HostEvents, Timeline, of_category
-
-ROUNDING_NS = 1_000
-"""Files with whole microseconds may show an event ending this much after the one around it."""
+from lightning_gpuprof.traces.timeline import Timeline, of_category
 
 
 class TraceQuality(Struct, frozen=True):
@@ -21,8 +17,6 @@ class TraceQuality(Struct, frozen=True):
     lost_kernels: int
     orphan_kernels: int
     kernels_before_launch: int
-    overlapping_steps: int
-    cut_steps: int
     notes: tuple[str, ...]
 
 
@@ -30,9 +24,7 @@ def trace_quality(timeline: Timeline, launches: Launches) -> TraceQuality:
     """Count what is lost, cut or impossible."""
     host, device = timeline.host, timeline.device
     calls = np.flatnonzero(of_category(host, "cuda_runtime", "cuda_driver"))
-    launches_work = np.zeros(len(timeline.names), dtype=np.bool_)
-    for name in used(host.name[calls]):
-        launches_work[name] = call_kind(timeline.names[name]) in ("kernel", "graph")
+    launches_work = passing(timeline, lambda name: call_kind(name) in ("kernel", "graph"))
     rows = calls[launches_work[host.name[calls]]]
     has_work = np.zeros(len(host), dtype=np.bool_)
     has_work[launches.calls] = True
@@ -40,27 +32,8 @@ def trace_quality(timeline: Timeline, launches: Launches) -> TraceQuality:
     joined = launches.call >= 0
     orphans = int((~joined).sum()) if len(calls) else 0
     early = int((device.start_ns[joined] < host.start_ns[launches.call[joined]]).sum())
-    steps = step_events(timeline)
-    overlapping = int((steps.start_ns[1:] < steps.end_ns[:-1]).sum())
-    faults = TraceQuality(
-        len(rows), lost, orphans, early, overlapping, _cut_steps(timeline, steps), ()
-    )
+    faults = TraceQuality(len(rows), lost, orphans, early, ())
     return replace(faults, notes=tuple(_notes(faults, len(device))))
-
-
-def _cut_steps(timeline: Timeline, steps: HostEvents) -> int:
-    """Count steps that end while something that began inside them still runs on their thread."""
-    host = timeline.host
-    work = of_category(host, "cpu_op", "user_annotation")
-    count = 0
-    for start, end, thread in zip(
-        steps.start_ns.tolist(), steps.end_ns.tolist(), steps.thread.tolist(), strict=True
-    ):
-        low, high = np.searchsorted(host.start_ns, (start + 1, end))
-        inside = work[low:high] & (host.thread[low:high] == thread)
-        beyond = host.start_ns[low:high] + host.dur_ns[low:high] > end + ROUNDING_NS
-        count += bool((inside & beyond).any())
-    return count
 
 
 def _notes(faults: TraceQuality, device_events: int) -> list[str]:
@@ -79,12 +52,5 @@ def _notes(faults: TraceQuality, device_events: int) -> list[str]:
         notes.append(
             f"{faults.kernels_before_launch} device events start before their launching call: "
             "host and device clocks disagree, and launch delays are off by as much."
-        )
-    if faults.overlapping_steps:
-        notes.append(f"{faults.overlapping_steps} profiler steps overlap the one before.")
-    if faults.cut_steps:
-        notes.append(
-            f"{faults.cut_steps} profiler steps end inside an operator or region: work of one "
-            "step counts to the next. Call the profiler's step() between iterations."
         )
     return notes

@@ -105,7 +105,7 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
         "gaps": [_placed(gap) for gap in found.devices[0].idle.longest] if gpus else [],
         "kernels": [_values(row) for row in found.kernels.kernels],
         "categories": [_values(row) for row in found.kernels.categories],
-        "thin_kernels": _thin(found),
+        "thin_kernels": asdict(found.kernels.thin) if found.kernels.thin else None,
         "tensor_core_frac": found.kernels.tensor_core_frac,
         "operators": [_values(row) for row in found.operators],
         "ranges": _ranges(timeline, found.window),
@@ -146,13 +146,6 @@ def _roofline(found: "Roofline | None") -> dict[str, Any]:
     from lightning_gpuprof.views.documents.work_payload import roofline_payload
 
     return roofline_payload(found)
-
-
-def _thin(found: TraceAnalysis) -> dict[str, Any] | None:
-    thin = found.kernels.thin
-    if thin is None:
-        return None
-    return {**asdict(thin), "gap_ns": sum(one.idle.before_thin_ns for one in found.devices)}
 
 
 def _ranges(timeline: Timeline, window: Window | None) -> list[dict[str, Any]]:

@@ -126,10 +126,3 @@ def test_the_longest_gaps_say_what_ended_them(write_trace, op, launched):
     (gap,) = device.idle.longest
     assert (gap.start_ns, gap.dur_ns, gap.cause) == (15_000, 89_000, "host_region")
     assert (gap.next_name, gap.operator, gap.region) == ("add_kernel", "aten::add", "optimizer")
-
-
-def test_idle_time_before_thin_kernels_is_summed(write_trace, launched):
-    path = write_trace([*launched(1, 0, 5, 10), *launched(2, 20, 30, 4), *launched(3, 40, 50, 20)])
-    (device,) = analyze_timeline(open_timeline(path)).devices
-
-    assert device.idle.before_thin_ns == 15_000

@@ -271,21 +271,6 @@ def test_several_devices_are_split_each(write_trace, launched):
     assert (second.device, second.split.busy_ns) == (1, 20_000)
 
 
-def test_overlapping_and_cut_steps_are_reported(write_trace, op, launched):
-    path = write_trace(
-        [
-            step(op, 1, 0, 100),
-            step(op, 2, 90, 100),
-            op("Optimizer.step#Adam.step", 80, 40, cat="user_annotation"),
-            *launched(1, 1, 5, 10),
-        ]
-    )
-
-    quality = analysed(path).quality
-
-    assert (quality.overlapping_steps, quality.cut_steps) == (1, 1)
-
-
 def test_a_step_counts_what_was_launched_in_it(write_trace, op, launched):
     path = write_trace(
         [
