@@ -27,10 +27,6 @@ MAX_LATENCY_NS = 200_000
 """No launch takes longer: where run-ahead never falls below, the device was always behind."""
 MAY_READ = ("log", "metric")
 """Kinds of library code that reads values at times."""
-STEPS_AHEAD = 4
-"""A host that gets so many steps ahead does not wait meanwhile."""
-FILLING_FRAC, FILLING_STEPS = 0.5, 5
-"""Below half of the largest run-ahead no queue is full."""
 
 
 class StepState(str, Enum):
@@ -79,11 +75,6 @@ class DeviceTime:
     """Share of the marked steps in each state."""
     falls_behind_ns: int = 0
     """Growth of run-ahead per step: a step takes so much longer than on the host's clock."""
-    host_alone_ns: int | None = None
-    """The host's time for a step while it fills the device's queue: faster kernels make no step
-    shorter than that. None where it never was steps ahead."""
-    host_alone_least_ns: int | None = None
-    """The shortest steady step, marked or not."""
 
     @property
     def state(self) -> StepState:
@@ -122,7 +113,6 @@ def device_time(session: Session, steady: Mask) -> DeviceTime | None:
     if _nothing_waits(session):
         kinds = list(StepState)
         states[states == kinds.index(StepState.SYNC_BOUND)] = kinds.index(StepState.HOST_BOUND)
-    alone_ns = _host_alone_ns(session, steady, marked, over.mean_ns)
     return DeviceTime(
         marked_steps=int(marked.sum()),
         dur=over,
@@ -141,10 +131,6 @@ def device_time(session: Session, steady: Mask) -> DeviceTime | None:
         latency_ns=latency_ns,
         state_frac={state: float((states == i).mean()) for i, state in enumerate(StepState)},
         falls_behind_ns=_falls_behind_ns(session, steady, marked),
-        host_alone_ns=alone_ns,
-        host_alone_least_ns=None
-        if alone_ns is None
-        else int(session.columns["dur_ns"][steady].min()),
     )
 
 
@@ -173,26 +159,6 @@ def _falls_behind_ns(session: Session, steady: Mask, marked: Mask) -> int:
     goes_on = (np.diff(epoch) == 0) & (np.diff(apart) == 0)
     grown, over = (int(np.diff(column)[goes_on].sum()) for column in (ahead, steps))
     return round(grown / max(1, over))
-
-
-def _host_alone_ns(session: Session, steady: Mask, marked: Mask, device_ns: int) -> int | None:
-    """Return the host's time for a step, by steps without marks where there are enough."""
-    ahead = session.columns.get(f"run_ahead/{Phase.FORWARD.value}")
-    if ahead is None:
-        return None
-    most = int(ahead[marked].max())
-    filling = marked & (ahead != NOT_MEASURED) & (ahead < FILLING_FRAC * most)
-    if most < STEPS_AHEAD * device_ns or filling.sum() < FILLING_STEPS:
-        return None
-    # The queue must be filling on both sides of a step without marks.
-    rows = np.flatnonzero(marked & (ahead != NOT_MEASURED))
-    bare = np.flatnonzero(steady & (session.columns["device_dur"] == NOT_MEASURED))
-    after = np.searchsorted(rows, bare)
-    between = (after > 0) & (after < len(rows))
-    bare, after = bare[between], after[between]
-    bare = bare[filling[rows[after - 1]] & filling[rows[after]]]
-    few = len(bare) < FILLING_STEPS
-    return median(session.columns["dur_ns"][filling if few else bare])
 
 
 def _nothing_waits(session: Session) -> bool:

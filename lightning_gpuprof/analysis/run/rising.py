@@ -8,10 +8,8 @@ import numpy as np
 
 from lightning_gpuprof.analysis.run.every_step import Spread, between_epochs
 from lightning_gpuprof.analysis.run.growth import (
-    BUCKETS,
     PACE,
     Floats,
-    Growth,
     growth,
     pace_of,
     steady_work,
@@ -41,7 +39,6 @@ apart in runs beside other work."""
 FIRST = 3
 """Times whose median is the first: one alone may be chance."""
 _NOT_BY_STEP = (*PACE, Phase.GARBAGE_COLLECTION)
-_FLAGGED = {Phase.VALIDATION: "validation", Phase.CHECKPOINT: "checkpoint"}
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class Rising:
 
     `first_ns` and `last_ns` are medians of `FIRST` times, `more_ns` is the median rise from one
     time to the next, `cost_ns` the mean cost per step above the very first time. `name` is None for
-    a phase as a whole. `each_epoch`: it begins anew with each epoch.
+    a phase as a whole.
     """
 
     phase: Phase
@@ -61,17 +58,13 @@ class Rising:
     last_ns: int
     more_ns: int
     cost_ns: int
-    each_epoch: bool = False
 
 
 class _Times(NamedTuple):
     at_ns: Int64
     taken_ns: Int64
-    """Of several in steps without marks the mean."""
-    many: Int64
-    """How many there were."""
     steps: int
-    """Those in which they would have been seen."""
+    """Steps in which they would have been seen."""
 
 
 def rising(spread: Spread) -> tuple[Rising, ...]:
@@ -90,17 +83,14 @@ def rising(spread: Spread) -> tuple[Rising, ...]:
 
 
 def _in_each_step(session: Session, steady: Mask, work: Floats) -> Iterator[Rising]:
-    """Return what grows with each step, or each batch of its epoch, and not as others do."""
+    """Return what grows with each step, and not as others do."""
     pace, before = pace_of(work), int(np.argmax(steady))  # the warm-up's steps, as a rule
-    by_batch = _by_batch(session, steady)
     phases = {p.value: c for p, c in session.phases_ns(Phase).items() if p not in _NOT_BY_STEP}
     for key, column in (phases | _parts(session)).items():
         taken = column[steady]
         usual = (taken / pace).astype(np.int64)
-        grown, in_epochs = _grown(taken, usual, steps_before=before), False
-        if grown is None and by_batch is not None:
-            grown, in_epochs = _grown(taken[by_batch], usual[by_batch], steps_before=0), True
-        if grown is None:
+        grown = growth(usual, steps_before=before)
+        if grown is None or growth(taken) is None or grown.last < (1 + MIN_RISE) * grown.first:
             continue
         yield Rising(
             phase=_phase(key),
@@ -109,37 +99,9 @@ def _in_each_step(session: Session, steady: Mask, work: Floats) -> Iterator[Risi
             steps=len(taken),
             first_ns=grown.first,
             last_ns=grown.last,
-            more_ns=round(grown.per_step * (_epochs(session, steady) if in_epochs else 1)),
+            more_ns=round(grown.per_step),
             cost_ns=grown.before_first + grown.mean_above_first,
-            each_epoch=in_epochs,
         )
-
-
-def _grown(taken: Int64, usual: Int64, *, steps_before: int) -> Growth | None:
-    grown = growth(usual, steps_before=steps_before)
-    return grown if growth(taken) is not None and _rises(grown) else None
-
-
-def _rises(grown: Growth | None) -> bool:
-    return grown is not None and grown.last >= (1 + MIN_RISE) * grown.first
-
-
-def _by_batch(session: Session, steady: Mask) -> Int64 | None:
-    """Return the order of the steps by batch of their epoch, or None of one or of short epochs.
-
-    And None where the work itself grows with the batch, as that of samples sorted by length does.
-    """
-    batch = session.columns.get("batch_idx")
-    if batch is None or _epochs(session, steady) < 2 or batch[steady].max() < BUCKETS:
-        return None
-    order: Int64 = np.argsort(batch[steady], kind="stable")
-    work = (column[steady][order] for column in session.phases_ns(PACE).values())
-    return None if any(_rises(growth(one)) for one in work) else order
-
-
-def _epochs(session: Session, steady: Mask) -> int:
-    epoch = session.columns.get("epoch")
-    return 1 if epoch is None else len(np.unique(epoch[steady]))
 
 
 def _in_steps(spread: Spread) -> Iterator[tuple[str, _Times]]:
@@ -150,11 +112,7 @@ def _in_steps(spread: Spread) -> Iterator[tuple[str, _Times]]:
     for key, column in (columns | _parts(session)).items():
         least = max(ABOVE_MEDIAN * np.median(column[steady]), OF_LONGEST * column.max())
         chosen = steady & (column > least)
-        ones = np.ones(int(chosen.sum()), dtype=np.int64)
-        yield (
-            key,
-            _with_unmarked(spread, key, _Times(starts[chosen], column[chosen], ones, marked)),
-        )
+        yield key, _Times(starts[chosen], column[chosen], marked)
 
 
 def _between(spread: Spread) -> Iterator[tuple[str, _Times]]:
@@ -162,15 +120,16 @@ def _between(spread: Spread) -> Iterator[tuple[str, _Times]]:
     spans = between_epochs(spread.session)
     steps = spread.session.steps + spread.steps
     for where in dict.fromkeys(span.where for span in spans):
-        taken: dict[str, list[tuple[int, int, int]]] = {}
+        taken: dict[str, list[tuple[int, int]]] = {}
         for span in spans:
             if span.where == where:
                 for key, ns in (span.phase_ns | span.part_ns).items():
-                    taken.setdefault(key, []).append((span.start_ns, ns, 1))
+                    taken.setdefault(key, []).append((span.start_ns, ns))
         for key, rows in taken.items():
             if _phase(key) in RARE:
-                least = OF_LONGEST * max(ns for _, ns, _ in rows)
-                yield key, _times([row for row in rows if row[1] > least], steps)
+                at_ns, taken_ns = np.array(rows, dtype=np.int64).T
+                stands_out = taken_ns > OF_LONGEST * taken_ns.max()
+                yield key, _Times(at_ns[stands_out], taken_ns[stands_out], steps)
 
 
 def _phase(key: str) -> Phase:
@@ -183,24 +142,6 @@ def _parts(session: Session) -> dict[str, Int64]:
     return {k: c for k, c in columns if _phase(k) in RARE and _phase(k).value in measured}
 
 
-def _with_unmarked(spread: Spread, key: str, times: _Times) -> _Times:
-    """Add those in steps that were not marked, where they were counted: a mean for each window."""
-    flag = _FLAGGED.get(_phase(key))
-    if flag is None or not spread.spans:
-        return times
-    rows = list(zip(*(column.tolist() for column in times[:3]), strict=True))
-    for span in spread.spans:
-        count, taken_ns = span.flagged.get(flag, 0), (span.phase_ns | span.part_ns).get(key, 0)
-        if count and taken_ns:
-            rows.append((span.start_ns, taken_ns // count, count))
-    return _times(sorted(rows), times.steps + spread.steps)
-
-
-def _times(rows: list[tuple[int, int, int]], steps: int) -> _Times:
-    at_ns, taken_ns, count = np.array(rows, dtype=np.int64).reshape(-1, 3).T
-    return _Times(at_ns, taken_ns, count, steps)
-
-
 def _risen(key: str, times: _Times, pace: Floats) -> Rising | None:
     """Return how they rise, by themselves and by the pace of the steps, or None."""
     seen = len(times.taken_ns)
@@ -208,27 +149,22 @@ def _risen(key: str, times: _Times, pace: Floats) -> Rising | None:
         return None
     taken = times.taken_ns.astype(np.float64)
     usual = taken / pace
-    slopes = lasting_slope(np.cumsum(times.many).astype(np.float64), usual)
+    slopes = lasting_slope(np.arange(seen, dtype=np.float64), usual)
     first, last = float(np.median(usual[:FIRST])), float(np.median(usual[-FIRST:]))
     if slopes is None or not rises(taken) or last < (1 + MIN_RISE) * first:
         return None
-    begun = max(0.0, first - slopes[0] * _times_before(times.many))
+    # Half of the first few lie before their median.
+    begun = max(0.0, first - slopes[0] * (FIRST // 2))
     return Rising(
         phase=_phase(key),
         name=key.partition("/")[2] or None,
-        times=int(times.many.sum()),
+        times=seen,
         steps=times.steps,
         first_ns=round(first),
         last_ns=round(last),
         more_ns=round(slopes[0]),
-        cost_ns=max(0, round(float(((usual - begun) * times.many).sum()) / times.steps)),
+        cost_ns=max(0, round(float((usual - begun).sum()) / times.steps)),
     )
-
-
-def _times_before(many: Int64) -> float:
-    """Return how many times lie before the middle one of the first, of whose median is said."""
-    middle = FIRST // 2
-    return float(many[:middle].sum()) + (int(many[middle]) - 1) / 2
 
 
 def _pace(work: Floats, starts: Int64, at_ns: Int64) -> Floats:

@@ -71,14 +71,7 @@ def held_by_device(run: RunResults) -> float:
 def faster_kernels(run: RunResults, step_ns: int, low_ns: float, high_ns: float) -> tuple[int, int]:
     """Return by how much kernels that take so much less make a step shorter.
 
-    Only in steps that the device holds up, and by no more than leaves what the host takes alone:
-    as a rule at least, in its shortest steps at most.
+    Only in steps that the device holds up.
     """
-    held, device = held_by_device(run), run.device_time
-    usual_ns, least_ns = (
-        max(0, step_ns - (alone_ns or 0))
-        for alone_ns in (
-            (device.host_alone_ns, device.host_alone_least_ns) if device else (None, None)
-        )
-    )
-    return round(min(usual_ns, held * low_ns)), round(min(least_ns, held * high_ns))
+    held = held_by_device(run)
+    return round(min(step_ns, held * low_ns)), round(min(step_ns, held * high_ns))

@@ -44,11 +44,6 @@ CLEARED = (
     "place of every value."
 )
 BOUNDED = "keep running sums, give the list or table a bound, and write or draw only what is new."
-EACH_EPOCH = "work it out once, at the end of the epoch, or in one batch of many."
-SOUGHT = (
-    "A dataset that goes through all that came before to find its place takes longer with each "
-    "batch: keep the iterator, or an index of where each sample begins."
-)
 EXPLAINS = ("slow-callback", "slow-epoch-end", "slow-logging", "slow-checkpoint", "data-wait")
 EFFORT = Effort(
     Horizon.QUICK,
@@ -78,15 +73,14 @@ def _one_for_each_phase(rising: tuple[Rising, ...]) -> list[Rising]:
 def _finding(run: RunResults, step_ns: int, one: Rising) -> Finding:
     now_ns = round((one.last_ns - one.first_ns) * one.times / max(1, one.steps))
     low, high = around(one.cost_ns)
-    if not one.each_epoch:  # a longer run does not make it more
-        high = max(high, now_ns)
+    high = max(high, now_ns)
     if run.on_gpu and one.phase not in (Phase.VALIDATION, Phase.CHECKPOINT):
         low = exposed(run, one.phase, one.cost_ns).low_ns
         high = exposed(run, one.phase, high).high_ns
     saving = Range(low=low, high=high)
     often = f"after {one.times} times"
-    if one.each_epoch or one.times == one.steps:
-        often = "at epochs' ends" if one.each_epoch else f"in {one.steps:,} steps"
+    if one.times == one.steps:
+        often = f"in {one.steps:,} steps"
     evidence: dict[str, int | float] = {
         "first_ns": one.first_ns,
         "last_ns": one.last_ns,
@@ -98,8 +92,7 @@ def _finding(run: RunResults, step_ns: int, one: Rising) -> Finding:
     line = keeping(run, [one.phase])
     kept = line is not None or run.memory_growth is not None
     advice, change = _advice(one)
-    if advice is not SOUGHT:
-        advice = (KEPT if kept else PERHAPS) + advice
+    advice = (KEPT if kept else PERHAPS) + advice
     return Finding(
         severity=grade(saving, step_ns),
         title=f"{one.name or one.phase.value} grew from {duration(one.first_ns)} to "
@@ -126,10 +119,6 @@ def _finding(run: RunResults, step_ns: int, one: Rising) -> Finding:
 
 def _advice(one: Rising) -> tuple[str, str | None]:
     """Return what to do about it, and the code."""
-    if one.each_epoch and one.phase is Phase.DATA_WAIT:
-        return SOUGHT, None
-    if one.each_epoch:
-        return EACH_EPOCH, "def on_train_epoch_end(self): ...  # once, on what the epoch has kept"
     if one.phase is Phase.VALIDATION:
         return CLEARED, "self.outputs.clear()  # at the end of on_validation_epoch_end"
     if one.phase in (Phase.CHECKPOINT, Phase.DATA_WAIT):

@@ -65,38 +65,11 @@ def test_a_step_is_as_long_as_the_devices_where_the_host_gets_ahead(analyze, gro
     assert run.step_ns == step_ns
 
 
-@pytest.mark.parametrize(("every", "alone_ns"), [(5, 2 * MS), (1, 3 * MS)])
-def test_what_the_host_takes_alone_is_taken_from_steps_without_marks(analyze, every, alone_ns):
-    # The queue is half full at step 50. A mark makes a step a millisecond longer for the host.
-    steps = np.arange(100)
-    marked = steps % every == 0
-    device = np.where(marked, 4 * MS, NOT_MEASURED)
-    ahead = np.where(marked, np.minimum(2 * MS * (steps + 1), 200 * MS), NOT_MEASURED)
-    columns = marks(np.where(marked, 0, NOT_MEASURED), device, device, ahead=(ahead,) * 3)
-    columns["device_dur"] = device
-    run = analyze({"forward": np.where(marked, 3 * MS, 2 * MS)}, columns=columns, device=GPU)
-    assert run.device_time.host_alone_ns == alone_ns
-
-
 def test_a_device_that_catches_up_between_epochs_has_been_behind_in_each(analyze):
     ahead = np.tile(30 * MS * np.arange(50), 2)
     columns = marks(np.zeros(100), 20 * MS, 20 * MS, ahead=(ahead, ahead, ahead))
     columns["epoch"] = np.repeat([0, 1], 50)
     assert analyze(HOST, columns=columns, device=GPU).step_ns == 40 * MS
-
-
-def test_what_the_host_takes_alone_is_the_same_in_each_epoch(analyze):
-    # The queue is full after 34 steps of each epoch; then each waits for the device's 5 ms.
-    steps = np.arange(600)
-    within = steps % 200
-    marked = steps % 3 == 0
-    device = np.where(marked, 5 * MS, NOT_MEASURED)
-    ahead = np.where(marked, np.minimum(3 * MS * (within + 1), 100 * MS), NOT_MEASURED)
-    columns = marks(np.where(marked, 0, NOT_MEASURED), device, device, ahead=(ahead,) * 3)
-    columns |= {"device_dur": device, "epoch": steps // 200}
-    host = np.where(within >= 34, 5 * MS, np.where(marked, 3 * MS, 2 * MS))
-    run = analyze({"forward": host}, columns=columns, steps=600, device=GPU)
-    assert (run.device_time.host_alone_ns, run.device_time.host_alone_least_ns) == (2 * MS, 2 * MS)
 
 
 def test_a_device_that_waits_for_the_host_takes_no_longer_than_it(analyze):

@@ -188,27 +188,6 @@ def test_shorter_kernels_save_nothing_in_steps_that_wait_for_the_host(judge):
     assert judge("low-precision-unused", WORK, trace=trace, **options) is None
 
 
-def test_no_step_gets_shorter_than_what_the_host_takes_while_it_fills_the_queue(judge):
-    # 20 steps of 8 ms until the queue is full, and the device takes 10.
-    ahead = [min(2 * MS * step, 40 * MS) for step in range(100)]
-    host = [8 * MS] * 20 + [10 * MS] * 80
-    columns = {"device_dur": 10 * MS, "device/forward": 10 * MS, "run_ahead/forward": ahead}
-    trace = {"gpu": GPU, "categories": [category("gemm", 18 * MS)], "tensor_core_frac": 0.0}
-    options = {"device": H100, "trainer": {"precision": "32-true"}, "trace": trace}
-    finding = judge("low-precision-unused", {"forward": host}, columns=columns, **options)
-    step_ns = 80 * MS * 10 // 100 + 20 * MS * 8 // 100 + round(40 * MS / 99)
-    assert finding.evidence["step_ns"] == pytest.approx(step_ns)
-    assert finding.saving_ns.high == pytest.approx(step_ns - 8 * MS)
-    # Marks make the others longer: at the most a step is as short as the shortest of all.
-    host[19] = 6 * MS
-    finding = judge("low-precision-unused", {"forward": host}, columns=columns, **options)
-    assert finding.saving_ns.high == pytest.approx(finding.evidence["step_ns"] - 6 * MS)
-    # Of a host that is never steps ahead it is not known: it may wait in each step.
-    columns["run_ahead/forward"] = [min(2 * MS * step, 30 * MS) for step in range(100)]
-    finding = judge("low-precision-unused", {"forward": host}, columns=columns, **options)
-    assert finding.saving_ns.high > 5 * MS
-
-
 def test_memory_that_is_nearly_full_and_was_retried_is_critical(judge):
     memory = Memory(
         step=50,

@@ -7,7 +7,7 @@ from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.records.facts import ProcessMemory
-from lightning_gpuprof.records.schema import UNMARKED_STEPS, Device, OutsideSpan, StepFlag
+from lightning_gpuprof.records.schema import Device, OutsideSpan, StepFlag
 
 MS = 1_000_000
 EVERY = 20
@@ -84,22 +84,6 @@ def test_between_epochs_it_may_cost_more_than_the_steps(said):
     assert finding.evidence["grown_ns"] == 375 * MS
     # By now the median of the last three, 15 s, is 13 above that of the first.
     assert (finding.saving_ns.low, finding.saving_ns.high) == (300 * MS, 650 * MS)
-
-
-def test_of_steps_without_marks_the_mean_of_each_window_counts(said):
-    spans = [
-        OutsideSpan(
-            where=UNMARKED_STEPS, start_ns=i * 100 * MS, dur_ns=100 * MS, steps=10,
-            phase_ns={"validation": 2 * i * 10 * MS}, flagged={"validation": 2},
-        )
-        for i in range(1, 13)
-    ]  # fmt: skip
-    (finding,) = said({"validation": 0}, records=spans)
-    assert finding.evidence["times_count"] == 24
-    # 65 ms on average. The second mean, of 20, lies two and a half times after the first, at 5 ms
-    # a time: 57.5 ms above that, of 120 steps that were not marked and 320 that were.
-    assert finding.evidence["grown_ns"] == round(24 * 57.5 * MS / 440)
-    assert finding.evidence["last_ns"] == 110 * MS
 
 
 def test_what_grows_with_each_step_has_grown_before_the_first_steady_one(said):
@@ -183,38 +167,3 @@ def test_nor_is_one_that_gets_faster(said):
 def test_a_callback_with_little_to_do_may_grow(said):
     column = each(np.arange(TIMES) / 10)
     assert said({"callbacks": column}, parts={"callbacks/Small": column}) == ()
-
-
-def by_batch(per_epoch, *, epochs=4, more_ns=MS // 20):
-    """Return what takes so much longer with each batch of an epoch, and those epochs' columns."""
-    batch = np.tile(np.arange(per_epoch), epochs)
-    columns = {"epoch": np.repeat(np.arange(epochs), per_epoch), "batch_idx": batch}
-    return more_ns * batch, {"columns": columns, "steps": epochs * per_epoch}
-
-
-def test_what_begins_anew_with_each_epoch_is_told(said):
-    more, epochs = by_batch(100)
-    (finding,) = said({"forward": 4 * MS + more}, **epochs)
-    assert finding.title == "forward grew from 4.15 ms to 8.80 ms at epochs' ends"
-    assert finding.evidence["more_ns"] == pytest.approx(MS // 20, rel=0.05)
-    assert finding.evidence["grown_ns"] == pytest.approx(49.5 * MS / 20, rel=0.02)
-    assert finding.saving_ns.middle == pytest.approx(49.5 * MS / 20, rel=0.02)
-    assert finding.change.startswith("def on_train_epoch_end(self)")
-    assert "at the end of the epoch" in finding.advice
-
-
-def test_a_loader_that_seeks_its_place_is_told_what_to_keep(said):
-    more, epochs = by_batch(100)
-    (finding,) = said({"data_wait": MS + more}, **epochs)
-    assert finding.advice.startswith("A dataset that goes through all that came before")
-    assert finding.change is None
-
-
-def test_batches_that_are_larger_at_an_epochs_end_explain_it(said):
-    more, epochs = by_batch(100)
-    assert not said({"forward": 4 * MS + more, "backward": 8 * MS + 2 * more}, **epochs)
-
-
-def test_few_batches_an_epoch_show_no_growth(said):
-    more, epochs = by_batch(16, epochs=20, more_ns=MS // 2)
-    assert not said({"forward": 4 * MS + more}, **epochs)
