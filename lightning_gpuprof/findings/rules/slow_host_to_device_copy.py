@@ -44,6 +44,9 @@ SMALL_COPIES = 8
 """A batch is a handful of tensors."""
 SLOWEST, FASTEST = 6, 64
 """Bytes per ns (GB/s) of pinned copies: PCIe 3.0 with eight lanes to 5.0 with sixteen."""
+SLOWEST_OF = {"7.0": 12, "8.0": 12, "9.0": 24, "10.0": 24, "10.3": 24}
+"""The slowest of cards that come with sixteen lanes alone, by compute capability: V100 and A100 in
+PCIe 3.0, H100 and B200 in 4.0, at three quarters of the bus's rate."""
 STAYS_NS = 75_000
 """76 to 140 µs were measured beside an H100, however small and pinned the batch."""
 HOOKS = (
@@ -125,7 +128,9 @@ def _of_copies(
         late_ns = min((facts.idle_ns(*LATE_CAUSES) or 0.0) * facts.host_scale, cost_ns)
         pinned_ns = sum(took_ns) - sum(compress(took_ns, is_pageable))
         high = saving.high - pageable / FASTEST - pinned_ns + late_ns
-        low = max(0, round(saving.low - pageable / SLOWEST - pinned_ns))
+        device = run.start.device
+        slowest = SLOWEST_OF.get(device.capability or "", SLOWEST) if device else SLOWEST
+        low = max(0, round(saving.low - pageable / slowest - pinned_ns))
         return Range(low=low, high=max(low, round(min(high, run.step_ns or high))))
     if sum(count) > SMALL_COPIES:
         return Range(low=0, high=round(saving.high * (1 - 1 / sum(count))))
