@@ -7,12 +7,10 @@ import time
 
 import pytest
 import torch
-from lightning.pytorch import Trainer
+from gpu_runs import ON_GPU, fit, session, whole
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
-from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader
 
-from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.adapters.memory_history import CudaMemoryHistory
 from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
 from lightning_gpuprof.inspect.cuda_syncs import CudaSyncWatch
@@ -22,10 +20,7 @@ from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import ProbeDisabled, Snapshot
 from lightning_gpuprof.trials.tune import tune
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA or ROCm device"),
-]
+pytestmark = ON_GPU
 BUSY_CYCLES = 200_000_000
 """About a tenth of a second at any present GPU's clock."""
 
@@ -60,32 +55,6 @@ def watched():
 
     seen = []
     return run
-
-
-def fit(tmp_path, model, *callbacks, **options):
-    trainer = Trainer(
-        max_epochs=1,
-        accelerator="gpu",
-        devices=1,
-        limit_train_batches=30,
-        limit_val_batches=2,
-        logger=CSVLogger(tmp_path),
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=list(callbacks),
-        **options,
-    )
-    trainer.fit(model)
-    return trainer
-
-
-def session(trainer):
-    return read_run(trainer.logger.log_dir)[0].sessions[0]
-
-
-def whole(**options):
-    return GpuProfCallback(report=False, console=False, trace=False, **options)
 
 
 def test_torch_warns_of_a_sync_while_its_line_is_on_the_stack(watched):

@@ -5,21 +5,16 @@ import sys
 
 import pytest
 import torch
-from lightning.pytorch import Trainer
+from gpu_runs import ON_GPU, fit, session
 from lightning.pytorch.demos.boring_classes import BoringModel
-from lightning.pytorch.loggers import CSVLogger
 
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.memory.device import memory_probe
 from lightning_gpuprof.recorders.scalars.deferred import DeferredScalars
 from lightning_gpuprof.recorders.scalars.scalar_log import ScalarLog
-from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Advice, Memory, ProbeDisabled
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA or ROCm device"),
-]
+pytestmark = ON_GPU
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64]
 
 
@@ -29,23 +24,6 @@ def no_sync():
     torch.cuda.set_sync_debug_mode("error")
     yield
     torch.cuda.set_sync_debug_mode("default")
-
-
-def fit(tmp_path, *callbacks, model=None, batches=60):
-    trainer = Trainer(
-        max_epochs=1,
-        limit_train_batches=batches,
-        limit_val_batches=0,
-        accelerator="gpu",
-        devices=1,
-        enable_progress_bar=False,
-        enable_checkpointing=False,
-        enable_model_summary=False,
-        logger=CSVLogger(tmp_path),
-        callbacks=list(callbacks),
-    )
-    trainer.fit(model or BoringModel())
-    return trainer, read_run(trainer.logger.log_dir)[0].sessions[0]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -80,13 +58,13 @@ def test_sums_are_read_a_window_later_without_a_sync(no_sync):
 
 
 def test_memory_and_a_suggestion_are_recorded(tmp_path):
-    _, session = fit(tmp_path, BatchSizeAdvisor(window=10))
-    readings = session.all(Memory)
+    found = session(fit(tmp_path, BoringModel(), BatchSizeAdvisor(window=10)))
+    readings = found.all(Memory)
     assert readings
     whole = torch.cuda.get_device_properties(0).total_memory
     assert readings[0].total_bytes == pytest.approx(whole, rel=0.02)
-    assert not session.all(ProbeDisabled)
-    assert session.all(Advice)
+    assert not found.all(ProbeDisabled)
+    assert found.all(Advice)
 
 
 def test_reading_leaves_torchs_own_peak_as_it_is():

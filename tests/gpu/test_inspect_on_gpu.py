@@ -1,17 +1,14 @@
 """On a CUDA or ROCm device: ten known host syncs are found, and none in a clean loop."""
 
-import pytest
 import torch
+from gpu_runs import ON_GPU
 from inspected import inspected
 from lightning.pytorch.demos.boring_classes import BoringModel
 
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.progress_bar import DeferredProgressBar
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA or ROCm device"),
-]
+pytestmark = ON_GPU
 
 
 def rows(folder, model, *callbacks):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from gpu_runs import ON_GPU
 from torch import nn
 from torch.nn import functional
 
@@ -9,10 +10,7 @@ from lightning_gpuprof.recorders.device.nvml import nvml_stats
 from lightning_gpuprof.trials.messages import cublas_workspace_bytes
 from lightning_gpuprof.trials.predict import predict
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA or ROCm device"),
-]
+pytestmark = ON_GPU
 
 
 class Mlp(nn.Module):

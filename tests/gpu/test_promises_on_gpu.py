@@ -5,13 +5,12 @@ from collections import Counter
 
 import pytest
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.loggers import CSVLogger
+from gpu_runs import ON_GPU, fit, whole
+from lightning.pytorch import Callback, LightningModule
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.data import DataLoader
 
-from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
@@ -21,10 +20,7 @@ from lightning_gpuprof.records.schema import ProbeDisabled, Snapshot
 from lightning_gpuprof.trials.latency import benchmark_latency
 from lightning_gpuprof.views.documents.other_files import snapshot_payload
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA or ROCm device"),
-]
+pytestmark = ON_GPU
 STEPS, FIRST, LAST = 60, 20, 39
 WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaMemcpy", "hipMemcpyWithStream")
 WAITS += ("hipStreamSynchronize", "hipDeviceSynchronize", "hipMemcpy")
@@ -56,23 +52,7 @@ class Leaking(Model):
 
 
 def trained(tmp_path, model, *callbacks, **options):
-    trainer = Trainer(
-        max_epochs=1,
-        accelerator="gpu",
-        devices=1,
-        logger=CSVLogger(tmp_path),
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=list(callbacks),
-        **options,
-    )
-    trainer.fit(model)
-    return trainer.logger.log_dir
-
-
-def whole(**options):
-    return GpuProfCallback(report=False, console=False, trace=False, **options)
+    return fit(tmp_path, model, *callbacks, **options).logger.log_dir
 
 
 class Waits(Callback):

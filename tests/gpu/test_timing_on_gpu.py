@@ -4,14 +4,15 @@ import json
 from collections import Counter
 from itertools import pairwise
 
+import gpu_runs
 import pytest
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
+from gpu_runs import ON_GPU, whole
+from lightning.pytorch import Callback, LightningModule
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils.data import DataLoader
 
-from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.adapters.device_events import TorchEvents
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run import analyze_run
@@ -21,10 +22,7 @@ from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import NOT_MEASURED, ProbeDisabled
 from lightning_gpuprof.timing.device_marks import DeviceMarks
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA or ROCm device"),
-]
+pytestmark = ON_GPU
 STEPS, FIRST, LAST = 40, 15, 24
 SYNCS = ("Synchronize", "cudaMemcpy", "hipMemcpy")
 HEAVY, TINY = 4096, 16
@@ -99,22 +97,10 @@ class Strict(Callback):
 
 
 def fit(tmp_path, model, *callbacks):
-    trainer = Trainer(
-        max_epochs=1,
-        accelerator="gpu",
-        devices=1,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=tmp_path,
-        callbacks=list(callbacks),
-    )
     try:
-        trainer.fit(model)
+        gpu_runs.fit(tmp_path, model, *callbacks, logger=False, default_root_dir=tmp_path)
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    return trainer
 
 
 def timer(tmp_path, **options):
@@ -159,14 +145,8 @@ def test_a_trace_with_the_callback_has_the_same_syncs_and_copies_as_without(tmp_
 
 
 def callback(folder, **options):
-    return GpuProfCallback(
-        trace=False,
-        report=False,
-        console=False,
-        overhead_budget=1.0,  # each step is marked
-        log_dir=str(folder),
-        **options,
-    )
+    # Each step is marked.
+    return whole(overhead_budget=1.0, log_dir=str(folder), **options)
 
 
 def test_training_with_the_callback_passes_where_every_sync_is_an_error(tmp_path, figure):
