@@ -1,5 +1,7 @@
 """A device that an error has broken: CUDA answers each call after it with that same error."""
 
+from types import SimpleNamespace
+
 import pytest
 from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
@@ -18,6 +20,17 @@ SAID = "CUDA error: device-side assert triggered"
 FAILS_AT = 14
 
 
+ANSWERS = {
+    "new_event": object(),
+    "query": True,
+    "capturing": False,
+    "elapsed_ns": 1000,
+    "read": MemoryReading(1, 2, 1, 1, 2, 0, 90, 100, 0, 0),
+    "graph_pools": False,
+    "listen_for_oom": True,
+}
+
+
 class Device:
     """Events, memory, history and copies that work until the device is broken."""
 
@@ -30,56 +43,18 @@ class Device:
             raise RuntimeError(SAID)
         return answer
 
-    def new_event(self):
-        return self.ask(object())
-
-    def record(self, event):
-        self.ask()
-
-    def query(self, event):
-        return self.ask(True)
-
-    def capturing(self):
-        return self.ask(False)
-
-    def elapsed_ns(self, earlier, later):
-        return self.ask(1000)
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_: self.ask(ANSWERS.get(name))
 
     def __deepcopy__(self, memo):
         return self
 
-    def read(self):
-        return self.ask(MemoryReading(1, 2, 1, 1, 2, 0, 90, 100, 0, 0))
-
-    def graph_pools(self):
-        return self.ask(False)
-
-    def start(self, max_entries):
-        self.ask()
-
-    def stop(self):
-        self.ask()
-
-    def note(self, text):
-        self.ask()
-
-    def dump(self, path):
-        self.ask()
-
-    def listen_for_oom(self, listener):
-        return self.ask(True)
-
     def copy(self, values, **_):
-        device = self
-
-        class Copy:
-            def ready(self):
-                return device.ask(False)
-
-            def result(self):
-                return device.ask(values)
-
-        return self.ask(Copy())
+        return self.ask(
+            SimpleNamespace(ready=lambda: self.ask(False), result=lambda: self.ask(values))
+        )
 
 
 class Asserts(BoringModel):

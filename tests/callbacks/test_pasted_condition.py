@@ -2,47 +2,25 @@
 
 import pytest
 import torch
-from lightning.pytorch import LightningModule, Trainer
-from lightning.pytorch.loggers import Logger
-from torch.utils.data import DataLoader, TensorDataset
+from deferred_runs import logged
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
+from lightning.pytorch.loggers import CSVLogger
+from torch.utils.data import DataLoader
 
 from lightning_gpuprof.findings.rules.slow_logging import EVERY_N_STEPS, LOGGED
 
 BATCHES = 5 * EVERY_N_STEPS
 
 
-class Kept(Logger):
-    """A logger that keeps the batches whose values it gets."""
-
-    name, version = "kept", 0
-
-    def __init__(self):
-        super().__init__()
-        self.batches = set()
-
-    def log_metrics(self, metrics, step=None):
-        if "batch" in metrics:
-            self.batches.add(metrics["batch"])
-
-    def log_hyperparams(self, *_):
-        pass
-
-
-class Guarded(LightningModule):
+class Guarded(BoringModel):
     """Logs where the condition holds."""
 
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(1, 1)
-
     def training_step(self, batch, batch_idx):
-        loss = self.layer(batch[0]).mean()
+        loss = self.layer(batch).mean()
         if eval(LOGGED):
             self.log("batch", float(batch_idx))
         return loss
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), 0.1)
 
 
 class TwoOptimizers(Guarded):
@@ -53,8 +31,7 @@ class TwoOptimizers(Guarded):
         self.automatic_optimization = False
 
     def training_step(self, batch, batch_idx):
-        loss = super().training_step(batch, batch_idx)
-        self.manual_backward(loss)
+        self.manual_backward(super().training_step(batch, batch_idx))
         for optimizer in self.optimizers():
             optimizer.step()
 
@@ -69,13 +46,11 @@ class TwoOptimizers(Guarded):
 def test_the_values_of_the_batches_in_which_it_holds_reach_the_logger(
     tmp_path, module, log_every_n_steps, accumulate
 ):
-    logger = Kept()
     trainer = Trainer(
         max_epochs=1,
-        logger=logger,
+        logger=CSVLogger(tmp_path),
         log_every_n_steps=log_every_n_steps,
         accumulate_grad_batches=accumulate,
-        default_root_dir=tmp_path,
     )
-    trainer.fit(module(), DataLoader(TensorDataset(torch.ones(BATCHES, 1))))
-    assert logger.batches == {49.0, 99.0, 149.0, 199.0, 249.0}
+    trainer.fit(module(), DataLoader(RandomDataset(32, BATCHES)), [])
+    assert set(logged(trainer, "batch").values()) == {49.0, 99.0, 149.0, 199.0, 249.0}
