@@ -4,13 +4,12 @@ import gzip
 import importlib.util
 import json
 import os
-import pickle
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
+from snapshot_builder import SnapshotBuilder
 
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.records.phases import Phase
@@ -78,13 +77,17 @@ def write_text(tmp_path):
     return write
 
 
+def _event(name, ts, dur, pid, tid, cat, args):
+    event = {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur}
+    return event | ({"args": args} if args else {})
+
+
 @pytest.fixture
 def op():
     """Make a host operator's event; times in us."""
 
     def make(name="aten::mm", ts=0, dur=10, *, pid=1, tid=1, cat="cpu_op", **args):
-        event = {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur}
-        return event | ({"args": args} if args else {})
+        return _event(name, ts, dur, pid, tid, cat, args)
 
     return make
 
@@ -111,26 +114,8 @@ def launched():
     ):
         where = {"device": device, "stream": stream, "correlation": correlation}
         return [
-            {
-                "ph": "X",
-                "cat": runtime,
-                "name": call,
-                "pid": 1,
-                "tid": tid,
-                "ts": call_ts,
-                "dur": call_dur,
-                "args": {"correlation": correlation},
-            },
-            {
-                "ph": "X",
-                "cat": cat,
-                "name": name,
-                "pid": device,
-                "tid": stream,
-                "ts": ts,
-                "dur": dur,
-                "args": where | args,
-            },
+            _event(call, call_ts, call_dur, 1, tid, runtime, {"correlation": correlation}),
+            _event(name, ts, dur, device, stream, cat, where | args),
         ]
 
     return make
@@ -260,73 +245,6 @@ def load_helper(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-class SnapshotBuilder:
-    """Makes the content of an allocator snapshot from allocations of known lines and phases."""
-
-    def __init__(self) -> None:
-        self.events: list[dict[str, Any]] = []
-        self.live: dict[int, tuple[int, list[dict[str, Any]]]] = {}
-        self.note = ""
-        self._next = 4096
-
-    def held(self, size: int) -> int:
-        """Take memory before the history begins."""
-        address, self._next = self._next, self._next + size
-        self.live[address] = (size, [])
-        return address
-
-    def allocate(
-        self,
-        size: int,
-        line: int | None = None,
-        function: str = "forward",
-        caller: tuple[str, str] | None = None,
-    ) -> int:
-        frames = [{"filename": "/home/me/train.py", "line": line, "name": function}] if line else []
-        if caller is not None:
-            frames.append({"filename": caller[0], "line": 1, "name": caller[1]})
-        address = self.held(size)
-        self.live[address] = (size, frames)
-        self._event("alloc", address, size, frames)
-        return address
-
-    def free(self, address: int) -> None:
-        size, frames = self.live.pop(address)
-        self._event("free_requested", address, size, frames)
-        self._event("free_completed", address, size, frames)
-
-    def content(self) -> dict[str, Any]:
-        blocks = [
-            {
-                "address": address,
-                "size": size,
-                "requested_size": size,
-                "state": "active_allocated",
-                "frames": frames,
-            }
-            for address, (size, frames) in self.live.items()
-        ]
-        whole = sum(block["size"] for block in blocks)
-        segment = {"device": 0, "address": 4096, "total_size": whole, "blocks": blocks}
-        return {"segments": [segment], "device_traces": [self.events]}
-
-    def dump(self, path: str) -> None:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_bytes(pickle.dumps(self.content()))
-
-    def _event(self, action: str, address: int, size: int, frames: list[dict[str, Any]]) -> None:
-        self.events.append(
-            {
-                "action": action,
-                "addr": address,
-                "size": size,
-                "time_us": len(self.events),
-                "frames": frames,
-                "user_metadata": self.note,
-            }
-        )
 
 
 @pytest.fixture

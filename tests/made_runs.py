@@ -7,7 +7,6 @@
 import gzip
 import json
 import os
-import pickle
 import socket
 import sys
 from pathlib import Path
@@ -26,6 +25,7 @@ from made_records import (
     windows,
     write_run,
 )
+from snapshot_builder import SnapshotBuilder
 from synthetic import SyntheticSpec, write_synthetic
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
@@ -248,33 +248,14 @@ def two_cycle_run(folder: Path) -> Path:
         write_synthetic(trace, SyntheticSpec(steps=2, kernels_per_burst=kernels))
         document = json.dumps(analyze_file(str(trace)))
         trace.with_name(trace.name + ANALYSIS_SUFFIX).write_text(document)
-    _write_snapshot(target / snapshot_name(0, 0, 120, "oom"))
+    snapshot = SnapshotBuilder()
+    for line, gib in ((7, 3), (9, 1)):
+        snapshot.allocate(gib << 30, line=line)
+    snapshot.dump(str(target / snapshot_name(0, 0, 120, "oom")))
     device = Device(type="cuda", index=0, count=1)
     return write_run(
         folder, [run_start(device=device), *cycles, *windows(200, DEMO_PHASES_MS), run_end(200)]
     )
-
-
-def _write_snapshot(path: Path) -> None:
-    """Write an allocator's state: 3 GiB by one line of a user's file, 1 GiB by another."""
-    blocks, events = [], []
-    for number, (line, gib) in enumerate(((7, 3), (9, 1))):
-        frames = [{"filename": "/home/me/train.py", "line": line, "name": "forward"}]
-        address, size = (number + 1) << 40, gib << 30
-        blocks.append(
-            {
-                "address": address,
-                "size": size,
-                "requested_size": size,
-                "state": "active_allocated",
-                "frames": frames,
-            }
-        )
-        event = {"action": "alloc", "addr": address, "size": size, "time_us": number}
-        events.append({**event, "frames": frames})
-    segment = {"device": 0, "address": 1 << 40, "total_size": 4 << 30, "blocks": blocks}
-    content = {"segments": [segment], "device_traces": [events]}
-    path.write_bytes(pickle.dumps(content))
 
 
 def two_rank_run(folder: Path) -> Path:

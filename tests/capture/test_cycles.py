@@ -71,22 +71,6 @@ def test_every_cycle_gives_its_own_recording():
     ]
 
 
-def test_cycles_without_warm_up_follow_each_other_directly():
-    rig = Rig(active=2, repeat=1)
-    rig.steps(*range(6))
-    assert rig.spans == [(0, 0, 1, True), (1, 2, 3, True)]
-
-
-def test_a_run_that_ends_inside_a_cycle_keeps_what_it_recorded():
-    rig = Rig(wait=1, active=5)
-    rig.steps(0, 1, 2)
-    rig.cycles.close()
-    assert rig.spans == [(0, 1, 2, False)]
-    rig.steps(3, 4)
-    assert not rig.cycles.recording
-    assert len(rig.spans) == 1
-
-
 def test_a_run_that_ends_in_warm_up_leaves_no_recording():
     rig = Rig(warmup=2, active=1)
     rig.steps(0, 1)
@@ -111,18 +95,6 @@ def test_a_cycle_is_left_out_while_another_profiler_is_at_work():
     rig.busy = False
     rig.steps(1, 2)
     assert rig.spans == [(1, 1, 1, True)]
-
-
-@pytest.mark.parametrize("unit", ["step", "epoch"])
-def test_epochs_hold_any_number_of_steps(unit):
-    rig = Rig(unit=unit, wait=1, active=1)
-    for epoch in range(3):
-        rig.cycles.begin_unit()
-        for step in range(3):
-            rig.cycles.begin_step(3 * epoch + step)
-            rig.cycles.end_step()
-        rig.cycles.end_unit()
-    assert rig.spans == [(0, 3, 5, True)]
 
 
 class Interrupted(FakeTrace):

@@ -28,24 +28,24 @@ def test_a_command_gets_its_arguments_and_gives_the_exit_status(monkeypatch):
     assert cli.main(["probe", "--n", "3"]) == 3
 
 
-def test_an_error_of_ours_is_a_message_on_stderr_and_status_2(monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RecordError("no such run"), "no such run\n"),
+        (PermissionError(13, "Permission denied", "rank0.jsonl"), "rank0.jsonl: Permission denied"),
+    ],
+)
+def test_an_error_that_is_no_bug_is_a_message_on_stderr_and_status_2(
+    monkeypatch, capsys, error, said
+):
     def run(args):
-        raise RecordError("no such run")
+        raise error
 
     register(monkeypatch, run)
     assert cli.main(["probe"]) == 2
     captured = capsys.readouterr()
-    assert (captured.out, captured.err) == ("", "lightning-gpuprof: no such run\n")
-
-
-def test_a_file_that_cannot_be_used_is_a_message_on_stderr_and_status_2(monkeypatch, capsys):
-    def run(args):
-        raise PermissionError(13, "Permission denied", "runs/plugins/gpuprof/rank0.jsonl")
-
-    register(monkeypatch, run)
-    assert cli.main(["probe"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("lightning-gpuprof: runs/plugins/gpuprof/rank0.jsonl: Permission denied")
+    assert captured.out == ""
+    assert captured.err.startswith(f"lightning-gpuprof: {said}")
 
 
 def test_help_lists_every_command_without_importing_its_module():

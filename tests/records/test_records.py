@@ -316,27 +316,17 @@ def test_ctrl_c_amid_a_flush_loses_no_record_tears_none_and_doubles_none(
     assert nth > 100
 
 
-def test_a_deleted_record_file_is_made_anew(tmp_path):
+@pytest.mark.parametrize("then", [start(session=1), RunEnd(status="finished", wall_ns=1, steps=9)])
+def test_a_deleted_record_file_is_made_anew_with_the_start_of_its_session(tmp_path, then):
     writer = RecordWriter(tmp_path, rank=0)
     writer.write(start())
     writer.flush()
     writer.path.unlink()
-    writer.write(start(session=1))
-    writer.flush()
-
-    assert len(read_run(str(tmp_path))[0].sessions) == 1
-
-
-def test_a_record_file_deleted_amid_a_session_begins_anew_with_its_start(tmp_path):
-    writer = RecordWriter(tmp_path, rank=0)
-    writer.write(start())
-    writer.flush()
-    writer.path.unlink()
-    writer.write(RunEnd(status="finished", wall_ns=1, steps=9))
+    writer.write(then)
     writer.flush()
 
     (session,) = read_run(str(tmp_path))[0].sessions
-    assert session.end.steps == 9
+    assert then in (session.start, session.end)
 
 
 def test_runs_are_found_below_a_folder_by_their_records(tmp_path):

@@ -8,11 +8,13 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from tensorboard.backend.event_processing import event_multiplexer
 from torch.utils.data import DataLoader
 
+from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.session import output as run_output
 from lightning_gpuprof.session.marker import FILE_NAME
 from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.session.run_facts import _torch_settings
 
 
 class Probe(Callback):
@@ -258,3 +260,24 @@ def test_a_copy_of_an_output_is_none(fit):
     fit(probe)
 
     assert copy.deepcopy(probe).output is None
+
+
+def test_torchs_own_switches_are_recorded_as_training_has_them(session_of, monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
+    timer = PhaseTimer(console=False)
+    start = session_of(BoringModel(), timer, benchmark=True, limit_train_batches=2).start
+    assert start.torch_settings["cudnn_benchmark"] is True
+    assert start.torch_settings["cudnn_deterministic"] is False
+    assert start.torch_settings["cudnn_allow_tf32"] is torch.backends.cudnn.allow_tf32
+    assert start.torch_settings["float32_matmul_precision"] == "highest"
+    assert start.torch_settings["deterministic_algorithms"] is False
+
+
+def test_a_switch_that_torch_cannot_tell_is_absent(monkeypatch):
+    def raises():
+        raise RuntimeError("a mix of the legacy and new APIs")
+
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", raises)
+    found = _torch_settings()
+    assert "float32_matmul_precision" not in found
+    assert "cudnn_benchmark" in found

@@ -61,13 +61,10 @@ def test_every_run_below_the_log_dir_is_listed_with_its_state(client):
     }
 
 
-def test_an_empty_log_dir_lists_no_run_and_the_tab_is_inactive(tmp_path):
+def test_the_tab_is_active_where_the_log_dir_has_a_run(logs, tmp_path):
     client, plugin = make_client(tmp_path)
     assert get(client, "runs").json["runs"] == []
     assert not plugin.is_active()
-
-
-def test_a_log_dir_with_a_run_makes_the_tab_active(logs):
     assert make_client(logs)[1].is_active()
 
 
@@ -109,9 +106,6 @@ def test_phases_of_a_bucket_add_up_to_its_mean_step(client):
     means = [sum(values) for values in zip(*payload["phase_ns"].values(), strict=True)]
     assert all(40e6 < mean < 50e6 for mean in means)
     assert all(high >= mean for mean, high in zip(means, payload["max_ns"], strict=True))
-
-
-def test_steps_of_a_long_run_are_answered_in_less_than_200_kb(client):
     body = get(client, "steps", run="char_lm/version_1", buckets="1000").get_data()
     assert len(body) < 200_000
 
