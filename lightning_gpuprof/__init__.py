@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )
     from lightning_gpuprof.callbacks.region import region
     from lightning_gpuprof.config import GpuProfConfig
-    from lightning_gpuprof.recorders.scalars.deferred import DeferredMean, DeferredScalars
+    from lightning_gpuprof.recorders.scalars.deferred import DeferredScalars
     from lightning_gpuprof.trials.ab_test import ab_test
     from lightning_gpuprof.trials.latency import benchmark_latency
     from lightning_gpuprof.trials.tune import tune
@@ -34,7 +34,6 @@ __version__ = "0.1.0"
 __all__ = [
     "BatchSizeAdvisor",
     "DeferredLoss",
-    "DeferredMean",
     "DeferredProgressBar",
     "DeferredRichProgressBar",
     "DeferredScalars",
@@ -59,7 +58,6 @@ __all__ = [
 _PUBLIC = {
     "BatchSizeAdvisor": "lightning_gpuprof.callbacks.batch_size_advisor",
     "DeferredLoss": "lightning_gpuprof.callbacks.deferred_loss",
-    "DeferredMean": "lightning_gpuprof.recorders.scalars.deferred",
     "DeferredProgressBar": "lightning_gpuprof.callbacks.progress_bar",
     "DeferredRichProgressBar": "lightning_gpuprof.callbacks.progress_bar",
     "DeferredScalars": "lightning_gpuprof.recorders.scalars.deferred",

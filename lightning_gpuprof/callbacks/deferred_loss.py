@@ -21,12 +21,17 @@ from lightning_gpuprof.adapters.lightning import (
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.recorders.scalars.epoch_means import EpochMeans
 from lightning_gpuprof.recorders.scalars.logger_pace import LoggerPace
-from lightning_gpuprof.recorders.scalars.rank_means import RankMeans
-from lightning_gpuprof.recorders.scalars.scalar_log import Column, ScalarLog
+from lightning_gpuprof.recorders.scalars.scalar_log import ScalarLog
 from lightning_gpuprof.recorders.scalars.scalar_sink import ScalarSink, logged_names
 from lightning_gpuprof.recorders.scalars.sketch import columns_of, sketch
 from lightning_gpuprof.recorders.scalars.step_outputs import StepOutputs, gets_the_loss
-from lightning_gpuprof.recorders.scalars.transfer import Transfer, to_host, with_room
+from lightning_gpuprof.recorders.scalars.transfer import (
+    HostCopy,
+    RankMeans,
+    Transfer,
+    Value,
+    with_room,
+)
 from lightning_gpuprof.session.guard import attempt, guarded
 from lightning_gpuprof.session.hooks import add_hook, called_by_trainer, drop_hook
 from lightning_gpuprof.session.recording import RecordingCallback
@@ -108,7 +113,7 @@ class DeferredLoss(RecordingCallback):
         self._outputs: StepOutputs | None = None
         self._host: Callback | None = None
         self._loop: Any = None
-        self._transfer: Transfer = to_host
+        self._transfer: Transfer = HostCopy
         self._room = 0
         self._trainer: ref[Trainer] | None = None
         self._sent_ns: int | None = None
@@ -312,7 +317,7 @@ class DeferredLoss(RecordingCallback):
             for logger in (trainer.loggers if trainer.is_global_zero else ())
         ]
 
-    def _send(self, columns: dict[str, Column]) -> RankMeans | None:
+    def _send(self, values: list[Value]) -> RankMeans | None:
         trainer = self._trainer() if self._trainer is not None else None
         if not self.sync_dist or trainer is None or trainer.world_size == 1:
             return None
@@ -320,7 +325,7 @@ class DeferredLoss(RecordingCallback):
         # Before its all-reduce a strategy makes a barrier, for which NCCL has the host wait.
         plain = torch.distributed.is_available() and torch.distributed.is_initialized()
         add = _add_up if plain else partial(strategy.reduce, reduce_op="sum")
-        return RankMeans(columns, strategy.root_device, add, self._transfer, room=self._room)
+        return RankMeans(values, strategy.root_device, add, self._transfer, room=self._room)
 
     def _say_missing(self) -> None:
         never = self._sink.missing if self._sink is not None else []

@@ -7,9 +7,9 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import RichProgressBar, TQDMProgressBar
 from lightning.pytorch.demos.boring_classes import BoringModel
 
+from lightning_gpuprof.callbacks import progress_bar
 from lightning_gpuprof.callbacks.progress_bar import DeferredProgressBar, DeferredRichProgressBar
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.recorders.scalars import bar_values
 
 BARS = [(TQDMProgressBar, DeferredProgressBar), (RichProgressBar, DeferredRichProgressBar)]
 
@@ -103,10 +103,10 @@ def test_a_value_that_has_not_arrived_is_shown_at_a_later_refresh(monkeypatch):
             self.asked += 1
             return self.asked > 2
 
-        def result(self):
+        def by_name(self):
             return {name: float(value) for name, value in self.values.items()}
 
-    monkeypatch.setattr(bar_values, "start_copy", Late)
+    monkeypatch.setattr(progress_bar, "NamedNumbers", Late)
     bar = watching(DeferredProgressBar)()
     model = fit(bar, max_epochs=1)
     shown = [seen.get("loss") for seen in bar.seen[:6]]

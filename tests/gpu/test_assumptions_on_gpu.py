@@ -15,7 +15,7 @@ from lightning_gpuprof.adapters.memory_history import CudaMemoryHistory
 from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
 from lightning_gpuprof.inspect.cuda_syncs import CudaSyncWatch
 from lightning_gpuprof.memory.device import memory_probe
-from lightning_gpuprof.recorders.scalars.transfer import to_host
+from lightning_gpuprof.recorders.scalars.transfer import HostCopy
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import ProbeDisabled, Snapshot
 from lightning_gpuprof.trials.tune import tune
@@ -111,10 +111,10 @@ def test_reading_the_memory_does_not_sync(strict):
 
 def test_a_copy_to_pinned_memory_does_not_wait_for_a_busy_device(strict):
     values = torch.arange(4.0, device="cuda")
-    to_host(values).result()  # allocates what the second one takes over
+    HostCopy(values).result()  # allocates what the second one takes over
     torch.cuda._sleep(BUSY_CYCLES)
     begin = time.perf_counter_ns()
-    pending = to_host(values)
+    pending = HostCopy(values)
     took_ns = time.perf_counter_ns() - begin
     assert not pending.ready()
     assert took_ns < 10_000_000

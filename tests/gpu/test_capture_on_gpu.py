@@ -54,7 +54,7 @@ def test_sums_are_read_a_window_later_without_a_sync(no_sync):
     torch.cuda.set_sync_debug_mode("default")
     torch.cuda.synchronize()
     assert pending.ready()
-    assert pending.result() == {"kl": 1.5}
+    assert pending.by_name() == {"kl": 1.5}
 
 
 def test_memory_and_a_suggestion_are_recorded(tmp_path):

@@ -1,20 +1,15 @@
 """Keeps one scalar per step on the device and reads a whole window of them with one copy."""
 
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, SupportsFloat
 
-import torch
 from torch import Tensor
 
-from lightning_gpuprof.recorders.scalars.transfer import Transfer, to_host
+from lightning_gpuprof.recorders.scalars.transfer import HostCopy, Numbers, Transfer, Value
 
 Scalar = Tensor | float | int
-Column = list[Tensor | float | None]
-_Place = tuple[Column, int]
-"""Where in a column a value belongs."""
-_HAS_FLOAT64 = ("cpu", "cuda", "meta")
 _NONE: Mapping[str, Any] = {}
 
 
@@ -28,13 +23,13 @@ class ScalarBatch:
 
 
 class Window(Protocol):
-    """A closed window's values on their way to the host."""
+    """A closed window's values on their way to the host: those of the first name come first."""
 
     def ready(self) -> bool:
         """Tell whether they have arrived; never waits."""
         ...
 
-    def result(self) -> dict[str, list[float | None]]:
+    def result(self) -> list[Any]:
         """Return them; waits where they have not arrived."""
         ...
 
@@ -62,6 +57,7 @@ class ScalarLog:
         first: Values of the first name in it. Where that is the only name, a caller may append a
             tensor and its step without `add`: without a graph, and written to by nobody else.
 
+    >>> import torch
     >>> log = ScalarLog(["loss"], window=2)
     >>> log.add(0, {"loss": torch.tensor(0.5)}); log.add(1, {"loss": torch.tensor(0.25)})
     >>> log.arrived()
@@ -73,8 +69,8 @@ class ScalarLog:
         names: Sequence[str],
         *,
         window: int | None,
-        transfer: Transfer = to_host,
-        send: Callable[[dict[str, Column]], Window | None] | None = None,
+        transfer: Transfer = HostCopy,
+        send: Callable[[list[Value]], Window | None] | None = None,
         refuse: Callable[[str, Exception], None] | None = None,
     ) -> None:
         self._names = list(names)
@@ -109,7 +105,7 @@ class ScalarLog:
             ValueError: A tensor holds more or less than one value.
         """
         for name, column in self._columns.items():
-            kept: Tensor | float | None = private.get(name)
+            kept: Value = private.get(name)
             if kept.__class__ is not Tensor:  # none, or of a subclass
                 value = values.get(name) if kept is None else kept
                 if value is not None:
@@ -124,7 +120,7 @@ class ScalarLog:
         for kept in (self.steps, *self._columns.values()):
             kept.pop()
 
-    def _copied(self, name: str, value: Scalar) -> Tensor | float | None:
+    def _copied(self, name: str, value: Scalar) -> Value:
         if value.__class__ is not Tensor or value.dim() or value.is_complex():
             try:
                 check_scalar(name, value)
@@ -145,31 +141,37 @@ class ScalarLog:
             self._begin_window()  # Ctrl-C came before
         if not self.steps:
             return
-        for column in self._columns.values():
-            del column[len(self.steps) :]  # of a step that Ctrl-C tore
-        sent = self._send(self._columns) if self._send is not None else None
-        self._pending.append((self.steps, sent or _HostCopy(self._columns, self._transfer)))
+        # A column may be longer by a step that Ctrl-C tore.
+        values = [one for column in self._columns.values() for one in column[: len(self.steps)]]
+        sent = self._send(values) if self._send is not None else None
+        self._pending.append((self.steps, sent or Numbers(values, self._transfer)))
         self._begin_window()
 
     def _begin_window(self) -> None:
         self.steps: list[Any] = []
-        self._columns: dict[str, Column] = {name: [] for name in self._names}
+        self._columns: dict[str, list[Value]] = {name: [] for name in self._names}
         self.first = self._columns[self._names[0]]
 
     def arrived(self) -> list[ScalarBatch]:
         """Return the windows whose copy is complete, oldest first; never waits."""
         batches = []
         while self._pending and self._pending[0][1].ready():
-            steps, window = self._pending.popleft()
-            batches.append(ScalarBatch(steps, window.result()))
+            batches.append(self._batch(*self._pending.popleft()))
         return batches
 
     def drain(self) -> list[ScalarBatch]:
         """Close the open window and return all that is left; waits for the device."""
         self.close_window()
-        batches = [ScalarBatch(steps, window.result()) for steps, window in self._pending]
+        batches = [self._batch(*pending) for pending in self._pending]
         self._pending.clear()
         return batches
+
+    def _batch(self, steps: list[Any], window: Window) -> ScalarBatch:
+        values, count = window.result(), len(steps)
+        columns = {
+            name: values[at * count : (at + 1) * count] for at, name in enumerate(self._names)
+        }
+        return ScalarBatch(steps, columns)
 
 
 def check_scalar(name: str, value: object) -> None:
@@ -213,45 +215,3 @@ def _local(name: str, value: Any) -> Any:
         f"{name!r} is a DTensor of which each rank holds a part {tuple(placements)}: its value "
         "takes communication in every step. Return .full_tensor() where that is wanted."
     )
-
-
-def exact_dtype(value: Tensor) -> torch.dtype:
-    """Return a type that holds the tensor's values exactly on its device."""
-    if value.device.type in _HAS_FLOAT64:
-        return torch.float64
-    return torch.float32 if value.is_floating_point() else torch.int64
-
-
-class _HostCopy:
-    """A window's values on their way to the host, with one copy per device."""
-
-    def __init__(self, columns: dict[str, Column], transfer: Transfer) -> None:
-        self._columns = columns
-        kinds: dict[tuple[torch.device, torch.dtype], list[_Place]] = defaultdict(list)
-        for column in columns.values():
-            for at, value in enumerate(column):
-                if isinstance(value, Tensor):
-                    kinds[value.device, value.dtype].append((column, at))
-        places: dict[tuple[torch.device, torch.dtype], list[_Place]] = defaultdict(list)
-        parts: dict[tuple[torch.device, torch.dtype], list[Tensor]] = defaultdict(list)
-        for found in kinds.values():
-            whole: Any = [column[at] for column, at in found]
-            stacked = torch.stack(whole)
-            exact = stacked.to(exact_dtype(stacked))
-            places[exact.device, exact.dtype] += found
-            parts[exact.device, exact.dtype].append(exact)
-        self._copies = [
-            (places[kind], transfer(some[0] if len(some) == 1 else torch.cat(some)))
-            for kind, some in parts.items()
-        ]
-
-    def ready(self) -> bool:
-        return all(pending.ready() for _, pending in self._copies)
-
-    def result(self) -> dict[str, list[float | None]]:
-        for places, pending in self._copies:
-            numbers = pending.result().double().tolist()
-            for (column, at), number in zip(places, numbers, strict=True):
-                column[at] = number
-        columns: dict[str, Any] = self._columns
-        return columns

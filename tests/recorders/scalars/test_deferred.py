@@ -4,7 +4,7 @@ import struct
 import pytest
 import torch
 
-from lightning_gpuprof.recorders.scalars.deferred import DeferredMean, DeferredScalars, DeferredSum
+from lightning_gpuprof.recorders.scalars.deferred import DeferredScalars
 from lightning_gpuprof.recorders.scalars.scalar_log import ScalarBatch, ScalarLog
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.bool]
@@ -131,7 +131,7 @@ def test_what_is_no_single_number_is_refused_by_name(value, error, says):
     with pytest.raises(error, match=f"'kl'.*{says}"):
         ScalarLog(["kl"], window=1).add(0, {"kl": value})
     with pytest.raises(error, match=f"'kl'.*{says}"):
-        DeferredSum("kl").add(value)
+        DeferredScalars()["kl"] = value
 
 
 def test_one_value_in_any_shape_is_a_number():
@@ -143,11 +143,11 @@ def test_one_value_in_any_shape_is_a_number():
 def test_a_sum_is_bit_for_bit_the_sum_of_items():
     torch.manual_seed(1)
     values = [torch.randn(()) for _ in range(100)]
-    total, expected = DeferredSum(), 0.0
+    acc, expected = DeferredScalars(), 0.0
     for value in values:
-        total += value
+        acc["loss"] += value
         expected += value.item()
-    assert bits(total.result()) == bits(expected)
+    assert bits(acc.result()["loss"]) == bits(expected)
 
 
 def test_a_dict_of_sums_replaces_a_dict_of_floats():
@@ -167,7 +167,7 @@ def test_a_copy_that_was_begun_keeps_the_values_of_that_moment():
     pending = acc.start_copy()
     acc["kl"] += torch.tensor(1.0)
     assert pending.ready()
-    assert pending.result() == {"kl": 1.0}
+    assert pending.by_name() == {"kl": 1.0}
 
 
 def test_a_sum_holds_no_graph():
@@ -180,27 +180,15 @@ def test_a_sum_holds_no_graph():
     assert acc.result() == {"loss": 4.0}
 
 
-def test_a_mean_is_absent_before_its_first_value():
-    mean = DeferredMean()
-    assert mean.result() is None
-    mean.update(torch.tensor(1.0), weight=3)
-    mean.update(torch.tensor(5.0))
-    assert mean.result() == 2.0
-    mean.reset()
-    assert mean.result() is None
-
-
 def test_sums_compile_without_a_graph_break():
     torch._dynamo.reset()
-    acc, total, mean = DeferredScalars(), DeferredSum(), DeferredMean()
+    acc = DeferredScalars()
 
     @torch.compile(fullgraph=True, backend="aot_eager")
     def step(x, weight):
         loss = (x * weight).sum()
         acc["kl"] += loss
         acc["same"] += loss
-        total.add(loss)
-        mean.update(loss, weight=x.shape[0])
         return loss
 
     weight = torch.ones(3, requires_grad=True)
@@ -210,8 +198,6 @@ def test_sums_compile_without_a_graph_break():
         loss.backward()
         expected += loss.item()
     assert acc.result() == {"kl": expected, "same": expected}
-    assert total.result() == expected
-    assert mean.result() == expected * 3 / 12
 
 
 def test_a_loss_that_every_rank_holds_whole_is_kept_and_parts_of_one_are_refused(mesh):

@@ -4,9 +4,19 @@ import pytest
 import torch
 
 from lightning_gpuprof.recorders.scalars import transfer
-from lightning_gpuprof.recorders.scalars.transfer import PinnedCopy, with_room
+from lightning_gpuprof.recorders.scalars.transfer import HostCopy, with_room
 
 CUDA = torch.device("cuda")
+
+
+class OnDevice(torch.Tensor):
+    """Says that it lies on a device."""
+
+    device = CUDA
+
+
+def on_device(values, room):
+    return HostCopy(values.as_subclass(OnDevice), room=room)
 
 
 @pytest.fixture
@@ -32,7 +42,7 @@ def test_memory_is_there_before_the_first_copy(allocated):
 
 
 def test_every_copy_asks_for_the_size_that_is_there(allocated):
-    copies = [PinnedCopy(torch.arange(count).double(), room=500) for count in (3, 500, 0)]
+    copies = [on_device(torch.arange(count).double(), 500) for count in (3, 500, 0)]
 
     assert allocated == [500, 500, 500]
     assert [len(copy.result()) for copy in copies] == [3, 500, 0]
@@ -40,7 +50,7 @@ def test_every_copy_asks_for_the_size_that_is_there(allocated):
 
 
 def test_more_than_was_thought_of_still_fits(allocated):
-    assert PinnedCopy(torch.ones(2, 3), room=4).result().tolist() == [[1.0] * 3] * 2
+    assert on_device(torch.ones(2, 3), 4).result().tolist() == [[1.0] * 3] * 2
     assert allocated == [6]
 
 
