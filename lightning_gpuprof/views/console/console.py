@@ -7,13 +7,14 @@ from typing import TextIO
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.model import Finding, Severity, When
-from lightning_gpuprof.units import ascii_only, duration, percent, quantity, spread
-from lightning_gpuprof.views.console import console_rest, console_tables
+from lightning_gpuprof.units import ascii_only, duration, quantity, spread
+from lightning_gpuprof.views.console import console_tables
+from lightning_gpuprof.views.console.console_rest import rest_table
+from lightning_gpuprof.views.console.console_tables import grid
 from lightning_gpuprof.views.documents.report import Report
 from lightning_gpuprof.views.documents.report_words import (
     MOST_IN_FULL,
@@ -24,6 +25,7 @@ from lightning_gpuprof.views.documents.report_words import (
     other_fits,
     place,
     saving,
+    step_lines,
     the_one,
 )
 
@@ -70,7 +72,6 @@ def render_for(report: Report, stream: TextIO, *, verbose: bool = False) -> str:
 
 def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableType]:
     results = report.results
-    lines = console_tables.line_table(results)
     yield Text(f"{report.run}: {headline(report)}", style="bold")
     for notice in (other_fits(report), *report.notices):
         if notice is not None:
@@ -78,87 +79,79 @@ def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableT
     if results.steps is None:
         yield Text(f"\n{no_steps(report)}")
     else:
-        yield _heading("STEP TIME")
-        yield _indented(console_tables.step_lines(results))
-        device = "; the device's idle time included" if results.device_time else ""
-        yield _heading(f"WHERE A STEP GOES ({of_which_steps(report)}, host clock{device})")
-        bar = "█" if unicode else "#"
-        yield _indented(console_tables.phase_table(results, bar=bar, verbose=verbose))
-        yield _heading("WHAT HOLDS IT BACK (by the saving you can count on, info last)")
-        yield from _findings(report, verbose)
-        if verbose and (first := focus(run_checks(results))) is not None:
-            yield _indented(Text(f"where to look next: {first.next}", style="italic"))
-    if lines is not None:
+        yield from _step(report, verbose, "█" if unicode else "#")
+    if (lines := console_tables.line_table(results)) is not None:
         yield _heading("AT WHICH LINES (sampled on the host in the first seconds of training)")
-        yield _indented(lines)
-    workers, seen = console_tables.worker_table(results), results.worker_lines
-    if workers is not None and seen is not None:
-        looked = (
-            f"{seen.whole} samples in {seen.processes} worker process{'es' * (seen.processes != 1)}"
-        )
-        idle = f"waiting for work in {percent(seen.waiting_frac)}"
-        yield _heading(f"IN THE LOADER'S WORKERS ({looked}, {idle})")
-        yield _indented(workers)
-    yield from console_tables.operator_tables(results, verbose=verbose)
-    yield _heading("THE REST")
-    yield _indented(console_rest.rest_table(results))
+        yield lines
+    tables = [*console_tables.operator_tables(results, verbose=verbose)]
+    if (workers := console_tables.worker_table(results)) is not None:
+        tables.insert(0, workers)
+    tables.append(("THE REST", rest_table(results)))
     if verbose:
-        yield from console_tables.verbose_parts(results, report.abstained, report.silent)
+        tables += console_tables.verbose_tables(report)
+    for title, table in tables:
+        yield _heading(title)
+        yield table
     yield from _next(report)
+
+
+def _step(report: Report, verbose: bool, bar: str) -> Iterator[RenderableType]:
+    results = report.results
+    yield _heading("STEP TIME")
+    for number, line in enumerate(step_lines(results)):
+        yield _indented(line, style="dim" if number == 1 else "")
+    device = "; the device's idle time included" if results.device_time else ""
+    yield _heading(f"WHERE A STEP GOES ({of_which_steps(report)}, host clock{device})")
+    yield console_tables.phase_table(results, bar=bar, verbose=verbose)
+    yield _heading("WHAT HOLDS IT BACK (by the saving you can count on, info last)")
+    yield from _findings(report, verbose)
+    if verbose and (first := focus(run_checks(results))) is not None:
+        yield _indented(f"where to look next: {first.next}", style="italic")
 
 
 def _findings(report: Report, verbose: bool) -> Iterator[RenderableType]:
     if not report.findings:
-        yield _indented(Text("Nothing that these rules know. See --verbose for what they lacked."))
-    first, shortened = the_one(report), False
+        yield _indented("Nothing that these rules know. See --verbose for what they lacked.")
+    first, brief = the_one(report), False
     for number, finding in enumerate(report.findings, start=1):
-        yield _indented(_finding_head(number, finding), 1)
+        head = Text(f"{number}. [{finding.severity.value}]", style=_STYLE[finding.severity.value])
+        yield Padding(head.append(f" {finding.title}", style="bold"), (0, 0, 0, 1))
         if number > MOST_IN_FULL and not verbose:
-            shortened = True
+            brief = True
             continue
-        body = _finding_body(report, finding, at_the_end=finding is first, verbose=verbose)
-        yield _indented(body, 4)
-        shortened |= finding.severity is Severity.INFO and not verbose
-    if shortened:
-        yield _indented(Text("--verbose has the changes of all of them."))
+        yield grid(_rows(report, finding, finding is first, verbose), first="dim", indent=4)
+        brief |= finding.severity is Severity.INFO and not verbose
+    if brief:
+        yield _indented("--verbose has the changes of all of them.")
 
 
-def _finding_head(number: int, finding: Finding) -> Table:
-    head = Text(f"[{finding.severity.value}]", style=_STYLE[finding.severity.value])
-    table = Table.grid(padding=(0, 1))
-    table.add_row(f"{number}.", head.append(f" {finding.title}", style="bold"))
-    return table
-
-
-def _finding_body(report: Report, finding: Finding, *, at_the_end: bool, verbose: bool) -> Table:
-    table = _grid()
-    if finding.severity is Severity.INFO and not finding.saving_ns.high and not verbose:
-        table.add_row(finding.id, Text(finding.advice))
-        return table
-    table.add_row(finding.id, saving(finding, report.results.step_ns))
-    if finding.severity is Severity.INFO and not verbose:
-        return table
+def _rows(
+    report: Report, finding: Finding, at_the_end: bool, verbose: bool
+) -> Iterator[tuple[str, str | Text]]:
+    info = finding.severity is Severity.INFO
+    if info and not finding.saving_ns.high and not verbose:
+        yield finding.id, finding.advice
+        return
+    yield finding.id, saving(finding, report.results.step_ns)
+    if info and not verbose:
+        return
     if at_the_end and not verbose:
-        table.add_row("change", "the one to make now: see the end")
-        return table
-    _add_change(table, finding)
+        yield "change", "the one to make now: see the end"
+        return
+    yield from _change(finding)
     if verbose:
-        evidence = finding.evidence.items()
-        shown = [f"{_label(key)}: {quantity(key, value)}" for key, value in evidence]
-        table.add_row("evidence", ", ".join(shown))
-    places = [at for where in finding.where if (at := place(where))]
-    places = [at for at in places if at not in finding.title]
+        figures = [f"{_label(key)}: {quantity(key, n)}" for key, n in finding.evidence.items()]
+        yield "evidence", ", ".join(figures)
+    places = [at for where in finding.where if (at := place(where)) and at not in finding.title]
     if places:
-        table.add_row("where", Text(", ".join(places)))
-    return table
+        yield "where", ", ".join(places)
 
 
-def _add_change(table: Table, finding: Finding) -> None:
-    """Add what to do, and that as code: a line of code alone may say little."""
-    # As Text: source lines and paths hold brackets, which a str would lose as markup.
-    table.add_row("change", Text(finding.advice))
+def _change(finding: Finding) -> Iterator[tuple[str, str | Text]]:
+    """Yield what to do in words and as code: a line of code alone may say little."""
+    yield "change", finding.advice
     if finding.change:
-        table.add_row("", Text(finding.change, style="green"))
+        yield "", Text(finding.change, style="green")
 
 
 def _label(key: str) -> str:
@@ -172,29 +165,21 @@ def _next(report: Report) -> Iterator[RenderableType]:
     step_ns = report.results.step_ns
     if not step_ns:
         return
+    first = the_one(report)
     if (said := no_change(report)) is not None:
         yield _heading(said[0].upper())
-        yield _indented(Text(said[1]))
-        yield _look(report)
-        return
-    first = the_one(report)
-    assert first is not None
-    table = _grid()
-    table.add_row("why", Text(first.title))
-    _add_change(table, first)
-    line = next((where for where in first.where if where.file), None)
-    if line is not None and (at := place(line)):
-        table.add_row("where", Text(at))
-    if first.saving_ns.high:
-        table.add_row("expect", _expected(first, step_ns))
-    yield _heading("THE ONE CHANGE TO MAKE NOW")
-    yield _indented(table)
-    yield Text(f"  check   lightning-gpuprof compare {shlex.quote(report.run)} NEW_RUN")
-    yield _look(report)
-
-
-def _look(report: Report) -> Text:
-    return Text(f"  look    tensorboard --logdir {shlex.quote(report.run)}   (PROFILE tab)")
+        yield _indented(said[1])
+    elif first is not None:
+        rows = [("why", first.title), *_change(first)]
+        line = next((where for where in first.where if where.file), None)
+        if line is not None:
+            rows.append(("where", place(line)))
+        if first.saving_ns.high:
+            rows.append(("expect", _expected(first, step_ns)))
+        yield _heading("THE ONE CHANGE TO MAKE NOW")
+        yield grid(rows, first="dim")
+        yield Text(f"  check   lightning-gpuprof compare {shlex.quote(report.run)} NEW_RUN")
+    yield Text(f"  look    tensorboard --logdir {shlex.quote(report.run)}   (PROFILE tab)")
 
 
 def _expected(finding: Finding, step_ns: int) -> str:
@@ -206,16 +191,9 @@ def _expected(finding: Finding, step_ns: int) -> str:
     return f"a step of {spread(low, high)} instead of {duration(step_ns)}"
 
 
-def _grid() -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    return table
-
-
 def _heading(text: str) -> Text:
     return Text(f"\n{text}", style="bold")
 
 
-def _indented(part: RenderableType, columns: int = 2) -> Padding:
-    return Padding(part, (0, 0, 0, columns))
+def _indented(text: str, style: str = "") -> Padding:
+    return Padding(Text(text, style=style), (0, 0, 0, 2))

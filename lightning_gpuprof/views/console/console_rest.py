@@ -1,15 +1,16 @@
-"""The last table of the console report: memory, traces, what lies outside steps, our own cost."""
+"""The last table of the console report: memory, traces, time outside of steps, our own cost."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from rich.table import Table
+from rich.padding import Padding
 
 from lightning_gpuprof.analysis.run.device_use import DeviceUse
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
-from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
+from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.throughput import MIN_GAIN
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import duration, percent, size
+from lightning_gpuprof.views.console.console_tables import grid
 
 MOST_RANKS = 8
 _NO_TRACE = ("no-trace", "profiler-busy", "trace-failed")
@@ -21,33 +22,31 @@ _NO_SYNCS = (
 _WHERE = {UNMARKED_STEPS: "steps timed without phases"}
 
 
-def rest_table(results: RunResults) -> Table:
+def rest_table(results: RunResults) -> Padding:
     """Return memory, traces, time outside of steps, wall time and our own cost."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    table.add_row("memory", _memory(results))
+    return grid(_rows(results), first="dim")
+
+
+def _rows(results: RunResults) -> Iterator[tuple[str, str]]:
+    yield "memory", _memory(results)
     device = results.start.device
     on_cpu = device is not None and device.type == "cpu"
     if on_cpu and results.start.stage == "fit" and not results.sync_sites:
-        table.add_row("host syncs", _NO_SYNCS)
-    if (advised := _batch_size(results)) is not None:
-        table.add_row("batch size", advised)
+        yield "host syncs", _NO_SYNCS
+    if advice := "; ".join(_batch_size(results)):
+        yield "batch size", advice
     if results.device_use is not None:
-        table.add_row("device", _driver(results.device_use))
-    table.add_row("traces", _traces(results.traces, results))
-    table.add_row("outside steps", _outside(results))
+        yield "device", _driver(results.device_use)
+    yield "traces", _traces(results)
+    yield "outside steps", _outside(results)
     wall = results.wall
-    clock = f"{percent(wall.accounted_frac)} of {duration(wall.wall_ns)} wall time is accounted for"
-    table.add_row("wall time", clock)
-    table.add_row("own cost", _own_cost(results))
+    accounted = percent(wall.accounted_frac)
+    yield "wall time", f"{accounted} of {duration(wall.wall_ns)} wall time is accounted for"
+    yield "own cost", _own_cost(results)
     if len(results.ranks) > 1:
-        table.add_row("ranks", _ranks(results.ranks))
-    for failure in results.probe_failures:
-        table.add_row(
-            "probe off", f"{failure.probe} failed at step {failure.step}: {failure.error}"
-        )
-    return table
+        yield "ranks", _ranks(results.ranks)
+    for one in results.probe_failures:
+        yield "part off", f"{one.probe} failed at step {one.step}: {one.error}"
 
 
 def _memory(results: RunResults) -> str:
@@ -61,49 +60,45 @@ def _memory(results: RunResults) -> str:
     )
 
 
-def _batch_size(results: RunResults) -> str | None:
-    """Return the advised batch size, or why there is none; None where none was asked for."""
-    advice = results.advice
-    said = []
+def _batch_size(results: RunResults) -> Iterator[str]:
+    """Yield the advised batch size, or why there is none; nothing where none was asked for."""
+    advice, knee = results.advice, results.knee
     if advice is not None and advice.suggested_batch_size is None:
-        said.append(f"{advice.batch_size} now, no suggestion: {advice.reason}")
+        yield f"{advice.batch_size} now, no suggestion: {advice.reason}"
     elif advice is not None:
-        band = [f"{advice.low} to {advice.high}"] * (advice.low != advice.high)
-        why = "; ".join([*band, *filter(None, [advice.reason])])
+        band = f"{advice.low} to {advice.high}" if advice.low != advice.high else ""
+        why = "; ".join(filter(None, [band, advice.reason]))
         advised = f"{advice.batch_size} now, {advice.suggested_batch_size} advised"
-        said.append(f"{advised} ({why})" if why else advised)
-        accumulate = advice.details.get("accumulate_grad_batches")
-        if accumulate is not None:
-            said.append(f"accumulate_grad_batches={accumulate}")
-        said += filter(None, [advice.details.get("learning_rate")])
-    if results.knee is not None:
-        knee = results.knee
-        said.append(
-            f"above {knee.samples} more memory buys less than {percent(MIN_GAIN)}"
-            if knee.reached
-            else f"{knee.samples} is the fastest of the sizes run: a larger one may be faster"
-        )
-    return "; ".join(said) or None
+        yield f"{advised} ({why})" if why else advised
+        if accumulate := advice.details.get("accumulate_grad_batches"):
+            yield f"accumulate_grad_batches={accumulate}"
+        if rate := advice.details.get("learning_rate"):
+            yield str(rate)
+    if knee is not None and knee.reached:
+        yield f"above {knee.samples} more memory buys less than {percent(MIN_GAIN)}"
+    elif knee is not None:
+        yield f"{knee.samples} is the fastest of the sizes run: a larger one may be faster"
 
 
 def _driver(use: DeviceUse) -> str:
     """Return what the driver said, of whatever it said."""
-    watts = None if use.max_power_mw is None else f"up to {use.max_power_mw / 1000:.0f} W"
-    if watts is not None and use.power_limit_mw:
-        watts += f" of {use.power_limit_mw / 1000:.0f} W"
-    said = (
-        None if use.busy_frac is None else f"a kernel ran in {percent(use.busy_frac)} of the time",
-        None if use.max_sm_clock_mhz is None else f"up to {use.max_sm_clock_mhz:,} MHz",
-        watts,
-        None if use.max_temperature_c is None else f"up to {use.max_temperature_c} C",
-    )
+    said = []
+    if use.busy_frac is not None:
+        said.append(f"a kernel ran in {percent(use.busy_frac)} of the time")
+    if use.max_sm_clock_mhz is not None:
+        said.append(f"up to {use.max_sm_clock_mhz:,} MHz")
+    if use.max_power_mw is not None:
+        limit = f" of {use.power_limit_mw / 1000:.0f} W" if use.power_limit_mw else ""
+        said.append(f"up to {use.max_power_mw / 1000:.0f} W{limit}")
+    if use.max_temperature_c is not None:
+        said.append(f"up to {use.max_temperature_c} C")
     readings = "1 reading" if use.samples == 1 else f"{use.samples} readings"
-    return f"{', '.join(filter(None, said)) or 'nothing'} (its driver, {readings})"
+    return f"{', '.join(said) or 'nothing'} (its driver, {readings})"
 
 
-def _traces(traces: Sequence[TraceView], results: RunResults) -> str:
-    if traces:
-        return ", ".join(trace.cycle.trace_file for trace in traces)
+def _traces(results: RunResults) -> str:
+    if results.traces:
+        return ", ".join(trace.cycle.trace_file for trace in results.traces)
     if results.start.config.get("trace") is False:
         return "none: trace=False"
     if results.start.stage != "fit":
@@ -131,15 +126,16 @@ def _own_cost(results: RunResults) -> str:
 
 
 def _ranks(ranks: Sequence[RankView]) -> str:
-    """Say what sets the ranks apart: of many, those that the others wait for."""
+    """Say how the ranks differ: of many, those that the others wait for."""
+    few = len(ranks) <= MOST_RANKS
     shown = sorted(ranks, key=lambda rank: (rank.waited_ns is None, rank.waited_ns))[:MOST_RANKS]
     texts = []
-    for rank in sorted(shown, key=lambda rank: rank.rank) if len(ranks) <= MOST_RANKS else shown:
+    for rank in sorted(shown, key=lambda rank: rank.rank) if few else shown:
         step = "no steps" if rank.median_ns is None else duration(rank.median_ns)
         waits = "" if rank.waited_ns is None else f", waits {duration(rank.waited_ns)}"
         texts.append(f"rank {rank.rank}: {step}{waits}")
     hosts = len({rank.host for rank in ranks})
     where = f" on {hosts} hosts" if hosts > 1 else ""
-    if len(ranks) <= MOST_RANKS:
-        return f"median step{where}: " + "; ".join(texts)
-    return f"{len(ranks)}{where}; median step of those that wait least: " + "; ".join(texts)
+    start = "" if few else f"{len(ranks)}{where}; "
+    which = f"median step{where}" if few else "median step of those that wait least"
+    return f"{start}{which}: {'; '.join(texts)}"

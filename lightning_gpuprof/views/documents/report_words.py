@@ -1,6 +1,9 @@
 """Wording that the console report and its Markdown share."""
 
+from collections.abc import Iterator
+
 from lightning_gpuprof.analysis.compare.bootstrap import MIN_BLOCKS
+from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC
@@ -12,6 +15,10 @@ from lightning_gpuprof.views.documents.report import Report
 MOST_IN_FULL = 6
 """Findings after these are titles alone: the first ones are worth the time."""
 NAME_WIDTH = 52
+MIN_COMPILING_FRAC = 0.1
+"""From this share of the run on, the time of torch.compile is shown."""
+LONE_STEP_FRAC = 0.2
+"""From this share of all steps' time on, one step is named: the means would mislead."""
 DOING = {"validate": "validation", "test": "testing", "predict": "prediction"}
 """Stages that train nothing."""
 
@@ -96,6 +103,52 @@ def saving(finding: Finding, step_ns: int | None) -> str:
         f"saves {spread(range_ns.low, range_ns.high)} per step{share}, "
         f"confidence {finding.confidence:.0%}"
     )
+
+
+def step_lines(results: RunResults) -> Iterator[str]:
+    """Yield the step's time and its spread, and what was left out of it."""
+    steps = results.steps
+    assert steps is not None
+    dur = steps.dur
+    rate = f", {results.samples_per_s:,.0f} samples/s" if results.samples_per_s else ""
+    yield (
+        f"mean {duration(dur.mean_ns)}, median {duration(dur.p50_ns)}, p95 {duration(dur.p95_ns)}, "
+        f"p99 {duration(dur.p99_ns)}, max {duration(dur.max_ns)}{rate}"
+    )
+    step = "step" if dur.count == 1 else "steps"
+    basis = {"steady": f"steady {step}", "measured": f"{step}, the profiler on in some of them"}
+    apart = [
+        f"; {one.count} {one.reason} (median {duration(one.median_ns)})" for one in steps.apart
+    ]
+    yield f"over {dur.count} {basis.get(steps.basis, f'{step}, warm-up too')}{''.join(apart)}"
+    compiling, wall = results.compiling, results.wall
+    if compiling is not None and compiling.whole_ns >= MIN_COMPILING_FRAC * wall.wall_ns:
+        took = duration(compiling.whole_ns)
+        yield f"torch.compile took {took} of the run's {duration(wall.wall_ns)}"
+    if (time := results.device_time) is not None:
+        states = sorted(time.state_frac.items(), key=lambda item: -item[1])
+        named = [f"{state.value.replace('_', '-')} {percent(n)}" for state, n in states if n]
+        yield f"steps by state: {', '.join(named)}"
+    if results.by_device:
+        yield (
+            f"the device takes {duration(results.step_ns or 0)} per step and is behind the host "
+            "until an epoch's end: savings and samples are by that"
+        )
+    yield from _lone_step(results)
+
+
+def _lone_step(results: RunResults) -> Iterator[str]:
+    """Name a single step that moves the means by itself, where one does."""
+    steps = results.steps
+    ordinary = (s for s in results.slowest if not {"profiled", "validation"} & set(s.flags))
+    slow = next(ordinary, None)
+    if steps is None or slow is None:
+        return
+    share = slow.dur_ns / (steps.dur.mean_ns * steps.dur.count)
+    if share >= LONE_STEP_FRAC and steps.dur.count >= 1 / LONE_STEP_FRAC:
+        why = f" (in {slow.part or slow.phase.value})" if slow.phase else ""
+        alone = f"step {slow.step} alone took {percent(share)} of that time{why}"
+        yield f"{alone}; the means below include it"
 
 
 def place(where: Where) -> str:

@@ -38,7 +38,7 @@ def comparison_blocks(found: RunComparison) -> Iterator[Block]:
     unit = "per sample" if result.per_sample else "per step"
     clock = ", host clock" if any(result.by_device) else ""
     phases = changed(result.phases, found.least_ns)
-    yield from _changes(f"Step, {unit}", result.steps)
+    yield from _changes(f"Step time, {unit}", result.steps)
     yield from _changes(f"Phases that changed, mean {unit}{clock}", phases, unit="_ns")
     yield from _traced("operators", result.operators, found)
     kernels = [replace(row, name=kernel_name(row.name)) for row in result.kernels]
@@ -137,6 +137,7 @@ def _changes(title: str, rows: Sequence[Change], *, unit: str = "") -> Iterator[
             f"{row.diff / row.base * 100:+.1f}%" if row.diff is not None and row.base else "",
         )
         for row in rows
+        if row.base is not None or row.new is not None
     ]
     if cells:
         yield Table(title, ("base", "new", "change"), cells)

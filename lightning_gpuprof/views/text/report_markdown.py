@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from lightning_gpuprof.findings.model import Finding, Severity
 from lightning_gpuprof.units import duration, percent
-from lightning_gpuprof.views.console.console_tables import step_lines
 from lightning_gpuprof.views.documents.phase_rows import PhaseRow, phase_rows
 from lightning_gpuprof.views.documents.report import Report
 from lightning_gpuprof.views.documents.report_words import (
@@ -15,6 +14,7 @@ from lightning_gpuprof.views.documents.report_words import (
     of_which_steps,
     place_name,
     saving,
+    step_lines,
 )
 from lightning_gpuprof.views.text.markup import block, code, plain, table
 
@@ -37,7 +37,7 @@ def _parts(report: Report) -> Iterator[str]:
     if results.steps is None:
         yield plain(no_steps(report))
         return
-    yield "  \n".join(plain(line) for line in step_lines(results).plain.splitlines())
+    yield "  \n".join(plain(line) for line in step_lines(results))
     yield "### What holds it back"
     if (said := no_change(report)) is not None:
         yield f"**{plain(said[0])}.** {plain(said[1])}".rstrip()
