@@ -9,10 +9,7 @@ Private names, seen in torch 2.2 to 2.13. Where one is missing nothing is record
 """
 
 import gc
-import os
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,10 +17,6 @@ import torch.autograd.profiler
 from torch.profiler import ProfilerActivity, record_function
 
 _STEP = "ProfilerStep"
-_OF_CYCLES = "Warning: Profiler clears events at the end of each cycle"
-"""torch 2.11 warns so in every recording, even without a second cycle."""
-_FIRST_SAFE_CUDA = (12, 6)
-"""With an older CUDA a process that replays CUDA graphs may crash once CUPTI was detached."""
 _autograd_profiler: Any = torch.autograd.profiler
 _torch_profiler: Any = torch.profiler
 
@@ -92,22 +85,14 @@ class TorchTrace:
             with_stack=with_stack,
             with_modules=with_stack,
         )
-        self._on_cuda = device_type == "cuda"
         self._on_intruder = on_intruder
-        self._intruded = False
         self._original: Callable[..., Any] | None = None
         self._step: Any = None
         self._started = False
 
     def prepare(self) -> None:
         """Warm up: load the tracing library, whose first use is slow, and record nothing yet."""
-        # Kineto prints two lines per recording ("USDT: ... profiler_start") at its highest level.
-        # It reads the level once, when the process first records. Errors are hidden with them: the
-        # analysis finds what is missing from a trace (lost-kernels).
-        variables = {"KINETO_LOG_LEVEL": "6", **self._detaching(True)}
-        with _environment(variables), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=_OF_CYCLES)
-            self._profiler.prepare_trace()
+        self._profiler.prepare_trace()
         self._original = _autograd_profiler._prepare_profiler
         _autograd_profiler._prepare_profiler = self._give_way
 
@@ -127,13 +112,8 @@ class TorchTrace:
             self._step.__exit__(None, None, None)
             self._step = None
 
-    def stop(self, *, detach: bool = True) -> None:
+    def stop(self) -> None:
         """Record no more; a recording that was only prepared is dropped.
-
-        Args:
-            detach: Detach CUPTI from the driver, for the steps to come. That happens in a later
-                call of CUDA's: a recording that begins meanwhile would lose its kernels, and a
-                process that ends might wait.
 
         Raises:
             RuntimeError: Somebody took the recording away unseen, so there is nothing to export.
@@ -145,8 +125,7 @@ class TorchTrace:
             # Exporting what is gone would crash the process, not raise.
             raise RuntimeError("another profiler ended this recording; it cannot be exported")
         self._started = False
-        with _environment(self._detaching(detach and not self._intruded)):
-            self._profiler.stop_trace()
+        self._profiler.stop_trace()
 
     def export(self, path: str) -> None:
         """Write the recorded events as plain JSON, without a Python object per event.
@@ -155,16 +134,6 @@ class TorchTrace:
             RuntimeError: The file cannot be written.
         """
         self._profiler.export_chrome_trace(path)
-
-    def _detaching(self, wanted: bool) -> dict[str, str]:
-        """Return the variable by which Kineto detaches CUPTI behind a recording (ADR 45).
-
-        CUPTI that stays attached slows all launches down for the rest of the process.
-        """
-        version = tuple(int(part) for part in (torch.version.cuda or "0").split(".")[:2])
-        if wanted and self._on_cuda and version >= _FIRST_SAFE_CUDA:
-            return {"TEARDOWN_CUPTI": "1"}
-        return {}
 
     def _restore(self) -> None:
         if self._original is not None and _autograd_profiler._prepare_profiler == self._give_way:
@@ -177,22 +146,8 @@ class TorchTrace:
         if original is None:
             original = _autograd_profiler._prepare_profiler
         else:
-            self._intruded = True
             self._on_intruder()
         return original(*args, **kwargs)
-
-
-@contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Set environment variables for the body alone; those that are set already keep their value."""
-    added = {name: value for name, value in variables.items() if name not in os.environ}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name, value in added.items():
-            if os.environ.get(name) == value:  # torch may set it too
-                del os.environ[name]
 
 
 def _activities(device_type: str) -> list[ProfilerActivity]:

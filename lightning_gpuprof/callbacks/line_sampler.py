@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.recorders.sampling.pacing import keep_sampling, no_collection
+from lightning_gpuprof.recorders.sampling.pacing import keep_sampling, may_walk
 from lightning_gpuprof.recorders.sampling.stack_lines import At, where_is
 from lightning_gpuprof.recorders.sampling.worker_sampler import WorkerSampler
 from lightning_gpuprof.records.lines import HostLines, LineCount
@@ -31,15 +31,16 @@ class LineSampler(EpochRecorder):
     A thread wakes every `interval_s` on average, at irregular distances so that it cannot keep step
     with the steps, and reads names and line numbers, no values. It ends once it has `most` samples;
     from then on this costs nothing. The first `warmup` steps are left out. A line's time is host
-    time: on a GPU, the work it queued may run later.
+    time: on a GPU, the work it queued may run later. A sample waits for its turn at the
+    interpreter's lock: short stretches of Python between calls that let go of it are counted as
+    those calls (`keep_sampling`). How many samples came late is recorded.
 
     Costs: 0.1 to 5 ms for each of 300 samples, about 20 s long; nothing after that.
-    Touches: a thread until it has its samples, at most until training ends; while it waits for its
-        turn, `sys.setswitchinterval`, as each sample would otherwise be of the next call that lets
-        go of the interpreter's lock (on Python 3.11 also `gc.set_threshold`, which keeps a
-        collection out of the walk); while the training loader's workers start, its
-        `worker_init_fn`, and to know when that is, `_load_combined_loader_states` and
-        `on_run_start` of Lightning's loops; a thread and a temporary file of the first two workers.
+    Touches: a thread until it has its samples, at most until training ends (on Python 3.11 a young
+        garbage collection that is near is made before a sample, as one amid it may crash); while
+        the training loader's workers start, its `worker_init_fn`, which is how code runs in them,
+        and to know when that is in the first epoch, `_load_combined_loader_states` of Lightning's
+        loop; a thread and a temporary file of the first two workers.
     When: training, from the end of warm-up.
     Switch: lines=False
 
@@ -69,7 +70,7 @@ class LineSampler(EpochRecorder):
         super().__init__()
         self.interval_s, self.most, self.warmup = interval_s, most, warmup
         self._seen: Counter[At] = Counter()
-        self._noted = 0
+        self._noted = self._late = 0
         self._watched = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -79,7 +80,7 @@ class LineSampler(EpochRecorder):
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
-        self._seen, self._noted = Counter(), 0
+        self._seen, self._noted, self._late = Counter(), 0, 0
         if stage == "fit" and self._output is not None and _can_walk_frames():
             self._workers.setup(trainer, self._output)
 
@@ -97,20 +98,20 @@ class LineSampler(EpochRecorder):
         )
         self._thread.start()
 
-    def sample(self) -> None:
+    def sample(self, late: bool = False) -> None:
         """Take one sample of the training thread, where it is in a step."""
-        if self._output is None or self._output.step < self.warmup:
+        if self._output is None or self._output.step < self.warmup or not may_walk():
             return
-        with no_collection():
-            frames = sys._current_frames()
-            try:
-                at = where_is(frames.get(self._watched))
-                if at is not None:
-                    self._seen[at] += 1
-            finally:
-                # This function's own frame is in it: a circle that would keep all threads' local
-                # variables, such as a loader's iterator with its workers, for the collector.
-                frames.clear()
+        frames = sys._current_frames()
+        try:
+            at = where_is(frames.get(self._watched))
+            if at is not None:
+                self._seen[at] += 1
+                self._late += late
+        finally:
+            # This function's own frame is in it: a circle that would keep all threads' local
+            # variables, such as a loader's iterator with its workers, for the collector.
+            frames.clear()
 
     @guarded
     def _watch(self, stop: threading.Event) -> None:
@@ -130,7 +131,9 @@ class LineSampler(EpochRecorder):
         if self._output is None or whole == self._noted:
             return
         self._noted = whole
-        self._output.write(HostLines(whole, tuple(_rows(seen)), _by_phase(seen)))
+        late = min(self._late, whole)
+        found = HostLines(whole, tuple(_rows(seen)), _by_phase(seen), late)
+        self._output.write(found)
 
     @override
     def _release(self) -> None:

@@ -37,13 +37,10 @@ class ProfilerSchedule(RecordingCallback):
     run too short for it has no trace.
 
     Costs: about twice the time of the steps that it records, and a stop of 0.1 to 2 s after them.
-    Touches: torch.profiler; `_on_before_fetch` of the loop is wrapped while such a step is near,
-        which is where steps begin; in these steps alone, `_prepare_profiler` of
-        torch.autograd.profiler is wrapped, which is how another profiler that starts is noticed
-        and given way to. While it prepares and stops, and only then, a warning of torch 2.11 is
-        filtered and two environment variables are set: KINETO_LOG_LEVEL keeps its lines off the
-        terminal, and TEARDOWN_CUPTI has CUPTI detached from a GPU, which would slow down every
-        later launch (ADR 45).
+    Touches: torch.profiler, which prints two lines as it starts; in these steps alone,
+        `_prepare_profiler` of torch.autograd.profiler is wrapped, which is how another profiler
+        that starts is noticed and given way to. Behind them Kineto leaves CUPTI attached to a GPU:
+        each later launch costs a little more.
     When: 3 steps after 12, or as the schedule says.
     Switch: trace=False
 

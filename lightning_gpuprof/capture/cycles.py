@@ -125,7 +125,7 @@ class Cycles:
         trace, self._trace, self._recording = self._trace, None, False
         if trace is not None:
             with interrupts_wait():
-                trace.stop(detach=False)
+                trace.stop()
 
     def _end(self, *, whole: bool) -> None:
         trace, recording, steps = self._trace, self._recording, self._steps
@@ -135,7 +135,7 @@ class Cycles:
             self._trace, self._recording, self._steps = None, False, None
             trace.end_step()
             begun = self._now()
-            trace.stop(detach=whole and self._cycle + 1 >= self._schedule.cycles)
+            trace.stop()
             stop_ns = self._now() - begun
         if recording and steps is not None:
             self._on_recorded(Recorded(self._cycle, steps[0], steps[1], trace, stop_ns, whole))

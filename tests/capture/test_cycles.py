@@ -13,8 +13,8 @@ class FakeTrace:
     def __getattr__(self, name):
         return lambda *args: self.log.append(" ".join([name, *map(str, args)]))
 
-    def stop(self, *, detach):
-        self.log.append("stop and detach" if detach else "stop")
+    def stop(self):
+        self.log.append("stop")
 
 
 class Rig:
@@ -55,7 +55,7 @@ def test_a_profiler_exists_only_from_warm_up_to_the_cycles_end():
     rig.steps(3, 4, 5, 6, 7)
     assert rig.log == [
         *("prepare", "start", "begin_step 3", "end_step", "begin_step 4"),
-        *("end_step", "end_step", "stop and detach"),
+        *("end_step", "end_step", "stop"),
     ]
     assert rig.spans == [(0, 3, 4, True)]
     assert rig.recorded[0].stop_ns == 7
@@ -66,9 +66,7 @@ def test_every_cycle_gives_its_own_recording():
     rig.steps(*range(12))
     assert rig.spans == [(0, 2, 3, True), (1, 5, 6, True), (2, 8, 9, True)]
     assert rig.made == 3
-    assert [told for told in rig.log if told.startswith("stop")] == [
-        *("stop", "stop", "stop and detach")
-    ]
+    assert [told for told in rig.log if told.startswith("stop")] == [*("stop", "stop", "stop")]
 
 
 def test_a_run_that_ends_in_warm_up_leaves_no_recording():
@@ -115,7 +113,7 @@ class Interrupted(FakeTrace):
     def start(self):
         self._call("start")
 
-    def stop(self, *, detach):
+    def stop(self):
         self._call("stop")
 
 

@@ -1,22 +1,20 @@
-"""When another thread is sampled, and the settings of the process that this needs for a moment."""
+"""When another thread is sampled, how late each sample comes, and when none may be taken."""
 
 import gc
-import os
 import random
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+import time
+from collections.abc import Callable
 from typing import Protocol
 
 DENSE, SPARSER = 100, 4
 """The first samples, enough to name a line, come one `interval_s` apart; the rest, which make its
 share more exact, come so many times further apart, as each of them holds the other thread up."""
-SETTLE_S = 0.01
-"""Longest random wait before a sample. The thread wakes where the other thread lets go of the
-interpreter's lock; after some quick turns it samples every place alike."""
-
+LATE_NS = 1_000_000
+"""A timer alone is seldom as late as this; the rest is the wait for the interpreter's lock."""
 _COLLECTS_IN_A_WALK = sys.version_info[:2] == (3, 11)
+_WALK_OBJECTS = 300
+"""More than a walk over all threads' frames makes."""
 
 
 class Stop(Protocol):
@@ -28,23 +26,30 @@ class Stop(Protocol):
 
 
 def keep_sampling(
-    sample: Callable[[], object],
+    sample: Callable[[bool], object],
     count: Callable[[], int],
     stop: Stop,
     *,
     interval_s: float,
     most: int,
+    clock: Callable[[], int] = time.perf_counter_ns,
 ) -> bool:
     """Sample at irregular distances until there are `most` samples, or it is told to stop.
 
     The distances come from a generator of their own: the program's random numbers stay as they are.
 
+    A sample needs the interpreter's lock. Where the other thread holds it, Python hands it over
+    after `sys.getswitchinterval()` (5 ms), wherever that thread is, or earlier at a call that lets
+    go of it. In the second case the sample is late and shows that call, not the Python before it:
+    of Python that runs for less than 5 ms between two such calls, samples show the calls.
+
     Args:
-        sample: Takes a sample, or none where there is nothing to see.
+        sample: Takes a sample, or none where there is nothing to see; told whether it is late.
         count: Returns how many there are.
         stop: Ends it.
         interval_s: Mean distance of the first samples.
         most: Samples after which it ends.
+        clock: Returns nanoseconds.
 
     Returns:
         Whether it has them all.
@@ -52,74 +57,29 @@ def keep_sampling(
     chance = random.Random(0)
     while (taken := count()) < most:
         mean_s = interval_s if taken < DENSE else SPARSER * interval_s
-        if stop.wait(mean_s * (0.5 + chance.random())):
+        wait_s = mean_s * (0.5 + chance.random())
+        due_ns = clock() + int(wait_s * 1e9)
+        if stop.wait(wait_s):
             return False
-        with quick_turns():
-            if stop.wait(chance.random() * SETTLE_S):
-                return False
-            sample()
+        sample(LATE_NS <= clock() - due_ns < sys.getswitchinterval() * 1e9)
     return True
 
 
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Put garbage collection off while another thread's frames are walked, on Python 3.11.
+def may_walk() -> bool:
+    """Tell whether another thread's frames can be walked now; on Python 3.11, not always.
 
     There, walking makes objects of frames, and that may start a collection in the middle. What it
     finalizes can let go of the interpreter's lock (torch's tensors do), the other thread returns
-    from the frame, and the walk goes on in freed memory. Later versions collect between
-    instructions alone; earlier ones have the objects already.
+    from the frame, and the walk goes on in freed memory. So a young collection that is near is made
+    before the walk. Later versions collect between instructions alone; earlier ones have the
+    objects already.
     """
-    if not _COLLECTS_IN_A_WALK:
-        yield
-        return
-    usual = gc.get_threshold()
-    held = (0, *usual[1:])
-
-    def put_back() -> None:
-        if gc.get_threshold() == held:  # else the program has set another meanwhile
-            gc.set_threshold(*usual)
-
-    # Not by `gc.disable()`: the program may call that itself meanwhile, and would be undone.
-    with _putting_back(put_back):
-        gc.set_threshold(*held)
-        yield
+    if not _COLLECTS_IN_A_WALK or not gc.isenabled():
+        return True
+    if _collection_is_near():
+        gc.collect(0)
+    return not _collection_is_near()
 
 
-QUICK_S = 50e-6
-_OPEN: list[Callable[[], object]] = []
-"""Functions that put back the process's settings, while a sample is taken."""
-
-
-@contextmanager
-def quick_turns() -> Iterator[None]:
-    """Let a thread that asks for the interpreter's lock have it within `QUICK_S`.
-
-    Python grants it after 5 ms, or when a call lets go of it: a sample would then find the other
-    thread at such a call, hardly ever in the Python before it. The setting is the process's, so
-    it is put back at once.
-    """
-    usual = sys.getswitchinterval()
-    with _putting_back(partial(sys.setswitchinterval, usual)):
-        sys.setswitchinterval(min(usual, QUICK_S))
-        yield
-
-
-@contextmanager
-def _putting_back(put_back: Callable[[], object]) -> Iterator[None]:
-    """Put something back at the end, and in a process forked before, where this thread is not."""
-    _OPEN.append(put_back)
-    try:
-        yield
-    finally:
-        put_back()
-        _OPEN.remove(put_back)
-
-
-def _after_fork() -> None:
-    while _OPEN:
-        _OPEN.pop()()
-
-
-if hasattr(os, "register_at_fork"):  # where there are forks
-    os.register_at_fork(after_in_child=_after_fork)
+def _collection_is_near() -> bool:
+    return 0 < gc.get_threshold()[0] <= gc.get_count()[0] + _WALK_OBJECTS

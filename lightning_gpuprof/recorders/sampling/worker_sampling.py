@@ -6,7 +6,7 @@ from collections import Counter
 from functools import partial
 from multiprocessing.util import Finalize
 
-from lightning_gpuprof.recorders.sampling.pacing import keep_sampling, no_collection
+from lightning_gpuprof.recorders.sampling.pacing import keep_sampling, may_walk
 from lightning_gpuprof.recorders.sampling.stack_lines import At
 from lightning_gpuprof.recorders.sampling.worker_counts import (
     PlaceCount,
@@ -86,14 +86,15 @@ class WorkerSampling:
         """Return how many samples there are; `IDLE` samples of nothing count as one."""
         return self._doing.total() + self._idle // IDLE
 
-    def sample(self) -> None:
+    def sample(self, late: bool = False) -> None:
         """Take one sample of the main thread, where it is in the worker's loop."""
-        with no_collection():
-            frames = sys._current_frames()
-            try:
-                seen = where_in_worker(frames.get(self._watched))
-            finally:
-                frames.clear()  # see `LineSampler.sample`
+        if not may_walk():
+            return
+        frames = sys._current_frames()
+        try:
+            seen = where_in_worker(frames.get(self._watched))
+        finally:
+            frames.clear()  # see `LineSampler.sample`
         if seen is None or (seen.doing is not Doing.WORK and not self._seen):
             self._idle += 1  # before the first batch the other workers are started
             self._waiting += seen is not None and seen.doing is Doing.WAIT

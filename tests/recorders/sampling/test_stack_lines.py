@@ -1,4 +1,3 @@
-import gc
 import json
 import sys
 import threading
@@ -11,7 +10,6 @@ from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader
 
-from lightning_gpuprof.recorders.sampling import pacing
 from lightning_gpuprof.recorders.sampling.stack_lines import line_of, where_is
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.session.places import package_of
@@ -250,53 +248,3 @@ def test_a_jump_without_a_line_has_that_of_the_instruction_before_it():
     here = sys._getframe()
     frame = SimpleNamespace(f_lineno=None, f_code=here.f_code, f_lasti=here.f_lasti)
     assert line_of(frame) == here.f_lineno - 1
-
-
-def frames_made(depth):
-    """Make the objects of many frames, as a walk over a deep stack does; return how many."""
-    if depth:
-        return frames_made(depth - 1)
-    frame, count = sys._getframe(), 0
-    while frame is not None:
-        frame, count = frame.f_back, count + 1
-    return count
-
-
-def collections_in_a_walk(threshold=20):
-    """Return how often the collector ran in a walk over frames."""
-    before, begun = gc.get_threshold(), []
-
-    def note(phase, info):
-        begun.append(phase)
-
-    gc.callbacks.append(note)
-    try:
-        gc.set_threshold(threshold)
-        with pacing.no_collection():
-            begun.clear()
-            frames_made(200)
-            count = len(begun)
-    finally:
-        gc.set_threshold(*before)
-        gc.callbacks.remove(note)
-    return count
-
-
-@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="only Python 3.11 collects in a walk")
-def test_nothing_is_collected_while_frames_are_walked(monkeypatch):
-    assert collections_in_a_walk() == 0
-    monkeypatch.setattr(pacing, "_COLLECTS_IN_A_WALK", False)
-    assert collections_in_a_walk() > 0
-
-
-@pytest.mark.parametrize("collects", [True, False])
-def test_a_collector_that_the_user_switched_off_stays_off(monkeypatch, collects):
-    monkeypatch.setattr(pacing, "_COLLECTS_IN_A_WALK", True)
-    was_on = gc.isenabled()
-    try:
-        (gc.enable if collects else gc.disable)()
-        with pacing.no_collection():
-            assert gc.get_threshold()[0] == 0
-        assert gc.isenabled() == collects
-    finally:
-        (gc.enable if was_on else gc.disable)()
