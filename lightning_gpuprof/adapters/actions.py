@@ -24,6 +24,7 @@ class Border(Enum):
     EPOCH_LOOP = "epoch_loop"
     BEFORE_EPOCH = "before_epoch"
     AFTER_EPOCH = "after_epoch"
+    TRAIN_START = "train_start"
     END = "end"
 
 
@@ -77,6 +78,7 @@ FIT_BORDERS: dict[str, Border] = {
     "on_train_batch_start": Border.BATCH_START,
     "run_training_batch": Border.BATCH,
     "run_training_epoch": Border.EPOCH_LOOP,
+    "on_train_start": Border.TRAIN_START,
     "on_train_epoch_start": Border.BEFORE_EPOCH,
     "on_train_end": Border.END,
 }

@@ -81,7 +81,6 @@ __all__ = [
 PRIVATE = (
     "fit_loop.epoch_loop._results",
     "fit_loop.epoch_loop._batches_that_stepped",
-    "fit_loop.epoch_loop._on_before_fetch",
     "fit_loop._data_fetcher",
     "fit_loop._should_accumulate",
     "strategy._lightning_optimizers",

@@ -8,19 +8,21 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
+from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.recorders.sampling.pacing import keep_sampling, may_walk
 from lightning_gpuprof.recorders.sampling.stack_lines import At, where_is
 from lightning_gpuprof.recorders.sampling.worker_sampler import WorkerSampler
 from lightning_gpuprof.records.lines import HostLines, LineCount
 from lightning_gpuprof.session.guard import guarded
+from lightning_gpuprof.session.hooks import add_hook, called_by_trainer, drop_hook
 from lightning_gpuprof.session.places import shown_path
 from lightning_gpuprof.session.recording import EpochRecorder
 
 THREAD = "gpuprof-lines"
 MOST_LINES = 40
 """Lines kept: any other takes less than a sample in a hundred."""
+_BATCH_START = "on_train_batch_start"
 END_S = 2.0
 """The thread ends within some milliseconds; a process that is short of cores may take longer."""
 
@@ -75,6 +77,8 @@ class LineSampler(EpochRecorder):
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._workers = workers or WorkerSampler()
+        self._epoch = 0
+        self._host: Callback | None = None
 
     @override
     @guarded
@@ -88,6 +92,7 @@ class LineSampler(EpochRecorder):
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._workers.put_back()
+        self._epoch = trainer.current_epoch
         self._end_thread()
         if not _can_walk_frames():
             return
@@ -97,6 +102,23 @@ class LineSampler(EpochRecorder):
             target=self._watch, args=(self._stop,), name=THREAD, daemon=True
         )
         self._thread.start()
+
+    @override
+    @guarded
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Be there when workers are started for an epoch; the first one has its workers already."""
+        if trainer.current_epoch == self._epoch or not _can_walk_frames():
+            return
+        self._workers.place(trainer.fit_loop)
+        if self._workers.placed:
+            self._host = called_by_trainer(trainer, self)
+            add_hook(self._host, _BATCH_START, self._put_back)
+
+    def _put_back(self, *_: Any) -> None:
+        host, self._host = self._host, None
+        if host is not None:
+            drop_hook(host, _BATCH_START, self._put_back)
+        self._workers.put_back()
 
     def sample(self, late: bool = False) -> None:
         """Take one sample of the training thread, where it is in a step."""
@@ -137,6 +159,7 @@ class LineSampler(EpochRecorder):
 
     @override
     def _release(self) -> None:
+        self._put_back()
         self._workers.release()
         self._end_thread()
 
@@ -147,7 +170,7 @@ class LineSampler(EpochRecorder):
             thread.join(END_S)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_stop": None, "_thread": None}
+        return {**self.__dict__, "_stop": None, "_thread": None, "_host": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -27,12 +27,14 @@ class PhaseTimer(Callback):
 
     Costs: 2 us per step net, at most `overhead_budget` of it by its own clock.
     Touches: stands in for `profiler` of the Trainer for the length of the fit and hands every call
-        on; wraps methods of single objects, so that their time has a name: `log` of the module,
-        `log_metrics`, `save` and the writer's methods of each logger, `save_checkpoint` of the
-        Trainer, `setup_data`, `run` and `reset` of its loops, with manual optimization `backward`,
-        `clip_gradients` and `zero_grad`, and the sampler and the queue of the loader's iterator;
-        listens to the warnings of torch.compile; records events where there is a device. All is
-        put back at the end, however that comes.
+        on. Wraps methods of single objects that the profiler does not show: `log` of the module,
+        `log_metrics`, `save` and the writer's methods of each logger, as logging amid a step would
+        be forward's time; `_load_combined_loader_states` of the fit's loop, after which the first
+        epoch's workers start; `run` and `reset` of its validation loop; with manual optimization
+        `backward`, `clip_gradients` and `zero_grad`; the sampler and the queue of the loader's
+        iterator; with several ranks their check for SIGTERM. Listens to the warnings of
+        torch.compile; records events where there is a device. All is put back at the end, however
+        that comes.
     When: every step.
     Switch: timing=False
 

@@ -28,9 +28,11 @@ class ProfilerSchedule(RecordingCallback):
 
     Each cycle writes its own trace, `rank<r>-cycle<c>.pt.trace.json.gz`, into the run's log dir,
     for Perfetto, chrome://tracing, HTA and TensorBoard. Every `ProfilerStep#<n>` in it holds one
-    step from its fetch to its end, validation included; n counts the fit's batches from 0. A
-    profiler exists only while a cycle runs. At a cycle's end training waits for torch to stop and
-    to write the trace, which is then compressed. It is analysed when the run is first read.
+    step from its fetch to its end, validation included; n counts the fit's batches from 0. (Without
+    a `PhaseTimer` in the Trainer, steps are cut at `on_train_batch_start`: a batch's fetch is then
+    in the step before.) A profiler exists only while a cycle runs. At a cycle's end training waits
+    for torch to stop and to write the trace, which is then compressed. It is analysed when the run
+    is first read.
 
     While another torch profiler is at work nothing is recorded; if it begins during a cycle, the
     cycle ends. With none of the schedule's five numbers given the default window applies, and a
@@ -150,7 +152,7 @@ class ProfilerSchedule(RecordingCallback):
             on_recorded=self._save,
             now=self._clock,
         )
-        self._borders = StepBorders(trainer, self, self._begin_step)
+        self._borders = StepBorders(trainer, self, self._begin_step, output)
 
     @override
     @guarded

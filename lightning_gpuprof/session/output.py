@@ -17,6 +17,7 @@ from lightning_gpuprof.session.marker import write_marker
 from lightning_gpuprof.session.run_facts import run_start, stage_of
 
 if TYPE_CHECKING:
+    from lightning_gpuprof.session.step_start import StepBorders
     from lightning_gpuprof.timing.components import Component
     from lightning_gpuprof.timing.phase_clock import PhaseClock
 
@@ -47,6 +48,7 @@ class RunOutput:
         config: The configuration, for `RunStart`.
         phase_clock: The clock of a `PhaseTimer`; None without one.
         components: Makes the region of a named component; None without a `PhaseTimer`.
+        borders: Told by a `PhaseTimer` that a step begins; None without one.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class RunOutput:
         self.config: dict[str, Any] = {}
         self.phase_clock: PhaseClock | None = None
         self.components: Callable[[str], Component] | None = None
+        self.borders: list[StepBorders] | None = None
         self.ended = False
         self.now = now
         self.started_ns = now()

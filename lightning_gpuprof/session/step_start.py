@@ -3,44 +3,43 @@
 from collections.abc import Callable
 from typing import Any
 
-from lightning_gpuprof.adapters.fetching import BeforeFetch
-from lightning_gpuprof.adapters.lightning import Callback, fetches_inside
-from lightning_gpuprof.session.hooks import add_hook, called_by_trainer, drop_hook
+from lightning_gpuprof.adapters.lightning import Callback
+from lightning_gpuprof.session.hooks import BatchCalls, add_hook, called_by_trainer, drop_hook
+from lightning_gpuprof.session.output import RunOutput
 
 _NEVER = 1 << 62
 _FAR = 16
-"""Batches to a border from which on the loop is left alone for half of them."""
+"""Batches to a border from which on half of them are passed over unseen."""
+_BATCH_START = "on_train_batch_start"
 
 
 class StepBorders:
     """Calls back where a training step begins, for the length of a fit.
 
-    `on_train_batch_start` comes after the fetch, and `on_train_batch_end` before the loggers,
-    validation and checkpoints of its step. Between the two, `BeforeFetch` is called, and Lightning
-    counts the batches that have run: where that number has grown, a step begins. (An iterable
-    without a length may be fetched from once more when it is at its end.) While the next border is
-    far away, Lightning's method is put back, so that these steps pay nothing. Steps that fetch for
-    themselves, by `dataloader_iter`, begin at `on_train_batch_start`.
+    Where a `PhaseTimer` times the fit, that is right before the fetch of the step's batch, which it
+    sees as an action of the Trainer's profiler. Without one a step is taken to begin at
+    `on_train_batch_start`, after its fetch, which is then part of the step before.
 
     Args:
         trainer: In `on_train_start`.
         callback: Whose part this is.
-        on_border: Called before a step's fetch with its number, from 0, but not while asleep.
+        on_border: Called with the step's number, from 0, but not while asleep.
+        output: Knows the timer, if there is one.
     """
 
     def __init__(
-        self, trainer: Any, callback: Callback, on_border: Callable[[int], object]
+        self,
+        trainer: Any,
+        callback: Callback,
+        on_border: Callable[[int], object],
+        output: RunOutput | None = None,
     ) -> None:
-        self._hook = BeforeFetch(trainer)
         self._progress = trainer.fit_loop.epoch_loop.batch_progress
-        self._on_border = on_border
-        self._first = self._due = self._completed
-        self._original: Any = None
-        self._wanted = self._entered = self._called_back = False
-        self._mine = self._before_fetch
         self._host = called_by_trainer(trainer, callback)
-        if fetches_inside(trainer.lightning_module) or not self._hook.found:
-            add_hook(self._host, "on_train_batch_start", self._reach)
+        self._on_border, self._output = on_border, output
+        self._first = self._due = self._completed
+        self._called_back = False
+        self._leave: Callable[[], object] | None = None
         self._enter()
 
     @property
@@ -56,64 +55,54 @@ class StepBorders:
         """Pass over no more steps."""
         self._wait_no_more()
         self._enter()
-        completed = self._completed
-        if self._due > completed + 1:
-            self._due = completed
+        self._due = min(self._due, self._completed)
 
     def remove(self) -> None:
-        """Put Lightning's method back."""
+        """Call back no more."""
         self._due = _NEVER
-        drop_hook(self._host, "on_train_batch_start", self._reach)
-        self._wait_no_more()
-        self._leave()
+        self._rest()
 
-    def _rest(self, *_: Any) -> None:
-        """Leave the loop alone while no border is near.
+    def reach(self, *_: Any) -> None:
+        """A step begins."""
+        completed = self._completed
+        if completed >= self._due:
+            self._due = completed + 1
+            self._on_border(completed - self._first)
 
-        It is come back to after half of the batches: the loop alone counts those that are skipped.
-        """
+    def go_on_by_hook(self) -> None:
+        """The timer stops before the fit ends."""
+        self._go()
+        self._enter()
+
+    def _rest(self) -> None:
+        """Look at no step while no border is near; the loop alone counts those that are skipped."""
         self._wait_no_more()
         left = self._due - self._completed
         if left < _FAR:
             self._enter()
             return
-        self._leave()
+        self._go()
         if self._due < _NEVER:
             self._called_back = True
-            add_hook(self._host, "on_train_batch_end", self._rest, every=left // 2)
+            BatchCalls.of(self._host).add(self._rest, left // 2, bare=True)
 
     def _wait_no_more(self) -> None:
         if self._called_back:
             self._called_back = False
-            drop_hook(self._host, "on_train_batch_end", self._rest)
+            BatchCalls.of(self._host).drop(self._rest)
 
     def _enter(self) -> None:
-        self._wanted = True
-        if not self._entered and self._hook.found:
-            self._entered = True
-            self._original = self._hook.get()
-            self._hook.put(self._mine)
+        if self._leave is not None:
+            return
+        timed = None if self._output is None else self._output.borders
+        if timed is None:
+            add_hook(self._host, _BATCH_START, self.reach)
+            self._leave = lambda: drop_hook(self._host, _BATCH_START, self.reach)
+        else:
+            timed.append(self)
+            self._leave = lambda: timed.remove(self)
 
-    def _leave(self) -> None:
-        """Put Lightning's method back, unless somebody came on top: that one calls on.
-
-        Others below that wanted to leave meanwhile do so with the one on top.
-        """
-        self._wanted = False
-        if self._entered and self._hook.get() is self._mine:
-            below, original = self, self._mine
-            while isinstance(below, StepBorders) and not below._wanted:
-                below._entered, original = False, below._original
-                below = getattr(original, "__self__", None)  # type: ignore[assignment] # anyone's
-            self._hook.put(original)
-
-    def _before_fetch(self) -> None:
-        if self._progress.total.completed >= self._due:
-            self._reach()
-        self._original()
-
-    def _reach(self, *_: Any) -> None:
-        completed = self._completed
-        if completed >= self._due:
-            self._due = completed + 1
-            self._on_border(completed - self._first)
+    def _go(self) -> None:
+        leave, self._leave = self._leave, None
+        if leave is not None:
+            leave()

@@ -68,7 +68,12 @@ class TimedCalls:
         while self._calls:
             call = self._calls.pop()
             own = vars(call.owner)
-            if own.get(call.name) is not call:
+            top = own.get(call.name)
+            if top is not call:
+                while isinstance(top, TimedCall) and top.original is not call:
+                    top = top.original
+                if isinstance(top, TimedCall):  # another part's, around this one
+                    top.original = call.original
                 continue
             del own[call.name]
             if getattr(call.owner, call.name, None) != call.original:
@@ -82,7 +87,7 @@ class TimedCalls:
         kind: type[TimedCall],
     ) -> None:
         method = getattr(owner, name, None)
-        if not callable(method) or isinstance(method, TimedCall):
+        if not callable(method) or any(method is call for call in self._calls):
             return
         call = kind(owner, name, region)
         # Not by `setattr`: a proxy may hand that on to the object that its own method calls. Nor

@@ -16,10 +16,12 @@ from lightning_gpuprof.adapters.actions import (
 )
 from lightning_gpuprof.adapters.lightning import does_nothing, fetches_inside
 from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing.batches import Batches
 from lightning_gpuprof.timing.phase_clock import PartRegion, Region
 from lightning_gpuprof.timing.regions import (
     AtBorder,
+    Calling,
     Context,
     EpochLoop,
     HandingOn,
@@ -33,7 +35,6 @@ from lightning_gpuprof.timing.regions import (
 from lightning_gpuprof.timing.step_timeline import EPOCH_START, TEARDOWN, Fetch, StepTimeline
 
 _IDLE: Context = Idle()
-_SAVING = (Phase.CHECKPOINT, None)
 _STAY_IN_VALIDATION = (Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION)
 
 
@@ -61,7 +62,8 @@ class ActionRegions:
                 del self._borders[name]
         self._reach: dict[Border, Callable[[], None]] = {
             Border.BATCH_START: timeline.begin_step,
-            Border.BEFORE_EPOCH: partial(timeline.outside_is, EPOCH_START),
+            Border.TRAIN_START: timeline.end_startup,
+            Border.BEFORE_EPOCH: self._before_epoch,
             Border.AFTER_EPOCH: timeline.end_epoch,
             Border.END: partial(timeline.outside_is, TEARDOWN),
         }
@@ -71,6 +73,10 @@ class ActionRegions:
         self.passing = Regions(self._in_passing)
         self.validating = Regions(self._in_validation)
         self.profile: Profile = self.training.__getitem__
+
+    def _before_epoch(self) -> None:
+        self._timeline.end_startup()
+        self._timeline.outside_is(EPOCH_START)
 
     def _in_training(self, action_name: str) -> Context:
         action = parse_action(action_name)
@@ -100,7 +106,8 @@ class ActionRegions:
         if border is Border.BATCH and self._batches is not None:
             return self._handing_on(self._batches.passed_over(), action_name)
         saves = action.kind == "Callback" and self._name(action)[1]
-        if border is not None or saves or phase_of(action) in (None, _SAVING):
+        phase, _ = phase_of(action) or (None, None)
+        if border is not None or saves or phase in (None, Phase.CHECKPOINT):
             return self.training[action_name]
         return self._handing_on(_IDLE, action_name)
 
@@ -129,7 +136,10 @@ class ActionRegions:
         found = phase_of(action)
         if found is None:
             return OwnAction(self._clock, action_name, self._now)
-        return self._clock.region(*found)
+        region = self._clock.region(*found)
+        if action.name == "on_save_checkpoint":  # Lightning 2.4 has no action around it
+            return Calling(region, partial(self._timeline.flag, StepFlag.CHECKPOINT))
+        return region
 
     def _name(self, action: Action) -> tuple[str, bool]:
         return callback_name(self._trainer.callbacks, action.owner)

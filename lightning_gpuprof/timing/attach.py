@@ -16,7 +16,7 @@ from lightning_gpuprof.adapters.lightning import (
     fetches_inside,
     wrapped_optimizers,
 )
-from lightning_gpuprof.adapters.loaders import LoaderParts
+from lightning_gpuprof.adapters.loaders import BEFORE_FIRST_ITERATORS, LoaderParts
 from lightning_gpuprof.records.phases import EXPERIMENT, SAMPLER, STOP_CHECK, WORKERS, Phase
 from lightning_gpuprof.session.guard import attempt
 from lightning_gpuprof.session.timed_calls import LoggingCall, TimedCalls
@@ -68,7 +68,7 @@ class ProxyTiming:
         self._trainer = trainer
         self._inner = trainer.profiler
         self._calls = TimedCalls()
-        self._clock = timeline.clock
+        self._timeline, self._clock = timeline, timeline.clock
         self._loaders = LoaderParts(
             self._clock.region(Phase.DATA_WAIT, SAMPLER),
             self._clock.region(Phase.DATA_WAIT, WORKERS),
@@ -143,8 +143,8 @@ class ProxyTiming:
 
     def _time_fit(self) -> None:
         fit_loop = self._trainer.fit_loop
-        startup = self._clock.region(Phase.DATA_WAIT, WORKER_STARTUP)
-        self._calls.add(fit_loop, "setup_data", startup)
+        # The first epoch's workers start between this call and `on_train_start`.
+        self._calls.add(fit_loop, BEFORE_FIRST_ITERATORS, _Starting(self._timeline))
         module = self._trainer.lightning_module
         if not is_compiled_whole(module):  # its step would break at the region
             self._calls.add(module, "log", self.proxy.module_log())
@@ -154,13 +154,23 @@ class ProxyTiming:
         if self._trainer.world_size > 1:
             stop_check = self._clock.region(Phase.OTHER, STOP_CHECK)
             self._calls.add(epoch_loop, STOP_CHECK_METHOD, stop_check)
-        # Lightning 2.4 has no action for it; in others this region is around the action's own.
-        self._calls.add(self._trainer, "save_checkpoint", self.proxy.saving())
 
     def _time_evaluation(self) -> None:
         startup = self._clock.region(Phase.DATA_WAIT, WORKER_STARTUP)
         for method in ("setup_data", "reset"):
             self._calls.add(active_loop(self._trainer), method, startup)
+
+
+class _Starting:
+    """Before it ends, workers start; `StepTimeline.end_startup` says that they have."""
+
+    def __init__(self, timeline: StepTimeline) -> None:
+        self._timeline = timeline
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *raised: Any) -> None:
+        self._timeline.begin_startup()
 
 
 _BEGINS = {

@@ -11,7 +11,7 @@ from lightning_gpuprof.adapters.lightning import Profiler
 from lightning_gpuprof.records.phases import LOADER_START, SELF_LOG, Phase
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing.action_regions import ActionRegions
-from lightning_gpuprof.timing.regions import Calling, Context, HandingOn, Profile, Regions, Saving
+from lightning_gpuprof.timing.regions import Calling, Context, HandingOn, Profile, Regions
 from lightning_gpuprof.timing.step_timeline import StepTimeline
 
 
@@ -105,10 +105,6 @@ class ProfilerProxy(Profiler):
         region = self._clock.region(Phase.VALIDATION, LOADER_START)
         start = Calling(region, self._actions.fetching.restart)
         return _ByLoop(self, nullcontext(), start)
-
-    def saving(self) -> Context:
-        """Return the region of a checkpoint being saved."""
-        return Saving(self._timeline)
 
     @property
     def validating(self) -> bool:

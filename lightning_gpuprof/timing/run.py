@@ -74,6 +74,7 @@ class TimingRun:
             self._device.calibrate()
             self._writer.device = self._device
         output.phase_clock = self.timeline.clock
+        output.borders = self.timeline.borders
         self.timing = self._attach(trainer, Batches(self, shield(self.do_due)))
         output.count_steps(lambda: self.timeline.step)
         self._components = ActiveComponents(self.component)
@@ -188,6 +189,9 @@ class TimingRun:
         self.output.components = None
         self._components.deactivate()
         self.calls.hand_over()
+        self.output.borders = None
+        for border in tuple(self.timeline.borders):
+            border.go_on_by_hook()
         self.timing.restore()
 
     @override

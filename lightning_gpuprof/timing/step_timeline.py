@@ -5,7 +5,7 @@ Every nanosecond from `start` to `stop` is in exactly one step or one outside sp
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from typing_extensions import override
@@ -15,6 +15,9 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing.phase_clock import Cut, PhaseClock, Region
 from lightning_gpuprof.timing.region_paths import CUT, CUT_OPEN, code
+
+if TYPE_CHECKING:
+    from lightning_gpuprof.session.step_start import StepBorders
 
 SETUP, EPOCH_START, EPOCH_END, TEARDOWN = "setup", "epoch_start", "epoch_end", "teardown"
 WORKER_STARTUP = "worker_startup"
@@ -54,6 +57,7 @@ class StepTimeline:
         # Where not every step is marked: whether the one that begins is; an epoch's last has ended.
         self.choose: Callable[[], bool] | None = None
         self.left: Callable[[], None] | None = None
+        self.borders: list[StepBorders] = []  # told before a step begins
         self.outside: list[Outside] = []  # to be taken
         # Sizes of the batches of steps to be taken. Whoever begins a batch that follows the last in
         # its epoch adds to them, and sets `begun`.
@@ -120,7 +124,8 @@ class StepTimeline:
         """
         if self.in_step and not self.ran:
             return
-        self._end_startup()
+        self.reach_border()
+        self.end_startup()
         if self.in_step:
             self._end_step()
         else:
@@ -129,16 +134,31 @@ class StepTimeline:
         if self.choose is not None:
             self.choose()
 
+    def reach_border(self) -> None:
+        """Tell of the step that is about to begin."""
+        for border in tuple(self.borders):
+            border.reach()
+
     def begin_epoch(self) -> None:
         """The loop over batches begins; until its first fetch it starts data workers."""
         self.outside_is(EPOCH_START)
         self.flags |= StepFlag.EPOCH_START
+        self.begin_startup()
+
+    def begin_startup(self) -> None:
+        """From now on data workers are started, until `end_startup`."""
         self._starting_up = True
         self.clock.swap(self._startup)
 
+    def end_startup(self) -> None:
+        """Data workers have been started, if they were being."""
+        if self._starting_up:
+            self._starting_up = False
+            self.clock.swap(0)
+
     def end_epoch(self, *, unfinished: bool = False) -> None:
         """The loop over batches has ended, and its last step with it."""
-        self._end_startup()
+        self.end_startup()
         if unfinished and self.in_step and not self.ran:
             self._end_torn_batch()
         if self.in_step and self.ran:
@@ -198,11 +218,6 @@ class StepTimeline:
     def _batches(self) -> int:
         return self._taken + len(self.samples)
 
-    def _end_startup(self) -> None:
-        if self._starting_up:
-            self._starting_up = False
-            self.clock.swap(0)
-
     def _forget_batch(self) -> None:
         """A batch began and never ran: the loader had none for a step that fetches for itself."""
         self.samples.pop()
@@ -249,6 +264,8 @@ class Fetch(Region):
             timeline.begin_step()
             Region.__enter__(self)
             return
+        if timeline.borders:
+            timeline.reach_border()
         if timeline.flags:
             timeline.keep_flags()
         timeline.ran = False

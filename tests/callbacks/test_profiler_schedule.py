@@ -126,6 +126,7 @@ def parts_of(trace, step):
 def test_each_profiler_step_holds_its_own_fetch_forward_backward_and_optimizer(tmp_path, wait):
     trainer = fit(
         tmp_path,
+        PhaseTimer(console=False),
         ProfilerSchedule(wait=wait, warmup=1, active=3, repeat=1),
         model=Marked(),
         val_check_interval=4,

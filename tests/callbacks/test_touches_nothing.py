@@ -180,19 +180,15 @@ def plain(tmp_path_factory):
 ENDS = ["by itself", "by an error", "by Ctrl-C"]
 WINDOW = ("step 11", "step 13")
 """Moments in our own window of torch.profiler."""
-AROUND = {"gc.callbacks", "gc.set_threshold", "sys.setswitchinterval"}
-"""The first has a function for full collections; the others while a sample of lines is taken."""
+AROUND = {"gc.callbacks"}
+"""It has a function that takes full collections out of phases."""
 IN_WINDOW = {
     "torch.autograd.profiler._prepare_profiler",  # tells that another profiler is about to begin
     "torch.autograd.profiler._is_profiler_enabled",  # torch's own: it is
 }
 STOOD_IN_FOR = {
     "Trainer.profiler",
-    "Trainer.save_checkpoint",
-    "fit_loop.setup_data",
     "fit_loop._load_combined_loader_states",
-    "epoch_loop.on_run_start",
-    "epoch_loop._on_before_fetch",
     "automatic_optimization.output_result_cls",
     "module.log",
     "logger.log_metrics",

@@ -1,112 +1,93 @@
 from types import SimpleNamespace
 
 import pytest
-from lightning.pytorch import Callback, LightningModule
+from lightning.pytorch import Callback
 
+from lightning_gpuprof.session.hooks import BatchCalls
 from lightning_gpuprof.session.step_start import StepBorders
 
 
-class Loop:
-    """Lightning's loop over batches, as far as borders go."""
-
-    def __init__(self):
-        self.batch_progress = SimpleNamespace(total=SimpleNamespace(completed=0))
-
-    def _on_before_fetch(self):
-        pass
-
-
 class Training:
-    """A Trainer amid an epoch: what fetches its batches holds the loop's method."""
+    """A Trainer amid an epoch; with a timer's list of borders, or with hooks alone."""
 
-    def __init__(self):
-        self.loop = Loop()
-        self.fetcher = SimpleNamespace(_start_profiler=self.loop._on_before_fetch)
+    def __init__(self, *, timed):
+        self.progress = SimpleNamespace(total=SimpleNamespace(completed=0))
+        loop = SimpleNamespace(batch_progress=self.progress)
+        self.fit_loop = SimpleNamespace(epoch_loop=loop)
         self.callback = Callback()
-        self.callback.on_train_batch_end = None
+        self.callback.on_train_batch_start = self.callback.on_train_batch_end = None
         self.callbacks = [self.callback]
-        self.lightning_module = LightningModule()
-        self.fit_loop = SimpleNamespace(epoch_loop=self.loop, _data_fetcher=self.fetcher)
+        self.borders = [] if timed else None
+        self.calls = BatchCalls.counted_by(self.callback) if timed else None
+        self.seen = []
+
+    def border(self):
+        return StepBorders(self, self.callback, self.seen.append, self)
 
     def steps(self, count):
         for _ in range(count):
-            self.fetcher._start_profiler()
+            for border in tuple(self.borders or ()):
+                border.reach()
+            if self.callback.on_train_batch_start is not None:
+                self.callback.on_train_batch_start(self, None, None, 0)
+            if self.calls is not None:
+                self.calls.left -= 1
+                if self.calls.left <= 0:
+                    self.calls.ring()
             if self.callback.on_train_batch_end is not None:
-                self.callback.on_train_batch_end(self, self.lightning_module, None, None, 0)
-            self.loop.batch_progress.total.completed += 1
+                self.callback.on_train_batch_end(self, None, None, None, 0)
+            self.progress.total.completed += 1
 
     @property
-    def is_lightnings_own(self):
-        held = self.fetcher._start_profiler, self.loop._on_before_fetch
-        return held == (Loop._on_before_fetch.__get__(self.loop),) * 2
+    def looked_at(self):
+        return bool(self.borders) or self.callback.on_train_batch_start is not None
 
 
-@pytest.fixture
-def training():
-    return Training()
+@pytest.fixture(params=[True, False], ids=["timed", "by hooks"])
+def training(request):
+    return Training(timed=request.param)
 
 
-def test_borders_that_sleep_for_good_leave_nothing_in_the_loop_and_wake_again(training):
-    seen = []
-    borders = StepBorders(training, Callback(), seen.append)
+def test_borders_that_sleep_for_good_look_at_no_step_and_wake_again(training):
+    borders = training.border()
     training.steps(2)
     borders.sleep_until(None)
-    assert training.is_lightnings_own
+    assert not training.looked_at
 
     training.steps(2)
     borders.wake()
     training.steps(1)
-    assert seen == [0, 1, 4]
+    assert training.seen == [0, 1, 4]
+    borders.remove()
+    training.steps(1)
+    assert not training.looked_at
+    assert training.seen == [0, 1, 4]
 
 
-def test_a_border_that_is_far_ahead_leaves_nothing_in_the_loop_until_it_is_near(training):
-    seen = []
-    borders = StepBorders(training, training.callback, seen.append)
-    borders.sleep_until(200)
+def test_a_border_that_is_far_ahead_looks_at_no_step_until_it_is_near(training):
+    training.border().sleep_until(200)
     training.steps(90)
-    assert training.is_lightnings_own
+    assert not training.looked_at
 
     training.steps(109)
-    assert seen == []
-    assert not training.is_lightnings_own
+    assert training.seen == []
+    assert training.looked_at
     training.steps(3)
-    assert seen == [200, 201]
+    assert training.seen == [200, 201]
 
 
 def test_batches_that_the_loop_alone_counts_do_not_make_a_far_border_late(training):
-    seen = []
-    StepBorders(training, training.callback, seen.append).sleep_until(200)
-    training.loop.batch_progress.total.completed += 60  # skipped: no hook was called
+    training.border().sleep_until(200)
+    training.progress.total.completed += 60  # skipped: no hook was called
     training.steps(141)
-
-    assert seen == [200]
-
-
-def test_of_two_that_leave_amid_an_epoch_in_any_order_the_other_goes_on(training):
-    below, above = [], []
-    one = StepBorders(training, Callback(), below.append)
-    other = StepBorders(training, Callback(), above.append)
-    one.sleep_until(None)
-    training.steps(1)
-    one.wake()
-    training.steps(1)
-    other.remove()
-    training.steps(1)
-    one.remove()
-
-    assert (below, above) == ([1, 2], [0, 1])
-    assert training.is_lightnings_own
-    training.steps(1)
-    assert (below, above) == ([1, 2], [0, 1])
+    assert training.seen == [200]
 
 
-def test_one_that_sleeps_below_another_is_back_when_it_is_woken(training):
-    below, above = [], []
-    one = StepBorders(training, Callback(), below.append)
-    other = StepBorders(training, Callback(), above.append)
-    one.sleep_until(None)
-    other.remove()
-    assert training.is_lightnings_own
-    one.wake()
-    training.steps(1)
-    assert (below, above) == ([0], [])
+def test_where_the_timer_stops_hooks_tell_of_the_steps_to_come():
+    training = Training(timed=True)
+    borders = training.border()
+    training.steps(2)
+    training.borders = None
+    borders.go_on_by_hook()
+    training.steps(2)
+    assert training.seen == [0, 1, 2, 3]

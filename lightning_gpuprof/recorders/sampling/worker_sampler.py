@@ -6,9 +6,8 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 from torch.utils.data import DataLoader
@@ -64,12 +63,15 @@ class WorkerSampler:
         self._release()
         self._clear()
         fit_loop = trainer.fit_loop
-        place = partial(self._place, fit_loop)
-        self._calls.add(fit_loop, BEFORE_FIRST_ITERATORS, _Around(_nothing, place))
-        self._calls.add(fit_loop.epoch_loop, "on_run_start", _Around(place, self.put_back))
+        self._calls.add(fit_loop, BEFORE_FIRST_ITERATORS, _After(partial(self.place, fit_loop)))
+
+    @property
+    def placed(self) -> bool:
+        """Whether a loader has another `worker_init_fn` now."""
+        return bool(self._placed)
 
     @guarded
-    def _place(self, fit_loop: Any) -> None:
+    def place(self, fit_loop: Any) -> None:
         """Let workers that are started next be sampled."""
         self.put_back()
         self._read()
@@ -143,26 +145,16 @@ class WorkerSampler:
         self._calls = TimedCalls()
 
 
-class _Around:
-    """Does something before a call and something after it, also where it fails."""
+class _After:
+    """Does something after a call, also where it fails."""
 
-    def __init__(self, before: Any, after: Any) -> None:
-        self._before, self._after = before, after
+    def __init__(self, after: Callable[[], object]) -> None:
+        self._after = after
 
-    def __enter__(self) -> None:
-        self._before()
+    def __enter__(self) -> None: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._after()
-
-
-def _nothing() -> None:
-    return None
 
 
 def _starts_workers(loader: object) -> bool:
