@@ -118,8 +118,7 @@ def touches_page() -> str:
         "pushes a mode of torch, changes a setting of torch, an environment variable or a warnings",
         "filter, computes on your tensors (but for DeferredLoss), or leaves a process or a thread",
         "behind. One attribute of torch's modules is replaced in the steps of ProfilerSchedule's",
-        "window, and two environment variables are set for moments of it. All exceptions are named",
-        "below with their reasons, and put back as training ends.",
+        "window. All exceptions are named below with their reasons, and put back as training ends.",
         "`tests/callbacks/test_touches_nothing.py` holds it to that.",
         "",
     ]
