@@ -17,6 +17,8 @@ from lightning_gpuprof.session.step_start import StepBorders
 
 WARM_UP = 1
 """The first step is not inspected: it sets up lazily what later ones use."""
+_FETCH = "train_dataloader_next"
+"""How the profiler's action of a batch's fetch ends."""
 SyncWatch = CpuSyncWatch | CudaSyncWatch
 NewWatch = Callable[[Trainer, Report, Callable[[], bool]], SyncWatch]
 
@@ -50,12 +52,24 @@ class Inspector(Callback):
         self._syncs: Syncs | None = None
         self._work: Work | None = None
         self._open: Syncs | Work | None = None
+        self.borders: list[StepBorders] | None = []
 
     @override
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._syncs = Syncs(trainer, self._new_watch)
         self._work = Work(trainer)
-        StepBorders(trainer, self, self._begin_step).sleep_until(WARM_UP)
+        # Only here, in the inspection's own process, is a method of the profiler wrapped.
+        Patches().put(trainer.profiler, "start", self._with_borders)  # type: ignore[attr-defined]
+        StepBorders(trainer, self, self._begin_step, self).sleep_until(WARM_UP)
+
+    def _with_borders(self, start: Callable[[str], None]) -> Callable[[str], None]:
+        def start_action(action_name: str) -> None:
+            if action_name.endswith(_FETCH):
+                for border in self.borders or ():
+                    border.reach()
+            start(action_name)
+
+        return start_action
 
     @override
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -1,16 +1,21 @@
 """Where a training step begins: at the fetch of its batch, for which Lightning has no hook."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from lightning_gpuprof.adapters.lightning import Callback
 from lightning_gpuprof.session.hooks import BatchCalls, add_hook, called_by_trainer, drop_hook
-from lightning_gpuprof.session.output import RunOutput
 
 _NEVER = 1 << 62
 _FAR = 16
 """Batches to a border from which on half of them are passed over unseen."""
 _BATCH_START = "on_train_batch_start"
+
+
+class Timed(Protocol):
+    """Has those who are to be told of a step right before its fetch; None where nobody can."""
+
+    borders: "list[StepBorders] | None"
 
 
 class StepBorders:
@@ -32,7 +37,7 @@ class StepBorders:
         trainer: Any,
         callback: Callback,
         on_border: Callable[[int], object],
-        output: RunOutput | None = None,
+        output: Timed | None = None,
     ) -> None:
         self._progress = trainer.fit_loop.epoch_loop.batch_progress
         self._host = called_by_trainer(trainer, callback)
