@@ -1,7 +1,6 @@
 """The driver's figures of the device: utilisation, clocks, power, throttling, other processes."""
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -10,9 +9,13 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer, batches_done
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.recorders.device.amd_smi import amd_stats
-from lightning_gpuprof.recorders.device.device_stats import DeviceStats, StatsSampler
+from lightning_gpuprof.recorders.device.device_stats import (
+    DeviceStats,
+    StatsSampler,
+    summarize,
+)
 from lightning_gpuprof.recorders.device.nvml import nvml_stats
-from lightning_gpuprof.records.schema import DeviceSample, Note
+from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.hooks import Hooks, called_by_trainer
 from lightning_gpuprof.session.recording import RecordingCallback
@@ -108,14 +111,14 @@ class DeviceMonitor(RecordingCallback):
         self._release()
 
     def _write(self, trainer: Trainer, sampler: StatsSampler) -> None:
-        output, summary = self._output, sampler.take()
+        output, readings = self._output, sampler.take()
         if output is None:
             return
         now = output.clock()
-        if summary is not None:
+        if readings:
             begun, self._since_ns = self._since_ns, now
             step = max(0, batches_done(trainer) - self._first - 1)
-            output.write(DeviceSample(step=step, start_ns=begun, end_ns=now, **asdict(summary)))
+            output.write(summarize(readings, step=step, start_ns=begun, end_ns=now))
         if sampler.error is not None:
             output.note("device-stats-ended", message=sampler.error)
             sampler.error = None

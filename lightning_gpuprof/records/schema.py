@@ -261,7 +261,7 @@ class ProfilerCycle(_Record, tag="cycle"):
 
 
 class DeviceSample(_Record, tag="device"):
-    """The driver's figures since the last such record; see `StatsSummary`.
+    """The driver's figures since the last such record.
 
     Fractions are means over the samples; `throttle_frac` holds the share of samples that each
     reason was seen in. A field that the driver does not give is absent.
@@ -274,17 +274,12 @@ class DeviceSample(_Record, tag="device"):
     samples: int
     busy_frac: float | None = None
     """A kernel was running: not how much of the device it filled."""
-    memory_busy_frac: float | None = None
-    power_mw: int | None = None
     max_power_mw: int | None = None
     power_limit_mw: int | None = None
     max_temperature_c: int | None = None
     min_sm_clock_mhz: int | None = None
     max_sm_clock_mhz: int | None = None
-    memory_clock_mhz: int | None = None
     throttle_frac: dict[str, float] | None = None
-    max_used_bytes: int | None = None
-    total_bytes: int | None = None
     max_others_bytes: int | None = None
     """Of other processes; absent where processes cannot be told apart (containers)."""
     max_others_count: int | None = None

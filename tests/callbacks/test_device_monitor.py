@@ -43,7 +43,7 @@ def test_one_record_is_written_per_window_and_one_at_the_end(records):
     samples = records(callback).all(DeviceSample)
     assert [sample.step for sample in samples] == [3, 7, 9]
     assert {sample.busy_frac for sample in samples} == {0.5}
-    assert samples[0].power_mw is None
+    assert samples[0].max_power_mw is None
     assert samples[1].start_ns == samples[0].end_ns
     assert stats.closed
 
@@ -78,7 +78,7 @@ def test_a_sampler_that_ended_is_noted_once(records):
             self.error = "RuntimeError: GPU is lost"
 
         def take(self):
-            return None
+            return []
 
     callback = DeviceMonitor(window=2, stats=lambda device: FakeStats(), sampler=Ended)
     session = records(callback)

@@ -1,16 +1,14 @@
 """Device readings from AMD SMI, where ROCm's `amdsmi` is installed."""
 
-import os
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import torch
+from typing_extensions import override
 
 from lightning_gpuprof.adapters.cuda import amdsmi_index
-from lightning_gpuprof.recorders.device.device_stats import StatsReading
+from lightning_gpuprof.recorders.device.device_stats import DeviceStats, StatsReading
 
-_T = TypeVar("_T")
-_MIB = 2**20
 _VIOLATIONS = {
     "active_prochot_thrm": "hw_thermal_slowdown",
     "active_ppt_pwr": "sw_power_cap",
@@ -21,8 +19,8 @@ _VIOLATIONS = {
 """Fields of `amdsmi_get_violation_status`, given on MI300 and later."""
 
 
-class AmdSmiStats:
-    """`DeviceStats` of one AMD device.
+class AmdSmiStats(DeviceStats):
+    """The readings of one AMD device.
 
     Args:
         index: AMD SMI's index of the device.
@@ -34,26 +32,31 @@ class AmdSmiStats:
     """
 
     def __init__(self, index: int, *, smi: Any, pid: int | None = None) -> None:
+        # AttributeError: a call that this version of the library does not have.
+        super().__init__(smi.AmdSmiException, AttributeError, pid=pid)
         self._smi = smi
-        self._pid = os.getpid() if pid is None else pid
         try:
             smi.amdsmi_init()
             self._handle = smi.amdsmi_get_processor_handles()[index]
         except (smi.AmdSmiException, IndexError) as error:
             raise RuntimeError(f"AMD SMI cannot be used: {error}") from error
 
+    @override
     def read(self) -> StatsReading:
         """Return what the driver says now; what this device does not support is None."""
         smi, handle = self._smi, self._handle
-        activity = self._ask(lambda: smi.amdsmi_get_gpu_activity(handle)) or {}
-        power = self._ask(lambda: smi.amdsmi_get_power_info(handle)) or {}
-        memory = self._ask(lambda: smi.amdsmi_get_gpu_vram_usage(handle)) or {}
-        others = self._others()
+        busy = _number(self._get("gpu_activity"), "gfx_activity")
+        power = self._get("power_info")
         drawn = _number(power, "current_socket_power") or _number(power, "average_socket_power")
         limit = _number(power, "power_limit")
+        clock = self._ask(lambda: smi.amdsmi_get_clock_info(handle, smi.AmdSmiClkType.GFX))
+        sizes = [
+            (one.get("pid"), one.get("memory_usage", {}).get("vram_mem"))
+            for one in self._get("gpu_process_list") or ()
+        ]
+        others = self._others(sizes)
         return StatsReading(
-            busy_frac=_hundredths(activity, "gfx_activity"),
-            memory_busy_frac=_hundredths(activity, "umc_activity"),
+            busy_frac=None if busy is None else busy / 100,
             temperature_c=self._ask(
                 lambda: smi.amdsmi_get_temp_metric(
                     handle, smi.AmdSmiTemperatureType.JUNCTION, smi.AmdSmiTemperatureMetric.CURRENT
@@ -62,53 +65,19 @@ class AmdSmiStats:
             power_mw=None if drawn is None else drawn * 1000,
             # The limit is in microwatts where it is large: versions of the library differ.
             power_limit_mw=None if limit is None else _limit_mw(limit),
-            sm_clock_mhz=self._clock("GFX"),
-            memory_clock_mhz=self._clock("MEM"),
-            throttle_reasons=self._throttle_reasons(),
-            used_bytes=_mebibytes(memory, "vram_used"),
-            total_bytes=_mebibytes(memory, "vram_total"),
-            others_bytes=None if others is None else sum(others),
-            others_count=None if others is None else len(others),
+            # Called `cur_clk` before ROCm 6.2.
+            sm_clock_mhz=_number(clock, "clk") or _number(clock, "cur_clk"),
+            throttle_reasons=_throttle_reasons(self._get("violation_status") or {}),
+            others_bytes=others[0],
+            others_count=others[1],
         )
 
+    @override
     def close(self) -> None:
-        """Let go of AMD SMI."""
         self._ask(self._smi.amdsmi_shut_down)
 
-    def _ask(self, call: Callable[[], _T]) -> _T | None:
-        try:
-            return call()
-        except (self._smi.AmdSmiException, AttributeError):
-            # AttributeError: a call that this version of the library does not have.
-            return None
-
-    def _clock(self, name: str) -> int | None:
-        smi, handle = self._smi, self._handle
-        kind = self._ask(lambda: getattr(smi.AmdSmiClkType, name))
-        info = self._ask(lambda: smi.amdsmi_get_clock_info(handle, kind)) or {}
-        # Called `cur_clk` before ROCm 6.2.
-        return _number(info, "clk") or _number(info, "cur_clk")
-
-    def _throttle_reasons(self) -> frozenset[str] | None:
-        smi, handle = self._smi, self._handle
-        status = self._ask(lambda: smi.amdsmi_get_violation_status(handle))
-        if not status:
-            return None
-        known = {name: status[field] for field, name in _VIOLATIONS.items() if field in status}
-        known = {name: value for name, value in known.items() if isinstance(value, bool | int)}
-        return frozenset(name for name, value in known.items() if value) if known else None
-
-    def _others(self) -> list[int] | None:
-        smi, handle = self._smi, self._handle
-        processes = self._ask(lambda: smi.amdsmi_get_gpu_process_list(handle))
-        if not processes or all(one.get("pid") != self._pid for one in processes):
-            return None
-        others = [
-            one.get("memory_usage", {}).get("vram_mem")
-            for one in processes
-            if one.get("pid") != self._pid
-        ]
-        return others if all(isinstance(size, int) for size in others) else None
+    def _get(self, name: str) -> Any:
+        return self._ask(lambda: getattr(self._smi, f"amdsmi_get_{name}")(self._handle))
 
 
 def amd_stats(device: torch.device) -> AmdSmiStats | None:
@@ -128,21 +97,17 @@ def amd_stats(device: torch.device) -> AmdSmiStats | None:
         return None
 
 
-def _number(values: Mapping[str, Any], name: str) -> int | None:
+def _number(values: Mapping[str, Any] | None, name: str) -> int | None:
     """Return a value, where it is one: what is not supported reads "N/A"."""
-    value = values.get(name)
+    value = (values or {}).get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _hundredths(values: Mapping[str, Any], name: str) -> float | None:
-    value = _number(values, name)
-    return None if value is None else value / 100
-
-
-def _mebibytes(values: Mapping[str, Any], name: str) -> int | None:
-    value = _number(values, name)
-    return None if value is None else value * _MIB
 
 
 def _limit_mw(limit: int) -> int:
     return limit // 1000 if limit >= 1_000_000 else limit * 1000
+
+
+def _throttle_reasons(status: Mapping[str, Any]) -> frozenset[str] | None:
+    known = {name: status.get(field) for field, name in _VIOLATIONS.items()}
+    known = {name: value for name, value in known.items() if isinstance(value, bool | int)}
+    return frozenset(name for name, value in known.items() if value) if known else None

@@ -1,9 +1,14 @@
 """Samples the driver's figures on a thread of its own; loads no vendor library."""
 
+import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, TypeVar
+
+from lightning_gpuprof.records.schema import DeviceSample
+
+_T = TypeVar("_T", int, float)
 
 
 @dataclass(frozen=True)
@@ -13,59 +18,58 @@ class StatsReading:
     Attributes:
         busy_frac: Share of the driver's own sampling period in which a kernel ran: not how
             much of the device it filled.
-        memory_busy_frac: The same for reads and writes of device memory.
         throttle_reasons: Why clocks are lower than they could be; empty where nothing holds
             them down, None where not known.
-        used_bytes: Memory in use on the device, by everyone.
-        others_bytes: Of it by other processes; None where processes cannot be told apart, as
+        others_bytes: Memory of other processes; None where processes cannot be told apart, as
             in most containers.
     """
 
     busy_frac: float | None = None
-    memory_busy_frac: float | None = None
     temperature_c: int | None = None
     power_mw: int | None = None
     power_limit_mw: int | None = None
     sm_clock_mhz: int | None = None
-    memory_clock_mhz: int | None = None
     throttle_reasons: frozenset[str] | None = None
-    used_bytes: int | None = None
-    total_bytes: int | None = None
     others_bytes: int | None = None
     others_count: int | None = None
 
 
-@dataclass(frozen=True)
-class StatsSummary:
-    """Several readings as one: means, extremes, and for each reason the share it was seen in."""
+class DeviceStats:
+    """Where readings come from: a vendor's library, or a fake.
 
-    samples: int
-    busy_frac: float | None
-    memory_busy_frac: float | None
-    power_mw: int | None
-    max_temperature_c: int | None
-    max_power_mw: int | None
-    power_limit_mw: int | None
-    min_sm_clock_mhz: int | None
-    max_sm_clock_mhz: int | None
-    memory_clock_mhz: int | None
-    throttle_frac: dict[str, float] | None
-    max_used_bytes: int | None
-    total_bytes: int | None
-    max_others_bytes: int | None
-    max_others_count: int | None
+    Args:
+        refusals: What the library raises for a figure that the device does not have.
+        pid: This process.
+    """
 
-
-class DeviceStats(Protocol):
-    """Where readings come from: NVML, AMD SMI, or a fake."""
+    def __init__(self, *refusals: type[Exception], pid: int | None = None) -> None:
+        self._refusals = refusals
+        self._pid = os.getpid() if pid is None else pid
 
     def read(self) -> StatsReading:
         """Return what the driver says now."""
-        ...
+        raise NotImplementedError
 
     def close(self) -> None:
         """Let go of the vendor's library."""
-        ...
+
+    def _ask(self, call: Callable[..., Any], *args: Any) -> Any:
+        """Return a call's answer; None where the device or this library does not have it."""
+        try:
+            return call(*args)
+        except self._refusals:
+            return None
+
+    def _others(self, sizes: Sequence[tuple[int, Any]]) -> tuple[int | None, int | None]:
+        """Return bytes and number of other processes, given each one's id and bytes.
+
+        None where ours is not among them: in a container drivers name processes by the host's
+        ids, or none at all.
+        """
+        others = [size for pid, size in sizes if pid != self._pid]
+        if len(others) == len(sizes) or not all(isinstance(size, int) for size in others):
+            return None, None
+        return sum(others), len(others)
 
 
 class StatsSampler:
@@ -91,7 +95,6 @@ class StatsSampler:
         self._interval_s = interval_s
         self._stop = threading.Event()
         self._wait = wait or self._stop.wait
-        self._lock = threading.Lock()
         self._readings: list[StatsReading] = []
         self._thread: threading.Thread | None = None
 
@@ -105,18 +108,16 @@ class StatsSampler:
         """Read until told to end; the body of the thread."""
         while not self._wait(self._interval_s):
             try:
-                reading = self._stats.read()
+                self._readings.append(self._stats.read())
             except (RuntimeError, OSError, LookupError, TypeError, ValueError) as error:
                 self.error = f"{type(error).__name__}: {error}"
                 return
-            with self._lock:
-                self._readings.append(reading)
 
-    def take(self) -> StatsSummary | None:
-        """Return the readings since the last call as one; None where there were none."""
-        with self._lock:
-            readings, self._readings = self._readings, []
-        return summarize(readings) if readings else None
+    def take(self) -> list[StatsReading]:
+        """Return the readings since the last call."""
+        count = len(self._readings)  # the thread may add another one meanwhile
+        taken, self._readings[:count] = self._readings[:count], []
+        return taken
 
     def close(self) -> None:
         """End the thread and let go of the vendor's library."""
@@ -126,42 +127,36 @@ class StatsSampler:
         self._stats.close()
 
 
-def summarize(readings: list[StatsReading]) -> StatsSummary:
-    """Sum up readings; what none of them has stays None.
+def summarize(
+    readings: Sequence[StatsReading], *, step: int, start_ns: int, end_ns: int
+) -> DeviceSample:
+    """Sum up readings: means, extremes, and for each reason the share that it held clocks down in.
 
-    >>> summarize([StatsReading(busy_frac=0.5), StatsReading(busy_frac=1.0)]).busy_frac
+    >>> readings = [StatsReading(busy_frac=0.5), StatsReading(busy_frac=1.0)]
+    >>> summarize(readings, step=0, start_ns=0, end_ns=9).busy_frac
     0.75
     """
-    power = _known(reading.power_mw for reading in readings)
+    busy = _known(reading.busy_frac for reading in readings)
     clocks = _known(reading.sm_clock_mhz for reading in readings)
-    reasons = [r.throttle_reasons for r in readings if r.throttle_reasons is not None]
-    seen = sorted({reason for some in reasons for reason in some})
-    return StatsSummary(
+    reasons = [one.throttle_reasons for one in readings if one.throttle_reasons is not None]
+    names = sorted({name for some in reasons for name in some})
+    throttled = {name: sum(name in some for some in reasons) / len(reasons) for name in names}
+    return DeviceSample(
+        step=step,
+        start_ns=start_ns,
+        end_ns=end_ns,
         samples=len(readings),
-        busy_frac=_mean(_known(reading.busy_frac for reading in readings)),
-        memory_busy_frac=_mean(_known(reading.memory_busy_frac for reading in readings)),
-        power_mw=round(sum(power) / len(power)) if power else None,
-        max_temperature_c=max(_known(r.temperature_c for r in readings), default=None),
-        max_power_mw=max(power, default=None),
-        power_limit_mw=max(_known(r.power_limit_mw for r in readings), default=None),
+        busy_frac=sum(busy) / len(busy) if busy else None,
+        max_temperature_c=max(_known(one.temperature_c for one in readings), default=None),
+        max_power_mw=max(_known(one.power_mw for one in readings), default=None),
+        power_limit_mw=max(_known(one.power_limit_mw for one in readings), default=None),
         min_sm_clock_mhz=min(clocks, default=None),
         max_sm_clock_mhz=max(clocks, default=None),
-        memory_clock_mhz=max(_known(r.memory_clock_mhz for r in readings), default=None),
-        throttle_frac={name: _share(name, reasons) for name in seen} if reasons else None,
-        max_used_bytes=max(_known(r.used_bytes for r in readings), default=None),
-        total_bytes=max(_known(r.total_bytes for r in readings), default=None),
-        max_others_bytes=max(_known(r.others_bytes for r in readings), default=None),
-        max_others_count=max(_known(r.others_count for r in readings), default=None),
+        throttle_frac=throttled if reasons else None,
+        max_others_bytes=max(_known(one.others_bytes for one in readings), default=None),
+        max_others_count=max(_known(one.others_count for one in readings), default=None),
     )
 
 
-def _known(values: "Iterable[int | None] | Iterable[float | None]") -> list[int]:
-    return [value for value in values if value is not None]  # type: ignore[misc]
-
-
-def _mean(values: list[int]) -> float | None:
-    return sum(values) / len(values) if values else None
-
-
-def _share(name: str, reasons: list[frozenset[str]]) -> float:
-    return sum(name in some for some in reasons) / len(reasons)
+def _known(values: Iterable[_T | None]) -> list[_T]:
+    return [value for value in values if value is not None]

@@ -14,7 +14,7 @@ GIB = 2**30
 class FakeNvml:
     """`pynvml` of one device, as far as it is used."""
 
-    NVML_TEMPERATURE_GPU, NVML_CLOCK_SM, NVML_CLOCK_MEM = 0, 1, 2
+    NVML_TEMPERATURE_GPU, NVML_CLOCK_SM = 0, 1
 
     class NVMLError(Exception):
         pass
@@ -44,9 +44,6 @@ class FakeNvml:
     def nvmlDeviceGetUtilizationRates(self, handle):
         return SimpleNamespace(gpu=87, memory=40)
 
-    def nvmlDeviceGetMemoryInfo(self, handle):
-        return SimpleNamespace(used=5 * GIB, total=24 * GIB)
-
     def nvmlDeviceGetTemperature(self, handle, sensor):
         return 71
 
@@ -57,7 +54,7 @@ class FakeNvml:
         raise self.NVMLError("not supported")
 
     def nvmlDeviceGetClockInfo(self, handle, kind):
-        return 1410 if kind == self.NVML_CLOCK_SM else 1593
+        return {self.NVML_CLOCK_SM: 1410}[kind]
 
     def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle):
         return self.reasons
@@ -69,7 +66,7 @@ class FakeNvml:
 class FakeAmdSmi:
     """`amdsmi` of one device, as far as it is used."""
 
-    AmdSmiClkType = SimpleNamespace(GFX="gfx", MEM="mem")
+    AmdSmiClkType = SimpleNamespace(GFX="gfx")
     AmdSmiTemperatureType = SimpleNamespace(JUNCTION="junction")
     AmdSmiTemperatureMetric = SimpleNamespace(CURRENT="current")
 
@@ -96,10 +93,7 @@ class FakeAmdSmi:
         raise self.AmdSmiException("not supported")
 
     def amdsmi_get_clock_info(self, handle, kind):
-        return {"cur_clk": 1700} if kind == "mem" else {"clk": 2100}
-
-    def amdsmi_get_gpu_vram_usage(self, handle):
-        return {"vram_used": 1024, "vram_total": 196_592}
+        return {"clk": 2100}
 
     def amdsmi_get_violation_status(self, handle):
         return {"active_ppt_pwr": True, "active_hbm_thrm": False, "active_vr_thrm": "N/A"}
@@ -115,15 +109,11 @@ def test_nvml_is_read_in_our_units_and_the_unsupported_is_absent():
     reading = NvmlStats(0, nvml=FakeNvml(), pid=7).read()
     assert reading == StatsReading(
         busy_frac=0.87,
-        memory_busy_frac=0.4,
         temperature_c=71,
         power_mw=310_000,
         power_limit_mw=None,
         sm_clock_mhz=1410,
-        memory_clock_mhz=1593,
         throttle_reasons=frozenset({"sw_power_cap", "sw_thermal_slowdown"}),
-        used_bytes=5 * GIB,
-        total_bytes=24 * GIB,
         others_bytes=0,
         others_count=0,
     )
@@ -201,15 +191,11 @@ def test_amd_smi_is_read_in_our_units_and_the_unsupported_is_absent():
     reading = AmdSmiStats(0, smi=FakeAmdSmi(), pid=7).read()
     assert reading == StatsReading(
         busy_frac=0.9,
-        memory_busy_frac=None,
         temperature_c=None,
         power_mw=540_000,
         power_limit_mw=750_000,
         sm_clock_mhz=2100,
-        memory_clock_mhz=1700,
         throttle_reasons=frozenset({"sw_power_cap"}),
-        used_bytes=1024 * 2**20,
-        total_bytes=196_592 * 2**20,
         others_bytes=2 * GIB,
         others_count=1,
     )
@@ -230,13 +216,10 @@ def test_an_old_amd_smi_lacks_calls_without_failing():
 
 
 @pytest.mark.parametrize(("mig", "whole"), [(None, True), (0, True), (1, False)])
-def test_of_a_partitioned_device_the_whole_cards_memory_and_processes_are_not_told(mig, whole):
+def test_of_a_partitioned_device_the_whole_cards_processes_are_not_told(mig, whole):
     nvml = FakeNvml()
     nvml.mig = mig
     reading = NvmlStats(0, nvml=nvml, pid=7).read()
-    assert (reading.used_bytes, reading.total_bytes) == (
-        (5 * GIB, 24 * GIB) if whole else (None, None)
-    )
     assert (reading.others_bytes, reading.others_count) == ((0, 0) if whole else (None, None))
     assert (reading.busy_frac, reading.power_mw) == (0.87, 310_000)
 
@@ -290,28 +273,18 @@ def test_a_cpu_has_no_readings():
 
 
 def test_readings_are_summed_up_and_what_none_has_stays_absent():
-    summary = summarize(
-        [
-            StatsReading(
-                busy_frac=0.5, power_mw=100, sm_clock_mhz=1000, throttle_reasons=frozenset()
-            ),
-            StatsReading(
-                busy_frac=1.0,
-                power_mw=301,
-                sm_clock_mhz=1400,
-                throttle_reasons=frozenset({"sw_power_cap"}),
-            ),
-        ]
-    )
-    assert (summary.samples, summary.busy_frac, summary.power_mw) == (2, 0.75, 200)
-    assert (summary.max_power_mw, summary.min_sm_clock_mhz, summary.max_sm_clock_mhz) == (
-        301,
-        1000,
-        1400,
-    )
-    assert summary.throttle_frac == {"sw_power_cap": 0.5}
-    assert summary.max_temperature_c is None
-    assert summarize([StatsReading()]).throttle_frac is None
+    capped = frozenset({"sw_power_cap"})
+    readings = [
+        StatsReading(0.5, power_mw=100, sm_clock_mhz=1000, throttle_reasons=frozenset()),
+        StatsReading(1.0, power_mw=301, sm_clock_mhz=1400, throttle_reasons=capped),
+    ]
+    found = summarize(readings, step=9, start_ns=1, end_ns=2)
+    assert (found.step, found.start_ns, found.end_ns) == (9, 1, 2)
+    assert (found.samples, found.busy_frac, found.max_power_mw) == (2, 0.75, 301)
+    assert (found.min_sm_clock_mhz, found.max_sm_clock_mhz) == (1000, 1400)
+    assert found.throttle_frac == {"sw_power_cap": 0.5}
+    assert found.max_temperature_c is None
+    assert summarize([StatsReading()], step=0, start_ns=0, end_ns=1).throttle_frac is None
 
 
 class FakeStats:
@@ -339,15 +312,15 @@ def test_the_sampler_gives_each_reading_once():
     stats = FakeStats([StatsReading(busy_frac=0.2), StatsReading(busy_frac=0.4)])
     sampler = StatsSampler(stats, interval_s=1, wait=turns(2))
     sampler.run()
-    assert sampler.take().busy_frac == pytest.approx(0.3)
-    assert sampler.take() is None
+    assert [reading.busy_frac for reading in sampler.take()] == [0.2, 0.4]
+    assert sampler.take() == []
 
 
 def test_a_reading_that_fails_ends_the_sampling_and_is_told():
     stats = FakeStats([StatsReading(busy_frac=0.2), RuntimeError("GPU is lost")])
     sampler = StatsSampler(stats, interval_s=1, wait=turns(5))
     sampler.run()
-    assert sampler.take().samples == 1
+    assert len(sampler.take()) == 1
     assert sampler.error == "RuntimeError: GPU is lost"
 
 
