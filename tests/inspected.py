@@ -7,10 +7,10 @@ from lightning.pytorch import Trainer
 from lightning_gpuprof.inspect.inspector import InspectionDone, Inspector
 
 
-def inspected(folder, model, *callbacks, steps=3, new_watch=None, **options):
+def inspected(folder, model, *callbacks, steps=3, new_detector=None, **options):
     """Train a model until it is inspected; return what was found."""
     found = []
-    inspector = Inspector(steps=steps, done=found.append, new_watch=new_watch)
+    inspector = Inspector(steps=steps, done=found.append, new_detector=new_detector)
     trainer = Trainer(
         **{
             "max_epochs": 1,

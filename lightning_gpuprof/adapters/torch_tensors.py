@@ -1,35 +1,16 @@
-"""Private parts of torch: open modes, and the storages, versions and shards of tensors.
+"""Private parts of torch: dispatch modes, and the storages and shards of tensors.
 
 The names are in torch 2.2 to 2.14. Where one is missing nothing is found, or a tensor counts as
 its own storage.
 """
 
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Any
 
 import torch
-import torch.overrides
-import torch.utils._python_dispatch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["TorchDispatchMode", "open_dispatch_modes", "open_function_modes", "storage_key"]
-
-
-WATCHING_MODES = ("torch.utils.flop_counter", "torch.utils._debug_mode", "torch.testing.")
-"""Modules of torch's modes that watch; others (a default device) are there for their effect."""
-
-
-def open_dispatch_modes() -> list[Any]:
-    """Return the modes that are told of each operator, the outermost first."""
-    read = getattr(torch.utils._python_dispatch, "_get_current_dispatch_mode_stack", list)
-    return list(read())
-
-
-def open_function_modes() -> list[Any]:
-    """Return the modes that are told of each of torch's functions, the outermost first."""
-    read = getattr(torch.overrides, "_get_current_function_mode_stack", list)
-    return list(read())
+__all__ = ["TorchDispatchMode", "storage_key"]
 
 
 def storage_key(tensor: Tensor) -> int:
@@ -54,11 +35,3 @@ def no_overrides() -> AbstractContextManager[None]:
     """Return a context in which tensors' own `__torch_function__` is not called."""
     disabled = getattr(torch._C, "DisableTorchFunction", None)
     return nullcontext() if disabled is None else disabled()
-
-
-def version_of(tensor: Tensor) -> int | None:
-    """Return how often a tensor was written to in place; None for one made in inference mode."""
-    try:
-        return int(tensor._version)
-    except RuntimeError:
-        return None

@@ -1,12 +1,12 @@
-"""Sees, on a CPU, the calls that would make the host wait if the model were on a GPU."""
+"""Finds, on a CPU, the calls that would make the host wait if the model were on a GPU."""
 
 import linecache
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,11 +15,11 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.pytree import tree_leaves
 from lightning_gpuprof.adapters.torch_tensors import TorchDispatchMode, storage_key
+from lightning_gpuprof.inspect.advice import PAGEABLE_COPY
 from lightning_gpuprof.inspect.sync_calls import (
     FACTORIES,
     FROM_DATA,
     NAMES,
-    PAGEABLE_COPY,
     READS,
     SYNCHRONIZE,
     call_name,
@@ -36,13 +36,29 @@ _WRAPPERS = ("", "__get__", "backward", "grad")
 _ATEN_NAMES = {"_local_scalar_dense": "item", "index": "boolean mask", "_unique2": "unique"}
 
 
-class CpuSyncWatch:
+class _Call(NamedTuple):
+    """The outermost call of a Python function of torch's that is under way.
+
+    A tensor that it makes from nothing would lie on the host if `on_host`.
+    """
+
+    name: str = ""
+    on_host: bool = False
+
+    @property
+    def judged(self) -> bool:
+        """Whether the call was judged as a whole, so that its operators are not."""
+        return self.name in READS
+
+
+class CpuSyncDetector:
     """Reports what would sync on a GPU, for a training loop that runs on a CPU.
 
     It follows from call to call which tensors would lie on the GPU: a tensor that is made without
     `device=` or fetched from a loader stays on the host until it is moved; a result computed from
-    a tensor of the device is on the device; a tensor from before the watch is taken to be on the
-    device, but for those named as `on_host`.
+    a tensor of the device is on the device; an older tensor is taken to be on the device, unless
+    named as `on_host`. Storages are known by address: one that is freed and made anew is put anew,
+    because every operator's result comes by here.
 
     It must be started and stopped at one depth of torch's modes. While it runs, torch.compile runs
     functions uncompiled and fast paths of torch.nn step aside.
@@ -63,7 +79,7 @@ class CpuSyncWatch:
         fetching: Callable[[], bool] = lambda: False,
     ) -> None:
         self._report = report
-        self._places = _Places(on_host)
+        self._host = set(map(storage_key, on_host))
         self._fetching = fetching
         self._thread = 0
         self._patches = Patches()
@@ -71,7 +87,7 @@ class CpuSyncWatch:
         self.call = _Call()
 
     def start(self) -> bool:
-        """Begin to watch this thread."""
+        """Begin to report calls of this thread."""
         self._thread = threading.get_ident()
         for owner, name in synchronize_calls():
             self._patches.put(owner, name, self._waiting)
@@ -92,12 +108,12 @@ class CpuSyncWatch:
         self.call = _Call(name, name in FACTORIES and device is None)
         if name in READS:
             if self._on_device(args[:1]):
-                self._see(NAMES.get(name, name))
+                self._found(NAMES.get(name, name))
         elif device is not None and (name in FROM_DATA or name in ("to", "cuda")):
             to_host = _names_the_cpu(args, kwargs)
             from_device = self._on_device(args[1:] if name == "new_tensor" else args)
             if from_device == to_host and not kwargs.get("non_blocking"):
-                self._see("cpu" if to_host else PAGEABLE_COPY)
+                self._found("cpu" if to_host else PAGEABLE_COPY)
 
     def end_call(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
@@ -107,114 +123,88 @@ class CpuSyncWatch:
             on_host = name in READS or _names_the_cpu(args, kwargs)
             if on_host and isinstance(result, Tensor) and self._on_device((result,)):
                 result = result.clone()  # on a GPU it would be a copy too, not the tensor itself
-            self._places.put(result, on_host=on_host)
+            self._put(result, on_host=on_host)
         elif name in FACTORIES and not self._on_device(args):
-            self._places.put(result, on_host=True)  # torch.tensor runs no operator
+            self._put(result, on_host=True)  # torch.tensor runs no operator
         return result
 
     def operator(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an ATen operator; report it if it would sync."""
-        if operator_name(operator) == "copy_":
-            return self._copy(operator, args, kwargs)
-        given = _tensors(args, kwargs)
+        aten = operator_name(operator).partition(".")[0]
+        if aten == "copy_":
+            self._judge_copy(args, kwargs)
+            return operator(*args, **kwargs)
+        given = _tensors((args, kwargs))
         on_host = self._fetching() or (
-            all(self._places.is_host(tensor) for tensor in given) if given else self.call.on_host
+            all(map(self._is_host, given)) if given else self.call.on_host
         )
         if not on_host and not self.call.judged and shows_values(operator, args, kwargs):
-            self._see(self._name(operator))
+            called = NAMES.get(self.call.name, self.call.name)
+            shown = _ATEN_NAMES.get(aten, aten.strip("_")) if called in _WRAPPERS else called
+            self._found(shown)
         result = operator(*args, **kwargs)
-        self._places.put(result, on_host=on_host)
+        self._put(result, on_host=on_host)
         return result
 
-    def _copy(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        to_host, from_host = (self._places.is_host(tensor) for tensor in args[:2])
+    def _judge_copy(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        to_host, from_host = map(self._is_host, args[:2])
         waits = not any(args[2:]) and not kwargs.get("non_blocking")
         if to_host != from_host and waits and not self._fetching() and not self.call.judged:
-            self._see("copy to the host" if to_host else PAGEABLE_COPY)
-        return operator(*args, **kwargs)
+            self._found("copy to the host" if to_host else PAGEABLE_COPY)
 
-    def _name(self, operator: Any) -> str:
-        aten = operator_name(operator).partition(".")[0]
-        called = NAMES.get(self.call.name, self.call.name)
-        return _ATEN_NAMES.get(aten, aten.strip("_")) if called in _WRAPPERS else called
-
-    def _see(self, operation: str) -> None:
+    def _found(self, operation: str) -> None:
         if threading.get_ident() == self._thread:
             self._report(operation)
 
+    def _is_host(self, tensor: Tensor) -> bool:
+        return storage_key(tensor) in self._host
+
     def _on_device(self, values: tuple[Any, ...]) -> bool:
         tensors = [value for value in values if isinstance(value, Tensor)]
-        return not self._fetching() and any(not self._places.is_host(t) for t in tensors)
+        return not self._fetching() and not all(map(self._is_host, tensors))
+
+    def _put(self, values: Any, *, on_host: bool) -> None:
+        change = self._host.add if on_host else self._host.discard
+        for tensor in _tensors(values):
+            change(storage_key(tensor))
 
     def _waiting(self, original: Any) -> Any:
         def synchronize(*args: Any, **kwargs: Any) -> Any:
-            self._see(SYNCHRONIZE)
+            self._found(SYNCHRONIZE)
             # Without a GPU torch would raise.
             return original(*args, **kwargs) if torch.cuda.is_available() else None
 
         return synchronize
 
 
-class _Call:
-    """The outermost call of a Python function of torch's that is under way."""
-
-    def __init__(self, name: str = "", on_host: bool = False) -> None:
-        self.name = name
-        self.on_host = on_host
-        """A tensor that it makes from nothing would lie on the host."""
-        self.judged = name in READS
-        """The call was judged as a whole, so its operators are not."""
-
-
-class _Places:
-    """Which storages would be in host memory if there were a GPU."""
-
-    def __init__(self, on_host: Iterable[Tensor]) -> None:
-        self._host: set[int] = set()
-        self.put(list(on_host), on_host=True)
-
-    def is_host(self, tensor: Tensor) -> bool:
-        return storage_key(tensor) in self._host
-
-    def put(self, values: Any, *, on_host: bool) -> None:
-        # Storages are known by address. One that is freed and made anew is always put anew,
-        # because every operator's result comes by here.
-        for tensor in _tensors((values,), {}):
-            if on_host:
-                self._host.add(storage_key(tensor))
-            else:
-                self._host.discard(storage_key(tensor))
-
-
 class _Calls(TorchFunctionMode):
-    def __init__(self, watch: CpuSyncWatch) -> None:
+    def __init__(self, detector: CpuSyncDetector) -> None:
         super().__init__()
-        self._watch = watch
+        self._detector = detector
 
     @override
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        watch = self._watch
-        name = call_name(func)
-        watch.begin_call(name, args, kwargs)
+        detector, name = self._detector, call_name(func)
+        detector.begin_call(name, args, kwargs)
         try:
-            return watch.end_call(name, args, kwargs, func(*args, **kwargs))
+            return detector.end_call(name, args, kwargs, func(*args, **kwargs))
         finally:
-            watch.call = _Call()
+            detector.call = _Call()
 
 
 class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    def __init__(self, watch: CpuSyncWatch) -> None:
+    def __init__(self, detector: CpuSyncDetector) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._watch = watch
+        self._detector = detector
 
     @override
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self._watch.operator(func, args, kwargs or {})
+        return self._detector.operator(func, args, kwargs or {})
 
 
-def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+def _tensors(values: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
 
 
 def _device_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -223,26 +213,16 @@ def _device_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return kwargs["device"]
     if name == "cuda":
         return "cuda"
-    return next(_devices(args[1:]), None) if name == "to" else None
-
-
-def _devices(args: Iterable[Any]) -> Iterator[Any]:
-    for value in args:
-        if isinstance(value, (torch.device, str)):
-            yield value
-        elif isinstance(value, Tensor):
-            yield value.device
+    given = (value for value in args[1:] if isinstance(value, (torch.device, str, Tensor)))
+    found = next(given, None) if name == "to" else None
+    return found.device if isinstance(found, Tensor) else found
 
 
 def _names_the_cpu(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """The line says "cpu" in so many words; a variable stands for the model's own device."""
+    """Tell whether the line itself says "cpu"; a variable stands for the model's own device."""
     given = (*args[1:], kwargs.get("device"))
-    return (
-        any(type(value) is str and value == "cpu" for value in given) and _calling_line_says_cpu()
-    )
-
-
-def _calling_line_says_cpu() -> bool:
+    if not any(type(value) is str and value == "cpu" for value in given):
+        return False
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith((_HERE, _TORCH)):
         frame = frame.f_back

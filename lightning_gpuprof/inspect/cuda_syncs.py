@@ -1,17 +1,17 @@
-"""Sees host syncs on CUDA and HIP: torch warns of each, under its sync debug mode."""
+"""Finds host syncs on CUDA and HIP: torch warns of each, under its sync debug mode."""
 
 import threading
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import torch
 
 from lightning_gpuprof.adapters.dynamo import counters
+from lightning_gpuprof.inspect.advice import PAGEABLE_COPY
 from lightning_gpuprof.inspect.sync_calls import (
     NAMES,
-    PAGEABLE_COPY,
     READS,
     SYNCHRONIZE,
     synchronize_calls,
@@ -28,15 +28,14 @@ _COPIES = ("to", "cuda", "tensor", "as_tensor")
 _NAMED_FUNCTIONS = ("tensor", "as_tensor", "where", "nonzero", "masked_select", "unique", "equal")
 
 
-class CudaSyncWatch:
+class CudaSyncDetector:
     """Reports the syncs of a device by `torch.cuda.set_sync_debug_mode`.
 
-    Warnings of other threads (data workers, loggers, the pin-memory thread) are not reported, since
-    they do not hold up the training thread; torch hands those of autograd's threads to the thread
-    that called `backward`. Explicit waits (`torch.cuda.synchronize`, of streams and events), which
-    torch does not warn of, are replaced while watching. Methods that read values are timed by the
-    host's clock. Functions of torch's that sync get their names, but not where torch.compile has
-    been at work: its results depend on them, and would be compiled anew.
+    Other threads' warnings are not reported, since they do not hold up training; torch hands those
+    of autograd's threads to the thread that called `backward`. Explicit waits, of which torch does
+    not warn, are replaced meanwhile. Methods that read values are timed by the host's clock.
+    Functions that sync are named too, but not where torch.compile has been at work: its results
+    depend on them, and would be compiled anew.
 
     Args:
         report: Told of each sync.
@@ -60,11 +59,11 @@ class CudaSyncWatch:
         self._thread = 0
         self._patches = Patches()
         self._call: str | None = None
-        self._seen: list[Hit] = []
+        self._hits: list[Hit] = []
         self._reporting_ns = 0
 
     def start(self) -> bool:
-        """Begin to watch this thread; not where the user has made each sync an error."""
+        """Begin to report this thread; not where the user has made each sync an error."""
         before = int(self._device.get_sync_debug_mode())
         if before == _ERROR:
             return False
@@ -77,7 +76,7 @@ class CudaSyncWatch:
         warnings.filterwarnings("always", message=MESSAGE)
         self._patches.put(warnings, "showwarning", self._hearing)
         for owner, name in synchronize_calls():
-            self._patches.put(owner, name, self._waiting)
+            self._patches.put(owner, name, self._timing(SYNCHRONIZE))
         for name in sorted(_NAMED_METHODS):
             self._patches.put(torch.Tensor, name, self._timing(NAMES.get(name, name)))
         for name in () if counters() else _NAMED_FUNCTIONS:
@@ -96,9 +95,9 @@ class CudaSyncWatch:
         def show_warning(message: Any, *args: Any, **kwargs: Any) -> None:
             if not str(message).startswith(MESSAGE):
                 original(message, *args, **kwargs)
-            # Torch also warns of some explicit waits, of a stream's: they are seen already.
+            # Torch also warns of some explicit waits, of a stream's: they are reported already.
             elif self._call != SYNCHRONIZE and threading.get_ident() == self._thread:
-                self._see(self._call or "synchronizing operation")
+                self._found(self._call or "synchronizing operation")
 
         return show_warning
 
@@ -107,48 +106,35 @@ class CudaSyncWatch:
             def timed(*args: Any, **kwargs: Any) -> Any:
                 if self._call is not None or threading.get_ident() != self._thread:
                     return original(*args, **kwargs)
-                return self._time(_shown(operation, args), original, args, kwargs)
+                self._call = _shown(operation, args)
+                if operation == SYNCHRONIZE:
+                    self._found(operation)
+                return self._time(original, args, kwargs)
 
-            return _not_compiled(timed)
+            # dynamo must not try to compile it where compiled code calls it.
+            disable: Any = torch.compiler.disable
+            return disable(timed)
 
         return wrap
 
-    def _waiting(self, original: Any) -> Any:
-        def synchronize(*args: Any, **kwargs: Any) -> Any:
-            if self._call is not None or threading.get_ident() != self._thread:
-                return original(*args, **kwargs)
-            self._call = SYNCHRONIZE
-            self._see(SYNCHRONIZE)
-            return self._time(SYNCHRONIZE, original, args, kwargs)
-
-        return _not_compiled(synchronize)
-
-    def _time(
-        self, operation: str, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        self._call, self._reporting_ns = operation, 0
+    def _time(self, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._reporting_ns = 0
         begun = self._clock()
         try:
             return original(*args, **kwargs)
         finally:
-            # To report a call in the middle of it is no part of its wait.
+            # Reporting a call in the middle of it is no part of its wait.
             took, self._call = self._clock() - begun - self._reporting_ns, None
-            seen, self._seen = self._seen, []
-            if seen:  # several waits in one call: its time is counted once
-                seen[0].blocked_ns = took
+            hits, self._hits = self._hits, []
+            if hits:  # several waits in one call: its time is counted once
+                hits[0].blocked_ns = took
 
-    def _see(self, operation: str) -> None:
+    def _found(self, operation: str) -> None:
         begun = self._clock()
-        seen = self._report(operation)
+        hit = self._report(operation)
         self._reporting_ns += self._clock() - begun
-        if seen is not None and self._call is not None:
-            self._seen.append(seen)
-
-
-def _not_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that dynamo does not try to compile where compiled code calls it."""
-    disable: Any = torch.compiler.disable
-    return cast("Callable[..., Any]", disable(function))
+        if hit is not None and self._call is not None:
+            self._hits.append(hit)
 
 
 def _shown(operation: str, args: tuple[Any, ...]) -> str:

@@ -7,8 +7,8 @@ import torch
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.inspect.cpu_syncs import CpuSyncWatch
-from lightning_gpuprof.inspect.cuda_syncs import CudaSyncWatch
+from lightning_gpuprof.inspect.cpu_syncs import CpuSyncDetector
+from lightning_gpuprof.inspect.cuda_syncs import CudaSyncDetector
 from lightning_gpuprof.inspect.sync_sites import Report, SyncSites
 from lightning_gpuprof.inspect.work import Work
 from lightning_gpuprof.records.inspection import Inspection
@@ -19,8 +19,8 @@ WARM_UP = 1
 """The first step is not inspected: it sets up lazily what later ones use."""
 _FETCH = "train_dataloader_next"
 """How the profiler's action of a batch's fetch ends."""
-SyncWatch = CpuSyncWatch | CudaSyncWatch
-NewWatch = Callable[[Trainer, Report, Callable[[], bool]], SyncWatch]
+SyncDetector = CpuSyncDetector | CudaSyncDetector
+NewDetector = Callable[[Trainer, Report, Callable[[], bool]], SyncDetector]
 
 
 class InspectionDone(BaseException):
@@ -30,13 +30,13 @@ class InspectionDone(BaseException):
 class Inspector(Callback):
     """Inspects a few training steps and ends the script, at the latest at its first epoch's end.
 
-    First it watches `steps` steps for host syncs, then it looks at the work of as many others. The
-    two are apart because the sync watch adds calls of its own.
+    First `steps` steps are inspected for host syncs, then as many others for needless work: finding
+    syncs adds calls of its own.
 
     Args:
         steps: Steps of either kind.
         done: Receives the result.
-        new_watch: Makes a watch of the device; tests pass a fake.
+        new_detector: Makes the device's detector of syncs; tests pass a fake.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class Inspector(Callback):
         *,
         steps: int,
         done: Callable[[Inspection], None],
-        new_watch: NewWatch | None = None,
+        new_detector: NewDetector | None = None,
     ) -> None:
         self._steps = steps
         self._done = done
-        self._new_watch = new_watch or watch_of
+        self._new_detector = new_detector or detector_of
         self._syncs: Syncs | None = None
         self._work: Work | None = None
         self._open: Syncs | Work | None = None
@@ -56,7 +56,7 @@ class Inspector(Callback):
 
     @override
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._syncs = Syncs(trainer, self._new_watch)
+        self._syncs = Syncs(trainer, self._new_detector)
         self._work = Work(trainer)
         # Only here, in the inspection's own process, is a method of the profiler wrapped.
         Patches().put(trainer.profiler, "start", self._with_borders)  # type: ignore[attr-defined]
@@ -83,8 +83,7 @@ class Inspector(Callback):
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
-        if self._open is not None:
-            self._open.stop()
+        self._close()
 
     def _begin_step(self, number: int) -> None:
         assert self._syncs is not None
@@ -93,15 +92,17 @@ class Inspector(Callback):
         if part.steps == self._steps:
             self._finish()
         if part is not self._open:
-            if self._open is not None:
-                self._open.stop()
+            self._close()
             self._open = part
             part.start()
         part.begin_step()
 
-    def _finish(self) -> None:
+    def _close(self) -> None:
         if self._open is not None:
             self._open.stop()
+
+    def _finish(self) -> None:
+        self._close()
         syncs, work = self._syncs, self._work
         if syncs is None or work is None:
             return
@@ -121,17 +122,17 @@ class Inspector(Callback):
 
 
 class Syncs:
-    """Watches steps for host syncs.
+    """Inspects steps for host syncs.
 
     Args:
         trainer: Whose steps.
-        new_watch: Makes a watch of its device.
+        new_detector: Makes its device's detector.
     """
 
-    def __init__(self, trainer: Trainer, new_watch: NewWatch) -> None:
+    def __init__(self, trainer: Trainer, new_detector: NewDetector) -> None:
         self._trainer = trainer
-        self._new_watch = new_watch
-        self._watch: SyncWatch | None = None
+        self._new_detector = new_detector
+        self._detector: SyncDetector | None = None
         self.sites = SyncSites()
         self.steps = 0
         self.refused = False
@@ -139,10 +140,10 @@ class Syncs:
         self._patches = Patches()
 
     def start(self) -> None:
-        """Begin to watch, where the device allows it."""
-        self._watch = self._new_watch(self._trainer, self.sites.saw, lambda: self._fetching)
-        self.sites.would_sync = self._watch.would_sync
-        self.refused = not self._watch.start()
+        """Begin to inspect, where the device allows it."""
+        self._detector = self._new_detector(self._trainer, self.sites.add, lambda: self._fetching)
+        self.sites.would_sync = self._detector.would_sync
+        self.refused = not self._detector.start()
         if not self.refused:
             self._patches.put(self._trainer.strategy, "batch_to_device", self._moving)
             self._patches.put(self._trainer.lightning_module, "log", self._logging)
@@ -156,8 +157,8 @@ class Syncs:
 
     def stop(self) -> None:
         """Put everything back."""
-        if self._watch is not None:
-            self._watch.stop()
+        if self._detector is not None:
+            self._detector.stop()
         self._patches.restore()
 
     def _moving(self, original: Any) -> Any:
@@ -175,10 +176,10 @@ class Syncs:
         return log
 
 
-def watch_of(trainer: Trainer, report: Report, fetching: Callable[[], bool]) -> SyncWatch:
-    """Return the watch for the device that a Trainer trains on."""
+def detector_of(trainer: Trainer, report: Report, fetching: Callable[[], bool]) -> SyncDetector:
+    """Return the detector for the device that a Trainer trains on."""
     if trainer.strategy.root_device.type == "cuda":
-        return CudaSyncWatch(report)
+        return CudaSyncDetector(report)
     counters = [
         value
         for optimizer in trainer.optimizers
@@ -187,4 +188,4 @@ def watch_of(trainer: Trainer, report: Report, fetching: Callable[[], bool]) -> 
         for name, value in state.items()
         if name == "step" and isinstance(value, torch.Tensor)
     ]
-    return CpuSyncWatch(report, on_host=counters, fetching=fetching)
+    return CpuSyncDetector(report, on_host=counters, fetching=fetching)

@@ -1,4 +1,4 @@
-"""Which calls make the host wait for a GPU: the tables that both sync watches look up."""
+"""Calls that make the host wait for a GPU: the tables of both detectors."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -36,7 +36,6 @@ NAMES = {
 }
 """Python's name for a method, as the rows show it."""
 
-PAGEABLE_COPY = "pageable copy"
 SYNCHRONIZE = "synchronize"
 
 _VALUE_DEPENDENT = frozenset(

@@ -1,20 +1,19 @@
-"""The host syncs of the watched steps, counted by line."""
+"""The host syncs of the inspected steps, counted by line."""
 
+import linecache
 import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lightning_gpuprof.inspect.places import Place, place_of, user_line
+from lightning_gpuprof.inspect.places import Line, Place, place_of, user_line
 from lightning_gpuprof.records.schema import SyncSite
 from lightning_gpuprof.session.places import shown_path
-
-Line = tuple[str, int, str]
 
 
 @dataclass
 class Hit:
-    """One host sync; a watch adds its duration where it can tell."""
+    """One host sync, with its duration where that can be told."""
 
     place: Place
     operation: str
@@ -38,7 +37,7 @@ class SyncSites:
     _hits: list[Hit] = field(default_factory=list)
     _logged: dict[str, Line] = field(default_factory=dict)
 
-    def saw(self, operation: str) -> Hit | None:
+    def add(self, operation: str) -> Hit | None:
         """Take a sync in while its call is on the stack; None outside the training loop."""
         place = place_of(sys._getframe(1))
         if place is None:
@@ -73,13 +72,12 @@ class SyncSites:
         blocked = [hit.blocked_ns for hit in hits if hit.blocked_ns is not None]
         phases = Counter(hit.place.phase for hit in hits)
         file, number, function = line
-        place = hits[0].place._replace(file=file, line=number)
         return SyncSite(
             file=shown_path(file),
             line=number,
             function=function,
-            source=place.source,
-            owner=place.owner,
+            source=linecache.getline(file, number).strip(),
+            owner=hits[0].place.owner,
             operation=", ".join(name for name, _ in operations.most_common()),
             count=len(hits),
             steps_watched=max(1, self.steps),

@@ -1,4 +1,4 @@
-"""Looks at the work of a few steps: gradients, graphs, repeated calls, modes, Python calls."""
+"""Finds what training steps do for nothing: gradients, kept graphs, anomaly checks."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -6,13 +6,9 @@ from typing import Any
 
 import torch
 
-from lightning_gpuprof.adapters.dynamo import counters
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
-from lightning_gpuprof.inspect.modes import open_modes
 from lightning_gpuprof.inspect.places import user_line
 from lightning_gpuprof.inspect.python_calls import PythonCalls
-from lightning_gpuprof.inspect.repeated_calls import RepeatedCalls
-from lightning_gpuprof.records.code_place import CodePlace
 from lightning_gpuprof.records.facts import UnusedGradients
 from lightning_gpuprof.records.inspection import Waste
 from lightning_gpuprof.session.patches import Patches
@@ -24,7 +20,7 @@ _ANOMALY = r"\bset_anomaly_enabled\((?!False)|\b(set_)?detect_anomaly(\((?!False
 
 
 class Work:
-    """Looks at steps from `start` to `stop` and says what they do for nothing.
+    """Inspects the work of steps from `start` to `stop`.
 
     Args:
         trainer: Whose steps.
@@ -35,28 +31,22 @@ class Work:
         self.calls = PythonCalls()
         self.steps = 0
         self.unused: UnusedGradients | None = None
-        self._repeats = RepeatedCalls(self._repeated, lambda: not self._in_backward)
         self._patches = Patches()
-        self._in_backward = False
         self._found: dict[tuple[str, object], Waste] = {}
 
     def start(self) -> None:
-        """Begin to look."""
-        if not counters():  # compiled code would be compiled anew, hooks and all
-            self._repeats.start(self._trainer.lightning_module)
+        """Begin to inspect."""
         self._patches.put(torch.autograd, "backward", self._backward)
         self.calls.start()
 
     def begin_step(self) -> None:
         """Note that a step begins."""
         self.steps += 1
-        self._repeats.begin_step()
-        self._look_at_modes()
+        self._check_anomaly_detection()
 
     def stop(self) -> None:
-        """Look no more, and put everything back."""
+        """Put everything back, and list the gradients that nobody used."""
         self.calls.stop()
-        self._repeats.stop()
         self._patches.restore()
         self.unused = unused_gradients(self._trainer.lightning_module, self._trainer.optimizers)
         if self.unused is not None:
@@ -75,56 +65,28 @@ class Work:
             *args: Any,
             **kwargs: Any,
         ) -> Any:
-            self._look_at_modes()
+            self._check_anomaly_detection()
             if retain_graph and not create_graph:
                 self._retained()
-            self._in_backward = True
-            try:
-                return original(tensors, grad_tensors, retain_graph, create_graph, *args, **kwargs)
-            finally:
-                self._in_backward = False
+            return original(tensors, grad_tensors, retain_graph, create_graph, *args, **kwargs)
 
         return backward
 
     def _retained(self) -> None:
-        place = _calling_place()
-        waste = Waste(
-            kind="retained-graph",
-            title="backward keeps its graph (retain_graph=True), and with it all activations",
-            advice="add the losses and call backward once; leave out retain_graph=True where the "
-            "graph is gone through only once",
-            place=place,
+        line = user_line(sys._getframe(1))
+        place = None if line is None else shown(line)
+        title = "backward keeps its graph (retain_graph=True), and with it all activations"
+        advice = (
+            "add the losses and call backward once; leave out retain_graph=True where the graph is "
+            "used only once"
         )
-        self._add(place, waste)
+        self._add(place, Waste("retained-graph", title, advice, place))
 
-    def _repeated(self, name: str) -> None:
-        place = _calling_place()
-        what = f"`{name}`" if name else "the whole module"
-        waste = Waste(
-            kind="repeated-forward",
-            title=f"{what} is called again with the same input in one step",
-            advice="call it once and use its result twice",
-            place=place,
-        )
-        self._add((name, place), waste)
-
-    def _look_at_modes(self) -> None:
-        for name, place in open_modes():
-            waste = Waste(
-                kind="open-mode",
-                title=f"the mode {name} is open: it is told of every operator, in Python",
-                advice="leave it before training, or open it for single steps",
-                place=place,
-            )
-            self._add(name, waste)
+    def _check_anomaly_detection(self) -> None:
         if torch.is_anomaly_enabled():
-            waste = Waste(
-                kind="anomaly-detection",
-                title="autograd's anomaly detection is on: each operator writes its stack down",
-                advice="switch it on only to find a NaN: Trainer(detect_anomaly=False)",
-                place=own_line_like(_ANOMALY),
-            )
-            self._add("", waste)
+            title = "autograd's anomaly detection is on: each operator notes its stack"
+            advice = "switch it on only to find a NaN: Trainer(detect_anomaly=False)"
+            self._add("", Waste("anomaly-detection", title, advice, own_line_like(_ANOMALY)))
 
     def _add(self, key: object, waste: Waste) -> None:
         self._found.setdefault((waste.kind, key), waste)
@@ -177,8 +139,3 @@ def _owner(name: str, unused: Iterable[str], trained: Iterable[str]) -> str:
         if all(one in unused for one in trained if one.startswith(f"{prefix}.")):
             return prefix
     return name
-
-
-def _calling_place() -> CodePlace | None:
-    line = user_line(sys._getframe(1))
-    return None if line is None else shown(line)

@@ -11,10 +11,9 @@ class Waste(msgspec.Struct, frozen=True):
     """Work that a training step does for nothing.
 
     Args:
-        kind: `unused-gradients`, `retained-graph`, `repeated-forward`, `open-mode` or
-            `anomaly-detection`.
-        title: What is wasted, in a sentence.
-        advice: What to do about it.
+        kind: `unused-gradients`, `retained-graph` or `anomaly-detection`.
+        title: The waste in a sentence.
+        advice: The change.
         place: The line, where one is known.
     """
 

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from lightning_gpuprof.adapters.memory_history import CudaMemoryHistory
 from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
-from lightning_gpuprof.inspect.cuda_syncs import CudaSyncWatch
+from lightning_gpuprof.inspect.cuda_syncs import CudaSyncDetector
 from lightning_gpuprof.memory.device import memory_probe
 from lightning_gpuprof.recorders.scalars.transfer import HostCopy
 from lightning_gpuprof.records.reader import read_run
@@ -45,7 +45,7 @@ def watched():
         seen.append((operation, frame.f_code.co_name))
 
     def run(function):
-        watch = CudaSyncWatch(report)
+        watch = CudaSyncDetector(report)
         assert watch.start()
         try:
             function()

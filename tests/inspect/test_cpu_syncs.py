@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lightning_gpuprof.inspect.cpu_syncs import CpuSyncWatch
+from lightning_gpuprof.inspect.cpu_syncs import CpuSyncDetector
 
 DEVICE = torch.device("cpu")
 CHOSEN = "cpu"
@@ -15,7 +15,7 @@ def seen():
 
     def watch(function, **options):
         found = []
-        watch = CpuSyncWatch(found.append, **options)
+        watch = CpuSyncDetector(found.append, **options)
         values = torch.arange(4.0)
         watch.start()
         try:

@@ -9,7 +9,7 @@ from inspected import inspected
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 from torch.utils.data import DataLoader
 
-from lightning_gpuprof.inspect.cuda_syncs import CudaSyncWatch
+from lightning_gpuprof.inspect.cuda_syncs import CudaSyncDetector
 
 
 class Device:
@@ -47,11 +47,11 @@ def on_cuda(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "item", names["item"])
     ticks = iter(range(0, 10**6, 7))
 
-    def new_watch(trainer, report, fetching):
-        return CudaSyncWatch(report, clock=lambda: next(ticks), device=device)
+    def new_detector(trainer, report, fetching):
+        return CudaSyncDetector(report, clock=lambda: next(ticks), device=device)
 
     with warnings.catch_warnings():
-        yield device, new_watch
+        yield device, new_detector
 
 
 class Reading(BoringModel):
@@ -66,9 +66,9 @@ class Reading(BoringModel):
 
 
 def test_torchs_warnings_become_rows_with_the_time_they_took(tmp_path, on_cuda):
-    device, new_watch = on_cuda
+    device, new_detector = on_cuda
     shown = warnings.showwarning
-    [site] = inspected(tmp_path, Reading(), new_watch=new_watch).sites
+    [site] = inspected(tmp_path, Reading(), new_detector=new_detector).sites
     assert site.source == 'out["loss"].item()'
     assert (site.operation, site.owner, site.count) == ("item", "user", 6)
     # The clock is asked four times a read, twice for what reporting it takes: no part of it.
@@ -90,7 +90,7 @@ def test_a_wait_that_torch_warns_of_as_well_counts_once(tmp_path, on_cuda, monke
             torch.cpu.synchronize()
             return super().training_step(batch, batch_idx)
 
-    found = inspected(tmp_path, Waiting(), new_watch=on_cuda[1]).sites
+    found = inspected(tmp_path, Waiting(), new_detector=on_cuda[1]).sites
     assert [(site.operation, site.count) for site in found] == [("synchronize", 3)]
 
 
@@ -112,15 +112,15 @@ def test_a_read_while_a_batch_is_fetched_is_the_loaders(tmp_path, on_cuda):
         def train_dataloader(self):
             return DataLoader(Rows(32, 64), batch_size=2)
 
-    [site] = inspected(tmp_path, Model(), new_watch=on_cuda[1]).sites
+    [site] = inspected(tmp_path, Model(), new_detector=on_cuda[1]).sites
     assert site.source == "return row * row.sum().item()"
     assert (site.owner, site.phase, site.count) == ("dataloader", "data_wait", 6)
 
 
 def test_where_each_sync_raises_nothing_is_watched_and_the_setting_stays(tmp_path, on_cuda):
-    device, new_watch = on_cuda
+    device, new_detector = on_cuda
     device.mode = 2
-    found = inspected(tmp_path, BoringModel(), new_watch=new_watch)
+    found = inspected(tmp_path, BoringModel(), new_detector=new_detector)
     assert device.mode == 2
     assert found.syncs_raise
     assert (found.sync_steps, found.sites, found.work_steps) == (0, (), 3)

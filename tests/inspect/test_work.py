@@ -1,4 +1,4 @@
-"""Needless work by line: gradients, graphs, repeated calls, open modes; and calls per step."""
+"""Needless work by line: gradients, kept graphs; and Python calls per step."""
 
 import cProfile
 import sys
@@ -8,21 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 from inspected import inspected
-from lightning.pytorch import Callback
 from lightning.pytorch.demos.boring_classes import BoringModel
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import FlopCounterMode
 
-from lightning_gpuprof.adapters.dynamo import counters
 from lightning_gpuprof.records.facts import SyncSteps, UnusedGradients
 from lightning_gpuprof.records.inspection import Inspection
-
-
-@pytest.fixture(autouse=True)
-def nothing_compiled():
-    """Forget what other tests of this process compiled: modules are watched only before."""
-    if counters() is not None:
-        counters().clear()
 
 
 class Two(BoringModel):
@@ -115,94 +104,6 @@ def test_a_second_derivative_needs_its_graph(waste):
             loss.backward(retain_graph=True, create_graph=True)
 
     assert waste(Penalty())[0] == []
-
-
-def test_a_module_that_is_called_twice_with_one_input_is_named_at_the_second_call(waste):
-    class Twice(Two):
-        def loss(self, batch):
-            first = self.second(batch)
-            return (self.layer(batch) - first + self.second(batch)).mean()
-
-    found, (row,) = waste(Twice())
-    assert found == [
-        ("repeated-forward", "return (self.layer(batch) - first + self.second(batch)).mean()")
-    ]
-    assert row.title == "`second` is called again with the same input in one step"
-
-
-def updated(model, batch):
-    first = model.second(batch)
-    with torch.no_grad():
-        model.second[0].weight.mul_(0.5)
-    return first + model.second(batch)
-
-
-def written(model, batch):
-    first = model.second(batch)
-    batch.add_(1.0)
-    return first.detach() + model.second(batch)
-
-
-def without_gradient(model, batch):
-    with torch.no_grad():
-        first = model.second(batch)
-    return first + model.second(batch)
-
-
-def recomputed(model, batch):
-    return torch.utils.checkpoint.checkpoint(model.second, batch, use_reentrant=False)
-
-
-def dropped(model, batch):
-    model.second.append(torch.nn.Dropout(0.5))
-    return model.second(batch) + model.second(batch)
-
-
-@pytest.mark.parametrize("twice", [updated, written, without_gradient, recomputed, dropped])
-def test_calls_that_differ_or_are_needed_are_not_repeated(waste, twice):
-    class Model(Two):
-        def loss(self, batch):
-            return twice(self, batch).mean() + self.layer(batch).mean()
-
-    assert waste(Model())[0] == []
-
-
-def test_hooks_compile_nothing_anew(waste):
-    class Compiled(Two):
-        def loss(self, batch):
-            run = self.__dict__.setdefault("run", torch.compile(self.second, backend="eager"))
-            return (self.layer(batch) + run(batch) + run(batch)).mean()
-
-    assert waste(Compiled())[0] == []
-    assert counters()["stats"]["unique_graphs"] <= 2, "with modes open, and without"
-
-
-class Counts(TorchDispatchMode):
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        return func(*args, **(kwargs or {}))
-
-
-class Opens(Callback):
-    def __init__(self, mode):
-        self.mode = mode
-
-    def on_train_start(self, *_):
-        self.mode.__enter__()
-
-    def on_exception(self, *_):
-        self.mode.__exit__(None, None, None)
-
-
-@pytest.mark.parametrize("make", [lambda: Counts(), lambda: FlopCounterMode(display=False)])
-def test_a_mode_that_is_left_open_is_named_with_the_line_that_makes_it(waste, make):
-    mode = make()
-    found, (row,) = waste(BoringModel(), Opens(mode))
-    assert [kind for kind, _ in found] == ["open-mode"]
-    assert f"the mode {type(mode).__name__} is open" in row.title
-
-
-def test_a_default_device_is_no_waste(waste):
-    assert waste(BoringModel(), Opens(torch.device("cpu")))[0] == []
 
 
 @pytest.mark.parametrize("on", [True, False])
