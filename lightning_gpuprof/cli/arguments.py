@@ -59,6 +59,13 @@ def add_training_arguments(parser: argparse.ArgumentParser, *, sizes: str) -> No
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
+def positive(text: str) -> int:
+    """Read a whole number above 0."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number that counts. Pass 1 or more")
+    return int(text)
+
+
 def share(text: str) -> float:
     """Read a share: `5%` and `0.05` are the same.
 

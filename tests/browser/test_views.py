@@ -132,15 +132,6 @@ def test_all_can_be_reached_by_keyboard_in_reading_order(page):
     assert named == []
 
 
-def test_two_cycles_of_a_run_are_compared_by_kernel(page):
-    page.open("two_cycles", view="compare")
-    text = page.wait_for("section[aria-label='Two cycles of this run']")
-    assert "Two cycles of this run" in text
-    kernels = page.rows("[aria-label='Kernels of the cycles']")
-    assert "→" in kernels[0][0]
-    assert kernels[0][3].startswith("+")
-
-
 def test_a_memory_snapshot_is_analysed_in_a_process_and_names_the_lines_that_hold_it(page):
     page.open("two_cycles", view="memory")
     assert "4.00 GiB" in page.wait_for(".card", "Allocations alive")

@@ -53,8 +53,9 @@ def test_a_step_that_is_not_there_exits_with_what_there_is(trace, capsys):
 @pytest.mark.parametrize("top", ["0", "-3"])
 def test_tables_without_a_row_are_refused(trace, capsys, top):
     path, _ = trace
-    assert main(["analyze", path, "--top", top]) == 2
-    assert f"--top {top} would show no row. Pass 1 or more." in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["analyze", path, "--top", top])
+    assert f"{top!r} is not a number that counts. Pass 1 or more" in capsys.readouterr().err
 
 
 def test_a_trace_without_a_gpu_shows_no_gpu_figure(tmp_path, capsys):

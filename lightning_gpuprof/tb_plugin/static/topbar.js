@@ -15,7 +15,7 @@ const STATES = {
   unreadable: ["unreadable", "its first record cannot be read"],
 };
 /** The parts of an address that are about one run alone. */
-const OF_A_RUN = ["rank", "session", "trace", "view_ns", "cycle", "base_cycle", "snapshot", "from", "to"];
+const OF_A_RUN = ["rank", "session", "trace", "view_ns", "snapshot", "from", "to"];
 
 /**
  * @param {import("./app.js").RunLine[]} runs

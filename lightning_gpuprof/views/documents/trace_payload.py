@@ -6,15 +6,10 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import asdict
 
 from lightning_gpuprof.analysis.critical_path.critical_path import critical_path
-from lightning_gpuprof.analysis.trace.linked_trace import Launches, LinkedTrace, join_launches, link
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, link
 from lightning_gpuprof.analysis.trace.ranges import host_ranges
-from lightning_gpuprof.analysis.trace.time_split import TimeSplit, split_time
-from lightning_gpuprof.analysis.trace.trace_window import (
-    Window,
-    spans_within,
-    steady_window,
-    step_window,
-)
+from lightning_gpuprof.analysis.trace.time_split import TimeSplit
+from lightning_gpuprof.analysis.trace.trace_window import Window, steady_window, step_window
 from lightning_gpuprof.analysis.trace_analysis import DeviceReport, TraceAnalysis, analyze_trace
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import Timeline
@@ -49,41 +44,14 @@ def analyze_file(
     Raises:
         TraceError: The file cannot be read, is of no known kind, or has no such step.
     """
-    options = options or ReadOptions()
-    timeline = open_timeline(path, options)
-    window = choose_window(timeline, step=step, steady=steady)
-    return whole_payload(path, timeline, join_launches(timeline), window)
-
-
-def whole_payload(
-    path: str, timeline: Timeline, launches: Launches, window: Window | None
-) -> dict[str, Any]:
-    """Return the document of a trace that has been read, and its launches joined."""
-    trace = link(timeline, launches)
+    timeline = open_timeline(path, options or ReadOptions())
+    window = steady_window(timeline) if steady else None
+    if step is not None:
+        window = step_window(timeline, step)
+    trace = link(timeline)
     document = trace_payload(path, timeline, analyze_trace(trace, window))
     document["critical_path"] = path_payload(trace, window)
     return document
-
-
-def choose_window(timeline: Timeline, *, step: int | None, steady: bool) -> Window | None:
-    """Return the part of a trace that was asked for; None for the whole."""
-    if step is not None:
-        return step_window(timeline, step)
-    return steady_window(timeline) if steady else None
-
-
-def split_payload(
-    path: str, timeline: Timeline, launches: Launches, window: Window | None
-) -> dict[str, Any]:
-    """Return the start of the document: what costs next to nothing once launches are joined."""
-    spans = spans_within(timeline, launches, window)
-    return {
-        "source": timeline.source,
-        "file": path,
-        "window": asdict(window) if window else None,
-        "device": _device(timeline, len(spans)),
-        "gpus": [{"device": one.device, **_split(split_time(one))} for one in spans],
-    }
 
 
 def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[str, Any]:
@@ -101,7 +69,7 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
         "quality": _values(found.quality),
         "device": _device(timeline, len(gpus)),
         "gpu": gpus[0] if gpus else None,
-        "idle": [_values(cause) for cause in found.devices[0].idle.causes] if gpus else [],
+        "idle": gpus[0]["idle"] if gpus else [],
         "gaps": [_placed(gap) for gap in found.devices[0].idle.longest] if gpus else [],
         "kernels": [_values(row) for row in found.kernels.kernels],
         "categories": [_values(row) for row in found.kernels.categories],

@@ -25,7 +25,6 @@ VIEWS = {
     "operators": "traces:operators_view",
     "memory": "memory:memory_view",
     "memory_sites": "memory_sites:memory_sites_view",
-    "compare_cycles": "compare_cycles:compare_cycles_view",
     "device": "traces:device_view",
     "roofline": "traces:roofline_view",
     "calls": "timeline:call_tree_view",

@@ -42,28 +42,27 @@ _TABLES = (
 )
 
 
-def render_split(document: Document) -> str:
-    """Return each device's time split: cheap to have, so printed first."""
-    return "\n".join(_split_lines(document)) + "\n"
-
-
-def render_rest(document: Document, *, top: int) -> str:
-    """Return the trace's faults, then all tables after the time split, `top` rows each."""
-    return "\n".join(_rest_lines(document, top)) + "\n"
-
-
-def _split_lines(document: Document) -> Iterator[str]:
+def trace_lines(document: Document, *, top: int) -> Iterator[str]:
+    """Yield each device's time split, the trace's faults, then all tables, `top` rows each."""
     part = f", {document['window']['name']}" if document["window"] else ""
     yield f"{document['file']} ({document['source']}{part})"
     device = document["device"]
     if device is None:
         yield "No device events: host time only."
-        return
-    yield f"{device['count']} x {device['name'] or 'device, model not recorded'}"
-    for gpu in document["gpus"]:
+    else:
+        yield f"{device['count']} x {device['name'] or 'device, model not recorded'}"
+    gpus = document.get("gpus", [document["gpu"]] if document["gpu"] else [])
+    for gpu in gpus:
         yield f"\nDevice {gpu['device']}: {duration(gpu['span_ns'])} from first to last event"
         for name, key in _PARTS:
             yield _share(name, gpu[key], gpu["span_ns"])
+    yield from (f"\n! {warning}" for warning in document["warnings"])
+    for gpu in gpus:
+        if gpu["idle"]:
+            yield f"\nDevice {gpu['device']} was idle because of"
+        for cause in gpu["idle"]:
+            yield _share(cause["cause"], cause["total_ns"], gpu["span_ns"])
+    yield from _tables(document, top)
 
 
 def _share(name: str, ns: int, whole_ns: int) -> str:
@@ -71,13 +70,7 @@ def _share(name: str, ns: int, whole_ns: int) -> str:
     return f"  {name:<28}{duration(ns):>12}{share:>9}"
 
 
-def _rest_lines(document: Document, top: int) -> Iterator[str]:
-    yield from (f"\n! {warning}" for warning in document["warnings"])
-    for gpu in document.get("gpus", [document["gpu"]] if document["gpu"] else []):
-        if gpu["idle"]:
-            yield f"\nDevice {gpu['device']} was idle because of"
-        for cause in gpu["idle"]:
-            yield _share(cause["cause"], cause["total_ns"], gpu["span_ns"])
+def _tables(document: Document, top: int) -> Iterator[str]:
     for title, key, columns in _TABLES:
         yield from _table(title, document[key][:top], columns)
     if document["sync_count"]:

@@ -10,9 +10,9 @@ import { table } from "../table.js";
 export const compare = {
   id: "compare",
   label: "Compare",
-  about: "This run against another one, and two of its profiler cycles: steps by the host's clock, kernels by the device's.",
+  about: "This run against another one: steps by the host's clock, kernels by the device's.",
   async render(context) {
-    return h("div", null, await runs(context), await cycles(context).catch((error) => h("p.empty", { role: "alert" }, String(error.message))));
+    return runs(context);
   },
 };
 
@@ -35,48 +35,6 @@ async function runs(context) {
   } catch (error) {
     return h("div", null, against, h("p.empty", { role: "alert" }, error instanceof Error ? error.message : String(error)));
   }
-}
-
-/**
- * Two profiler cycles of this run; null where it has fewer.
- * @param {import("../app.js").Context} context
- */
-async function cycles(context) {
-  const { cycle, base_cycle: base } = context.state;
-  const found = await context.get("compare_cycles", { trace: cycle, base });
-  if (found.state === "too-few") return null;
-  const rows = (/** @type {any[]} */ list) => list.map((row) => ({ name: row.name, base: row.base_ns, new: row.test_ns, diff: row.delta_ns, counts: [row.base_count, row.test_count] }));
-  const unit = found.per_step ? "Per step" : "Whole traces";
-  const steps = found.base_step_ns === null ? [] : [{ name: "p50_ns", base: found.base_step_ns, new: found.test_step_ns, diff: found.test_step_ns - found.base_step_ns }];
-  const device = [figures("Kernels of the cycles", `${unit}: the largest changes of device time.`, rows(found.kernels)), figures("Kinds of kernels", `${unit}.`, rows(found.categories))].filter(Boolean);
-  const others = [figures("Steps", "Median of the profiled steps.", steps), figures("Operators of the cycles", `${unit}: the largest changes${found.gpu.length ? " of the device time they launched" : " of own host time"}.`, rows(found.operators)), figures("Copies", `${unit}.`, rows(found.copies))].filter(Boolean);
-  return h(
-    "section",
-    { "aria-label": "Two cycles of this run" },
-    h("h2", null, "Two cycles of this run"),
-    context.source.live
-      ? [cyclePicker(context, "Cycle", found.cycles, found.trace, "cycle"), cyclePicker(context, "against", found.cycles, found.base, "base_cycle")]
-      : h("p.muted", null, `${shorten(found.trace, 100)} against ${shorten(found.base, 100)}`),
-    found.notes.map((/** @type {string} */ note) => h("p.muted", null, note)),
-    // Without a device's kernels its column would stay empty.
-    h("div.columns", null, h("div.column", null, device.length ? device : others.splice(0, 1)), h("div.column", null, others)),
-  );
-}
-
-/**
- * @param {import("../app.js").Context} context
- * @param {string} label
- * @param {any[]} cycles
- * @param {string} picked
- * @param {string} key
- */
-function cyclePicker(context, label, cycles, picked, key) {
-  return picker({
-    label,
-    options: cycles.map((one) => [one.trace, `rank ${one.rank}, cycle ${one.cycle}`]),
-    value: picked,
-    pick: (trace) => context.go({ [key]: trace }),
-  });
 }
 
 /**
@@ -192,7 +150,7 @@ function figures(title, note, rows) {
             return h(
               "tr",
               null,
-              h(row.phase || title === "Steps" || title === "Memory" ? "td.plain" : "td.name", { title: shorten(row.name, 1000) }, row.phase && h("i.chip", { style: { background: phaseColor(row.phase) } }), shorten(kernels ? kernelName(row.name) : label(row.name), kernels ? 72 : 120), row.counts && h("span.muted", null, ` ×${times(row.counts[0])} → ×${times(row.counts[1])}`)),
+              h(row.phase || title === "Steps" || title === "Memory" ? "td.plain" : "td.name", { title: shorten(row.name, 1000) }, row.phase && h("i.chip", { style: { background: phaseColor(row.phase) } }), shorten(kernels ? kernelName(row.name) : label(row.name), kernels ? 72 : 120)),
               h("td.number", null, row.base === null ? "–" : show(row.base)),
               h("td.number", null, row.new === null ? "–" : show(row.new)),
               h("td.number", null, row.diff === null ? unknown : `${row.diff > 0 ? "+" : ""}${show(row.diff)}${share}`.replaceAll("-", "−")),
@@ -204,9 +162,6 @@ function figures(title, note, rows) {
     ),
   );
 }
-
-/** @param {number} value How often per step. */
-const times = (value) => number(Number(value.toPrecision(3)));
 
 /** @param {number} change As a share of the base. */
 function relative(change) {
