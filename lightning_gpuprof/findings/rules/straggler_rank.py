@@ -91,15 +91,9 @@ def _late(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
 
 def _saved(waits: RankWaits) -> tuple[int, int]:
     """Return what the step gets shorter by without the first cause, and without all of them."""
-    # Without its cause the rank is late by chance, and no less often than the others are now.
-    least = max(0, waits.late_ns - max(waits.usual_ns, waits.chance_ns))
-    most = waits.late_ns - waits.usual_ns
-    if waits.without_more_ns is not None:
-        most = min(most, waits.without_more_ns)
-    if waits.without_cause_ns is not None:
-        least = min(least, max(0, waits.without_cause_ns))
-    most = max(0, most)
-    return min(least, most), most
+    most = max(0, waits.late_ns - waits.usual_ns)
+    first = next(iter(waits.causes.values()), most)
+    return min(most, max(0, first)), most
 
 
 def _turns(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:

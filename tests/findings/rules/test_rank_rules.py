@@ -1,7 +1,5 @@
 """Rules about several ranks."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from rule_cases import MS, WORK, outcome, span
@@ -155,15 +153,6 @@ class TestStragglerRank:
         ).found
         assert (finding.where[0].rank, finding.where[0].phase) == (late, "forward")
         assert [at.line for at in finding.where if at.file] == told
-
-    def test_what_would_only_be_waited_for_elsewhere_saves_nothing(self, make_session, write_run):
-        for rank, waits in enumerate([5 * MS, 5 * MS, 0]):
-            phases = {"data_wait": 6 * MS - waits, "backward": 4 * MS + waits}
-            run = write_run(make_session(phases, rank=rank, world_size=3), rank=rank)
-        results = analyze_run(read_run(run), {})
-        waits = replace(results.rank_waits, without_more_ns=-MS)
-        finding = outcome("straggler-rank", replace(results, rank_waits=waits))
-        assert span(finding) == (0, 0)
 
     def test_who_waits_for_it_in_self_log_is_not_told_to_log_less(self, make_session, write_run):
         late = {"data_wait": 6 * MS, "forward": 9 * MS, "logging": MS}

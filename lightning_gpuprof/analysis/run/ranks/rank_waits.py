@@ -1,13 +1,12 @@
-"""How long ranks wait for one another, step by step, and for whom.
+"""How long ranks wait for one another, step by step, and for which rank.
 
 Ranks meet where they exchange gradients (`EXCHANGE`), in `self.log(sync_dist=True)`, and where
 Lightning asks whether to stop (`STOP_CHECK`). At each meeting the rank that waits least came last:
-its wait is the communication itself, and others wait longer by their waiting for it.
+its wait is the communication itself, and the rest of the others' waits is for that rank.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import pi, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -22,9 +21,7 @@ from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import NOT_MEASURED
 
 FORWARD_MORE = 1.5
-"""Forward counts as waiting where that explains so many times as much lateness."""
-NORMAL_DEVIATION = 1.4826
-"""A normal distribution's standard deviation over its median one."""
+"""Forward counts as waiting where that explains this many times the lateness."""
 _AFTER = (
     Phase.CLIP_GRADIENTS,
     Phase.OPTIMIZER_STEP,
@@ -42,7 +39,7 @@ _MEETINGS = {
 }
 """Parts in which the host waits for other ranks, by the phase that they are parts of."""
 _LOGGED = 1 + list(_MEETINGS).index(Phase.LOGGING)
-"""That meeting's place: the exchange is the first."""
+"""Its index among the meetings, of which the exchange is the first."""
 
 _Waits = Floats
 """By meeting, rank and step."""
@@ -58,12 +55,8 @@ class RankWaits:
         waited_ns: By rank, how long it waits for others.
         last_frac: By rank, the share of steps in which it waited least.
         late: The ranks that others wait for most: one, or several that are late together.
-        late_ns: Saving per step, were these never later than all others.
-        usual_ns: The same of another rank: the part of chance.
-        chance_ns: The wait of equal ranks for one another, by how this lateness varies.
-        without_cause_ns: Saving per step, did the late ranks take no longer in the first of
-            `causes`. None where the host does not wait (a GPU).
-        without_more_ns: The same of every phase; None also where one may be waiting itself.
+        late_ns: Saving per step if these were never later than all others.
+        usual_ns: The same for another rank: the part of chance.
         mean_wait_ns: Mean wait of all ranks: the saving of equal work on all of them.
         causes: By phase, its excess on the rank that waits least over the median rank.
         part: The callback, logger or other named part that makes up most of the first cause.
@@ -78,9 +71,6 @@ class RankWaits:
     late: tuple[int, ...]
     late_ns: int
     usual_ns: int
-    chance_ns: int
-    without_cause_ns: int | None
-    without_more_ns: int | None
     mean_wait_ns: int
     causes: dict[Phase, int]
     part: str | None
@@ -95,8 +85,7 @@ def rank_waits(ranks: Mapping[int, Session], steady: Mapping[int, Mask]) -> Rank
     """Compare when ranks met; None where fewer than two measured it.
 
     Ranks also meet in the forward pass: DDP sends the first rank's buffers (BatchNorm) to all, FSDP
-    gathers parameters. There waiting looks like work; it is taken for waiting where that explains
-    why other ranks take longer elsewhere.
+    gathers parameters. Forward is taken for waiting where that explains more of the lateness.
     """
     order = sorted(steady)
     sessions = [ranks[r] for r in order]
@@ -132,7 +121,7 @@ def _on_device(session: Session) -> bool:
 
 
 class _Compared:
-    """The ranks of a run, compared by one idea or another of where they meet."""
+    """The ranks of a run, compared with or without a meeting in the forward pass."""
 
     def __init__(
         self, order: Sequence[int], steps: RankSteps, exchanges: Sequence[Int64], timed: bool
@@ -144,7 +133,7 @@ class _Compared:
         self._clock = "device" if any(map(_on_device, steps.sessions)) else "phase"
 
     def result(self) -> RankWaits:
-        """Compare the ranks by the idea that explains more."""
+        """Compare the ranks by the meetings that explain more."""
         waits = self._waits(forward=False)
         late = _late(waits)
         but: tuple[Phase, ...] = ()
@@ -167,9 +156,6 @@ class _Compared:
             late=tuple(self._order[at] for at in late.rows),
             late_ns=round(late.costs_ns),
             usual_ns=round(late.usual_ns),
-            chance_ns=round(_chance(waits, late.rows)),
-            without_cause_ns=self._without(waits, late.rows, [*causes][:1]),
-            without_more_ns=self._without(waits, late.rows, [*causes]) if self._timed else None,
             mean_wait_ns=round(float(whole.mean())),
             causes=causes,
             part=self._part(late.rows[0], causes),
@@ -184,7 +170,7 @@ class _Compared:
         return {rank: round(float(ns)) for rank, ns in zip(self._order, means, strict=True)}
 
     def _waits(self, *, forward: bool) -> _Waits:
-        """Return what ranks wait for others; `forward`: they meet in the forward pass too."""
+        """Return how long ranks wait for others; `forward`: they meet in the forward pass too."""
         exchange = self.steps.table(self._exchanges)
         meetings = [exchange]
         if forward:  # with what follows: a rank that computes longer waits less
@@ -205,30 +191,8 @@ class _Compared:
             found[phase] = round(more * (2 if len(values) == 2 else 1))
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
-    def _without(self, waits: _Waits, late: list[int], phases: Sequence[Phase]) -> int | None:
-        """Return by how much steps would be shorter, did late rows take no longer in these phases.
-
-        The first phase is taken off step by step, for it may be longer in a few steps alone; the
-        others on average, for chance would seem to be gone too.
-        """
-        if self._clock != "phase" or not phases:
-            return None
-        lateness = _lateness(waits, late)
-        # At a meeting for which others come last as often it is by chance.
-        lateness = lateness[lateness.mean(axis=1) > 0]
-        waited = np.maximum(0, lateness).sum(axis=0)
-        later = np.where(waited > 0, waited, lateness.sum(axis=0))
-        for place, phase in enumerate(phases):
-            values = self._own(phase)
-            if values is None:
-                continue
-            more = values[late].max(axis=0) - np.median(np.delete(values, late, axis=0), axis=0)
-            if more.mean() > 0:
-                later = later - (more.mean() if place else more)
-        return round(float((waited - np.maximum(0, later)).mean()))
-
     def _own(self, phase: Phase) -> Table | None:
-        """Return what a phase takes on each rank by itself, None where that was not measured."""
+        """Return a phase's time on each rank without waits for others; None if not measured."""
         if phase is Phase.BACKWARD:
             if not self._timed:
                 return None
@@ -264,7 +228,7 @@ class _Late(NamedTuple):
 
 
 def _late(waits: _Waits) -> _Late:
-    """Return the ranks that are late, what that costs, and what one of the others does."""
+    """Return the ranks that are late, their cost, and the usual cost of another rank."""
     mean = waits.sum(axis=0).mean(axis=1)
     late = [int(mean.argmin())]
     together = np.flatnonzero(mean < np.median(mean) / 2).tolist()
@@ -275,24 +239,6 @@ def _late(waits: _Waits) -> _Late:
     return _Late(late, _gain(waits, late), float(np.mean(usual)))
 
 
-def _chance(waits: _Waits, ranks: Sequence[int]) -> float:
-    """Return the mean wait of two ranks that are late by chance alone, as these are beside it.
-
-    At each meeting that is E[max(0, d)] of a normal difference d around 0: its deviation over the
-    root of two pi. The median deviation leaves out a rank that is late in a few steps alone.
-    """
-    lateness = _lateness(waits, ranks)
-    spread = np.median(np.abs(lateness - np.median(lateness, axis=1, keepdims=True)), axis=1)
-    return NORMAL_DEVIATION * float(spread.sum()) / sqrt(2 * pi)
-
-
-def _lateness(waits: _Waits, ranks: Sequence[int]) -> Floats:
-    """Return by meeting and step how much later these are than the last of the others."""
-    others: Floats = np.delete(waits, ranks, axis=1).min(axis=1)
-    lateness: Floats = others - waits[:, list(ranks)].min(axis=1)
-    return lateness
-
-
 def _gain(waits: _Waits, ranks: Sequence[int]) -> float:
-    """Return the mean wait of the first among the others: by so much these alone are late."""
+    """Return the least mean wait of the others: by so much these ranks alone are late."""
     return float(np.delete(waits, ranks, axis=1).min(axis=1).sum(axis=0).mean())
