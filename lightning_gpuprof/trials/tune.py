@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lightning_gpuprof.analysis.run.throughput import Knee, knee
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.memory.advise import BatchSizeAdvice, DeviceRoom, advise
 from lightning_gpuprof.memory.line import Peak
 from lightning_gpuprof.trials.child import measure_in_child
+from lightning_gpuprof.trials.knee import Knee, knee
 from lightning_gpuprof.trials.messages import TunePoint, TuneRequest
 
 Measure = Callable[[TuneRequest], TunePoint]

@@ -1,8 +1,4 @@
-"""The driver's readings over a session; a field that no reading gave is None.
-
-`throttle_frac` is, by reason, the share of readings in which it held the clocks down;
-`others_bytes` and `others_count` are the most that other processes held, and their number.
-"""
+"""The driver's readings over a session."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-import numpy as np
-
 from lightning_gpuprof.analysis.run.every_step import (
     EveryStep,
     between_epochs,
@@ -13,7 +11,7 @@ from lightning_gpuprof.analysis.run.every_step import (
 )
 from lightning_gpuprof.analysis.run.steady import median, step_flags
 from lightning_gpuprof.arrays import Mask
-from lightning_gpuprof.records.phases import BATCH_WORK, FETCHES, WORKERS, Phase
+from lightning_gpuprof.records.phases import FETCHES, WORKERS, Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import Loader, StepFlag
 
@@ -35,9 +33,6 @@ class EpochStarts:
     """Total time of the module's `train_dataloader` after the first epoch began."""
     steady_mean_ns: int
     """How much of the mean wait per steady step is such excess."""
-    slowed_ns: int
-    """What the same first steps, without the very first, computed above the usual, in total: after
-    a process was started, each page that is written to for the first time is copied."""
     workers_ns: int | None = None
     """How much of `again_ns` is waiting for worker processes; None where that is not measured."""
 
@@ -66,17 +61,8 @@ def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
         again_ns=again_ns,
         remade_ns=remade,
         steady_mean_ns=round(int(excess[steady].sum()) / (int(steady.sum()) + unmarked)),
-        slowed_ns=_slowed(session, first),
         workers_ns=None if workers is None else min(again_ns, waited),
     )
-
-
-def _slowed(session: Session, first: Mask) -> int:
-    columns = list(session.phases_ns(BATCH_WORK).values())
-    if not columns:
-        return 0
-    work = np.sum(columns, axis=0)
-    return int((work[first][1:] - median(work[~first])).clip(min=0).sum())
 
 
 _WORK = {phase.value: phase for phase in (Phase.CALLBACKS, Phase.OTHER)}

@@ -18,12 +18,9 @@ below it on steps of milliseconds."""
 REGULAR = 0.25
 """Spikes whose distances spread by less than this share of their mean come regularly. Chance
 (Poisson) gives 1; noise from other processes does not keep step with training."""
-MIN_REGULAR, MIN_COLLECTING = 5, 3
+MIN_REGULAR = 5
 """Of spikes that chance strews about, three are so even in 25 % of cases, four in 8 %, five in
-2.5 % (200,000 draws of exponential distances). Of the collector's the cause is known."""
-TALL = 0.5
-"""Beside what comes regularly there may be lower spikes, of the machine: where all together are not
-regular, those count that are half as high as the typical one (the mean weighted by time)."""
+2.5 % (200,000 draws of exponential distances)."""
 SPAN = 0.5
 """Regular work goes on through at least half of the run."""
 EVEN_PHASES = (*BATCH_WORK, Phase.OTHER)
@@ -44,17 +41,11 @@ class Spikes:
     """Above the median, all spikes together."""
     excess_per_step_ns: int
     every_steps: float | None
-    """Mean distance of spikes that come regularly, else None. Where the tall ones alone do, the
-    others are not counted here."""
+    """Mean distance of spikes that come regularly, else None."""
     phase: Phase | None
     """Where most of the excess lies."""
     gc_count: int
     """Steps in which the collector ran, or a window's without marks."""
-    gc_after_frac: float
-    """What these took above the median beside it, where that is less than it took itself, as a
-    share of its time."""
-    gc_spikes_every_steps: float | None
-    """Mean distance of the steps that it made spikes of, where they come regularly, else None."""
 
 
 def spikes(session: Session, steady: Mask) -> Spikes | None:
@@ -68,36 +59,21 @@ def spikes(session: Session, steady: Mask) -> Spikes | None:
     unusual = (step_flags(session) & int(StepFlag.EPOCH_START)) != 0
     above = compute - typical
     numbers = session.columns.get("step", np.arange(session.steps))
-    every = steady & ~unusual & (above > SPIKE_FRAC * whole)
-    high, every_steps = _regular(numbers, every, above)
+    high = steady & ~unusual & (above > SPIKE_FRAC * whole)
     steps, count = int(steady.sum()), int(high.sum())
     excess = int(above[high].sum())
     watched = session.phase_ns(Phase.GARBAGE_COLLECTION)
     collected = np.zeros_like(compute) if watched is None else watched * steady
-    follows = (collected > 0) & (above <= collected)
     by_phase = {p: int((c[high] - median(c[steady])).sum()) for p, c in columns.items()}
     return Spikes(
         count=count,
         steps=steps,
         excess_ns=excess,
         excess_per_step_ns=excess // steps,
-        every_steps=every_steps,
+        every_steps=_distance(numbers[high], numbers),
         phase=max(by_phase, key=lambda phase: by_phase[phase]) if count else None,
         gc_count=int((collected > 0).sum()) + _windows_collecting(session),
-        gc_after_frac=max(0.0, float(above[follows].sum() / max(1, collected[follows].sum()))),
-        gc_spikes_every_steps=_distance(numbers, collected > SPIKE_FRAC * whole, MIN_COLLECTING),
     )
-
-
-def _regular(numbers: Int64, spiking: Mask, above: Int64) -> tuple[Mask, float | None]:
-    """Return the spikes to tell of and their mean distance: all, or the tall ones if regular."""
-    distance = _distance(numbers, spiking, MIN_REGULAR)
-    if distance is not None or not spiking.any():
-        return spiking, distance
-    heights = above[spiking].astype(float)
-    tall = spiking & (above >= TALL * (heights**2).sum() / heights.sum())
-    distance = _distance(numbers, tall, MIN_REGULAR)
-    return (spiking if distance is None else tall), distance
 
 
 def _windows_collecting(session: Session) -> int:
@@ -105,13 +81,12 @@ def _windows_collecting(session: Session) -> int:
     return sum(bool(span.phase_ns.get(name)) for span in unmarked_spans(session))
 
 
-def _distance(numbers: Int64, chosen: Mask, least: int) -> float | None:
+def _distance(spiking: Int64, numbers: Int64) -> float | None:
     """Return the mean distance in steps of spikes that come regularly; None for a burst of them.
 
     Of steps marked here and there, `numbers` has gaps: what is seen then is seldom regular.
     """
-    spiking = numbers[chosen]
-    if len(spiking) < least or spiking[-1] - spiking[0] < SPAN * (numbers[-1] - numbers[0]):
+    if len(spiking) < MIN_REGULAR or spiking[-1] - spiking[0] < SPAN * (numbers[-1] - numbers[0]):
         return None
     distances = np.diff(spiking)
     mean = float(distances.mean())

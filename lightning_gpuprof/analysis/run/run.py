@@ -33,8 +33,7 @@ from lightning_gpuprof.analysis.run.sessions import (
     wall_time,
 )
 from lightning_gpuprof.analysis.run.slowest import slowest_steps
-from lightning_gpuprof.analysis.run.steady import steady_steps, step_stats
-from lightning_gpuprof.analysis.run.throughput import knee, mean_samples, size_rates
+from lightning_gpuprof.analysis.run.steady import mean_samples, steady_steps, step_stats
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.facts import (
     AnomalyMode,
@@ -98,7 +97,6 @@ def _of_steps(session: Session) -> dict[str, Any]:
     phases, parts = phase_split(spread), part_split(spread)
     every = every_step(session, steady)
     device = device_time(session, steady)
-    rates = size_rates(session, steady, by_device=device is not None and device.is_behind)
     return {
         "steps": step_stats(session, every.step_ns if every else None),
         "phases": phases,
@@ -116,8 +114,6 @@ def _of_steps(session: Session) -> dict[str, Any]:
         "spikes": spikes(session, steady),
         "compiling": compiling(session, steady),
         "usual_save_ns": usual_save_ns(session, steady),
-        "size_rates": rates,
-        "knee": knee(rates),
         "steady_dur_ns": session.columns.get("dur_ns", _NO_STEPS)[steady],
         "device_dur_ns": device_dur_ns(session, steady),
         "batch_size": mean_samples(session, steady),

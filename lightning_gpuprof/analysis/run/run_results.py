@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from lightning_gpuprof.analysis.run.sessions import OutsideTime, SessionView, WallTime
     from lightning_gpuprof.analysis.run.slowest import SlowStep
     from lightning_gpuprof.analysis.run.steady import Distribution, StepStats
-    from lightning_gpuprof.analysis.run.throughput import Knee, SizeRate
     from lightning_gpuprof.arrays import Int64
     from lightning_gpuprof.records.facts import (
         AnomalyMode,
@@ -113,10 +112,6 @@ class RunResults:
     sync_sites: tuple[SyncSite, ...] = ()
     advice: Advice | None = None
     """Of all ranks: the smallest."""
-    size_rates: tuple[SizeRate, ...] = ()
-    """Throughput of each batch size that was run."""
-    knee: Knee | None = None
-    """The batch size after which more memory buys little; None where one size was run."""
     scalars: tuple[Scalars, ...] = ()
     steady_dur_ns: Int64
     """Duration of each steady step, in step order."""

@@ -151,6 +151,14 @@ def step_flags(session: Session) -> Int64:
     return session.columns.get("flags", np.zeros(session.steps, dtype=np.int64))
 
 
+def mean_samples(session: Session, steady: Mask) -> float | None:
+    """Return the mean samples per steady step; None where some of them did not say."""
+    samples = session.columns.get("samples")
+    if samples is None or not steady.any() or (samples[steady] <= 0).any():
+        return None
+    return float(samples[steady].mean())
+
+
 def _without_pauses(session: Session) -> Int64:
     plain = session.columns["dur_ns"]
     for name in ("phase/validation", "phase/checkpoint"):

@@ -70,9 +70,7 @@ def judge(run: RunResults) -> Finding | None:
     if seen is None:
         return None
     collected_ns = (run.every.mean_ns(Phase.GARBAGE_COLLECTION) if run.every else None) or 0
-    by_collector = seen.gc_count >= MIN_COLLECTIONS and (
-        collected_ns >= GC_FRAC * step_ns or seen.gc_spikes_every_steps is not None
-    )
+    by_collector = seen.gc_count >= MIN_COLLECTIONS and collected_ns >= GC_FRAC * step_ns
     known = by_collector or (seen.count > 1 and seen.every_steps is not None)
     if not known and (seen.count < 2 or seen.excess_per_step_ns < MIN_TOLD_FRAC * step_ns):
         return None
@@ -81,7 +79,9 @@ def judge(run: RunResults) -> Finding | None:
     call = _collects(run)
     saving = Range(low=0, high=0)
     if by_collector:
-        saving = _of_collector(seen, collected_ns, called=call is not None)
+        saving = Range(low=round(FROZEN_FRAC * collected_ns), high=collected_ns)
+        if call is not None:
+            saving = Range(*around(collected_ns))
     elif known:
         most = seen.excess_per_step_ns
         saving = Range(low=round(LOW_FRAC * most), high=most)
@@ -105,13 +105,6 @@ def judge(run: RunResults) -> Finding | None:
         where=_collecting(run, call) if by_collector else _spiking(run, seen),
         change=change,
     )
-
-
-def _of_collector(seen: Spikes, collected_ns: int, *, called: bool) -> Range:
-    if not called:
-        return Range(low=round(FROZEN_FRAC * collected_ns), high=collected_ns)
-    least, most = around(collected_ns)
-    return Range(low=least, high=max(most, round((1 + seen.gc_after_frac) * collected_ns)))
 
 
 def _collecting(run: RunResults, call: LineCount | None) -> tuple[Where, ...]:

@@ -65,18 +65,16 @@ def _of_epochs(run: RunResults) -> Finding | None:
         return None
     # Workers that are kept do not start again: the rest of the wait is the first batch's making.
     persistent, again = bool(loader and loader.persistent_workers), starts.count - 1
-    waited_ns, slowed_ns = starts.again_ns // again, starts.slowed_ns // again
+    waited_ns = starts.again_ns // again
     first_batch_ns = min(waited_ns, (workers or 1) * step_ns)
     kept = persistent and (not starts.remade_ns or waited_ns == first_batch_ns)
     if kept or not waited_ns:
         return None
-    per_epoch_ns, needless = waited_ns + slowed_ns, _needless(run)
+    needless = _needless(run)
     # Workers that are kept fill their queues beside the first steps all the same.
-    sure_ns = waited_ns - first_batch_ns + slowed_ns * needless
-    saving = Range(
-        low=sure_ns * again // steps.ran, high=around(per_epoch_ns * again // steps.ran)[1]
-    )
-    cost_ns = (starts.again_ns + starts.slowed_ns) // steps.ran
+    sure_ns = waited_ns - first_batch_ns
+    saving = Range(low=sure_ns * again // steps.ran, high=around(waited_ns * again // steps.ran)[1])
+    cost_ns = starts.again_ns // steps.ran
     change: str | None = f"DataLoader(..., num_workers={workers or 2}, persistent_workers=True)"
     advice = KEEP
     if needless:
@@ -85,8 +83,7 @@ def _of_epochs(run: RunResults) -> Finding | None:
         advice, change = KEEP + ANEW, RELOAD if persistent else None
     known = {
         "startup_ns": cost_ns,
-        "startup_per_epoch_ns": per_epoch_ns,
-        "slowed_per_epoch_ns": slowed_ns,
+        "startup_per_epoch_ns": waited_ns,
         "epochs_count": starts.count,
         "step_ns": step_ns,
         "num_workers_count": workers,
@@ -95,7 +92,7 @@ def _of_epochs(run: RunResults) -> Finding | None:
     }
     return Finding(
         severity=grade(saving, step_ns),
-        title=f"Each epoch waits {duration(per_epoch_ns)} for workers to start "
+        title=f"Each epoch waits {duration(waited_ns)} for workers to start "
         f"({percent(cost_ns / step_ns)})",
         advice=advice + _seen_starting(run, waited_ns),
         evidence={name: value for name, value in known.items() if value is not None},

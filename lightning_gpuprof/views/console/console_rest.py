@@ -7,7 +7,6 @@ from rich.padding import Padding
 from lightning_gpuprof.analysis.run.device_use import DeviceUse
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.throughput import MIN_GAIN
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import duration, percent, size
 from lightning_gpuprof.views.console.console_tables import grid
@@ -62,7 +61,7 @@ def _memory(results: RunResults) -> str:
 
 def _batch_size(results: RunResults) -> Iterator[str]:
     """Yield the advised batch size, or why there is none; nothing where none was asked for."""
-    advice, knee = results.advice, results.knee
+    advice = results.advice
     if advice is not None and advice.suggested_batch_size is None:
         yield f"{advice.batch_size} now, no suggestion: {advice.reason}"
     elif advice is not None:
@@ -74,10 +73,6 @@ def _batch_size(results: RunResults) -> Iterator[str]:
             yield f"accumulate_grad_batches={accumulate}"
         if rate := advice.details.get("learning_rate"):
             yield str(rate)
-    if knee is not None and knee.reached:
-        yield f"above {knee.samples} more memory buys less than {percent(MIN_GAIN)}"
-    elif knee is not None:
-        yield f"{knee.samples} is the fastest of the sizes run: a larger one may be faster"
 
 
 def _driver(use: DeviceUse) -> str:

@@ -190,8 +190,6 @@ def _device(results: RunResults) -> dict[str, Any]:
         "memory": {**asdict(memory), "peak_frac": memory.peak_frac} if memory else None,
         "time": {**plain(asdict(time)), "state": time.state.value} if time else None,
         "advice": _struct(results.advice) if results.advice else None,
-        "size_rates": [asdict(rate) for rate in results.size_rates],
-        "knee": asdict(results.knee) if results.knee else None,
     }
 
 

@@ -24,16 +24,6 @@ def test_spikes_at_regular_distances_have_a_cause(judge):
     assert span(finding) == (2_250 * US, 2_500 * US)
 
 
-def test_low_irregular_spikes_do_not_hide_high_regular_ones(judge):
-    forward = every(20, 60 * MS, 10 * MS, first=7)
-    for step in (3, 11, 42, 80, 81, 90):
-        forward[step] = 16 * MS
-    finding = judge("step-time-jitter", {"forward": forward})
-    assert finding.evidence["steps_between_count"] == 20
-    assert finding.evidence["spikes_count"] == 5
-    assert span(finding) == (2_250 * US, 2_500 * US)
-
-
 def test_the_line_that_may_be_most_of_regular_ones_is_named(judge):
     def named(forward):
         often = LineCount("forward", "t.py", 9, "draw", "plot(table)", None, None, 180)
@@ -76,27 +66,12 @@ def test_unless_the_garbage_collector_was_seen_in_them(judge):
     assert span(finding) == (675 * US, 1_350 * US)  # what is made anew is gone through still
 
 
-def test_regular_collections_are_told_however_little_they_take(judge):
-    rare = every(40, 12 * MS, first=7)
-    finding = judge("step-time-jitter", {"forward": 20 * MS, "garbage_collection": rare})
-    assert finding.evidence["collecting_per_step_ns"] == 360 * US
-    chance = [12 * MS if step in (3, 11, 80) else 0 for step in range(100)]
-    found = judge("step-time-jitter", {"forward": 20 * MS, "garbage_collection": chance})
-    assert found is None
-
-
 def test_collections_in_steps_without_marks_count(judge):
     # Every epoch's first step is marked; here it is the one that collects.
     more = unmarked(200, phase_ns={"garbage_collection": 15 * MS})
     finding = judge("step-time-jitter", collecting(3, 11, 80), records=[more])
     assert finding.evidence["collecting_per_step_ns"] == (3 * 45 + 15) * MS // 300
     assert finding.evidence["collections_count"] == 4
-
-
-def test_what_follows_a_collection_may_go_with_it(judge):
-    after = [17 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
-    finding = judge("step-time-jitter", {**collecting(3, 11, 80), "forward": after}, records=CALLED)
-    assert finding.saving_ns.high == max(round(1.2 * 1_350 * US), (3 * 45 + 3 * 7) * MS // 100)
 
 
 def test_a_call_of_the_collector_that_was_seen_is_to_be_taken_out(judge):

@@ -41,17 +41,6 @@ def test_the_first_start_says_nothing_of_the_later_ones(judge):
     assert judge("worker-startup", {**WORK, "data_wait": once}, **run) == ()
 
 
-def test_pages_copied_after_the_start_are_part_of_its_cost(judge):
-    slow = every(10, 31 * MS, 4 * MS)
-    (plain,) = judge("worker-startup", EPOCHS, **ONE_WORKER)
-    (finding,) = judge("worker-startup", {**EPOCHS, "backward": slow}, **ONE_WORKER)
-    assert finding.evidence["slowed_per_epoch_ns"] == 27 * MS
-    assert finding.saving_ns.high == plain.saving_ns.high + round(1.2 * 27 * MS * 9 / 100)
-    # Workers that are kept fill their queues beside those steps, too: it may stay.
-    longer_ns = finding.evidence["step_ns"] - plain.evidence["step_ns"]
-    assert finding.saving_ns.low == pytest.approx(plain.saving_ns.low - longer_ns * 9 / 100, abs=9)
-
-
 def test_a_loader_that_is_made_anew_keeps_no_workers(judge):
     run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1), "records": [REMADE]}
     (finding,) = judge("worker-startup", EPOCHS, **run)
