@@ -1,6 +1,5 @@
 """At which lines of the program the training thread and its loader's workers spend their time."""
 
-import linecache
 import sys
 import threading
 from collections import Counter
@@ -11,17 +10,14 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.recorders.sampling.pacing import keep_sampling, may_walk
-from lightning_gpuprof.recorders.sampling.stack_lines import At, where_is
+from lightning_gpuprof.recorders.sampling.stack_lines import At, line_counts, where_is
 from lightning_gpuprof.recorders.sampling.worker_sampler import WorkerSampler
-from lightning_gpuprof.records.lines import HostLines, LineCount
+from lightning_gpuprof.records.lines import HostLines
 from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.hooks import add_hook, called_by_trainer, drop_hook
-from lightning_gpuprof.session.places import shown_path
 from lightning_gpuprof.session.recording import EpochRecorder
 
 THREAD = "gpuprof-lines"
-MOST_LINES = 40
-"""Lines kept: any other takes less than a sample in a hundred."""
 _BATCH_START = "on_train_batch_start"
 END_S = 2.0
 """The thread ends within some milliseconds; a process that is short of cores may take longer."""
@@ -154,7 +150,7 @@ class LineSampler(EpochRecorder):
             return
         self._noted = whole
         late = min(self._late, whole)
-        found = HostLines(whole, tuple(_rows(seen)), _by_phase(seen), late)
+        found = HostLines(whole, line_counts(seen), _by_phase(seen), late)
         self._output.write(found)
 
     @override
@@ -180,23 +176,6 @@ class LineSampler(EpochRecorder):
 def _can_walk_frames() -> bool:
     """Tell whether the interpreter has its lock: else a frame may run while it is walked."""
     return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
-
-
-def _rows(seen: Counter[At]) -> list[LineCount]:
-    return [
-        LineCount(
-            phase=at.phase.value,
-            file=shown_path(at.file),
-            line=at.line,
-            function=at.function,
-            source=linecache.getline(at.file, at.line).strip(),
-            callee=at.callee,
-            kind=at.kind,
-            count=count,
-        )
-        for at, count in seen.most_common()
-        if at.file
-    ][:MOST_LINES]
 
 
 def _by_phase(seen: Counter[At]) -> dict[str, int]:

@@ -1,15 +1,20 @@
 """Where a thread is: the user's line and the phase, read off its Python stack."""
 
+import linecache
 import os
+from collections import Counter
 from collections.abc import Iterator
 from types import FrameType
 from typing import NamedTuple
 
 from lightning_gpuprof.adapters.frames import CALLBACK_HOOKS, MODULE_CALL, MODULE_HOOK
 from lightning_gpuprof.recorders.sampling.library_calls import called_library
+from lightning_gpuprof.records.lines import LineCount
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.session.places import GPUPROF, USER, package_of
+from lightning_gpuprof.session.places import GPUPROF, USER, package_of, shown_path
 
+MOST_LINES = 40
+"""Lines kept: any other takes less than a sample in a hundred."""
 _LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric")
 _BY_FUNCTION = {
     "training_step": Phase.FORWARD,
@@ -101,9 +106,7 @@ def where_is(frame: FrameType | None) -> At | None:
     if phase is Phase.CALLBACKS and caller is not None and hook is not None:
         # A callback that runs the model: the line is the callback's, not the model's.
         users, called = caller, []
-    callee, kind = name_of(called[-1]) if called else called_library(users), kind_of(called)
-    if not called and callee is not None:
-        kind = "python"
+    callee, kind = inside_of(users, called)
     if phase is Phase.BACKWARD and (again or hook is False):
         kind = "model"  # activations that are computed again
     if hook and kind not in ("wait", "log", "traceback"):
@@ -120,6 +123,25 @@ def where_is(frame: FrameType | None) -> At | None:
         callee,
         kind,
     )
+
+
+def line_counts(seen: Counter[At]) -> tuple[LineCount, ...]:
+    """Return the lines of the user's own that were seen most often."""
+    counts = [
+        LineCount(
+            phase=at.phase.value,
+            file=shown_path(at.file),
+            line=at.line,
+            function=at.function,
+            source=linecache.getline(at.file, at.line).strip(),
+            callee=at.callee,
+            kind=at.kind,
+            count=count,
+        )
+        for at, count in seen.most_common()
+        if at.file
+    ]
+    return tuple(counts[:MOST_LINES])
 
 
 def line_of(frame: FrameType) -> int:
@@ -166,6 +188,14 @@ def _runs_steps(frame: FrameType, package: str) -> bool:
 def _recomputes(frame: FrameType, package: str) -> bool:
     file = frame.f_code.co_filename
     return package == "torch" and os.path.basename(file) == "checkpoint.py"
+
+
+def inside_of(users: FrameType, called: list[FrameType]) -> tuple[str | None, str | None]:
+    """Return what a user's frame is in, and of which kind that is: see `LineCount`."""
+    if called:
+        return name_of(called[-1]), kind_of(called)
+    library = called_library(users)
+    return library, None if library is None else "python"
 
 
 def kind_of(called: list[FrameType]) -> str | None:

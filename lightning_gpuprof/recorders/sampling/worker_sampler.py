@@ -1,15 +1,17 @@
 """Notes at which lines of the program worker processes spend their time."""
 
-import linecache
 import os
 import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from msgspec import MsgspecError, json
+from msgspec.structs import replace
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof.adapters.loaders import (
@@ -17,18 +19,14 @@ from lightning_gpuprof.adapters.loaders import (
     has_iterator,
     training_loaders,
 )
-from lightning_gpuprof.recorders.sampling.worker_counts import PlaceCount, WorkerCounts, read_counts
-from lightning_gpuprof.recorders.sampling.worker_start import WorkerStart
+from lightning_gpuprof.recorders.sampling.stack_lines import MOST_LINES
+from lightning_gpuprof.recorders.sampling.worker_sampling import WorkerStart
 from lightning_gpuprof.records.lines import LineCount, WorkerLines
-from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.session.guard import attempt, guarded
 from lightning_gpuprof.session.output import RunOutput
-from lightning_gpuprof.session.places import shown_path
 from lightning_gpuprof.session.timed_calls import TimedCalls
 
 _INIT_FN = "worker_init_fn"
-MOST_LINES = 40
-"""Lines kept: what is not among them takes less than a sample in a hundred."""
 
 
 class WorkerSampler:
@@ -108,11 +106,11 @@ class WorkerSampler:
 
     def _read(self) -> None:
         if self._folder is not None and os.path.isdir(self._folder):
-            counts = [one for one in read_counts(self._folder) if one.whole]
-            self._found = _together(counts) if counts else None
-            taken: Counter[int] = Counter()
-            for one in counts:
-                taken[one.worker] += one.whole
+            found = [(worker, one) for worker, one in read_samples(self._folder) if one.whole]
+            self._found = _together([one for _, one in found]) if found else None
+            taken: Counter[str] = Counter()
+            for worker, one in found:
+                taken[worker] += one.whole
             self._taken = max(taken.values(), default=0)
 
     @guarded
@@ -168,32 +166,26 @@ def _starts_workers(loader: object) -> bool:
     )
 
 
-def _together(counts: Sequence[WorkerCounts]) -> WorkerLines:
+def _together(found: Sequence[WorkerLines]) -> WorkerLines:
     """Return the samples of all workers as one."""
-    seen: Counter[PlaceCount] = Counter()
-    for place in (place for one in counts for place in one.seen):
-        key = PlaceCount(place.file, place.line, place.function, place.callee, place.kind, 0)
-        seen[key] += place.count
-    own = [(at, count) for at, count in seen.most_common() if at.file]
+    lines: Counter[LineCount] = Counter()
+    for line in (line for one in found for line in one.lines):
+        lines[replace(line, count=0)] += line.count
     return WorkerLines(
-        processes=len(counts),
-        work=sum(one.work for one in counts),
-        waiting=sum(one.waiting for one in counts),
-        handing=sum(one.handing for one in counts),
-        lines=tuple(_line(at, count) for at, count in own[:MOST_LINES]),
-        start_ns=max((one.start_ns for one in counts if one.start_ns is not None), default=None),
-        init_ns=max((one.init_ns for one in counts if one.init_ns is not None), default=None),
+        processes=len(found),
+        work=sum(one.work for one in found),
+        waiting=sum(one.waiting for one in found),
+        handing=sum(one.handing for one in found),
+        lines=tuple(replace(line, count=n) for line, n in lines.most_common(MOST_LINES)),
+        start_ns=max((one.start_ns for one in found if one.start_ns is not None), default=None),
+        init_ns=max((one.init_ns for one in found if one.init_ns is not None), default=None),
     )
 
 
-def _line(at: PlaceCount, count: int) -> LineCount:
-    return LineCount(
-        phase=Phase.DATA_WAIT.value,
-        file=shown_path(at.file),
-        line=at.line,
-        function=at.function,
-        source=linecache.getline(at.file, at.line).strip(),
-        callee=at.callee,
-        kind=at.kind,
-        count=count,
-    )
+def read_samples(folder: str) -> Iterator[tuple[str, WorkerLines]]:
+    """Yield each sampled worker's number, as text, with its samples."""
+    for entry in os.scandir(folder):
+        name, suffix = os.path.splitext(entry.name)
+        if suffix == ".json":
+            with suppress(OSError, MsgspecError), open(entry.path, "rb") as file:
+                yield name.rpartition("-")[2], json.decode(file.read(), type=WorkerLines)

@@ -1,22 +1,40 @@
-"""A thread in a worker process that samples its main thread for a while."""
+"""Runs in a loader's worker process: a thread that samples its main thread for a while."""
 
+import os
 import sys
 import threading
+import time
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from multiprocessing.util import Finalize
+from types import FrameType
+from typing import Any, NamedTuple
 
+from msgspec import json
+
+from lightning_gpuprof.adapters.frames import WORKER_LOOP
 from lightning_gpuprof.recorders.sampling.pacing import keep_sampling, may_walk
-from lightning_gpuprof.recorders.sampling.stack_lines import At
-from lightning_gpuprof.recorders.sampling.worker_counts import (
-    PlaceCount,
-    WorkerCounts,
-    write_counts,
+from lightning_gpuprof.recorders.sampling.stack_lines import (
+    At,
+    inside_of,
+    kind_of,
+    line_counts,
+    line_of,
+    name_of,
+    outwards,
 )
-from lightning_gpuprof.recorders.sampling.worker_stack import Doing, where_in_worker
+from lightning_gpuprof.records.files import written_whole
+from lightning_gpuprof.records.lines import WorkerLines
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.session.guard import attempt
+from lightning_gpuprof.session.places import USER, package_of
 
 THREAD = "gpuprof-worker"
+WORKERS = 2
+"""Only the first workers of a loader are sampled: all of them do the same."""
 WRITE_EVERY = 10
 """Samples between two writes, lost where a worker is ended in between."""
 IDLE = 4
@@ -27,37 +45,91 @@ END_S = 0.2
 """A worker that ends waits at most so long for the thread's last write."""
 _FIRST = 100
 """Before finalizers of lower priority, as the queues' are: the thread is to be gone by then."""
+_WORKS, _WAITS = "fetch", "get"
+"""The functions in which a worker makes a batch, and gets the next indices."""
 
 
+@dataclass
+class WorkerStart:
+    """Stands in for a loader's `worker_init_fn` while its worker processes are started.
+
+    Calls the user's, if any, and then begins to sample the worker. It is sent to each worker, so it
+    holds little, and nothing of the training process.
+
+    Args:
+        inner: The user's.
+        folder: Where workers write their samples.
+        name: Begins the names of their files.
+        interval_s: Mean distance of the first samples.
+        most: Samples of one worker.
+        asked_ns: When the loader was asked for an iterator, by `time.perf_counter_ns`, which all
+            processes of a machine share.
+    """
+
+    inner: Callable[[int], Any] | None
+    folder: str
+    name: str
+    interval_s: float
+    most: int
+    asked_ns: int
+
+    def __call__(self, worker_id: int) -> None:
+        """Do the user's part, whatever it raises; ours cannot fail."""
+        begun_ns = time.perf_counter_ns()
+        if self.inner is not None:
+            self.inner(worker_id)
+        if worker_id < WORKERS:
+            attempt(partial(self._begin, worker_id, begun_ns), None)
+
+    def _begin(self, worker_id: int, begun_ns: int) -> None:
+        init_ns = None if self.inner is None else time.perf_counter_ns() - begun_ns
+        # The first worker is started first: others wait for those before them.
+        start_ns = max(0, begun_ns - self.asked_ns) if worker_id == 0 else None
+        path = os.path.join(self.folder, f"{self.name}-{worker_id}.json")
+        found = WorkerSampling(path, threading.get_ident(), start_ns=start_ns, init_ns=init_ns)
+        found.begin(interval_s=self.interval_s, most=self.most)
+
+
+class Doing(Enum):
+    """Activity of a worker."""
+
+    WORK = "work"
+    WAIT = "wait"
+    """For work: the training process has all the batches that it asked for."""
+    HANDOVER = "handover"
+    """Whatever else its loop does, above all giving away a batch."""
+
+
+class Seen(NamedTuple):
+    """A sample of a worker; `at` is None unless it works, and has no file in others' code."""
+
+    doing: Doing
+    at: At | None = None
+
+
+@dataclass
 class WorkerSampling:
     """Samples of the main thread of this process, which is a worker's.
 
     Args:
-        folder: Where they are written to; once it is gone, so is the thread.
-        name: Of the file.
-        worker: The worker's number.
+        path: The file that they are written to; once its folder is gone, so is the thread.
         watched: `ident` of the main thread.
-        start_ns: See `WorkerCounts`.
-        init_ns: See `WorkerCounts`.
+        start_ns: See `WorkerLines`.
+        init_ns: See `WorkerLines`.
     """
 
-    def __init__(
-        self,
-        folder: str,
-        name: str,
-        *,
-        worker: int,
-        watched: int,
-        start_ns: int | None = None,
-        init_ns: int | None = None,
-    ) -> None:
-        self._folder, self._name, self._worker, self._watched = folder, name, worker, watched
-        self._start_ns, self._init_ns = start_ns, init_ns
-        self._seen: Counter[At] = Counter()
-        self._doing: Counter[Doing] = Counter()
-        self._idle = self._waiting = 0
+    path: str
+    watched: int
+    start_ns: int | None = None
+    init_ns: int | None = None
+    _seen: Counter[At] = field(default_factory=Counter)
+    _doing: Counter[Doing] = field(default_factory=Counter)
+    _idle: int = 0
+    _waiting: int = 0
+    _thread: threading.Thread | None = None
+
+    def __post_init__(self) -> None:
         self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
 
     def begin(self, *, interval_s: float, most: int) -> None:
         """Start the thread; it ends with its samples, with the process or at a first failure."""
@@ -92,7 +164,7 @@ class WorkerSampling:
             return
         frames = sys._current_frames()
         try:
-            seen = where_in_worker(frames.get(self._watched))
+            seen = where_in_worker(frames.get(self.watched))
         finally:
             frames.clear()  # see `LineSampler.sample`
         if seen is None or (seen.doing is not Doing.WORK and not self._seen):
@@ -108,20 +180,54 @@ class WorkerSampling:
             self.write()
 
     def write(self) -> None:
-        """Write the samples so far."""
-        places = tuple(
-            PlaceCount(at.file, at.line, at.function, at.callee, at.kind, count)
-            for at, count in self._seen.most_common()
-        )
+        """Write the samples so far, in the place of those written before.
+
+        Raises:
+            OSError: The folder is not there any more: nobody reads them.
+        """
         waiting = self._doing[Doing.WAIT]
         if not self._seen and self._waiting >= LEAST_WAITING:
             waiting = self._waiting
-        counts = WorkerCounts(
-            worker=self._worker,
+        found = WorkerLines(
+            processes=1,
+            work=self._doing[Doing.WORK],
             waiting=waiting,
             handing=self._doing[Doing.HANDOVER],
-            seen=places,
-            start_ns=self._start_ns,
-            init_ns=self._init_ns,
+            lines=line_counts(self._seen),
+            start_ns=self.start_ns,
+            init_ns=self.init_ns,
         )
-        write_counts(self._folder, self._name, counts)
+        with written_whole(self.path) as path, open(path, "wb") as file:
+            file.write(json.encode(found))
+
+
+def where_in_worker(frame: FrameType | None) -> Seen | None:
+    """Return what a worker's main thread does, given its innermost frame; None outside its loop.
+
+    Reads names of functions and files, never values.
+    """
+    inside: list[FrameType] = []
+    for each in outwards(frame):
+        if each.f_code.co_name == WORKER_LOOP and package_of(each.f_code.co_filename) != USER:
+            return _seen(inside)
+        inside.append(each)
+    return None
+
+
+def _seen(inside: list[FrameType]) -> Seen:
+    """Classify the frames inside of a worker's loop, innermost first."""
+    called = inside[-1].f_code.co_name if inside else ""
+    if called == _WAITS:
+        return Seen(Doing.WAIT)
+    if called != _WORKS:
+        return Seen(Doing.HANDOVER)
+    work = inside[:-1]
+    packages = [package_of(each.f_code.co_filename) for each in work]
+    if USER not in packages:
+        callee = name_of(work[-1]) if work else None
+        return Seen(Doing.WORK, At(Phase.DATA_WAIT, "", 0, "", callee, kind_of(work)))
+    own = packages.index(USER)
+    users = work[own]
+    code, (callee, kind) = users.f_code, inside_of(users, work[:own])
+    at = At(Phase.DATA_WAIT, code.co_filename, line_of(users), code.co_name, callee, kind)
+    return Seen(Doing.WORK, at)

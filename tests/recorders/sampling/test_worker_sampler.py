@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 from lightning_gpuprof.callbacks.line_sampler import LineSampler
 from lightning_gpuprof.recorders.sampling import worker_sampler
 from lightning_gpuprof.recorders.sampling.worker_sampler import WorkerSampler
-from lightning_gpuprof.recorders.sampling.worker_start import WorkerStart
+from lightning_gpuprof.recorders.sampling.worker_sampling import WorkerStart
 from lightning_gpuprof.records.lines import WorkerLines
 
 

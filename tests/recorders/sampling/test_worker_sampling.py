@@ -1,20 +1,23 @@
+import sys
 import threading
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from lightning_gpuprof.recorders.sampling import worker_sampling as sampling
-from lightning_gpuprof.recorders.sampling import worker_start
 from lightning_gpuprof.recorders.sampling.stack_lines import At
-from lightning_gpuprof.recorders.sampling.worker_counts import read_counts
+from lightning_gpuprof.recorders.sampling.worker_sampler import read_samples
 from lightning_gpuprof.recorders.sampling.worker_sampling import (
     IDLE,
     LEAST_WAITING,
     WRITE_EVERY,
+    Doing,
+    Seen,
     WorkerSampling,
+    WorkerStart,
+    where_in_worker,
 )
-from lightning_gpuprof.recorders.sampling.worker_stack import Doing, Seen
-from lightning_gpuprof.recorders.sampling.worker_start import WorkerStart
 from lightning_gpuprof.records.phases import Phase
 
 WORK = Seen(Doing.WORK, At(Phase.DATA_WAIT, "t.py", 3, "decode", "json.loads", "python"))
@@ -28,10 +31,11 @@ def seen(monkeypatch, tmp_path):
     def sampled(found, *, most=100):
         left = list(found)
         monkeypatch.setattr(sampling, "where_in_worker", lambda frame: left.pop(0))
-        one = WorkerSampling(str(tmp_path), "0-1-0", worker=0, watched=1, init_ns=5)
+        one = WorkerSampling(str(tmp_path / "0-1-0.json"), 1, init_ns=5)
         stop = SimpleNamespace(wait=lambda timeout: not left)
         one.watch(stop, interval_s=1.0, most=most)
-        (counts,) = read_counts(str(tmp_path))
+        ((worker, counts),) = read_samples(str(tmp_path))
+        assert worker == "0"
         return counts, left
 
     return sampled
@@ -40,9 +44,9 @@ def seen(monkeypatch, tmp_path):
 def test_work_and_waiting_are_counted_apart(seen):
     counts, _ = seen([WORK, WAIT, WORK, HANDOVER])
     assert (counts.work, counts.waiting, counts.handing, counts.whole) == (2, 1, 1, 4)
-    (place,) = counts.seen
+    (place,) = counts.lines
     assert (place.file, place.line, place.callee, place.count) == ("t.py", 3, "json.loads", 2)
-    assert (counts.worker, counts.start_ns, counts.init_ns) == (0, None, 5)
+    assert (counts.start_ns, counts.init_ns) == (None, 5)
 
 
 def test_what_comes_before_the_first_batch_is_no_waiting(seen):
@@ -68,16 +72,16 @@ def test_it_ends_with_its_samples_and_where_there_is_nothing_to_see(seen):
 
 def test_counts_are_written_again_and_again(tmp_path, monkeypatch):
     monkeypatch.setattr(sampling, "where_in_worker", lambda frame: WORK)
-    one = WorkerSampling(str(tmp_path), "0-1-0", worker=0, watched=1)
+    one = WorkerSampling(str(tmp_path / "0-1-0.json"), 1)
     for _ in range(2 * WRITE_EVERY + 3):
         one.sample()
-    assert [counts.work for counts in read_counts(str(tmp_path))] == [2 * WRITE_EVERY]
+    assert [counts.work for _, counts in read_samples(str(tmp_path))] == [2 * WRITE_EVERY]
 
 
 def test_a_torn_file_is_left_out(tmp_path):
-    (tmp_path / "0-1-0.json").write_text('{"worker": 0, "wai')
+    (tmp_path / "0-1-0.json").write_text('{"kind": "worker_lines", "wai')
     (tmp_path / "0-1-1.json.77.part").write_text("{}")
-    assert list(read_counts(str(tmp_path))) == []
+    assert list(read_samples(str(tmp_path))) == []
 
 
 def start(folder, inner=None):
@@ -99,7 +103,7 @@ def test_the_threads_end_is_waited_for_and_its_last_samples_written(tmp_path, mo
     assert len(own_threads()) == 1
     ends[0]()
     assert not own_threads()
-    (counts,) = read_counts(str(tmp_path))
+    ((_, counts),) = read_samples(str(tmp_path))
     assert counts.start_ns > 0
     assert counts.init_ns >= 0
 
@@ -116,6 +120,62 @@ def test_a_thread_whose_folder_is_gone_ends_in_silence(tmp_path, monkeypatch, ca
 def test_other_workers_and_failures_of_ours_are_let_alone(tmp_path, monkeypatch):
     start(tmp_path)(2)
     assert not own_threads()
-    monkeypatch.setattr(worker_start, "WorkerSampling", None)
+    monkeypatch.setattr(sampling, "WorkerSampling", None)
     start(tmp_path)(0)
     assert list(tmp_path.iterdir()) == []
+
+
+TORCH = torch.__file__.replace("__init__.py", "")
+LOOP = TORCH + "utils/data/_utils/worker.py"
+FETCH = TORCH + "utils/data/_utils/fetch.py"
+COLLATE = TORCH + "utils/data/_utils/collate.py"
+USER = "/program/data.py"
+
+
+def look(*functions):
+    """Call functions of given files and names, each from the one before; look from the last."""
+    found = []
+    inner = lambda: found.append(where_in_worker(sys._getframe(1)))  # noqa: E731
+    for file, name in reversed(functions):
+        space = {"inner": inner, "__name__": "torch.utils" if file.startswith(TORCH) else "data"}
+        exec(compile(f"def {name}():\n    inner()", file, "exec"), space)
+        inner = space[name]
+    inner()
+    return found[0]
+
+
+def test_a_users_line_within_a_fetch_is_work():
+    seen = look((LOOP, "_worker_loop"), (FETCH, "fetch"), (USER, "__getitem__"))
+    assert seen.doing is Doing.WORK
+    assert seen.at == (Phase.DATA_WAIT, USER, 2, "__getitem__", None, None)
+
+
+def test_the_innermost_line_of_the_user_is_named_with_what_it_calls():
+    functions = [(FETCH, "fetch"), (USER, "collate"), (USER, "pad"), (COLLATE, "default_collate")]
+    at = look((LOOP, "_worker_loop"), *functions).at
+    assert (at.file, at.function, at.callee, at.kind) == (
+        USER,
+        "pad",
+        "torch.default_collate",
+        "torch",
+    )
+
+
+def test_work_outside_the_users_code_has_no_line_but_a_name():
+    at = look((LOOP, "_worker_loop"), (FETCH, "fetch"), (COLLATE, "default_collate")).at
+    assert (at.file, at.callee) == ("", "torch.default_collate")
+    assert look((LOOP, "_worker_loop"), (FETCH, "fetch")).at.callee is None
+
+
+def test_waiting_for_work_and_handing_a_batch_over_are_told_apart():
+    assert look((LOOP, "_worker_loop"), (LOOP, "get")) == (Doing.WAIT, None)
+    assert look((LOOP, "_worker_loop"), (LOOP, "put")) == (Doing.HANDOVER, None)
+    assert look((LOOP, "_worker_loop")) == (Doing.HANDOVER, None)
+    # An iterable dataset's worker makes its iterator while others are started.
+    assert look((LOOP, "_worker_loop"), (FETCH, "create_fetcher")).doing is Doing.HANDOVER
+
+
+def test_outside_a_workers_loop_there_is_nothing_to_see():
+    assert look((FETCH, "fetch"), (USER, "__getitem__")) is None
+    assert look((USER, "_worker_loop"), (FETCH, "fetch")) is None
+    assert where_in_worker(None) is None
