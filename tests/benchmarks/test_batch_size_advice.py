@@ -16,6 +16,7 @@ CAP_BYTES = 4 * 2**30
 def test_the_largest_batch_is_predicted_within_the_published_error(fault_suite, model, size):
     memory = importlib.import_module("gpu_memory")
     device = importlib.import_module("gpu_simulated").Simulated(CAP_BYTES)
+    device.steps = memory.WINDOW
     largest = memory.advised(device, model, size).details["largest_batch_size"]
     assert memory.fits(device, model, int(largest / (1 + WITHIN)))
     assert not memory.fits(device, model, int(largest / (1 - WITHIN)) + 1)

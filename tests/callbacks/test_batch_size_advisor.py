@@ -124,12 +124,6 @@ def test_the_pools_rests_are_read_in_some_forward_passes_of_a_window(fit):
     assert advisor.on_before_backward is None
 
 
-def test_cuda_graphs_withhold_the_suggestion(fit, said):
-    [advice] = fit(advisor_of(FakeCard(8, graphs=True), window=4, console=True)).all(Advice)
-    assert advice.suggested_batch_size is None
-    assert any("8 now, no suggestion: CUDA graphs" in line for line in said())
-
-
 def test_a_suggestion_is_withdrawn_where_memory_leaks(fit, said, monkeypatch):
     monkeypatch.setattr(batch_size_advisor, "SHORT_NS", 0)
     card = Growing(8)

@@ -155,14 +155,6 @@ def test_a_bad_argument_is_echoed_before_anything_is_run(arguments, message, cap
     assert message in capfd.readouterr().err
 
 
-def test_memory_that_does_not_grow_is_not_answered_by_the_last_size_looked_at(model, inline, capfd):
-    model.write_text(MODEL.replace("torch.randn(size, 1024)", "torch.randn(1, 1024)"))
-    assert main(["plan", "--model", f"{model}:make", "--vram", "24GiB"]) == 0
-    [row] = (line for line in capfd.readouterr().out.splitlines() if "24.0 GiB" in line)
-    assert row.split("  ")[-1] == "1048576 or more"
-    assert row.count("1048576 or more") == 2
-
-
 @pytest.mark.parametrize(
     ("cards", "workspace_bytes"),
     [(["a40"], 2 * 8_519_680), (["h200 nvl"], 2 * 2**25), (["a40", "h200 nvl"], 2 * 2**25)],

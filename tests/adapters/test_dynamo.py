@@ -1,13 +1,67 @@
-"""What dynamo says when it gives a function up is kept with the run."""
+"""What dynamo tells of compilations, and of functions that it gives up."""
 
 import logging
+import runpy
+import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from lightning_gpuprof.adapters.dynamo import LOGGER, CompileLimits, read_warning
+from lightning_gpuprof.adapters import dynamo as adapter
+from lightning_gpuprof.adapters.dynamo import LOGGER, Compilations, CompileLimits, read_warning
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.records.facts import CompileLimit
+
+
+@pytest.fixture
+def dynamo(monkeypatch):
+    """Stand in for `torch._dynamo.utils`."""
+    fake = SimpleNamespace(counters={"frames": {"total": 1}}, cumulative_time_spent_ns={})
+    monkeypatch.setitem(sys.modules, "torch._dynamo.utils", fake)
+    return fake
+
+
+def test_what_was_compiled_before_is_no_news(dynamo):
+    dynamo.cumulative_time_spent_ns["entire_frame_compile"] = 500
+    compilations = Compilations()
+    assert not compilations.compiled_since()
+    assert compilations.took_ns() == 0
+
+
+def test_forward_and_backward_are_timed_from_one_look_to_the_next(dynamo):
+    compilations, times = Compilations(), dynamo.cumulative_time_spent_ns
+    dynamo.counters["frames"]["total"] = 2
+    times |= {"entire_frame_compile": 700, "backend_compile": 600}
+    assert compilations.compiled_since()
+    assert compilations.took_ns() == 700
+    times |= {"entire_frame_compile": 900, "entire_backward_compile": 50}
+    assert compilations.took_ns() == 250
+    assert not compilations.compiled_since()
+
+
+def test_a_reset_of_dynamo_begins_anew(dynamo):
+    compilations, times = Compilations(), dynamo.cumulative_time_spent_ns
+    times["entire_frame_compile"] = 900
+    compilations.took_ns()
+    times.clear()
+    times["entire_frame_compile"] = 40
+    assert compilations.took_ns() == 40
+
+
+def test_an_older_dynamo_does_not_say(dynamo):
+    del dynamo.cumulative_time_spent_ns
+    assert Compilations().took_ns() is None
+
+
+def test_it_is_torchs_own_question_which_dynamo_knows():
+    assert adapter.is_compiling is torch.compiler.is_compiling
+
+
+def test_torch_2_2_has_none_and_is_not_asked(monkeypatch):
+    monkeypatch.delattr(torch.compiler, "is_compiling")
+    assert runpy.run_path(adapter.__file__)["is_compiling"]() is False
+
 
 SAID = """torch._dynamo hit config.{limit} (8)
    function: 'forward' ({file}:3)
@@ -46,10 +100,6 @@ def test_other_warnings_of_dynamos_are_left_alone():
     limits.close()
 
 
-def given_up(timer, planted):
-    return planted.sessions(timer)[0].session.all(CompileLimit)
-
-
 @pytest.fixture
 def twice():
     """Dynamo compiles a function twice at most."""
@@ -72,7 +122,7 @@ def test_a_function_that_is_given_up_in_training_is_noted_once(planted, clock, t
     before = list(logging.getLogger(LOGGER).handlers)
     planted.fit(timer, clock, tmp_path, model=Model(clock))
 
-    (found,) = given_up(timer, planted)
+    (found,) = planted.sessions(timer)[0].session.all(CompileLimit)
     assert (found.place.function, found.count) == ("scaled", 2)
     assert "times" in found.reason
     assert found.place.source == "def scaled(self, batch, times):"
