@@ -7,21 +7,12 @@ import os
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
 import pytest
+from made_records import make_session
 from snapshot_builder import SnapshotBuilder
 
 from lightning_gpuprof.analysis.run.run import analyze_run
-from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import read_run
-from lightning_gpuprof.records.schema import (
-    SCHEMA_VERSION,
-    Column,
-    Device,
-    RunEnd,
-    RunStart,
-    StepsWindow,
-)
 from lightning_gpuprof.records.writer import RecordWriter
 
 # One thread per test process: two cores are all that CI has.
@@ -119,71 +110,6 @@ def launched():
         ]
 
     return make
-
-
-def make_session(
-    phases=None,
-    *,
-    steps=100,
-    flags=None,
-    samples=None,
-    parts=None,
-    columns=None,
-    records=(),
-    end=True,
-    wall_ns=None,
-    window=50,
-    session=0,
-    **start,
-):
-    """Return the records of one session; a value per step or one for all, in ns.
-
-    `phases` and `parts` (by `<phase>/<name>`) are host times, `columns` more of them by full name.
-    """
-    phases = {Phase(name): _series(value, steps) for name, value in (phases or {}).items()}
-    columns = {name: _series(value, steps) for name, value in (columns or {}).items()}
-    columns |= {f"phase/{phase.value}": column for phase, column in phases.items()}
-    columns |= {f"part/{name}": _series(value, steps) for name, value in (parts or {}).items()}
-    dur = sum(phases.values(), np.zeros(steps, dtype=np.int64))
-    ordinary = {
-        "step": np.arange(steps),
-        "dur_ns": dur,
-        "start_ns": np.cumsum(dur) - dur,
-        "flags": _series(0 if flags is None else flags, steps),
-    }
-    columns = ordinary | columns
-    if samples is not None:
-        columns["samples"] = _series(samples, steps)
-    fields = {
-        "schema_version": SCHEMA_VERSION,
-        "stage": "fit",
-        "started_unix_ns": 1_700_000_000_000_000_000 + session,
-        "rank": 0,
-        "cpu_count": 4,
-        "device": Device(type="cpu"),
-        "phases": [phase.value for phase in Phase],
-    }
-    made = [RunStart(session=session, **(fields | start))]
-    for first in range(0, steps, window):
-        chosen = slice(first, min(first + window, steps))
-        made.append(
-            StepsWindow(
-                first_step=first,
-                count=chosen.stop - first,
-                total_ns=int(dur[chosen].sum()),
-                phase_total_ns={p.value: int(c[chosen].sum()) for p, c in phases.items()},
-                columns={name: Column.pack(column[chosen]) for name, column in columns.items()},
-            )
-        )
-    made.extend(records)
-    if end:
-        whole = int(dur.sum()) if wall_ns is None else wall_ns
-        made.append(RunEnd(status="finished", wall_ns=whole, steps=steps))
-    return made
-
-
-def _series(value, steps):
-    return np.broadcast_to(np.asarray(value, dtype=np.int64), (steps,)).copy()
 
 
 @pytest.fixture(name="make_session")

@@ -51,6 +51,71 @@ def run_start(**changes: Any) -> RunStart:
     return RunStart(**{**values, **changes})
 
 
+def make_session(
+    phases=None,
+    *,
+    steps=100,
+    flags=None,
+    samples=None,
+    parts=None,
+    columns=None,
+    records=(),
+    end=True,
+    wall_ns=None,
+    window=50,
+    session=0,
+    **start,
+):
+    """Return the records of one session; a value per step or one for all, in ns.
+
+    `phases` and `parts` (by `<phase>/<name>`) are host times, `columns` more of them by full name.
+    """
+    phases = {Phase(name): _series(value, steps) for name, value in (phases or {}).items()}
+    columns = {name: _series(value, steps) for name, value in (columns or {}).items()}
+    columns |= {f"phase/{phase.value}": column for phase, column in phases.items()}
+    columns |= {f"part/{name}": _series(value, steps) for name, value in (parts or {}).items()}
+    dur = sum(phases.values(), np.zeros(steps, dtype=np.int64))
+    ordinary = {
+        "step": np.arange(steps),
+        "dur_ns": dur,
+        "start_ns": np.cumsum(dur) - dur,
+        "flags": _series(0 if flags is None else flags, steps),
+    }
+    columns = ordinary | columns
+    if samples is not None:
+        columns["samples"] = _series(samples, steps)
+    fields = {
+        "schema_version": SCHEMA_VERSION,
+        "stage": "fit",
+        "started_unix_ns": 1_700_000_000_000_000_000 + session,
+        "rank": 0,
+        "cpu_count": 4,
+        "device": Device(type="cpu"),
+        "phases": [phase.value for phase in Phase],
+    }
+    made = [RunStart(session=session, **(fields | start))]
+    for first in range(0, steps, window):
+        chosen = slice(first, min(first + window, steps))
+        made.append(
+            StepsWindow(
+                first_step=first,
+                count=chosen.stop - first,
+                total_ns=int(dur[chosen].sum()),
+                phase_total_ns={p.value: int(c[chosen].sum()) for p, c in phases.items()},
+                columns={name: Column.pack(column[chosen]) for name, column in columns.items()},
+            )
+        )
+    made.extend(records)
+    if end:
+        whole = int(dur.sum()) if wall_ns is None else wall_ns
+        made.append(RunEnd(status="finished", wall_ns=whole, steps=steps))
+    return made
+
+
+def _series(value, steps):
+    return np.broadcast_to(np.asarray(value, dtype=np.int64), (steps,)).copy()
+
+
 def windows(
     steps: int,
     phases_ms: dict[Phase, float],
@@ -60,56 +125,37 @@ def windows(
     validation_every: int = 0,
     parts: dict[str, float] | None = None,
     extra: Callable[[np.ndarray, np.ndarray], dict[str, np.ndarray]] | None = None,
-    window: int = WINDOW,
-) -> Iterable[StepsWindow]:
-    """Yield windows of steps whose phases scatter by a tenth around the given milliseconds.
+) -> list[Record]:
+    """Return windows of steps whose phases scatter by a tenth around the given milliseconds.
 
     A part takes the same share of its phase in every step.
     """
     rng = np.random.default_rng(seed)
-    columns = {
-        f"phase/{phase.value}": (rng.gamma(100, ms / 100, steps) * MS).astype(np.int64)
+    phases = {
+        phase: (rng.gamma(100, ms / 100, steps) * MS).astype(np.int64)
         for phase, ms in phases_ms.items()
     }
+    part_ns = {}
     for name, ms in (parts or {}).items():
         phase = Phase(name.split("/")[0])
-        share = ms / phases_ms[phase]
-        columns[f"part/{name}"] = (columns[f"phase/{phase.value}"] * share).astype(np.int64)
-    columns[f"phase/{Phase.FORWARD.value}"][0] += int(first_step_ms * MS)
+        part_ns[name] = (phases[phase] * (ms / phases_ms[phase])).astype(np.int64)
+    phases[Phase.FORWARD][0] += int(first_step_ms * MS)
     flags = np.zeros(steps, dtype=np.int64)
     flags[:3] |= StepFlag.WARMUP
     flags[::200] |= StepFlag.EPOCH_START
     if validation_every:
         validated = np.arange(steps) % validation_every == validation_every - 1
         flags[validated] |= StepFlag.VALIDATION | StepFlag.CHECKPOINT
-        columns["phase/validation"] = np.where(validated, 60 * MS, 0)
-        columns["phase/checkpoint"] = np.where(validated, 8 * MS, 0)
-    dur = sum(values for name, values in columns.items() if name.startswith("phase/"))
-    start = np.cumsum(dur) - dur
-    columns |= {
-        "step": np.arange(steps),
-        "epoch": np.arange(steps) // 200,
-        "batch_idx": np.arange(steps) % 200,
-        "start_ns": start,
-        "dur_ns": dur,
-        "flags": flags,
-        "samples": np.full(steps, 32),
-    }
+        phases[Phase.VALIDATION] = np.where(validated, 60 * MS, 0)
+        phases[Phase.CHECKPOINT] = np.where(validated, 8 * MS, 0)
+    columns = {"epoch": np.arange(steps) // 200, "batch_idx": np.arange(steps) % 200}
     if extra is not None:
-        columns |= extra(start, dur)
-    for first in range(0, steps, window):
-        part = {name: values[first : first + window] for name, values in columns.items()}
-        yield StepsWindow(
-            first_step=first,
-            count=len(part["dur_ns"]),
-            total_ns=int(part["dur_ns"].sum()),
-            phase_total_ns={
-                name.removeprefix("phase/"): int(values.sum())
-                for name, values in part.items()
-                if name.startswith("phase/")
-            },
-            columns={name: Column.pack(values) for name, values in part.items()},
-        )
+        dur = sum(phases.values())
+        columns |= extra(np.cumsum(dur) - dur, dur)
+    made = make_session(
+        phases, steps=steps, flags=flags, samples=32, parts=part_ns, columns=columns, window=WINDOW
+    )
+    return made[1:-1]
 
 
 def write_run(folder: Path, records: Iterable[Record], *, rank: int = 0) -> Path:
