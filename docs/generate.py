@@ -70,10 +70,10 @@ def findings_page() -> str:
 def commands_page() -> str:
     """Return the page of all commands and their arguments."""
     lines = ["# Commands", "", "`lightning-gpuprof COMMAND --help` says the same.", ""]
-    for name, command in COMMANDS.items():
+    for name, said in COMMANDS.items():
         parser = argparse.ArgumentParser(prog=f"lightning-gpuprof {name}", add_help=False)
         load_command(name).add_arguments(parser)
-        lines += [f"## {name}", "", f"{command.help[0].upper()}{command.help[1:]}.", ""]
+        lines += [f"## {name}", "", f"{said[0].upper()}{said[1:]}.", ""]
         for action in parser._actions:
             value = action.metavar or ("" if action.nargs == 0 else action.dest.upper())
             names = ", ".join(action.option_strings)

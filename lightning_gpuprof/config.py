@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
+import msgspec
 import yaml
 
 from lightning_gpuprof.errors import ConfigError
@@ -16,42 +17,6 @@ SECTION = "profiling"
 """The top-level key of a user's own YAML file that is read."""
 _LISTS = ("metrics", "tensors", "modules")
 """Settings that hold several names."""
-_OTHERS_NAMES = {
-    "Every step is timed. window=50 sets how many steps each `[PROFILE]` line sums up; wait=, "
-    "warmup=, active= and repeat= set which steps torch.profiler records.": (
-        "every_n_steps",
-        "every_n_train_steps",
-        "log_every_n_steps",
-        "steps",
-        "interval",
-        "refresh_rate",
-        "schedule",
-        "skip_first",
-    ),
-    "log_dir= sets where files go; by default into the run's own log dir.": (
-        "dirpath",
-        "dirname",
-        "save_dir",
-        "output_dir",
-        "path",
-    ),
-    "console=False leaves out the `[PROFILE]` lines, report=False the report at the end.": (
-        "verbose",
-        "quiet",
-        "print",
-    ),
-    "To go without it leave the callback out; in a YAML file `profiling: null` does that.": (
-        "enabled",
-        "enable",
-        "disabled",
-        "disable",
-    ),
-    "Every rank times its steps. For traces of chosen ranks pass trace=False and add "
-    "`ProfilerSchedule(ranks=(0, 8))` to the callbacks.": ("rank", "ranks"),
-    "The callback no longer looks for host syncs: `lightning-gpuprof inspect train.py` names their "
-    "lines.": ("sync_steps",),
-}
-"""Names of settings in other callbacks and profilers, by the answer to them."""
 
 
 @dataclass(frozen=True)
@@ -141,14 +106,10 @@ class GpuProfConfig:
 
     def __post_init__(self) -> None:
         """Check types and ranges."""
-        for name in _LISTS:
-            if isinstance(getattr(self, name), list):  # as YAML and the command line give it
-                object.__setattr__(self, name, tuple(getattr(self, name)))
         if isinstance(self.log_dir, os.PathLike):
             object.__setattr__(self, "log_dir", os.fspath(self.log_dir))
-        hints = get_type_hints(type(self))
-        for field in fields(self):
-            _check_type(field.name, getattr(self, field.name), hints[field.name])
+        for name, hint in get_type_hints(type(self)).items():
+            object.__setattr__(self, name, _checked(name, getattr(self, name), hint))
         if self.window < 1:
             raise ConfigError(
                 f"window={self.window} would never write a record. Pass the number of steps per "
@@ -274,35 +235,14 @@ def _read_yaml(path: str | os.PathLike[str]) -> Mapping[Any, Any]:
 
 
 def _nearest(key: str, known: list[str]) -> str:
-    others = {name: answer for answer, names in _OTHERS_NAMES.items() for name in names}
-    near = get_close_matches(key, [*known, *others], n=1)
-    if near:
-        return others.get(near[0], f"Did you mean {near[0]!r}?")
-    return f"It has: {', '.join(known)}."
+    near = get_close_matches(key, known, n=1)
+    return f"Did you mean {near[0]!r}?" if near else f"It has: {', '.join(known)}."
 
 
-def _check_type(name: str, value: Any, hint: Any) -> None:
-    allowed = get_args(hint) if _is_union(hint) else (hint,)
-    for kind in allowed:
-        if get_origin(kind) is tuple:
-            if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
-                return
-        elif kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
-            return
-        elif isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
-            return
-    wanted = " or ".join(_describe(kind) for kind in allowed)
-    if name in _LISTS and isinstance(value, str):
-        wanted += f", such as [{value!r}]"
-    raise ConfigError(f"{name}={value!r} is of the wrong type. Pass {wanted}.")
-
-
-def _is_union(hint: Any) -> bool:
-    return get_origin(hint) is Union or type(hint).__name__ == "UnionType"
-
-
-def _describe(kind: Any) -> str:
-    if get_origin(kind) is tuple:
-        return "a list of names"
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-    return words.get(kind, "null")
+def _checked(name: str, value: Any, hint: Any) -> Any:
+    """Return a setting in its own type: YAML and the command line give lists for tuples."""
+    try:
+        return msgspec.convert(value, hint)
+    except msgspec.ValidationError as error:
+        example = f", such as [{value!r}]" if name in _LISTS and isinstance(value, str) else ""
+        raise ConfigError(f"{name}={value!r} is of the wrong type. {error}{example}.") from error

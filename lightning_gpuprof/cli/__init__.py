@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from typing import NamedTuple, NoReturn, Protocol, cast
+from typing import NoReturn, Protocol, cast
 
 from typing_extensions import override
 
@@ -26,40 +26,24 @@ to begin with:
 
 
 class CommandModule(Protocol):
-    """What the module of a command defines."""
+    """What the module of a command defines; a `GpuProfError` becomes a message and status 2."""
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the command's arguments."""
-        ...
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...  # noqa: D102
 
-    def run(self, args: argparse.Namespace) -> int:
-        """Do it; return the exit status. A `GpuProfError` becomes a message and status 2."""
-        ...
+    def run(self, args: argparse.Namespace) -> int: ...  # noqa: D102
 
 
-class Command(NamedTuple):
-    """Where a command's module is, and what `--help` says of it."""
-
-    module: str
-    help: str
-
-
-COMMANDS: dict[str, Command] = {
-    "report": Command("lightning_gpuprof.cli.report", "say where a run's time went and why"),
-    "compare": Command(
-        "lightning_gpuprof.cli.compare", "say what changed between two runs or traces"
-    ),
-    "analyze": Command("lightning_gpuprof.cli.analyze", "say where a trace file's time went"),
-    "inspect": Command(
-        "lightning_gpuprof.cli.inspect",
-        "run a script for a few steps and name the lines that wait or work for nothing",
-    ),
-    "lint": Command("lightning_gpuprof.cli.lint", "the former name of inspect"),
-    "plan": Command("lightning_gpuprof.cli.plan", "predict the batch size that fits a card"),
-    "tune": Command("lightning_gpuprof.cli.tune", "measure a few batch sizes for real"),
-    "doctor": Command("lightning_gpuprof.cli.doctor", "say what this machine has and can measure"),
+COMMANDS = {
+    "report": "say where a run's time went and why",
+    "compare": "say what changed between two runs or traces",
+    "analyze": "say where a trace file's time went",
+    "inspect": "run a script for a few steps and name the lines that wait or work for nothing",
+    "lint": "the former name of inspect",
+    "plan": "predict the batch size that fits a card",
+    "tune": "measure a few batch sizes for real",
+    "doctor": "say what this machine has and can measure",
 }
-"""Imported only when asked for, so that a quick command stays quick."""
+"""Each command's help; its module, of the same name, is imported only when asked for."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -86,11 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        print(
-            f"lightning-gpuprof: {what}. Pass a path that you can read, and one that you can "
-            "write where something is to be written.",
-            file=sys.stderr,
-        )
+        print(f"lightning-gpuprof: {what}. Pass a path that you may use.", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
@@ -112,9 +92,8 @@ def _print_anywhere() -> None:
 def entry() -> int:
     """Run one command in a process that ends with it: the console script."""
     status = main()
-    if "torch" not in sys.modules:  # where a user's code ran, its objects are finalised as ever
-        # Else Python takes modules and objects down one by one, a tenth of the time that a small
-        # trace takes.
+    if "torch" not in sys.modules:
+        # No user's code ran: skip the teardown, which takes a tenth of a small trace's time.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
@@ -174,9 +153,8 @@ def _parser(argv: list[str]) -> tuple[_Parser, dict[str, _Parser]]:
     commands = parser.add_subparsers(
         dest="command", metavar="COMMAND", required=True, prog=parser.prog
     )
-    for name, command in COMMANDS.items():
-        described = f"{command.help[0].upper()}{command.help[1:]}."
-        sub = commands.add_parser(name, help=command.help, description=described)
+    for name, said in COMMANDS.items():
+        sub = commands.add_parser(name, help=said, description=f"{said[0].upper()}{said[1:]}.")
         if name in argv:
             load_command(name).add_arguments(sub)
     return parser, commands.choices
@@ -184,4 +162,4 @@ def _parser(argv: list[str]) -> tuple[_Parser, dict[str, _Parser]]:
 
 def load_command(name: str) -> CommandModule:
     """Import the module of a command."""
-    return cast(CommandModule, import_module(COMMANDS[name].module))
+    return cast(CommandModule, import_module(f"lightning_gpuprof.cli.{name}"))

@@ -1,7 +1,6 @@
 """`lightning-gpuprof analyze FILE...`: where a trace's time went, from any profiler's file."""
 
 import argparse
-import gc
 import json
 import os
 import sys
@@ -36,17 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Analyse each file and print it."""
-    # The process ends when this is done: looking for garbage takes a tenth of a small trace's time.
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        return _run(args)
-    finally:
-        if was_on:
-            gc.enable()
-
-
-def _run(args: argparse.Namespace) -> int:
     if "numpy" not in sys.modules:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nothing here multiplies matrices
     documents, failed = [], 0
@@ -69,7 +57,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _document(path: str, args: argparse.Namespace) -> dict[str, Any]:
-    # Imported here, as below, with the collector off.
+    # Imported here, as below: other commands and --help need none of it.
     from lightning_gpuprof.traces import ReadOptions
     from lightning_gpuprof.views.documents.trace_payload import analyze_file
     from lightning_gpuprof.views.progress import Progress

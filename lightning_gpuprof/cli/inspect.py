@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from lightning_gpuprof.cli.arguments import positive
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.inspect.advice import advice
 from lightning_gpuprof.records.inspection import Inspection
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument(
         "--steps",
-        type=int,
+        type=positive,
         default=STEPS,
         metavar="N",
         help="training steps to watch for host syncs, and as many to look for needless work, after "
@@ -52,21 +53,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "arguments",
         nargs=argparse.REMAINDER,
         metavar="...",
-        help="arguments of the script; --steps may also stand right after SCRIPT, unless -- does",
+        help="arguments of the script",
     )
     rest.required = False  # else Python before 3.12 says that "..." is missing where SCRIPT is
 
 
 def run(args: argparse.Namespace) -> int:
     """Print what was found; 1 if there is anything."""
-    steps, arguments = _own_steps(args.steps, args.arguments)
-    if steps < 1:
-        raise ConfigError(f"--steps {steps} would inspect nothing. Pass 1 or more.")
     if not os.path.isfile(args.script):
         raise ConfigError(f"There is no script {args.script}. Pass the path of a Python file.")
     if args.into is not None:
         _check_run(args.into)
-    found = _inspect(args.script, steps, arguments)
+    arguments = args.arguments[1:] if args.arguments[:1] == ["--"] else args.arguments
+    found = _inspect(args.script, args.steps, arguments)
     if args.into is not None:
         writer = RecordWriter(args.into, rank=0)
         for record in found.records():
@@ -103,20 +102,20 @@ def _check_run(run: str) -> None:
 
 
 def _syncs(found: Inspection) -> Iterator[str]:
-    watched = f"{_count(found.sync_steps, 'step')} watched"
+    steps = _count(found.sync_steps, "step")
     if found.syncs_raise:
         yield (
             "Host syncs were not looked for: the script has set "
             'torch.cuda.set_sync_debug_mode("error"), and each of them raises.'
         )
     elif not found.sites:
-        yield f"No line of the training loop makes the host wait for the device ({watched})."
+        yield f"No line of the training loop makes the host wait for the device ({steps})."
     else:
         one = len(found.sites) == 1
         make = "would make" if found.sites[0].would_sync else "makes" if one else "make"
         yield (
             f"{_count(len(found.sites), 'line')} of the training loop {make} the host wait for "
-            f"a GPU ({watched})"
+            f"a GPU ({steps})"
         )
     for site in found.sites:
         yield from _site(site)
@@ -128,8 +127,7 @@ def _site(site: SyncSite) -> Iterator[str]:
     if site.blocked_ns is not None:
         blocked = f", {site.blocked_ns / site.steps_watched / 1000:.0f} µs blocked per step"
     place = f"{_shown(site.file)}:{site.line}"
-    yield ""
-    yield f"{place}  {site.operation}  by {site.owner}  {count}{blocked}"
+    yield f"\n{place}  {site.operation}  by {site.owner}  {count}{blocked}"
     yield f"    {site.source}"
     yield f"    -> {advice(site)}"
 
@@ -137,12 +135,10 @@ def _site(site: SyncSite) -> Iterator[str]:
 def _waste(found: Inspection) -> Iterator[str]:
     if not found.waste:
         return
-    yield ""
-    yield f"Needless work ({_count(found.work_steps, 'step')} looked at)"
+    yield f"\nNeedless work ({_count(found.work_steps, 'step')})"
     for one in found.waste:
-        yield ""
         place = "" if one.place is None else f"{_shown(one.place.file)}:{one.place.line}  "
-        yield f"{place}{one.title}"
+        yield f"\n{place}{one.title}"
         if one.place is not None:
             yield f"    {one.place.source}"
         yield f"    -> {one.advice}"
@@ -151,21 +147,10 @@ def _waste(found: Inspection) -> Iterator[str]:
 def _calls(found: Inspection) -> Iterator[str]:
     if found.calls_per_step is None:
         return
-    yield ""
-    yield f"A step makes {found.calls_per_step:,.0f} Python calls. By function of your own:"
+    yield f"\nA step makes {found.calls_per_step:,.0f} Python calls. By function of your own:"
     for row in found.calls:
         place = f"{_shown(row.file)}:{row.line}"
         yield f"{row.makes:10,.0f} calls  {place}  {row.function}, called {row.calls:,.4g} times"
-
-
-def _own_steps(steps: int, arguments: Sequence[str]) -> tuple[int, list[str]]:
-    """Take `--steps N` from the front of the script's arguments; `--` keeps it there."""
-    rest = list(arguments)
-    if rest[:1] == ["--"]:
-        return steps, rest[1:]
-    if rest[:1] == ["--steps"] and len(rest) > 1 and rest[1].isdigit():
-        return int(rest[1]), rest[2:]
-    return steps, rest
 
 
 def _inspect(script: str, steps: int, arguments: Sequence[str]) -> Inspection:

@@ -2,21 +2,19 @@
 
 import argparse
 import json
-import shlex
 import sys
 from contextlib import suppress
 from pathlib import Path
 
+from lightning_gpuprof.cli.arguments import add_form
 from lightning_gpuprof.errors import RecordError, TraceError
 from lightning_gpuprof.records.files import LAYOUT_SUFFIX
-from lightning_gpuprof.views.documents.find_run import newest_below, resolve_run
+from lightning_gpuprof.views.documents.find_run import resolve_run
 from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.documents.stored_analysis import analyse_traces, traces_of
 from lightning_gpuprof.views.tab.tab import NEEDS_MORE, PAGES, VIEWS, find_view
 
 _ONE_RUN_VIEWS = sorted({*VIEWS, *PAGES} - set(NEEDS_MORE))
-_TWO_RUNS = "compare"
-"""The page of the tab that no single run has."""
 _TIMELINES = 4
 """The last so many traces, as the HTML report shows."""
 DEFAULT_LOGS = "lightning_logs"
@@ -33,18 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a run's log dir, such as lightning_logs/version_0, or a folder of them (the newest); "
         f"default: {DEFAULT_LOGS}",
     )
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print the document of docs/json.md")
+    form = add_form(parser)
     form.add_argument("--html", metavar="FILE", help="write the report as one HTML file")
-    form.add_argument(
-        "--markdown",
-        action="store_true",
-        help="print Markdown for a pull request or $GITHUB_STEP_SUMMARY",
-    )
     form.add_argument(
         "--view",
         metavar="NAME",
-        choices=[*_ONE_RUN_VIEWS, _TWO_RUNS],
+        choices=_ONE_RUN_VIEWS,
         help=f"print the data of one view of the PROFILE tab as JSON: {', '.join(_ONE_RUN_VIEWS)}",
     )
     parser.add_argument(
@@ -59,27 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the report, or write it as HTML."""
-    if args.run == DEFAULT_LOGS and not Path(DEFAULT_LOGS).exists():
-        _say_where_else()
     if args.html:
-        _lay_out(resolve_run(args.run).run)
-        # Imported here, as below: --json needs none of it.
-        from lightning_gpuprof.views.html.html import render_html
-
-        html = render_html(args.run, session=args.session)
-        try:
-            Path(args.html).write_text(html, encoding="utf-8")
-        except OSError as error:
-            raise RecordError(
-                f"{args.html} cannot be written ({error}). Pass another file."
-            ) from error
-        print(f"wrote {args.html}")
+        _write_html(args.html, args.run, args.session)
         return 0
-    if args.view == _TWO_RUNS:
-        raise RecordError(
-            "What the page Compare shows takes two runs: "
-            f"`lightning-gpuprof compare BASE {shlex.quote(args.run)} --json` prints it."
-        )
     if args.view:
         print(_view(args.run, args.view, args.session))
         return 0
@@ -87,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(report.payload(), indent=2))
         return 0
+    # Imported here, as below: --json needs none of it.
     if args.markdown:
         from lightning_gpuprof.views.text.report_markdown import report_markdown
 
@@ -98,14 +73,16 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _say_where_else() -> None:
-    """Refuse to look into a folder that nobody named and that is not there."""
-    newest = newest_below(".")
-    if newest is not None:
-        raise RecordError(
-            f"There is no {DEFAULT_LOGS} here. For the newest run below this folder: "
-            f"`lightning-gpuprof report {shlex.quote(newest)}`."
-        )
+def _write_html(target: str, run: str, session: int | None) -> None:
+    from lightning_gpuprof.views.html.html import render_html
+
+    _lay_out(resolve_run(run).run)
+    html = render_html(run, session=session)
+    try:
+        Path(target).write_text(html, encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"{target} cannot be written ({error}). Pass another file.") from error
+    print(f"wrote {target}")
 
 
 def _lay_out(run: str) -> None:

@@ -1,5 +1,4 @@
 import json
-import os
 import re
 from pathlib import Path
 
@@ -45,14 +44,6 @@ def test_a_page_without_a_route_of_its_name_prints_what_it_is_drawn_from(
     run = write_run(make_session({"forward": 5 * MS}, steps=10))
     assert main(["report", run, "--view", page]) == 0
     assert json.loads(capsys.readouterr().out)["steps"]["count"] == 10
-
-
-def test_the_page_of_two_runs_is_refused_with_the_command_that_takes_two(
-    make_session, write_run, capsys
-):
-    run = write_run(make_session({"forward": 5 * MS}, steps=10))
-    assert main(["report", run, "--view", "compare"]) == 2
-    assert f"`lightning-gpuprof compare BASE {run} --json`" in capsys.readouterr().err
 
 
 def test_every_page_of_the_tab_can_be_asked_for():
@@ -138,16 +129,3 @@ def test_without_a_path_lightnings_own_log_dir_is_looked_into(
     write_run(make_session({"forward": 5 * MS}, steps=10), name="lightning_logs/version_0")
     assert main(["report"]) == 0
     assert "median 5.00 ms" in capsys.readouterr().out
-
-
-def test_without_a_path_and_lightnings_own_log_dir_the_newest_run_elsewhere_is_named(
-    make_session, write_run, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.chdir(tmp_path)
-    for at_s, name in [(1, "tries/old"), (3, "tries/a/new run"), (2, "tries/mid")]:
-        run = write_run(make_session({"forward": 5 * MS}, steps=10), name=name)
-        os.utime(Path(run, "plugins", "gpuprof", "rank0.jsonl"), (at_s, at_s))
-    assert main(["report"]) == 2
-    said = capsys.readouterr().err
-    assert "There is no lightning_logs here." in said
-    assert "`lightning-gpuprof report 'tries/a/new run'`" in said

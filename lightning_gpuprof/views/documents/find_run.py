@@ -2,13 +2,9 @@
 
 import os
 from dataclasses import dataclass
-from glob import glob
 
-from lightning_gpuprof.records.files import LOCAL, PLUGIN_DIR, FileSystem, find_runs, record_files
+from lightning_gpuprof.records.files import LOCAL, FileSystem, find_runs, record_files
 from lightning_gpuprof.records.glance import glance
-
-_LEVELS = 3
-"""Loggers write to `save_dir/name/version_0`; deeper a folder of data may take long to search."""
 
 
 @dataclass(frozen=True)
@@ -43,19 +39,6 @@ def resolve_run(path: str, fs: FileSystem = LOCAL) -> FoundRun:
 def runs_in(folder: str) -> list[str]:
     """Return the runs at or under a folder on local disks, the one that was begun first first."""
     return sorted(find_runs(folder), key=lambda run: (_begun_unix_ns(run), run))
-
-
-def newest_below(folder: str) -> str | None:
-    """Return the newest run a few levels below a folder, where there is one.
-
-    For a user who named none: a logger's save_dir may be called anything.
-    """
-    found = [
-        os.path.normpath(os.path.join(folder, plugin[: -len(PLUGIN_DIR)]))
-        for levels in range(_LEVELS + 1)
-        for plugin in glob(os.path.join(*["*"] * levels, PLUGIN_DIR), root_dir=folder)
-    ]
-    return max(filter(record_files, found), key=_written_ns, default=None)
 
 
 def _begun_unix_ns(run: str) -> int:
