@@ -162,4 +162,4 @@ def test_compilations_in_steps_without_marks_are_counted(planted, clock, tmp_pat
     assert compiled.count(False) > compiled.count(True) > 0
     assert (flags & StepFlag.COMPILED != 0).sum() == compiled.count(True)
     assert (found.count, found.steps) == (len(compiled), session.end.steps)
-    assert found.excess_ns >= 1_000_000 * len(compiled)
+    assert found.cost_ns >= 1_000_000 * len(compiled)

@@ -1,11 +1,10 @@
-"""Steps that hold something special: a validation, a checkpoint, a compilation."""
+"""Steps in which torch.compile compiled."""
 
 from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_gpuprof.analysis.run.every_step import between_epochs
 from lightning_gpuprof.analysis.run.steady import (
     MIN_STEADY,
     SLOWED_BY_MEASURING,
@@ -14,7 +13,6 @@ from lightning_gpuprof.analysis.run.steady import (
 )
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.facts import CompileTime
-from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import OutsideSpan, StepFlag
 
@@ -26,33 +24,22 @@ class Compiling:
     count: int
     """Steps in which something was compiled."""
     steps: int
-    excess_ns: int | None
-    """Above the median step that compiled nothing, all such steps together; None where there are
-    too few to compare with."""
-    timed_ns: int | None
-    """Dynamo's own time in these steps; None if unknown."""
+    cost_ns: int | None
+    """Of all these steps: Dynamo's own time, else their time above the median step that compiled
+    nothing; None where neither is known."""
     early_ns: tuple[int, ...] = ()
     """Dynamo's time in each warm-up step that compiled, in order."""
     whole_ns: int = 0
     """Dynamo's time in all steps of the run."""
 
-    @property
-    def costs_per_step_ns(self) -> tuple[int, ...]:
-        """The known costs, spread over all steps after the warm-up."""
-        known = (self.excess_ns, self.timed_ns)
-        return tuple(cost // self.steps for cost in known if cost is not None)
-
 
 def compiling(session: Session, steady: Mask) -> Compiling | None:
-    """Sum up the steps after the warm-up that compiled; None where no step was recorded.
-
-    Those that were not marked are known, too.
-    """
+    """Sum up the steps after the warm-up that compiled; None where no step was recorded."""
     if not session.steps or not steady.any():
         return None
     flags, dur = step_flags(session), session.columns["dur_ns"]
     after = (flags & int(StepFlag.WARMUP | StepFlag.UNFINISHED)) == 0
-    # Validation compiles for itself, once: that is no compiling anew.
+    # Validation compiles for itself, once.
     validating = (flags & int(StepFlag.VALIDATION)) != 0
     compiled = after & ~validating & ((flags & int(StepFlag.COMPILED)) != 0)
     if not after.any():
@@ -64,11 +51,11 @@ def compiling(session: Session, steady: Mask) -> Compiling | None:
     # A profiled step is longer for another reason; it is taken to have compiled like the others.
     seen = compiled & ((flags & int(SLOWED_BY_MEASURING)) == 0)
     taken = np.concatenate([dur[seen if seen.any() else compiled], np.array(unmarked, np.int64)])
+    timed_ns = _timed_ns(session, compiled, count)
     return Compiling(
         count=count,
         steps=int(after.sum()) + sum(span.steps for span in spans),
-        excess_ns=_excess_ns(taken, dur[plain], count),
-        timed_ns=_timed_ns(session, compiled, count),
+        cost_ns=_excess_ns(taken, dur[plain], count) if timed_ns is None else timed_ns,
         early_ns=_early_ns(session, ~after & ~validating),
         whole_ns=sum(_noted(session).values()),
     )
@@ -95,23 +82,8 @@ def _early_ns(session: Session, early: Mask) -> tuple[int, ...]:
 
 
 def _noted(session: Session) -> dict[int, int]:
-    """Return what dynamo took by step: it may be looked at twice in one."""
+    """Return Dynamo's time by step, of which there may be several records."""
     taken: Counter[int] = Counter()
     for compiled in session.all(CompileTime):
         taken[compiled.step] += compiled.took_ns
     return taken
-
-
-def usual_save_ns(session: Session, steady: Mask) -> int | None:
-    """Return what a checkpoint takes at the median, in steady steps and between epochs, or None."""
-    saving = session.phase_ns(Phase.CHECKPOINT)
-    if saving is None:
-        return None
-    holds = steady & ((step_flags(session) & int(StepFlag.CHECKPOINT)) != 0)
-    between = [
-        span.phase_ns.get(Phase.CHECKPOINT.value, 0)
-        for span in between_epochs(session)
-        if span.flagged.get("checkpoint")
-    ]
-    taken = np.concatenate([saving[holds], np.array(between, np.int64)])
-    return median(taken) if len(taken) else None

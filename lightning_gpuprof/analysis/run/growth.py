@@ -61,9 +61,8 @@ def growth(values: Int64, *, steps_before: int = 0) -> Growth | None:
 def phase_growth(session: Session, steady: Mask) -> dict[Phase, Growth]:
     """Return the phases of the steady steps that take longer and longer.
 
-    What other programs on the machine do to all of a step may hide that: a phase is looked at in
-    itself, and at the pace at which its steps went through the backward pass and the optimizer:
-    of both, and of each by itself, for one that gets shorter alone makes no other phase grow.
+    Other programs on the machine may hide that by slowing whole steps down, so a phase is also
+    taken at the pace of backward and optimizer: of both, and of each by itself.
     """
     found: dict[Phase, Growth] = {}
     if steady.sum() < BUCKETS * MIN_PER_BUCKET:

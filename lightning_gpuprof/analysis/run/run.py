@@ -8,10 +8,7 @@ import numpy as np
 from lightning_gpuprof.analysis.memory.memory_growth import memory_growth
 from lightning_gpuprof.analysis.memory.memory_use import memory_use
 from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
-from lightning_gpuprof.analysis.run.compiling import (
-    compiling,
-    usual_save_ns,
-)
+from lightning_gpuprof.analysis.run.compiling import compiling
 from lightning_gpuprof.analysis.run.device_time import device_dur_ns, device_time
 from lightning_gpuprof.analysis.run.device_use import device_use
 from lightning_gpuprof.analysis.run.epochs import epoch_starts, validations, work_between_epochs
@@ -113,7 +110,6 @@ def _of_steps(session: Session) -> dict[str, Any]:
         "step_noise_ns": step_noise_ns(session, steady),
         "spikes": spikes(session, steady),
         "compiling": compiling(session, steady),
-        "usual_save_ns": usual_save_ns(session, steady),
         "steady_dur_ns": session.columns.get("dur_ns", _NO_STEPS)[steady],
         "device_dur_ns": device_dur_ns(session, steady),
         "batch_size": mean_samples(session, steady),

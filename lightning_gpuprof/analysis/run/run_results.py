@@ -99,8 +99,6 @@ class RunResults:
     """Difference between the mean steps of two equal runs; None with too few steps."""
     spikes: Spikes | None = None
     compiling: Compiling | None = None
-    usual_save_ns: int | None = None
-    """Median time of a checkpoint; None without one."""
     every: EveryStep | None = None
     """All steps, also those that were not marked."""
     validations: Validations | None = None

@@ -51,11 +51,11 @@ def judge(run: RunResults) -> Finding | None:
         return None
     if seen.count < MIN_STEPS:
         return _early(run, seen, step_ns) if len(seen.early_ns) >= MIN_EARLY else None
-    costs_ns = seen.costs_per_step_ns
-    if not costs_ns:
+    if seen.cost_ns is None:
         return None
-    cost_ns = round(sum(costs_ns) / len(costs_ns))
-    saving = Range(low=round(LOW_FRAC * around(min(costs_ns))[0]), high=around(max(costs_ns))[1])
+    cost_ns = seen.cost_ns // seen.steps
+    least_ns, most_ns = around(cost_ns)
+    saving = Range(low=round(LOW_FRAC * least_ns), high=most_ns)
     title = f"torch.compile compiled in {seen.count} of {seen.steps} steps, "
     title += f"{duration(cost_ns * seen.steps / seen.count)} each"
     evidence: dict[str, int | float] = {

@@ -64,9 +64,7 @@ def judge(run: RunResults) -> Finding | None:
     if gone_frac == 0:
         return None
     most_ns = round(mean_ns * gone_frac)
-    # Some saves wait for the disk to catch up, which fewer need not do.
-    usual_ns = round((run.usual_save_ns or each_ns) * saves / run.every.steps * gone_frac)
-    saving = Range(low=around(min(usual_ns, most_ns))[0], high=around(most_ns, step_ns)[1])
+    saving = Range(low=around(most_ns)[0], high=around(most_ns, step_ns)[1])
     parts = [part for part in run.parts_of(Phase.CHECKPOINT) if part.per_step is not None]
     evidence: dict[str, int | float] = {
         "checkpoint_ns": mean_ns,

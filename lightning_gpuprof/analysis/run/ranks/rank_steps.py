@@ -14,7 +14,7 @@ from lightning_gpuprof.records.reader import Session
 MOST_CELLS = 1_000_000
 """Ranks times steps that are looked at: the last steps that so many cells hold."""
 MIN_STEPS = 10
-"""Steps that all ranks recorded below which their means are compared instead."""
+"""Fewer common steps are not compared."""
 
 Table = Floats
 """A row per rank, a column per step."""
@@ -35,7 +35,7 @@ def common_steady(ranks: Mapping[int, Session]) -> dict[int, Mask]:
 
 
 class RankSteps:
-    """The steps that all ranks have; of ranks with too few of these in common, their means."""
+    """The steps that all ranks have."""
 
     def __init__(self, sessions: Sequence[Session], chosen: Sequence[Mask]) -> None:
         self.sessions, self.chosen = sessions, chosen
@@ -44,29 +44,27 @@ class RankSteps:
         shared = np.zeros(0, dtype=np.int64)
         if all(map(len, numbers)):
             shared = _in_all([one[at] for one, at in zip(numbers, self._rows, strict=True)])
-        self._means = len(shared) < MIN_STEPS
-        if not self._means:
-            shared = shared[-max(MIN_STEPS, MOST_CELLS // len(sessions)) :]
-            self._rows = [
-                at[np.isin(one[at], shared)] for one, at in zip(numbers, self._rows, strict=True)
-            ]
+        self._enough = len(shared) >= MIN_STEPS
+        shared = shared[-max(MIN_STEPS, MOST_CELLS // max(1, len(sessions))) :]
+        self._rows = [
+            at[np.isin(one[at], shared)] for one, at in zip(numbers, self._rows, strict=True)
+        ]
 
     def __bool__(self) -> bool:
         """Whether there is anything to compare."""
-        return len(self.sessions) > 1 and all(map(len, self._rows))
+        return len(self.sessions) > 1 and self._enough
 
     def named(self, name: str, *, before: bool = False) -> Table:
         """Return a column of the records; see `table`."""
         return self.table([one.columns.get(name) for one in self.sessions], before=before)
 
     def table(self, columns: Sequence[Int64 | None], *, before: bool = False) -> Table:
-        """Return a value per rank and step, or one mean per rank; 0 where there is none."""
+        """Return a value per rank and step; 0 where there is none."""
         rows = []
         for column, at, one in zip(columns, self._rows, self.sessions, strict=True):
-            if before and not self._means:
+            if before:
                 at = _one_before(_numbers(one), at)
-            values = np.zeros(len(at)) if column is None else np.maximum(column[at], 0)
-            rows.append(np.array([values.mean()]) if self._means else values)
+            rows.append(np.zeros(len(at)) if column is None else np.maximum(column[at], 0))
         return np.array(rows, dtype=np.float64)
 
 
