@@ -19,8 +19,8 @@ from _harness import RESULTS, one_thread, write_results
 from memory_models import MODELS
 from torch.profiler import ProfilerActivity, profile
 
-from lightning_gpuprof.trials.optimizer import make_optimizer
 from lightning_gpuprof.trials.predict import predict
+from lightning_gpuprof.trials.step import make_optimizer
 
 SIZES = {"mlp": (512, 2048), "resnet": (16, 64), "transformer": (16, 64), "varying": (16, 64)}
 WITHIN_FRAC = 0.10

@@ -6,17 +6,11 @@ from typing import Any
 import torch
 from typing_extensions import override
 
-from lightning_gpuprof.adapters.dynamo import Compilations
 from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.memory.advice import advice_line, advice_record, not_measured, vram_line
 from lightning_gpuprof.memory.advise import BatchSizeAdvice
-from lightning_gpuprof.memory.device import (
-    CudaMemory,
-    MemoryReading,
-    memory_probe,
-    resident_bytes,
-)
+from lightning_gpuprof.memory.device import CudaMemory, MemoryReading, memory_probe, resident_bytes
 from lightning_gpuprof.memory.kinds import kind_bytes
 from lightning_gpuprof.memory.peaks import TrainingPeaks, WindowBatches
 from lightning_gpuprof.records.facts import ProcessMemory
@@ -31,9 +25,9 @@ SHOWN_EVERY_NS = 5_000_000_000
 """Between two console lines with the same peak."""
 FORWARDS = 4
 """In so many forward passes of a window the pool's split bytes are read."""
-DENSE, SHORT_NS, SPARSER = 20, 1_000_000_000, 10
-"""After so many windows, shorter than this on average, windows become so many times longer and
-their batches are no longer counted: a window costs the host of an H100 some 2 ms."""
+DENSE, SPARSE_NS = 20, 1_000_000_000
+"""After so many windows batches are no longer counted, and readings are at least this far apart: a
+window costs the host of an H100 some 2 ms."""
 _OF_A_RUN = ("_host", "_trainer", "_probe", "_peaks", "_batches")
 
 
@@ -50,8 +44,8 @@ class BatchSizeAdvisor(RecordingCallback):
 
     Costs: on a GPU some 0.1 ms per reading, five in a window; without one 20 us per window.
     Touches: nothing; it reads the allocator's counters, and never resets its peaks.
-    When: the end of each window and some of its forward passes; of short steps, later the end of
-        one window in ten.
+    When: the end of each of the first 20 windows and some of their forward passes; later the end of
+        a window, at most once a second.
     Switch: batch_size=False
 
     Args:
@@ -60,7 +54,6 @@ class BatchSizeAdvisor(RecordingCallback):
         batch_size: Returns the samples of a batch, where its own tensors do not show them.
         console: Whether rank 0 shows the VRAM line.
         probe: Returns the reader of a device's memory; tests pass a fake.
-        compiles: Returns the counter of compilations; tests pass a fake.
 
     Raises:
         ConfigError: A number makes no sense.
@@ -74,7 +67,6 @@ class BatchSizeAdvisor(RecordingCallback):
         batch_size: Callable[[Any], int] | None = None,
         console: bool = True,
         probe: Callable[[torch.device], CudaMemory | None] = memory_probe,
-        compiles: Callable[[], Compilations] = Compilations,
     ) -> None:
         _check(window, band)
         super().__init__()
@@ -83,7 +75,6 @@ class BatchSizeAdvisor(RecordingCallback):
         self.console = console
         self._samples_of = batch_size or count_samples
         self._make_probe = probe
-        self._make_compiles = compiles
         self._host: Callback | None = None
         self._counting = Hooks({"on_train_batch_end": self._batch_ended})
         self._forward = Hooks({"on_before_backward": self._forward_ended})
@@ -91,14 +82,13 @@ class BatchSizeAdvisor(RecordingCallback):
 
     def _begin(self, trainer: Trainer | None, probe: CudaMemory | None) -> None:
         self._trainer, self._probe = trainer, probe
-        self._compiles = self._make_compiles()
         self._kinds: dict[str, int] = {}
         before = probe.read() if probe is not None else None
         self._peaks: TrainingPeaks | None = TrainingPeaks(before) if probe is not None else None
         self._batches: WindowBatches | None = None
         self._graphs: bool | None = None
-        self._counted = self._offset = self._windows = self._trained_ns = self._window_begun_ns = 0
-        self._sparse = self._apart = False
+        self._counted = self._offset = self._windows = self._next_read_ns = 0
+        self._apart = False
         self._last: BatchSizeAdvice | None = None
         self._shown_bytes = self._next_shown_ns = 0
 
@@ -115,8 +105,8 @@ class BatchSizeAdvisor(RecordingCallback):
             message = not_measured(device.type)
             self._output.write(Note(step=0, name="vram-not-measured", message=message))
             self._say(f"[PROFILE] VRAM: {message}")
-            self._count_apart(self._host, self.window)
-        self._new_window()
+            self._count_apart(self._host)
+        self._batches = WindowBatches()
 
     @guarded
     def _batch_ended(
@@ -150,7 +140,8 @@ class BatchSizeAdvisor(RecordingCallback):
     @guarded
     def _window_due(self) -> None:
         """End a window whose batches are counted by whoever counts them anyway."""
-        self._end_window()
+        if self._output is not None and self._output.now() >= self._next_read_ns:
+            self._end_window()
 
     @override
     @guarded
@@ -166,8 +157,6 @@ class BatchSizeAdvisor(RecordingCallback):
         reading = self._probe.read() if self._probe is not None else None
         if reading is not None and self._peaks is not None and not trainer.sanity_checking:
             self._peaks.add_validation(reading)
-        if self._probe is not None and self._output is not None:
-            self._window_begun_ns = self._output.now()
 
     @override
     @guarded
@@ -193,11 +182,6 @@ class BatchSizeAdvisor(RecordingCallback):
             return self._offset + BatchCalls.of(self._host).batches
         return self._counted + (self._batches.count if self._batches is not None else 0)
 
-    def _new_window(self) -> None:
-        self._batches = WindowBatches()
-        if self._output is not None:
-            self._window_begun_ns = self._output.now()
-
     def _end_window(self) -> None:
         """Read the memory, record it and advise."""
         output, window, host = self._output, self._batches, self._host
@@ -208,27 +192,25 @@ class BatchSizeAdvisor(RecordingCallback):
             return
         self._counted = batch
         self._windows += 1
-        self._trained_ns += output.now() - self._window_begun_ns
         self._forward.drop()
         if self._probe is not None:
             self._read(self._probe, window)
             output.flush()
         elif (used := resident_bytes()) is not None:
             output.write(ProcessMemory(batch - 1, used))
-        if self._windows >= DENSE and not self._sparse:
-            self._sparse = self._trained_ns * self.window < SHORT_NS * self._counted
-            if self._sparse:
-                self._counting.drop()
-                self._count_apart(host, SPARSER * self.window)
-        self._new_window()
+        if self._windows >= DENSE:
+            self._next_read_ns = output.now() + SPARSE_NS
+            self._count_apart(host)
+        self._batches = WindowBatches()
 
-    def _count_apart(self, host: Callback, every: int) -> None:
-        """Let others count the batches, and end windows of so many."""
-        self._apart = True
-        calls = BatchCalls.of(host)
-        calls.drop(self._window_due)
-        calls.add(self._window_due, every, bare=True)
-        self._offset = self._counted - calls.batches
+    def _count_apart(self, host: Callback) -> None:
+        """Let others count the batches."""
+        if not self._apart:
+            self._apart = True
+            self._counting.drop()
+            calls = BatchCalls.of(host)
+            calls.add(self._window_due, self.window, bare=True)
+            self._offset = self._counted - calls.batches
 
     def _read(self, probe: CudaMemory, window: WindowBatches) -> None:
         reading, peaks, trainer = probe.read(), self._peaks, self._trainer
@@ -239,14 +221,7 @@ class BatchSizeAdvisor(RecordingCallback):
             device = trainer.strategy.root_device
             self._kinds = kind_bytes(trainer.lightning_module, trainer.optimizers, device)
         assert self._output is not None
-        record = peaks.add(
-            reading,
-            window,
-            batch=self._counted,
-            kinds=self._kinds,
-            compiled=self._compiles.compiled_since(),
-        )
-        self._output.write(record)
+        self._output.write(peaks.add(reading, window, batch=self._counted, kinds=self._kinds))
         self._show(reading)
         if self._graphs is None:  # captured in the first steps
             self._graphs = probe.graph_pools()

@@ -28,7 +28,7 @@ def add_training_arguments(parser: argparse.ArgumentParser, *, sizes: str) -> No
         required=True,
         metavar="MODULE:FUNCTION",
         help="pkg.module:make or file.py:make; make() returns (model, batch_fn), where "
-        "batch_fn(batch_size) returns a batch, or a LightningModule with example_input_array",
+        "batch_fn(batch_size) returns a batch",
     )
     parser.add_argument(
         "--optimizer",

@@ -10,9 +10,9 @@ import msgspec
 from lightning_gpuprof.cli.arguments import add_training_arguments, memory_size
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.hardware.lookup import all_peaks
-from lightning_gpuprof.trials.cards import LARGEST_BATCH, Card, CardPlan, Plan, make_plan
-from lightning_gpuprof.trials.child import PlanChild
-from lightning_gpuprof.trials.messages import PlanPoint, cublas_workspace_bytes
+from lightning_gpuprof.trials.cards import LARGEST_BATCH, CardPlan, Plan
+from lightning_gpuprof.trials.child import ask
+from lightning_gpuprof.trials.messages import Card, PlanPoint, PlanRequest, cublas_workspace_bytes
 from lightning_gpuprof.units import percent, size
 from lightning_gpuprof.views.text.blocks import aligned
 
@@ -49,20 +49,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the plan."""
     cards = _cards(args.vram or [], args.card or [])
-    with PlanChild(
-        args.model,
+    request = PlanRequest(
+        model=args.model,
+        batch_sizes=tuple(args.batch_sizes),
+        cards=tuple(cards),
         optimizer=args.optimizer,
         precision=args.precision,
+        target_frac=args.target,
+        outside_bytes=args.outside,
         workspace_bytes=max(cublas_workspace_bytes(card.compute_capability) for card in cards),
-    ) as child:
-        plan = make_plan(
-            child.predict,
-            batch_sizes=args.batch_sizes,
-            cards=cards,
-            precision=args.precision,
-            target_frac=args.target,
-            outside_bytes=args.outside,
-        )
+    )
+    plan = ask(request, Plan)
     print(json.dumps(payload(plan), indent=2) if args.json else text(plan))
     return 0
 
@@ -94,8 +91,7 @@ def payload(plan: Plan) -> dict[str, Any]:
         "target_frac": list(plan.target_frac),
         "outside_bytes": plan.outside_bytes,
         "points": [_point(point) for point in plan.points],
-        "allocated_fit": plan.allocated
-        and {**asdict(plan.allocated), "linear": plan.allocated.linear},
+        "allocated_fit": {**asdict(plan.allocated), "linear": plan.allocated.linear},
         "cards": [_card(card) for card in plan.cards],
         "assumptions": list(plan.assumptions),
     }
@@ -112,10 +108,10 @@ def text(plan: Plan) -> str:
         "",
         *aligned(_point_rows(plan), left=()),
     ]
-    if (fit := plan.allocated) is not None:
-        bent = "" if fit.linear else f" (not linear: off by up to {percent(fit.residual_frac)})"
-        constant, each = size(fit.constant_bytes), size(fit.per_sample_bytes)
-        lines += ["", f"allocated = {constant} + {each} per sample{bent}"]
+    fit = plan.allocated
+    bent = "" if fit.linear else f" (not linear: off by up to {percent(fit.residual_frac)})"
+    constant, each = size(fit.constant_bytes), size(fit.per_sample_bytes)
+    lines += ["", f"allocated = {constant} + {each} per sample{bent}"]
     lines += ["", *aligned(_card_rows(plan), left=()), ""]
     lines += [f"- {sentence}" for sentence in plan.assumptions]
     return "\n".join(lines)

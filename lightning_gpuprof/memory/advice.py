@@ -19,13 +19,7 @@ def not_measured(device_type: str) -> str:
 
 
 def vram_line(reading: MemoryReading) -> str:
-    """Return the console line of a reading.
-
-    >>> gib = 2**30
-    >>> vram_line(MemoryReading(gib, 2 * gib, gib, 3 * gib, 4 * gib, 0, 20 * gib, 24 * gib, 0, 0))
-    '[PROFILE] VRAM: allocated: 1.00 GiB | reserved: 2.00 GiB | peak since the process began: \
-4.00 GiB | total: 24.0 GiB'
-    """
+    """Return the console line of a reading."""
     return (
         f"[PROFILE] VRAM: allocated: {size(reading.allocated_bytes)} | "
         f"reserved: {size(reading.reserved_bytes)} | peak since the process began: "
@@ -38,30 +32,22 @@ def advice_line(advice: BatchSizeAdvice) -> str:
 
     >>> advice_line(BatchSizeAdvice(16, suggested=56, low=47, high=64))
     '[PROFILE] batch size: 16 now, 56 suggested (47 to 64 fill the target band)'
-    >>> advice_line(BatchSizeAdvice(16, suggested=64, low=64, high=64, notes=("held at 4",)))
-    '[PROFILE] batch size: 16 now, 64 suggested (held at 4)'
     >>> advice_line(BatchSizeAdvice(16, reason="it does not grow"))
     '[PROFILE] batch size: 16 now, no suggestion: it does not grow'
     """
+    text = f"[PROFILE] batch size: {advice.batch_size} now, "
     if advice.suggested is None:
-        return f"[PROFILE] batch size: {advice.batch_size} now, no suggestion: {advice.reason}"
+        return f"{text}no suggestion: {advice.reason}"
     # A suggestion held below the band does not fill it.
     band = [f"{advice.low} to {advice.high} fill the target band"] * (advice.low != advice.high)
     why = "; ".join([*band, *advice.notes])
-    text = f"[PROFILE] batch size: {advice.batch_size} now, {advice.suggested} suggested"
-    return f"{text} ({why})" if why else text
+    return f"{text}{advice.suggested} suggested" + (f" ({why})" if why else "")
 
 
 def advice_record(
     advice: BatchSizeAdvice, *, step: int, accumulate: int = 1, world_size: int = 1
 ) -> Advice:
     """Return the record of a suggestion, with its gradient accumulation and learning rate.
-
-    Args:
-        advice: The suggestion.
-        step: The training step at which it is made.
-        accumulate: `accumulate_grad_batches` of the Trainer.
-        world_size: Number of ranks.
 
     >>> advice_record(BatchSizeAdvice(16, suggested=64), step=9, accumulate=8).details
     {'notes': [], 'accumulate_grad_batches': 2, 'effective_batch_size': 128, 'learning_rate': 'the \

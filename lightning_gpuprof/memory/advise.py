@@ -1,9 +1,8 @@
 """Suggests a batch size from the memory peaks of the sizes that were run: pure arithmetic."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from lightning_gpuprof.memory.line import Line, Lines, Peak, lines
 from lightning_gpuprof.units import size
 
 MAX_STRETCH = 4
@@ -28,6 +27,51 @@ _ALIGNMENT = 8
 
 
 @dataclass(frozen=True)
+class Peak:
+    """The highest memory while training at one batch size.
+
+    Args:
+        batch_bytes: Most that the tensors of a batch of this size took; 0 where not counted.
+        least_batch_bytes: Least of the same.
+        split_bytes: Free at the end of forward in segments that are partly in use, which the
+            pool cannot release; 0 where not read.
+    """
+
+    samples: int
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    batch_bytes: int = 0
+    least_batch_bytes: int = 0
+    split_bytes: int = 0
+
+    @property
+    def reserved_per_allocated(self) -> float:
+        """How much more the pool held than was used of it."""
+        idle = self.peak_reserved_bytes - self.peak_allocated_bytes
+        return self.peak_reserved_bytes / self.peak_allocated_bytes if idle > IDLE_BYTES else 1.0
+
+    @property
+    def variation(self) -> float:
+        """By how much batches of one size differ in bytes, as a share; 0.0 below the noise."""
+        if not self.least_batch_bytes:
+            return 0.0
+        spread = self.batch_bytes / self.least_batch_bytes - 1
+        return spread if spread > NOISY_FRAC else 0.0
+
+
+@dataclass(frozen=True)
+class Line:
+    """A peak as a straight line in the batch size."""
+
+    constant_bytes: float
+    per_sample_bytes: float
+
+    def at(self, samples: int) -> float:
+        """Return the line's peak for a batch size."""
+        return self.constant_bytes + self.per_sample_bytes * samples
+
+
+@dataclass(frozen=True)
 class DeviceRoom:
     """The memory to fill, and the part that is taken already.
 
@@ -38,14 +82,12 @@ class DeviceRoom:
         resting_bytes: Allocated between steps: parameters, gradients, optimizer state, and the
             batch and outputs of the last step.
         known_bytes: The part of it known not to grow with the batch; None where nothing is.
-        least_others_bytes: Lowest use outside; None where it was read once.
     """
 
     total_bytes: int
     others_bytes: int
     resting_bytes: int
     known_bytes: int | None = None
-    least_others_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -56,14 +98,12 @@ class Circumstances:
         growth_bytes_per_step: How fast memory between steps surely grows; 0.0 where it does not.
         alloc_retries: How often the allocator had to release its cache and try again.
         cuda_graphs: CUDA graphs hold memory.
-        compiled: Something was compiled while the peak was reached.
         validation_peak_bytes: The peak that validation set; None where training set it.
     """
 
     growth_bytes_per_step: float = 0.0
     alloc_retries: int = 0
     cuda_graphs: bool = False
-    compiled: bool = False
     validation_peak_bytes: int | None = None
 
 
@@ -89,6 +129,34 @@ class BatchSizeAdvice:
     notes: tuple[str, ...] = ()
 
 
+def lines(
+    peaks: Sequence[Peak], *, resting_bytes: int, known_bytes: int | None
+) -> tuple[Line, Line]:
+    """Fit a careful line, which allows the smaller batches, and a hopeful one.
+
+    With one batch size the careful line takes as constant only memory known to be, the hopeful one
+    all that stays allocated between steps. With more sizes the line goes through the smallest and
+    the largest, and the careful one is raised to the sizes between that lie above it.
+
+    >>> careful, hopeful = lines([Peak(10, 150, 150)], resting_bytes=60, known_bytes=50)
+    >>> careful.per_sample_bytes, hopeful.per_sample_bytes
+    (10.0, 9.0)
+    """
+    highest: dict[int, int] = {}
+    for peak in peaks:
+        highest[peak.samples] = max(peak.peak_allocated_bytes, highest.get(peak.samples, 0))
+    small, large = min(highest), max(highest)
+    if small == large:
+        known = resting_bytes if known_bytes is None else min(known_bytes, resting_bytes)
+        constants = (min(constant, highest[large]) for constant in (known, resting_bytes))
+        careful, hopeful = (Line(one, (highest[large] - one) / large) for one in constants)
+        return careful, hopeful
+    slope = (highest[large] - highest[small]) / (large - small)
+    line = Line(highest[large] - slope * large, slope)
+    above = max(peak - line.at(samples) for samples, peak in highest.items())
+    return Line(line.constant_bytes + above, slope), line
+
+
 def advise(
     peaks: Sequence[Peak],
     room: DeviceRoom,
@@ -111,45 +179,41 @@ def advise(
     (47, 56, 64)
     """
     facts = facts or Circumstances()
-    largest = max(peak.samples for peak in peaks)
-    fitted = lines(peaks, resting_bytes=room.resting_bytes, known_bytes=room.known_bytes)
-    fragmented = max(map(_reserved_per_allocated, peaks))
-    reason = _withheld(facts, fitted, fragmented)
+    now = max(peak.samples for peak in peaks)
+    fitted, hopeful = lines(peaks, resting_bytes=room.resting_bytes, known_bytes=room.known_bytes)
+    fragmented = max(peak.reserved_per_allocated for peak in peaks)
+    reason = _withheld(facts, min(fitted.per_sample_bytes, hopeful.per_sample_bytes), fragmented)
     if reason is not None:
-        return BatchSizeAdvice(largest, reason=reason)
-    careful = _with_validation(fitted, facts, largest)
-    varying = max(map(_variation, peaks))
+        return BatchSizeAdvice(now, reason=reason)
+    varying = max(peak.variation for peak in peaks)
+    slope = max(fitted.per_sample_bytes, _validation_slope(fitted, facts, now))
     # A larger batch holds the longest samples more often, but never longer ones.
-    careful = replace(careful, per_sample_bytes=careful.per_sample_bytes * (1 + varying))
-    least = room.others_bytes if room.least_others_bytes is None else room.least_others_bytes
+    careful = Line(fitted.constant_bytes, slope * (1 + varying))
 
-    def fits(frac: float, line: Line, others: int) -> int:
+    def fits(frac: float, line: Line) -> int:
         # Reserved exceeds allocated by the pool's fragmentation, which grows along.
-        left = (room.total_bytes * frac - others) / fragmented - line.constant_bytes
+        left = (room.total_bytes * frac - room.others_bytes) / fragmented - line.constant_bytes
         return max(0, int(left / line.per_sample_bytes))
 
-    low, middle, safe = (
-        fits(frac, careful, room.others_bytes) for frac in (band[0], sum(band) / 2, band[1])
-    )
-    high = max(safe, fits(band[1], fitted.hopeful, least))
+    low, middle, safe = (fits(frac, careful) for frac in (band[0], sum(band) / 2, band[1]))
+    high = max(safe, fits(band[1], hopeful))
     if safe < 1:
-        return BatchSizeAdvice(
-            largest, reason="the model alone fills the band: no batch size fits into it"
-        )
-    notes = list(_notes(facts, fitted, room, fragmented, varying, largest))
-    limit = MAX_STRETCH * largest
+        reason = "the model alone fills the band: no batch size fits into it"
+        return BatchSizeAdvice(now, reason=reason)
+    notes = list(_notes(facts, slope > fitted.per_sample_bytes, room, fragmented, varying))
+    limit = MAX_STRETCH * now
     if high > limit:
         low, high, safe = min(low, limit), limit, min(safe, limit)
         notes.append(f"held at {MAX_STRETCH} times the largest batch that was run")
     target = min(middle, safe)
-    in_band = low <= largest <= safe
-    suggested = max(1, largest if in_band else _aligned(target, min(low, target), safe))
+    in_band = low <= now <= safe
+    suggested = max(1, now if in_band else _aligned(target, min(low, target), safe))
     return BatchSizeAdvice(
-        batch_size=largest,
+        batch_size=now,
         suggested=suggested,
         low=max(1, min(low, suggested)),
         high=max(high, suggested),
-        largest=_largest(peaks, room, fitted.careful),
+        largest=_largest(peaks, room, fitted),
         constant_bytes=int(careful.constant_bytes),
         per_sample_bytes=int(careful.per_sample_bytes),
         notes=tuple(notes),
@@ -157,12 +221,7 @@ def advise(
 
 
 def leaking(bytes_per_step: float) -> str:
-    """Return why nothing is suggested where memory grows from step to step.
-
-    >>> leaking(2**20)
-    'memory between steps grows by 1.00 MiB per step, so any batch size fills the device in the \
-end: first find what is kept from step to step'
-    """
+    """Return why nothing is suggested where memory grows from step to step."""
     return (
         f"memory between steps grows by {size(bytes_per_step)} per step, so any batch size fills "
         "the device in the end: first find what is kept from step to step"
@@ -185,22 +244,7 @@ def _largest(peaks: Sequence[Peak], room: DeviceRoom, line: Line) -> int | None:
     return largest if fullest.samples <= largest <= MAX_STRETCH * fullest.samples else None
 
 
-def _reserved_per_allocated(peak: Peak) -> float:
-    """Return how much more the pool held than was used of it."""
-    idle = peak.peak_reserved_bytes - peak.peak_allocated_bytes
-    enough = idle > IDLE_BYTES
-    return peak.peak_reserved_bytes / max(1, peak.peak_allocated_bytes) if enough else 1.0
-
-
-def _variation(peak: Peak) -> float:
-    """Return by how much batches of one size differ in bytes, as a share; 0.0 below the noise."""
-    if not peak.least_batch_bytes:
-        return 0.0
-    spread = peak.batch_bytes / peak.least_batch_bytes - 1
-    return spread if spread > NOISY_FRAC else 0.0
-
-
-def _withheld(facts: Circumstances, fitted: Lines, fragmented: float) -> str | None:
+def _withheld(facts: Circumstances, slope: float, fragmented: float) -> str | None:
     """Return why nothing can be suggested, or None."""
     if facts.growth_bytes_per_step:
         return leaking(facts.growth_bytes_per_step)
@@ -219,48 +263,29 @@ def _withheld(facts: Circumstances, fitted: Lines, fragmented: float) -> str | N
             f"the pool is fragmented: at its peak it reserves {fragmented:.1f} times what is "
             "allocated; try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True first"
         )
-    if fitted.hopeful.per_sample_bytes <= 0 or fitted.careful.per_sample_bytes <= 0:
-        return "the memory peak does not grow with the batch size"
-    return None
+    return None if slope > 0 else "the memory peak does not grow with the batch size"
 
 
-def _with_validation(fitted: Lines, facts: Circumstances, largest: int) -> Line:
-    """Return the careful line, steeper where validation holds more than training."""
-    careful, validation = fitted.careful, facts.validation_peak_bytes
-    if validation is None or validation <= careful.at(largest):
-        return careful
-    slope = (validation - careful.constant_bytes) / max(1, largest)
-    return replace(careful, per_sample_bytes=slope)
+def _validation_slope(line: Line, facts: Circumstances, samples: int) -> float:
+    """Return the slope to validation's peak, whose batch is assumed to grow along."""
+    return ((facts.validation_peak_bytes or 0) - line.constant_bytes) / samples
 
 
 def _notes(
-    facts: Circumstances,
-    fitted: Lines,
-    room: DeviceRoom,
-    fragmented: float,
-    varying: float,
-    largest: int,
+    facts: Circumstances, validated: bool, room: DeviceRoom, fragmented: float, varying: float
 ) -> Iterator[str]:
     """Yield why a suggestion is wide."""
     if varying:
         yield f"samples vary in length: batches of one size differ by {varying:.0%} in bytes"
-    validation = facts.validation_peak_bytes
-    if validation is not None and validation > fitted.careful.at(largest):
+    if validated and facts.validation_peak_bytes is not None:
         yield (
-            f"validation sets the peak ({size(validation)}): its batch is assumed to grow along; "
-            "with a validation batch of its own, more fits"
+            f"validation sets the peak ({size(facts.validation_peak_bytes)}): its batch is assumed "
+            "to grow along; with a validation batch of its own, more fits"
         )
-    if facts.compiled:
-        yield "something was compiled while the peak was reached: steps alone may need less"
     if fragmented >= FRAGMENTED:
         yield f"the pool is fragmented: it reserves {fragmented:.1f} times what is allocated"
-    least = room.others_bytes if room.least_others_bytes is None else room.least_others_bytes
-    if room.others_bytes > CONTEXT_BYTES or room.others_bytes - least > CONTEXT_BYTES // 4:
+    if room.others_bytes > CONTEXT_BYTES:
         yield f"others hold up to {size(room.others_bytes)} of the device outside this process"
-    if fitted.sizes > 1 and room.known_bytes is not None:
-        short = room.known_bytes - fitted.hopeful.constant_bytes
-        if short > NOISY_FRAC * room.known_bytes:
-            yield "the peak grows faster than in a straight line between the sizes that were run"
 
 
 def _aligned(target: int, low: int, high: int) -> int:

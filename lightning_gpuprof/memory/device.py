@@ -8,7 +8,7 @@ import torch
 
 _POOL = (0, 0)
 """The id of the pool that belongs to no CUDA graph."""
-NATIVE, DRIVERS = "native", "cudaMallocAsync"
+_NATIVE, _DRIVERS = "native", "cudaMallocAsync"
 """Names of torch's own allocator, and of the driver's behind torch's calls."""
 
 
@@ -40,13 +40,8 @@ class MemoryReading:
 class CudaMemory:
     """Reads the memory of a CUDA or HIP device from torch's caching allocator.
 
-    Reading takes a lookup of counters and one driver call; it never waits for the device and
-    resets no statistics. The counters are read nested, since torch takes several times as long to
-    flatten and sort them.
-
-    Args:
-        device: The device.
-        cuda: Stands in for `torch.cuda` in tests.
+    Reading takes a lookup of counters, nested since torch is slow to flatten them, and one driver
+    call; it never waits for the device.
     """
 
     def __init__(self, device: torch.device, *, cuda: Any = torch.cuda) -> None:
@@ -78,7 +73,7 @@ class CudaMemory:
 
         Only torch's own allocator has segments; others refuse to list them.
         """
-        if allocator_backend(self._cuda) != NATIVE:
+        if _backend(self._cuda) != _NATIVE:
             return False
         try:  # without the history, which takes seconds to collect
             segments = self._cuda.memory_snapshot(include_traces=False)
@@ -88,8 +83,7 @@ class CudaMemory:
         return bool(pools - {_POOL})
 
 
-def allocator_backend(cuda: Any = torch.cuda) -> str:
-    """Return the name of the device's allocator: torch's own, the driver's or a plugged-in one."""
+def _backend(cuda: Any) -> str:
     return str(cuda.memory.get_allocator_backend())
 
 
@@ -101,7 +95,7 @@ def memory_probe(device: torch.device, *, cuda: Any = torch.cuda) -> CudaMemory 
     >>> memory_probe(torch.device("cpu")) is None
     True
     """
-    counts = device.type == "cuda" and allocator_backend(cuda) in (NATIVE, DRIVERS)
+    counts = device.type == "cuda" and _backend(cuda) in (_NATIVE, _DRIVERS)
     return CudaMemory(device, cuda=cuda) if counts else None
 
 

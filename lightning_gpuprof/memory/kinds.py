@@ -27,12 +27,9 @@ def kind_bytes(
     found = {}
     for kind, tensors in _tensors_by_kind(module, optimizers).items():
         found[kind] = 0
-        for tensor in tensors:
-            local = local_shard(tensor)
-            if local.device.type != device.type:
-                continue
-            storage = local.untyped_storage()
-            if storage.nbytes() and storage.data_ptr() not in counted:
+        for local in map(local_shard, tensors):
+            storage = local.untyped_storage() if local.device.type == device.type else None
+            if storage is not None and storage.nbytes() and storage.data_ptr() not in counted:
                 counted.add(storage.data_ptr())
                 found[kind] += storage.nbytes()
     return found
@@ -51,9 +48,7 @@ def _tensors_by_kind(module: torch.nn.Module, optimizers: Optimizers) -> dict[st
     parameters = list(module.parameters())
     states = [state for optimizer in optimizers for state in optimizer.state.values()]
     values = [
-        value
-        for state in states
-        for value in (state.values() if isinstance(state, dict) else (state,))
+        value for one in states for value in (one.values() if isinstance(one, dict) else [one])
     ]
     return {
         "parameters": [*parameters, *module.buffers()],

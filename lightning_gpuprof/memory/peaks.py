@@ -1,12 +1,17 @@
-"""Which batch sizes raised the device's memory peak in training, without resetting it."""
+"""Attributes the device's memory peak in training to batch sizes, without resetting it."""
 
 from collections import deque
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lightning_gpuprof.memory.advise import BatchSizeAdvice, Circumstances, DeviceRoom, advise
+from lightning_gpuprof.memory.advise import (
+    BatchSizeAdvice,
+    Circumstances,
+    DeviceRoom,
+    Peak,
+    advise,
+)
 from lightning_gpuprof.memory.device import MemoryReading
-from lightning_gpuprof.memory.line import Peak
 from lightning_gpuprof.memory.trend import growth_per_step
 from lightning_gpuprof.records.schema import Memory
 from lightning_gpuprof.tensors import tensor_bytes
@@ -18,7 +23,7 @@ KEPT_WINDOWS = 64
 
 @dataclass
 class WindowBatches:
-    """Sizes of the batches in one window of training steps."""
+    """Sizes of the batches in one window of training steps; bytes of the largest alone."""
 
     count: int = 0
     samples: int = 0
@@ -27,7 +32,7 @@ class WindowBatches:
     output_bytes: int = 0
 
     def add(self, batch: Any, outputs: Any, samples: int) -> None:
-        """Note a batch that has run; bytes are those of the largest batches."""
+        """Note a batch that has run."""
         self.count += 1
         if self.count == 1:
             self.output_bytes = tensor_bytes(outputs)
@@ -59,11 +64,9 @@ class TrainingPeaks:
         """This training or its validation raised the peak."""
         self._peaks: dict[int, Peak] = {}
         self._used: deque[tuple[int, int]] = deque(maxlen=KEPT_WINDOWS)
-        self._others: set[int] = set()
-        """The least and the most."""
+        self._others_bytes = 0
         self._fullest = (0, 0)
         """Allocated and split bytes at the end of a forward pass."""
-        self._compiled = False
         self._validation_bytes: int | None = None
         self._known_bytes: int | None = None
 
@@ -87,13 +90,7 @@ class TrainingPeaks:
             self._validation_bytes = reading.peak_allocated_bytes
 
     def add(
-        self,
-        reading: MemoryReading,
-        batches: WindowBatches,
-        *,
-        batch: int,
-        kinds: dict[str, int],
-        compiled: bool,
+        self, reading: MemoryReading, batches: WindowBatches, *, batch: int, kinds: dict[str, int]
     ) -> Memory:
         """Note a window of training and return its record.
 
@@ -102,22 +99,20 @@ class TrainingPeaks:
             batches: Of the window; empty where nobody counted.
             batch: Batches trained so far.
             kinds: Bytes of parameters, gradients and optimizer state.
-            compiled: Whether torch.compile compiled something in the window.
         """
         self._used.append((batch, reading.allocated_bytes))
-        others = self._others | {reading.others_bytes}
-        self._others = {min(others), max(others)}
+        self._others_bytes = max(self._others_bytes, reading.others_bytes)
         self.samples = max(self.samples, batches.samples)
         if batches.samples:
             growing = 2 * (batches.most_bytes + batches.output_bytes)  # the next batch may be there
             constant = max(sum(kinds.values()), reading.allocated_bytes - growing)
             self._known_bytes = constant or None
         raised = self._raises(reading)
+        if raised:
+            self._validation_bytes = None
         samples = batches.samples or self.samples
         if samples and (raised or samples in self._peaks):
-            self._peaks[samples] = self._merged(reading, batches, samples, raised=raised)
-        if raised:
-            self._compiled, self._validation_bytes = compiled, None
+            self._merge(reading, batches, samples, raised=raised)
         return Memory(
             step=batch - 1,
             allocated_bytes=reading.allocated_bytes,
@@ -142,8 +137,7 @@ class TrainingPeaks:
             return self._without_a_peak()
         room = DeviceRoom(
             total_bytes=reading.total_bytes,
-            others_bytes=max(self._others),
-            least_others_bytes=min(self._others),
+            others_bytes=self._others_bytes,
             resting_bytes=reading.allocated_bytes,
             known_bytes=self._known_bytes,
         )
@@ -152,7 +146,6 @@ class TrainingPeaks:
             growth_bytes_per_step=0.0 if growth is None else growth[0],
             alloc_retries=reading.alloc_retries,
             cuda_graphs=cuda_graphs,
-            compiled=self._compiled,
             validation_peak_bytes=self._validation_bytes,
         )
         peaks = [replace(peak, split_bytes=self._fullest[1]) for peak in self._peaks.values()]
@@ -161,14 +154,11 @@ class TrainingPeaks:
     def _without_a_peak(self) -> BatchSizeAdvice | None:
         if not self.samples:
             return None
-        return BatchSizeAdvice(
-            self.samples,
-            reason=(
-                f"the peak since the process began, {size(self._top_bytes)}, was reached before "
-                "this training, whose own is lower; call torch.cuda.reset_peak_memory_stats() "
-                "before fit"
-            ),
+        reason = (
+            f"the peak since the process began, {size(self._top_bytes)}, was reached before this "
+            "training, whose own is lower; call torch.cuda.reset_peak_memory_stats() before fit"
         )
+        return BatchSizeAdvice(self.samples, reason=reason)
 
     def _raises(self, reading: MemoryReading) -> bool:
         raised = reading.peak_allocated_bytes > self._top_bytes
@@ -176,11 +166,10 @@ class TrainingPeaks:
         self._top_bytes = max(self._top_bytes, reading.peak_allocated_bytes)
         return raised
 
-    def _merged(
+    def _merge(
         self, reading: MemoryReading, batches: WindowBatches, samples: int, *, raised: bool
-    ) -> Peak:
-        """Return the peak of a batch size with what a window adds to it."""
-        known = self._peaks.get(samples)
+    ) -> None:
+        """Add a window to the peak of its batch size."""
         new = Peak(
             samples=samples,
             peak_allocated_bytes=reading.peak_allocated_bytes,
@@ -188,12 +177,10 @@ class TrainingPeaks:
             batch_bytes=batches.most_bytes,
             least_batch_bytes=batches.least_bytes,
         )
-        if known is None:
-            return new
+        known = self._peaks.get(samples, new)
         sizes = [known.least_batch_bytes, batches.least_bytes]
-        base = new if raised else known
-        return replace(
-            base,
+        self._peaks[samples] = replace(
+            new if raised else known,
             batch_bytes=max(known.batch_bytes, batches.most_bytes),
             least_batch_bytes=min([found for found in sizes if found], default=0),
         )

@@ -1,7 +1,7 @@
 """Tells whether memory grows from step to step, and how fast; answers only when it is sure.
 
-The slope is the median of the slopes between all pairs (Theil-Sen), which a few odd values do not
-move; its interval follows Sen (1968), and the test for a trend is Mann-Kendall's.
+The slope is the median of all pairs' (Theil-Sen, interval after Sen 1968); the test for a trend is
+Mann-Kendall's.
 """
 
 from collections.abc import Sequence
@@ -10,10 +10,9 @@ from math import sqrt
 import numpy as np
 
 MIN_WINDOWS = 8
-"""Fewer hardly reach the significance asked for."""
 MIN_Z = 3.3
 """A flat run rises so steadily once in a thousand times, by the normal approximation."""
-INTERVAL_Z = 1.96
+_INTERVAL_Z = 1.96
 MIN_RISE_FRAC = 0.01
 """A smaller rise over the run, as a share of the memory in use, is ignored."""
 LATE_FRAC = 0.25
@@ -51,11 +50,9 @@ def theil_sen(x: Sequence[float] | _Floats, y: Sequence[float] | _Floats) -> Slo
     (2.0, 2.0, 2.0)
     """
     at, values = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    first, second = np.triu_indices(len(at), 1)
-    apart = at[second] != at[first]
-    first, second = first[apart], second[apart]
-    slopes = np.sort((values[second] - values[first]) / (at[second] - at[first]))
-    margin = INTERVAL_Z * _deviation(len(at))
+    along, up = _differences(at), _differences(values)
+    slopes = np.sort(up[along != 0] / along[along != 0])
+    margin = _INTERVAL_Z * _deviation(len(at))
     count = len(slopes)
     low = max(0, int((count - margin) / 2))
     high = min(count - 1, int((count + margin) / 2))
@@ -86,9 +83,14 @@ def rises(values: _Floats) -> bool:
     >>> rises(np.arange(9.0)), rises(np.arange(9.0) % 3)
     (True, False)
     """
-    first, second = np.triu_indices(len(values), 1)
-    score = float(np.sign(values[second] - values[first]).sum())
+    score = float(np.sign(_differences(values)).sum())
     return (score - 1) / _deviation(len(values)) >= MIN_Z
+
+
+def _differences(values: _Floats) -> _Floats:
+    """Return by how much each value is above each earlier one."""
+    first, second = np.triu_indices(len(values), 1)
+    return values[second] - values[first]
 
 
 def _deviation(count: int) -> float:

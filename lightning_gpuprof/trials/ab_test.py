@@ -12,7 +12,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.pytree import tree_map
-from lightning_gpuprof.trials.latency import Latency, Prepared, check_count
+from lightning_gpuprof.trials.latency import Latency, Prepared, check_counts
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95
@@ -25,9 +25,7 @@ class ABResult:
     Args:
         difference: How results differ beyond the tolerance; empty where they agree.
         speedup: Median time of the baseline by that of the optimized version: 2 is twice as
-            fast.
-        speedup_low: Lower bound of `speedup`, from a bootstrap over the pairs of calls.
-        speedup_high: Upper bound.
+            fast. Its bounds come from a bootstrap over the pairs of calls.
     """
 
     difference: str
@@ -77,8 +75,7 @@ def ab_test(
     """Compare the results and the times of two versions of a function.
 
     For the comparison of results both get copies of the inputs and the same random state. The
-    timed calls take turns (A B, B A, ...), so that a clock or a neighbour that changes meanwhile
-    changes both; the interval comes from resampling the pairs.
+    timed calls take turns (A B, B A, ...), so that a change of the machine meets both.
 
     Args:
         baseline: The version in use.
@@ -93,13 +90,13 @@ def ab_test(
         Whether results agree, and how much faster the new version is, with an interval.
 
     Raises:
-        ConfigError: `iterations` or `warmup` is below 1.
+        ConfigError: A count is below 1.
 
     >>> result = ab_test(torch.square, lambda x: x * x, torch.ones(8), warmup=1, iterations=5)
     >>> result.correct
     True
     """
-    check_count("iterations", iterations)
+    check_counts(warmup, iterations)
     args = tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,)
     difference = difference_of(_result(baseline, args), _result(optimized, args), tolerance)
     first, second = (Prepared(fn, args, warmup=warmup, clock=clock) for fn in (baseline, optimized))

@@ -6,7 +6,7 @@ and no expandable segments; `PYTORCH_CUDA_ALLOC_CONF` changes them. HIP has the 
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 
 MIN_BLOCK_BYTES = 512
@@ -32,10 +32,8 @@ def block_bytes(requested: int) -> int:
 def segment_bytes(rounded: int) -> int:
     """Return the size of the segment taken from the device when no free block fits.
 
-    >>> segment_bytes(512) // 2**20, segment_bytes(2**20 + 512) // 2**20
-    (2, 20)
-    >>> segment_bytes(11 * 2**20) // 2**20
-    12
+    >>> [segment_bytes(size) // 2**20 for size in (512, 2**20 + 512, 11 * 2**20)]
+    [2, 20, 12]
     """
     if rounded <= SMALL_BYTES:
         return SMALL_SEGMENT_BYTES
@@ -44,7 +42,7 @@ def segment_bytes(rounded: int) -> int:
     return -(-rounded // ROUND_LARGE_BYTES) * ROUND_LARGE_BYTES
 
 
-@dataclass
+@dataclass(eq=False)
 class _Block:
     address: int
     size: int
@@ -54,33 +52,10 @@ class _Block:
     next: "_Block | None" = None
 
 
-@dataclass
-class _Pool:
-    """Free blocks by size, then address: the best fit is the first that is large enough."""
-
-    keys: list[tuple[int, int]] = field(default_factory=list)
-    blocks: dict[tuple[int, int], _Block] = field(default_factory=dict)
-
-    def add(self, block: _Block) -> None:
-        key = (block.size, block.address)
-        insort(self.keys, key)
-        self.blocks[key] = block
-
-    def remove(self, block: _Block) -> None:
-        key = (block.size, block.address)
-        del self.keys[bisect_left(self.keys, key)]
-        del self.blocks[key]
-
-    def best_fit(self, size: int) -> _Block | None:
-        index = bisect_left(self.keys, (size, 0))
-        return self.blocks[self.keys[index]] if index < len(self.keys) else None
-
-
 class CachingAllocator:
     """Replays allocations and keeps torch's allocated and reserved bytes, and their peaks.
 
-    Without a capacity, a device with the reserved peak free needs no allocation retry. With a
-    capacity, a segment that does not fit makes it release its wholly free segments and try
+    With a capacity, a segment that does not fit makes it release its wholly free segments and try
     again, as torch does.
 
     Args:
@@ -102,7 +77,8 @@ class CachingAllocator:
         self.reserved_bytes = 0
         self.peak_allocated_bytes = 0
         self.peak_reserved_bytes = 0
-        self._pools = {True: _Pool(), False: _Pool()}
+        # Free blocks by size, then address: the first that is large enough fits best.
+        self._free: dict[bool, list[tuple[int, int, _Block]]] = {True: [], False: []}
         self._used: dict[int, _Block] = {}
         self._handles = count()
         self._next_address = 0
@@ -115,12 +91,9 @@ class CachingAllocator:
         """
         size = block_bytes(requested)
         small = size <= SMALL_BYTES
-        pool = self._pools[small]
-        block = pool.best_fit(size)
-        if block is None:
-            block = self._new_segment(size, small=small)
-        else:
-            pool.remove(block)
+        free = self._free[small]
+        index = bisect_left(free, (size, 0))
+        block = free.pop(index)[2] if index < len(free) else self._new_segment(size, small=small)
         self._split(block, size)
         block.free = False
         handle = next(self._handles)
@@ -134,43 +107,35 @@ class CachingAllocator:
         block = self._used.pop(handle)
         self.allocated_bytes -= block.size
         block.free = True
-        pool = self._pools[block.small]
         for neighbour in (block.previous, block.next):
             if neighbour is not None and neighbour.free:
-                pool.remove(neighbour)
+                self._remove(neighbour)
                 block = _merge(*sorted((block, neighbour), key=lambda part: part.address))
-        pool.add(block)
+        self._add(block)
 
     @property
     def split_bytes(self) -> int:
         """Free bytes in segments that are partly in use; they cannot be released."""
-        return sum(
-            block.size
-            for pool in self._pools.values()
-            for block in pool.blocks.values()
-            if block.previous or block.next
-        )
+        free = [block for pool in self._free.values() for _, _, block in pool]
+        return sum(block.size for block in free if block.previous or block.next)
 
-    def release_cached(self) -> None:
-        """Release every segment that is wholly free."""
-        for pool in self._pools.values():
-            for block in list(pool.blocks.values()):
-                if block.previous or block.next:
-                    continue
-                pool.remove(block)
-                self.reserved_bytes -= block.size
+    def _add(self, block: _Block) -> None:
+        insort(self._free[block.small], (block.size, block.address, block))
+
+    def _remove(self, block: _Block) -> None:
+        free = self._free[block.small]
+        del free[bisect_left(free, (block.size, block.address))]
 
     def _new_segment(self, size: int, *, small: bool) -> _Block:
         segment = segment_bytes(size)
         if self._lacks(segment):
-            self.release_cached()
+            self._release_cached()
             self.retries += 1
             if self._lacks(segment):
                 self.ooms += 1
                 raise MemoryError(f"{segment} bytes on top of {self.reserved_bytes} reserved")
         block = _Block(self._next_address, segment, small)
-        # A gap, so that blocks of two segments never look adjacent.
-        self._next_address += segment + MIN_BLOCK_BYTES
+        self._next_address += segment
         self.reserved_bytes += segment
         self.peak_reserved_bytes = max(self.peak_reserved_bytes, self.reserved_bytes)
         return block
@@ -178,6 +143,13 @@ class CachingAllocator:
     def _lacks(self, segment: int) -> bool:
         limit = self.capacity_bytes
         return limit is not None and self.reserved_bytes + segment > limit
+
+    def _release_cached(self) -> None:
+        """Release every segment that is wholly free."""
+        for free in self._free.values():
+            split = [entry for entry in free if entry[2].previous or entry[2].next]
+            self.reserved_bytes -= sum(entry[0] for entry in free) - sum(e[0] for e in split)
+            free[:] = split
 
     def _split(self, block: _Block, size: int) -> None:
         rest = block.size - size
@@ -187,7 +159,7 @@ class CachingAllocator:
             if block.next is not None:
                 block.next.previous = tail
             block.next, block.size = tail, size
-            self._pools[block.small].add(tail)
+            self._add(tail)
 
 
 def _merge(low: _Block, high: _Block) -> _Block:

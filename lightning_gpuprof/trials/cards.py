@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import linear_regression
 
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.memory.line import Line
-from lightning_gpuprof.trials.messages import PlanPoint
+from lightning_gpuprof.memory.advise import Line
+from lightning_gpuprof.trials.messages import Card, PlanPoint
 
 Measure = Callable[[Sequence[int]], list[PlanPoint]]
 
@@ -45,16 +46,6 @@ class LinearFit(Line):
 
 
 @dataclass(frozen=True)
-class Card:
-    """A card to plan for."""
-
-    vram_bytes: int
-    name: str | None = None
-    compute_capability: float | None = None
-    """Of an NVIDIA card known by name, see `messages.cublas_workspace_bytes`."""
-
-
-@dataclass(frozen=True)
 class CardPlan:
     """The batch size for one card."""
 
@@ -77,8 +68,7 @@ class Plan:
     """Predicted memory by batch size, and the batch size for each card."""
 
     points: tuple[PlanPoint, ...]
-    allocated: LinearFit | None
-    """Through the points whose peak is in forward or backward, where there are two."""
+    allocated: LinearFit
     cards: tuple[CardPlan, ...]
     target_frac: tuple[float, float]
     outside_bytes: int
@@ -91,20 +81,15 @@ class Plan:
         return tuple(dict.fromkeys(text for point in self.points for text in point.assumptions))
 
 
-def fit_line(sizes: Sequence[int], peaks: Sequence[int]) -> LinearFit | None:
-    """Fit a line through peaks; None with fewer than two distinct batch sizes.
+def fit_line(sizes: Sequence[int], peaks: Sequence[int]) -> LinearFit:
+    """Fit a line through the peaks of two batch sizes or more.
 
-    >>> fit_line([8, 16, 32], [180, 260, 420])
-    LinearFit(constant_bytes=100.0, per_sample_bytes=10.0, residual_frac=0.0)
+    >>> line = fit_line([8, 16, 32], [180, 260, 420])
+    >>> round(line.constant_bytes), round(line.per_sample_bytes), line.linear
+    (100, 10, True)
     """
-    if len(set(sizes)) < 2:
-        return None
-    count = len(sizes)
-    mean_size, mean_peak = sum(sizes) / count, sum(peaks) / count
-    spread = sum((size - mean_size) ** 2 for size in sizes)
-    pairs = list(zip(sizes, peaks, strict=True))
-    slope = sum((size - mean_size) * (peak - mean_peak) for size, peak in pairs) / spread
-    constant = mean_peak - slope * mean_size
+    slope, constant = linear_regression(sizes, peaks)
+    pairs = zip(sizes, peaks, strict=True)
     misses = [abs(constant + slope * size - peak) / peak for size, peak in pairs if peak]
     return LinearFit(constant, slope, max(misses, default=0.0))
 
@@ -138,16 +123,11 @@ def make_plan(
     if len(points) == 1:
         only = next(iter(points))
         points[2 * only] = measure([2 * only])[0]
-    fitted = [
-        _fit_card(measure, points, card, band=target_frac, outside=outside_bytes) for card in cards
-    ]
-    ordered = tuple(points[size] for size in sorted(points))
-    rising = _rising(ordered)
-    sizes = [point.batch_size for point in rising]
+    fitted = tuple(_fit_card(measure, points, card, target_frac, outside_bytes) for card in cards)
     return Plan(
-        points=ordered,
-        allocated=fit_line(sizes, [point.peak_allocated_bytes for point in rising]),
-        cards=tuple(fitted),
+        points=tuple(points[size] for size in sorted(points)),
+        allocated=_line(points, lambda point: point.peak_allocated_bytes),
+        cards=fitted,
         target_frac=target_frac,
         outside_bytes=outside_bytes,
         precision=precision,
@@ -158,58 +138,50 @@ def _fit_card(
     measure: Measure,
     points: dict[int, PlanPoint],
     card: Card,
-    *,
     band: tuple[float, float],
     outside: int,
 ) -> CardPlan:
     """Go from the line's answer to a size whose own prediction lies in the band, or below it."""
-    low, high = band
-    limit, least = (share * card.vram_bytes - outside for share in (high, low))
-    size = round_down(_line(points, _reserved).largest(limit))
+    least, limit = (share * card.vram_bytes - outside for share in band)
+    size = _by_line(points, limit)
     point: PlanPoint | None = None
     for _ in range(_TRIES):
         if size is None or (point is not None and size <= point.batch_size):
             break
         if size not in points:
             points[size] = measure([size])[0]
-        again = _line(points, _reserved).largest(limit)
+        again = _by_line(points, limit)
         if points[size].peak_reserved_bytes > limit:
             # The pool's segments grow in steps: try the nearer points' answer, or a notch less.
-            size = round_down(min(size - _notch(size), size if again is None else again))
+            size = round_down(min(size - max(1, size // 16), again or size))
             continue
         point = points[size]
         if point.peak_reserved_bytes >= least:
             break
         # Below the band: small sizes reserve more than they need, so the line was too steep.
-        size = round_down(again)
-    whole = _line(points, _least).largest(card.vram_bytes - outside)
-    return CardPlan(card, point.batch_size if point else None, point, whole)
+        size = again
+    whole = _line(points, lambda point: point.least_capacity_bytes)
+    return CardPlan(
+        card,
+        point.batch_size if point else None,
+        point,
+        whole.largest(card.vram_bytes - outside),
+    )
+
+
+def _by_line(points: dict[int, PlanPoint], limit: float) -> int | None:
+    return round_down(_line(points, lambda point: point.peak_reserved_bytes).largest(limit))
 
 
 def _line(points: dict[int, PlanPoint], value: Callable[[PlanPoint], int]) -> LinearFit:
-    # The largest sizes alone: a small model's constant part is lost in rounding.
-    rising = _rising([points[size] for size in sorted(points)])[-4:]
-    line = fit_line([point.batch_size for point in rising], [value(point) for point in rising])
-    assert line is not None
-    return line
+    """Fit the four largest sizes: a small model's constant part is lost in rounding.
 
-
-def _reserved(point: PlanPoint) -> int:
-    return point.peak_reserved_bytes
-
-
-def _least(point: PlanPoint) -> int:
-    return point.least_capacity_bytes
-
-
-def _rising(points: Sequence[PlanPoint]) -> Sequence[PlanPoint]:
-    """Leave out small batches whose peak, in the optimizer, hardly grows with the batch."""
-    rising = [point for point in points if point.peak_phase != "optimizer_step"]
-    return rising if len(rising) >= 2 else points
-
-
-def _notch(size: int) -> int:
-    return max(1, size // 16)
+    Small batches whose peak, in the optimizer, hardly grows with the batch are left out.
+    """
+    ordered = [points[size] for size in sorted(points)]
+    rising = [point for point in ordered if point.peak_phase != "optimizer_step"]
+    used = (rising if len(rising) >= 2 else ordered)[-4:]
+    return fit_line([point.batch_size for point in used], [value(point) for point in used])
 
 
 def round_down(size: int | None) -> int | None:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from math import ceil
 from typing import Any
 
 import torch
@@ -16,7 +17,6 @@ from lightning_gpuprof.tensors import tensors_in
 
 Timer = Callable[[Callable[[], Any]], int]
 """Makes a call, waits until its work is done and returns the time in nanoseconds."""
-HOST, DEVICE = "host", "device events"
 _NS_PER_MS = 1_000_000
 
 
@@ -25,10 +25,10 @@ class Latency:
     """How long calls took, in milliseconds; warm-up calls are left out.
 
     Args:
-        first_call_ms: The very first call by the host's clock: compilation, graph capture and
-            lazy initialisation fall into it, and no other figure contains it.
-        compiled_count: Timed calls in which torch.compile compiled something (they are in the
-            figures: raise `warmup` or look for changing shapes).
+        first_call_ms: The very first call by the host's clock, with compilation, graph capture
+            and lazy initialisation.
+        compiled_count: Timed calls in which torch.compile compiled something: raise `warmup`, or
+            look for changing shapes.
         clock: "device events" or "host".
     """
 
@@ -51,27 +51,11 @@ class Latency:
 
 
 class Prepared:
-    """A warmed-up call with the timer that fits its device.
-
-    Args:
-        fn: The function.
-        args: Its arguments.
-        warmup: Calls to make, the first of which chooses the timer.
-        clock: The host's, in nanoseconds.
-
-    Raises:
-        ConfigError: `warmup` is below 1.
-    """
+    """A warmed-up call with the timer that fits its device, which the first call shows."""
 
     def __init__(
-        self,
-        fn: Callable[..., Any],
-        args: Sequence[Any],
-        *,
-        warmup: int,
-        clock: Callable[[], int],
+        self, fn: Callable[..., Any], args: Sequence[Any], *, warmup: int, clock: Callable[[], int]
     ) -> None:
-        check_count("warmup", warmup)
         self._call: Callable[[], Any] = partial(fn, *args)
         self._warmup = warmup
         began = clock()
@@ -80,8 +64,8 @@ class Prepared:
         _wait_for(device, result)
         self._first_ns = clock() - began
         on_cuda = device is not None and device.type == "cuda"  # ROCm devices too
-        self._clock_name = DEVICE if on_cuda else HOST
-        self._timer = device_timer(device) if on_cuda else host_timer(device, clock)
+        self._clock_name = "device events" if on_cuda else "host"
+        self._timer = device_timer(device) if on_cuda else _host_timer(device, clock)
         for _ in range(warmup - 1):
             self.time_ns()
 
@@ -91,17 +75,15 @@ class Prepared:
 
     def summarize(self, times_ns: Sequence[int], compiled_count: int = 0) -> Latency:
         """Return the figures of the timed calls."""
-        ordered = sorted(times_ns)
-        # The nearest rank: a measured time, not an interpolated one.
-        p95 = ordered[max(0, -(-len(ordered) * 95 // 100) - 1)]
+        times_ms = sorted(time_ns / _NS_PER_MS for time_ns in times_ns)
         return Latency(
-            mean_ms=statistics.fmean(ordered) / _NS_PER_MS,
-            median_ms=statistics.median(ordered) / _NS_PER_MS,
-            std_ms=statistics.stdev(ordered) / _NS_PER_MS if len(ordered) > 1 else 0.0,
-            min_ms=ordered[0] / _NS_PER_MS,
-            max_ms=ordered[-1] / _NS_PER_MS,
-            p95_ms=p95 / _NS_PER_MS,
-            iterations=len(ordered),
+            mean_ms=statistics.fmean(times_ms),
+            median_ms=statistics.median(times_ms),
+            std_ms=statistics.stdev(times_ms) if len(times_ms) > 1 else 0.0,
+            min_ms=times_ms[0],
+            max_ms=times_ms[-1],
+            p95_ms=times_ms[ceil(0.95 * len(times_ms)) - 1],
+            iterations=len(times_ms),
             warmup=self._warmup,
             first_call_ms=self._first_ns / _NS_PER_MS,
             compiled_count=compiled_count,
@@ -121,8 +103,8 @@ def benchmark_latency(
 
     On a GPU (the device of the arguments, of a module's parameters or of the result) events on
     the current stream are the clock. Elsewhere it is the host's, and a result with
-    `block_until_ready`, such as a JAX array, is waited for. Gradients are recorded as the caller
-    has set it: wrap the call in `torch.inference_mode()` to time inference.
+    `block_until_ready`, such as a JAX array, is waited for. Wrap the call in
+    `torch.inference_mode()` to time inference.
 
     Args:
         fn: Any function or module.
@@ -135,12 +117,12 @@ def benchmark_latency(
         The distribution of the timed calls, in ms, and the clock that timed them.
 
     Raises:
-        ConfigError: `iterations` or `warmup` is below 1.
+        ConfigError: A count is below 1.
 
     >>> benchmark_latency(sorted, [3, 1, 2], warmup=1, iterations=5).clock
     'host'
     """
-    check_count("iterations", iterations)
+    check_counts(warmup, iterations)
     prepared = Prepared(fn, args, warmup=warmup, clock=clock)
     compiled = _graphs_compiled()
     compiled_count, times_ns = 0, []
@@ -151,9 +133,7 @@ def benchmark_latency(
     return prepared.summarize(times_ns, compiled_count)
 
 
-def host_timer(device: torch.device | None, clock: Callable[[], int]) -> Timer:
-    """Return a timer that reads the host's clock around a call and the wait for its result."""
-
+def _host_timer(device: torch.device | None, clock: Callable[[], int]) -> Timer:
     def time_ns(call: Callable[[], Any]) -> int:
         began = clock()
         _wait_for(device, call())
@@ -165,8 +145,8 @@ def host_timer(device: torch.device | None, clock: Callable[[], int]) -> Timer:
 def device_timer(device: torch.device | None, *, cuda: Any = torch.cuda) -> Timer:
     """Return a timer with an event before and after a call on a device's current stream.
 
-    It waits for the second event, so each call begins on an idle stream, and the time holds the
-    device's work and its waits for the host. Other streams go on undisturbed and are not timed.
+    It waits for the second event, so each call begins on an idle stream. Other streams go on and
+    are not timed.
     """
     before, after = (cuda.Event(enable_timing=True) for _ in range(2))
 
@@ -182,17 +162,15 @@ def device_timer(device: torch.device | None, *, cuda: Any = torch.cuda) -> Time
     return time_ns
 
 
-def check_count(name: str, count: int) -> None:
-    """Refuse a count below 1.
+def check_counts(warmup: int, iterations: int) -> None:
+    """Refuse to time nothing.
 
     Raises:
-        ConfigError: Says which count leaves nothing to time.
+        ConfigError: A count is below 1.
     """
-    if count < 1:
+    if min(warmup, iterations) < 1:
         raise ConfigError(
-            f"{name}={count} leaves no call to "
-            f"{'report apart as the first' if name == 'warmup' else 'time'}. Pass 1 or more; "
-            "the defaults are warmup=10, iterations=100."
+            f"warmup={warmup}, iterations={iterations} would time nothing. Pass 1 or more of each."
         )
 
 

@@ -2,15 +2,20 @@
 
 import time
 from statistics import median
-from typing import Any
 
 import torch
 
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.memory.device import CudaMemory, out_of_memory_error
-from lightning_gpuprof.trials.messages import TunePoint, TuneRequest, check_precision
-from lightning_gpuprof.trials.optimizer import make_optimizer
-from lightning_gpuprof.trials.step import in_precision, loss_of, to_precision
+from lightning_gpuprof.trials.messages import TunePoint, TuneRequest
+from lightning_gpuprof.trials.step import (
+    CPU,
+    check_precision,
+    in_precision,
+    make_optimizer,
+    to_precision,
+    train_step,
+)
 from lightning_gpuprof.trials.user_model import Made, call, load
 
 
@@ -26,7 +31,7 @@ def measure(request: TuneRequest) -> TunePoint:
     device = _device(request.device)
     make = load(request.model)
     try:
-        return _measured(call(make, values=True), request, device)
+        return _measured(call(make), request, device)
     except out_of_memory_error() as error:
         return TunePoint(
             batch_size=request.batch_size,
@@ -41,14 +46,18 @@ def _measured(made: Made, request: TuneRequest, device: torch.device) -> TunePoi
     made.model.train()
     to_precision(made.model, request.precision)
     made.model.to(device)
-    used = make_optimizer(made.model, request.optimizer, as_on_cuda=on_cuda)
+    optimizer = make_optimizer(made.model, request.optimizer, as_on_cuda=on_cuda)
     batch = in_precision(made.batch(request.batch_size), request.precision, device)
-    for _ in range(request.warmup):
-        _step(made, batch, used, request.precision, device)
-    if on_cuda:
-        torch.cuda.reset_peak_memory_stats(device)  # the process is ours alone
-    taken = [_step(made, batch, used, request.precision, device) for _ in range(request.steps)]
-    step_ns = round(median(taken))
+    taken = []
+    for step in range(request.warmup + request.steps):
+        if on_cuda and step == request.warmup:
+            torch.cuda.reset_peak_memory_stats(device)  # the process is ours alone
+        begin = time.perf_counter_ns()
+        train_step(made, batch, optimizer, request.precision, device=device)
+        if on_cuda:
+            torch.cuda.synchronize(device)
+        taken.append(time.perf_counter_ns() - begin)
+    step_ns = round(median(taken[request.warmup :]))
     reading = CudaMemory(device).read() if on_cuda else None
     if reading is None:
         return TunePoint(batch_size=request.batch_size, device=device.type, step_ns=step_ns)
@@ -64,24 +73,8 @@ def _measured(made: Made, request: TuneRequest, device: torch.device) -> TunePoi
     )
 
 
-def _step(
-    made: Made, batch: Any, used: torch.optim.Optimizer, precision: str, device: torch.device
-) -> int:
-    """Train one step in Lightning's order and return its time, the device's work included."""
-    half = torch.float16 if precision == "16-mixed" and device.type == "cuda" else torch.bfloat16
-    begin = time.perf_counter_ns()
-    with torch.autocast(device.type, half, enabled=precision.endswith("-mixed")):
-        loss = loss_of(made, batch)
-    used.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
-    used.step()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter_ns() - begin
-
-
 def _device(asked: str) -> torch.device:
     there = torch.cuda.is_available()
     if asked == "cuda" and not there:
         raise ConfigError("--device cuda: torch sees no GPU here. Leave it out to use the CPU.")
-    return torch.device("cuda", 0) if there and asked != "cpu" else torch.device("cpu")
+    return torch.device("cuda", 0) if there and asked != "cpu" else CPU

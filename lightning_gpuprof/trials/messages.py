@@ -1,8 +1,6 @@
-"""Requests and replies between a trial and its child process, as JSON; loads no torch."""
+"""Requests to the child process of a trial, and its replies, as JSON; loads no torch."""
 
 import msgspec
-
-from lightning_gpuprof.errors import ConfigError
 
 KINDS = (
     "parameters",
@@ -14,16 +12,16 @@ KINDS = (
     "workspace",
     "other",
 )
-"""`activations` are made in forward and live until backward begins; `workspace` is what cuBLAS
-holds (see `PlanPoint.assumptions`); `other` is made and dropped within a step."""
+"""`activations` are made in forward and live until backward begins; `workspace` belongs to cuBLAS;
+`other` is made and dropped within a step."""
+
+PRECISIONS = ("32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true")
+OPTIMIZERS = ("model", "sgd", "momentum", "adam", "adamw")
 
 CUBLAS_WORKSPACE_BYTES = (2 * 4096 + 8 * 16) * 1024
 """torch's default `CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8` (notes/cuda.html, cuBLAS workspaces)."""
 _HOPPER_WORKSPACE_BYTES = 8 * 4096 * 1024
 _HOPPER = 9.0
-
-PRECISIONS = ("32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true")
-OPTIMIZERS = ("model", "sgd", "momentum", "adam", "adamw")
 
 
 def cublas_workspace_bytes(compute_capability: float | None) -> int:
@@ -38,26 +36,28 @@ def cublas_workspace_bytes(compute_capability: float | None) -> int:
     return _HOPPER_WORKSPACE_BYTES if hopper else CUBLAS_WORKSPACE_BYTES
 
 
-def check_precision(precision: str) -> None:
-    """Refuse a precision that Lightning's Trainer does not know by that name.
+class Card(msgspec.Struct, frozen=True):
+    """A card to plan for."""
 
-    Raises:
-        ConfigError: Names the ones that are known.
-    """
-    if precision not in PRECISIONS:
-        raise ConfigError(f"precision={precision!r} is not known. Pass one of {PRECISIONS}.")
+    vram_bytes: int
+    name: str | None = None
+    compute_capability: float | None = None
+    """Of an NVIDIA card, where it is known."""
 
 
 class PlanRequest(msgspec.Struct, kw_only=True, frozen=True, tag="plan"):
-    """Predict the memory of a step at some batch sizes."""
+    """Predict the memory of a step at some batch sizes, and the size for each card."""
 
-    model: str
+    model: str = ""
     """`package.module:function` or `file.py:function`."""
     batch_sizes: tuple[int, ...]
-    optimizer: str = "model"
-    precision: str = "32-true"
+    cards: tuple[Card, ...]
+    optimizer: str
+    precision: str
+    target_frac: tuple[float, float]
+    outside_bytes: int
     workspace_bytes: int = CUBLAS_WORKSPACE_BYTES
-    """Of each cuBLAS handle, see `cublas_workspace_bytes`."""
+    """Of each cuBLAS handle."""
 
 
 class PlanPoint(msgspec.Struct, kw_only=True, frozen=True):
@@ -80,7 +80,6 @@ class PlanPoint(msgspec.Struct, kw_only=True, frozen=True):
     exact_bytes: dict[str, int]
     optimizer: str
     assumptions: tuple[str, ...] = ()
-    """One sentence for each assumption and omission."""
 
 
 class TuneRequest(msgspec.Struct, kw_only=True, frozen=True, tag="tune"):
@@ -118,10 +117,8 @@ class TunePoint(msgspec.Struct, kw_only=True, frozen=True):
     error: str | None = None
 
 
-class Reply(msgspec.Struct, omit_defaults=True):
-    """The answer to a request; a `PlanRequest` gets `points`, a `TuneRequest` gets `point`."""
+class Answer(msgspec.Struct, omit_defaults=True):
+    """A child's output: a result, or an error that says what to do."""
 
-    points: list[PlanPoint] = []
-    point: TunePoint | None = None
+    result: msgspec.Raw = msgspec.Raw()
     error: str | None = None
-    """What is wrong and what to do."""

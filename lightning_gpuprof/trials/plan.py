@@ -1,10 +1,11 @@
 """`plan(...)`: the batch size that fits a card, without running and without a GPU."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-from lightning_gpuprof.trials.cards import TARGET_FRAC, Card, Plan, make_plan
-from lightning_gpuprof.trials.messages import PlanPoint, cublas_workspace_bytes
+from lightning_gpuprof.trials.cards import TARGET_FRAC, Plan, make_plan
+from lightning_gpuprof.trials.messages import Card, PlanRequest, cublas_workspace_bytes
 from lightning_gpuprof.trials.predict import predict
 
 
@@ -27,8 +28,7 @@ def plan(
 
     Args:
         make: Takes nothing and returns `(model, batch_fn)`, where `batch_fn(batch_size)` gives
-            a batch as the DataLoader would; or `(model, batch)`; or a LightningModule with
-            `example_input_array`.
+            a batch as the DataLoader would.
         vram_bytes: Memory of the card or cards to plan for.
         batch_sizes: Sizes to predict.
         optimizer: `model` (its `configure_optimizers`), `sgd`, `momentum`, `adam` or `adamw`.
@@ -44,22 +44,33 @@ def plan(
     Raises:
         ConfigError: An argument or the model cannot be planned with.
     """
-
-    def measure(sizes: Sequence[int]) -> list[PlanPoint]:
-        return predict(
-            make,
-            sizes,
-            optimizer=optimizer,
-            precision=precision,
-            workspace_bytes=cublas_workspace_bytes(compute_capability),
-        )
-
-    cards = [vram_bytes] if isinstance(vram_bytes, int) else vram_bytes
-    return make_plan(
-        measure,
-        batch_sizes=batch_sizes,
-        cards=[Card(size) for size in cards],
+    sizes = [vram_bytes] if isinstance(vram_bytes, int) else vram_bytes
+    request = PlanRequest(
+        batch_sizes=tuple(batch_sizes),
+        cards=tuple(Card(size) for size in sizes),
+        optimizer=optimizer,
         precision=precision,
         target_frac=target_frac,
         outside_bytes=outside_bytes,
+        workspace_bytes=cublas_workspace_bytes(compute_capability),
+    )
+    return plan_as_asked(make, request)
+
+
+def plan_as_asked(make: Callable[[], Any], request: PlanRequest) -> Plan:
+    """Plan as a request says."""
+    measure = partial(
+        predict,
+        make,
+        optimizer=request.optimizer,
+        precision=request.precision,
+        workspace_bytes=request.workspace_bytes,
+    )
+    return make_plan(
+        measure,
+        batch_sizes=request.batch_sizes,
+        cards=request.cards,
+        precision=request.precision,
+        target_frac=request.target_frac,
+        outside_bytes=request.outside_bytes,
     )

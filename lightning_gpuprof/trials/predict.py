@@ -1,37 +1,48 @@
 """Predicts a training step's memory by running it on tensors that have shapes and no data.
 
 No GPU is used and nothing large is allocated. Two steps run, since the first has no optimizer
-state and no gradients from before, in Lightning's order: `training_step`, then `zero_grad`, then
-backward, then the optimizer's step. So the gradients of one step are still there in the next
-step's forward.
+state and no gradients from before.
 """
 
+import os
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import torch
+
+import lightning_gpuprof
 from lightning_gpuprof.adapters.cuda_operators import cuda_rules
-from lightning_gpuprof.adapters.fake_tensors import fake_tensors, faked
+from lightning_gpuprof.adapters.fake_tensors import fake_tensors, faked, value_errors
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.trials.caching_allocator import block_bytes, least_capacity, replay
 from lightning_gpuprof.trials.live_bytes import Block, LiveBytes
-from lightning_gpuprof.trials.messages import (
-    CUBLAS_WORKSPACE_BYTES,
-    KINDS,
-    PlanPoint,
+from lightning_gpuprof.trials.messages import CUBLAS_WORKSPACE_BYTES, KINDS, PlanPoint
+from lightning_gpuprof.trials.step import (
     check_precision,
+    in_precision,
+    make_optimizer,
+    to_precision,
+    train_step,
 )
-from lightning_gpuprof.trials.step import ON_HOST, STEPS, run_steps, to_precision
 from lightning_gpuprof.trials.user_model import Made, call
 
+_STEPS = 2
 _HANDLES = 2
 """cuBLAS has one handle for the thread of forward and one for autograd's."""
+_ON_HOST = "host"
+"""The kind of the optimizers' step counters, which stay on the host unless fused."""
 _ASSUMED = (
     "The CUDA context, loaded kernels and NCCL buffers lie outside torch's allocator and are not "
     "counted.",
-    "Kernels' own workspaces (cuDNN convolutions, sorts) are not counted.",
+    "Kernels' own workspaces (cuDNN's convolutions and recurrent layers, sorts) are not counted.",
+)
+_NOT_THE_USERS = tuple(
+    os.path.dirname(str(module.__file__)) for module in (torch, lightning_gpuprof)
 )
 
 
@@ -61,6 +72,29 @@ def predict(
     return [_point(make, size, optimizer, precision, workspace_bytes) for size in batch_sizes]
 
 
+def run_steps(
+    made: Made, batch_size: int, *, optimizer: str, precision: str, live: LiveBytes
+) -> torch.optim.Optimizer:
+    """Run two CPU training steps under `live`, already entered; returns the optimizer."""
+    model = made.model.train()
+    live.mark(list(model.parameters()), "parameters")
+    live.mark(list(model.buffers()), "buffers")
+    used = make_optimizer(model, optimizer)
+    for _ in range(_STEPS):
+        live.phase = "forward"
+        batch = in_precision(made.batch(batch_size), precision)
+        live.mark(batch, "inputs")
+        with _reading_no_values(model):
+            train_step(made, batch, used, precision, begin=partial(setattr, live, "phase"))
+        del batch
+        live.mark([parameter.grad for parameter in model.parameters()], "gradients")
+        states = list(used.state.values())
+        live.mark([state.get("step") for state in states], _ON_HOST)
+        live.mark([list(state.values()) for state in states], "optimizer_state")
+    live.phase = "end"
+    return used
+
+
 def _point(
     make: Callable[[], Any], size: int, optimizer: str, precision: str, workspace_bytes: int
 ) -> PlanPoint:
@@ -76,7 +110,6 @@ def _point(
                 used = run_steps(made, size, optimizer=optimizer, precision=precision, live=live)
                 # Read while model and optimizer live: their release is no part of a step.
                 events, blocks = list(live.events), list(live.blocks)
-        notes = (_workspaces(workspace_bytes), *_ASSUMED, *_notes(made))
     kept = [
         *((index, workspace_bytes) for index in range(len(blocks), len(blocks) + _HANDLES)),
         *(event for event in events if _on_device(blocks[event[0]])),
@@ -92,7 +125,11 @@ def _point(
         kind_bytes=kinds,
         exact_bytes=_exact(blocks),
         optimizer=type(used).__name__,
-        assumptions=notes,
+        assumptions=(
+            f"Two cuBLAS workspaces of {workspace_bytes / 2**20:.1f} MiB are counted (torch's "
+            "default: 8.1 MiB, from Hopper on 32 MiB; CUBLAS_WORKSPACE_CONFIG changes it).",
+            *_ASSUMED,
+        ),
     )
 
 
@@ -107,8 +144,24 @@ def _made(make: Callable[[], Any], fakes: AbstractContextManager[Any]) -> Made:
         return call(make)
 
 
+@contextmanager
+def _reading_no_values(model: torch.nn.Module) -> Iterator[None]:
+    """Say where a model reads a tensor's value, which fake tensors do not have."""
+    try:
+        yield
+    except value_errors() as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if not frame.filename.startswith(_NOT_THE_USERS)]
+        place = f"{own[-1].filename}:{own[-1].lineno}: {own[-1].line}" if own else str(error)
+        raise ConfigError(
+            f"{type(model).__name__} reads values of its tensors ({place}); a plan runs on "
+            "tensors without values. Leave that out in the model that make() returns (a metric, "
+            "an .item(), a mask by value)."
+        ) from error
+
+
 def _on_device(block: Block) -> bool:
-    return block.size > 0 and block.kind != ON_HOST
+    return block.size > 0 and block.kind != _ON_HOST
 
 
 def _at_peak(
@@ -129,42 +182,16 @@ def _at_peak(
 
 
 def _kind(block: Block) -> str:
-    if block.kind is not None:
-        return block.kind
-    return "activations" if _outlives_forward(block) else "other"
-
-
-def _outlives_forward(block: Block) -> bool:
-    return block.born == "forward" and block.died not in ("forward", "zero_grad")
+    outlives = block.born == "forward" and block.died not in ("forward", "zero_grad")
+    return block.kind or ("activations" if outlives else "other")
 
 
 def _exact(blocks: Sequence[Block]) -> dict[str, int]:
     """Sum the requested sizes of the memory that lives through a step."""
     sums = dict.fromkeys(("parameters", "gradients", "optimizer_state", "activations"), 0)
     for block in blocks:
-        if block.kind in ("parameters", "optimizer_state"):
-            sums[block.kind] += block.size
-        elif block.kind == "gradients" and block.died is None:
-            sums["gradients"] += block.size
-        elif block.kind is None and _outlives_forward(block):
-            sums["activations"] += block.size  # of each of the `STEPS`
-    sums["activations"] //= STEPS
+        kind = _kind(block)
+        if kind in sums and not (kind == "gradients" and block.died is not None):
+            sums[kind] += block.size
+    sums["activations"] //= _STEPS
     return sums
-
-
-def _workspaces(each_bytes: int) -> str:
-    return (
-        f"Two cuBLAS workspaces of {each_bytes / 2**20:.1f} MiB are counted (torch's default: 8.1 "
-        "MiB, from Hopper on 32 MiB; CUBLAS_WORKSPACE_CONFIG changes it)."
-    )
-
-
-def _notes(made: Made) -> Iterator[str]:
-    recurrent = {type(module).__name__ for module in made.model.modules()} & {"LSTM", "GRU", "RNN"}
-    if recurrent:
-        yield f"cuDNN's reserve space is not known: {', '.join(sorted(recurrent))} is only a guess."
-    if made.forward_only:
-        yield (
-            "There was no batch for training_step: forward(example_input_array) was run, with the "
-            "sum of its output as the loss."
-        )

@@ -1,4 +1,4 @@
-"""The child process of a trial: requests on stdin, replies on stdout, a line of JSON each.
+"""The child process of a trial: one request on stdin, one reply on stdout.
 
 Where the user's own code fails, their part of the traceback goes to stderr and no reply comes.
 """
@@ -15,41 +15,38 @@ import torch
 import lightning_gpuprof
 from lightning_gpuprof.adapters.fake_tensors import LOGGER
 from lightning_gpuprof.errors import GpuProfError
-from lightning_gpuprof.trials import user_model
+from lightning_gpuprof.trials.cards import Plan
 from lightning_gpuprof.trials.measure import measure
-from lightning_gpuprof.trials.messages import PlanRequest, Reply, TuneRequest
-from lightning_gpuprof.trials.predict import predict
+from lightning_gpuprof.trials.messages import Answer, PlanRequest, TunePoint, TuneRequest
+from lightning_gpuprof.trials.plan import plan_as_asked
+from lightning_gpuprof.trials.user_model import load
 
 _PACKAGE = os.path.dirname(lightning_gpuprof.__file__)
 _NOT_THE_USERS = (os.path.dirname(os.path.abspath(torch.__file__)), _PACKAGE, "<")
 
 
-def answer(request: PlanRequest | TuneRequest) -> Reply:
-    """Return the reply to a request; a `GpuProfError` becomes the reply's `error`."""
+def answer(request: PlanRequest | TuneRequest) -> Plan | TunePoint:
+    """Return the result of a request."""
+    if isinstance(request, TuneRequest):
+        return measure(request)
+    return plan_as_asked(load(request.model), request)
+
+
+def main() -> None:
+    """Answer the request on stdin, and end whatever threads the model has left."""
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # prints of the model must not mix with the reply
+    # Fake tensors log the same error with their own traceback before they raise it.
+    logging.getLogger(LOGGER).setLevel(logging.CRITICAL)
+    sys.excepthook = _show
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=PlanRequest | TuneRequest)
     try:
-        if isinstance(request, TuneRequest):
-            return Reply(point=measure(request))
-        points = predict(
-            user_model.load(request.model),
-            request.batch_sizes,
-            optimizer=request.optimizer,
-            precision=request.precision,
-            workspace_bytes=request.workspace_bytes,
-        )
-        return Reply(points=points)
+        reply = Answer(result=msgspec.Raw(msgspec.json.encode(answer(request))))
     except GpuProfError as error:
-        return Reply(error=str(error))
-
-
-def serve() -> None:
-    """Answer the requests on stdin until there are no more."""
-    replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # prints of the model must not mix with the replies
-    show_users_part()
-    for line in sys.stdin:
-        reply = answer(msgspec.json.decode(line, type=PlanRequest | TuneRequest))
-        replies.write(msgspec.json.encode(reply).decode() + "\n")
-        replies.flush()
+        reply = Answer(error=str(error))
+    replies.write(msgspec.json.encode(reply))
+    replies.flush()
+    _end(0)
 
 
 def users_part(error: BaseException) -> str:
@@ -65,16 +62,16 @@ def users_part(error: BaseException) -> str:
     return "".join(shown.format())
 
 
-def show_users_part() -> None:
-    """Make this process end with the user's part of a traceback on stderr."""
-    # Fake tensors log the same error with their own traceback before they raise it.
-    logging.getLogger(LOGGER).setLevel(logging.CRITICAL)
-    sys.excepthook = _show
-
-
 def _show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     sys.stderr.write(users_part(error))
+    _end(1)
+
+
+def _end(status: int) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 if __name__ == "__main__":
-    serve()
+    main()

@@ -1,74 +1,109 @@
-"""Runs training steps of the user's model, on fake or real tensors."""
+"""A training step of the user's model, on fake or real tensors."""
 
-import os
-import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-import lightning_gpuprof
-from lightning_gpuprof.adapters.fake_tensors import value_errors
-from lightning_gpuprof.adapters.pytree import tree_leaves, tree_map
+from lightning_gpuprof.adapters.pytree import tree_map
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.trials.live_bytes import LiveBytes
-from lightning_gpuprof.trials.optimizer import host_state, make_optimizer
+from lightning_gpuprof.trials.messages import OPTIMIZERS, PRECISIONS
 from lightning_gpuprof.trials.user_model import CONTRACT, Made
 
-STEPS = 2
-"""The first has no optimizer state and no gradients from before; the second is like all others."""
-ON_HOST = "host"
-"""The kind of memory that stays on the host on CUDA too."""
-_NOT_THE_USERS = tuple(
-    os.path.dirname(str(module.__file__)) for module in (torch, lightning_gpuprof)
-)
+CPU = torch.device("cpu")
+_TRUE_DTYPES = {"bf16-true": torch.bfloat16, "16-true": torch.float16}
 
 
-def run_steps(
-    made: Made, batch_size: int, *, optimizer: str, precision: str, live: LiveBytes
-) -> torch.optim.Optimizer:
-    """Run two CPU training steps under `live`, already entered; returns the optimizer."""
-    made.model.train()
-    live.mark(list(made.model.parameters()), "parameters")
-    live.mark(list(made.model.buffers()), "buffers")
-    used = make_optimizer(made.model, optimizer)
-    for _ in range(STEPS):
-        _run_step(made, batch_size, used, precision, live)
-    live.phase = "end"
-    return used
-
-
-def _run_step(
-    made: Made, batch_size: int, used: torch.optim.Optimizer, precision: str, live: LiveBytes
-) -> None:
-    live.phase = "forward"
-    batch = in_precision(made.batch(batch_size), precision)
-    live.mark(batch, "inputs")
-    # Both mixed precisions halve the same tensors; CPU autocast knows bfloat16 in every version.
-    mixed = precision.endswith("-mixed")
-    with torch.autocast("cpu", torch.bfloat16, enabled=mixed), _reading_no_values(made.model):
-        loss = loss_of(made, batch)
-    live.phase = "zero_grad"
-    used.zero_grad()
-    live.phase = "backward"
-    loss.backward()  # type: ignore[no-untyped-call]
-    live.mark([parameter.grad for parameter in made.model.parameters()], "gradients")
-    live.phase = "optimizer_step"
-    used.step()
-    live.mark(host_state(used), ON_HOST)
-    live.mark([list(state.values()) for state in used.state.values()], "optimizer_state")
-
-
-def loss_of(made: Made, batch: Any) -> torch.Tensor:
-    """Run forward as training would, and return the loss.
+def check_precision(precision: str) -> None:
+    """Refuse a precision that Lightning's Trainer does not know by that name.
 
     Raises:
-        ConfigError: The model gives none.
+        ConfigError: Names those that are known.
     """
+    if precision not in PRECISIONS:
+        raise ConfigError(f"precision={precision!r} is not known. Pass one of {PRECISIONS}.")
+
+
+def train_step(
+    made: Made,
+    batch: Any,
+    optimizer: torch.optim.Optimizer,
+    precision: str,
+    *,
+    device: torch.device = CPU,
+    begin: Callable[[str], None] = lambda phase: None,
+) -> None:
+    """Train one step in Lightning's order; `begin` is told each phase after forward.
+
+    `zero_grad` comes between forward and backward, so the gradients of one step are still there in
+    the next one's forward.
+    """
+    # On a CPU both mixed precisions halve the same tensors, and every version knows bfloat16.
+    half = torch.float16 if precision == "16-mixed" and device.type == "cuda" else torch.bfloat16
+    with torch.autocast(device.type, half, enabled=precision.endswith("-mixed")):
+        loss = _loss(made, batch)
+    begin("zero_grad")
+    optimizer.zero_grad()
+    begin("backward")
+    loss.backward()  # type: ignore[no-untyped-call]
+    begin("optimizer_step")
+    optimizer.step()
+
+
+def make_optimizer(
+    model: torch.nn.Module, name: str, *, as_on_cuda: bool = True
+) -> torch.optim.Optimizer:
+    """Return the optimizer to train with: the model's own, or one by name.
+
+    Args:
+        model: With its parameters in place.
+        name: One of `OPTIMIZERS`; "model" asks `configure_optimizers`.
+        as_on_cuda: Take the multi-tensor path, torch's choice for parameters on CUDA.
+
+    Raises:
+        ConfigError: The name is unknown, or the model's own cannot be made without a Trainer.
+    """
+    if name not in OPTIMIZERS:
+        raise ConfigError(f"optimizer={name!r} is not known. Pass one of {', '.join(OPTIMIZERS)}.")
+    own = name == "model" and hasattr(model, "configure_optimizers")
+    optimizer = _configured(model) if own else _named(model, name)
+    for group in optimizer.param_groups:
+        if as_on_cuda and group.get("foreach", False) is None and not group.get("fused"):
+            group["foreach"] = True
+    return optimizer
+
+
+def to_precision(model: torch.nn.Module, precision: str) -> None:
+    """Give the model the dtype of a "-true" precision; tied parameters stay tied."""
+    dtype = _TRUE_DTYPES.get(precision)
+    if dtype is None:
+        return
+    # Module.to swaps tensors, which fakes refuse.
+    done: dict[int, torch.nn.Parameter] = {}
+    for module in model.modules():
+        for name, old in [*module.named_parameters(recurse=False, remove_duplicate=False)]:
+            if old.is_floating_point():
+                new = torch.nn.Parameter(old.detach().to(dtype), requires_grad=old.requires_grad)
+                setattr(module, name, done.setdefault(id(old), new))
+        for name, buffer in [*module.named_buffers(recurse=False, remove_duplicate=False)]:
+            if buffer.is_floating_point():
+                setattr(module, name, buffer.to(dtype))
+
+
+def in_precision(batch: Any, precision: str, device: torch.device = CPU) -> Any:
+    """Return a batch on a device, with its floats in the dtype of a "-true" precision."""
+    dtype = _TRUE_DTYPES.get(precision)
+
+    def convert(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        return leaf.to(device, dtype if dtype and leaf.is_floating_point() else leaf.dtype)
+
+    return tree_map(convert, batch)
+
+
+def _loss(made: Made, batch: Any) -> torch.Tensor:
     model: Any = made.model
-    if made.forward_only:
-        return _sum_of(model(*batch) if isinstance(batch, tuple) else model(batch))
     if hasattr(model, "training_step"):
         if not getattr(model, "automatic_optimization", True):
             raise ConfigError(
@@ -92,61 +127,40 @@ def loss_of(made: Made, batch: Any) -> torch.Tensor:
     return loss
 
 
-def to_precision(model: torch.nn.Module, precision: str) -> None:
-    """Give the model the dtype of a "-true" precision; tied parameters stay tied."""
-    dtype = _dtype(precision)
-    if dtype is None:
-        return
-    # Module.to swaps tensors, which fakes refuse.
-    done: dict[int, torch.nn.Parameter] = {}
-    for module in model.modules():
-        for name, old in [*module.named_parameters(recurse=False, remove_duplicate=False)]:
-            if old.is_floating_point():
-                new = torch.nn.Parameter(old.detach().to(dtype), requires_grad=old.requires_grad)
-                setattr(module, name, done.setdefault(id(old), new))
-        for name, buffer in [*module.named_buffers(recurse=False, remove_duplicate=False)]:
-            if buffer.is_floating_point():
-                setattr(module, name, buffer.to(dtype))
+def _named(model: torch.nn.Module, name: str) -> torch.optim.Optimizer:
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not parameters:
+        raise ConfigError("The model has no parameter that requires a gradient: nothing to train.")
+    if name in ("sgd", "momentum"):
+        return torch.optim.SGD(parameters, lr=0.1, momentum=0.9 if name == "momentum" else 0.0)
+    return torch.optim.Adam(parameters) if name == "adam" else torch.optim.AdamW(parameters)
 
 
-def in_precision(batch: Any, precision: str, device: torch.device | None = None) -> Any:
-    """Return a batch with its floats in the dtype of a "-true" precision, on a device if given."""
-    dtype = _dtype(precision)
-
-    def convert(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
-        return leaf.to(device, dtype if dtype and leaf.is_floating_point() else leaf.dtype)
-
-    return tree_map(convert, batch)
-
-
-def _dtype(precision: str) -> torch.dtype | None:
-    return {"bf16-true": torch.bfloat16, "16-true": torch.float16}.get(precision)
-
-
-@contextmanager
-def _reading_no_values(model: torch.nn.Module) -> Iterator[None]:
-    """Say where a model reads a tensor's value, which fake tensors do not have."""
+def _configured(model: Any) -> torch.optim.Optimizer:
     try:
-        yield
-    except value_errors() as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        own = [frame for frame in frames if not frame.filename.startswith(_NOT_THE_USERS)]
-        place = f"{own[-1].filename}:{own[-1].lineno}: {own[-1].line}" if own else str(error)
+        configured = model.configure_optimizers()
+    except RuntimeError as error:
         raise ConfigError(
-            f"{type(model).__name__} reads values of its tensors ({place}); a plan runs on "
-            "tensors without values. Leave that out in the model that make() returns (a metric, "
-            "an .item(), a mask by value)."
+            f"configure_optimizers() failed without a Trainer ({error}). Pass the optimizer by "
+            "name: --optimizer adamw."
         ) from error
+    found = _optimizers(configured)
+    if len(found) != 1:
+        raise ConfigError(
+            f"configure_optimizers() returned {len(found)} optimizers; a trial takes one. Pass it "
+            "by name: --optimizer adamw."
+        )
+    return found[0]
 
 
-def _sum_of(output: Any) -> torch.Tensor:
-    leaves = [
-        leaf
-        for leaf in tree_leaves(output)
-        if isinstance(leaf, torch.Tensor) and leaf.requires_grad
-    ]
-    if not leaves:
-        raise ConfigError("forward(example_input_array) gave no tensor that requires a gradient.")
-    return torch.stack([leaf.sum() for leaf in leaves]).sum()
+def _optimizers(configured: Any) -> list[torch.optim.Optimizer]:
+    """Return the optimizers in any of the forms that Lightning takes."""
+    if isinstance(configured, torch.optim.Optimizer):
+        return [configured]
+    if isinstance(configured, dict):
+        return _optimizers(configured.get("optimizer"))
+    if isinstance(configured, list | tuple):
+        if len(configured) == 2 and all(isinstance(part, list | tuple) for part in configured):
+            configured = configured[0]
+        return [optimizer for part in configured for optimizer in _optimizers(part)]
+    return []

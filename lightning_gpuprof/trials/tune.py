@@ -5,13 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.memory.advise import BatchSizeAdvice, DeviceRoom, advise
-from lightning_gpuprof.memory.line import Peak
-from lightning_gpuprof.trials.child import measure_in_child
+from lightning_gpuprof.memory.advise import BatchSizeAdvice, DeviceRoom, Peak, advise
+from lightning_gpuprof.trials.child import KilledError, ask
 from lightning_gpuprof.trials.knee import Knee, knee
 from lightning_gpuprof.trials.messages import TunePoint, TuneRequest
-
-Measure = Callable[[TuneRequest], TunePoint]
 
 
 @dataclass(frozen=True)
@@ -46,9 +43,8 @@ def tune(
 ) -> Tune:
     """Measure throughput and memory of some batch sizes, and suggest one.
 
-    Each size trains in a process of its own, so that running out of memory costs nothing here;
-    sizes above the first that does are left out. One batch stays on the device: waiting for
-    data is not part of it. On a CPU memory is not measured.
+    Each size trains in a process of its own, up to the first that runs out of memory. One batch
+    stays on the device: waiting for data is not part of it. On a CPU memory is not measured.
 
     Args:
         make: As `plan` takes it: a function at the top of a file, or "package.module:function".
@@ -87,10 +83,17 @@ def tune(
             precision=precision,
             device=device,
         )
-        points.append(measure_in_child(request))
+        points.append(_measured(request))
         if points[-1].error is not None:
             break  # a larger size would fail likewise
     return judge(points, band=target_frac)
+
+
+def _measured(request: TuneRequest) -> TunePoint:
+    try:
+        return ask(request, TunePoint)
+    except KilledError as error:
+        return TunePoint(batch_size=request.batch_size, error=str(error))
 
 
 def samples_per_s(point: TunePoint) -> float:

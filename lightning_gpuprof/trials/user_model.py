@@ -11,13 +11,11 @@ from typing import Any
 
 import torch
 
-from lightning_gpuprof.adapters.pytree import tree_map
 from lightning_gpuprof.errors import ConfigError
 
 CONTRACT = (
     "make() takes nothing and returns (model, batch_fn), where batch_fn(batch_size) returns a "
-    "batch as the training DataLoader would; or (model, batch), whose tensors' first dimension "
-    "is resized; or a LightningModule that sets example_input_array."
+    "batch as the training DataLoader would."
 )
 
 
@@ -29,13 +27,10 @@ class Made:
         model: A LightningModule, whose `training_step` is run, or another Module, which is
             called with the batch (unpacked, if that is a tuple or dict).
         batch: Returns a batch of so many samples.
-        forward_only: There is no batch for `training_step`: `forward` runs instead and the sum
-            of its output stands for the loss.
     """
 
     model: torch.nn.Module
     batch: Callable[[int], Any]
-    forward_only: bool = False
 
 
 def load(spec: str) -> Callable[[], Any]:
@@ -53,22 +48,11 @@ def load(spec: str) -> Callable[[], Any]:
     module = _from_file(place) if place.endswith(".py") else _from_name(place)
     make: Callable[[], Any] | None = getattr(module, name, None)
     if not callable(make):
-        own = module.__name__.partition(".")[0]  # leaves out functions that it imports
-        found = sorted(
-            key
-            for key, value in vars(module).items()
-            if callable(value) and str(getattr(value, "__module__", "")).partition(".")[0] == own
-        )[:8]
-        there = f"it has {', '.join(found)}" if found else "nor any other"
-        raise ConfigError(f"{place} defines no function {name!r}; {there}.")
-    needed = [
-        parameter.name
-        for parameter in inspect.signature(make).parameters.values()
-        if parameter.default is parameter.empty
-        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    ]
-    if needed:
-        raise ConfigError(f"{name}({', '.join(needed)}) needs arguments. {CONTRACT}")
+        raise ConfigError(f"{place} defines no function {name!r}. {CONTRACT}")
+    try:
+        inspect.signature(make).bind()
+    except TypeError as error:
+        raise ConfigError(f"{name}() needs arguments: {error}. {CONTRACT}") from None
     return make
 
 
@@ -91,46 +75,22 @@ def spec_of(make: Callable[[], Any]) -> str:
     return f"{file}:{name}"
 
 
-def call(make: Callable[[], Any], *, values: bool = False) -> Made:
-    """Call `make()` and check what it returns.
-
-    Args:
-        make: The user's function.
-        values: Whether a single batch is resized by repeating its samples, for real steps;
-            otherwise the tensors only get the shape.
+def call(make: Callable[[], Any]) -> Made:
+    """Call `make()` and check its result.
 
     Raises:
         ConfigError: The result does not follow the contract.
     """
     made = make()
-    if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], torch.nn.Module):
-        model, batch = made
-        return Made(model, batch if callable(batch) else _resizer(batch, values))
-    example = getattr(made, "example_input_array", None)
-    if isinstance(made, torch.nn.Module) and example is not None:
-        return Made(made, _resizer(example, values), forward_only=True)
-    model_alone = isinstance(made, torch.nn.Module)
-    returned = "a model without example_input_array" if model_alone else type(made).__name__
+    pair = isinstance(made, tuple) and len(made) == 2
+    if pair and isinstance(made[0], torch.nn.Module) and callable(made[1]):
+        return Made(*made)
+    returned = "another pair" if pair else type(made).__name__
     raise ConfigError(f"make() returned {returned}. {CONTRACT}")
 
 
-def _resizer(example: Any, values: bool) -> Callable[[int], Any]:
-    def resized(batch_size: int) -> Any:
-        def resize(leaf: Any) -> Any:
-            if not isinstance(leaf, torch.Tensor) or leaf.dim() == 0:
-                return leaf
-            if values:
-                return leaf[torch.arange(batch_size) % leaf.shape[0]]
-            return torch.empty((batch_size, *leaf.shape[1:]), dtype=leaf.dtype)
-
-        return tree_map(resize, example)
-
-    return resized
-
-
 def _from_name(name: str) -> Any:
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    sys.path.insert(0, os.getcwd())
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -144,8 +104,7 @@ def _from_file(path: str) -> Any:
     if not os.path.isfile(path):
         raise ConfigError(f"--model: there is no file {path}.")
     folder, name = os.path.split(os.path.abspath(path))
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    sys.path.insert(0, folder)
     spec = importlib.util.spec_from_file_location(name.removesuffix(".py"), path)
     assert spec is not None
     assert spec.loader is not None

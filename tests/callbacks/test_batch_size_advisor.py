@@ -124,8 +124,7 @@ def test_the_pools_rests_are_read_in_some_forward_passes_of_a_window(fit):
     assert advisor.on_before_backward is None
 
 
-def test_a_suggestion_is_withdrawn_where_memory_leaks(fit, said, monkeypatch):
-    monkeypatch.setattr(batch_size_advisor, "SHORT_NS", 0)
+def test_a_suggestion_is_withdrawn_where_memory_leaks(fit, said):
     card = Growing(8)
     card.leak = 100
     advices = fit(advisor_of(card, window=1, console=True), limit_train_batches=16).all(Advice)
@@ -148,14 +147,29 @@ def test_settings_that_cannot_work_are_refused(options):
         BatchSizeAdvisor(**options)
 
 
+class Clocked(Callback):
+    """The session's time is a fake clock's, and each batch takes `batch_ns`."""
+
+    def __init__(self, clock, batch_ns):
+        self.clock, self.batch_ns = clock, batch_ns
+
+    def setup(self, trainer, pl_module, stage):
+        RunOutput.of(trainer, now=self.clock)
+
+    def on_train_batch_start(self, *_):
+        self.clock.now_ns += self.batch_ns
+
+
 @pytest.fixture
-def short(monkeypatch):
-    monkeypatch.setattr(batch_size_advisor, "SHORT_NS", 1 << 62)
+def dense(monkeypatch):
+    """Batches are counted in two windows only, and readings are 1000 ns apart from then on."""
     monkeypatch.setattr(batch_size_advisor, "DENSE", 2)
-    monkeypatch.setattr(batch_size_advisor, "SPARSER", 3)
+    monkeypatch.setattr(batch_size_advisor, "SPARSE_NS", 1_000)
 
 
-def test_where_steps_are_short_memory_is_read_less_often_and_batches_are_not_counted(fit, short):
+def test_where_steps_are_short_memory_is_read_less_often_and_batches_are_not_counted(
+    fit, clock, dense
+):
     counted = []
 
     def samples(batch):
@@ -163,65 +177,36 @@ def test_where_steps_are_short_memory_is_read_less_often_and_batches_are_not_cou
         return 8
 
     advisor = advisor_of(Growing(8), window=2, batch_size=samples)
-    session = fit(advisor, limit_train_batches=12)
-    assert [(r.step, r.samples) for r in session.all(Memory)] == [
-        (1, 8),
-        (3, 8),
-        (9, None),
-        (11, None),
-    ]
+    session = fit(Clocked(clock, 200), advisor, limit_train_batches=16)
+    read = [(1, 8), (3, 8), (9, None), (15, None)]
+    assert [(r.step, r.samples) for r in session.all(Memory)] == read
     assert len(counted) == 4
     first, *_, last = session.all(Advice)
     assert last.suggested_batch_size <= first.suggested_batch_size
 
 
-def test_where_steps_are_short_the_process_memory_is_noted_less_often(fit, short):
-    session = fit(BatchSizeAdvisor(window=2))
+def test_where_steps_are_long_each_window_is_read(fit, clock, dense):
+    session = fit(Clocked(clock, 500), advisor_of(FakeCard(8), window=2))
+    assert [r.step for r in session.all(Memory)] == [1, 3, 5, 7, 9, 11]
+
+
+def test_where_steps_are_short_the_process_memory_is_noted_less_often(fit, clock, dense):
+    session = fit(Clocked(clock, 200), BatchSizeAdvisor(window=2))
     assert [reading.step for reading in session.all(ProcessMemory)] == [1, 3, 9, 11]
 
 
-def test_a_long_window_ends_where_validation_begins(fit, short):
-    session = fit(advisor_of(FakeCard(8), window=2), val_check_interval=6, limit_val_batches=1)
-    assert [r.step for r in session.all(Memory)] == [1, 3, 5, 9, 11]
+def test_a_long_window_ends_where_validation_begins(fit, clock, dense):
+    advisor = advisor_of(FakeCard(8), window=2)
+    session = fit(Clocked(clock, 200), advisor, val_check_interval=6, limit_val_batches=1)
+    assert [r.step for r in session.all(Memory)] == [1, 3, 5, 11]
 
 
-def test_batches_that_are_skipped_move_no_steps_in_a_long_window(fit, short):
+def test_batches_that_are_skipped_move_no_steps_in_a_long_window(fit, clock, dense):
     class Skipping(BoringModel):
         def on_train_batch_start(self, batch, batch_idx):
             return -1 if batch_idx == 4 else None
 
-    session = fit(
-        advisor_of(FakeCard(8), window=2), model=Skipping(), limit_train_batches=6, max_epochs=4
-    )
-    assert [r.step for r in session.all(Memory)] == [1, 3, 9, 15]
-
-
-class Clocked(Callback):
-    """The session's time is a fake clock's; a batch takes 200 ns, a validation a second."""
-
-    def __init__(self, clock):
-        self.clock = clock
-
-    def setup(self, trainer, pl_module, stage):
-        RunOutput.of(trainer, now=self.clock)
-
-    def on_train_batch_start(self, *_):
-        self.clock.now_ns += 200
-
-    def on_validation_batch_end(self, *_):
-        self.clock.now_ns += 10**9
-
-
-@pytest.mark.parametrize(("short_ns", "dense"), [(1_000, True), (2_100, False)])
-def test_a_window_is_short_by_the_pace_of_its_batches_without_validation(
-    fit, clock, monkeypatch, short_ns, dense
-):
-    monkeypatch.setattr(batch_size_advisor, "SHORT_NS", short_ns)
-    monkeypatch.setattr(batch_size_advisor, "DENSE", 2)
-    session = fit(
-        Clocked(clock),
-        advisor_of(Growing(8), window=10),
-        val_check_interval=2,
-        limit_val_batches=1,
-    )
-    assert [r.samples is not None for r in session.all(Memory)] == [True] * 2 + [dense] * 4
+    advisor = advisor_of(FakeCard(8), window=2)
+    options = {"model": Skipping(), "limit_train_batches": 6, "max_epochs": 4}
+    session = fit(Clocked(clock, 200), advisor, **options)
+    assert [r.step for r in session.all(Memory)] == [1, 3, 7, 11, 15]

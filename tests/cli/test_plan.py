@@ -4,9 +4,7 @@ import sys
 import pytest
 
 from lightning_gpuprof.cli import main
-from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.trials import child
-from lightning_gpuprof.trials.child import PlanChild
 from lightning_gpuprof.trials.serve import answer
 
 MODEL = """
@@ -31,25 +29,10 @@ def make():
 """
 
 
-class Inline(PlanChild):
-    """Answers in this process: a child's import of torch takes seconds."""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        pass
-
-    def ask(self, request):
-        reply = answer(request)
-        if reply.error is not None:
-            raise ConfigError(reply.error)
-        return reply
-
-
 @pytest.fixture
 def inline(monkeypatch):
-    monkeypatch.setattr("lightning_gpuprof.cli.plan.PlanChild", Inline)
+    """Answer in this process: a child's import of torch takes seconds."""
+    monkeypatch.setattr("lightning_gpuprof.cli.plan.ask", lambda request, kind: answer(request))
 
 
 @pytest.fixture
@@ -84,10 +67,10 @@ def test_a_plan_as_text_says_that_it_is_a_prediction(model, inline, capfd):
 
 def test_the_process_that_plans_answers_whatever_the_model_prints(tmp_path, capfd):
     path = tmp_path / "net.py"
-    path.write_text("from math import sqrt\nprint('chatter on stdout')\ndef model(): ...")
+    path.write_text("print('chatter on stdout')\ndef model(): ...")
     assert main(["plan", "--model", f"{path}:make"]) == 2
     printed = capfd.readouterr()
-    assert "defines no function 'make'; it has model." in printed.err
+    assert "defines no function 'make'." in printed.err
     assert "chatter on stdout" in printed.err
     assert printed.out == ""
 
@@ -96,7 +79,7 @@ def test_a_function_that_needs_arguments_is_refused_with_the_contract(model, inl
     model.write_text("def make(width, depth=2): ...")
     assert main(["plan", "--model", f"{model}:make"]) == 2
     said = capfd.readouterr().err
-    assert "make(width) needs arguments. make() takes nothing" in said
+    assert "make() needs arguments: missing a required argument: 'width'. make() takes" in said
 
 
 def test_a_model_that_fails_is_told_by_the_users_own_lines(model, capfd):
@@ -170,12 +153,13 @@ def test_cublas_workspaces_are_those_of_the_cards_named(
     assert f"workspaces of {workspace_bytes / 2**21:.1f} MiB" in plan["assumptions"][0]
 
 
-def test_a_process_that_does_not_end_is_ended(monkeypatch):
-    monkeypatch.setattr(child, "COMMAND", [sys.executable, "-c", "input(); input()"])
-    monkeypatch.setattr(child, "_END_S", 0.0)
-    with PlanChild("net.py:make", optimizer="model", precision="32-true") as running:
-        process = running._process
-    assert process.poll() is not None
+def test_a_plan_in_a_child_ends_with_the_threads_that_the_model_left(model, capfd):
+    waits = "import threading\nthreading.Thread(target=threading.Event().wait).start()\n"
+    model.write_text(waits + MODEL)
+    assert main(["plan", "--model", f"{model}:make", "--vram", "1GiB", "--json"]) == 0
+    printed = capfd.readouterr()
+    assert json.loads(printed.out)["cards"][0]["batch_size"] % 8 == 0
+    assert "chatter on stdout" in printed.err
 
 
 def test_a_card_is_found_by_a_part_of_its_name(model, inline, capfd):

@@ -4,9 +4,9 @@ import sys
 import pytest
 
 from lightning_gpuprof.cli import main
-from lightning_gpuprof.trials import child
-from lightning_gpuprof.trials.measure import measure
-from lightning_gpuprof.trials.messages import TunePoint, TuneRequest
+from lightning_gpuprof.trials import child, tune
+from lightning_gpuprof.trials.messages import TunePoint
+from lightning_gpuprof.trials.serve import answer
 
 MODEL = """
 import torch
@@ -16,7 +16,7 @@ from torch import nn
 def make():
     print("chatter on stdout")
     model = nn.Linear(64, 1)
-    return nn.Sequential(model, Mean()), (torch.randn(3, 64),)
+    return nn.Sequential(model, Mean()), lambda size: torch.randn(size, 64)
 
 
 class Mean(nn.Module):
@@ -36,7 +36,7 @@ def model(tmp_path):
 @pytest.fixture
 def inline(monkeypatch):
     """Measure in this process: a child's import of torch takes seconds."""
-    monkeypatch.setattr("lightning_gpuprof.trials.tune.measure_in_child", measure)
+    monkeypatch.setattr(tune, "ask", lambda request, kind: answer(request))
 
 
 def test_each_size_is_trained_and_timed(model, inline, capfd):
@@ -59,7 +59,7 @@ def test_on_a_cpu_memory_reads_not_measured(model, inline, capfd):
 
 
 def test_memory_and_a_size_that_does_not_fit_are_shown(monkeypatch, capfd):
-    def gpu(request):
+    def gpu(request, kind):
         size, gib = request.batch_size, 2**30
         if size > 16:
             return TunePoint(batch_size=size, device="H", out_of_memory=True, error="CUDA is full")
@@ -75,7 +75,7 @@ def test_memory_and_a_size_that_does_not_fit_are_shown(monkeypatch, capfd):
             total_bytes=40 * gib,
         )
 
-    monkeypatch.setattr("lightning_gpuprof.trials.tune.measure_in_child", gpu)
+    monkeypatch.setattr(tune, "ask", gpu)
     assert main(["tune", "--model", "m:f", "--batch-sizes", "8,16,64"]) == 0
     printed = capfd.readouterr().out
     assert "Measured on H" in printed
@@ -90,8 +90,7 @@ def test_memory_and_a_size_that_does_not_fit_are_shown(monkeypatch, capfd):
 def test_a_child_that_is_killed_is_a_point_with_an_error(monkeypatch):
     killed = "import os; os.kill(os.getpid(), 9)"
     monkeypatch.setattr(child, "COMMAND", [sys.executable, "-c", killed])
-    request = TuneRequest(model="m:f", batch_size=8, steps=1, warmup=0)
-    point = child.measure_in_child(request)
+    [point] = tune.tune("m:f", [8, 16]).points
     assert point.error == "the process was killed by signal 9"
     assert point.step_ns is None
 

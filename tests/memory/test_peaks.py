@@ -20,7 +20,7 @@ class Training:
         self.batch = 0
         self.changes = changes
 
-    def window(self, samples, *, compiled=False, counted=True, batch=None):
+    def window(self, samples, *, counted=True, batch=None):
         self.batch += 10
         self.card.samples = samples
         batches = WindowBatches()
@@ -33,7 +33,6 @@ class Training:
             batches if counted else WindowBatches(),
             batch=self.batch,
             kinds={"parameters": 600 * MIB},
-            compiled=compiled,
         )
 
     def advice(self, *, cuda_graphs=False):
@@ -104,14 +103,6 @@ def test_a_higher_peak_of_batches_that_nobody_counted_belongs_to_the_largest_kno
     after = training.advice()
     assert (after.batch_size, after.constant_bytes) == (32, before.constant_bytes)
     assert after.suggested < before.suggested
-
-
-def test_a_peak_during_a_compilation_is_said_to_be_one():
-    training = Training(FakeCard(8))
-    training.window(16, compiled=True)
-    assert "something was compiled while the peak was reached" in training.advice().notes[0]
-    training.window(17)
-    assert not any("compiled" in note for note in training.advice().notes)
 
 
 def test_batches_that_differ_in_bytes_widen_the_advice_also_where_no_peak_rises():

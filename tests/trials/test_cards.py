@@ -4,12 +4,11 @@ import pytest
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.trials.cards import (
     LARGEST_BATCH,
-    Card,
     LinearFit,
     fit_line,
     make_plan,
 )
-from lightning_gpuprof.trials.messages import PlanPoint
+from lightning_gpuprof.trials.messages import Card, PlanPoint
 
 MIB = 2**20
 GIB = 2**30
@@ -144,7 +143,6 @@ def test_one_size_is_doubled_to_have_a_line():
 
 def test_a_bent_curve_is_not_called_linear():
     assert fit_line([1, 2, 4], [100, 110, 400]).linear is False
-    assert fit_line([8], [100]) is None
 
 
 def test_a_band_out_of_range_is_refused():

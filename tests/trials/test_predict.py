@@ -13,8 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from lightning_gpuprof.adapters.fake_tensors import fake_tensors
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.trials.live_bytes import LiveBytes
-from lightning_gpuprof.trials.predict import predict
-from lightning_gpuprof.trials.step import run_steps
+from lightning_gpuprof.trials.predict import predict, run_steps
 from lightning_gpuprof.trials.user_model import Made, call
 
 WIDE = 256
@@ -212,20 +211,6 @@ def test_a_lightning_module_is_run_by_its_training_step_with_its_own_optimizer()
     assert point.exact_bytes["optimizer_state"] == point.exact_bytes["parameters"] == 72 * 4
 
 
-def test_a_model_with_an_example_is_run_by_forward_and_says_so():
-    class Module(LightningModule):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = nn.Linear(8, 8)
-            self.example_input_array = torch.randn(1, 8)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.net(x)
-
-    (point,) = predict(Module, [4], optimizer="sgd")
-    assert any("example_input_array" in sentence for sentence in point.assumptions)
-
-
 def test_a_model_that_was_made_with_real_tensors_is_planned_too():
     model = Mlp()
 
@@ -276,7 +261,7 @@ def test_a_model_that_reads_values_is_refused_with_the_line():
 
 
 def test_what_cannot_be_planned_is_said():
-    with pytest.raises(ConfigError, match="make\\(\\) returned a model without example_input"):
+    with pytest.raises(ConfigError, match=r"make\(\) returned Mlp. make\(\) takes nothing"):
         predict(Mlp, [1])
     with pytest.raises(ConfigError, match="precision='8bit'"):
         predict(mlp, [1], precision="8bit")

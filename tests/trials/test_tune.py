@@ -54,13 +54,13 @@ def make():
 def test_sizes_above_the_first_that_runs_out_of_memory_are_not_run(monkeypatch):
     asked = []
 
-    def measured(request):
+    def measured(request, kind):
         asked.append(request)
         if request.batch_size > 16:
             return TunePoint(batch_size=32, device="cuda", out_of_memory=True, error="OOM")
         return point(request.batch_size, 100 * request.batch_size, per_sample=100)
 
-    monkeypatch.setattr("lightning_gpuprof.trials.tune.measure_in_child", measured)
+    monkeypatch.setattr("lightning_gpuprof.trials.tune.ask", measured)
     tuned = tune(make, [64, 8, 32, 16, 8], steps=3, precision="bf16-mixed")
     assert [request.batch_size for request in asked] == [8, 16, 32]
     assert (asked[0].model, asked[0].precision) == (f"{__file__}:make", "bf16-mixed")
