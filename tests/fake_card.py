@@ -32,7 +32,6 @@ class FakeCard:
         return MemoryReading(
             allocated_bytes=self.resting * MIB,
             reserved_bytes=self.peak,
-            active_bytes=1_000 * MIB,
             peak_allocated_bytes=self.peak,
             peak_reserved_bytes=self.peak,
             split_bytes=self.split * MIB,

@@ -75,7 +75,6 @@ class Simulated(LiveBytes):
         return MemoryReading(
             allocated_bytes=pool.allocated_bytes,
             reserved_bytes=pool.reserved_bytes,
-            active_bytes=pool.allocated_bytes,
             peak_allocated_bytes=pool.peak_allocated_bytes,
             peak_reserved_bytes=pool.peak_reserved_bytes,
             split_bytes=pool.split_bytes,

@@ -21,7 +21,6 @@ class MemoryReading:
 
     allocated_bytes: int
     reserved_bytes: int
-    active_bytes: int
     peak_allocated_bytes: int
     peak_reserved_bytes: int
     split_bytes: int
@@ -58,7 +57,6 @@ class CudaMemory:
         return MemoryReading(
             allocated_bytes=allocated["current"],
             reserved_bytes=reserved["current"],
-            active_bytes=stats["active_bytes"]["all"]["current"],
             peak_allocated_bytes=allocated["peak"],
             peak_reserved_bytes=reserved["peak"],
             split_bytes=stats["inactive_split_bytes"]["all"]["current"],

@@ -121,7 +121,6 @@ class TrainingPeaks:
             peak_reserved_bytes=reading.peak_reserved_bytes,
             total_bytes=reading.total_bytes,
             free_bytes=reading.free_bytes,
-            active_bytes=reading.active_bytes,
             alloc_retries=reading.alloc_retries,
             ooms=reading.ooms,
             samples=batches.samples if raised and batches.samples else None,

@@ -1,7 +1,6 @@
 """Writes the files of a memory snapshot and keeps the newest."""
 
 import json
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -53,7 +52,6 @@ class SnapshotFiles:
             reason: window, request or oom.
             oom: Sizes of the failed allocation.
         """
-        began = time.perf_counter_ns()
         name = snapshot_name(self._output.rank, self._output.session, step, reason)
         path = self.path(name)
         history.dump(str(path))
@@ -63,8 +61,6 @@ class SnapshotFiles:
             step=step,
             reason=reason,
             file=name,
-            file_bytes=path.stat().st_size,
-            dump_ns=time.perf_counter_ns() - began,
             oom=oom or {},
         )
 

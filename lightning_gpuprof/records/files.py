@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
 
 PLUGIN_DIR = os.path.join("plugins", "gpuprof")
 """Under the run's log dir; TensorBoard's own convention for what a plugin keeps."""
@@ -59,32 +58,8 @@ def snapshot_name(rank: int, session: int, step: int, reason: str) -> str:
     return f"rank{rank}{part}-step{step}-{reason}{SNAPSHOT_SUFFIX}"
 
 
-class FileSystem(Protocol):
-    """The operations that readers need; TensorBoard's gfile is fitted to it for remote log dirs."""
-
-    def exists(self, path: str) -> bool:
-        """Tell whether a file or folder is there."""
-        ...
-
-    def listdir(self, path: str) -> list[str]:
-        """Return the names in a folder, sorted; an empty list where there is none."""
-        ...
-
-    def read_bytes(self, path: str) -> bytes:
-        """Return a file's content."""
-        ...
-
-    def read_range(self, path: str, start: int, length: int) -> bytes:
-        """Return up to `length` bytes from `start`."""
-        ...
-
-    def size(self, path: str) -> int:
-        """Return a file's length in bytes."""
-        ...
-
-
-class LocalFiles:
-    """`FileSystem` on this machine's disks."""
+class FileSystem:
+    """The operations that readers need, on this machine's disks."""
 
     def exists(self, path: str) -> bool:
         """Tell whether a file or folder is there."""
@@ -109,7 +84,7 @@ class LocalFiles:
         return os.path.getsize(path)
 
 
-LOCAL = LocalFiles()
+LOCAL = FileSystem()
 
 
 def plugin_dir(run: str) -> str:

@@ -13,10 +13,6 @@ _TAIL_BYTES = 2**18
 """Room for several windows, so that a whole `steps` line is among them."""
 
 
-class _Version(msgspec.Struct):
-    schema_version: int | None = None
-
-
 @dataclass(frozen=True)
 class Glance:
     """The ends of one record file.
@@ -27,7 +23,6 @@ class Glance:
         end: The last record, where that is a session's end.
         steps: Steps recorded by the last session as far as its last window, where one is near.
         last_unix_ns: When the last step seen ended (Unix time).
-        schema_version: The first session's, also where it is newer than this version reads.
         size_bytes: Length of the file.
     """
 
@@ -36,7 +31,6 @@ class Glance:
     end: RunEnd | None
     steps: int | None
     last_unix_ns: int | None
-    schema_version: int | None
     size_bytes: int
 
 
@@ -51,8 +45,7 @@ def glance(path: str, fs: FileSystem = LOCAL) -> Glance:
     head = fs.read_range(path, 0, _HEAD_BYTES)
     tail_from = max(0, size - _TAIL_BYTES)
     tail = head if size <= _HEAD_BYTES else fs.read_range(path, tail_from, _TAIL_BYTES)
-    first = head.split(b"\n", 1)[0]
-    start = _decode(first)
+    start = _decode(head.split(b"\n", 1)[0])
     start = start if isinstance(start, RunStart) else None
     lines = tail.split(b"\n")[1 if tail_from else 0 :]
     last_start, end, window = _last_records(lines)
@@ -64,7 +57,6 @@ def glance(path: str, fs: FileSystem = LOCAL) -> Glance:
         end=end,
         steps=window.first_step + window.count if window else end_steps,
         last_unix_ns=_last_unix_ns(started, window),
-        schema_version=_schema_version(first),
         size_bytes=size,
     )
 
@@ -88,13 +80,6 @@ def _last_records(
 def _decode(line: bytes) -> Record | None:
     try:
         return _DECODER.decode(line) if line else None
-    except msgspec.MsgspecError:
-        return None
-
-
-def _schema_version(line: bytes) -> int | None:
-    try:
-        return msgspec.json.decode(line, type=_Version).schema_version
     except msgspec.MsgspecError:
         return None
 

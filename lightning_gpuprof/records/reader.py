@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import TypeVar
@@ -15,10 +14,10 @@ from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.files import LOCAL, FileSystem, record_files
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import (
+    ITEM_BYTES,
     NOT_MEASURED,
     SCHEMA_VERSION,
     Column,
-    Note,
     Record,
     RunEnd,
     RunStart,
@@ -84,7 +83,7 @@ class RankRecords:
     sessions: tuple[Session, ...]
     warnings: tuple[str, ...]
     newer: str = ""
-    """A warning about a session that only a newer version can read; empty where there is none."""
+    """A warning about a session that only another version can read; empty where there is none."""
 
 
 def read_run(run: str, fs: FileSystem = LOCAL) -> dict[int, RankRecords]:
@@ -127,7 +126,7 @@ def read_run(run: str, fs: FileSystem = LOCAL) -> dict[int, RankRecords]:
 def parse_records(rank: int, data: bytes, *, name: str) -> RankRecords:
     """Parse one record file's content; lines that cannot be read are skipped, with a warning.
 
-    A session of a newer schema is left out, with a warning.
+    A session of another schema is left out, with a warning.
     """
     sessions: list[Session] = []
     warnings: list[str] = []
@@ -151,10 +150,10 @@ def parse_records(rank: int, data: bytes, *, name: str) -> RankRecords:
         if isinstance(record, RunStart):
             _close(begun, sessions)
             begun = []
-            unknown = _newer(record)
-            skipping = unknown is not None
+            reason = _unreadable(record)
+            skipping = reason is not None
             if skipping:
-                newer = f"{name}:{number}: {unknown}. Upgrade lightning-gpuprof to see it."
+                newer = f"{name}:{number}: {reason}"
                 warnings.append(newer)
                 continue
         if not skipping and (begun or isinstance(record, RunStart)):
@@ -163,13 +162,19 @@ def parse_records(rank: int, data: bytes, *, name: str) -> RankRecords:
     return RankRecords(rank, tuple(sessions), tuple(warnings), newer)
 
 
-def _newer(start: RunStart) -> str | None:
-    """Say what of a session only a newer version can read; None where there is nothing."""
-    if start.schema_version > SCHEMA_VERSION:
+def _unreadable(start: RunStart) -> str | None:
+    """Say why only another version can read a session; None where this one can."""
+    if start.schema_version != SCHEMA_VERSION:
+        change = (
+            "Upgrade lightning-gpuprof" if start.schema_version > SCHEMA_VERSION else "Train again"
+        )
         written = f"written with record schema {start.schema_version}"
-        return f"{written}; this version reads up to {SCHEMA_VERSION}"
+        return f"{written}; this version reads {SCHEMA_VERSION}. {change} to see it."
     if unknown := [phase for phase in start.phases if phase not in _PHASES]:
-        return f"it times phases that this version does not know ({', '.join(unknown)})"
+        phases = ", ".join(unknown)
+        return f"it times phases that this version does not know ({phases}). Upgrade " + (
+            "lightning-gpuprof to see it."
+        )
     return None
 
 
@@ -180,13 +185,13 @@ def _close(records: list[Record], sessions: list[Session]) -> None:
     assert isinstance(start, RunStart)
     windows = [record for record in records if isinstance(record, StepsWindow)]
     others = tuple(record for record in records if not isinstance(record, StepsWindow))
-    columns, warnings = _columns(windows)
-    if start.schema_version < SCHEMA_VERSION:
-        # Facts were notes then: those with a message can be shown still.
-        others = tuple(one for one in others if not isinstance(one, Note) or one.message)
+    whole = [window for window in windows if _is_whole(window)]
+    warnings = []
+    if len(whole) < len(windows):
         warnings.append(
-            f"Session {start.session} was recorded by an earlier version: its lines of code and "
-            "single facts cannot be read. Train again to see them."
+            f"{len(windows) - len(whole)} of {len(windows)} windows of steps lack columns or "
+            "values that every reader needs (damaged, or written by another version); they are "
+            "left out."
         )
     if any(later.first_step <= one.first_step for one, later in pairwise(windows)):
         warnings.append(
@@ -194,31 +199,15 @@ def _close(records: list[Record], sessions: list[Session]) -> None:
             "folder at the same time. Give each its own: another version= of the logger, or "
             "GpuProfCallback(log_dir=...)."
         )
-    sessions.append(Session(start, others, columns, tuple(warnings)))
-
-
-def _columns(windows: list[StepsWindow]) -> tuple[dict[str, Int64], list[str]]:
-    """Return the columns of all windows that are whole, and warnings about others."""
-    if all(name in window.columns for window in windows for name in _NEEDED):
-        with suppress(ValueError):
-            columns = _join(windows)
-            count = sum(window.count for window in windows)
-            if all(len(column) == count for column in columns.values()):
-                return columns, []
-    whole = [window for window in windows if _is_whole(window)]
-    left_out = len(windows) - len(whole)
-    return _join(whole), [
-        f"{left_out} of {len(windows)} windows of steps lack columns or values that every reader "
-        "needs (damaged, or written by another version); they are left out."
-    ]
+    sessions.append(Session(start, others, _join(whole), tuple(warnings)))
 
 
 def _is_whole(window: StepsWindow) -> bool:
-    try:
-        lengths = {len(column.unpack()) for column in window.columns.values()}
-    except ValueError:
-        return False
-    return lengths == {window.count} and all(name in window.columns for name in _NEEDED)
+    columns = window.columns
+    return all(name in columns for name in _NEEDED) and all(
+        column.dtype in ITEM_BYTES and len(column.data) == window.count * ITEM_BYTES[column.dtype]
+        for column in columns.values()
+    )
 
 
 def _join(windows: list[StepsWindow]) -> dict[str, Int64]:

@@ -27,6 +27,10 @@ NOT_MEASURED = -1
 """In a device column: this step's mark was lost or arrived too late."""
 
 
+ITEM_BYTES = {"i4": 4, "i8": 8}
+"""Bytes of a value in a `Column`, by its type."""
+
+
 class StepFlag(IntFlag):
     """Special circumstances of a step; the column `flags` holds their sum."""
 
@@ -41,7 +45,7 @@ class StepFlag(IntFlag):
     EPOCH_START = 32
     """The first step of an epoch: data workers may have been starting."""
     WATCHED = 64
-    """Something else slowed it down; older versions watched it for syncs."""
+    """Something else slowed it down."""
     UNFINISHED = 128
     """An exception or interrupt ended the step early."""
     LOGGED = 256
@@ -68,7 +72,7 @@ class Column(msgspec.Struct, array_like=True, frozen=True):
 
     def unpack(self) -> "Int64":
         """Return the values as int64, one per step of the window."""
-        if self.dtype not in ("i4", "i8"):
+        if self.dtype not in ITEM_BYTES:
             raise ValueError(f"unknown column type {self.dtype!r}")
         return np.frombuffer(self.data, dtype="<" + self.dtype).astype(np.int64)
 
@@ -113,8 +117,7 @@ class Loader(msgspec.Struct, omit_defaults=True, kw_only=True):
     sampler: str | None = None
     """Class of its sampler or batch sampler, where that is neither torch's nor Lightning's own."""
     in_memory: bool | None = None
-    """Its samples are rows of tensors in memory: those of a `TensorDataset`, or of parts of one,
-    stacked as by default."""
+    """Its samples are rows of a `TensorDataset` or of parts of one, stacked as by default."""
     shares: str | None = None
     """Part of the module that the dataset reads: "the model", or an attribute's name."""
 
@@ -129,8 +132,6 @@ class RunStart(_Record, tag="run"):
     """fit, validate, test or predict."""
     started_unix_ns: int
     rank: int
-    local_rank: int = 0
-    node_rank: int = 0
     world_size: int = 1
     host: str = ""
     pid: int = 0
@@ -141,9 +142,7 @@ class RunStart(_Record, tag="run"):
     torch_threads: int | None = None
     """Threads that torch computes with on the CPU, in this process."""
     torch_settings: dict[str, Any] = {}
-    """torch's own switches when training began: cudnn_benchmark,
-    cudnn_deterministic, cudnn_allow_tf32, cudnn_enabled, mkldnn_enabled, float32_matmul_precision,
-    deterministic_algorithms."""
+    """torch's own switches when training began, such as cudnn_benchmark."""
     versions: dict[str, str] = {}
     """python, torch, lightning, lightning_gpuprof, cuda or hip."""
     trainer: dict[str, Any] = {}
@@ -152,11 +151,11 @@ class RunStart(_Record, tag="run"):
     """class, parameters (count), parameter_bytes, dtypes, optimizers, compiled."""
     device: Device | None = None
     gpu_left_unused: str | None = None
-    """Where the run is on the CPU of a machine with a GPU: "not_used" (torch sees it), "not_built"
-    (this torch is none for it) or "not_found" (torch does not see what the driver has)."""
+    """On the CPU of a machine with a GPU: "not_used" (torch sees it), "not_built" (this torch is
+    none for it) or "not_found" (torch does not see what the driver has)."""
     loader: Loader | None = None
     validation_loader: Loader | None = None
-    """The loader of a fit's validations, unless there are several; `length` is what they take."""
+    """Of a fit's validations, unless there are several; `length` is what they take."""
     config: dict[str, Any] = {}
     timer: str = "tap"
     """"tap" (by the Trainer's profiler actions) or "hooks" (fallback: some phases merged)."""
@@ -187,8 +186,7 @@ class OutsideSpan(_Record, tag="outside"):
     """Wall time that belongs to no recorded step: before the first, between epochs, after the last.
 
     Where one step in many is marked, `unmarked_steps` holds those of a window that were not:
-    `dur_ns` is their sum, and `phase_ns` what is known of it (validation, checkpoints, loggers,
-    garbage collections).
+    `dur_ns` is their sum, and `phase_ns` what is known of it.
     """
 
     where: str
@@ -201,11 +199,9 @@ class OutsideSpan(_Record, tag="outside"):
     steps: int = 0
     """How many steps were not marked."""
     flagged: dict[str, int] = {}
-    """How many of them carry a `StepFlag`, by its name in lower case; elsewhere 1 where there was a
-    checkpoint, or what else is flagged."""
+    """How many of them carry a `StepFlag`, by its name in lower case."""
     compiled_ns: list[int] = []
-    """How long each of these took in which torch.compile compiled something, as after the warm-up
-    and not for a validation."""
+    """How long each took in which torch.compile compiled something, as after the warm-up."""
 
 
 class Memory(_Record, tag="memory"):
@@ -218,7 +214,6 @@ class Memory(_Record, tag="memory"):
     peak_reserved_bytes: int
     total_bytes: int
     free_bytes: int | None = None
-    active_bytes: int | None = None
     alloc_retries: int | None = None
     ooms: int | None = None
     samples: int | None = None
@@ -227,8 +222,7 @@ class Memory(_Record, tag="memory"):
     """Nothing in this training exceeded the peak that was there at its start."""
     kind_bytes: dict[str, int] = {}
     """At the peak: parameters, gradients, optimizer_state (measured once), activations (the peak
-    less the memory between steps, so temporaries too), other (the rest of the memory between
-    steps). Empty where the peak is from before this training."""
+    less the memory between steps), other. Empty where the peak is from before this training."""
 
 
 class Scalars(_Record, tag="scalars"):
@@ -237,11 +231,9 @@ class Scalars(_Record, tag="scalars"):
     steps: list[int]
     values: dict[str, list[float | None]]
     tensors: dict[str, list[list[float | None]]] = {}
-    """Of chosen outputs of many numbers: columns of their norm and signed sums, by which two
-    runs' are held against each other (`recorders/scalars/sketch.py`)."""
+    """Of chosen outputs of many numbers: norm and signed sums (`recorders/scalars/sketch.py`)."""
     not_finite: dict[str, list[int]] | None = None
-    """By name, the steps whose value (a tensor's norm) was NaN or infinite, which is null on disk;
-    None in files from before this was written down."""
+    """By name, the steps whose value (or norm) was NaN or infinite, which is null on disk."""
     first_batch: int = 0
     """Batches that the run had trained before the session's step 0, where it resumed one."""
 
@@ -253,18 +245,16 @@ class ProfilerCycle(_Record, tag="cycle"):
     first_step: int
     last_step: int
     trace_file: str
-    """Relative to the record file's folder; once analysed, `<trace_file>.analysis.json` is
-    beside it."""
+    """Relative to the record file's folder; its analysis is `<trace_file>.analysis.json`."""
     stop_ns: int | None = None
     export_ns: int | None = None
     trace_bytes: int | None = None
 
 
 class DeviceSample(_Record, tag="device"):
-    """The driver's figures since the last such record.
+    """The driver's figures since the last such record; absent where it does not give them.
 
-    Fractions are means over the samples; `throttle_frac` holds the share of samples that each
-    reason was seen in. A field that the driver does not give is absent.
+    `throttle_frac` holds the share of samples in which each reason held the clocks down.
     """
 
     step: int
@@ -292,10 +282,7 @@ class Snapshot(_Record, tag="snapshot"):
     reason: str
     """window, oom or request."""
     file: str
-    """Relative to the record file's folder; `<file>.kinds.json` beside it names the addresses of
-    parameters, gradients and optimizer state."""
-    file_bytes: int | None = None
-    dump_ns: int | None = None
+    """Relative to the record file's folder; `<file>.kinds.json` has the model's addresses."""
     oom: dict[str, int] = {}
     """On OOM, as the allocator said: requested_bytes, device_total_bytes, device_free_bytes."""
 
@@ -357,13 +344,8 @@ class RunEnd(_Record, tag="end"):
     wall_ns: int
     steps: int
     own_cost_ns_per_step: int | None = None
-    """Time of this package itself in a usual step, by its own clock, writing records included.
-
-    PROFILED steps are left out, and work done once in many steps: handing on losses, reading the
-    device's memory.
-    """
-    profiler_stall_ns: int | None = None
-    """Time of torch.profiler's starts, stops and exports in all PROFILED steps together."""
+    """Time of this package itself in a usual step, by its own clock; PROFILED steps and work done
+    once in many steps are left out."""
     error: str | None = None
 
 

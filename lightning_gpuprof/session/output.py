@@ -173,7 +173,6 @@ class RunOutput:
         *,
         steps: int | None = None,
         own_cost_ns_per_step: int | None = None,
-        profiler_stall_ns: int | None = None,
         error: BaseException | None = None,
         wall_ns: int | None = None,
     ) -> None:
@@ -191,7 +190,6 @@ class RunOutput:
                     wall_ns=self.clock() if wall_ns is None else wall_ns,
                     steps=last,
                     own_cost_ns_per_step=own_cost_ns_per_step,
-                    profiler_stall_ns=profiler_stall_ns,
                     error=None if error is None else f"{type(error).__name__}: {error}",
                 )
             )

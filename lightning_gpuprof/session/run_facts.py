@@ -59,8 +59,6 @@ def run_start(trainer: Trainer, *, session: int, started_unix_ns: int) -> RunSta
         stage=stage_of(trainer),
         started_unix_ns=started_unix_ns,
         rank=trainer.global_rank,
-        local_rank=trainer.local_rank,
-        node_rank=trainer.node_rank,
         world_size=trainer.world_size,
         host=socket.gethostname(),
         pid=os.getpid(),

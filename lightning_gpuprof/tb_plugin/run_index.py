@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from typing_extensions import override
+
 from lightning_gpuprof.records.files import LOCAL, FileSystem, find_runs
 
 FRESH_S = 3.0
@@ -134,8 +136,8 @@ def marked_runs(data_provider: Any, plugin_name: str) -> list[str]:
     return sorted(listed or {})
 
 
-class GFiles:
-    """`FileSystem` over `tensorboard.compat.tf.io.gfile`: whatever TensorBoard can read."""
+class GFiles(FileSystem):
+    """The same over `tensorboard.compat.tf.io.gfile`: whatever TensorBoard can read."""
 
     def __init__(self) -> None:
         # Imported here: with TensorFlow installed this import takes seconds.
@@ -143,27 +145,28 @@ class GFiles:
 
         self._gfile = tf.io.gfile
 
+    @override
     def exists(self, path: str) -> bool:
-        """Tell whether a file or folder is there."""
         return bool(self._gfile.exists(path))
 
+    @override
     def listdir(self, path: str) -> list[str]:
-        """Return the names in a folder, sorted; an empty list where there is none."""
         if not self._gfile.isdir(path):
             return []
         return sorted(name.rstrip("/") for name in self._gfile.listdir(path))
 
+    @override
     def read_bytes(self, path: str) -> bytes:
-        """Return a file's content."""
         with self._gfile.GFile(path, "rb") as file:
             return bytes(file.read())
 
+    @override
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """Return up to `length` bytes from `start`; TensorBoard's stand-in cannot seek."""
         return self.read_bytes(path)[start : start + length]
 
+    @override
     def size(self, path: str) -> int:
-        """Return a file's length in bytes."""
         return int(self._gfile.stat(path).length)
 
 

@@ -40,7 +40,7 @@ class Overhead:
     """
 
     def __init__(self, budget: float) -> None:
-        self.boundaries = self.profiler_stall_ns = 0
+        self.boundaries = 0
         self._budget = budget
         self._plain = self._total_ns = 0
         self._rows = self._passed = 0
@@ -60,7 +60,6 @@ class Overhead:
         self._unwritten += window.count
         self._plain += window.plain_count
         self._total_ns += window.plain_ns
-        self.profiler_stall_ns += window.profiled_own_ns
 
     def passed(self, steps: int) -> None:
         """Take steps into account that were not marked."""

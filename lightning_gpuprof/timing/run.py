@@ -178,7 +178,6 @@ class TimingRun:
             status,
             steps=self.timeline.step,
             own_cost_ns_per_step=self._writer.own_ns_per_step(),
-            profiler_stall_ns=self._writer.overhead.profiler_stall_ns or None,
             error=error,
             wall_ns=end_ns - self.output.started_ns,
         )

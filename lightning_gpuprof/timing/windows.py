@@ -64,9 +64,8 @@ class Window:
         self.phase_total_ns = {
             name: total for name, total in zip(PHASE_NAMES, totals, strict=True) if total
         }
-        profiled, plain = self.flags & int(StepFlag.PROFILED) != 0, self.flags & _NOT_STEADY == 0
+        plain = self.flags & _NOT_STEADY == 0
         own_ns = layout.own @ self._charged
-        self.profiled_own_ns = int(own_ns[profiled].sum())
         self.own_ns: list[int] = sorted(own_ns[plain].tolist())
         self.plain_ns = int(self._dur_ns[plain].sum())
         self.plain_count = int(plain.sum())

@@ -33,7 +33,6 @@ class NewCuda(FakeCuda):
 STATS = {
     "allocated_bytes": {"all": {"current": 1, "peak": 2}},
     "reserved_bytes": {"all": {"current": 3, "peak": 4}},
-    "active_bytes": {"all": {"current": 5}},
     "inactive_split_bytes": {"all": {"current": 8}},
     "num_alloc_retries": 6,
     "num_ooms": 7,
@@ -45,7 +44,7 @@ def test_a_reading_takes_torchs_counters_and_resets_nothing():
     reading = CudaMemory(torch.device("cuda", 0), cuda=cuda).read()
     assert (reading.allocated_bytes, reading.peak_allocated_bytes) == (1, 2)
     assert (reading.reserved_bytes, reading.peak_reserved_bytes) == (3, 4)
-    assert (reading.active_bytes, reading.alloc_retries, reading.ooms) == (5, 6, 7)
+    assert (reading.alloc_retries, reading.ooms) == (6, 7)
     assert (reading.free_bytes, reading.total_bytes) == (300, 1000)
     assert (reading.split_bytes, reading.others_bytes) == (8, 697)
 

@@ -10,14 +10,13 @@ from lightning_gpuprof.timing.phase_clock import Slot
 from lightning_gpuprof.timing.windows import Layout, Window
 
 
-def window(*, hooks_ns, inside_ns=0, steps=200, step_ns=1_000_000, stall_ns=0):
+def window(*, hooks_ns, inside_ns=0, steps=200, step_ns=1_000_000):
     own_ns = [hooks_ns] * steps
     return SimpleNamespace(
         own_ns=[*own_ns[1:], hooks_ns + inside_ns] if steps else [],
         count=200,
         plain_count=steps,
         plain_ns=steps * step_ns,
-        profiled_own_ns=stall_ns,
     )
 
 
@@ -28,11 +27,8 @@ def cost_of(*, hooks_ns, boundaries=20, budget=0.005, **options):
     return cost
 
 
-def test_the_cost_is_hooks_and_boundaries_without_the_profilers_stalls():
-    cost = cost_of(hooks_ns=3_000, stall_ns=9_000_000)
-
-    assert cost.ns_per_step() == 3_000 + 20 * 100
-    assert cost.profiler_stall_ns == 9_000_000
+def test_the_cost_is_hooks_and_boundaries():
+    assert cost_of(hooks_ns=3_000).ns_per_step() == 3_000 + 20 * 100
 
 
 def test_what_marks_cost_is_spread_over_the_steps_without_them():
@@ -66,7 +62,7 @@ def test_what_opens_files_once_or_a_neighbour_takes_is_no_steady_cost():
 
 
 def test_nothing_is_claimed_where_every_step_was_profiled():
-    cost = cost_of(hooks_ns=0, steps=0, stall_ns=5)
+    cost = cost_of(hooks_ns=0, steps=0)
 
     assert cost.ns_per_step() is None
     assert cost.spacing() is None
@@ -101,7 +97,6 @@ def test_what_is_looked_at_once_or_profiled_is_no_steady_cost():
     window = Window(np.array(facts), np.array(charged), Layout(slots, {"Ours"}), origin_ns=0)
 
     assert (window.plain_count, window.plain_ns, window.own_ns) == (2, 2_000, [10, 20])
-    assert window.profiled_own_ns == 700
 
 
 def test_what_a_boundary_costs_is_measured_on_this_machine():

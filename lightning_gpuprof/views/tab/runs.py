@@ -45,12 +45,13 @@ def _line(name: str, path: str, fs: FileSystem) -> dict[str, Any]:
     if not files:
         return line
     seen = glance(files[min(files)], fs)
-    line["schema_version"] = seen.schema_version
+    version = seen.start.schema_version if seen.start is not None else None
+    line["schema_version"] = version
     line["size_bytes"] = seen.size_bytes
     analyses = [n for n in fs.listdir(plugin_dir(path)) if n.endswith(ANALYSIS_SUFFIX)]
     line["analysed"] = len(analyses)
     line["analysed_unix_ns"] = _newest(plugin_dir(path), analyses) if fs is LOCAL else None
-    if seen.schema_version is not None and seen.schema_version > SCHEMA_VERSION:
+    if version is not None and version > SCHEMA_VERSION:
         line["state"] = "newer-schema"
     if seen.start is None or line["state"] == "newer-schema":
         return line

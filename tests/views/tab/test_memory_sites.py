@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from lightning_gpuprof.errors import TraceError
-from lightning_gpuprof.records.files import LocalFiles
+from lightning_gpuprof.records.files import FileSystem
 from lightning_gpuprof.tb_plugin.preparer import start_process
 from lightning_gpuprof.views.documents.other_files import SNAPSHOT_VERSION
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
@@ -97,7 +97,7 @@ def test_an_older_analysis_on_a_remote_disk_is_shown_since_nobody_can_do_it_agai
     older = json.loads(kept.read_text())
     del older["analysis_version"]
     keep(folder, **older)
-    found = memory_sites_view(LoadedRun(str(folder), fs=LocalFiles()), Query({}))
+    found = memory_sites_view(LoadedRun(str(folder), fs=FileSystem()), Query({}))
     assert found["state"] == "prepared"
 
 
