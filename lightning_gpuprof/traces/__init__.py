@@ -38,8 +38,6 @@ SOURCES: dict[str, Source] = {
     "jax-xplane": Source(f"{_HERE}.jax.jax_xplane", (b"/host:", b"/device:", b"Task Environment")),
 }
 """Readers by source name, tried in this order."""
-_STREAMED = ("kineto",)
-"""Readers that take a file block by block, as the bytes that it holds."""
 
 
 class Reader(Protocol):
@@ -67,7 +65,7 @@ def find_reader(path: str) -> Reader:
             continue
         reader = cast(Reader, import_module(source.module))
         if reader.matches(head):
-            if head.wide and name in _STREAMED:
+            if head.wide and name == "kineto":  # it is read block by block
                 raise TraceError(
                     f"{path} is a trace in UTF-16, which is read only where it is CSV. Save it as "
                     "UTF-8 (in PowerShell: Get-Content FILE | Set-Content -Encoding utf8 NEW)."

@@ -107,11 +107,11 @@ class Columns:
         self._rows: list[int] = []
         self._pieces: dict[str, dict[int, AnyArray]] = {}
 
-    def add(self, rows: int, **columns: AnyArray) -> None:
-        """Add rows; columns that are left out hold `MISSING` for them."""
+    def add(self, **columns: AnyArray) -> None:
+        """Add rows; columns that are left out, but not `start_ns`, hold `MISSING` for them."""
         for name, values in columns.items():
             self._pieces.setdefault(name, {})[len(self._rows)] = values
-        self._rows.append(rows)
+        self._rows.append(len(columns["start_ns"]))
 
     def table(self, kind: type[_T]) -> _T:
         """Join the pieces and sort the rows; the pieces are gone afterwards.

@@ -58,6 +58,10 @@ _BY_CONTENT: tuple[tuple[bytes, tuple[str, str]], ...] = (
         ("a report of nsys laid out for reading", "Print it with `nsys stats --format csv`"),
     ),
     (
+        rb'(?m)^"?(?:Process ID|Kernel Name)"?,[^\n]*"?Invocations"?,',
+        ("a summary of Nsight Compute", "Print it without --print-summary"),
+    ),
+    (
         rb"(?m)^ +Section: \w[^\n]*\n *-{5,} -{5,}|^==(?:PROF|ERROR|WARNING)== ",
         ("output of Nsight Compute without a CSV table", "Print it with `ncu --csv`"),
     ),

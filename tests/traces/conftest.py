@@ -1,3 +1,4 @@
+import sqlite3
 from collections import defaultdict
 from pathlib import Path
 
@@ -10,6 +11,23 @@ from lightning_gpuprof.traces.timeline import of_category
 def tiny_traces() -> Path:
     """The made-up run of tests/data/make_traces.py in every format."""
     return Path(__file__).parents[1] / "data" / "traces"
+
+
+@pytest.fixture
+def write_database(tmp_path):
+    """Write an SQLite file: of each table its columns, by commas, and its rows."""
+
+    def write(**tables):
+        path = tmp_path / "made.db"
+        with sqlite3.connect(path) as connection:
+            for table, (columns, rows) in tables.items():
+                connection.execute(f"CREATE TABLE {table} ({columns})")
+                marks = ", ".join("?" * len(columns.split(",")))
+                connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+        connection.close()
+        return str(path)
+
+    return write
 
 
 @pytest.fixture

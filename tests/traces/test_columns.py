@@ -19,7 +19,7 @@ def test_what_is_added_piece_by_piece_comes_out_whatever_its_width(pieces):
     for piece in pieces:
         if piece:
             times = np.zeros(len(piece), dtype=np.int64)
-            columns.add(len(piece), start_ns=times, dur_ns=times, correlation=wide(piece))
+            columns.add(start_ns=times, dur_ns=times, correlation=wide(piece))
 
     table = columns.table(DeviceEvents)
 
@@ -28,8 +28,8 @@ def test_what_is_added_piece_by_piece_comes_out_whatever_its_width(pieces):
 
 def test_ids_and_durations_take_32_bits_until_one_does_not_fit():
     columns = Columns()
-    columns.add(2, start_ns=wide([1, 2]), dur_ns=wide([1, 9]), correlation=wide([3, 4]))
-    columns.add(1, start_ns=wide([3]), dur_ns=wide([5]), correlation=wide([2**40]))
+    columns.add(start_ns=wide([1, 2]), dur_ns=wide([1, 9]), correlation=wide([3, 4]))
+    columns.add(start_ns=wide([3]), dur_ns=wide([5]), correlation=wide([2**40]))
 
     table = columns.table(HostEvents)
 
@@ -41,7 +41,7 @@ def test_ids_and_durations_take_32_bits_until_one_does_not_fit():
 @pytest.mark.parametrize("value", [-1, 0, 2**40])
 def test_a_column_of_one_value_takes_no_memory(value):
     columns = Columns()
-    columns.add(3, start_ns=wide([3, 1, 2]), dur_ns=wide([0, 0, 0]), stream=wide([value] * 3))
+    columns.add(start_ns=wide([3, 1, 2]), dur_ns=wide([0, 0, 0]), stream=wide([value] * 3))
 
     stream = columns.table(DeviceEvents).stream
 

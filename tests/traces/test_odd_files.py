@@ -2,7 +2,6 @@
 
 import copy
 import json
-import sqlite3
 
 import pytest
 
@@ -99,23 +98,21 @@ def test_one_process_may_use_several_devices_and_one_device_several_processes(re
     assert read(events).device.device.tolist() == [0, 1, 1]
 
 
-def test_text_and_infinities_in_a_database_s_number_columns_cost_their_rows_alone(tmp_path):
-    path = tmp_path / "run.rpd"
-    with sqlite3.connect(path) as connection:
-        connection.execute(
-            'CREATE TABLE rocpd_op (id, start, "end", gpuId, queueId, description_id, opType_id)'
-        )
-        connection.execute("CREATE TABLE rocpd_string (id, string)")
-        connection.executemany(
-            "INSERT INTO rocpd_op VALUES (?, ?, ?, ?, ?, 1, 2)",
-            [(1, 10, 30, 1, 7), (2, "40", "50", "1", "7"), (3, 60, None, 1, 7), (4, 90, 80, 1, 7)],
-        )
-        connection.executemany(
-            "INSERT INTO rocpd_string VALUES (?, ?)", [(1, None), (2, "KernelExecution")]
-        )
-    connection.close()
+def test_text_and_gaps_in_a_database_s_number_columns_cost_their_rows_alone(write_database):
+    path = write_database(
+        rocpd_op=(
+            'id, start, "end", gpuId, queueId, description_id, opType_id',
+            [
+                (1, 10, 30, 1, 7, 1, 2),
+                (2, "40", "50", "1", "7", 1, 2),
+                (3, 60, None, 1, 7, 1, 2),
+                (4, 90, 80, 1, 7, 1, 2),
+            ],
+        ),
+        rocpd_string=("id, string", [(1, None), (2, "KernelExecution")]),
+    )
 
-    timeline = open_timeline(str(path))
+    timeline = open_timeline(path)
 
     assert timeline.device.dur_ns.tolist() == [20, 10]
     assert timeline.device.device.tolist() == [1, 1]

@@ -1,6 +1,5 @@
 import gzip
 import shutil
-import sqlite3
 
 import pytest
 
@@ -88,13 +87,19 @@ def test_nsys_calls_lose_their_version_and_keep_process_and_thread(tiny_traces):
     assert any("1 NVTX ranges were still open" in text for text in timeline.warnings)
 
 
-def test_copies_and_api_calls_of_rocprofv3_are_files_of_their_own(tiny_traces, totals_by_name):
-    copies = open_timeline(str(tiny_traces / "rocprofv3_memory_copy_trace.csv"))
-    calls = open_timeline(str(tiny_traces / "rocprofv3_hip_api_trace.csv"))
+def test_copies_calls_and_allocations_of_rocprofv3_are_files_of_their_own(
+    tiny_traces, totals_by_name
+):
+    copies, calls, memory = (
+        open_timeline(str(tiny_traces / f"rocprofv3_{kind}_trace.csv"))
+        for kind in ("memory_copy", "hip_api", "memory_allocation")
+    )
 
+    allocated = {"MEMORY_ALLOCATION_ALLOCATE": (1, 50)}
     assert totals_by_name(copies, copies.device, "gpu_memcpy") == {"Memcpy HtoD": (1, 10_000)}
     assert copies.device.device.tolist() == [1]
     assert totals_by_name(calls, calls.host, "cuda_runtime") == {"hipLaunchKernel": (3, 8_000)}
+    assert totals_by_name(memory, memory.host, "other") == allocated
 
 
 def test_counters_with_times_are_no_trace_for_each_launch_has_a_row_per_counter(tiny_traces):
@@ -103,13 +108,6 @@ def test_counters_with_times_are_no_trace_for_each_launch_has_a_row_per_counter(
     with pytest.raises(UnknownTraceError):
         open_timeline(path)
     assert len(open_tables(path).counters) == 4
-
-
-def test_allocations_of_rocprofv3_are_host_calls(tiny_traces, totals_by_name):
-    timeline = open_timeline(str(tiny_traces / "rocprofv3_memory_allocation_trace.csv"))
-
-    found = totals_by_name(timeline, timeline.host, "other")
-    assert found == {"MEMORY_ALLOCATION_ALLOCATE": (1, 50)}
 
 
 def test_steps_and_copies_of_a_jax_profile_are_named_and_derived_lines_are_no_work(tiny_traces):
@@ -161,17 +159,6 @@ def test_a_file_that_ends_anywhere_gives_what_it_holds_or_says_why_not(tiny_trac
             assert timeline.warnings
 
 
-def test_a_cut_json_keeps_the_events_before_the_cut(tiny_traces, tmp_path):
-    text = gzip.decompress((tiny_traces / "rocprofv3_results.json.gz").read_bytes())
-    cut = tmp_path / "results.json"
-    cut.write_bytes(text[: text.index(b'"memory_copy"') + 40])
-
-    timeline = open_timeline(str(cut))
-
-    assert len(timeline.device) == 2
-    assert "ends early" in timeline.warnings[0]
-
-
 def test_a_cut_csv_row_is_left_out_and_said(tiny_traces, tmp_path):
     cut = tmp_path / "kernel_trace.csv"
     cut.write_bytes((tiny_traces / "rocprofv3_kernel_trace.csv").read_bytes()[:-30])
@@ -182,50 +169,35 @@ def test_a_cut_csv_row_is_left_out_and_said(tiny_traces, tmp_path):
     assert "1 CSV rows" in timeline.warnings[0]
 
 
-def test_cuda_graphs_recorded_as_a_whole_are_one_event_each_and_said(tmp_path):
-    path = tmp_path / "graphs.sqlite"
-    with sqlite3.connect(path) as connection:
-        connection.execute(
-            "CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE "
-            '(start, "end", graphId, deviceId, streamId, correlationId)'
-        )
-        connection.execute(
-            'CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start, "end", globalTid, nameId)'
-        )
-        connection.execute(
-            "INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (10, 30, 5, 0, 7, 1)"
-        )
-    connection.close()
+def test_cuda_graphs_recorded_as_a_whole_are_one_event_each_and_said(write_database):
+    path = write_database(
+        CUPTI_ACTIVITY_KIND_GRAPH_TRACE=(
+            'start, "end", graphId, deviceId, streamId, correlationId',
+            [(10, 30, 5, 0, 7, 1)],
+        ),
+        CUPTI_ACTIVITY_KIND_RUNTIME=('start, "end", globalTid, nameId', []),
+    )
 
-    timeline = open_timeline(str(path))
+    timeline = open_timeline(path)
 
     assert [timeline.names[i] for i in timeline.device.name] == ["CUDA graph 5"]
     assert "--cuda-graph-trace=node" in timeline.warnings[0]
 
 
-def test_launches_of_two_processes_with_the_same_ids_stay_apart(tmp_path):
-    path = tmp_path / "two.sqlite"
+def test_launches_of_two_processes_with_the_same_ids_stay_apart(write_database):
     first, second = 41 << 24, 42 << 24
-    with sqlite3.connect(path) as connection:
-        connection.execute(
-            "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL "
-            '(start, "end", deviceId, streamId, correlationId, globalPid, shortName)'
-        )
-        connection.execute(
-            "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME "
-            '(start, "end", globalTid, correlationId, nameId)'
-        )
-        connection.executemany(
-            "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, ?, 7, 1, ?, 0)",
-            [(10, 20, 0, first), (15, 30, 1, second)],
-        )
-        connection.executemany(
-            "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, 1, 0)",
-            [(0, 2, first | 5), (7, 9, second | 6)],
-        )
-    connection.close()
+    path = write_database(
+        CUPTI_ACTIVITY_KIND_KERNEL=(
+            'start, "end", deviceId, streamId, correlationId, globalPid, shortName',
+            [(10, 20, 0, 7, 1, first, 0), (15, 30, 1, 7, 1, second, 0)],
+        ),
+        CUPTI_ACTIVITY_KIND_RUNTIME=(
+            'start, "end", globalTid, correlationId, nameId',
+            [(0, 2, first | 5, 1, 0), (7, 9, second | 6, 1, 0)],
+        ),
+    )
 
-    timeline = open_timeline(str(path))
+    timeline = open_timeline(path)
 
     calls = dict(
         zip(timeline.host.correlation.tolist(), timeline.host.start_ns.tolist(), strict=True)

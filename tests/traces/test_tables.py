@@ -16,42 +16,14 @@ def test_statistics_of_both_rocprof_generations_are_kernel_tables(tiny_traces):
     assert new.stats[1] == NameStats(ADD, 1, 25_000, 25_000, 25_000)
 
 
-def test_nsys_stats_are_read_behind_the_lines_that_nsys_prints_first(tiny_traces):
-    tables = open_tables(str(tiny_traces / "nsys_stats.csv"))
-
-    assert tables.kind == "kernel"
-    assert tables.stats == (
-        NameStats(GEMM, 1, 50_000, 50_000, 50_000),
-        NameStats(ADD, 1, 25_000, 25_000, 25_000),
-    )
-
-
-def test_several_nsys_reports_in_one_file_give_the_kernels_and_a_warning(tiny_traces, tmp_path):
-    both = tmp_path / "stats.csv"
-    api = "Time (%),Total Time (ns),Num Calls,Avg (ns),Min (ns),Max (ns),Name\n"
-    kernels = (tiny_traces / "nsys_stats.csv").read_text()
-    both.write_text(f"{api}100.0,70,7,10.0,1,20,cudaLaunchKernel\n\n{kernels}")
-
-    tables = open_tables(str(both))
-
-    assert [row.name for row in tables.stats] == [GEMM, ADD]
-    assert "2 reports" in tables.warnings[0]
-
-
-def test_older_nsys_headers_and_other_units_give_the_same_statistics(tmp_path):
-    old, in_ms = tmp_path / "old.csv", tmp_path / "ms.csv"
-    old.write_text(
+def test_older_nsys_headers_give_the_same_statistics(tmp_path):
+    path = tmp_path / "old.csv"
+    path.write_text(
         "Time(%),Total Time (ns),Instances,Average,Minimum,Maximum,Name\n"
         '90.0,"1,800,000",2,900000.0,800000,1000000,gemm\n'
     )
-    in_ms.write_text(
-        "Time (%),Total Time (ms),Instances,Avg (ms),Med (ms),Min (ms),Max (ms),StdDev (ms),Name\n"
-        "90.0,1.800000,2,0.900000,0.900000,0.800000,1.000000,0.141421,gemm\n"
-    )
 
-    expected = (NameStats("gemm", 2, 1_800_000, 800_000, 1_000_000),)
-    assert open_tables(str(old)).stats == expected
-    assert open_tables(str(in_ms)).stats == expected
+    assert open_tables(str(path)).stats == (NameStats("gemm", 2, 1_800_000, 800_000, 1_000_000),)
 
 
 def test_copies_of_older_nsys_are_counted_as_operations(tmp_path):

@@ -25,87 +25,33 @@ def tarred():
     return file.getvalue()
 
 
+NSYS = "nsys export --type sqlite"
 CASES = {
     "a.zip": (zipped(), "zip archive", "Unpack"),
     "a.tar": (tarred(), "tar archive", "Unpack"),
     "a.json.zst": (b"\x28\xb5\x2f\xfd\x04\x00", "packed", "Unpack"),
-    "run.nsys-rep": (b"\x01\x02\x03", "Nsight Systems", "nsys export --type sqlite"),
-    "run.qdrep": (b"\x01\x02\x03", "Nsight Systems", "nsys export --type sqlite"),
+    "run.nsys-rep": (b"\x01\x02\x03", "Nsight Systems", NSYS),
+    "run.qdrep": (b"\x01\x02\x03", "Nsight Systems", NSYS),
     "run.ncu-rep": (b"\x01\x02\x03", "Nsight Compute", "ncu --import"),
     "renamed": (b"NVR\x00\x01\x02", "Nsight Compute", "ncu --import"),
     "run.pftrace": (b"\x0a\x05\x01\x02\x03", "Perfetto", "rocpd"),
-    "nvprof.log": (
-        b"==7== NVPROF is profiling process 7\n==7== Profiling result:\n",
-        "nvprof",
-        "nsys profile",
-    ),
-    "stats.txt": (
-        b" ** A Summary (a_sum):\n\n Time (%)  Total Time (ns)  Instances  Name\n",
-        "nsys",
-        "--format csv",
-    ),
-    "ncu.txt": (
-        b"  gemm (4, 1, 1)x(64, 1, 1)\n    Section: Occupancy\n    ------ ------\n",
-        "Nsight Compute",
-        "ncu --csv",
-    ),
+    "nvprof.log": (b"==7== NVPROF is profiling process 7\n", "nvprof", "nsys profile"),
+    "stats.txt": (b" ** A:\n\n Time (%)  Total Time (ns)  Name\n", "nsys", "--format csv"),
+    "ncu.txt": (b"  gemm\n    Section: A\n    ------ ------\n", "Nsight Compute", "ncu --csv"),
+    "summary.csv": (b'"Kernel Name","Invocations","A"\n', "a summary", "--print-summary"),
     "failed.csv": (b"==ERROR== ERR_NVGPUCTRPERM\n", "without a CSV table", "--csv"),
-    "trace_view.json": (
-        b'[{"ph": "M", "name": "process_name", "pid": 4, "args": {"name": "Ascend Hardware"}}]',
-        "Ascend",
-        "vendor",
-    ),
-    "jax.json": (
-        b'{"displayTimeUnit": "ns", "metadata": {"highres-ticks": true}, "traceEvents": [',
-        "JAX",
-        "xplane.pb",
-    ),
-    "old_jax.json": (
-        b'{"traceEvents": [{"ph": "M", "pid": 1, "args": {"name": "/device:GPU:0"}}',
-        "JAX",
-        "xplane.pb",
-    ),
-    "rpd.json": (
-        b'[ {}\n,{"pid":"2","tid":"7","ph":"X","name":"k","args":{"desc":"Kernel"}}]',
-        "rpd2tracing",
-        ".rpd",
-    ),
-    "results.json": (
-        b'{"traceEvents": [{}, {"ph": "X", "name": "k", "args": {"BeginNs": "1", "EndNs": "2"}}]}',
-        "rocprof v1",
-        "results.db",
-    ),
-    "counters.csv": (
-        b'"Index","KernelName","gpu-id","SQ_WAVES"\n0,"k",4,16\n',
-        "counters",
-        "rocprofv3 --pmc",
-    ),
-    "gpu_trace.csv": (
-        b"Processing [a] with [b]...\nStart (ns),Duration (ns),CorrId,Strm,Name\n1,2,3,7,k\n",
-        "timeline that nsys stats printed",
-        ".sqlite",
-    ),
-    "pc.csv": (
-        b'"Sample_Timestamp","Exec_Mask"\n1,2\n',
-        "without kernel times",
-        "kernel_trace.csv",
-    ),
-    "names.csv": (
-        b'"Kernel_Id","Kernel_Name"\n1,"gemm"\n',
-        "without kernel times",
-        "kernel_trace.csv",
-    ),
-    "skipped.csv": (
-        b"Processing [a] with [b]... \nSKIPPED: a does not contain CUDA kernel data.\n",
-        "without times",
-        ".sqlite",
-    ),
+    "npu.json": (b'[{"ph": "M", "args": {"name": "Ascend Hardware"}}]', "Ascend", "vendor"),
+    "jax.json": (b'{"metadata":{"highres-ticks":true},"traceEvents":[', "JAX", "xplane.pb"),
+    "old.json": (b'{"traceEvents":[{"ph":"M","name":"/device:GPU:0"}', "JAX", "xplane.pb"),
+    "rpd.json": (b'[ {}\n,{"ph":"X","args":{"desc":"Kernel"}}]', "rpd2tracing", ".rpd"),
+    "v1.json": (b'{"traceEvents":[{"ph":"X","BeginNs": "1"}]}', "rocprof v1", "results.db"),
+    "counters.csv": (b'"Index","KernelName","gpu-id"\n0,"k",4\n', "counters", "rocprofv3 --pmc"),
+    "timeline.csv": (b"Start (ns),Duration (ns),CorrId\n1,2,3\n", "nsys stats printed", ".sqlite"),
+    "pc.csv": (b'"Sample_Timestamp","Exec"\n1,2\n', "without kernel times", "kernel_trace.csv"),
+    "names.csv": (b'"Kernel_Id","Kernel_Name"\n', "without kernel times", "kernel_trace.csv"),
+    "skipped.csv": (b"SKIPPED: a does not contain CUDA kernel data.\n", "without times", ".sqlite"),
     "sizes.csv": (b"Total (MB),Count,Avg (MB)\n1.0,2,0.5\n", "without times", ".sqlite"),
-    "projected.csv": (
-        b"Range,Style,Total Proj Time (ns)\n:a,P,5\n",
-        "without times",
-        ".sqlite",
-    ),
+    "projected.csv": (b"Range,Style,Total Proj Time (ns)\n:a,P,5\n", "without times", ".sqlite"),
 }
 
 

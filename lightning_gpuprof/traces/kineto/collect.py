@@ -125,7 +125,6 @@ class Collector:
         elif category in ("cpu_op", "user_annotation"):
             columns["arguments"] = self._argument_ids(args)
         self.host.add(
-            len(rows),
             start_ns=start,
             dur_ns=dur,
             name=self._names(rows),
@@ -160,7 +159,6 @@ class Collector:
             columns["wait_on_stream"] = ids([a.wait_on_stream for a in args])
             columns["wait_on_correlation"] = ids([a.wait_on_correlation for a in args])
         table.add(
-            len(rows),
             start_ns=start,
             dur_ns=dur,
             name=self._names(rows),
@@ -174,7 +172,6 @@ class Collector:
 
     def _add_flows(self, rows: list[Event]) -> None:
         self.flows.add(
-            len(rows),
             start_ns=self._ns([e.ts for e in rows]),
             dur_ns=np.zeros(len(rows), dtype=np.int64),
             name=np.full(len(rows), self.names["fwdbwd"], dtype=np.int32),
@@ -207,7 +204,6 @@ class Collector:
         args = [cast(FullArgs, e.args) for e in rows]
         on_host = ids([a.memory_device_type for a in args]) == 0
         self.memory.add(
-            len(rows),
             start_ns=self._ns([e.ts for e in rows]),
             dur_ns=np.zeros(len(rows), dtype=np.int64),
             device=np.where(on_host, MISSING, ids([a.memory_device for a in args])),

@@ -1,11 +1,10 @@
-"""Reads the CSV of NVIDIA Nsight Compute (`ncu --csv`), in its long, its wide and its summed form.
+"""Reads the CSV of NVIDIA Nsight Compute (`ncu --csv`), in its long and its wide form.
 
 Long (`--page details`): a row per launch and metric, advice of its rules in rows of their own.
 Wide (`--page raw`): a row per launch, a column per metric, and a second row that holds units; the
-table that the graphical tool exports is of this form too. Summed (`--print-summary`): a row per
-kernel and metric, with its minimum, maximum and average over the launches; the average is read.
-Lines before the header (`==PROF== ...`, a program's own output) are skipped. Values may carry
-thousands separators; where a locale writes a decimal comma, the digits behind it show that.
+table that the graphical tool exports is of this form too. Lines before the header (`==PROF== ...`,
+a program's own output) are skipped. Values may carry thousands separators; where a locale writes a
+decimal comma, the digits behind it show that.
 """
 
 import math
@@ -16,7 +15,6 @@ from lightning_gpuprof.traces.sniff import Head
 from lightning_gpuprof.traces.tables import Counter, Tables
 
 _LONG = {"ID", "Kernel Name", "Metric Name", "Metric Value"}
-_SUMMED = {"Kernel Name", "Invocations", "Metric Name", "Average"}
 _NAMES = ("Kernel Name", "Demangled Name", "Function Name")
 _LAUNCH = {
     *("ID", "Process ID", "Process Name", "Host Name", "Context", "Stream", "Block Size"),
@@ -41,12 +39,8 @@ def read_tables(path: str) -> Tables:
     text = read_text(path, warnings)
     body = text[_header_start(text) or 0 :]
     header = _fields(body)
-    if _SUMMED <= header.keys():
-        counters = _summed(body, warnings)
-    elif _LONG <= header.keys():
-        counters = _long(list(header), body, warnings)
-    else:
-        counters = _wide(body, warnings)
+    long = _LONG <= header.keys()
+    counters = _long(list(header), body, warnings) if long else _wide(body, warnings)
     return Tables("ncu-csv", "counters", counters=tuple(counters), warnings=tuple(warnings))
 
 
@@ -72,8 +66,7 @@ def _header_start(text: str) -> int | None:
     """Return where the header line begins: the first that names launches and kernels."""
     for match in _FIRST.finditer(text):
         header = _fields(text[match.start() :]).keys()
-        wide = "ID" in header and header & set(_NAMES)
-        if wide or header >= _SUMMED:
+        if "ID" in header and header & set(_NAMES):
             return match.start()
     return None
 
@@ -99,25 +92,6 @@ def _long(header: list[str], body: str, warnings: list[str]) -> list[Counter]:
         for row in parse_csv(body, warnings, needed=needed)
         if row["Metric Name"]
     ]
-
-
-def _summed(body: str, warnings: list[str]) -> list[Counter]:
-    """Read averages; kernels are numbered as they come, for there are no launches."""
-    numbers: dict[tuple[str, ...], int] = {}
-    found = []
-    for row in parse_csv(body, warnings):
-        kernel = tuple(row.get(column, "") for column in ("Kernel Name", "Block Size", "Grid Size"))
-        found.append(
-            Counter(
-                launch=numbers.setdefault(kernel, len(numbers)),
-                kernel=row["Kernel Name"],
-                name=row["Metric Name"],
-                value=number(row["Average"]),
-                unit=row.get("Metric Unit", ""),
-                section=row.get("Section Name", ""),
-            )
-        )
-    return found
 
 
 def _wide(body: str, warnings: list[str]) -> list[Counter]:

@@ -1,7 +1,7 @@
 """rocpd as rocprofv3 lays it out: tables with the run's id in their names, and views over them.
 
-The tables hold what the reader must not need to know; the views are what it reads. Times stood in
-the event's own row first, and have a table of their own since.
+The tables hold what the reader must not need to know; it reads the views. Times have a table of
+their own since schema 4; the tiny file of tests/data has the older form of the views.
 """
 
 import sqlite3
@@ -30,33 +30,6 @@ EVENTS = [
     (4, 6, 23, '{"message": "epoch 3"}'),
 ]
 TIMES = {"call": (100, 110), "kernel": (120, 150), "copy": (160, 170), "range": (90, 180)}
-
-
-def old(connection):
-    """Times in the rows; agents numbered by `agent_abs_index`."""
-    connection.executescript(f"""
-        CREATE TABLE rocpd_region{ID} (id, name_id, start, "end", event_id);
-        CREATE TABLE rocpd_kernel_dispatch{ID} (id, start, "end", event_id, region_name_id);
-        CREATE TABLE rocpd_memory_copy{ID} (id, start, "end", name_id, size, event_id);
-        CREATE VIEW rocpd_kernel_dispatch AS SELECT * FROM rocpd_kernel_dispatch{ID};
-        CREATE VIEW regions AS SELECT C.string AS category, S.string AS name, 41 AS pid, 42 AS tid,
-            R.start, R.end, E.stack_id, E.extdata FROM rocpd_region{ID} R
-            JOIN rocpd_event{ID} E ON E.id = R.event_id JOIN rocpd_string{ID} S ON S.id = R.name_id
-            JOIN rocpd_string{ID} C ON C.id = E.category_id;
-        CREATE VIEW kernels AS SELECT 'gemm' AS name, 41 AS pid, 42 AS tid, 1 AS agent_abs_index,
-            7 AS stream_id, 1 AS queue_id, K.start, K.end, E.stack_id
-            FROM rocpd_kernel_dispatch{ID} K JOIN rocpd_event{ID} E ON E.id = K.event_id;
-        CREATE VIEW memory_copies AS SELECT S.string AS name, 41 AS pid, M.start, M.end,
-            7 AS stream_id, M.size, 1 AS dst_agent_abs_index, 0 AS src_agent_abs_index, E.stack_id
-            FROM rocpd_memory_copy{ID} M JOIN rocpd_event{ID} E ON E.id = M.event_id
-            JOIN rocpd_string{ID} S ON S.id = M.name_id;
-    """)
-    rows = [(1, 2, *TIMES["call"], 1), (2, 7, *TIMES["range"], 4)]
-    connection.executemany(f"INSERT INTO rocpd_region{ID} VALUES (?, ?, ?, ?, ?)", rows)
-    kernel = (1, *TIMES["kernel"], 2, 8)
-    connection.execute(f"INSERT INTO rocpd_kernel_dispatch{ID} VALUES (?, ?, ?, ?, ?)", kernel)
-    copy = (1, *TIMES["copy"], 5, 4096, 3)
-    connection.execute(f"INSERT INTO rocpd_memory_copy{ID} VALUES (?, ?, ?, ?, ?, ?)", copy)
 
 
 def new(connection):
@@ -96,8 +69,8 @@ def new(connection):
     connection.execute(f"INSERT INTO rocpd_memory_copy{ID} VALUES (1, 5, 6, 5, 4096, 3)")
 
 
-@pytest.fixture(params=[old, new], ids=["times in rows", "times apart"])
-def database(request, tmp_path):
+@pytest.fixture
+def database(tmp_path):
     path = tmp_path / "results.db"
     with sqlite3.connect(path) as connection:
         connection.execute(f"CREATE TABLE rocpd_string{ID} (id, string)")
@@ -109,12 +82,12 @@ def database(request, tmp_path):
         )
         agent = ("GPU", 1, "gfx942", "AMD Instinct MI300X", "AMD")
         connection.execute("INSERT INTO rocpd_info_agent VALUES (?, ?, ?, ?, ?)", agent)
-        request.param(connection)
+        new(connection)
     connection.close()
     return str(path)
 
 
-def test_both_forms_of_the_schema_give_the_same_timeline(database, totals_by_name):
+def test_the_views_of_the_newer_schema_are_read(database, totals_by_name):
     timeline = open_timeline(database)
 
     copies = of_category(timeline.device, "gpu_memcpy")

@@ -1,7 +1,5 @@
 """Files of rocmProfileData in the schemas and layouts of its versions: made up."""
 
-import sqlite3
-
 import pytest
 
 from lightning_gpuprof.traces import open_timeline
@@ -14,46 +12,31 @@ ID = {text: number for number, text in enumerate(STRINGS, 1)}
 
 
 @pytest.fixture
-def third_schema(tmp_path):
+def third_schema(write_database):
     """Calls with a domain and a category, and arguments in a table of their own."""
-    path = tmp_path / "run.rpd"
     calls = [
         (1, 1000, 9000, "step", "torch", "user_scope"),
         (2, 1500, 4000, "aten::mm", "torch", "function"),
         (3, 2000, 2100, "hipLaunchKernel", "hip", ""),
         (4, 5000, 5200, "hipMemcpyAsync", "hip", ""),
     ]
-    with sqlite3.connect(path) as connection:
-        run = connection.executemany
-        connection.execute("CREATE TABLE rocpd_string (id integer, string varchar(4096))")
-        connection.execute("CREATE TABLE rocpd_ustring (id integer, string varchar(4096))")
-        connection.execute(
-            "CREATE TABLE rocpd_op (id, gpuId, queueId, sequenceId, completionSignal, start, "
-            '"end", description_id, opType_id)'
-        )
-        connection.execute(
-            'CREATE TABLE rocpd_api (id, pid, tid, start, "end", apiName_id, args_id, domain_id, '
-            "category_id)"
-        )
-        connection.execute("CREATE TABLE rocpd_api_ops (id, api_id, op_id)")
-        connection.execute("CREATE TABLE rocpd_copyapi (api_ptr_id, stream, size)")
-        run("INSERT INTO rocpd_string VALUES (?, ?)", list(enumerate(STRINGS, 1)))
-        connection.execute("INSERT INTO rocpd_ustring VALUES (1, '{\"seq\": 3}')")
-        run(
-            "INSERT INTO rocpd_api VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?)",
-            [(n, PID, TID, s, e, ID[a], ID[d], ID[c]) for n, s, e, a, d, c in calls],
-        )
-        run(
-            "INSERT INTO rocpd_op VALUES (?, 2, 7, 0, '', ?, ?, ?, ?)",
+    return write_database(
+        rocpd_string=("id, string", list(enumerate(STRINGS, 1))),
+        rocpd_ustring=("id, string", [(1, '{"seq": 3}')]),
+        rocpd_api=(
+            'id, pid, tid, start, "end", apiName_id, args_id, domain_id, category_id',
+            [(n, PID, TID, s, e, ID[a], 1, ID[d], ID[c]) for n, s, e, a, d, c in calls],
+        ),
+        rocpd_op=(
+            'id, gpuId, queueId, start, "end", description_id, opType_id',
             [
-                (1, 3000, 3800, ID["gemm"], ID["KernelExecution"]),
-                (2, 5300, 6000, ID[""], ID["CopyHostToDevice"]),
+                (1, 2, 7, 3000, 3800, ID["gemm"], ID["KernelExecution"]),
+                (2, 2, 7, 5300, 6000, ID[""], ID["CopyHostToDevice"]),
             ],
-        )
-        run("INSERT INTO rocpd_api_ops VALUES (?, ?, ?)", [(1, 3, 1), (2, 4, 2)])
-        connection.execute("INSERT INTO rocpd_copyapi VALUES (4, '0x0', 4096)")
-    connection.close()
-    return str(path)
+        ),
+        rocpd_api_ops=("id, api_id, op_id", [(1, 3, 1), (2, 4, 2)]),
+        rocpd_copyapi=("api_ptr_id, stream, size", [(4, "0x0", 4096)]),
+    )
 
 
 def host(timeline):

@@ -141,16 +141,6 @@ def test_recorded_shapes_are_decoded_only_when_asked_for(write_trace, op):
     assert timeline.arguments[0].dtypes == ("float", "Scalar")
 
 
-def test_python_calls_are_read_only_where_stacks_are_asked_for(write_trace, op):
-    call = op("train.py(3): step", 0, 50, cat="python_function")
-    call["args"] = {"Python id": 4, "Python parent id": None}
-    path = write_trace([call, op(ts=5)])
-
-    assert categories(open_timeline(path).host) == ["cpu_op"]
-    with_stacks = open_timeline(path, ReadOptions(stacks=True)).host
-    assert categories(with_stacks) == ["python_function", "cpu_op"]
-
-
 def test_allocator_marks_are_read_only_where_asked_for(write_trace, op):
     args = {
         "Bytes": -512,

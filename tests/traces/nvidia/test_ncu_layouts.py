@@ -84,28 +84,3 @@ def test_a_table_of_the_graphical_tool_names_functions(read):
 
     assert [(c.launch, c.kernel) for c in tables.counters] == [(3, KERNEL)] * 2
     assert found(tables, 3) == {"Duration": ("usecond", 1.5), "Compute Throughput": ("%", 80.0)}
-
-
-def test_a_summary_per_kernel_gives_the_averages(read):
-    described = [
-        "Process ID",
-        "Process Name",
-        "Host Name",
-        "Kernel Name",
-        "Block Size",
-        "Grid Size",
-    ]
-    values = ["Section Name", "Metric Name", "Metric Unit", "Minimum", "Maximum", "Average"]
-    start = [4242, "python", "127.0.0.1", KERNEL]
-    lines = [
-        [*described, "Invocations", *values],
-        [*start, "(64, 1, 1)", "(4, 1, 1)", 9, "Occupancy", "Achieved Occupancy", "%", 70, 80, 75],
-        [*start, "(64, 1, 1)", "(8, 1, 1)", 3, "Occupancy", "Achieved Occupancy", "%", 40, 60, 50],
-    ]
-
-    tables = read("==PROF== x\n" + "\n".join(row(*line) for line in lines))
-
-    assert [(c.launch, c.name, c.value, c.section) for c in tables.counters] == [
-        (0, "Achieved Occupancy", 75.0, "Occupancy"),
-        (1, "Achieved Occupancy", 50.0, "Occupancy"),
-    ]
