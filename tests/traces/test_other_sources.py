@@ -72,15 +72,10 @@ def test_ranges_become_user_annotations(tiny_traces, totals_by_name, name):
     assert found == {"step": (1, 140_000)}
 
 
-def test_operators_marked_with_emit_nvtx_are_operators(tiny_traces, totals_by_name):
+def test_nsys_operators_calls_threads_and_devices_are_named(tiny_traces, totals_by_name):
     timeline = open_timeline(str(tiny_traces / "nsys.sqlite"))
 
     assert totals_by_name(timeline, timeline.host, "cpu_op") == {"aten::mm": (1, 4_000)}
-
-
-def test_nsys_calls_lose_their_version_and_keep_process_and_thread(tiny_traces):
-    timeline = open_timeline(str(tiny_traces / "nsys.sqlite"))
-
     assert {"cudaLaunchKernel", "cudaMemcpyAsync"} <= set(timeline.names)
     assert [(thread.pid, thread.tid) for thread in timeline.threads] == [(41, 42)]
     assert timeline.devices[0].name == "Tesla T4"
@@ -110,20 +105,13 @@ def test_counters_with_times_are_no_trace_for_each_launch_has_a_row_per_counter(
     assert len(open_tables(path).counters) == 4
 
 
-def test_steps_and_copies_of_a_jax_profile_are_named_and_derived_lines_are_no_work(tiny_traces):
-    timeline = open_timeline(str(tiny_traces / "jax.xplane.pb"))
-
-    assert {"step#4", "Memcpy HtoD (Pinned -> Device)"} <= set(timeline.names)
-    assert "jit_step" not in [timeline.names[i] for i in timeline.device.name]
-
-
-def test_python_calls_of_a_jax_profile_are_read_only_with_stacks(tiny_traces):
+def test_a_jax_profile_names_steps_and_copies_and_python_calls_only_with_stacks(tiny_traces):
     path = str(tiny_traces / "jax.xplane.pb")
     plain, full = open_timeline(path), open_timeline(path, ReadOptions(stacks=True))
 
-    assert "$train.py:7 step" not in plain.names
-    assert "$train.py:7 step" in full.names
-    assert "step#4" in plain.names
+    assert {"step#4", "Memcpy HtoD (Pinned -> Device)"} <= set(plain.names)
+    assert "jit_step" not in [plain.names[i] for i in plain.device.name], "derived, no work"
+    assert "$train.py:7 step" in set(full.names) - set(plain.names)
 
 
 def test_the_kind_is_found_from_the_content_not_from_the_name(tiny_traces, tmp_path):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.kineto import event_stream as pieces
-from lightning_gpuprof.traces.timeline import CATEGORIES, MISSING
+from lightning_gpuprof.traces.timeline import CATEGORIES, MISSING, of_category
 
 
 def names(timeline, table):
@@ -93,15 +93,13 @@ def test_hexadecimal_strings_and_64_bit_ids_are_numbers(write_trace, launched):
 
 def test_the_layout_of_2021_gives_the_same_categories(write_trace):
     def event(cat, name, ts, tid, **args):
-        return {
-            "ph": "X", "cat": cat, "name": name, "pid": 0, "tid": tid,
-            "ts": ts, "dur": 2, "args": args,
-        }  # fmt: skip
+        times = {"ts": ts, "dur": 2}
+        return {"ph": "X", "cat": cat, "name": name, "pid": 0, "tid": tid, **times, "args": args}
 
     path = write_trace(
         [
-            event("Operator", "aten::empty", 1, "25738", **{"External id": 9}),
-            event("Runtime", "cudaLaunchKernel", 2, "25738", correlation=7, **{"external id": 9}),
+            event("Operator", "aten::empty", 1, "25738"),
+            event("Runtime", "cudaLaunchKernel", 2, "25738", correlation=7),
             event("Kernel", "k", 3, "stream 7", device=0, stream=7, correlation=7),
             event("Memcpy", "Memcpy HtoD (Pageable -> Device)", 6, "stream 7", device=0, bytes=8),
             {"ph": "M", "name": "thread_name", "pid": 0, "tid": 25738, "args": {"name": "main"}},
@@ -142,15 +140,8 @@ def test_recorded_shapes_are_decoded_only_when_asked_for(write_trace, op):
 
 
 def test_allocator_marks_are_read_only_where_asked_for(write_trace, op):
-    args = {
-        "Bytes": -512,
-        "Device Id": 0,
-        "Device Type": 1,
-        "Total Allocated": 4,
-        "Total Reserved": 8,
-    }
-    mark = {"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1,
-            "ts": 5, "args": args}  # fmt: skip
+    args = {"Device Id": 0, "Device Type": 1, "Total Allocated": 4, "Total Reserved": 8}
+    mark = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 5, "args": args}
     path = write_trace([op(), mark])
 
     assert len(open_timeline(path).memory) == 0
@@ -200,12 +191,10 @@ def test_order_piece_size_and_time_base_change_nothing(tmp_path_factory, seed, p
     events = []
     for i in range(chance.randrange(1, 60)):
         cat = chance.choice(["cpu_op", "cuda_runtime", "kernel", "user_annotation"])
-        ts, dur = chance.randrange(10**6) / 8, chance.randrange(10**5) / 8
+        times = {"ts": chance.randrange(10**6) / 8, "dur": chance.randrange(10**5) / 8}
         args = {"correlation": i, "stream": chance.randrange(3), "device": 0, "Input Dims": [[i]]}
-        events.append(
-            {"ph": "X", "cat": cat, "name": f"n{i % 7}", "pid": 0, "tid": i % 3, "ts": ts,
-             "dur": dur, "args": args}
-        )  # fmt: skip
+        place = {"pid": 0, "tid": i % 3}
+        events.append({"ph": "X", "cat": cat, "name": f"n{i % 7}", **place, **times, "args": args})
     moved = [event | {"ts": event["ts"] + shift} for event in events]
     chance.shuffle(moved)
     folder = tmp_path_factory.mktemp("permuted")
@@ -214,12 +203,9 @@ def test_order_piece_size_and_time_base_change_nothing(tmp_path_factory, seed, p
     other.write_text(json.dumps({"traceEvents": moved}, indent=chance.choice([None, 1, 4])))
 
     first = open_timeline(str(plain))
-    before = pieces.PIECE_BYTES
-    pieces.PIECE_BYTES = piece
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pieces, "PIECE_BYTES", piece)
         second = open_timeline(str(other))
-    finally:
-        pieces.PIECE_BYTES = before
 
     assert second.origin_ns - first.origin_ns == shift * 1000
     unshifted = [
@@ -244,22 +230,20 @@ def test_a_file_of_no_known_kind_is_refused_with_what_to_do(write_text, content)
         open_timeline(write_text(content))
 
 
-def test_a_missing_file_is_a_trace_error(tmp_path):
-    with pytest.raises(TraceError, match="Cannot read"):
-        open_timeline(str(tmp_path / "nothing.json"))
-
-
-def test_a_folder_is_refused_with_where_the_traces_of_a_run_lie(tmp_path):
-    with pytest.raises(TraceError, match=r"is a folder\. .*plugins/gpuprof"):
-        open_timeline(str(tmp_path))
+@pytest.mark.parametrize(
+    ("name", "said"), [("nothing.json", "Cannot read"), ("", r"is a folder\. .*plugins/gpuprof")]
+)
+def test_a_missing_file_and_a_folder_are_named(tmp_path, name, said):
+    with pytest.raises(TraceError, match=said):
+        open_timeline(str(tmp_path / name))
 
 
 def test_every_real_kineto_trace_is_read_whole(shared_traces):
     """Counts by category against the plain JSON parser."""
     mapped = {"Operator": "cpu_op", "Runtime": "cuda_runtime", "Kernel": "kernel",
               "Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}  # fmt: skip
-    kept = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "kernel", "gpu_memcpy",
-            "gpu_memset", "overhead")  # fmt: skip
+    on_device = ("kernel", "gpu_memcpy", "gpu_memset")
+    kept = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "overhead", *on_device)
     files = [p for p in (shared_traces / "kineto").rglob("*.json*") if p.stat().st_size < 600_000]
     assert len(files) > 25
     for path in files:
@@ -274,13 +258,8 @@ def test_every_real_kineto_trace_is_read_whole(shared_traces):
                 total[1] += event.get("dur", 0)
         timeline = open_timeline(str(path))
         for category, (count, dur) in expected.items():
-            index = CATEGORIES.index(category)
-            table = (
-                timeline.device
-                if category in ("kernel", "gpu_memcpy", "gpu_memset")
-                else timeline.host
-            )
-            mask = table.category == index
+            table = timeline.device if category in on_device else timeline.host
+            mask = of_category(table, category)
             assert int(mask.sum()) == count, (path.name, category)
             assert int(table.dur_ns[mask].sum()) == pytest.approx(dur * 1000, abs=count), path.name
         assert timeline.warnings == ()

@@ -114,16 +114,6 @@ def test_a_row_of_python_calls_is_left_out_whatever_their_names(tmp_path, skippe
     assert not len(found.host)
 
 
-def test_one_other_event_among_python_calls_is_kept(tmp_path, skipped):
-    calls = [event(PYTHON, "f", number) for number in range(100)]
-    for place in range(100):
-        events = [*calls[:place], event("kernel", "k", 7), *calls[place:]]
-
-        found = read(tmp_path / "t.json.gz", events)
-
-        assert len(found.device) == 1
-
-
 def test_python_calls_are_read_where_stacks_are_asked_for(tmp_path, skipped):
     calls = [event(PYTHON, "f", number) for number in range(100)]
 
