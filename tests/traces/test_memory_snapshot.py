@@ -25,31 +25,28 @@ class Exploit:
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 4, 5])
-def test_a_pickle_that_could_run_code_is_refused(tmp_path, protocol):
-    path = tmp_path / "snapshot.pickle"
-    path.write_bytes(pickle.dumps({"segments": [Exploit()]}, protocol=protocol))
+def test_a_pickle_that_could_run_code_is_refused(write_text, protocol):
+    path = write_text(pickle.dumps({"segments": [Exploit()]}, protocol=protocol))
 
     with pytest.raises(TraceError, match="could run code"):
-        read_snapshot(str(path))
+        read_snapshot(path)
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.95])
-def test_a_pickle_that_ends_early_says_so(tiny_traces, tmp_path, share):
+def test_a_pickle_that_ends_early_says_so(tiny_traces, write_text, share):
     data = (tiny_traces / "memory_snapshot.pickle").read_bytes()
-    path = tmp_path / "snapshot.pickle"
-    path.write_bytes(data[: int(len(data) * share)])
+    path = write_text(data[: int(len(data) * share)])
 
     with pytest.raises(TraceError, match="ends early"):
-        read_snapshot(str(path))
+        read_snapshot(path)
 
 
-def test_another_pickle_is_no_snapshot(tmp_path):
-    path = tmp_path / "other.pickle"
-    path.write_bytes(pickle.dumps({"a": 1}))
+def test_another_pickle_is_no_snapshot(write_text):
+    path = write_text(pickle.dumps({"a": 1}))
 
-    assert not matches(read_head(str(path)))
+    assert not matches(read_head(path))
     with pytest.raises(TraceError, match="not a memory snapshot"):
-        read_snapshot(str(path))
+        read_snapshot(path)
 
 
 @pytest.mark.parametrize("name", ["06f51ae4__memory_snapshot.pickle", "output.pickle"])
@@ -68,12 +65,11 @@ def test_real_snapshots_are_what_plain_sums_give(shared_traces, name):
     assert len(snapshot.events) == sum(map(len, raw["device_traces"]))
 
 
-def test_what_the_program_noted_beside_an_allocation_is_kept(tmp_path):
+def test_what_the_program_noted_beside_an_allocation_is_kept(write_text):
     events = [
         {"action": "alloc", "addr": 1, "size": 8, "user_metadata": "encoder"},
         {"action": "free_completed", "addr": 1, "size": 8},
     ]
-    path = tmp_path / "snapshot.pickle"
-    path.write_bytes(pickle.dumps({"segments": [], "device_traces": [events]}))
+    path = write_text(pickle.dumps({"segments": [], "device_traces": [events]}))
 
-    assert [event.note for event in read_snapshot(str(path)).events] == ["encoder", ""]
+    assert [event.note for event in read_snapshot(path).events] == ["encoder", ""]

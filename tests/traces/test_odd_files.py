@@ -36,13 +36,8 @@ EVENTS = [
 
 
 @pytest.fixture
-def read(tmp_path):
-    def read(events):
-        path = tmp_path / "trace.json"
-        path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
-        return open_timeline(str(path))
-
-    return read
+def read(write_trace):
+    return lambda events: open_timeline(write_trace(events, schemaVersion=1))
 
 
 def rows(timeline):
@@ -120,40 +115,31 @@ def test_text_and_gaps_in_a_database_s_number_columns_cost_their_rows_alone(writ
     assert "2 events have no end" in timeline.warnings[0]
 
 
-def test_counters_that_are_no_numbers_stay_text(tmp_path):
-    path = tmp_path / "counters.csv"
-    path.write_text("Dispatch_Id,Kernel_Name,Counter_Name,Counter_Value\n1,k,A,inf\nx,k,B,\n")
+def test_counters_that_are_no_numbers_stay_text(write_text):
+    path = write_text("Dispatch_Id,Kernel_Name,Counter_Name,Counter_Value\n1,k,A,inf\nx,k,B,\n")
 
-    values = [counter.value for counter in open_tables(str(path)).counters]
-
-    assert values == ["inf", ""]
+    assert [counter.value for counter in open_tables(path).counters] == ["inf", ""]
 
 
-def test_a_file_of_one_stray_line_is_named_and_refused(tmp_path):
-    path = tmp_path / "results.json"
-    path.write_text(',{"args":{"name":"COPY"},"ph":"M","pid":1,"name":"process_name"}\n')
+def test_a_file_of_one_stray_line_is_named_and_refused(write_text):
+    path = write_text(',{"args":{"name":"COPY"},"ph":"M","pid":1,"name":"process_name"}\n')
 
     with pytest.raises(UnknownTraceError, match="not of a kind that can be read"):
-        open_timeline(str(path))
+        open_timeline(path)
 
 
-def test_a_row_that_is_no_csv_costs_itself_alone(tmp_path):
-    path = tmp_path / "kernels.csv"
-    rows = [
-        "Kernel_Name,Start_Timestamp,End_Timestamp",
-        "gemm,10,30",
-        f"{'a' * 200_000},40,50",
-        "add,60,65",
-    ]
-    path.write_bytes("\n".join(rows).encode())
+def test_a_row_that_is_no_csv_costs_itself_alone(write_text):
+    rows = ["gemm,10,30", f"{'a' * 200_000},40,50", "add,60,65"]
 
-    timeline = open_timeline(str(path))
+    timeline = open_timeline(
+        write_text("\n".join(["Kernel_Name,Start_Timestamp,End_Timestamp", *rows]))
+    )
 
     assert timeline.device.dur_ns.tolist() == [20, 5]
     assert "1 CSV rows" in timeline.warnings[0]
 
 
-def test_bytes_that_are_no_text_keep_no_json_away(tmp_path):
+def test_bytes_that_are_no_text_keep_no_json_away(write_text):
     dispatch = {
         "start_timestamp": 10,
         "end_timestamp": 30,
@@ -161,11 +147,9 @@ def test_bytes_that_are_no_text_keep_no_json_away(tmp_path):
     }
     symbols = [{"kernel_id": 3, "kernel_name": "ge_m"}]
     tool = {"kernel_symbols": symbols, "buffer_records": {"kernel_dispatch": [dispatch]}}
-    path = tmp_path / "results.json"
     text = json.dumps({"rocprofiler-sdk-tool": [tool]}).encode()
-    path.write_bytes(text.replace(b"ge_m", b"ge\xffm"))
 
-    timeline = open_timeline(str(path))
+    timeline = open_timeline(write_text(text.replace(b"ge_m", b"ge\xffm")))
 
     assert [timeline.names[i] for i in timeline.device.name] == ["ge\ufffdm"]
     assert "no text" in timeline.warnings[0]

@@ -122,14 +122,12 @@ def test_the_kind_is_found_from_the_content_not_from_the_name(tiny_traces, tmp_p
         assert find_reader(str(renamed)) is find_reader(str(tiny_traces / name))
 
 
-def test_csv_and_json_may_be_gzipped_or_not(tiny_traces, tmp_path, totals_by_name):
-    packed = tmp_path / "kernels.csv"
-    packed.write_bytes(gzip.compress((tiny_traces / "rocprofv3_kernel_trace.csv").read_bytes()))
-    plain = tmp_path / "results.json"
-    plain.write_bytes(gzip.decompress((tiny_traces / "rocprofv3_results.json.gz").read_bytes()))
+def test_csv_and_json_may_be_gzipped_or_not(tiny_traces, write_text, totals_by_name):
+    packed = write_text(gzip.compress((tiny_traces / "rocprofv3_kernel_trace.csv").read_bytes()))
+    plain = write_text(gzip.decompress((tiny_traces / "rocprofv3_results.json.gz").read_bytes()))
 
-    assert len(open_timeline(str(packed)).device) == 2
-    assert len(open_timeline(str(plain)).device) == 3
+    assert len(open_timeline(packed).device) == 2
+    assert len(open_timeline(plain).device) == 3
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -147,11 +145,10 @@ def test_a_file_that_ends_anywhere_gives_what_it_holds_or_says_why_not(tiny_trac
             assert timeline.warnings
 
 
-def test_a_cut_csv_row_is_left_out_and_said(tiny_traces, tmp_path):
-    cut = tmp_path / "kernel_trace.csv"
-    cut.write_bytes((tiny_traces / "rocprofv3_kernel_trace.csv").read_bytes()[:-30])
+def test_a_cut_csv_row_is_left_out_and_said(tiny_traces, write_text):
+    cut = write_text((tiny_traces / "rocprofv3_kernel_trace.csv").read_bytes()[:-30])
 
-    timeline = open_timeline(str(cut))
+    timeline = open_timeline(cut)
 
     assert len(timeline.device) == 1
     assert "1 CSV rows" in timeline.warnings[0]

@@ -16,39 +16,36 @@ def test_statistics_of_both_rocprof_generations_are_kernel_tables(tiny_traces):
     assert new.stats[1] == NameStats(ADD, 1, 25_000, 25_000, 25_000)
 
 
-def test_older_nsys_headers_give_the_same_statistics(tmp_path):
-    path = tmp_path / "old.csv"
-    path.write_text(
+def test_older_nsys_headers_give_the_same_statistics(write_text):
+    path = write_text(
         "Time(%),Total Time (ns),Instances,Average,Minimum,Maximum,Name\n"
         '90.0,"1,800,000",2,900000.0,800000,1000000,gemm\n'
     )
 
-    assert open_tables(str(path)).stats == (NameStats("gemm", 2, 1_800_000, 800_000, 1_000_000),)
+    assert open_tables(path).stats == (NameStats("gemm", 2, 1_800_000, 800_000, 1_000_000),)
 
 
-def test_copies_of_older_nsys_are_counted_as_operations(tmp_path):
-    path = tmp_path / "mem.csv"
-    path.write_text(
+def test_copies_of_older_nsys_are_counted_as_operations(write_text):
+    path = write_text(
         "Time(%),Total Time (ns),Operations,Average,Minimum,Maximum,Operation\n"
         "100.0,5000,3,1666.7,1000,2000,[CUDA memcpy HtoD]\n"
     )
 
-    tables = open_tables(str(path))
+    tables = open_tables(path)
 
     assert tables.kind == "memory"
     assert tables.stats == (NameStats("[CUDA memcpy HtoD]", 3, 5_000, 1_000, 2_000),)
 
 
-def test_of_a_report_of_calls_and_kernels_the_kernels_are_read(tmp_path):
-    path = tmp_path / "both.csv"
-    path.write_text(
+def test_of_a_report_of_calls_and_kernels_the_kernels_are_read(write_text):
+    path = write_text(
         "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),"
         "Category,Operation\n"
         "70.0,700,7,100.0,100.0,100,100,0.0,CUDA_API,cudaLaunchKernel\n"
         "30.0,300,3,100.0,100.0,100,100,0.0,CUDA_KERNEL,gemm\n"
     )
 
-    assert [row.name for row in open_tables(str(path)).stats] == ["gemm"]
+    assert [row.name for row in open_tables(path).stats] == ["gemm"]
 
 
 def test_long_and_wide_ncu_files_give_the_same_counters(tiny_traces):

@@ -11,23 +11,13 @@ DISPATCH = "GPU_ID,Queue_ID,PID,TID,Grid_Size,Workgroup_Size"
 KERNELS = [(1, "gemm(float*, int)", 1000, 1400), (2, "add", 1500, 1600)]
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(*lines):
-        path = tmp_path / "results.csv"
-        path.write_text("\n".join(lines) + "\n")
-        return str(path)
-
-    return write
-
-
-def test_kernels_of_rocprofv2_are_read_past_its_empty_lines_and_counters(write, totals_by_name):
+def test_kernels_of_rocprofv2_are_read_past_empty_lines_and_counters(write_text, totals_by_name):
     header = (
         f"Dispatch_ID,{DISPATCH},Kernel_Name,Start_Timestamp,End_Timestamp,Correlation_ID,SQ_WAVES"
     )
     rows = [f'{n},4,1,41,42,64,64,"{k}",{s},{e},{n + 30},16384.0' for n, k, s, e in KERNELS]
 
-    timeline = open_timeline(write(header, "", *(line for row in rows for line in (row, ""))))
+    timeline = open_timeline(write_text("\n\n".join([header, *rows, ""])))
 
     assert totals_by_name(timeline, timeline.device, "kernel") == {
         "gemm(float*, int)": (1, 400),
@@ -38,10 +28,10 @@ def test_kernels_of_rocprofv2_are_read_past_its_empty_lines_and_counters(write, 
     assert set(timeline.device.stream.tolist()) == {1}
 
 
-def test_calls_of_rocprofv2_have_a_column_of_kernels_that_is_empty(write, totals_by_name):
+def test_calls_of_rocprofv2_have_a_column_of_kernels_that_is_empty(write_text, totals_by_name):
     header = "Domain,Function,Kernel_Name,Start_Timestamp,End_Timestamp,Correlation_ID"
 
-    timeline = open_timeline(write(header, "", "HIP_API_DOMAIN,hipMalloc,,1000,1250,2", ""))
+    timeline = open_timeline(write_text(f"{header}\n\nHIP_API_DOMAIN,hipMalloc,,1000,1250,2\n\n"))
 
     assert totals_by_name(timeline, timeline.host, "cuda_runtime") == {"hipMalloc": (1, 250)}
     assert len(timeline.device) == 0
@@ -59,9 +49,11 @@ def test_calls_of_rocprofv2_have_a_column_of_kernels_that_is_empty(write, totals
         ("kernel", ["Copy_kernel(float*)", "void gemm<float>(int)"]),
     ],
 )
-def test_what_statistics_are_of_is_told_from_their_names(write, kind, names):
+def test_what_statistics_are_of_is_told_from_their_names(write_text, kind, names):
     rows = [f"{name},2,300,150,50.0" for name in names]
-    tables = open_tables(write('"Name","Calls","TotalDurationNs","AverageNs","Percentage"', *rows))
+    tables = open_tables(
+        write_text("\n".join(['"Name","Calls","TotalDurationNs","AverageNs","Percentage"', *rows]))
+    )
 
     assert tables.kind == kind
     assert [(row.name, row.count, row.total_ns) for row in tables.stats] == [
@@ -69,7 +61,7 @@ def test_what_statistics_are_of_is_told_from_their_names(write, kind, names):
     ]
 
 
-def test_markers_and_allocations_of_rocprofv3_json_are_host_ranges(tmp_path, totals_by_name):
+def test_markers_and_allocations_of_rocprofv3_json_are_host_ranges(write_text, totals_by_name):
     kinds = {"MARKER_CORE_RANGE_API": ["roctxRangePushA"], "MEMORY_ALLOCATION": ["ALLOCATE"]}
     strings = {
         "buffer_records": [{"kind": k, "operations": names} for k, names in kinds.items()],
@@ -85,10 +77,8 @@ def test_markers_and_allocations_of_rocprofv3_json_are_host_ranges(tmp_path, tot
         "memory_allocation": [record(1, 9, 130, 150)],
     }
     tool = {"metadata": {"pid": 41}, "strings": strings, "buffer_records": records}
-    path = tmp_path / "results.json"
-    path.write_text(json.dumps({"rocprofiler-sdk-tool": [tool]}))
 
-    timeline = open_timeline(str(path))
+    timeline = open_timeline(write_text(json.dumps({"rocprofiler-sdk-tool": [tool]})))
 
     assert totals_by_name(timeline, timeline.host, "user_annotation") == {
         "epoch 3": (1, 90),

@@ -33,16 +33,15 @@ def test_a_file_cut_anywhere_gives_what_it_holds_and_says_so(tmp_path, op, suffi
         assert any("ends" in warning for warning in timeline.warnings)
 
 
-def test_a_damaged_gzip_stream_gives_what_came_before(tmp_path, op):
+def test_a_damaged_gzip_stream_gives_what_came_before(write_text, op):
     noise = random.Random(1)
     events = [op(f"op{noise.random()}", ts=i) for i in range(10_000)]
     packed = bytearray(gzip.compress(json.dumps({"traceEvents": events}).encode()))
     middle = len(packed) * 3 // 4
     packed[middle : middle + 64] = bytes(64)
-    path = tmp_path / "damaged.json.gz"
-    path.write_bytes(packed)
+    path = write_text(bytes(packed))
 
-    timeline = open_timeline(str(path))
+    timeline = open_timeline(path)
 
     assert 0 < len(timeline.host) < 10_000
     assert timeline.warnings
@@ -86,7 +85,7 @@ def test_names_with_bad_utf8_or_raw_newlines_are_kept(write_text):
 
 
 @pytest.mark.parametrize("lost", [b'"', b"}", b"{"])
-def test_an_event_that_seems_never_to_end_costs_little_more_than_itself(tmp_path, lost):
+def test_an_event_that_seems_never_to_end_costs_little_more_than_itself(write_text, lost):
     count = 3 * PIECE_BYTES // 100
     events = [
         {"ph": "X", "cat": "cpu_op", "name": f"op{i}", "pid": 1, "tid": 1, "ts": 2 * i, "dur": 1}
@@ -94,10 +93,9 @@ def test_an_event_that_seems_never_to_end_costs_little_more_than_itself(tmp_path
     ]
     text = json.dumps({"traceEvents": events}).encode()
     at = text.index(lost, len(text) // 3)
-    path = tmp_path / "damaged.json"
-    path.write_bytes(text[:at] + b" " + text[at + 1 :])
+    path = write_text(text[:at] + b" " + text[at + 1 :])
 
-    timeline = open_timeline(str(path))
+    timeline = open_timeline(path)
 
     assert count - 20 <= len(timeline.host) < count
     assert timeline.warnings or lost == b"{"  # without its beginning an event leaves no trace
@@ -125,7 +123,7 @@ EVENT = b'{"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": 1
     ],
 )
 def test_a_file_with_many_damaged_events_is_gone_through_once(
-    tmp_path, monkeypatch, damaged, whole
+    write_text, monkeypatch, damaged, whole
 ):
     walk, walked = event_stream.walk, []
 
@@ -136,10 +134,9 @@ def test_a_file_with_many_damaged_events_is_gone_through_once(
     monkeypatch.setattr(event_stream, "walk", counted)
     monkeypatch.setattr(event_stream, "PIECE_BYTES", 10_000)
     text = b'{"traceEvents": [' + b", ".join([EVENT, EVENT, damaged] * 1_000) + b"]}"
-    path = tmp_path / "damaged.json"
-    path.write_bytes(text)
+    path = write_text(text)
 
-    timeline = open_timeline(str(path))
+    timeline = open_timeline(path)
 
     assert len(timeline.host) == whole
     assert sum(walked) < 2 * len(text)

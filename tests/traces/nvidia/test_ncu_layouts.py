@@ -32,13 +32,8 @@ def wide(units=True, more=(), values=()):
 
 
 @pytest.fixture
-def read(tmp_path):
-    def read(text, encoding="utf-8"):
-        path = tmp_path / "ncu.csv"
-        path.write_text(text, encoding=encoding)
-        return open_tables(str(path))
-
-    return read
+def read(write_text):
+    return lambda text, encoding="utf-8": open_tables(write_text(text.encode(encoding)))
 
 
 def found(tables, launch=0):

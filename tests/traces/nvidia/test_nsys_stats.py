@@ -48,16 +48,6 @@ def printed(*reports, blank=True, banner=False):
     return "\n".join(lines) + "\n"
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(text, encoding="utf-8"):
-        path = tmp_path / "stats.csv"
-        path.write_text(text, encoding=encoding)
-        return str(path)
-
-    return write
-
-
 def expected(rows):
     return tuple(NameStats(*row) for row in rows)
 
@@ -70,8 +60,10 @@ NVTX_SUM = summary(RANGES, "Instances", "Range", style="PushPop,")
 
 @pytest.mark.parametrize("blank", [True, False])
 @pytest.mark.parametrize("banner", [True, False])
-def test_all_reports_of_one_file_are_read_kernels_first(write, blank, banner):
-    path = write(printed(NVTX_SUM, API_SUM, KERN_SUM, MEM_SUM, SIZES, blank=blank, banner=banner))
+def test_all_reports_of_one_file_are_read_kernels_first(write_text, blank, banner):
+    path = write_text(
+        printed(NVTX_SUM, API_SUM, KERN_SUM, MEM_SUM, SIZES, blank=blank, banner=banner)
+    )
 
     tables = open_tables(path)
 
@@ -85,22 +77,22 @@ def test_all_reports_of_one_file_are_read_kernels_first(write, blank, banner):
     assert "4 reports" in tables.warnings[0]
 
 
-def test_ranges_alone_are_not_taken_for_kernels(write):
-    tables = open_tables(write(printed(NVTX_SUM)))
+def test_ranges_alone_are_not_taken_for_kernels(write_text):
+    tables = open_tables(write_text(printed(NVTX_SUM)))
 
     assert (tables.kind, tables.stats) == ("range", expected(RANGES))
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_every_time_unit_gives_the_same_nanoseconds(write, unit):
-    path = write(printed(summary(KERNELS, "Instances", "Name", unit)))
+def test_every_time_unit_gives_the_same_nanoseconds(write_text, unit):
+    path = write_text(printed(summary(KERNELS, "Instances", "Name", unit)))
 
     assert open_tables(path).stats == expected(KERNELS)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le"])
-def test_files_that_powershell_wrote_are_read(write, encoding):
+def test_files_that_powershell_wrote_are_read(write_text, encoding):
     text = printed(KERN_SUM)
-    path = write("\ufeff" + text if encoding == "utf-16-le" else text, encoding)
+    path = write_text(("\ufeff" * (encoding == "utf-16-le") + text).encode(encoding))
 
     assert open_tables(path).stats == expected(KERNELS)
