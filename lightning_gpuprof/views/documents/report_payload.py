@@ -28,6 +28,11 @@ from lightning_gpuprof.views.documents.finding_payload import finding_payload, p
 SCHEMA_VERSION = 1
 TOP_OPERATORS = 20
 TOP_LINES = 20
+_FACTS = tuple(
+    "rank world_size host cpu_count torch_settings versions trainer model loader config".split()
+)
+_PART = ("name", "total_ns", "outside_ns", "active_steps")
+_TIMES = ("p50_ns", "p95_ns", "p99_ns", "min_ns", "max_ns")
 
 
 def report_payload(
@@ -115,36 +120,19 @@ def _run(run: str, results: RunResults) -> dict[str, Any]:
     }
 
 
-_FACTS = (
-    "rank",
-    "world_size",
-    "host",
-    "cpu_count",
-    "torch_settings",
-    "versions",
-    "trainer",
-    "model",
-    "loader",
-    "config",
-)
-
-
 def _steps(results: RunResults) -> dict[str, Any]:
     steps = results.steps
     dur = steps.dur if steps else None
+    times = {key: getattr(dur, key, None) for key in _TIMES}
     return {
         "count": steps.count if steps else 0,
         "total_ns": steps.total_ns if steps else 0,
         "basis": steps.basis if steps else None,
         "basis_count": dur.count if dur else 0,
-        "median_ns": dur.p50_ns if dur else None,
+        "median_ns": times["p50_ns"],
         "mean_ns": dur.mean_ns if dur else None,
         "step_ns": results.step_ns,
-        "p50_ns": dur.p50_ns if dur else None,
-        "p95_ns": dur.p95_ns if dur else None,
-        "p99_ns": dur.p99_ns if dur else None,
-        "min_ns": dur.min_ns if dur else None,
-        "max_ns": dur.max_ns if dur else None,
+        **times,
         "plain_median_ns": steps.plain_p50_ns if steps else None,
         "jitter_frac": steps.jitter_frac if steps else None,
         "samples_per_s": results.samples_per_s,
@@ -162,10 +150,7 @@ def _phase(stats: PhaseStats, parts: Sequence[Part]) -> dict[str, Any]:
         **_per_step(stats.per_step),
         "parts": [
             {
-                "name": part.name,
-                "total_ns": part.total_ns,
-                "outside_ns": part.outside_ns,
-                "active_steps": part.active_steps,
+                **{key: getattr(part, key) for key in _PART},
                 **_per_step(part.per_step),
             }
             for part in parts
@@ -174,12 +159,8 @@ def _phase(stats: PhaseStats, parts: Sequence[Part]) -> dict[str, Any]:
 
 
 def _per_step(per_step: PerStep | None) -> dict[str, Any]:
-    return {
-        "median_ns": per_step.median_ns if per_step else None,
-        "mean_ns": per_step.mean_ns if per_step else None,
-        "max_ns": per_step.max_ns if per_step else None,
-        "step_frac": per_step.frac if per_step else None,
-    }
+    values = {key: getattr(per_step, key, None) for key in ("median_ns", "mean_ns", "max_ns")}
+    return {**values, "step_frac": getattr(per_step, "frac", None)}
 
 
 def _device(results: RunResults) -> dict[str, Any]:

@@ -17,8 +17,6 @@ MOST_IN_FULL = 6
 NAME_WIDTH = 52
 MIN_COMPILING_FRAC = 0.1
 """From this share of the run on, the time of torch.compile is shown."""
-LONE_STEP_FRAC = 0.2
-"""From this share of all steps' time on, one step is named: the means would mislead."""
 DOING = {"validate": "validation", "test": "testing", "predict": "prediction"}
 """Stages that train nothing."""
 
@@ -134,21 +132,6 @@ def step_lines(results: RunResults) -> Iterator[str]:
             f"the device takes {duration(results.step_ns or 0)} per step and is behind the host "
             "until an epoch's end: savings and samples are by that"
         )
-    yield from _lone_step(results)
-
-
-def _lone_step(results: RunResults) -> Iterator[str]:
-    """Name a single step that moves the means by itself, where one does."""
-    steps = results.steps
-    ordinary = (s for s in results.slowest if not {"profiled", "validation"} & set(s.flags))
-    slow = next(ordinary, None)
-    if steps is None or slow is None:
-        return
-    share = slow.dur_ns / (steps.dur.mean_ns * steps.dur.count)
-    if share >= LONE_STEP_FRAC and steps.dur.count >= 1 / LONE_STEP_FRAC:
-        why = f" (in {slow.part or slow.phase.value})" if slow.phase else ""
-        alone = f"step {slow.step} alone took {percent(share)} of that time{why}"
-        yield f"{alone}; the means below include it"
 
 
 def place(where: Where) -> str:

@@ -4,7 +4,7 @@ import base64
 import gzip
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -18,21 +18,16 @@ from lightning_gpuprof.views.html.bundle import bundle
 from lightning_gpuprof.views.html.web_assets import STATIC, plotly_path
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query
-from lightning_gpuprof.views.tab.run_views import ranks_to_show
 from lightning_gpuprof.views.tab.runs import runs_view
 from lightning_gpuprof.views.tab.tab import VIEWS, find_view
 
-MAX_RANKS = 16
 MAX_TRACES = 4
 """More would make the file grow past what mail takes; the tab has all of them."""
 STEP_BUCKETS = 1000
 TIMELINE_COLUMNS = 3000
 CYCLE_VIEWS = ("operators", "device", "calls", "roofline", "timeline", "timeline_cut")
-BY_RANK = ("run", "steps", "memory", "device")
-"""Views that differ by rank and are looked at by rank."""
 MAX_DATA_BYTES = 3_500_000
 """Beside Plotly's 1.9 MB this keeps the file below 6 MB."""
-RANK_STEP_BUCKETS = 200
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval' blob:; "
     "style-src 'unsafe-inline'; img-src data: blob:"
@@ -69,9 +64,8 @@ def _data(run: LoadedRun, session: int | None) -> dict[str, Any]:
     for name, params, extra in _requests(run):
         key = "&".join([name, *(f"{k}={v}" for k, v in sorted(params.items()))])
         answers[key] = _answer(run, name, {**params, **extra, **chosen})
-    for key, answer in answers.items():
-        if key.split("&")[0] == "run" and "ranks" in answer:
-            _keep_one_session(answer, _ranks(run))
+    if "ranks" in answers["run"]:
+        _keep_one_session(answers["run"])
     _share(answers)
     _fit(answers)
     return answers
@@ -99,21 +93,11 @@ def _fit(answers: dict[str, Any]) -> None:
 
 def _requests(run: LoadedRun) -> Iterator[tuple[str, dict[str, str], dict[str, str]]]:
     """Yield (view, parameters, parameters that the page does not name) of what it can ask for."""
-    ranks = _ranks(run)
     for name in VIEWS:
         yield name, {}, {"buckets": str(STEP_BUCKETS), "columns": str(TIMELINE_COLUMNS)}
-    for rank in ranks if len(ranks) > 1 else ():
-        for name in BY_RANK:
-            yield name, {"rank": str(rank)}, {"buckets": str(RANK_STEP_BUCKETS)}
     for _, cycle in run.cycles()[-MAX_TRACES:]:
         for name in CYCLE_VIEWS:
             yield name, {"trace": cycle.trace_file}, {"columns": str(TIMELINE_COLUMNS)}
-
-
-def _ranks(run: LoadedRun) -> list[int]:
-    """Return the ranks that can be looked at one by one: of many, those that others wait for."""
-    rows = ranks_to_show(run.report(Query({}))["ranks"], MAX_RANKS)
-    return [row["rank"] for row in rows]
 
 
 def _answer(run: LoadedRun, name: str, params: dict[str, str]) -> Any:
@@ -126,9 +110,9 @@ def _answer(run: LoadedRun, name: str, params: dict[str, str]) -> Any:
     return payload
 
 
-def _keep_one_session(header: dict[str, Any], ranks: Sequence[int]) -> None:
+def _keep_one_session(header: dict[str, Any]) -> None:
     """Leave out the ranks and sessions that this file does not hold, so that none can be picked."""
-    header["ranks"] = [one for one in header["ranks"] if one["rank"] in ranks]
+    header["ranks"] = [one for one in header["ranks"] if one["rank"] == header["rank"]]
     for rank in header["ranks"]:
         rank["sessions"] = [one for one in rank["sessions"] if one["session"] == header["session"]]
 

@@ -1,13 +1,12 @@
-"""A laid-out timeline in a file beside its trace.
+"""A laid-out timeline in a file beside its trace: columns of numbers and a JSON head, in a zip.
 
-A line of JSON describes the compressed columns after it. A file of another layout number,
-written by another version of this package, is made again from its trace.
+A file of another layout number, written by another version, is made again from its trace.
 """
 
-import zlib
+import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from typing import Any
+from io import BytesIO
 
 import msgspec
 import numpy as np
@@ -19,8 +18,8 @@ from lightning_gpuprof.records.files import LAYOUT_SUFFIX, written_whole
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import MemoryEvents, OpArguments
 
-LAYOUT = 1
-_FAST = 1
+LAYOUT = 2
+MAX_TEXT = 1_000
 _EVENT_COLUMNS = (
     "lane_first",
     "start_ns",
@@ -42,11 +41,6 @@ def pack(layout: Layout, argument_texts: Sequence[str], tree: CallTree) -> bytes
     columns = {name: getattr(layout, name) for name in _EVENT_COLUMNS}
     columns |= {f"memory.{f.name}": getattr(layout.memory, f.name) for f in fields(MemoryEvents)}
     columns |= {f"tree.{f.name}": getattr(tree, f.name) for f in fields(CallTree)}
-    described, bodies = [], []
-    for name, values in columns.items():
-        dtype, delta, raw = _small(values.astype(np.int64))
-        bodies.append(zlib.compress(raw, _FAST))
-        described.append([name, dtype, delta, len(bodies[-1])])
     head = {
         "layout": LAYOUT,
         "kinds": KINDS,
@@ -54,9 +48,14 @@ def pack(layout: Layout, argument_texts: Sequence[str], tree: CallTree) -> bytes
         "names": list(layout.names),
         "groups": [asdict(group) for group in layout.groups],
         "arguments": list(argument_texts),
-        "columns": described,
     }
-    return msgspec.json.encode(head) + b"\n" + b"".join(bodies)
+    content = BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+        file.writestr("head", msgspec.json.encode(head))
+        for name, values in columns.items():
+            with file.open(name, "w") as member:
+                np.lib.format.write_array(member, _narrow(values), allow_pickle=False)
+    return content.getvalue()
 
 
 def unpack(content: bytes) -> tuple[Layout, tuple[str, ...], CallTree]:
@@ -65,14 +64,12 @@ def unpack(content: bytes) -> tuple[Layout, tuple[str, ...], CallTree]:
     Raises:
         LayoutFileError: The content is of another layout, or torn.
     """
-    line, _, body = content.partition(b"\n")
     try:
-        head = msgspec.json.decode(line)
-        if head["layout"] != LAYOUT:
-            raise LayoutFileError(f"of layout {head['layout']}, not {LAYOUT}")
-        if tuple(head["kinds"]) != KINDS:
-            raise LayoutFileError("made by a version that knew other kinds of events")
-        columns = _columns(head["columns"], memoryview(body))
+        with zipfile.ZipFile(BytesIO(content)) as file:
+            head = msgspec.json.decode(file.read("head"))
+            if head["layout"] != LAYOUT or tuple(head["kinds"]) != KINDS:
+                raise LayoutFileError("made by another version")
+            columns = {name: _column(file.read(name)) for name in file.namelist() if name != "head"}
         memory = {f.name: columns.pop(f"memory.{f.name}") for f in fields(MemoryEvents)}
         tree = CallTree(**{f.name: columns.pop(f"tree.{f.name}") for f in fields(CallTree)})
         layout = Layout(
@@ -83,38 +80,8 @@ def unpack(content: bytes) -> tuple[Layout, tuple[str, ...], CallTree]:
             **columns,
         )
         return layout, tuple(head["arguments"]), tree
-    except (msgspec.MsgspecError, zlib.error, KeyError, TypeError, IndexError) as error:
+    except (zipfile.BadZipFile, msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
         raise LayoutFileError(f"no whole layout: {error}") from error
-
-
-def _columns(described: Sequence[Sequence[Any]], body: memoryview) -> dict[str, Int64]:
-    found, at = {}, 0
-    for name, dtype, delta, length in described:
-        raw = zlib.decompress(body[at : at + length])
-        values = np.frombuffer(raw, dtype=dtype).astype(np.int64)
-        found[name] = np.cumsum(values) if delta else values
-        at += length
-    return found
-
-
-def _small(values: Int64) -> tuple[str, bool, bytes]:
-    """Return the narrowest form of a column: its dtype, whether of differences, its bytes."""
-    steps = np.diff(values, prepend=0)
-    narrow, narrow_steps = _dtype(values), _dtype(steps)
-    if narrow_steps < narrow or (narrow == "<i8" and narrow_steps == "<i8"):
-        return narrow_steps, True, steps.astype(narrow_steps).tobytes()
-    return narrow, False, values.astype(narrow).tobytes()
-
-
-def _dtype(values: Int64) -> str:
-    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-    for dtype, bits in (("<i1", 7), ("<i2", 15), ("<i4", 31)):
-        if -(2**bits) <= low and high < 2**bits:
-            return dtype
-    return "<i8"
-
-
-MAX_TEXT = 1_000
 
 
 def write_layout(trace_path: str) -> str:
@@ -145,3 +112,16 @@ def argument_text(arguments: OpArguments) -> str:
         value = arguments.values[index] if index < len(arguments.values) else ""
         parts.append(f"{dtype}{shape if shape else ''} {value}".strip() or "none")
     return ", ".join(parts)[:MAX_TEXT]
+
+
+def _narrow(values: Int64) -> "np.ndarray[tuple[int], np.dtype[np.signedinteger]]":
+    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    widths = (np.int8, np.int16, np.int32, np.int64)
+    return values.astype(
+        next(w for w in widths if np.iinfo(w).min <= low and high <= np.iinfo(w).max)
+    )
+
+
+def _column(content: bytes) -> Int64:
+    values = np.lib.format.read_array(BytesIO(content), allow_pickle=False)
+    return values.astype(np.int64)

@@ -11,14 +11,20 @@ from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query
 
 MAX_POINTS = 1_000
+_POINT = (
+    "step",
+    "allocated_bytes",
+    "reserved_bytes",
+    "peak_allocated_bytes",
+    "peak_reserved_bytes",
+    "total_bytes",
+    "free_bytes",
+    "kind_bytes",
+)
 
 
 def memory_view(run: LoadedRun, query: Query) -> dict[str, Any]:
-    """Return memory at the ends of windows, thinned out where there are many.
-
-    Raises:
-        QueryError: There is no such rank or session.
-    """
+    """Return memory at the ends of windows, thinned out where there are many."""
     session = run.session(query)
     records = [record for record in session.all(Memory) if record.total_bytes > 0]
     advice = rank_advice(same_session(run.ranks, session.start.session))
@@ -28,22 +34,9 @@ def memory_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     return {
         "device": msgspec.to_builtins(device),
         "windows": len(records),
-        "points": [_point(record) for record in thinned],
+        "points": [{key: getattr(record, key) for key in _POINT} for record in thinned],
         "sizes": _sizes(records),
         "advice": msgspec.to_builtins(advice) if advice else None,
-    }
-
-
-def _point(record: Memory) -> dict[str, Any]:
-    return {
-        "step": record.step,
-        "allocated_bytes": record.allocated_bytes,
-        "reserved_bytes": record.reserved_bytes,
-        "peak_allocated_bytes": record.peak_allocated_bytes,
-        "peak_reserved_bytes": record.peak_reserved_bytes,
-        "total_bytes": record.total_bytes,
-        "free_bytes": record.free_bytes,
-        "kind_bytes": record.kind_bytes,
     }
 
 

@@ -17,11 +17,7 @@ _NAME = re.compile(r"rank(\d+)(?:-session(\d+))?-step(\d+)-(\w+)")
 
 
 def memory_sites_view(run: LoadedRun, query: Query) -> dict[str, Any]:
-    """Return the snapshots beside a run, and the analysis of `file`, by default the last.
-
-    Raises:
-        QueryError: The run has no such snapshot.
-    """
+    """Return the snapshots beside a run, and the analysis of `file`, by default the last."""
     snapshots = _snapshots(run)
     if not snapshots:
         return {"state": "no-snapshot", "snapshots": []}

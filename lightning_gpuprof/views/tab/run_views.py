@@ -14,13 +14,14 @@ from lightning_gpuprof.views.documents.rank_notices import first_few
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query
 
+_FACTS = tuple(
+    "rank session stage started_unix_ns phases timer world_size device loader model trainer "
+    "torch_settings versions".split()
+)
+
 
 def run_view(run: LoadedRun, query: Query) -> dict[str, Any]:
-    """Return the run's header: every rank's sessions, and the asked session's facts.
-
-    Raises:
-        QueryError: There is no such rank or session, or none that can be read.
-    """
+    """Return the run's header: every rank's sessions, and the asked session's facts."""
     session = run.session(query)
     start = session.start
     memory = session.all(Memory)
@@ -34,27 +35,15 @@ def run_view(run: LoadedRun, query: Query) -> dict[str, Any]:
         "warnings": first_few(
             [text for records in run.ranks.values() for text in records.warnings]
         ),
-        "rank": start.rank,
-        "session": start.session,
-        "stage": start.stage,
-        "started_unix_ns": start.started_unix_ns,
         "steps": session.steps,
         "last_step": int(numbers[-1]) if numbers is not None and len(numbers) else None,
-        "phases": start.phases,
-        "timer": start.timer,
-        "world_size": start.world_size,
-        "device": msgspec.to_builtins(start.device),
-        "loader": msgspec.to_builtins(start.loader),
-        "model": msgspec.to_builtins(start.model),
-        "trainer": msgspec.to_builtins(start.trainer),
-        "torch_settings": start.torch_settings,
-        "versions": start.versions,
+        **{key: msgspec.to_builtins(getattr(start, key)) for key in _FACTS},
         "end": msgspec.to_builtins(session.end),
         "memory": msgspec.to_builtins(memory[-1]) if memory else None,
         "loss": _last_loss(session),
         "notes": [msgspec.to_builtins(note) for note in session.all(Note)],
         "disabled": [
-            {"probe": record.probe, "step": record.step, "error": record.error}
+            {key: getattr(record, key) for key in ("probe", "step", "error")}
             for record in session.all(ProbeDisabled)
         ],
     }
@@ -115,9 +104,6 @@ def steps_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     """Return a range of steps by bucket; all steps go by their own numbers.
 
     Where only one step in several is timed by phase, numbers and places in the record differ.
-
-    Raises:
-        QueryError: A parameter is out of range.
     """
     session = run.session(query)
     last = query.integer("last", default=2**53, low=0, high=2**53)

@@ -24,11 +24,7 @@ _ALIGN = 8
 
 
 def timeline_view(run: LoadedRun, query: Query) -> dict[str, Any]:
-    """Return what a cycle's timeline holds: its lanes, its length, and whether it is prepared.
-
-    Raises:
-        QueryError: The run has no such cycle.
-    """
+    """Return what a cycle's timeline holds: its lanes, its length, and whether it is prepared."""
     wanted = pick_cycle(run, query, LAYOUT_SUFFIX)
     if wanted is None:
         return {"trace": None, "state": "no-cycle"}
@@ -49,11 +45,7 @@ def timeline_view(run: LoadedRun, query: Query) -> dict[str, Any]:
 
 
 def call_tree_view(run: LoadedRun, query: Query) -> dict[str, Any]:
-    """Return who called what in a cycle, as columns with a parent index.
-
-    Raises:
-        QueryError: The run has no such cycle.
-    """
+    """Return who called what in a cycle, as columns with a parent index."""
     wanted = pick_cycle(run, query, LAYOUT_SUFFIX)
     loaded = None if wanted is None else _load(run, wanted)
     if loaded is None:
@@ -72,11 +64,7 @@ def call_tree_view(run: LoadedRun, query: Query) -> dict[str, Any]:
 
 
 def timeline_cut_view(run: LoadedRun, query: Query) -> bytes:
-    """Return the blocks that a range of time shows, in columns; http_api.md has the layout.
-
-    Raises:
-        QueryError: A parameter is out of range, or the cycle is not prepared.
-    """
+    """Return the blocks that a range of time shows, in columns; http_api.md has the layout."""
     loaded = _loaded(run, query)
     layout = loaded.layout
     first, last = layout.span
@@ -91,11 +79,7 @@ def timeline_cut_view(run: LoadedRun, query: Query) -> bytes:
 
 
 def timeline_event_view(run: LoadedRun, query: Query) -> dict[str, Any]:
-    """Return all that is known of one event: shapes, what is around it, what it launched.
-
-    Raises:
-        QueryError: There is no such event.
-    """
+    """Return all that is known of one event: shapes, what is around it, what it launched."""
     loaded = _loaded(run, query)
     layout = loaded.layout
     number = query.integer("event", default=-1, low=0, high=max(0, len(layout) - 1))
@@ -113,11 +97,7 @@ def timeline_event_view(run: LoadedRun, query: Query) -> dict[str, Any]:
 
 
 def timeline_search_view(run: LoadedRun, query: Query) -> dict[str, Any]:
-    """Return the events whose names hold a text, the longest ones one by one.
-
-    Raises:
-        QueryError: There is nothing to search for.
-    """
+    """Return the events whose names hold a text, the longest ones one by one."""
     text = query.text("text")
     if not text:
         raise QueryError("The request names nothing to search for: add text=WORD.")

@@ -44,11 +44,7 @@ def traces_view(run: LoadedRun, query: Query) -> dict[str, Any]:
 
 
 def operators_view(run: LoadedRun, query: Query) -> dict[str, Any]:
-    """Return the operators and kernels of one cycle.
-
-    Raises:
-        QueryError: The run has no such cycle.
-    """
+    """Return the operators and kernels of one cycle."""
     found, analysis = _analysed(run, query)
     if analysis is None:
         return {**found, "operators": [], "kernels": []}
@@ -58,11 +54,7 @@ def operators_view(run: LoadedRun, query: Query) -> dict[str, Any]:
 
 
 def device_view(run: LoadedRun, query: Query) -> dict[str, Any]:
-    """Return one cycle's time split, idle time by cause, syncs and copies.
-
-    Raises:
-        QueryError: The run has no such cycle.
-    """
+    """Return one cycle's time split, idle time by cause, syncs and copies."""
     found, analysis = _analysed(run, query)
     if analysis is None:
         return found
@@ -71,11 +63,7 @@ def device_view(run: LoadedRun, query: Query) -> dict[str, Any]:
 
 
 def roofline_view(run: LoadedRun, query: Query) -> dict[str, Any]:
-    """Return one cycle's operators against its device's roofs; `rows` is empty where none could be.
-
-    Raises:
-        QueryError: The run has no such cycle.
-    """
+    """Return one cycle's operators against its device's roofs, as far as they are known."""
     found, analysis = _analysed(run, query)
     if analysis is None:
         return found
@@ -100,9 +88,6 @@ def pick_cycle(run: LoadedRun, query: Query, suffix: str) -> str | None:
 
     The default is the last one of the first rank (or of the asked `rank`) that has a file with
     `suffix` beside it, else its last one.
-
-    Raises:
-        QueryError: The run has no such cycle.
     """
     # Record files come from anywhere: a name with a folder in it is none of ours.
     cycles = [

@@ -295,14 +295,6 @@ def test_what_reading_a_value_costs_on_a_cpu_is_said(report):
     assert "host syncs" not in render(report(device=Device(type="cuda")))
 
 
-def test_a_single_step_that_moves_the_means_is_named_beside_them(report):
-    logging = [0] * 99 + [400 * MS]
-    parts = {"logging/self.log": logging}
-    text = render(report({**PHASES, "logging": logging}, parts=parts))
-    assert "step 99 alone took 29.3% of that time (in self.log); the means below" in text
-    assert "alone took" not in render(report())
-
-
 def test_steps_timed_without_phases_are_called_so(report):
     rest = OutsideSpan(
         where="unmarked_steps", start_ns=0, dur_ns=50 * MS, phase_ns={"other": 50 * MS}, steps=5

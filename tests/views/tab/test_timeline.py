@@ -4,6 +4,7 @@ import struct
 import numpy as np
 import pytest
 
+from lightning_gpuprof.views.tab import layout_file
 from lightning_gpuprof.views.tab.layout_file import LayoutFileError, pack, unpack
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query, QueryError
@@ -62,9 +63,13 @@ def test_a_torn_file_is_no_layout(run, cut):
         unpack(content[:cut])
 
 
-def test_a_file_of_another_layout_is_told_apart():
-    with pytest.raises(LayoutFileError, match="layout 99"):
-        unpack(b'{"layout": 99}\n')
+def test_a_file_of_another_layout_is_told_apart(run, monkeypatch):
+    timeline_view(run, Query({}))
+    (loaded,) = run.layouts.values()
+    content = pack(loaded.layout, [], loaded.tree)
+    monkeypatch.setattr(layout_file, "LAYOUT", 99)
+    with pytest.raises(LayoutFileError, match="another version"):
+        unpack(content)
 
 
 def test_a_cut_is_columns_behind_a_head(run):
