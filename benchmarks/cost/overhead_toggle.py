@@ -57,18 +57,14 @@ class Switch:
         from lightning.pytorch.profilers import PassThroughProfiler
 
         trainer = model.trainer
-        loop = trainer.fit_loop.epoch_loop
         fetcher = trainer.fit_loop._data_fetcher
         (iterator,) = fetcher.iterator._iterator.iterators
-        results = type(loop.automatic_optimization).output_result_cls
         sampler = getattr(iterator._sampler_iter, "inner", iterator._sampler_iter)
         self._bare: list[tuple[Any, str, Any]] = [
             (trainer, "callbacks", []),
             (trainer, "profiler", PassThroughProfiler()),
             (trainer, "loggers", []),
-            (fetcher, "_start_profiler", type(loop)._on_before_fetch.__get__(loop)),
             (iterator, "_sampler_iter", sampler),
-            (loop.automatic_optimization, "output_result_cls", results),
             (gc, "callbacks", []),
             (model, "logs", None),
         ]

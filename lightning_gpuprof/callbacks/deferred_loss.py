@@ -11,7 +11,6 @@ from torch import Tensor
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import (
-    Callback,
     LightningModule,
     Trainer,
     accumulates,
@@ -21,10 +20,10 @@ from lightning_gpuprof.adapters.lightning import (
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.recorders.scalars.epoch_means import EpochMeans
 from lightning_gpuprof.recorders.scalars.logger_pace import LoggerPace
-from lightning_gpuprof.recorders.scalars.scalar_log import ScalarLog
+from lightning_gpuprof.recorders.scalars.scalar_log import ScalarBatch, ScalarLog
 from lightning_gpuprof.recorders.scalars.scalar_sink import ScalarSink, logged_names
 from lightning_gpuprof.recorders.scalars.sketch import columns_of, sketch
-from lightning_gpuprof.recorders.scalars.step_outputs import StepOutputs, gets_the_loss
+from lightning_gpuprof.recorders.scalars.step_outputs import StepOutputs
 from lightning_gpuprof.recorders.scalars.transfer import (
     HostCopy,
     RankMeans,
@@ -32,12 +31,10 @@ from lightning_gpuprof.recorders.scalars.transfer import (
     Value,
     with_room,
 )
-from lightning_gpuprof.session.guard import attempt, guarded
-from lightning_gpuprof.session.hooks import add_hook, called_by_trainer, drop_hook
+from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.recording import RecordingCallback
 
-_AT_END = "on_train_batch_end"
-_OF_A_RUN = ("_outputs", "_host", "_loop", "_log", "_sink", "_trainer")
+_OF_A_RUN = ("_outputs", "_loop", "_log", "_sink", "_trainer")
 _NOT_A_TENSORS = (AttributeError, RuntimeError, TypeError, ValueError)
 """Errors of outputs that are no tensors, or of a kind of their own; an OOM is a RuntimeError."""
 MOST_WAITING = 10
@@ -50,17 +47,19 @@ class DeferredLoss(RecordingCallback):
 
     Values stay on the device and cross to the host with one copy per window, which is read a
     window later, so no step waits for the device. They reach every logger under the step
-    numbers that `self.log` would have used and bit for bit as `.item()` would have given them:
-    the loss is what training_step returned, before Lightning divides it for accumulation. A name
+    numbers that `self.log` would have used and bit for bit as `.item()` would have given them. The
+    loss is what training_step returned: while gradients accumulate, Lightning hands on the loss
+    divided by `accumulate_grad_batches`, which is multiplied back on the host and may differ in the
+    last place. A callback that writes to `outputs["loss"]` in place changes what is kept. A name
     that `self.log` is called with as well is left to it: loggers get no second curve under it.
     Nothing is lost: the open window is flushed at the end, at an exception, at Ctrl-C and
     before a checkpoint. While gradients accumulate the loggers get what `self.log` gives them,
     the value of the batch that steps; the run's records hold every batch.
 
-    Costs: 1 us per step and a copy to the host per window; each logger takes its own time for each
-        step, some 50 us with a TensorBoardLogger and one metric (`log_every_n_steps` thins it out).
-    Touches: detaches the outputs of training_step and stacks a window of them, on their device;
-        `output_result_cls` of Lightning's loop is wrapped, where the loss is still undivided.
+    Costs: 3 us per step, most of it the Trainer's call of the hook, and a copy to the host per
+        window; each logger takes its own time for each step, some 50 us with a TensorBoardLogger
+        and one metric (`log_every_n_steps` thins it out).
+    Touches: keeps what `on_train_batch_end` is given and stacks a window of it, on its device.
     When: every step.
     Switch: metrics=()
 
@@ -111,7 +110,6 @@ class DeferredLoss(RecordingCallback):
         self._log: ScalarLog | None = None
         self._sink: ScalarSink | None = None
         self._outputs: StepOutputs | None = None
-        self._host: Callback | None = None
         self._loop: Any = None
         self._transfer: Transfer = HostCopy
         self._room = 0
@@ -163,21 +161,16 @@ class DeferredLoss(RecordingCallback):
         )
         self._ended_epoch = self._sent_ns = None
         self._refused = set()
-        self._host = called_by_trainer(trainer, self)
-        self._loop = loop = trainer.fit_loop.epoch_loop
-        automatic = pl_module.automatic_optimization
+        self._loop = trainer.fit_loop.epoch_loop
         self._outputs = StepOutputs(
-            loop,
-            loop.automatic_optimization if automatic else loop.manual_optimization,
+            trainer,
             self._log,
             self._keep,
             alone=names == ["loss"],
-            private=not attempt(partial(gets_the_loss, trainer), True),
             on_first=partial(setattr, self._sink, "first_batch"),
             full=self.window,
             on_full=self._fill,
         )
-        self._outputs.begin_epoch(trainer.current_epoch)
 
     @override
     @guarded
@@ -185,6 +178,14 @@ class DeferredLoss(RecordingCallback):
         """Note the epoch of the steps to come."""
         if self._outputs is not None:
             self._outputs.begin_epoch(trainer.current_epoch)
+
+    @override
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Keep the step's outputs; the calls in it that may fail are guarded."""
+        if self._outputs is not None:
+            self._outputs.add(outputs)
 
     @guarded
     def _keep(self, step: int, values: Mapping[str, Any], private: Mapping[str, Tensor]) -> None:
@@ -208,9 +209,9 @@ class DeferredLoss(RecordingCallback):
 
     @guarded
     def _fill(self) -> None:
-        """A window is full: let the Trainer call a hook at this batch's end, unless it can wait."""
-        output, host, outputs = self._output, self._host, self._outputs
-        if output is None or host is None or outputs is None:
+        """A window is full: send it off, unless it can wait."""
+        output, outputs = self._output, self._outputs
+        if output is None or outputs is None:
             return
         more = 0
         # Ranks that meet must do so in the same batch, whatever their clocks say.
@@ -218,31 +219,33 @@ class DeferredLoss(RecordingCallback):
             full = outputs.full // self.window
             more = min(MOST_WAITING - full, output.windows_left(self._sent_ns, full))
         if more <= 0:
-            add_hook(host, _AT_END, self._end_window)
-            more = 1
-        elif self._log is not None and self._log.on_their_way:
-            add_hook(host, _AT_END, self._take_arrived)
+            self._end_window()
+            return
+        if self._log is not None and self._log.on_their_way:
+            self._take(self._log.arrived())
             more = 1
         outputs.full += more * self.window
 
-    @guarded
-    def _end_window(self, *_: Any) -> None:
+    def _end_window(self) -> None:
         """Send the window off, and hand on what has arrived."""
-        if self._host is not None:
-            drop_hook(self._host, _AT_END, self._end_window)
-        if self._log is not None and self._sink is not None:
+        if self._log is not None:
             self._name_steps(self._log.steps)
             self._log.close_window()
-            self._sink.take(self._log.arrived())
+            self._take(self._log.arrived())
             self._begin_window()
 
-    @guarded
-    def _take_arrived(self, *_: Any) -> None:
-        """Hand on what was on its way when the last windows were sent."""
-        if self._host is not None:
-            drop_hook(self._host, _AT_END, self._take_arrived)
-        if self._log is not None and self._sink is not None:
-            self._sink.take(self._log.arrived())
+    def _take(self, windows: list[ScalarBatch]) -> None:
+        """Hand on windows that have arrived."""
+        outputs = self._outputs
+        if self._sink is None or outputs is None:
+            return
+        for window in windows:
+            if "loss" in window.values:
+                marked = zip(window.steps, window.values["loss"], strict=True)
+                window.values["loss"] = [
+                    outputs.undivided(epoch, loss) for (_, epoch), loss in marked
+                ]
+        self._sink.take(windows)
 
     def _begin_window(self) -> None:
         if self._outputs is not None:
@@ -302,7 +305,7 @@ class DeferredLoss(RecordingCallback):
         if self._log is None or self._sink is None:
             return
         self._name_steps(self._log.steps)
-        self._sink.take(self._log.drain())
+        self._take(self._log.drain())
         self._begin_window()
         if self._means.epoch is not None and self._means.epoch == self._ended_epoch:
             self._sink.end_epoch()
@@ -352,12 +355,7 @@ class DeferredLoss(RecordingCallback):
 
     @override
     def _release(self) -> None:
-        if self._outputs is not None:
-            self._outputs.remove()
-        if self._host is not None:
-            drop_hook(self._host, _AT_END, self._end_window)
-            drop_hook(self._host, _AT_END, self._take_arrived)
-        self._outputs = self._host = self._loop = None
+        self._outputs = self._loop = None
         self._log = None
         self._sink = None
         self._trainer = None

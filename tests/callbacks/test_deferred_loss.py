@@ -44,7 +44,10 @@ def test_step_numbers_are_those_of_self_log_wherever_a_checkpoint_is_made(tmp_pa
     deferred = DeferredLoss(window=3)
     options = {"log_every_n_steps": 1, "accumulate_grad_batches": accumulate}
     trainer = fit(tmp_path, Saving(), deferred, **options)
-    assert logged(trainer) == logged(trainer, "theirs")
+    # Lightning has rounded a third of a loss to float32.
+    assert logged(trainer) == pytest.approx(
+        logged(trainer, "theirs"), rel=2**-23 if accumulate == 3 else 0, abs=0
+    )
 
 
 @pytest.mark.parametrize("scaled", [False, True])
@@ -56,7 +59,11 @@ def test_the_loss_is_training_steps_own_before_it_is_scaled(tmp_path, scaled, ac
     options = {"plugins": plugins, "accumulate_grad_batches": accumulate}
     trainer = fit(tmp_path, model, DeferredLoss(window=3), **options)
     assert scaler.get_scale() > 1, "it was at work"
-    assert recorded(trainer) == dict(enumerate(model.items))
+    expected = dict(enumerate(model.items))
+    # Lightning has rounded a third of it to float32.
+    assert recorded(trainer) == (
+        expected if accumulate == 1 else pytest.approx(expected, rel=2**-23, abs=0)
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,7 +91,7 @@ def test_accumulation_that_changes_between_epochs_is_followed(tmp_path):
     model = Model()
     scheduler = GradientAccumulationScheduler({0: 3, 1: 1, 2: 5})
     trainer = fit(tmp_path, model, DeferredLoss(), scheduler, max_epochs=3)
-    assert recorded(trainer) == dict(enumerate(model.items))
+    assert recorded(trainer) == pytest.approx(dict(enumerate(model.items)), rel=2**-23)
 
 
 def test_a_step_that_returns_none_is_absent(tmp_path):

@@ -15,7 +15,6 @@ from lightning_gpuprof.callbacks import deferred_loss
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Scalars
-from lightning_gpuprof.session import output as run_output
 from lightning_gpuprof.session.output import RunOutput
 
 
@@ -111,21 +110,6 @@ def test_short_steps_reach_the_loggers_several_windows_at_a_time(tmp_path):
     assert recorded(trainer) == logged(trainer) == dict(enumerate(model.items))
 
 
-def test_the_trainer_calls_a_hook_of_it_for_a_windows_last_batch_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_output, "_WRITE_EVERY_NS", 0)
-    deferred, called = DeferredLoss(window=3), []
-
-    class Look(Callback):
-        def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-            assert deferred.on_train_batch_end is None
-
-        def on_before_optimizer_step(self, trainer, pl_module, optimizer):
-            called.append(deferred.on_train_batch_end is not None)
-
-    fit(tmp_path, Model(), deferred, Look())
-    assert called == [False, False, True, False, False, True, False, False]
-
-
 def test_what_is_on_its_way_as_a_window_is_sent_is_handed_on_a_window_later(tmp_path, monkeypatch):
     class Late:
         """A copy that is still on its way when it is first looked at."""
@@ -165,9 +149,8 @@ def test_other_callbacks_see_the_outputs_that_lightning_makes(tmp_path):
     with_us, without = Watcher(), Watcher()
     for callbacks in ((DeferredLoss(), with_us), (without,)):
         torch.manual_seed(0)
-        trainer = fit(tmp_path, Model(), *callbacks, accumulate_grad_batches=3)
+        fit(tmp_path, Model(), *callbacks, accumulate_grad_batches=3)
     assert with_us.seen == without.seen
-    assert "output_result_cls" not in vars(trainer.fit_loop.epoch_loop.automatic_optimization)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
@@ -182,19 +165,6 @@ def test_a_copy_made_in_training_belongs_to_no_run_and_leaves_the_original_be(tm
     assert logged(trainer) == dict(enumerate(model.items))
     trainer = fit(tmp_path / "second", again, copies.copy)
     assert logged(trainer) == dict(enumerate(again.items))
-
-
-def test_a_loop_that_is_copied_in_training_has_lightnings_own_class(tmp_path):
-    class Copies(Callback):
-        def on_train_batch_start(self, trainer, *args):
-            loop = trainer.fit_loop.epoch_loop.automatic_optimization
-            self.found = loop.output_result_cls, copy.deepcopy(loop.output_result_cls)
-
-    copies = Copies()
-    trainer = fit(tmp_path, Model(), DeferredLoss(), copies)
-    own = trainer.fit_loop.epoch_loop.automatic_optimization.output_result_cls
-    assert copies.found[0] is not own
-    assert copies.found[1] is own
 
 
 def test_two_of_them_can_be_used_together(tmp_path):

@@ -189,7 +189,6 @@ IN_WINDOW = {
 STOOD_IN_FOR = {
     "Trainer.profiler",
     "fit_loop._load_combined_loader_states",
-    "automatic_optimization.output_result_cls",
     "module.log",
     "logger.log_metrics",
     "logger.save",
@@ -291,7 +290,6 @@ def operators(folder, *callbacks):
 
 
 DEFERRED = {
-    "aten.detach.default",
     "aten.stack.default",
     "aten._to_copy.default",
     "aten.cat.default",
