@@ -1,6 +1,7 @@
 """The fault suite: is the first finding right, and does its fix save what was predicted?
 
     python benchmarks/faults/run.py [--only slow_getitem ...] [--quick] [--folder DIR]
+    python benchmarks/faults/run.py --reports     # is the first finding right? measures no saving
 
 Every cause is calibrated on this machine to cost about 5, 20 and 60 % of a step, trained once
 under GpuProfCallback, and asked about with `lightning-gpuprof report --json`. Then the faulty and
@@ -33,7 +34,19 @@ from calibrate import calibrate
 from cause import Cause
 from causes import CAUSES
 from controls import CONTROLS
-from score import NEAR_FRAC, Pair, Said, Verdict, brief, error_ns, judge, saving_ns, summary
+from score import (
+    NEAR_FRAC,
+    Pair,
+    Said,
+    Verdict,
+    brief,
+    error_ns,
+    false_alarms,
+    judge,
+    right_first,
+    saving_ns,
+    summary,
+)
 from table import markdown
 from turns import Turns
 from workload import Fitted, Setup
@@ -210,6 +223,30 @@ def know_more(suite: Suite, trials: Sequence[Trial], until: float) -> None:
             _tell(trial)
 
 
+def run_reports(suite: Suite, args: Namespace, controls: dict[str, Said]) -> None:
+    """Ask for each case's report alone, and write which of them named the cause first."""
+    cases: dict[str, Any] = {}
+    for name, cause in CAUSES.items():
+        for share in sorted(args.shares, reverse=True):
+            if args.only and name not in args.only:
+                continue
+            said = [brief(one) for one in suite.said(name, suite.knob(cause, share))[1]]
+            right = right_first(cause, said)
+            cases[f"{name} {share}"] = {"right_first": right, "said": said}
+            first = said[0]["id"] if said else "nothing"
+            _say(f"{name} at {share:.0%}: {'right' if right else 'WRONG'}, said {first}")
+    totals = {
+        "case_count": len(cases),
+        "first_count": sum(one["right_first"] for one in cases.values()),
+        "control_count": len(controls),
+        "false_alarm_count": sum(bool(false_alarms(said)) for said in controls.values()),
+    }
+    print(totals)
+    if not args.only:
+        payload = {"summary": totals, "cases": cases, "controls": controls}
+        _say(f"written: {write_results('faults-first', payload, folder=args.results)}")
+
+
 def _tell(trial: Trial) -> None:
     verdict = trial.verdict()
     first = verdict.said[0]["id"] if verdict.said else "nothing"
@@ -238,6 +275,8 @@ def main() -> None:
     until = time.monotonic() + 60 * args.minutes
     suite = Suite(args.folder, quick=args.quick)
     controls = run_controls(suite, args)
+    if args.reports:
+        return run_reports(suite, args, controls)
     trials: list[Trial] = []
     complete = False
     try:
@@ -271,6 +310,7 @@ def _arguments() -> Namespace:
     parser.add_argument("--only", nargs="+", choices=[*CAUSES, *CONTROLS], help="some cases")
     parser.add_argument("--shares", nargs="+", type=float, default=list(SHARES))
     parser.add_argument("--quick", action="store_true", help="one pair each, write nothing")
+    parser.add_argument("--reports", action="store_true", help="the first findings alone")
     parser.add_argument("--minutes", type=float, default=MINUTES, help="no further pair after")
     parser.add_argument(
         "--folder",

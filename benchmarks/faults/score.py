@@ -146,6 +146,12 @@ class Verdict:
         return error is not None and abs((1 + error) * slower - 1) <= NEAR_FRAC
 
 
+def right_first(cause: Cause, said: Said) -> bool:
+    """Tell whether the first finding names the cause and its advice fits."""
+    named = bool(said) and cause.accepts(said[0]["id"])
+    return named and _advice_right(cause, said[0]) is not False
+
+
 def judge(
     cause: Cause,
     *,

@@ -88,6 +88,22 @@ def test_the_right_name_with_advice_that_makes_it_worse_is_not_right(judged):
     assert judged("too_many_workers", none).first
 
 
+@pytest.mark.parametrize(
+    ("said", "right"),
+    [
+        ([], False),
+        ([finding("data-wait", change="DataLoader(..., num_workers=0)")], True),
+        ([finding("data-wait", change="DataLoader(..., num_workers=8)")], False),
+        ([finding("slow-python"), finding("data-wait", change="num_workers=0")], False),
+    ],
+)
+def test_a_report_alone_is_right_by_its_first_finding_and_advice(fault_suite, said, right):
+    from causes import CAUSES
+    from score import right_first
+
+    assert right_first(CAUSES["too_many_workers"], said) is right
+
+
 def test_a_proposed_number_of_workers_is_the_fix_that_gets_measured(fault_suite):
     from causes import CAUSES
 
