@@ -8,9 +8,7 @@ from pathlib import Path
 
 PLUGIN_DIR = os.path.join("plugins", "gpuprof")
 """Under the run's log dir; TensorBoard's own convention for what a plugin keeps."""
-TRACE_SUFFIX = ".pt.trace.json.gz"
-PLAIN_TRACE_SUFFIX = ".pt.trace.json"
-"""Of a trace that was left uncompressed."""
+TRACE_SUFFIX, PLAIN_TRACE_SUFFIX = ".pt.trace.json.gz", ".pt.trace.json"
 ANALYSIS_SUFFIX = ".analysis.json"
 SNAPSHOT_SUFFIX = ".memory.pickle"
 KINDS_SUFFIX = ".kinds.json"
@@ -107,8 +105,7 @@ def record_files(run: str, fs: FileSystem = LOCAL) -> dict[int, str]:
 def written_whole(path: str) -> Iterator[str]:
     """Give the name to write a file under; it takes its own once all of it is there.
 
-    So no reader ever sees half of it. The name is this process's, as another may write the same.
-    Where writing fails nothing is left of it: on a full disk each try would take more room.
+    So no reader sees half of it, and where writing fails nothing is left of it.
     """
     part = f"{path}.{os.getpid()}.part"
     try:
@@ -121,28 +118,18 @@ def written_whole(path: str) -> Iterator[str]:
 
 
 def find_runs(root: str) -> Iterator[str]:
-    """Yield the log dirs at or under a folder that hold records of ours, sorted by path.
+    """Yield the log dirs at or under a folder that hold records of ours.
 
-    Links are followed, as TensorBoard does, but none to what is found anyway, nor in circles.
+    Links are followed, as TensorBoard does, but after folders: each counts once.
     """
-    seen = [os.path.realpath(root)]
+    seen = set()
     for folder, subfolders, _ in os.walk(root, followlinks=True):
-        subfolders.sort()
+        real = os.path.realpath(folder)
+        if real in seen:
+            subfolders.clear()
+            continue
+        seen.add(real)
+        names = sorted(name for name in subfolders if name != "plugins")
+        subfolders[:] = sorted(names, key=lambda name: os.path.islink(os.path.join(folder, name)))
         if record_files(folder):
             yield folder
-        subfolders[:] = [
-            name
-            for name in subfolders
-            if name != "plugins" and _is_elsewhere(os.path.join(folder, name), seen)
-        ]
-
-
-def _is_elsewhere(folder: str, seen: list[str]) -> bool:
-    """Tell whether a folder is no link, or a link to a place not searched so far; remembers it."""
-    if not os.path.islink(folder):
-        return True
-    target = os.path.realpath(folder)
-    if any(os.path.commonpath([target, one]) in (target, one) for one in seen):
-        return False
-    seen.append(target)
-    return True

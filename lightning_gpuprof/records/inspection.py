@@ -8,14 +8,7 @@ from lightning_gpuprof.records.schema import Record, SyncSite
 
 
 class Waste(msgspec.Struct, frozen=True):
-    """Work that a training step does for nothing.
-
-    Args:
-        kind: `unused-gradients`, `retained-graph` or `anomaly-detection`.
-        title: The waste in a sentence.
-        advice: The change.
-        place: The line, where one is known.
-    """
+    """Work for nothing; `kind` is `unused-gradients`, `retained-graph` or `anomaly-detection`."""
 
     kind: str
     title: str
@@ -26,12 +19,7 @@ class Waste(msgspec.Struct, frozen=True):
 class CallCount(msgspec.Struct, frozen=True):
     """How often a function of the user's own runs in a step, and how much it calls.
 
-    Args:
-        file: Its file.
-        line: Its first line.
-        function: Its name.
-        calls: Calls of it per step.
-        makes: Calls per step that its own lines make, of Python functions and built-in ones.
+    `makes` counts the calls per step that its own lines make, of Python and of built-in functions.
     """
 
     file: str
@@ -42,16 +30,14 @@ class CallCount(msgspec.Struct, frozen=True):
 
 
 class Inspection(msgspec.Struct, frozen=True):
-    """What was found.
+    """The findings.
 
     Args:
         sync_steps: Steps that were watched for host syncs.
         sites: The lines that sync, those that block longest first.
         syncs_raise: The script has set `torch.cuda.set_sync_debug_mode("error")`: nothing was
             watched.
-        work_steps: Steps whose work was looked at and whose calls were counted.
-        waste: Work for nothing.
-        unused_gradients: The parameters behind the waste of that kind.
+        work_steps: Steps whose work and calls were examined.
         calls: The user's functions that make the most calls.
         calls_per_step: All Python calls of a step; None where another profiler was on.
         trainers: Trainers that the script made.

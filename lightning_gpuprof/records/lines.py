@@ -22,11 +22,11 @@ _READS = re.compile(
 
 
 class LineCount(Struct, frozen=True):
-    """Samples of the training thread at one line.
+    """Samples of the training thread at one line, of the user's innermost frame.
 
     Args:
         phase: Phase of the step.
-        file: File of the user's innermost frame.
+        file: Its file.
         line: Its line.
         function: Its function.
         source: The line's text; empty where it could not be read.

@@ -351,7 +351,7 @@ def test_linked_runs_are_found_once_and_no_circle_is_walked(tmp_path):
 
     found = list(find_runs(str(logs)))
 
-    assert found == [str(logs / "linked" / "version_0"), str(logs / "version_1")]
+    assert found == [str(logs / "version_1"), str(logs / "linked" / "version_0")]
 
 
 @pytest.mark.parametrize("values", [[], [0], [-1, 2**31 - 1], [2**31], [-(2**40), 2**62]])
