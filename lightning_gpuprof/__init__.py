@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.trials.ab_test import ab_test
     from lightning_gpuprof.trials.latency import benchmark_latency
     from lightning_gpuprof.trials.tune import tune
-    from lightning_gpuprof.views.console.report_text import report
+    from lightning_gpuprof.views.console.console import report
     from lightning_gpuprof.views.documents.compare import compare_runs, compare_several
 
 __version__ = "0.1.0"
@@ -74,7 +74,7 @@ _PUBLIC = {
     "compare_several": "lightning_gpuprof.views.documents.compare",
     "plan": "lightning_gpuprof.trials.plan",
     "region": "lightning_gpuprof.callbacks.region",
-    "report": "lightning_gpuprof.views.console.report_text",
+    "report": "lightning_gpuprof.views.console.console",
     "tune": "lightning_gpuprof.trials.tune",
 }
 """Each public name and the module that defines it."""

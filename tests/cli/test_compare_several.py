@@ -154,7 +154,6 @@ def test_of_a_folder_of_runs_each_is_compared_with_the_one_begun_first(
         "version_9",
         "version_10",
     ]
-    assert "Most samples per second: the base. Fewest: run 2." in out
 
 
 def test_of_a_run_alone_it_is_said_what_is_missing(tries, tmp_path, capsys):

@@ -1,5 +1,6 @@
 """The report as text for a terminal: what a step takes, what holds it back, what to change."""
 
+import os
 import shlex
 from collections.abc import Iterator
 from io import StringIO
@@ -15,7 +16,7 @@ from lightning_gpuprof.units import ascii_only, duration, quantity, spread
 from lightning_gpuprof.views.console import console_tables
 from lightning_gpuprof.views.console.console_rest import rest_table
 from lightning_gpuprof.views.console.console_tables import grid
-from lightning_gpuprof.views.documents.report import Report
+from lightning_gpuprof.views.documents.report import Report, load_report
 from lightning_gpuprof.views.documents.report_words import (
     MOST_IN_FULL,
     headline,
@@ -31,6 +32,30 @@ from lightning_gpuprof.views.documents.report_words import (
 
 WIDTH = 100
 _STYLE = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
+
+
+def report(
+    run: str | os.PathLike[str] = "lightning_logs",
+    *,
+    session: int | None = None,
+    verbose: bool = False,
+) -> str:
+    """Give the report of a run as text: `print(report(trainer.log_dir))`.
+
+    Args:
+        run: A run's log dir, or a folder of them: then the newest.
+        session: Which of the run's sessions; by default the last fit that recorded steps.
+        verbose: Also all changes, evidence, phases, operators, slowest steps and rules that
+            abstained.
+
+    Returns:
+        The lines that `lightning-gpuprof report` prints, without colours.
+
+    Raises:
+        RecordError: There is no run of ours, or none that can be read.
+    """
+    found = load_report(os.fspath(run), session=session, analyse=True)
+    return render(found, verbose=verbose, color=False, unicode=True)
 
 
 def render(

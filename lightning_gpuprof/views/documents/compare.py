@@ -136,15 +136,6 @@ class SeveralComparison:
         """How many runs are faster, slower and neither."""
         return f"Of {len(self.comparisons)} runs {', '.join(_counts(self.comparisons))}."
 
-    @property
-    def ends(self) -> tuple[int, int] | None:
-        """The rows with the most and the fewest samples per second, if all are known."""
-        rates = [row.samples_per_s for row in self.rows]
-        known = [rate for rate in rates if rate is not None]
-        if len(known) < len(rates):
-            return None
-        return known.index(max(known)), known.index(min(known))
-
     def payload(self) -> dict[str, Any]:
         """Return the `compare --json` document of several runs (docs/json.md)."""
         return {

@@ -14,10 +14,9 @@ from lightning_gpuprof.records.files import LOCAL, FileSystem, plugin_dir
 from lightning_gpuprof.records.reader import RankRecords, read_run
 from lightning_gpuprof.records.schema import ProfilerCycle
 from lightning_gpuprof.views.documents.find_run import resolve_run
-from lightning_gpuprof.views.documents.rank_notices import first_few, rank_notices
+from lightning_gpuprof.views.documents.notices import first_few, rank_notices, trace_notices
 from lightning_gpuprof.views.documents.report_payload import report_payload
 from lightning_gpuprof.views.documents.stored_analysis import analyse_traces, read_analysis
-from lightning_gpuprof.views.documents.trace_notices import trace_notices
 
 _MOST_OF_ERROR = 300
 

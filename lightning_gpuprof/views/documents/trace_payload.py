@@ -1,11 +1,12 @@
 """The `analyze --json` document: what one trace file says, as plain values."""
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import asdict
 
-from lightning_gpuprof.analysis.critical_path.critical_path import critical_path
+from lightning_gpuprof.analysis.critical_path.critical_path import CriticalPath, critical_path
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, link
 from lightning_gpuprof.analysis.trace.ranges import host_ranges
 from lightning_gpuprof.analysis.trace.time_split import TimeSplit
@@ -14,12 +15,14 @@ from lightning_gpuprof.analysis.trace_analysis import DeviceReport, TraceAnalysi
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import Timeline
 from lightning_gpuprof.views.documents.analysis_version import ANALYSIS_VERSION
-from lightning_gpuprof.views.documents.work_payload import critical_path_payload
+from lightning_gpuprof.views.documents.finding_payload import plain
 
 if TYPE_CHECKING:
     from lightning_gpuprof.analysis.roofline.roofline import Roofline
 
 SCHEMA_VERSION = 1
+TOP_PARTS = 50
+"""Parts of the critical path that the document holds; the rest is summed up."""
 MIN_STEPS = 2
 """One step alone may be the first, with its compilation and allocations: it is not judged."""
 MIN_KERNELS = 50
@@ -87,7 +90,7 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
         "lines": [_placed(row) for row in found.lines],
         "gemm_frac": found.kernels.gemm_frac,
         "steps": [_step(step) for step in found.steps],
-        **_roofline(found.roofline),
+        **(roofline_payload(found.roofline) if found.roofline else {"roofline": [], "roofs": None}),
         "critical_path": None,
         "findings": [],
         "warnings": [*found.quality.notes, *timeline.warnings],
@@ -105,15 +108,6 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
 def _can_be_judged(found: TraceAnalysis) -> bool:
     steps = len({step.name for step in found.steps})
     return steps >= MIN_STEPS if steps else found.kernels.count >= MIN_KERNELS
-
-
-def _roofline(found: "Roofline | None") -> dict[str, Any]:
-    if found is None:
-        return {"roofline": [], "roofs": None}
-    # Imported here, like the analysis itself: many traces have no shapes.
-    from lightning_gpuprof.views.documents.work_payload import roofline_payload
-
-    return roofline_payload(found)
 
 
 def _ranges(timeline: Timeline, window: Window | None) -> list[dict[str, Any]]:
@@ -162,3 +156,40 @@ def path_payload(trace: LinkedTrace, window: Window | None = None) -> dict[str, 
     if path is not None and window is not None:
         path = path.within(window.start_ns, window.end_ns)
     return critical_path_payload(path) if path else None
+
+
+def roofline_payload(found: "Roofline") -> dict[str, Any]:
+    """Lay out operators against their roofs.
+
+    Returns:
+        `roofline` (one entry per operator and shapes, longest first) and `roofs` (the device's
+        peaks with their source, what is not known of them, and how much the rows cover).
+    """
+    peaks = found.peaks
+    return {
+        "roofline": [plain(dataclasses.asdict(row)) for row in found.rows],
+        "roofs": {
+            "device": peaks.name if peaks else None,
+            "url": peaks.url if peaks else None,
+            "peak_flop_per_s": dict(peaks.flop_per_s) if peaks else {},
+            "peak_bytes_per_s": peaks.memory_bytes_per_s if peaks else None,
+            "reason": found.reason or None,
+            "total_ns": found.kernel_ns,
+            "kernel_frac": found.kernel_frac,
+            "flop_count": dict(found.flop_count),
+            "hfu": found.hfu,
+            "notes": list(found.notes),
+        },
+    }
+
+
+def critical_path_payload(path: CriticalPath, *, top: int = TOP_PARTS) -> dict[str, Any]:
+    """Lay out a critical path by part, longest first; `rest_ns` is the sum of those left out."""
+    parts = path.parts()
+    return {
+        "start_ns": path.start_ns,
+        "span_ns": path.span_ns,
+        "kind_ns": {kind.value: ns for kind, ns in path.kind_ns.items()},
+        "parts": [{**vars(part), "kind": part.kind.value} for part in parts[:top]],
+        "rest_ns": sum(part.total_ns for part in parts[top:]),
+    }

@@ -16,13 +16,7 @@ MEMORY_POINTS = 2_000
 
 @dataclass(frozen=True)
 class Found:
-    """The result of a search.
-
-    Args:
-        text: Searched for, in lower case.
-        names: Ids of the names that hold it.
-        mask: Of the events that have such a name.
-    """
+    """The result of a search for a text in lower case: names that hold it, events so named."""
 
     text: str
     names: list[int]
@@ -30,13 +24,7 @@ class Found:
 
 
 class LoadedLayout:
-    """One layout with its operator arguments and call tree.
-
-    Args:
-        layout: The layout.
-        arguments: Text of each operator argument entry.
-        tree: Who called what.
-    """
+    """One layout with the texts of its operator arguments and its call tree."""
 
     def __init__(self, layout: Layout, arguments: tuple[str, ...], tree: CallTree) -> None:
         self.tree = tree

@@ -9,7 +9,7 @@ from lightning_gpuprof.errors import RecordError, TraceError
 from lightning_gpuprof.records.files import LOCAL, FileSystem, plugin_dir
 from lightning_gpuprof.records.reader import RankRecords, Session, read_run
 from lightning_gpuprof.records.schema import ProfilerCycle
-from lightning_gpuprof.views.documents.rank_notices import rank_list
+from lightning_gpuprof.views.documents.notices import rank_list
 from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.documents.stored_analysis import read_analysis, stale_traces
 from lightning_gpuprof.views.tab.loaded_layout import LoadedLayout

@@ -10,7 +10,7 @@ from lightning_gpuprof.analysis.run.level_of_detail import bucket_steps
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import Memory, Note, ProbeDisabled, Scalars
-from lightning_gpuprof.views.documents.rank_notices import first_few
+from lightning_gpuprof.views.documents.notices import first_few
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query
 

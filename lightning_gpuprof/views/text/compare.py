@@ -59,9 +59,6 @@ def several_blocks(found: SeveralComparison) -> Iterator[Block]:
             f"{number}: {one.new.run} ({counted(one.new, one.result.new_steps)}), {one.sentence}"
         )
     yield Items(runs)
-    if found.ends is not None:
-        most, fewest = (f"run {number}" if number else "the base" for number in found.ends)
-        yield Lead(f"Most samples per second: {most}. Fewest: {fewest}.")
     rows = [(str(number or "base"), *_cells(row)) for number, row in enumerate(found.rows)]
     yield Table("Run", COLUMNS, rows, left=(0, 6))
     for number, one in enumerate(found.comparisons, start=1):

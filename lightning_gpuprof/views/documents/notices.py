@@ -1,10 +1,14 @@
-"""Notices on a run's ranks: missing records, and how each ended."""
+"""Notices on a run: missing ranks, how each ended, and traces that are not analysed."""
 
+import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, FileSystem, plugin_dir
+from lightning_gpuprof.views.documents.analysis_version import is_older
 
 _MOST = 6
 _LOST = re.compile(
@@ -30,6 +34,36 @@ def rank_notices(results: RunResults) -> Iterator[str]:
     if len(ends) > 1 or (len(results.ranks) > 1 and results.status == "exception"):
         text = "; ".join(_endings(results.ranks))
         yield f"{text[0].upper()}{text[1:]}."
+
+
+def trace_notices(
+    run: str, results: RunResults, failed: Mapping[str, str], fs: FileSystem
+) -> Iterator[str]:
+    """Yield a sentence for each trace on local disks without an analysis of today.
+
+    `failed` says of trace files why they could not be analysed just now.
+    """
+    for trace in results.traces if fs is LOCAL else ():
+        name = trace.cycle.trace_file
+        path = os.path.join(plugin_dir(run), name)
+        if os.path.basename(name) != name or not os.path.exists(path):
+            continue
+        if name in failed:
+            yield failed[name]
+            continue
+        if trace.analysis is None:
+            if os.path.exists(path + ANALYSIS_SUFFIX):
+                continue  # it cannot be read, which is said where that is tried
+            state = "is not analysed yet"
+        elif is_older(trace.analysis):
+            state = "was analysed by an older version of this package"
+        else:
+            continue
+        yield (
+            f"{name} {state}, so findings may be missing here. The PROFILE tab analyses it when "
+            "the run is opened, and then fills in. By hand: "
+            f"lightning-gpuprof report {shlex.quote(run)}"
+        )
 
 
 def rank_list(ranks: Iterable[int]) -> str:

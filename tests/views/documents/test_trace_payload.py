@@ -11,10 +11,10 @@ from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.tables import NameStats, Tables
 from lightning_gpuprof.views.documents.other_files import tables_payload
 from lightning_gpuprof.views.documents.trace_diff import diff_payload
-from lightning_gpuprof.views.documents.trace_payload import trace_payload
-from lightning_gpuprof.views.documents.work_payload import (
+from lightning_gpuprof.views.documents.trace_payload import (
     critical_path_payload,
     roofline_payload,
+    trace_payload,
 )
 
 
