@@ -21,22 +21,19 @@ from lightning_gpuprof.session.console import say
 from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.hooks import Hooks, called_by_trainer
 from lightning_gpuprof.session.recording import RecordingCallback
-from lightning_gpuprof.units import size
 
 _OTHER = "between"
-_MOST_CAUGHT = 3
-"""After so many failed allocations that the program caught no more are dumped: a dump takes a
-second, and cuDNN may fail at each new shape."""
+_MOST_FAILED = 4
+"""Failed allocations dumped: a dump takes a second, and cuDNN may fail at each new shape."""
 
 
 class MemorySnapshot(RecordingCallback):
     """Records the contents of the device's memory, with the line that allocated each block.
 
     torch keeps the history: the last `max_entries` allocations with their Python stacks, in host
-    memory. That costs a stack walk per allocation, so leave this callback out of timed runs.
-    Each rank writes its own files, which open at pytorch.org/memory_viz too. An OOM that ends
-    training writes a snapshot and shows the lines that filled the memory; the error itself goes
-    on. Of an OOM that is caught (cuDNN then takes another algorithm) a note stays. On a CPU
+    memory. Each rank writes its own files, which open at pytorch.org/memory_viz too. An OOM that
+    ends training writes a snapshot and shows the lines that filled the memory; the error itself
+    goes on. Of an OOM that is caught (cuDNN then takes another algorithm) nothing stays. On a CPU
     nothing is recorded.
 
     Costs: a walk over the Python stack for each allocation.
@@ -75,8 +72,8 @@ class MemorySnapshot(RecordingCallback):
         self._history: CudaMemoryHistory | None = None
         self._files: SnapshotFiles | None = None
         self._trained: tuple[Trainer, LightningModule] | None = None
-        self._recording = self._requested = self._lacked = False
-        self._step = self._caught = 0
+        self._recording = self._requested = False
+        self._step = self._failures = 0
         self._failed: Snapshot | None = None
         self._hooks = Hooks(
             {
@@ -97,7 +94,7 @@ class MemorySnapshot(RecordingCallback):
         """Begin the history, or say that there is none to record."""
         device = trainer.strategy.root_device
         self._trained = trainer, pl_module
-        self._step, self._failed, self._caught, self._lacked = 0, None, 0, False
+        self._step, self._failed, self._failures = 0, None, 0
         if self._output is None:
             return
         self._history = self._make_history(device)
@@ -148,7 +145,7 @@ class MemorySnapshot(RecordingCallback):
         if self._history is None or not self.on_oom or not isinstance(exception, Exception):
             return
         failed, self._failed = self._failed, None
-        if failed is None and (self._lacked or isinstance(exception, out_of_memory_error())):
+        if failed is None and isinstance(exception, out_of_memory_error()):
             failed = self._written("oom")
         self._stop()
         if failed is not None and self._files is not None:
@@ -161,8 +158,8 @@ class MemorySnapshot(RecordingCallback):
 
         Whether it ends training is not known yet; once it is, most of the memory is free again.
         """
-        self._lacked = True
-        if self._failed is None and self._caught < _MOST_CAUGHT:
+        if self._failed is None and self._failures < _MOST_FAILED:
+            self._failures += 1
             oom = {
                 "requested_bytes": requested,
                 "device_total_bytes": total,
@@ -171,17 +168,10 @@ class MemorySnapshot(RecordingCallback):
             self._failed = self._written("oom", oom)
 
     def _forget_caught(self) -> None:
-        """Replace the snapshot of a failed allocation that was caught by a note."""
-        failed, self._failed, self._lacked = self._failed, None, False
-        if failed is None or self._output is None or self._files is None:
-            return
-        self._caught += 1
-        self._files.remove(failed.file)
-        message = (
-            f"an allocation of {size(failed.oom['requested_bytes'])} failed and was caught: cuDNN "
-            "tries a slower algorithm then, or the program did it; no snapshot is kept"
-        )
-        self._output.write(Note(step=failed.step, name="oom-caught", message=message))
+        """Delete the snapshot of a failed allocation that was caught."""
+        failed, self._failed = self._failed, None
+        if failed is not None and self._files is not None:
+            self._files.remove(failed.file)
 
     def _record(self, history: CudaMemoryHistory) -> None:
         if not self._recording:
@@ -239,17 +229,10 @@ def _check(steps: tuple[int, int] | None, on_oom: bool, keep: int, max_entries: 
             f"MemorySnapshot(steps={steps}) is not a window. Pass the first step and the first one "
             "after it, such as (10, 13) for three steps."
         )
-    if steps is None and not on_oom:
+    if (steps is None and not on_oom) or keep < 1 or max_entries < 1:
         raise ConfigError(
-            "MemorySnapshot(steps=None, on_oom=False) would record nothing. Pass a window of "
-            "steps, or on_oom=True."
-        )
-    if keep < 1:
-        raise ConfigError(
-            f"MemorySnapshot(keep={keep}) would delete every snapshot. Pass 1 or more."
-        )
-    if max_entries < 1:
-        raise ConfigError(
-            f"MemorySnapshot(max_entries={max_entries}) would keep no history. Pass 1 or more; "
-            "100000 is some hundred steps of a transformer."
+            f"MemorySnapshot(steps={steps}, on_oom={on_oom}, keep={keep}, "
+            f"max_entries={max_entries}) would keep nothing. Pass a window of steps or "
+            "on_oom=True, and 1 or more of the others; 100000 entries are some hundred steps of a "
+            "transformer."
         )

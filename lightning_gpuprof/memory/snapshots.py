@@ -3,10 +3,10 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import torch
 
+from lightning_gpuprof.adapters.memory_history import CudaMemoryHistory
 from lightning_gpuprof.memory.kinds import kind_addresses
 from lightning_gpuprof.records.files import (
     ANALYSIS_SUFFIX,
@@ -20,12 +20,7 @@ from lightning_gpuprof.session.output import RunOutput
 
 
 class SnapshotFiles:
-    """The snapshots of one rank.
-
-    Args:
-        output: Of the run; its folder holds the files.
-        keep: Number of snapshots kept.
-    """
+    """The snapshots of one rank, of which the newest `keep` stay."""
 
     def __init__(self, output: RunOutput, keep: int) -> None:
         self._output = output
@@ -34,7 +29,7 @@ class SnapshotFiles:
 
     def write(
         self,
-        history: Any,
+        history: CudaMemoryHistory,
         module: torch.nn.Module,
         optimizers: Iterable[torch.optim.Optimizer],
         *,
@@ -45,7 +40,7 @@ class SnapshotFiles:
         """Write a snapshot and the addresses of the model beside it; returns its record.
 
         Args:
-            history: Of the allocator, see `CudaMemoryHistory`.
+            history: Of the allocator.
             module: The model.
             optimizers: Its optimizers.
             step: The training step.
@@ -57,12 +52,7 @@ class SnapshotFiles:
         history.dump(str(path))
         kinds = json.dumps(kind_addresses(module, optimizers))
         Path(f"{path}{KINDS_SUFFIX}").write_text(kinds, encoding="utf-8")
-        return Snapshot(
-            step=step,
-            reason=reason,
-            file=name,
-            oom=oom or {},
-        )
+        return Snapshot(step, reason, file=name, oom=oom or {})
 
     def record(self, written: Snapshot) -> None:
         """Write a snapshot's record; the oldest files make room."""
