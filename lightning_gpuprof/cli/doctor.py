@@ -9,9 +9,7 @@ from collections.abc import Iterator
 from importlib import metadata, util
 from typing import Any
 
-from lightning_gpuprof.errors import GpuProfError
 from lightning_gpuprof.hardware.lookup import find_peaks
-from lightning_gpuprof.hardware.measured import SOURCE, load_measured, save_measured
 
 _PROBE = "lightning_gpuprof.trials.machine"
 _PROBE_LIMIT_S = 300
@@ -20,18 +18,13 @@ _AMD_DRIVER = "/dev/kfd"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument(
-        "--measure-peaks",
-        action="store_true",
-        help="measure products and copies on each GPU, and keep the figures for this user",
-    )
     parser.add_argument("--log-dir", default=".", metavar="DIR", help="where runs will be written")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print what there is; returns 0, whatever is missing."""
-    machine = _ask_torch(measure=args.measure_peaks)
+    machine = _ask_torch()
     for device in machine.get("devices", []):
         device["peaks"] = _peaks(device)
     found: dict[str, Any] = {
@@ -41,15 +34,13 @@ def run(args: argparse.Namespace) -> int:
     }
     if machine.get("hip"):
         found["driver_open"] = os.access(_AMD_DRIVER, os.R_OK | os.W_OK)
-    if args.measure_peaks:
-        found["peaks_file"] = _keep(machine.get("measured") or [])
     print(json.dumps(found, indent=2) if args.json else "\n".join(_lines(found)))
     return 0
 
 
-def _ask_torch(*, measure: bool) -> dict[str, Any]:
+def _ask_torch() -> dict[str, Any]:
     """Ask a child, which alone loads torch; a machine without torch is an answer too."""
-    command = [sys.executable, "-m", _PROBE, *(["--measure"] if measure else [])]
+    command = [sys.executable, "-m", _PROBE]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_PROBE_LIMIT_S, check=False
@@ -69,7 +60,6 @@ def _peaks(device: dict[str, Any]) -> dict[str, Any]:
         "row": found.peaks.name if found.peaks else None,
         "url": found.peaks.url if found.peaks else None,
         "reason": found.reason or None,
-        "measured": load_measured().get(device["name"]),
     }
 
 
@@ -98,18 +88,6 @@ def _writable(log_dir: str) -> bool:
     return os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)
 
 
-def _keep(measured: list[dict[str, Any]]) -> str | None:
-    if not measured:
-        return None
-    try:
-        return str(save_measured(measured))
-    except OSError as error:
-        raise GpuProfError(
-            f"The measured peaks cannot be kept ({error}). Set XDG_CACHE_HOME to a folder that "
-            "you can write to."
-        ) from error
-
-
 def _lines(found: dict[str, Any]) -> Iterator[str]:
     machine, board, log_dir = found["machine"], found["tensorboard"], found["log_dir"]
     if "error" in machine:
@@ -122,14 +100,10 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     for device in machine.get("devices", []):
         peaks = device["peaks"]
         yield f"device: {device['name']}: {peaks['row'] or peaks['reason']}"
-        if peaks["measured"]:
-            yield f"  {SOURCE}: {json.dumps(peaks['measured']['flop_per_s'])}"
     if not machine.get("devices"):
-        yield "device: none" + (" (no peaks measured)" if "peaks_file" in found else "")
+        yield "device: none"
     if not found.get("driver_open", True):
         yield f"permissions: {_AMD_DRIVER} is closed: join the group render"
     yield f"TensorBoard: {'the PROFILE tab loads' if board['plugin_loads'] else board['error']}"
     yield f"xprof beside it: {'yes' if board['xprof'] else 'no'}"
     yield f"log dir {log_dir['path']}: {'writable' if log_dir['writable'] else 'NOT writable'}"
-    if found.get("peaks_file"):
-        yield f"peaks {SOURCE} are kept in {found['peaks_file']}"

@@ -8,8 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lightning_gpuprof.hardware.measured import SOURCE, load_measured
-
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -75,10 +73,6 @@ def find_peaks(
     if "mig" in plain.split():
         return Lookup(None, f"{name} is a MIG partition; only whole devices have a datasheet row.")
     named = [row for row, patterns in _rows() if any(p.fullmatch(plain) for p in patterns)]
-    measured = None if named else load_measured().get(name)
-    if measured:
-        rates = measured["flop_per_s"], measured["memory_bytes_per_s"]
-        return Lookup(Peaks(name, *rates, url=SOURCE), f"{name}: peaks {SOURCE}, not its sheet's.")
     if not named:
         return Lookup(None, f"No datasheet row in hardware/peaks.toml for {name!r}.")
     fitting = [row for row in named if _fits(row, memory_bytes, units)]

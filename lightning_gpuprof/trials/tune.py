@@ -1,14 +1,31 @@
 """`tune(...)`: a few batch sizes run for real, each in a process of its own; loads no torch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.memory.advise import BatchSizeAdvice, DeviceRoom, Peak, advise
 from lightning_gpuprof.trials.child import KilledError, ask
-from lightning_gpuprof.trials.knee import Knee, knee
 from lightning_gpuprof.trials.messages import TunePoint, TuneRequest
+
+MIN_GAIN = 0.05
+"""More memory that buys less than this share of throughput is not worth its risks."""
+
+
+@dataclass(frozen=True)
+class Knee:
+    """The smallest batch size that trains nearly as fast as any larger one.
+
+    Attributes:
+        samples: That size.
+        reached: False where it is the largest that was run: a larger one may be faster still.
+        left_frac: What the fastest larger size gains over it; 0.0 where none is faster.
+    """
+
+    samples: int
+    reached: bool
+    left_frac: float
 
 
 @dataclass(frozen=True)
@@ -109,6 +126,23 @@ def judge(points: Sequence[TunePoint], *, band: tuple[float, float]) -> Tune:
     memory = _memory(ran, band)
     suggested, reason = _suggested(ran, found, memory)
     return Tune(tuple(points), found, memory, suggested, reason)
+
+
+def knee(rates: Mapping[int, float]) -> Knee | None:
+    """Return the size after which more memory buys less than `MIN_GAIN`; None for one size.
+
+    >>> knee({8: 100.0, 16: 190.0, 32: 240.0, 64: 240.0})
+    Knee(samples=32, reached=True, left_frac=0.0)
+    """
+    sizes = sorted(rates)
+    if len(sizes) < 2:
+        return None
+    for index, size in enumerate(sizes):
+        fastest = max((rates[larger] for larger in sizes[index + 1 :]), default=0.0)
+        if fastest <= (1 + MIN_GAIN) * rates[size]:
+            left = max(0.0, fastest / rates[size] - 1)
+            return Knee(size, reached=size != sizes[-1], left_frac=left)
+    raise AssertionError("the largest size has none above it")
 
 
 def _suggested(

@@ -2,7 +2,7 @@ import pytest
 
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.trials.messages import TunePoint
-from lightning_gpuprof.trials.tune import judge, samples_per_s, tune
+from lightning_gpuprof.trials.tune import judge, knee, samples_per_s, tune
 
 MIB = 2**20
 TOTAL = 10_000 * MIB
@@ -91,3 +91,23 @@ def test_memory_that_withholds_withholds_here_too():
 def test_arguments_that_make_no_sense_are_refused(function, options, message):
     with pytest.raises(ConfigError, match=message):
         tune(function, **options)
+
+
+@pytest.mark.parametrize(
+    ("rates", "samples", "reached"),
+    [
+        ({8: 100, 16: 180, 32: 184, 64: 186}, 16, True),
+        ({8: 100, 16: 180, 32: 300}, 32, False),
+        # A slow size in between does not hide a faster one behind it.
+        ({8: 100, 16: 90, 32: 200, 64: 201}, 32, True),
+        ({8: 100, 16: 60}, 8, True),
+        ({8: 100, 16: 200, 32: 100}, 16, True),
+    ],
+)
+def test_the_knee_is_where_more_memory_buys_less_than_five_percent(rates, samples, reached):
+    found = knee(rates)
+    assert (found.samples, found.reached) == (samples, reached)
+
+
+def test_one_size_has_no_knee():
+    assert knee({8: 100.0}) is None
