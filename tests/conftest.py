@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from fake_device import FakeDevice
 from made_records import make_session
 from snapshot_builder import SnapshotBuilder
 
@@ -24,7 +25,10 @@ SHARED_TRACES = Path(__file__).parents[2] / "shared" / "traces"
 @pytest.fixture
 def figure():
     """Note a figure for the results of the benchmarks; one beyond its limit fails the test."""
-    figures = load_helper("../benchmarks/_figures")
+    path = Path(__file__).parents[1] / "benchmarks" / "_figures.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    figures = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(figures)
 
     def note(name, value, **limits):
         assert figures.figure(name, value, **limits), name
@@ -146,31 +150,19 @@ def analyze(write_run):
 @pytest.fixture(scope="session")
 def made_runs() -> ModuleType:
     """`tests/made_runs.py`: writes run folders as the callback would leave them."""
-    return load_helper("made_runs")
+    return importlib.import_module("made_runs")
 
 
 @pytest.fixture(scope="session")
 def seeded_syncs() -> ModuleType:
     """`tests/seeded_syncs.py`: a training loop with ten known host syncs, and a clean one."""
-    return load_helper("seeded_syncs")
+    return importlib.import_module("seeded_syncs")
 
 
 @pytest.fixture(scope="session")
 def fake_device() -> type:
     """`tests/fake_device.py`: a device that exists only as arithmetic."""
-    device: type = load_helper("fake_device").FakeDevice
-    return device
-
-
-def load_helper(name: str) -> ModuleType:
-    """Import a module that lies beside this file: test folders are no packages."""
-    path = Path(__file__).parent / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return FakeDevice
 
 
 @pytest.fixture

@@ -22,9 +22,6 @@ def test_a_copy_that_the_host_waits_for_is_a_host_sync(page):
     rows = page.rows("[aria-label='Host syncs']")
     assert [row[0] for row in rows] == ["cudaMemcpyAsync"] * 4 + ["cudaDeviceSynchronize"]
     assert rows[0][2] == "aten::copy_"
-
-
-def test_one_sync_is_one_call(page):
     page.open("h100/small-batch", view="timeline")
     page.wait_for(".card", "1 call made the host wait for the device")
 
