@@ -1,9 +1,12 @@
 """Fits on one CUDA or ROCm device, for the tests that need one."""
 
+import json
+
 import pytest
 import torch
-from lightning.pytorch import Trainer
+from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import CSVLogger
+from torch.profiler import ProfilerActivity, profile
 
 from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.records.reader import read_run
@@ -41,3 +44,25 @@ def session(trainer):
 def whole(**options):
     """Return the callback as it is, but for a profiler's window and its report."""
     return GpuProfCallback(report=False, console=False, trace=False, **options)
+
+
+class Trace(Callback):
+    """Records the steps from `first` to `last`, beginning and ending with an idle device."""
+
+    def __init__(self, path, first, last):
+        self.path, self.first, self.last = path, first, last
+
+    def on_train_batch_start(self, trainer, module, batch, batch_idx):
+        if batch_idx == self.first:
+            torch.cuda.synchronize()
+            self.profile = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
+            self.profile.start()
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        if batch_idx == self.last:
+            torch.cuda.synchronize()
+            self.profile.stop()
+            self.profile.export_chrome_trace(str(self.path))
+
+    def events(self):
+        return json.loads(self.path.read_text())["traceEvents"]

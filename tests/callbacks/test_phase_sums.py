@@ -128,8 +128,16 @@ def test_a_closure_that_runs_many_times_is_not_optimizer_time(
 
 
 def test_two_optimizers_by_hand_are_timed_like_automatic_ones(
-    planted, clock, timer, check, tmp_path
+    planted, clock, timer, check, tmp_path, monkeypatch
 ):
+    real = torch.nn.utils.clip_grad_norm_
+
+    def slow(*args, **kwargs):
+        clock.plant(Phase.CLIP_GRADIENTS, "clip")
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", slow)
+
     class Gan(planted.Model):
         automatic_optimization = False
 
@@ -157,28 +165,5 @@ def test_two_optimizers_by_hand_are_timed_like_automatic_ones(
     planted.fit(timer, clock, tmp_path, model=Gan(clock))
 
     measured = check()
-    for phase in ("forward", "zero_grad", "backward", "optimizer_step"):
+    for phase in ("forward", "zero_grad", "backward", "clip_gradients", "optimizer_step"):
         assert (measured.columns[f"phase/{phase}"] > 0).all()
-
-
-def test_clipping_by_hand_is_charged_to_clipping(planted, clock, timer, tmp_path, monkeypatch):
-    class Model(planted.Model):
-        automatic_optimization = False
-
-        def training_step(self, batch, batch_idx):
-            optimizer = self.optimizers()
-            self.manual_backward(self.loss(batch))
-            self.clip_gradients(optimizer, gradient_clip_val=0.5)
-            optimizer.step()
-
-    real = torch.nn.utils.clip_grad_norm_
-
-    def slow(*args, **kwargs):
-        clock.plant(Phase.CLIP_GRADIENTS, "clip")
-        return real(*args, **kwargs)
-
-    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", slow)
-    planted.fit(timer, clock, tmp_path, model=Model(clock))
-
-    measured = planted.sessions(timer)[0]
-    assert measured.phase_ns()["clip_gradients"] == clock.planted["clip_gradients", "clip"] > 0

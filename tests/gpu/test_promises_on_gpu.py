@@ -1,12 +1,11 @@
 """On a CUDA or ROCm device: what is promised of compiled code, syncs, leaks, sharding, timing."""
 
-import json
 from collections import Counter
 
 import pytest
 import torch
-from gpu_runs import ON_GPU, fit, whole
-from lightning.pytorch import Callback, LightningModule
+from gpu_runs import ON_GPU, Trace, fit, whole
+from lightning.pytorch import LightningModule
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.data import DataLoader
@@ -55,37 +54,22 @@ def trained(tmp_path, model, *callbacks, **options):
     return fit(tmp_path, model, *callbacks, **options).logger.log_dir
 
 
-class Waits(Callback):
-    """Counts the calls that wait, and the copies to the host, of some steps' trace."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def on_train_batch_start(self, trainer, module, batch, batch_idx):
-        if batch_idx == FIRST:
-            self.profile = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
-            self.profile.start()
-
-    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
-        if batch_idx == LAST:
-            self.profile.stop()
-            self.profile.export_chrome_trace(str(self.path))
-
-    def counted(self):
-        names = Counter()
-        for event in json.loads(self.path.read_text())["traceEvents"]:
-            if event.get("name") in WAITS:
-                names["waits"] += 1
-            if event.get("cat") == "gpu_memcpy" and "DtoH" in event["name"]:
-                names["pageable" if "Pageable" in event["name"] else "pinned"] += 1
-        return names
+def waits_and_copies(events):
+    """Count the calls that wait, and the copies to the host, of a trace."""
+    names = Counter()
+    for event in events:
+        if event.get("name") in WAITS:
+            names["waits"] += 1
+        if event.get("cat") == "gpu_memcpy" and "DtoH" in event["name"]:
+            names["pageable" if "Pageable" in event["name"] else "pinned"] += 1
+    return names
 
 
 def test_with_deferred_loss_no_step_waits_where_each_did_with_item(tmp_path, figure):
     def waits(name, model, *callbacks):
-        counter = Waits(tmp_path / f"{name}.json")
-        trained(tmp_path, model, *callbacks, counter)
-        return counter.counted()
+        trace = Trace(tmp_path / f"{name}.json", FIRST, LAST)
+        trained(tmp_path, model, *callbacks, trace)
+        return waits_and_copies(trace.events())
 
     waits("warm-up", Model())
     bare, item = waits("bare", Model()), waits("item", Model(item=True))

@@ -1,16 +1,15 @@
 """On a CUDA or ROCm device: marks cost no sync, and say what a profiler's trace says."""
 
-import json
 from collections import Counter
 from itertools import pairwise
 
 import gpu_runs
 import pytest
 import torch
-from gpu_runs import ON_GPU, whole
+from gpu_runs import ON_GPU, Trace, whole
 from lightning.pytorch import Callback, LightningModule
 from torch import nn
-from torch.profiler import ProfilerActivity, profile, record_function
+from torch.profiler import record_function
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof.adapters.device_events import TorchEvents
@@ -66,28 +65,6 @@ class Model(LightningModule):
         torch.cuda.synchronize()
 
 
-class Trace(Callback):
-    """Records some steps, beginning and ending with an idle device."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def on_train_batch_start(self, trainer, module, batch, batch_idx):
-        if batch_idx == FIRST:
-            torch.cuda.synchronize()
-            self.profile = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
-            self.profile.start()
-
-    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
-        if batch_idx == LAST:
-            torch.cuda.synchronize()
-            self.profile.stop()
-            self.profile.export_chrome_trace(str(self.path))
-
-    def events(self):
-        return json.loads(self.path.read_text())["traceEvents"]
-
-
 class Strict(Callback):
     """From the tenth step on any sync is an error."""
 
@@ -128,7 +105,7 @@ def waits(events):
 
 def test_a_trace_with_the_callback_has_the_same_syncs_and_copies_as_without(tmp_path, figure):
     def counted(name, *callbacks):
-        trace = Trace(tmp_path / f"{name}.json")
+        trace = Trace(tmp_path / f"{name}.json", FIRST, LAST)
         fit(tmp_path, Model(256), *callbacks, trace)
         events = trace.events()
         assert any(event.get("cat") == "kernel" for event in events), "no kernel was recorded"
@@ -160,7 +137,7 @@ def test_training_with_the_callback_passes_where_every_sync_is_an_error(tmp_path
 
 
 def test_device_phases_agree_with_a_trace_of_the_same_steps(tmp_path, figure):
-    trace = Trace(tmp_path / "trace.json")
+    trace = Trace(tmp_path / "trace.json", FIRST, LAST)
     fit(tmp_path, Model(HEAVY), timer(tmp_path), trace)
     found = columns(tmp_path)
     # Not the first and the last, in which the trace begins and ends.
