@@ -79,6 +79,7 @@ def test_every_view_says_what_a_person_came_for(page, run, request):
         page.wait_for("h1", view.capitalize())
         page.wait_for(css, says)
     assert page.browser.run("return document.querySelectorAll('img, b').length") == 0
+    assert "pwned" not in page.browser.run("return document.title + parent.document.title")
 
 
 def test_every_view_says_in_one_sentence_what_it_shows_and_by_which_clock(page):

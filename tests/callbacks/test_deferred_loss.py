@@ -67,10 +67,10 @@ def test_the_loss_is_training_steps_own_before_it_is_scaled(tmp_path, scaled, ac
 
 
 @pytest.mark.parametrize(
-    ("on_step", "on_epoch", "steps"),
-    [(True, False, [3, 7]), (False, True, [7]), (True, True, [])],
+    ("on_step", "on_epoch", "name", "steps"),
+    [(True, False, "loss", [3, 7]), (False, True, "loss", [7]), (True, True, "loss_epoch", [7])],
 )
-def test_a_name_that_the_module_logs_itself_is_left_to_it(tmp_path, on_step, on_epoch, steps):
+def test_a_name_that_the_module_logs_itself_is_left_to_it(tmp_path, on_step, on_epoch, name, steps):
     class Logs(Model):
         def training_step(self, batch, batch_idx):
             outputs = super().training_step(batch, batch_idx)
@@ -79,10 +79,7 @@ def test_a_name_that_the_module_logs_itself_is_left_to_it(tmp_path, on_step, on_
 
     model = Logs()
     trainer = fit(tmp_path, model, DeferredLoss(("loss", "kl"), window=3), log_every_n_steps=4)
-    if steps:
-        assert logged(trainer) == dict.fromkeys(steps, 7.0)
-    else:
-        assert logged(trainer, "loss_epoch") == {7: 7.0}
+    assert logged(trainer, name) == dict.fromkeys(steps, 7.0)
     assert len(logged(trainer, "kl")) == 8
     assert recorded(trainer) == dict(enumerate(model.items))
 
