@@ -11,22 +11,21 @@ from lightning_gpuprof.traces.timeline import (
     CATEGORY_ID,
     DeviceEvents,
     HostEvents,
-    SyncEvents,
     Thread,
     Timeline,
     make_table,
 )
 
-RUNTIME, OPERATOR, KERNEL = (CATEGORY_ID[c] for c in ("cuda_runtime", "cpu_op", "kernel"))
+OPERATOR = CATEGORY_ID["cpu_op"]
 
 
 def walk(timeline, **options):
     return critical_path(link(timeline), **options)
 
 
-def build(host, device, syncs=()):
+def build(host, device):
     """Make a timeline of (start, end, name, category, thread, correlation) and device rows."""
-    names = sorted({row[2] for row in (*host, *device, *syncs)})
+    names = sorted({row[2] for row in (*host, *device)})
 
     def columns(rows, *keys):
         found = {
@@ -43,12 +42,6 @@ def build(host, device, syncs=()):
         names=names,
         host=make_table(HostEvents, **columns(host, "thread", "correlation")),
         device=make_table(DeviceEvents, **columns(device, "device", "stream", "correlation")),
-        syncs=make_table(
-            SyncEvents,
-            **columns(
-                syncs, "device", "stream", "correlation", "wait_on_stream", "wait_on_correlation"
-            ),
-        ),
         threads=[Thread(1, 1), Thread(1, 2)],
     )
 
@@ -108,23 +101,6 @@ def test_without_gaps_the_path_is_the_devices_from_its_first_event_on(read_synth
 
     assert path.kind_ns[PathKind.DEVICE] == known.busy_ns
     assert path.kind_ns[PathKind.QUEUE] == 0
-
-
-def test_a_recorded_wait_leads_to_the_other_stream():
-    host = [
-        (0, 10, "cudaLaunchKernel", RUNTIME, 0, 1),
-        (10, 20, "cudaEventRecord", RUNTIME, 0, 2),
-        (20, 30, "cudaStreamWaitEvent", RUNTIME, 0, 3),
-        (30, 40, "cudaLaunchKernel", RUNTIME, 0, 4),
-    ]
-    device = [(15, 90_015, "slow", KERNEL, 0, 7, 1), (160_000, 160_010, "held", KERNEL, 0, 8, 4)]
-    sync = [(20, 21, "Stream Wait Event", CATEGORY_ID["cuda_sync"], 0, 8, 3, 7, 2)]
-
-    with_wait = walk(build(host, device, sync))
-    without = walk(build(host, device))
-
-    assert [s.name for s in with_wait.segments if s.kind is PathKind.DEVICE] == ["slow", "held"]
-    assert [s.name for s in without.segments if s.kind is PathKind.DEVICE] == ["held"]
 
 
 def test_work_of_another_thread_is_followed_where_the_first_has_none():
