@@ -1,10 +1,13 @@
 """Whether two runs compute the same: recorded values (losses, metrics) step by step."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import dist, inf, isfinite, isnan, nan
+from typing import TypeVar
 
 from lightning_gpuprof.records.schema import Scalars
+
+_V = TypeVar("_V", float | None, list[float])
 
 
 @dataclass(frozen=True)
@@ -40,10 +43,17 @@ def check_values(
     1
     """
     left, right = _series(base), _series(new)
-    checks = [_check(name, left[name], right[name], tolerance) for name in left if name in right]
+    checks = [
+        _check(name, _joined(left[name], right[name]), _difference, tolerance)
+        for name in left
+        if name in right
+    ]
     one, other = _sketches(base), _sketches(new)
-    both = (name for name in one if name in other)
-    return (*checks, *(_check_tensor(name, one[name], other[name], tolerance) for name in both))
+    for name in one:
+        if name in other:
+            both = {at: (one[name][at], other[name][at]) for at in one[name].keys() & other[name]}
+            checks.append(replace(_check(name, both, _apart, tolerance), of_tensor=True))
+    return tuple(checks)
 
 
 def _sketches(records: Sequence[Scalars]) -> dict[str, dict[int, list[float]]]:
@@ -57,22 +67,6 @@ def _sketches(records: Sequence[Scalars]) -> dict[str, dict[int, list[float]]]:
                 if values[0] is not None or step in lost:
                     kept[record.first_batch + step] = [nan if v is None else v for v in values]
     return found
-
-
-def _check_tensor(
-    name: str, base: dict[int, list[float]], new: dict[int, list[float]], tolerance: float
-) -> ValueCheck:
-    steps = sorted(base.keys() & new.keys())
-    apart = [_apart(base[step], new[step]) for step in steps]
-    return ValueCheck(
-        name=name,
-        count=len(steps),
-        max_diff=max(apart, default=0.0),
-        first_step=next((s for s, far in zip(steps, apart, strict=True) if far > tolerance), None),
-        last_base=_number(base[steps[-1]][0]) if steps else None,
-        last_new=_number(new[steps[-1]][0]) if steps else None,
-        of_tensor=True,
-    )
 
 
 def _apart(base: Sequence[float], new: Sequence[float]) -> float:
@@ -106,32 +100,37 @@ def _series(records: Sequence[Scalars]) -> dict[str, dict[int, float | None]]:
     return found
 
 
+def _joined(
+    base: dict[int, float | None], new: dict[int, float | None]
+) -> dict[int, tuple[float | None, float | None]]:
+    """Return both values at the batches that both recorded and at least one has."""
+    both = {at: (base[at], new[at]) for at in base.keys() & new}
+    return {at: pair for at, pair in both.items() if pair != (None, None)}
+
+
 def _check(
-    name: str,
-    base: dict[int, float | None],
-    new: dict[int, float | None],
-    tolerance: float,
+    name: str, both: Mapping[int, tuple[_V, _V]], far: Callable[[_V, _V], float], tolerance: float
 ) -> ValueCheck:
-    both = sorted(base.keys() & new.keys())
-    steps = [step for step in both if base[step] is not None or new[step] is not None]
-    first, largest = None, 0.0
-    for step in steps:
-        diff = _difference(base[step], new[step])
-        largest = max(largest, diff)
-        if first is None and diff > tolerance:
-            first = step
+    steps = sorted(both)
+    diffs = [far(*both[step]) for step in steps]
+    beyond = (step for step, diff in zip(steps, diffs, strict=True) if diff > tolerance)
+    last = both[steps[-1]] if steps else (None, None)
     return ValueCheck(
         name=name,
         count=len(steps),
-        max_diff=largest,
-        first_step=first,
-        last_base=_number(base[steps[-1]]) if steps else None,
-        last_new=_number(new[steps[-1]]) if steps else None,
+        max_diff=max(diffs, default=0.0),
+        first_step=next(
+            (s for s, diff in zip(steps, diffs, strict=True) if diff > tolerance), None
+        ),
+        last_base=_number(last[0]),
+        last_new=_number(last[1]),
     )
 
 
-def _number(value: float | None) -> float | None:
-    return None if value is None or isnan(value) else value
+def _number(value: float | Sequence[float] | None) -> float | None:
+    """Return a value, or a tensor's norm; None for what is no number."""
+    first = value[0] if isinstance(value, Sequence) else value
+    return None if first is None or isnan(first) else first
 
 
 def _difference(a: float | None, b: float | None) -> float:

@@ -54,14 +54,13 @@ def device_use(session: Session) -> DeviceUse | None:
 
 
 def _throttled(found: list[DeviceSample]) -> dict[str, float] | None:
-    known = [(r.throttle_frac, r.samples) for r in found if r.throttle_frac is not None]
-    whole = sum(samples for _, samples in known)
-    reasons = sorted({reason for fractions, _ in known for reason in fractions})
-    return (
-        {name: sum(f.get(name, 0.0) * samples for f, samples in known) / whole for name in reasons}
-        if known
-        else None
-    )
+    known = [r for r in found if r.throttle_frac is not None]
+    reasons = sorted({reason for r in known for reason in r.throttle_frac or ()})
+    shares = {
+        name: _mean([((r.throttle_frac or {}).get(name, 0.0), r.samples) for r in known]) or 0.0
+        for name in reasons
+    }
+    return shares if known else None
 
 
 def _mean(values: list[tuple[float | None, int]]) -> float | None:

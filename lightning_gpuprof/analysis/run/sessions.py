@@ -1,6 +1,7 @@
 """The sessions of a record file, and how their time adds up to wall time."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lightning_gpuprof.errors import RecordError
@@ -126,16 +127,16 @@ def outside_time(session: Session) -> tuple[OutsideTime, ...]:
             count=len(spans),
             total_ns=sum(span.dur_ns for span in spans),
             max_ns=max(span.dur_ns for span in spans),
-            phase_ns=_summed([span.phase_ns for span in spans]),
-            part_ns=_summed([span.part_ns for span in spans]),
+            phase_ns=_summed(span.phase_ns for span in spans),
+            part_ns=_summed(span.part_ns for span in spans),
         )
         for where, spans in kinds.items()
     )
 
 
-def _summed(dicts: list[dict[str, int]]) -> dict[str, int]:
-    totals: dict[str, int] = {}
+def _summed(dicts: Iterable[dict[str, int]]) -> dict[str, int]:
+    """Add values by name, the largest first."""
+    totals = Counter[str]()
     for one in dicts:
-        for name, ns in one.items():
-            totals[name] = totals.get(name, 0) + ns
-    return dict(sorted(totals.items(), key=lambda item: -item[1]))
+        totals.update(one)
+    return dict(totals.most_common())
