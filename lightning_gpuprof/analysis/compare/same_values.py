@@ -119,9 +119,7 @@ def _check(
         name=name,
         count=len(steps),
         max_diff=max(diffs, default=0.0),
-        first_step=next(
-            (s for s, diff in zip(steps, diffs, strict=True) if diff > tolerance), None
-        ),
+        first_step=next(beyond, None),
         last_base=_number(last[0]),
         last_new=_number(last[1]),
     )

@@ -18,7 +18,7 @@ from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, HostActiv
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting
 from lightning_gpuprof.analysis.trace.time_split import DeviceSpans, Spans, complement
 from lightning_gpuprof.arrays import Int64
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, DeviceEvents, Timeline
 
 HOST_CAUSES = tuple(f"host_{activity}" for activity in ACTIVITIES)
 CAUSES = (*HOST_CAUSES, "launch_latency", "kernel_gap", "dependency", "unknown")
@@ -29,7 +29,6 @@ LATE_CAUSES = (*WORKING_CAUSES, "launch_latency")
 _CALL = HOST_CAUSES.index("host_launch_call")
 _LATENCY, _KERNEL_GAP, _DEPENDENCY, _UNKNOWN = range(len(HOST_CAUSES), len(CAUSES))
 LONGEST = 20
-_NO_STREAM = -(2**62)
 SLOW_CALL_NS = 100_000
 """A launch takes 2 to 20 us. One that takes longer than this does something else as well, such as
 loading the kernel's module, and its time counts as the host's."""
@@ -70,106 +69,80 @@ def idle_causes(
     trace: LinkedTrace, spans: DeviceSpans, places: CodePlaces | None = None
 ) -> IdleReport:
     """Attribute each gap of a device between the borders of its spans."""
-    gaps = _Gaps(trace, spans)
+    gaps = caused_gaps(trace, spans)
     return IdleReport(_totals(gaps.parts), _longest(trace, gaps, places))
 
 
 class CausedGaps(Struct, frozen=True):
-    """Every gap in order: its largest cause (in `CAUSES`), and the row that ended it or -1."""
+    """Every gap in order.
+
+    Args:
+        spans: The gaps.
+        next_row: The device row that ends each; -1 where the window does.
+        parts: The time of each gap (columns) by cause (rows).
+        cause: The cause with the largest part of each, in `CAUSES`.
+    """
 
     spans: Spans
-    cause: Int64
     next_row: Int64
+    parts: Int64
+    cause: Int64
 
 
 def caused_gaps(trace: LinkedTrace, spans: DeviceSpans) -> CausedGaps:
-    """Return each gap of a device with its largest cause, to be drawn one by one."""
-    gaps = _Gaps(trace, spans)
-    return CausedGaps(gaps.between, gaps.cause.astype(np.int64), gaps.following)
+    """Divide a device's gaps among the causes."""
+    device = trace.timeline.device
+    gaps = complement(spans.busy, spans.start_ns, spans.end_ns)
+    rows = np.flatnonzero((device.device == spans.device) & (device.dur_ns > 0))
+    # The table is sorted by start, and a gap ends where some event starts, or with the window.
+    next_row = np.append(rows, -1)[np.searchsorted(device.start_ns[rows], gaps.end)]
+    if not len(gaps):
+        none = np.zeros((len(CAUSES), 0), dtype=np.int64)
+        return CausedGaps(gaps, next_row, none, gaps.start)
+    parts = _parts(trace, gaps, next_row, _previous(device, rows, gaps))
+    return CausedGaps(gaps, next_row, parts, parts.argmax(axis=0).astype(np.int64))
 
 
-class _Gaps:
-    """A device's gaps, divided among the causes.
-
-    Attributes:
-        between: The gaps.
-        following: The device row that ends each; -1 where the window does.
-        parts: The time of each gap (columns) by cause (rows).
-        cause: The cause with the largest part of each.
-    """
-
-    def __init__(self, trace: LinkedTrace, spans: DeviceSpans) -> None:
-        timeline, nesting = trace.timeline, trace.nesting
-        device = timeline.device
-        self.between = between = complement(spans.busy, spans.start_ns, spans.end_ns)
-        rows = np.flatnonzero((device.device == spans.device) & (device.dur_ns > 0))
-        # The table is sorted by start, and a gap ends where some event starts, or with the window.
-        at = np.searchsorted(device.start_ns[rows], between.end)
-        self.following = np.append(rows, -1)[at]
-        if not len(between):
-            self.parts = np.zeros((len(CAUSES), 0), dtype=np.int64)
-            self.cause = between.start
-            return
-        before = _previous(timeline, rows, between)
-        stream = np.where(before >= 0, device.stream[before], np.int64(_NO_STREAM))
-        launched = _Launched(trace, self.following, stream)
-        self.parts = _parts(between, launched, HostActivity(timeline, nesting))
-        self.cause = self.parts.argmax(axis=0)
-
-
-class _Launched:
-    """For each gap, the launching call of the event that ends it.
-
-    Args:
-        trace: The trace.
-        following: The row that ends each gap.
-        before: Stream of the event before it.
-    """
-
-    def __init__(self, trace: LinkedTrace, following: Int64, before: Int64) -> None:
-        host, device = trace.timeline.host, trace.timeline.device
-        self.call = np.where(following >= 0, trace.launches.call[following], -1)
-        self.known = self.call >= 0
-        self.same_stream = device.stream[following] == before
-        at = np.maximum(self.call, 0)
-        nothing = np.zeros_like(self.call)
-        self.start = host.start_ns[at] if len(host) else nothing
-        self.end = host.end_ns[at] if len(host) else nothing
-        self.thread = host.thread[at] if len(host) else nothing
-
-
-def _parts(between: Spans, launched: _Launched, activity: HostActivity) -> Int64:
-    """Divide each gap (columns) among the causes (rows)."""
-    parts = np.zeros((len(CAUSES), len(between)), dtype=np.int64)
-    length = between.end - between.start
-    late = launched.known & (launched.start >= between.start)
-    queued = launched.known & ~late
-    parts[_UNKNOWN] = np.where(launched.known, 0, length)
+def _parts(trace: LinkedTrace, gaps: Spans, next_row: Int64, before: Int64) -> Int64:
+    """Divide each gap (columns) among the causes (rows), by the launch of what ended it."""
+    host, device = trace.timeline.host, trace.timeline.device
+    parts, length = np.zeros((len(CAUSES), len(gaps)), dtype=np.int64), gaps.end - gaps.start
+    call = np.where(next_row >= 0, trace.launches.call[next_row], -1)
+    known = call >= 0
+    if not len(host):
+        parts[_UNKNOWN] = length
+        return parts
+    called, returned, thread = host.start_ns[call], host.end_ns[call], host.thread[call]
+    late = known & (called >= gaps.start)
+    queued = known & ~late
+    parts[_UNKNOWN] = np.where(known, 0, length)
     # A launch that seems to come after its kernel is a clock error: the host was late, at most
     # until the kernel started.
-    until = np.minimum(launched.start, between.end)
-    since = np.where(late, until, between.start)
-    slow = launched.known & (launched.end - launched.start >= SLOW_CALL_NS)
-    in_call = np.where(slow, np.minimum(launched.end, between.end) - since, 0)
-    in_call = np.maximum(in_call, 0)
-    rest = between.end - since - in_call
-    short = launched.same_stream & (length < KERNEL_GAP_NS)
+    until = np.minimum(called, gaps.end)
+    since = np.where(late, until, gaps.start)
+    slow = known & (returned - called >= SLOW_CALL_NS)
+    in_call = np.where(slow, np.maximum(np.minimum(returned, gaps.end) - since, 0), 0)
+    rest = length - (since - gaps.start) - in_call
+    same_stream = (before >= 0) & (device.stream[next_row] == device.stream[before])
+    short = same_stream & (length < KERNEL_GAP_NS)
     parts[_CALL] = in_call
     parts[_LATENCY, late] = rest[late]
     parts[_KERNEL_GAP, queued & short] = rest[queued & short]
     parts[_DEPENDENCY, queued & ~short] = rest[queued & ~short]
-    for thread in used(launched.thread[late]):
-        mine = late & (launched.thread == thread)
-        windows = Spans(between.start[mine], until[mine])
-        parts[: len(HOST_CAUSES), mine] += activity.within(thread, windows)
+    activity = HostActivity(trace.timeline, trace.nesting)
+    for one in used(thread[late]):
+        mine = late & (thread == one)
+        parts[: len(HOST_CAUSES), mine] += activity.within(
+            one, Spans(gaps.start[mine], until[mine])
+        )
     return parts
 
 
-def _previous(timeline: Timeline, rows: Int64, between: Spans) -> Int64:
+def _previous(device: DeviceEvents, rows: Int64, gaps: Spans) -> Int64:
     """Return the row of the event that ended last before each gap; -1 for none."""
-    ends = timeline.device.end_ns[rows]
+    ends = device.end_ns[rows]
     order = np.argsort(ends, kind="stable")
-    last = np.searchsorted(ends[order], between.start, side="right") - 1
+    last = np.searchsorted(ends[order], gaps.start, side="right") - 1
     found: Int64 = np.where(last >= 0, rows[order[last]], -1)
     return found
 
@@ -181,17 +154,16 @@ def _totals(parts: Int64) -> tuple[IdleCause, ...]:
     return tuple(sorted(present, key=lambda row: (-row.total_ns, row.cause)))
 
 
-def _longest(trace: LinkedTrace, gaps: _Gaps, places: CodePlaces | None) -> tuple[Gap, ...]:
+def _longest(trace: LinkedTrace, gaps: CausedGaps, places: CodePlaces | None) -> tuple[Gap, ...]:
     timeline, nesting = trace.timeline, trace.nesting
-    between, next_row = gaps.between, gaps.following
-    length = between.end - between.start
+    length = gaps.spans.end - gaps.spans.start
     found = []
-    for i in np.lexsort((between.start, -length))[:LONGEST].tolist():
-        event = int(next_row[i])
+    for i in np.lexsort((gaps.spans.start, -length))[:LONGEST].tolist():
+        event = int(gaps.next_row[i])
         row = int(trace.launches.call[event]) if event >= 0 else -1
         found.append(
             Gap(
-                start_ns=int(between.start[i]),
+                start_ns=int(gaps.spans.start[i]),
                 dur_ns=int(length[i]),
                 cause=CAUSES[int(gaps.cause[i])],
                 next_name=timeline.names[timeline.device.name[event]] if event >= 0 else None,

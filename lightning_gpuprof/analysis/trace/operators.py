@@ -1,7 +1,5 @@
 """Operators by name: host time, and the device time of what they launched."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from msgspec import Struct
 
@@ -88,9 +86,9 @@ class OperatorStats(Struct, frozen=True, omit_defaults=True):
     count: int
     total_ns: int
     self_ns: int
-    device_total_ns: int | None
-    device_self_ns: int | None
-    device_count: int | None
+    device_total_ns: int | None = None
+    device_self_ns: int | None = None
+    device_count: int | None = None
     loading_count: int = 0
     repeated_count: int = 0
     repeated_ns: int = 0
@@ -110,52 +108,36 @@ def operator_table(trace: LinkedTrace) -> tuple[OperatorStats, ...]:
     """Sum up operators by name, longest own host time first."""
     timeline, nesting, host = trace.timeline, trace.nesting, trace.timeline.host
     is_op = (host.category == CATEGORY_ID["cpu_op"]) & ~named(timeline, is_step)
-    if not is_op.any():
+    ops = np.flatnonzero(is_op)
+    if not len(ops):
         return ()
     names, region = len(timeline.names), _innermost_region(timeline, nesting)
-    ops = np.flatnonzero(is_op)
     outermost, in_update = is_op.copy(), in_updates(timeline, nesting, region == _STEP) & is_op
     outermost[ops] = ~_inside_own_name(host.name, nesting.parent, ops)
     whole_ns = host.dur_ns * outermost
     nodes = ops[region[ops] == _NODE]
     in_batch = ops[(region[ops] == _LOADING) | (region[ops] > _STEP)]
-    count, total = counted(host.name[ops], names), summed(host.name[ops], whole_ns[ops], names)
-    loading = counted(host.name[in_batch], names)
-    update = counted(host.name[in_update], names)
-    backward = counted(host.name[nodes], names)
-    backward_ns = summed(host.name[nodes], whole_ns[nodes], names)
     again = repeated_nodes(timeline, nesting)
-    repeated = counted(host.name[again], names)
-    repeated_ns = summed(host.name[again], host.dur_ns[again], names)
-    self_time = _self_time(timeline, nesting, is_op)
-    update_time = _self_time(timeline, nesting, in_update)
-    by_name: Sequence[Int64 | None] = (None, None, None)
+    columns = {
+        "count": counted(host.name[ops], names),
+        "total_ns": summed(host.name[ops], whole_ns[ops], names),
+        "self_ns": _self_time(timeline, nesting, is_op),
+        "loading_count": counted(host.name[in_batch], names),
+        "repeated_count": counted(host.name[again], names),
+        "repeated_ns": summed(host.name[again], host.dur_ns[again], names),
+        "backward_count": counted(host.name[nodes], names),
+        "backward_ns": summed(host.name[nodes], whole_ns[nodes], names),
+        "update_count": counted(host.name[in_update], names),
+        "update_self_ns": _self_time(timeline, nesting, in_update),
+    }
     if len(timeline.device):
-        by_name = _device_time(trace, is_op, outermost)
+        inside, own, events = _device_time(trace, is_op, outermost)
+        columns |= {"device_total_ns": inside, "device_self_ns": own, "device_count": events}
     table = [
-        OperatorStats(
-            timeline.names[i],
-            int(count[i]),
-            int(total[i]),
-            int(self_time[i]),
-            _at(by_name[0], i),
-            _at(by_name[1], i),
-            _at(by_name[2], i),
-            loading_count=int(loading[i]),
-            repeated_count=int(repeated[i]),
-            repeated_ns=int(repeated_ns[i]),
-            backward_count=int(backward[i]),
-            backward_ns=int(backward_ns[i]),
-            update_count=int(update[i]),
-            update_self_ns=int(update_time[i]),
-        )
-        for i in np.flatnonzero(count).tolist()
+        OperatorStats(timeline.names[i], **{key: int(of[i]) for key, of in columns.items()})
+        for i in np.flatnonzero(columns["count"]).tolist()
     ]
     return tuple(sorted(table, key=lambda row: (-row.self_ns, row.name)))
-
-
-def _at(column: Int64 | None, i: int) -> int | None:
-    return None if column is None else int(column[i])
 
 
 def _innermost_region(timeline: Timeline, nesting: Nesting) -> Int8:
