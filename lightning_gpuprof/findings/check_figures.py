@@ -18,6 +18,7 @@ from lightning_gpuprof.records.phases import Phase
 
 SHORT_WAIT_FRAC = 0.05
 TOP_KERNELS = 10
+COPIES = ("aten::copy_", "aten::to", "aten::_to_copy")
 GROUPS = (
     (Phase.DATA_WAIT, Phase.HOST_TO_DEVICE),
     *((one,) for one in Phase if one not in (Phase.DATA_WAIT, Phase.HOST_TO_DEVICE)),
@@ -62,22 +63,13 @@ def largest_share(seen: Seen) -> float | None:
     return max(known) if known else None
 
 
-def thin_calls(seen: Seen) -> float | None:
-    """Return the calls of thin operators per step."""
-    return None if seen.work is None else float(seen.work.thin_calls)
-
-
 def transfers(seen: Seen) -> float | None:
     """Return the share of copies in the operators' time."""
     if seen.facts is None or not seen.facts.rows("operators"):
         return None
-    operators = seen.facts.operators
-    whole = sum(op.self_ns for op in operators.values())
-    moved = sum(
-        op.self_ns
-        for name, op in operators.items()
-        if name in ("aten::copy_", "aten::to", "aten::_to_copy")
-    )
+    operators = seen.facts.operators.values()
+    whole = sum(op.self_ns for op in operators)
+    moved = sum(op.self_ns for op in operators if op.name in COPIES)
     return moved / whole if whole else None
 
 
@@ -136,11 +128,6 @@ def top_kernel(seen: Seen) -> float | None:
     return min(1.0, longest_ns / seen.facts.steps / seen.run.step_ns)
 
 
-def vram(seen: Seen) -> float | None:
-    """Return the peak share of the device's memory."""
-    return None if seen.run.memory is None else seen.run.memory.peak_frac
-
-
 def workers_off(seen: Seen) -> float | None:
     """Return by how many workers the loader is away from what the fetch time asks for."""
     wanted, loader = suggested_workers(seen.run), seen.run.start.loader
@@ -168,8 +155,7 @@ def suggested_workers(run: RunResults) -> int | None:
     more = [one for one in (plan, plan.instead) if one is not None and one.num_workers]
     if more:
         return more[0].num_workers
-    gone = plan.change is LoaderChange.NO_WORKERS and now > cores
-    return 0 if gone else min(now, cores)
+    return 0 if plan.change is LoaderChange.NO_WORKERS and now > cores else min(now, cores)
 
 
 FIGURES: dict[str, Callable[[Seen], float | None]] = {
@@ -177,7 +163,7 @@ FIGURES: dict[str, Callable[[Seen], float | None]] = {
     "data_share_frac": share(Phase.DATA_WAIT, Phase.HOST_TO_DEVICE),
     **{f"{phase.value}_share_frac": share(phase) for phase in Phase},
     "largest_share_frac": largest_share,
-    "thin_calls_per_step_count": thin_calls,
+    "thin_calls_per_step_count": lambda seen: seen.work.thin_calls if seen.work else None,
     "copies_frac": transfers,
     "host_over_device_count": host_over_device,
     "gemm_frac": of_trace("gemm_frac"),
@@ -185,7 +171,7 @@ FIGURES: dict[str, Callable[[Seen], float | None]] = {
     "launch_gaps_ns": launch_gaps,
     "memory_bound_frac": memory_bound,
     "top_kernel_frac": top_kernel,
-    "peak_reserved_frac": vram,
+    "peak_reserved_frac": lambda seen: seen.run.memory.peak_frac if seen.run.memory else None,
     "workers_off_count": workers_off,
 }
 """The figures by name, as questions.toml has them."""

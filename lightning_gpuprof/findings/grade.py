@@ -9,16 +9,20 @@ CRITICAL_FRAC = 0.20
 """The share that XProf calls highly input-bound (`op_stats_to_input_pipeline_analysis.cc`)."""
 
 
-def grade(saving_ns: Range, step_ns: int) -> Severity:
+def grade(saving_ns: Range, step_ns: int, *, cost_ns: float = 0) -> Severity:
     """Grade a finding by the middle of its saving as a share of the step.
 
-    >>> grade(Range(low=0, high=20), step_ns=100).value
+    Critical takes a saving that is sure to be more than nothing. With one, a cost of
+    `WARNING_FRAC` of the step is a warning, however little of it surely goes.
+
+    >>> grade(Range(low=0, high=80), step_ns=100).value
     'warning'
     """
-    frac = saving_ns.middle / max(1, step_ns)
-    if frac >= CRITICAL_FRAC:
+    frac, sure = saving_ns.middle / max(1, step_ns), saving_ns.low > 0
+    if frac >= CRITICAL_FRAC and sure:
         return Severity.CRITICAL
-    return Severity.WARNING if frac >= WARNING_FRAC else Severity.INFO
+    warned = frac >= WARNING_FRAC or (sure and cost_ns >= WARNING_FRAC * step_ns)
+    return Severity.WARNING if warned else Severity.INFO
 
 
 FEWER = 5

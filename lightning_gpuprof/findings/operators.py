@@ -1,8 +1,7 @@
-"""Reads operators.toml: what is slow by its name, on sampled lines or in a trace."""
+"""Reads operators.toml: operations that are slow by their name, on sampled lines or in a trace."""
 
 import re
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -10,8 +9,6 @@ from typing import Any
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
-from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.trace_facts import Operator, TraceFacts
 from lightning_gpuprof.records.phases import Phase
 
 if sys.version_info >= (3, 11):
@@ -19,7 +16,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-NODE = "autograd::engine::evaluate_function: "
+MIN_FRAC = 0.2
+"""Of the wait for data: an operation with less is one of many."""
 MOST = 3
 
 
@@ -28,13 +26,10 @@ class Pattern:
     """A row of operators.toml.
 
     Args:
-        name: What it is called in a title.
-        callee: Regular expression of what a sampled line was in, at its begin.
-        written: The same of the line's text, anywhere, where it was in nothing that has a name.
-        operators: Names of operators in a trace, each in no other one of them.
-        nodes: Names of the autograd graph's nodes that belong to it.
-        share: The least share of the step, or of the wait for data, from which it is reported.
-        saving: The least and the most share of its time that goes.
+        name: What the operation is called.
+        callee: Regular expression for the beginning of what a sampled line was in.
+        written: Regular expression for the line's text, where its callee has no name.
+        operators: Names of operators in a trace.
         advice: What to do.
         change: The same as code, where there is one.
         source: Where that is known from.
@@ -44,22 +39,15 @@ class Pattern:
     callee: str = ""
     written: str = ""
     operators: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()
-    share: float
-    saving: tuple[float, float]
     advice: str
     change: str | None = None
     source: str
 
-    def fits(self, line: LineCount) -> bool:
-        """Tell whether a sampled line is one of these."""
-        if line.callee:
-            return bool(self.callee and re.match(self.callee, line.callee))
-        return self.fits_text(line)
-
-    def fits_text(self, line: LineCount) -> bool:
-        """Tell whether a line is written as one of these."""
-        return bool(self.written and re.search(self.written, line.source.split("#")[0]))
+    def fits(self, source: str, callee: str | None) -> bool:
+        """Tell whether a sampled line is such an operation."""
+        if callee and self.callee:
+            return re.match(self.callee, callee) is not None
+        return bool(self.written and re.search(self.written, source.split("#")[0]))
 
 
 @dataclass(frozen=True)
@@ -71,83 +59,28 @@ class Seen:
     frac: float
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Time per step of a pattern's operators."""
-
-    pattern: Pattern
-    forward_ns: int
-    backward_ns: int
-    update_ns: int
-    most: Operator
-    """The one that takes longest."""
-
-
 def patterns(table: str) -> tuple[Pattern, ...]:
     """Return the rows of one table: `loading` or `computing`."""
     return tuple(Pattern(**_lists_as_tuples(row)) for row in _tables()[table])
 
 
 def seen_loading(lines: HostLines | None) -> tuple[Seen, ...]:
-    """Return what the making of batches was seen in most, the longest first."""
+    """Return the operations seen most while batches were made."""
     whole = 0 if lines is None else lines.by_phase.get(Phase.DATA_WAIT.value, 0)
     at: dict[str, list[LineCount]] = {}
     rows = patterns("loading")
     for one in lines.of(Phase.DATA_WAIT) if lines else ():
-        fitting = next((row for row in rows if row.fits(one)), None)
+        named = (row for row in rows if row.callee or not one.callee)
+        fitting = next((row for row in named if row.fits(one.source, one.callee)), None)
         if fitting is not None:
             at.setdefault(fitting.name, []).append(one)
     found = []
     for row in rows:
         ones = at.get(row.name, [])
         count = sum(one.count for one in ones)
-        if count >= LEAST_COUNT and count >= row.share * whole:
+        if count >= LEAST_COUNT and count >= MIN_FRAC * whole:
             found.append(Seen(row, max(ones, key=lambda one: one.count), count / whole))
     return tuple(sorted(found, key=lambda one: -one.frac)[:MOST])
-
-
-def in_trace(run: RunResults, facts: TraceFacts) -> list[Cost]:
-    """Return what each pattern's operators take of a step."""
-    found = (_cost(run, facts, row) for row in patterns("computing"))
-    return [one for one in found if one is not None]
-
-
-def _cost(run: RunResults, facts: TraceFacts, row: Pattern) -> Cost | None:
-    operators = facts.operators
-    used = [operators[name] for name in row.operators if name in operators]
-    nodes = tuple(f"{NODE}{name}" for name in row.nodes)
-    back = [op for name, op in operators.items() if nodes and name.startswith(nodes)]
-    if not used and not back:
-        return None
-    most = max(used or back, key=lambda op: op.total_ns)
-    if run.on_gpu:
-        updating = [op for op in used if 2 * op.update_calls > op.calls]
-        others = [op for op in used if op not in updating]
-        return Cost(row, _device_ns(others), _device_ns(back), _device_ns(updating), most)
-    return Cost(
-        row,
-        _within(run, Phase.FORWARD, sum(map(_forward_ns, used))),
-        _within(run, Phase.BACKWARD, sum(op.total_ns for op in back)),
-        _within(run, Phase.OPTIMIZER_STEP, sum(op.update_self_ns for op in used)),
-        most,
-    )
-
-
-def _device_ns(ops: Iterable[Operator]) -> int:
-    return round(sum(op.device_total_ns or 0.0 for op in ops))
-
-
-def _forward_ns(op: Operator) -> float:
-    """Return an operator's time outside the graph's nodes and the optimizer's update."""
-    others = max(0.0, op.calls - op.backward_calls)
-    share = max(0.0, others - op.update_calls) / others if others else 0.0
-    return max(0.0, op.total_ns - op.backward_ns) * share
-
-
-def _within(run: RunResults, phase: Phase, taken_ns: float) -> int:
-    """Return no more than the median of a phase: one traced step may be unlike most."""
-    stats = run.per_step(phase)
-    return round(taken_ns if stats is None else min(taken_ns, stats.median_ns))
 
 
 @cache

@@ -25,9 +25,6 @@ def test_every_row_is_complete(row):
     assert row.callee or row.written or row.operators
     for pattern in (row.callee, row.written):
         re.compile(pattern)
-    low, high = row.saving
-    assert 0 <= low <= high
-    assert 0 < row.share < 1
     assert row.advice
     assert row.source
 
@@ -37,19 +34,19 @@ def test_every_row_is_complete(row):
     [
         (at(callee="copy.deepcopy"), "deep copies"),
         (at(callee="_strptime._strptime"), "parsing dates"),
-        (at(callee="re.sub"), "searching texts"),
+        (at(callee="re.sub"), "text search"),
         (at(callee="json.loads"), "parsing"),
-        (at(callee="PIL.resize"), "resampling pictures"),
-        (at(callee="PIL.open"), "decoding pictures"),
-        (at(callee="pandas.__getitem__"), "rows of tables"),
-        (at(callee="zipfile.read"), "unpacking"),
+        (at(callee="PIL.resize"), "resizing images"),
+        (at(callee="PIL.open"), "decoding images"),
+        (at(callee="pandas.__getitem__"), "table rows"),
+        (at(callee="zipfile.read"), "decompression"),
         (at(callee="numpy.load"), "reading files"),
-        (at(callee="numpy.choice"), "drawing numbers"),
+        (at(callee="numpy.choice"), "weighted sampling"),
         (at(callee="scipy.fft"), "filters and spectra"),
-        (at(callee="tokenizers.encode"), "tokens"),
-        (at(source="rows = self.db.execute(QUERY)"), "asking a database"),
+        (at(callee="tokenizers.encode"), "tokenization"),
+        (at(source="rows = self.db.execute(QUERY)"), "database queries"),
         (at(source="x = torch.tensor(self.rows[i])"), "lists of numbers"),
-        (at(source="x = x.float() / 255"), "normalising"),
+        (at(source="x = x.float() / 255"), "normalization"),
         (at(source="seen = np.append(seen, new)"), "growing arrays"),
     ],
 )
@@ -73,20 +70,8 @@ def test_the_longest_operation_comes_first():
     assert found[0].line.line == 9
 
 
-def test_operators_of_a_row_are_told_with_their_nodes(judge):
-    rows = [
-        op("aten::sort", 2, 6 * MS),
-        op("autograd::engine::evaluate_function: SortBackward0", 2, 2 * MS),
-    ]
-    (found,) = judge(
-        "costly-operators", {"forward": 6 * MS, "backward": 4 * MS}, trace={"operators": rows}
-    )
-    assert found.title == "Sorting takes 4.00 ms of each step (40.0%)"
-    assert found.severity is Severity.WARNING
-    assert (found.saving_ns.low, found.saving_ns.high) == (0, round(1.2 * 4 * MS))
+def test_the_costliest_operator_is_told_with_its_rows_advice(judge):
+    rows = [op("aten::sort", 2, 6 * MS)]
+    found = judge("costly-line", {"forward": 10 * MS}, trace={"operators": rows})
+    assert found.severity is Severity.INFO
     assert "topk" in found.advice
-
-
-def test_operators_that_take_little_are_well(judge):
-    rows = [op("aten::sort", 2, MS)]
-    assert judge("costly-operators", {"forward": 10 * MS}, trace={"operators": rows}) == ()

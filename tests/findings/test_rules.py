@@ -161,7 +161,8 @@ def test_findings_are_ranked_by_what_can_be_counted_on(analyze, savings_ns, rank
 
 @pytest.mark.parametrize(("steps", "sure"), [(8, False), (60, True)])
 def test_a_run_of_a_few_steps_makes_no_finding_sure(analyze, steps, sure):
-    run = analyze({"data_wait": 8_000_000, "forward": 10_000_000}, steps=steps)
+    phases = {"data_wait": 8_000_000, "forward": 10_000_000}
+    run = analyze(phases, steps=steps, loader=Loader(num_workers=0), cpu_count=8)
     (found,) = evaluate_rules(run, [rules()["data-wait"]]).found
     assert (found.confidence > 0.5) == sure
     assert found.severity is (Severity.CRITICAL if sure else Severity.WARNING)

@@ -1,6 +1,7 @@
-"""What the making of batches would take if their samples were cheaper, by what is seen of it."""
+"""What batches would take if their samples were cheaper, by what is seen of their making."""
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -11,48 +12,37 @@ from lightning_gpuprof.records.phases import Phase
 MIN_SAMPLES = 10
 MOSTLY = 0.5
 _RANDOM = re.compile(r"\b(random|rng|rand(n|int|perm)?(_like)?|Random[A-Z]\w*|\w*[Aa]ugment\w*)\b")
-"""Numbers drawn by Python, numpy or torch, and the usual names of what draws them."""
+"""Names of what draws random numbers."""
 LEFT_FRAC = 0.1
-"""May stay of work that is done once, as of a callback's."""
+"""May stay of work that is done once."""
 SAMPLE_NS = 6_000
-"""A sample that is only indexed and stacked takes about this: no cheaper ones are to be had, only
-whole batches at once (docs/adr/0031)."""
+"""A sample that is only indexed and stacked takes about this long (docs/adr/0031)."""
 
 
 @dataclass(frozen=True)
 class OwnCode:
-    """The share of the making of batches that was at lines of the user's own.
-
-    At least `low_frac`; `function` is the one seen most.
-    """
+    """The least share of batch making at the user's own lines, and the function seen most."""
 
     low_frac: float
     function: str
 
 
 def own_code(run: RunResults) -> OwnCode | None:
-    """Return what samples show of whoever makes the batches, here or in workers; None of too few.
-
-    None as well where most of it is library code.
-    """
+    """Return the user's part in making batches; None where too little was seen, or of it."""
     lines = batch_lines(run)
     whole = 0 if lines is None else lines.by_phase.get(Phase.DATA_WAIT.value, 0)
     seen = [] if lines is None else lines.of(Phase.DATA_WAIT)
     count = sum(one.count for one in seen)
     if lines is None or whole < MIN_SAMPLES or count < MOSTLY * whole:
         return None
-    functions: dict[str, int] = {}
+    functions = Counter[str]()
     for one in seen:
-        functions[one.named] = functions.get(one.named, 0) + one.count
-    low, _ = lines.interval(count, Phase.DATA_WAIT)
-    return OwnCode(low, max(functions, key=lambda name: functions[name]))
+        functions[one.named] += one.count
+    return OwnCode(lines.interval(count, Phase.DATA_WAIT)[0], functions.most_common(1)[0][0])
 
 
 def draws(run: RunResults) -> float:
-    """Return the share of the program's lines, where batches are made, in functions that draw.
-
-    That is, where a line of the function was seen that draws random numbers.
-    """
+    """Return the share of the batch-making lines that lie in functions which draw at random."""
     lines = batch_lines(run)
     seen = [] if lines is None else lines.of(Phase.DATA_WAIT)
     at_random = {
@@ -67,14 +57,9 @@ def draws(run: RunResults) -> float:
 def cheaper_batches(run: RunResults, step_ns: int, lost: Exposed) -> tuple[int, int]:
     """Return the least and the most that cheaper samples save of a wait, per step.
 
-    The most is all that goes with the wait. The least, where the user's own code was seen to be
-    most of it, is that code done once, with `LEFT_FRAC` of it left. Code that was not seen, or
-    draws at random and must be done each time, is only taken to become half as long.
-
-    Without workers no less stays than cheap samples take: what the library does with each is the
-    part of the wait that is not the user's code, so it is not taken off that code again. The least
-    is 0 where the number of samples is not known. Workers that are waited for work the whole step,
-    or as much of it as was seen: of that such a share goes, and with it as much of the wait.
+    At most all of it. At least, the user's code done once, where it was seen to be most of it;
+    code that was not seen, or that draws at random, becomes half as long. Without workers, what
+    cheap samples take stays. Workers that are waited for work as much of the step as was seen.
     """
     loader, own = run.start.loader, own_code(run)
     gone_frac = 0.5
@@ -87,5 +72,4 @@ def cheaper_batches(run: RunResults, step_ns: int, lost: Exposed) -> tuple[int, 
     if run.batch_size is None:
         return 0, lost.high_ns
     cheap_ns = round(SAMPLE_NS * run.batch_size)
-    low_ns = min(round(gone_frac * lost.low_ns), lost.low_ns - cheap_ns)
-    return max(0, low_ns), lost.high_ns
+    return max(0, min(round(gone_frac * lost.low_ns), lost.low_ns - cheap_ns)), lost.high_ns

@@ -1,85 +1,81 @@
-"""What passing through the same autograd graph again costs a step."""
+"""The autograd graph's nodes in a trace, and what running them again costs a step."""
 
+import re
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.run.trace_facts import TraceFacts
-from lightning_gpuprof.analysis.savings.graph_nodes import engine_calls, graph_nodes, nodes_ns
-from lightning_gpuprof.analysis.trace.operators import ACCUMULATE
+from lightning_gpuprof.analysis.run.trace_facts import Operator, TraceFacts
+from lightning_gpuprof.analysis.trace.operators import ACCUMULATE, ENGINE
 
-FIRST_GRADIENT = "aten::ones_like"
-"""`backward()` of a scalar makes its first gradient so: no more passes than calls of it."""
+_NODE = re.compile(re.escape(ENGINE) + r"(\w+?)Backward\d*$")
+_SECOND_ORDER = re.compile(r"Backward\d*Backward")
 
 
 @dataclass(frozen=True)
 class GraphPasses:
-    """Passes of a step through nodes that had run before, per step."""
+    """Calls of nodes per step whose operator is known, and those that had run before."""
 
     calls: float
-    """All calls of nodes that are known to have an operator."""
     repeated_calls: float
     repeated_ns: float
-    """Host time of those calls, and of adding their gradients to those that were there."""
-    extra_passes: float
-    """Calls of `backward` that went through any such node."""
-    nodes_ns: float
-    """Host time of all nodes: what the backward pass takes beyond it lies between them."""
-    mean_passes: float
+    """Host time of the repeated calls."""
 
     @property
     def repeated_frac(self) -> float:
         """Share of all calls."""
         return self.repeated_calls / self.calls if self.calls else 0.0
 
-    def cost_ns(self, backward_ns: int, *, scale: float = 1.0) -> int:
-        """Return what the repeated passes take of a backward phase.
-
-        Beside its nodes each pass takes its share of what is left: the call of `backward` and the
-        start of the engine. `scale` is by how much the nodes' time in the trace may be too short
-        (`host_work.unscaled_frac`).
-        """
-        around_ns = max(0.0, backward_ns - self.nodes_ns * scale)
-        share = self.extra_passes / (self.extra_passes + 1)
-        return min(backward_ns, round(self.repeated_ns + share * around_ns))
+    @property
+    def mean_passes(self) -> float:
+        """How often a node runs on average."""
+        return 1 / max(1 - self.repeated_frac, 1 / max(1.0, self.calls))
 
 
-def graph_passes(facts: TraceFacts, parameters: int | None) -> GraphPasses:
-    """Count the passes; `parameters` are the model's tensors, None where that is unknown.
+def graph_nodes(facts: TraceFacts) -> list[Operator]:
+    """Return the graph's nodes by class, without its ends, where gradients are added up."""
+    every = facts.operators.items()
+    return [op for name, op in every if name.startswith(ENGINE) and ACCUMULATE not in name]
 
-    Of a trace without arrows from operators to nodes a class's repeated calls are taken to last
-    as long as its others.
+
+def nodes_ns(facts: TraceFacts) -> float:
+    """Return the host time per step of the graph's nodes and all that they call."""
+    return sum(op.total_ns for name, op in facts.operators.items() if name.startswith(ENGINE))
+
+
+def second_order(facts: TraceFacts) -> bool:
+    """Tell whether gradients are differentiated again: nodes of nodes run."""
+    return any(_SECOND_ORDER.search(name) for name in facts.operators)
+
+
+def graph_passes(facts: TraceFacts) -> GraphPasses:
+    """Count calls of nodes against calls of the operators that made them, in place or not.
+
+    `AddmmBackward0` is made by `aten::addmm`. Where the trace has arrows from operators to nodes,
+    they say which calls are repeated.
     """
-    calls = repeated = repeated_ns = made = most = 0.0
+    operators, calls, repeated, repeated_ns = facts.operators, 0.0, 0.0, 0.0
     nodes = graph_nodes(facts)
-    arrows = any(one.node.repeated_calls for one in nodes)
-    for one in nodes:
-        if one.forward is None:
+    arrows = any(node.repeated_calls for node in nodes)
+    for node in nodes:
+        match = _NODE.match(node.name)
+        maker = f"aten::{operator_name(match[1])}" if match else ""
+        makers = [operators[one] for one in (maker, f"{maker}_") if one in operators]
+        if not makers:
             continue
-        node = one.node
-        again = max(0.0, node.calls - one.forward_calls)
+        again = max(0.0, node.calls - sum(one.calls for one in makers))
         each_ns = node.total_ns / node.calls
-        if arrows:
-            # No arrow either: a node whose operator ran before the trace began.
+        if arrows:  # a node without an arrow may be of an operator before the trace began
             again = min(again, node.repeated_calls)
             each_ns = node.repeated_ns / node.repeated_calls if again else 0.0
         calls += node.calls
-        made += min(node.calls, one.forward_calls)
         repeated += again
         repeated_ns += again * each_ns
-        most = max(most, again)
-    first = facts.operators.get(FIRST_GRADIENT)
-    return GraphPasses(
-        calls=calls,
-        repeated_calls=repeated,
-        repeated_ns=repeated_ns + (_added_again_ns(facts, parameters) if repeated else 0.0),
-        extra_passes=most if first is None else min(most, max(0.0, first.calls - 1)),
-        nodes_ns=nodes_ns(facts),
-        mean_passes=calls / made if made else 1.0,
-    )
+    return GraphPasses(calls, repeated, repeated_ns)
 
 
-def _added_again_ns(facts: TraceFacts, parameters: int | None) -> float:
-    """Return the time of adding gradients to parameters that had one from an earlier pass."""
-    found = [op for op in engine_calls(facts) if op.name.endswith(ACCUMULATE) and op.calls]
-    if parameters is None:
-        return 0.0
-    return sum(op.total_ns * max(0.0, 1 - parameters / op.calls) for op in found)
+def operator_name(node: str) -> str:
+    """Return an operator's name from its node's.
+
+    >>> operator_name("NativeLayerNorm"), operator_name("Addmm")
+    ('native_layer_norm', 'addmm')
+    """
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", node).lower()

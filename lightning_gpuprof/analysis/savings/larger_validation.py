@@ -1,4 +1,4 @@
-"""What validations would take with batches as large as training's."""
+"""What validation would take with batches as large as training's."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,9 @@ from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.records.phases import Phase
 
 AT_MOST = 0.5
-"""Of training's batch: larger ones make too few less of them to matter."""
+"""Larger shares of training's batch leave too little to gain."""
 LOW_FRAC = 0.5
-"""As of code that is made cheaper: a validation may do more with each sample than training."""
-MIN_SAMPLES = 10
+"""Metrics and decoding may grow with the samples."""
 _PER_BATCH = (Phase.HOST_TO_DEVICE, Phase.FORWARD, Phase.LOGGING, Phase.OTHER)
 
 
@@ -27,10 +26,8 @@ class LargerBatches:
 def larger_batches(run: RunResults) -> LargerBatches | None:
     """Return what batches of training's size save where validation's are much smaller.
 
-    Such a batch takes in validation no longer than in training, without its backward pass; on a
-    GPU, where the host's times say little of that, than a whole step. What validation does beside
-    that (metrics, decoding) may grow with the samples: on a CPU samples of its lines bound it,
-    else only `LOW_FRAC` of the saving is sure. None where nothing is saved.
+    Such a batch takes no longer than training's without its backward pass; on a GPU, where host
+    times say little of that, no longer than a step. None where nothing is saved.
     """
     seen, trained, step_ns = run.validations, run.batch_size, run.step_ns
     loader = seen.loader if seen else None
@@ -46,28 +43,4 @@ def larger_batches(run: RunResults) -> LargerBatches | None:
     per_step_ns = gone_ns * seen.count // run.every.steps
     if per_step_ns <= 0:
         return None
-    low_ns = round(LOW_FRAC * per_step_ns)
-    own_frac = None if run.on_gpu else _own_frac(run)
-    if own_frac is not None:
-        own_ns = round(own_frac * seen.batches_ns * seen.count / run.every.steps)
-        low_ns = max(low_ns, around(per_step_ns - own_ns)[0])
-    return LargerBatches(size, wanted, low_ns, around(per_step_ns)[1])
-
-
-def _own_frac(run: RunResults) -> float | None:
-    """Return the most of validation's time at lines that no training step has; None if not seen.
-
-    What logs there does so once for each batch.
-    """
-    lines = run.lines
-    whole = 0 if lines is None else lines.by_phase.get(Phase.VALIDATION.value, 0)
-    if lines is None or whole < MIN_SAMPLES:
-        return None
-    trained = {(one.file, one.line) for one in lines.of(Phase.FORWARD)}
-    own = sum(
-        one.count
-        for one in lines.of(Phase.VALIDATION)
-        if (one.file, one.line) not in trained and one.kind != "log"
-    )
-    # One that is not seen may well be the next one.
-    return lines.interval(max(1, own), Phase.VALIDATION)[1]
+    return LargerBatches(size, wanted, round(LOW_FRAC * per_step_ns), around(per_step_ns)[1])

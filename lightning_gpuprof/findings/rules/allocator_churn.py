@@ -1,11 +1,11 @@
-"""Memory goes back to the driver, and is asked of it again, in every step.
+"""Each step returns memory to the driver and requests it again.
 
 ## Symptom
 Each step calls `cudaMalloc`, `cudaFree` or their like.
 
 ## Why
-torch hands freed memory out again in a microsecond. What it gives back (`empty_cache()`) it has to
-ask for again: a tenth of a millisecond a call, and `cudaFree` waits for the device.
+torch reuses freed memory in a microsecond. What it returns to the driver (`empty_cache()`) it must
+request again, a tenth of a millisecond per call, and `cudaFree` waits for the device.
 
 ## Fix
 ```python
@@ -21,7 +21,7 @@ batches to few sizes.
 than the device idles.
 
 ## Limits
-Memory that is only asked for counts after the run's first steps, in which the cache fills.
+Requests without frees do not count in the run's first steps, while the cache fills.
 """
 
 import re
@@ -43,6 +43,15 @@ _DEVICE_MEMORY = re.compile(
 )
 _FREES = re.compile(r"Free|Unmap|Release")
 SEGMENTS = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py"
+EMPTIED = (
+    "Remove torch.cuda.empty_cache() from the loop: torch reuses the memory by itself, and frees "
+    "what it can before it runs out."
+)
+FREED = (
+    "Something empties the cache in every step: look for torch.cuda.empty_cache(), "
+    "PYTORCH_NO_CUDA_MEMORY_CACHING=1, or a batch that does not fit the memory."
+)
+GROWS = "Batch sizes differ, so freed memory does not fit: let segments grow, or pad to few sizes."
 EFFORT = Effort(Horizon.QUICK, "a call left out, or an environment variable", "none")
 
 
@@ -60,18 +69,18 @@ def judge(run: RunResults) -> Finding | None:
     high = min(facts.free_ns(step_ns), taken_ns)
     saving = Range(low=round(high * facts.host_scale), high=round(high))
     shown_ns, empties = round(facts.host_scale * taken_ns), _emptying(run)
-    retries = (run.memory.alloc_retries or 0) if run.memory is not None else 0
-    advice, change = _advice(empties is not None, frees >= 1, retries)
+    advice, change = (FREED, None) if frees >= 1 else (GROWS, SEGMENTS)
+    if empties is not None:
+        advice, change = EMPTIED, "# torch.cuda.empty_cache()  # not in the loop"
     return Finding(
         severity=grade(saving, step_ns),
-        title=f"Each step {'frees and asks' if frees >= 1 else 'asks'} for device memory: "
+        title=f"Each step {'frees and requests' if frees >= 1 else 'requests'} device memory: "
         f"{duration(shown_ns)} ({percent(shown_ns / step_ns)})",
         advice=advice,
         evidence={
             "allocator_ns": shown_ns,
             "calls_per_step_count": round(count),
             "frees_per_step_count": round(frees),
-            "alloc_retries_count": retries,
             "step_ns": step_ns,
         },
         saving_ns=saving,
@@ -95,26 +104,3 @@ def _places(run: RunResults, empties: LineCount | None) -> tuple[Where, ...]:
     parts = {part.name for part in run.parts_of(Phase(empties.phase))}
     part = empties.function if empties.function in parts else None
     return Where.at(empties, phase=empties.phase), Where(phase=empties.phase, name=part)
-
-
-def _advice(known: bool, frees: bool, retries: int) -> tuple[str, str | None]:
-    if known:
-        return (
-            "Leave torch.cuda.empty_cache() out of the loop: torch uses the memory again by "
-            "itself, and frees what it can before it runs out.",
-            "# torch.cuda.empty_cache()  # not in the loop",
-        )
-    if frees and retries:
-        return "Memory runs out, and is freed to try again: use a smaller batch.", SEGMENTS
-    if frees:
-        return (
-            "Something empties the cache in every step: look for torch.cuda.empty_cache() in the "
-            "program and in what it calls. Without a call of it, PYTORCH_NO_CUDA_MEMORY_CACHING=1 "
-            "does so, or Trainer(benchmark=True) where lengths keep changing.",
-            None,
-        )
-    return (
-        "Sizes differ from batch to batch, so freed memory does not fit: let segments grow, or pad "
-        "batches to few sizes.",
-        SEGMENTS,
-    )

@@ -4,7 +4,7 @@
 One line of the program, or one operator, takes more of the step than any other.
 
 ## Why
-What takes longest is where a change can save most, whether or not there is one.
+A change can save most where most of the time goes.
 
 ## Fix
 Do it once, on whole tensors, in a smaller type, or not at all.
@@ -15,9 +15,10 @@ y = self.table(x)  # after
 ```
 
 ## How it is measured
-`line_ns`: samples of the training thread's stack at the line, times its phase; what it was in most
-often. Without samples `operator_ns`, the operator with the most self time in a trace, on the device
-where there is one.
+`line_ns`: samples of the training thread's stack at the line, times its phase. Without samples
+`operator_ns`: the operator with the most self time in a trace, on the device where there is one.
+Rows of `findings/operators.toml` add advice on known operations (sorting, decompositions,
+attention, indexing).
 
 ## Limits
 It is always `info`, promises no saving, and comes after every other finding.
@@ -27,6 +28,7 @@ from lightning_gpuprof.analysis.run.line_times import LineTime, line_times
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Severity, Where
+from lightning_gpuprof.findings.operators import Pattern, patterns
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.units import duration, percent
 
@@ -34,7 +36,7 @@ MIN_FRAC = 0.2
 """A line with less is one of many."""
 ADVICE = (
     "Look at what it does, how often and on which sizes: do it once, on whole tensors, in a "
-    "smaller type, or not at all. Nothing else that is changed makes the step shorter than this."
+    "smaller type, or not at all."
 )
 EFFORT = Effort(Horizon.LONG, "to be found out", "not known")
 
@@ -45,13 +47,11 @@ def judge(run: RunResults) -> Finding | None:
     step_ns, facts = measured(run.step_ns), trace_facts(run)
     lines = line_times(run)
     if lines:
-        return _line(run, step_ns, facts, lines[0])
+        return _line(run, step_ns, lines[0])
     return _operator(step_ns, facts) if facts is not None else None
 
 
-def _line(
-    run: RunResults, step_ns: int, facts: TraceFacts | None, line: LineTime
-) -> Finding | None:
+def _line(run: RunResults, step_ns: int, line: LineTime) -> Finding | None:
     if line.frac < MIN_FRAC:
         return None
     evidence: dict[str, int | float] = {
@@ -65,14 +65,16 @@ def _line(
         evidence["phase_device_ns"] = marks.mean_ns
         evidence["phase_device_frac"] = marks.mean_ns / step_ns
     inside = f", mostly in {line.callee}" if line.callee else ""
+    row = next((one for one in patterns("computing") if one.fits(line.source, line.callee)), None)
     return Finding(
         severity=Severity.INFO,
         title=f"{line.function}, line {line.line}, takes {duration(line.mean_ns)} of each step "
         f"({percent(line.frac)})",
-        advice=f"`{line.source}` is in {line.phase.value}{inside}. {ADVICE}",
+        advice=f"`{line.source}` is in {line.phase.value}{inside}. {_advice(row)}",
         evidence=evidence,
         confidence=0.9,
         where=(Where.at(line, phase=line.phase.value, name=line.callee),),
+        change=row.change if row else None,
     )
 
 
@@ -84,11 +86,12 @@ def _operator(step_ns: int, facts: TraceFacts) -> Finding | None:
     if name is None or taken[name] < MIN_FRAC * step_ns:
         return None
     op = facts.operators[name]
+    row = next((one for one in patterns("computing") if name in one.operators), None)
     return Finding(
         severity=Severity.INFO,
         title=f"{name} takes {duration(taken[name])} of each step "
         f"({percent(taken[name] / step_ns)})",
-        advice=f"It is called {op.calls:,.0f} times. {ADVICE} "
+        advice=f"It is called {op.calls:,.0f} times. {_advice(row)} "
         "GpuProfCallback(with_stack=True) names the line.",
         evidence={
             "operator_ns": round(taken[name]),
@@ -99,4 +102,9 @@ def _operator(step_ns: int, facts: TraceFacts) -> Finding | None:
         },
         confidence=0.9,
         where=(Where(name=name),),
+        change=row.change if row else None,
     )
+
+
+def _advice(row: Pattern | None) -> str:
+    return ADVICE if row is None else row.advice

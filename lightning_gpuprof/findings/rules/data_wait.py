@@ -13,16 +13,16 @@ DataLoader(data)  # before
 DataLoader(data, num_workers=4, persistent_workers=True)  # after
 ```
 
-Or decode once, before training, and index whole batches. Workers help neither with a slow sampler,
-nor where every core makes batches, nor where a batch costs less than handing it over.
+Or decode once, before training, and index whole batches. Workers do not help a slow sampler, or
+where all cores make batches already, or where a batch costs less than sending it.
 
 ## How it is measured
 `data_wait_ns`: mean wait per steady step, without epochs' starts, in three parts (sampler, making,
-taking over). The saving is modelled by the cores, the lines seen and docs/adr/0031.
+receiving). The saving is an estimate from cores and sampled lines (docs/adr/0031).
 
 ## Limits
-On a GPU only the device's idle time during the wait counts. An `IterableDataset` must share its
-samples out among workers.
+On a GPU only the device's idle time during the wait counts. An `IterableDataset` must shard its
+samples among workers.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -34,7 +34,6 @@ from lightning_gpuprof.analysis.savings.loader_plan import (
     LoaderPlan,
     NoWorkers,
     loader_plan,
-    many_tensors,
     rows_in_memory,
 )
 from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
@@ -42,43 +41,34 @@ from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Se
 from lightning_gpuprof.findings.operators import Seen, seen_loading
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.units import duration, percent, size, spread
+from lightning_gpuprof.units import duration, percent, spread
 
 MOST = 0.5
-LARGE_BYTES = 1 << 20
 CHANGES = {
-    LoaderChange.ROWS: "Samples are rows of tensors in memory, quicker made than handed over: make "
-    "batches in the training process, or take rows by a list of indices (__getitems__).",
+    LoaderChange.ROWS: "Samples are rows of tensors in memory, faster to index than to send: make "
+    "batches in the training process, or index a whole batch at once (__getitems__).",
     LoaderChange.SAMPLER: "{sampler} takes most of the wait. It runs in the training process, so "
-    "no number of workers helps: order a whole epoch at once, with tensor operations.",
-    LoaderChange.NO_WORKERS: "Most of the wait is this process taking batches from its workers: "
-    "make batches without workers, or fewer and larger tensors per batch.",
-    LoaderChange.SMALLER: "Workers have batches ready, and taking them over is the wait. To make "
-    "one takes longer, so to do without workers is no way out: hand over fewer bytes and tensors.",
+    "workers do not help: order a whole epoch at once, with tensor operations.",
+    LoaderChange.NO_WORKERS: "Most of the wait is receiving batches from workers: make batches "
+    "without workers, or send fewer and larger tensors per batch.",
+    LoaderChange.SMALLER: "Workers have batches ready; the wait is receiving them. Send fewer "
+    "bytes and tensors: uint8 instead of float32, crops, a few stacked tensors.",
     LoaderChange.WORKERS: "Make batches in {workers} worker processes instead of {now}.",
-    LoaderChange.DIVIDE: "Training computes on all {cores} cores: divide them between {workers} "
-    "worker processes and {threads} threads of torch.",
-    LoaderChange.CHEAPER: "Make __getitem__ and the collate function cheaper: decode or encode "
-    "once, before training, keep tensors, and index whole batches instead of samples.",
+    LoaderChange.CHEAPER: "Make __getitem__ and the collate function cheaper: decode once before "
+    "training, keep tensors, and index whole batches instead of samples.",
 }
 WHY = {
-    NoWorkers.EVERY_CORE: "{now} workers on {cores} cores are waited for: every core makes batches "
-    "already. ",
-    NoWorkers.SHARED: "Leave num_workers at 0: the dataset reads {shares} while it trains, and a "
-    "worker process has a copy of its own. ",
-    NoWorkers.BUSY: "Training computes on all {cores} cores: workers may slow it down more than "
-    "they hide. ",
-    NoWorkers.LITTLE: "More workers would hardly hide this wait here. ",
-    NoWorkers.BEHIND: "Workers are busy making other batches when one is taken, so to do without "
-    "them is no way out. ",
+    NoWorkers.EVERY_CORE: "{now} workers already keep all {cores} cores busy. ",
+    NoWorkers.SHARED: "Leave num_workers at 0: the dataset reads {shares} during training, and "
+    "workers would see a stale copy. ",
+    NoWorkers.BUSY: "Training uses all {cores} cores: workers may slow it down more than they "
+    "hide. ",
+    NoWorkers.LITTLE: "More workers would hardly hide this wait. ",
 }
-DRAWN = (
-    " What is random (augmentation) cannot be done once: draw for a whole batch, and apply it in "
-    "one operation on tensors."
-)
+DRAWN = " Apply random augmentation to a whole batch at once, in one tensor operation."
 ONE_WORKER = (
-    " The dataset is an IterableDataset: one worker yields the same batches; more would each yield "
-    "all samples, unless it shares out what it reads (get_worker_info)."
+    " The dataset is an IterableDataset: more than one worker would repeat every sample, unless it "
+    "shards its reads (get_worker_info)."
 )
 SHARDING = """
 # in the dataset's __iter__, before anything is read, or each worker yields every sample:
@@ -131,18 +121,12 @@ def _advice(run: RunResults, plan: LoaderPlan) -> str:
         sampler=(loader.sampler if loader else None) or "The sampler",
         shares=loader.shares if loader else None,
         workers=plan.num_workers,
-        threads=plan.threads,
     )
     advice = WHY[plan.why].format(**words) if plan.why else ""
-    advice += _cheaper(run) if plan.change is LoaderChange.CHEAPER else CHANGES[plan.change]
-    advice = advice.format(**words) if plan.change is not LoaderChange.CHEAPER else advice
+    cheaper = plan.change is LoaderChange.CHEAPER
+    advice += _cheaper(run) if cheaper else CHANGES[plan.change].format(**words)
     if plan.change is LoaderChange.WORKERS and loader and loader.dataset_kind == "iterable":
         advice += ONE_WORKER
-    if count := many_tensors(run):
-        advice += f" A batch is {count} tensors, each handed over by itself: stack them into a few."
-    large = run.batch_bytes or 0
-    if plan.change is LoaderChange.SMALLER and large > LARGE_BYTES:
-        advice += f" Batches are {size(large)}: hand over crops, or uint8 for float32."
     if plan.instead is not None:
         saved = spread(plan.instead.low_ns, plan.instead.high_ns)
         other = _change(run, plan.instead)
@@ -152,7 +136,7 @@ def _advice(run: RunResults, plan: LoaderPlan) -> str:
 
 
 def _cheaper(run: RunResults) -> str:
-    """Return what to do about the operations that were seen, the general advice where few were."""
+    """Return advice on the operations that were seen; where few were, the general one."""
     lines, own = batch_lines(run), own_code(run)
     seen, drawn = seen_loading(lines), draws(run)
     named = " ".join(_named(one) for one in seen)
@@ -170,11 +154,9 @@ def _named(one: Seen) -> str:
 def _change(run: RunResults, plan: LoaderPlan) -> str | None:
     if plan.change in (LoaderChange.ROWS, LoaderChange.NO_WORKERS):
         return "DataLoader(..., num_workers=0)"
-    if plan.change not in (LoaderChange.WORKERS, LoaderChange.DIVIDE):
+    if plan.change is not LoaderChange.WORKERS:
         return None
     change = f"DataLoader(..., num_workers={plan.num_workers}, persistent_workers=True)"
-    if plan.change is LoaderChange.DIVIDE:
-        return f"torch.set_num_threads({plan.threads})\n{change}"
     loader = run.start.loader
     iterable = loader is not None and loader.dataset_kind == "iterable"
     return change + (SHARDING if iterable and plan.num_workers > 1 else "")

@@ -4,9 +4,9 @@
 Most parameters are float64, though neither the Trainer nor torch's default type asks for it.
 
 ## Why
-numpy computes in float64. A dataset that hands its arrays on as they are, and a `.double()` that
-makes the error go away, double every byte and halve a CPU's arithmetic; most GPUs are 32 to 64
-times slower.
+numpy computes in float64. A dataset that passes its arrays on unchanged, with a `.double()` to
+silence the error, doubles every byte and halves a CPU's arithmetic. Most GPUs are 32 to 64 times
+slower.
 
 ## Fix
 Convert the data once; keep float64 for the few sums that need it.
@@ -21,18 +21,17 @@ torch.from_numpy(array.astype("float32"))  # after
 arithmetic matters, of which 30% to 60% go on a CPU.
 
 ## Limits
-Silent where gradients are differentiated twice: there it is often meant.
+Silent where gradients are differentiated twice: there float64 is often intended.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
-from lightning_gpuprof.analysis.savings.graph_nodes import second_order
+from lightning_gpuprof.analysis.savings.graph_passes import second_order
 from lightning_gpuprof.analysis.savings.hidden import faster_kernels
 from lightning_gpuprof.analysis.savings.host_work import host_work
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range
 from lightning_gpuprof.findings.rule import measured, rule
-from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
 MOST_FRAC = 0.5
@@ -52,12 +51,11 @@ def judge(run: RunResults) -> Finding | None:
         operators_ns = round(facts.per_step("gpu", "compute_ns") or 0.0)
         bounds = (share * operators_ns for share in (LOW_FRAC, HIGH_GPU_FRAC))
         saving = Range(*faster_kernels(run, step_ns, *bounds))
-        if not operators_ns:
-            return None  # the trace has no kernels
     else:
-        optimizer = run.per_step(Phase.OPTIMIZER_STEP)
-        operators_ns = min(work.heavy_ns, work.compute_ns) + (optimizer.mean_ns if optimizer else 0)
+        operators_ns = min(work.heavy_ns, work.compute_ns)
         saving = Range(low=round(LOW_FRAC * operators_ns), high=round(HIGH_FRAC * operators_ns))
+    if not operators_ns:
+        return None
     return Finding(
         severity=grade(saving, step_ns),
         title=f"{percent(share)} of the parameters are float64: {duration(operators_ns)} "

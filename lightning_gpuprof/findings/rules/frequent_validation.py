@@ -4,7 +4,7 @@
 Validation runs take long, spread over all steps.
 
 ## Why
-Training stands still during validation; it is worth its time as far as its result is acted upon.
+Training stands still during validation, which is worth its time only if you act on its result.
 
 ## Fix
 ```python
@@ -19,8 +19,8 @@ often at least, at about 3% of the time; or batches of training's size, where va
 most half of it.
 
 ## Limits
-Once an epoch and less than a second in all belongs to short epochs, and is not reported. Growing
-validations are `growing-cost`, their workers' start `worker-startup`.
+Validation once an epoch that takes less than a second in all is not reported. See also
+`growing-cost` and `worker-startup`.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -37,8 +37,8 @@ TARGET_FRAC = 0.03
 """The interval proposed keeps validation at about this share of the time."""
 SHORT_NS = 1_000_000_000
 LARGER = (
-    "It takes batches of {now:,}, where training takes {wanted:,}: no gradients are kept, so at "
-    "least as many samples fit. Validating more seldom saves what is left."
+    "Validation uses batches of {now:,}, training {wanted:,}: without gradients at least as many "
+    "samples fit. Validate less often to save the rest."
 )
 EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "overfitting is noticed later")
 
@@ -86,21 +86,29 @@ def judge(run: RunResults) -> Finding | None:
 def _less_often(run: RunResults, mean_ns: int, runs: int) -> tuple[str, str, Range]:
     """Return advice, code and saving of validating every so many steps."""
     steps, ran, step_ns = measured(run.every).steps, measured(run.steps).ran, measured(run.step_ns)
-    each_ns = mean_ns * steps / max(1, runs)
-    every = seldom(steps, runs, each_ns / (TARGET_FRAC * (step_ns - mean_ns)))
-    if every > steps and runs >= FEWER and run.status == "finished":
+    apart, finished = steps / max(1, runs), run.status == "finished"
+    every = seldom(steps, runs, mean_ns * apart / (TARGET_FRAC * (step_ns - mean_ns)))
+    if every > steps and runs >= FEWER and finished:
         # In a short run a fifth as often is possible, if not as seldom as TARGET_FRAC asks.
         every = seldom(steps, runs, wanted=0.0)
-    advice, change, interval = _interval(run, ran, every)
+    epoch, left = _epoch_steps(run), min(1.0, apart / every)
+    often, change = f"every {every:,} steps", f"Trainer(..., val_check_interval={every})"
+    if every > ran and finished:
+        often, left = "less often in a longer run", LEFT_FRAC
+        change = f"Trainer(..., limit_val_batches={LEFT_FRAC:.1f})"
+    elif epoch is not None and every > epoch:  # a longer interval is refused by the Trainer
+        epochs = -(-every // epoch)
+        often, left = f"every {epochs:,} epochs of {epoch:,} steps", apart / (epochs * epoch)
+        change = f"Trainer(..., check_val_every_n_epoch={epochs}, val_check_interval=1.0)"
+    advice = f"Validate {often} or on fewer batches (limit_val_batches)."
     if hook := _one_hook(run):
         advice = f"Most of it is {hook}: make that cheaper first. {advice}"
-    left = LEFT_FRAC if interval is None else min(1.0, steps / max(1, runs) / interval)
-    gone_ns = round(max(0, mean_ns - _told_elsewhere(run)) * (1 - left))
+    gone_ns = round(max(0, mean_ns - _found_elsewhere(run)) * (1 - left))
     return advice, change, Range(*around(gone_ns, step_ns))
 
 
-def _told_elsewhere(run: RunResults) -> int:
-    """Return what of a step's share goes otherwise: growing-cost's, and worker-startup's."""
+def _found_elsewhere(run: RunResults) -> int:
+    """Return what growing-cost and worker-startup find of a step's share."""
     grown_ns = max((one.cost_ns for one in run.rising if one.phase is Phase.VALIDATION), default=0)
     seen = run.validations
     if seen is None or run.every is None or not seen.starts_workers:
@@ -115,34 +123,6 @@ def _one_hook(run: RunResults) -> str | None:
     if longest is None or 2 * longest.total_ns <= run.phases[Phase.VALIDATION].total_ns:
         return None
     return longest.name
-
-
-def _interval(run: RunResults, steps: int, every: int) -> tuple[str, str, int | None]:
-    """Return advice, code and the new interval; None for as many validations of fewer batches."""
-    epoch = _epoch_steps(run)
-    if every > steps and run.status == "finished":
-        return (
-            f"The run is too short to validate more seldom ({steps:,} steps): validate on fewer "
-            "batches, or less often in a longer run.",
-            f"Trainer(..., limit_val_batches={LEFT_FRAC:.1f})",
-            None,
-        )
-    if epoch is None or every <= epoch:
-        return (
-            f"Validate every {every:,} steps or on fewer batches (limit_val_batches).",
-            f"Trainer(..., val_check_interval={every})",
-            every,
-        )
-    # An interval longer than the epoch is refused by the Trainer.
-    epochs = -(-every // epoch)
-    default = run.start.trainer.get("val_check_interval", 1.0) == 1.0
-    return (
-        f"Validate every {epochs:,} epochs of {epoch:,} steps or on fewer batches "
-        "(limit_val_batches).",
-        f"Trainer(..., check_val_every_n_epoch={epochs}"
-        f"{'' if default else ', val_check_interval=1.0'})",
-        epochs * epoch,
-    )
 
 
 def _epoch_steps(run: RunResults) -> int | None:

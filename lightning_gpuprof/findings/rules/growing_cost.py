@@ -1,11 +1,11 @@
-"""Something takes longer each time that it is done, and what trains beside it does not.
+"""Something takes longer each time, and the training around it does not.
 
 ## Symptom
 Validations, checkpoints, a callback, a hook or a wait for data take longer and longer.
 
 ## Why
-What is never cleared is worked on anew each time: predictions that are scored, a history that is
-plotted or written. The whole run's cost grows with the square of its length.
+Each time works on everything kept so far: predictions that are scored, a history that is plotted
+or written. The run's total cost grows with the square of its length.
 
 ## Fix
 ```python
@@ -13,14 +13,14 @@ self.outputs.append(out)  # before: scored again in each validation
 self.outputs.clear()  # after: at the end of on_validation_epoch_end
 ```
 
-Or keep running sums, write only new rows, give lists a bound.
+Or keep running sums, write only new rows, bound lists.
 
 ## How it is measured
 `first_ns`, `last_ns`: medians of the first and last three times; `grown_ns`: what all took above
 the first, per step. The rise must stand out of the pace of the steps beside it.
 
 ## Limits
-Where memory grows too, `memory-growth` tells it.
+Where memory grows too, see `memory-growth`.
 """
 
 from lightning_gpuprof.analysis.run.rising import Rising
@@ -35,39 +35,27 @@ from lightning_gpuprof.units import duration
 
 MIN_FRAC = 0.01
 MOST_OF = 0.5
-"""A part with this share of what its phase grows by is what grows."""
+"""A part with this share of its phase's growth is what grows."""
 MOST = 3
-KEPT = "Each time works on all that was kept so far: "
-PERHAPS = "If it works on what was kept so far (no line of it was seen, nor memory that grows): "
-CLEARED = (
-    "clear it once it is used, or keep running sums (as the metrics of torchmetrics do) in the "
-    "place of every value."
-)
-BOUNDED = "keep running sums, give the list or table a bound, and write or draw only what is new."
-EXPLAINS = ("slow-callback", "slow-epoch-end", "slow-logging", "slow-checkpoint", "data-wait")
+CLEARED = "Clear what was used, or keep running sums (as torchmetrics does) instead of every value."
+BOUNDED = "Keep running sums, bound the list or table, and write or draw only new rows."
 EFFORT = Effort(
     Horizon.QUICK,
-    "what was used is cleared, or summed up",
-    "what lies further back is no longer used",
+    "clear what was used, or sum it up",
+    "values that lie further back are no longer there",
 )
 
 
 @rule(id="growing-cost", needs=("steps",), effort=EFFORT)
 def judge(run: RunResults) -> tuple[Finding, ...]:
-    """Return a finding for what grows most."""
-    step_ns = measured(run.step_ns)
-    found = [one for one in _one_for_each_phase(run.rising) if one.cost_ns >= MIN_FRAC * step_ns]
-    return tuple(_finding(run, step_ns, one) for one in found[:MOST])
-
-
-def _one_for_each_phase(rising: tuple[Rising, ...]) -> list[Rising]:
-    """Return for each phase what grows in it: the part that is most of it, or the phase."""
-    chosen: dict[Phase, Rising] = {}
-    for one in rising:  # that of the greatest cost first
+    """Return a finding for what grows most in each phase: the part that is most of it, or all."""
+    step_ns, chosen = measured(run.step_ns), dict[Phase, Rising]()
+    for one in run.rising:  # that of the greatest cost first
         first = chosen.setdefault(one.phase, one)
         if first.name is None and one.name and one.cost_ns >= MOST_OF * first.cost_ns:
             chosen[one.phase] = one
-    return list(chosen.values())
+    found = [one for one in chosen.values() if one.cost_ns >= MIN_FRAC * step_ns]
+    return tuple(_finding(run, step_ns, one) for one in found[:MOST])
 
 
 def _finding(run: RunResults, step_ns: int, one: Rising) -> Finding:
@@ -81,24 +69,22 @@ def _finding(run: RunResults, step_ns: int, one: Rising) -> Finding:
     often = f"after {one.times} times"
     if one.times == one.steps:
         often = f"in {one.steps:,} steps"
-    evidence: dict[str, int | float] = {
-        "first_ns": one.first_ns,
-        "last_ns": one.last_ns,
-        "more_ns": one.more_ns,
-        "times_count": one.times,
-        "grown_ns": one.cost_ns,
-        "step_ns": step_ns,
-    }
     line = keeping(run, [one.phase])
     kept = line is not None or run.memory_growth is not None
     advice, change = _advice(one)
-    advice = (KEPT if kept else PERHAPS) + advice
     return Finding(
         severity=grade(saving, step_ns),
         title=f"{one.name or one.phase.value} grew from {duration(one.first_ns)} to "
         f"{duration(one.last_ns)} {often}",
         advice=advice,
-        evidence=evidence,
+        evidence={
+            "first_ns": one.first_ns,
+            "last_ns": one.last_ns,
+            "more_ns": one.more_ns,
+            "times_count": one.times,
+            "grown_ns": one.cost_ns,
+            "step_ns": step_ns,
+        },
         saving_ns=saving,
         confidence=0.9 if kept else 0.5,
         where=(
@@ -123,4 +109,4 @@ def _advice(one: Rising) -> tuple[str, str | None]:
         return CLEARED, "self.outputs.clear()  # at the end of on_validation_epoch_end"
     if one.phase in (Phase.CHECKPOINT, Phase.DATA_WAIT):
         return BOUNDED, None
-    return BOUNDED, "self.items = collections.deque(maxlen=1000)  # in place of a list"
+    return BOUNDED, "self.items = collections.deque(maxlen=1000)  # instead of a list"

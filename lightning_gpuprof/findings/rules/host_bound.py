@@ -24,8 +24,6 @@ usual number for such a model count.
 Loops inside recurrent layers are torch's own. Anomaly detection hides the model's own operators.
 """
 
-from dataclasses import replace
-
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
@@ -45,10 +43,6 @@ from lightning_gpuprof.findings.rule import rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
-ADVICE = (
-    "Do the same work in fewer, larger operators: batch what a Python loop calls one by one, fuse "
-    "the optimizer, compile{with_graphs}, or raise the batch size."
-)
 GRAPHS = 'model = torch.compile(model, mode="reduce-overhead")'
 MIN_STATE_FRAC = 0.5
 MIN_CALLS = 100
@@ -56,7 +50,7 @@ MIN_CALLS = 100
 MOSTLY = 0.5
 IDLE_FRAC = 0.25
 TRACED_LOW_FRAC = 0.3
-"""Recording slows the host down, the device not: part of the idle time is the profiler's."""
+"""Recording slows the host down, not the device: part of the idle time is the profiler's."""
 QUEUEING = (*COMPUTE, Phase.ZERO_GRAD, Phase.CLIP_GRADIENTS, Phase.OPTIMIZER_STEP)
 EFFORT = Effort(
     Horizon.MEDIUM,
@@ -71,15 +65,20 @@ def judge(run: RunResults) -> Finding | None:
     step_ns, work, facts = run.step_ns, host_work(run), trace_facts(run)
     if step_ns is None or anomaly_on(run):
         return None
-    if run.device_time is not None:
-        frac = run.device_time.state_frac[StepState.HOST_BOUND]
-        loops = work is not None and work.loops_most_ns > 0
-        if frac < MIN_STATE_FRAC or not (loops or _queues(run, step_ns)):
-            return None
-        return _on_gpu(step_ns, frac, work, facts)
-    if run.on_gpu:
+    if not run.on_gpu:
+        return _on_cpu(step_ns, work) if work is not None else None
+    if run.device_time is None:
         return _traced(step_ns, facts) if facts is not None and facts.on_device else None
-    return _on_cpu(step_ns, work) if work is not None else None
+    frac = run.device_time.state_frac[StepState.HOST_BOUND]
+    loops = work is not None and work.loops_most_ns > 0
+    if frac < MIN_STATE_FRAC or not (loops or _queues(run, step_ns)):
+        return None
+    saving = _of_loops(step_ns, work)
+    if facts is None or not facts.on_device:
+        # Without kernels nothing says how many launches there are to save beside loops.
+        saving = Range(low=saving.low, high=max(saving.high, step_ns // 2))
+    title = f"{percent(frac)} of the steps wait for the host to queue work"
+    return _finding(step_ns, title, saving, 0.8, {"host_bound_frac": frac, **_evidence(work)}, work)
 
 
 def _on_cpu(step_ns: int, work: HostWork) -> Finding | None:
@@ -89,24 +88,8 @@ def _on_cpu(step_ns: int, work: HostWork) -> Finding | None:
     title = f"{duration(work.repeated_ns)} of each step ({percent(work.repeated_ns / step_ns)}) "
     title += "dispatches small operators"
     confidence = 0.7 if work.usual_calls is not None else 0.4
-    return _finding(step_ns, title, {}, work, confidence, on_gpu=False)
-
-
-def _queues(run: RunResults, step_ns: int) -> bool:
-    """Tell whether the host queues work for a good part of a step."""
-    queueing = [per.mean_ns for phase in QUEUEING if (per := run.per_step(phase)) is not None]
-    return sum(queueing) >= MOSTLY * step_ns
-
-
-def _on_gpu(step_ns: int, frac: float, work: HostWork | None, facts: TraceFacts | None) -> Finding:
-    title = f"{percent(frac)} of the steps wait for the host to queue work"
-    found = _finding(step_ns, title, {"host_bound_frac": frac}, work, 0.8)
-    if facts is None or not facts.on_device:
-        # Only a trace with kernels says how many launches there are to save beside loops.
-        high = max(found.saving_ns.high, step_ns // 2)
-        saving = Range(low=found.saving_ns.low, high=high)
-        found = replace(found, saving_ns=saving, severity=grade(saving, step_ns))
-    return found
+    saving = _of_loops(step_ns, work)
+    return _finding(step_ns, title, saving, confidence, _evidence(work), work, on_gpu=False)
 
 
 def _traced(step_ns: int, facts: TraceFacts) -> Finding | None:
@@ -115,38 +98,52 @@ def _traced(step_ns: int, facts: TraceFacts) -> Finding | None:
     if idle_ns < IDLE_FRAC * step_ns or thin_frac >= THIN_COUNT_FRAC:
         return None
     title = f"The device idles {duration(idle_ns)} of each step behind late launches"
-    found = _finding(step_ns, title, {"host_idle_ns": idle_ns}, None, 0.5)
     saving = Range(low=round(TRACED_LOW_FRAC * idle_ns), high=idle_ns)
-    return replace(found, saving_ns=saving, severity=grade(saving, step_ns))
+    return _finding(step_ns, title, saving, 0.5, {"host_idle_ns": idle_ns}, None)
+
+
+def _queues(run: RunResults, step_ns: int) -> bool:
+    """Tell whether the host queues work for a good part of a step."""
+    queueing = [per.mean_ns for phase in QUEUEING if (per := run.per_step(phase)) is not None]
+    return sum(queueing) >= MOSTLY * step_ns
+
+
+def _of_loops(step_ns: int, work: HostWork | None) -> Range:
+    if work is None:
+        return Range(low=0, high=step_ns // 2)
+    most = min(step_ns, work.loops_most_ns)
+    return Range(low=min(round(LOOP_LOW_FRAC * work.repeated_ns), most), high=most)
+
+
+def _evidence(work: HostWork | None) -> dict[str, int | float]:
+    if work is None:
+        return {}
+    return {
+        "overhead_ns": work.overhead_ns,
+        "repeated_ns": work.repeated_ns,
+        "thin_calls_count": round(work.own_frac * work.thin_calls),
+    }
 
 
 def _finding(
     step_ns: int,
     title: str,
+    saving: Range,
+    confidence: float,
     evidence: dict[str, int | float],
     work: HostWork | None,
-    confidence: float,
     *,
     on_gpu: bool = True,
 ) -> Finding:
-    evidence = {**evidence, "step_ns": step_ns}
-    where: tuple[Where, ...] = ()
-    saving = Range(low=0, high=step_ns // 2)
-    if work is not None:
-        evidence["overhead_ns"] = work.overhead_ns
-        evidence["repeated_ns"] = work.repeated_ns
-        evidence["thin_calls_count"] = round(work.own_frac * work.thin_calls)
-        where = (Where(name=work.worst),) if work.worst else ()
-        most = min(step_ns, work.loops_most_ns)
-        least = max(round(LOOP_LOW_FRAC * work.repeated_least_ns), work.dispatch_ns)
-        saving = Range(low=min(least, most), high=most)
+    graphs = " with CUDA graphs" if on_gpu else ""
     return Finding(
         severity=grade(saving, step_ns),
         title=title,
-        advice=ADVICE.format(with_graphs=" with CUDA graphs" if on_gpu else ""),
-        evidence=evidence,
+        advice="Do the same work in fewer, larger operators: batch what a Python loop calls one by "
+        f"one, fuse the optimizer, compile{graphs}, or raise the batch size.",
+        evidence={**evidence, "step_ns": step_ns},
         saving_ns=saving,
         confidence=confidence,
-        where=where,
+        where=(Where(name=work.worst),) if work and work.worst else (),
         change=GRAPHS if on_gpu else "model = torch.compile(model)",
     )

@@ -18,17 +18,14 @@ Replace loops over elements by one operation over the tensor.
 
 ## How it is measured
 `blocked_ns`: time in synchronizing calls, from a trace or an inspection; the saving is the idle
-time behind them, and without queued work at most. `reads_per_step_count`: reads of single
+time behind them, or what a replay without them saves. `reads_per_step_count`: reads of single
 values. Lines: an inspection's, or sampled ones.
 
 ## Limits
 Waits for copies from pageable memory are `slow-host-to-device-copy`.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -41,12 +38,9 @@ from lightning_gpuprof.analysis.savings.host_work import (
     reads_in_a_loop,
 )
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rule import rule
 from lightning_gpuprof.units import duration, percent
-
-if TYPE_CHECKING:
-    from lightning_gpuprof.records.schema import SyncSite
 
 SYNC_FRAC = 0.05
 MOST_SITES, MOST_SAMPLED = 5, 2
@@ -56,10 +50,7 @@ GENERAL = (
     "Keep values as tensors (loss.detach() instead of loss.item()), work on whole tensors "
     "instead of element by element, and read once in many steps."
 )
-WHOLE = (
-    "In place of {at}: one operation over the whole tensor, whose result is a tensor, read once, "
-    "or once in many steps."
-)
+WHOLE = "Replace {at} with one operation over the whole tensor, and read its result once."
 EFFORT = Effort(Horizon.QUICK, "a line each: detach instead of item", "values are shown later")
 
 
@@ -73,75 +64,48 @@ def judge(run: RunResults) -> Finding | None:
         return _loop(run, step_ns, work)
     if run.on_gpu:
         return _on_gpu(run, step_ns, trace_facts(run))
-    return _would_sync(run) if _sites(run) else None
-
-
-def _sites(run: RunResults) -> list[SyncSite]:
-    """Return the lines that an inspection found, the costliest first."""
     sites = [site for site in run.sync_sites if site.steps_watched]
-    return sorted(sites, key=lambda site: -(site.blocked_ns or site.count))
-
-
-def _places(run: RunResults) -> tuple[Where, ...]:
-    """Return the lines that an inspection found, or else sampled ones that read a value."""
-    sites = _sites(run)
-    if sites:
-        return tuple(Where.at(s, phase=s.phase, name=s.owner) for s in sites[:MOST_SITES])
-    sampled = run.lines.lines if run.lines is not None else ()
-    lines = sorted((one for one in sampled if one.reads), key=lambda one: -one.count)
-    return tuple(Where.at(one, phase=one.phase) for one in lines[:MOST_SAMPLED])
+    if not sites:
+        return None
+    per_step = sum(site.count / site.steps_watched for site in sites)
+    title = f"{per_step:.1f} reads per step would each stop the host on a GPU"
+    evidence = {"reads_per_step_count": round(per_step, 1)}
+    return _finding(run, title, evidence, Range(low=0, high=0), 0.9, 0)
 
 
 def _on_gpu(run: RunResults, step_ns: int, facts: TraceFacts | None) -> Finding | None:
-    blocked = sum((site.blocked_ns or 0) // site.steps_watched for site in _sites(run))
+    sites = [site for site in run.sync_sites if site.steps_watched]
+    blocked = sum((site.blocked_ns or 0) // site.steps_watched for site in sites)
     in_calls = max(0, (facts.sync_ns() or 0) - facts.upload_wait_ns()) if facts else 0
     idle = facts.idle_ns("host_sync") if facts else None
-    # What is rare may be in none of the traced steps: then the watched ones tell.
+    # A rare sync may be in none of the traced steps: then the inspected ones count.
     cost_ns = min(step_ns, round(in_calls) or blocked)
     bound = run.device_time.state_frac[StepState.SYNC_BOUND] if run.device_time else 0.0
     if cost_ns < SYNC_FRAC * step_ns and not bound and not idle:
         return None
-    evidence: dict[str, int | float] = {
-        "blocked_ns": cost_ns,
-        "blocked_frac": cost_ns / step_ns,
-        "step_ns": step_ns,
-    }
-    # What a sync costs is the device's idle time behind it, not the wait: the device works on.
-    low, high = idle or 0.0, float(cost_ns)
+    evidence = {"blocked_ns": cost_ns, "blocked_frac": cost_ns / step_ns, "step_ns": step_ns}
+    # The device works on during a wait: a sync costs the idle time behind it.
+    low, high = sorted((round(idle or 0), cost_ns))
     if idle is not None:
         evidence["device_idle_after_sync_ns"] = round(idle)
-    if facts is not None and (most := _unlaunched_ns(facts)) is not None:
-        high = min(high, most)
-        evidence["device_without_work_ns"] = round(most)
-    saving = Range(low=round(min(low, high)), high=round(max(low, high)))
-    if not saving.high:
+    if facts is not None and facts.rows("idle"):
+        # No more can go than the device's idle time in which nothing was queued.
+        causes = {str(row["cause"]) for row in facts.rows("idle")} - QUEUED
+        low, high = sorted((low, min(high, round(facts.idle_ns(*causes) or 0))))
+    if not high:
         return None  # the device had work all the while
     title = f"The host waits for the device {duration(cost_ns)} in each step"
-    return _finding(run, title, evidence, saving, 0.8 if idle is not None else 0.5)
-
-
-def _whole(finding: Finding) -> Finding:
-    """Return the finding of a loop of reads with what to write in its place."""
-    first = next((at for at in finding.where if at.file), None)
-    at = f"{first.file}:{first.line}, `{first.source}`" if first is not None else "the loop"
-    change = "total = values.sum()  # not sum(value.item() for value in values)"
-    return replace(finding, advice=WHOLE.format(at=at), change=change)
-
-
-def _unlaunched_ns(facts: TraceFacts) -> float | None:
-    """Return the device's idle time per step in which nothing was queued: no more can go."""
-    causes = {str(row.get("cause")) for row in facts.rows("idle")}
-    return facts.idle_ns(*(causes - QUEUED)) if causes else None
+    confidence = 0.8 if idle is not None else 0.5
+    return _finding(run, title, evidence, Range(low, high), confidence, cost_ns)
 
 
 def _loop(run: RunResults, step_ns: int, work: HostWork) -> Finding | None:
     cost_ns = max(work.read_ns, work.repeated_ns)
-    least_ns = max(work.read_ns, work.repeated_least_ns)
     most_ns = min(step_ns, max(work.read_ns, work.loops_most_ns))
     if run.on_gpu and (facts := trace_facts(run)) is not None:
         # What the device computes has to run all the same.
         most_ns = round(min(facts.free_ns(step_ns), max(most_ns, work.overhead_ns)))
-    saving = Range(low=min(round(LOOP_LOW_FRAC * least_ns), most_ns), high=most_ns)
+    saving = Range(low=min(round(LOOP_LOW_FRAC * cost_ns), most_ns), high=most_ns)
     if not saving.high:
         return None  # the device had work all the while
     evidence: dict[str, int | float] = {
@@ -152,14 +116,26 @@ def _loop(run: RunResults, step_ns: int, work: HostWork) -> Finding | None:
     }
     title = f"{work.reads} values are read one by one: {duration(cost_ns)} of each step "
     title += f"({percent(cost_ns / step_ns)})"
-    return _whole(_finding(run, title, evidence, saving, 0.7))
+    return _whole(_finding(run, title, evidence, saving, 0.7, cost_ns))
 
 
-def _would_sync(run: RunResults) -> Finding:
-    per_step = sum(site.count / site.steps_watched for site in _sites(run))
-    evidence: dict[str, int | float] = {"reads_per_step_count": round(per_step, 1)}
-    title = f"{per_step:.1f} reads per step would each stop the host on a GPU"
-    return _finding(run, title, evidence, Range(low=0, high=0), 0.9)
+def _whole(finding: Finding) -> Finding:
+    """Return the finding of a loop of reads with what to write in its place."""
+    first = next((at for at in finding.where if at.file), None)
+    at = f"{first.file}:{first.line}, `{first.source}`," if first is not None else "the loop"
+    change = "total = values.sum()  # not sum(value.item() for value in values)"
+    return replace(finding, advice=WHOLE.format(at=at), change=change)
+
+
+def _places(run: RunResults) -> tuple[Where, ...]:
+    """Return the lines that an inspection found, the costliest first; else sampled reads."""
+    sites = [site for site in run.sync_sites if site.steps_watched]
+    if sites:
+        sites.sort(key=lambda site: -(site.blocked_ns or site.count))
+        return tuple(Where.at(s, phase=s.phase, name=s.owner) for s in sites[:MOST_SITES])
+    sampled = run.lines.lines if run.lines is not None else ()
+    lines = sorted((one for one in sampled if one.reads), key=lambda one: -one.count)
+    return tuple(Where.at(one, phase=one.phase) for one in lines[:MOST_SAMPLED])
 
 
 def _finding(
@@ -168,6 +144,7 @@ def _finding(
     evidence: dict[str, int | float],
     saving: Range,
     confidence: float,
+    cost_ns: float,
 ) -> Finding:
     where = _places(run)
     begin = ""
@@ -175,7 +152,7 @@ def _finding(
         owner = f" ({where[0].name})" if where[0].name else ""
         begin = f"Begin with {where[0].file}:{where[0].line}, `{where[0].source}`{owner}. "
     return Finding(
-        severity=grade(saving, run.step_ns or 0) if saving.high else Severity.INFO,
+        severity=grade(saving, run.step_ns or 1, cost_ns=cost_ns),
         title=title,
         advice=begin + GENERAL,
         evidence=evidence,

@@ -5,8 +5,8 @@ The device's or the process's memory rises from window to window all along, or a
 with every step.
 
 ## Why
-The usual cause, a list of outputs with their graphs, keeps every step's activations. Where the list
-is worked on in each step, steps get slower too.
+A list of outputs with their graphs keeps every step's activations. If each step works on the whole
+list, steps get slower too.
 
 ## Fix
 ```python
@@ -14,12 +14,11 @@ self.losses.append(loss)  # before
 self.total += loss.detach()  # after
 ```
 
-Empty lists at the epoch's end, give caches a bound.
+Clear lists at the epoch's end and bound caches.
 
 ## How it is measured
-`growth_per_step_bytes`: the slope over windows, which a flat run shows once in a thousand and which
-goes on in the second half. The saving is what growing has cost so far on average, to what it costs
-by now.
+`growth_per_step_bytes`: the slope over windows, if chance gives it once in a thousand runs at most.
+The saving: from what growing has cost per step on average to what it costs now.
 
 ## Limits
 Below a kilobyte a step nothing is said. A phase that slows down without memory growing is
@@ -49,20 +48,21 @@ MIN_RISE = 0.1
 MIN_FRAC = 0.01
 """Of a step: dispatch and measuring change by less."""
 LIKE_OTHERS = 0.5
-"""Backward or optimizer rise by this share of it: then the whole machine gets slower."""
+"""If backward or optimizer rise by this share of it, the whole machine gets slower."""
 OTHERS = (Phase.BACKWARD, Phase.OPTIMIZER_STEP)
 ADVICE = (
-    "Look for what is kept from step to step (a list of losses or outputs): keep a running sum of "
-    "detached values instead, and empty lists at the epoch's end."
+    "Find what is kept from step to step, such as a list of losses or outputs. Keep a running sum "
+    "of detached values instead, and clear lists at the epoch's end."
 )
 COPIED = (
-    "Joining what is kept with what is new copies all of it in each step, the longer the run the "
-    "more: make it once as large as it may get, and write the new rows into it in turn."
+    "Each step copies everything kept so far to append to it. Allocate one tensor of the final "
+    "size and write new rows into it."
 )
-ROWS = "self.memory[at : at + len(new)] = new  # of one tensor made once, instead of torch.cat"
+ROWS = "self.memory[at : at + len(new)] = new  # one tensor allocated once, instead of torch.cat"
 SUM = "self.total += loss.detach()  # instead of self.losses.append(loss)"
 UNSURE = "Memory was not measured for long enough to say whether it grows: train for longer. "
 _COPIES = re.compile(r"\b(cat|concat|concatenate|vstack|hstack)\(|np\.append\(")
+SLOWER = ("slow-callback", "slow-epoch-end", "slow-logging", "slow-checkpoint", "data-wait")
 EFFORT = Effort(Horizon.QUICK, "a detach or a running sum", "none")
 
 
@@ -106,15 +106,24 @@ def _finding(
     cost_ns = before_ns + sum(growth.mean_above_first for growth in slower.values())
     now_ns = before_ns + sum(growth.last - growth.first for growth in slower.values())
     saving = Range(low=min(cost_ns, now_ns), high=now_ns)
-    severity = grade(saving, step_ns) if memory else Severity.INFO
+    severity = grade(saving, step_ns, cost_ns=cost_ns) if memory else Severity.INFO
     if memory and memory.bytes_per_step >= WARN_BYTES_PER_STEP and severity is Severity.INFO:
         severity = Severity.WARNING
     copies = line is not None and _COPIES.search(line.source) is not None
+    evidence: dict[str, int | float] = {"step_ns": step_ns, "grown_per_step_ns": cost_ns}
+    if memory is not None:
+        evidence["growth_per_step_bytes"] = round(memory.bytes_per_step)
+        evidence["last_bytes"] = memory.last_bytes
+        if memory.steps_left is not None:
+            evidence["steps_left_count"] = memory.steps_left
+    for phase, growth in slower.items():
+        evidence[f"{phase.value}_first_ns"] = growth.first
+        evidence[f"{phase.value}_last_ns"] = growth.last
     return Finding(
         severity=severity,
         title=_title(memory, slower),
         advice=("" if memory else UNSURE) + (COPIED if copies else ADVICE),
-        evidence=_evidence(step_ns, cost_ns, memory, slower),
+        evidence=evidence,
         saving_ns=saving,
         confidence=0.8 if memory else 0.3,
         where=(
@@ -122,14 +131,7 @@ def _finding(
             *(Where(phase=phase.value) for phase in slower),
         ),
         change=ROWS if copies else SUM,
-        explains=(
-            "growing-cost",
-            "slow-callback",
-            "slow-epoch-end",
-            "slow-logging",
-            "slow-checkpoint",
-            "data-wait",
-        ),
+        explains=("growing-cost", *SLOWER),
     )
 
 
@@ -142,20 +144,3 @@ def _title(memory: MemoryGrowth | None, slower: dict[Phase, Growth]) -> str:
     if memory.steps_left is not None:
         title += f", full in {memory.steps_left:,} steps"
     return title
-
-
-def _evidence(
-    step_ns: int, cost_ns: int, memory: MemoryGrowth | None, slower: dict[Phase, Growth]
-) -> dict[str, int | float]:
-    found: dict[str, int | float] = {"step_ns": step_ns, "grown_per_step_ns": cost_ns}
-    if memory is not None:
-        found["growth_per_step_bytes"] = round(memory.bytes_per_step)
-        found["low_per_step_bytes"] = round(memory.low_bytes_per_step)
-        found["high_per_step_bytes"] = round(memory.high_bytes_per_step)
-        found["last_bytes"] = memory.last_bytes
-        if memory.steps_left is not None:
-            found["steps_left_count"] = memory.steps_left
-    for phase, growth in slower.items():
-        found[f"{phase.value}_first_ns"] = growth.first
-        found[f"{phase.value}_last_ns"] = growth.last
-    return found

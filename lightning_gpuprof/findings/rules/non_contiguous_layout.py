@@ -43,11 +43,11 @@ CHANNELS_LAST = """model = model.to(memory_format=torch.channels_last)
 images = images.to(memory_format=torch.channels_last)  # once, before the first layer"""
 ADVICE = (
     "Keep one memory layout through the model: shape weights to fit the data instead of "
-    "transposing activations, and transpose inputs once, where they are made."
+    "transposing activations, and transpose inputs once, in the dataset."
 )
 CHANNELS_LAST_ADVICE = (
-    "The convolutions compute in channels_last, and change each of their tensors to it and back: "
-    "keep model and input in it. BatchNorm is often faster in it, too."
+    "The convolutions compute in channels_last and convert each tensor to it and back. Keep model "
+    "and input in channels_last."
 )
 EFFORT = Effort(Horizon.MEDIUM, "shapes change in the model's code", "a wrong axis goes unnoticed")
 
@@ -74,18 +74,17 @@ def judge(run: RunResults) -> Finding | None:
     saving = Range(low=min(low, step_ns), high=min(high, step_ns))
     if not saving.high:
         return None
-    evidence: dict[str, int | float] = {
-        "relayout_ns": cost_ns,
-        "relayouts_per_step_count": round(calls),
-        "step_ns": step_ns,
-    }
     kernels = tuple(Where(kernel=str(row["name"])) for row in around_convolutions[:MOST])
     return Finding(
-        severity=grade(saving, step_ns),
+        severity=grade(saving, step_ns, cost_ns=cost_ns),
         title=f"{duration(cost_ns)} of each step ({percent(cost_ns / step_ns)}) only changes "
         "layouts",
         advice=CHANNELS_LAST_ADVICE if kernels else ADVICE,
-        evidence=evidence,
+        evidence={
+            "relayout_ns": cost_ns,
+            "relayouts_per_step_count": round(calls),
+            "step_ns": step_ns,
+        },
         saving_ns=saving,
         confidence=0.6,
         where=kernels or (Where(phase=Phase.FORWARD.value, name="aten::contiguous"),),
@@ -100,7 +99,7 @@ def _copies(facts: TraceFacts, *, planes: bool) -> tuple[float, float]:
     contiguous = operators.get("aten::contiguous")
     if contiguous is None:
         return 0.0, 0.0
-    # The gradient of a convolution copies what it was handed on its own account.
+    # A convolution's backward copies its own input.
     calls = contiguous.calls - contiguous.backward_calls
     if not facts.on_device:
         return calls, contiguous.total_ns - contiguous.backward_ns

@@ -1,12 +1,12 @@
-"""The backward pass goes through the same graph more than once, or through a growing one.
+"""The backward pass runs the same graph more than once, or a growing one.
 
 ## Symptom
 Nodes of the autograd graph run more often than the operators that made them, or the backward pass
 takes longer and longer.
 
 ## Why
-`backward(retain_graph=True)` for each of several losses passes through what they share once for
-each. A state carried over without `detach()` drags earlier steps' graphs along.
+`backward(retain_graph=True)` for each of several losses runs their shared part once per loss. A
+state carried over without `detach()` drags earlier steps' graphs along.
 
 ## Fix
 ```python
@@ -15,11 +15,11 @@ loss_a.backward(retain_graph=True); loss_b.backward()  # before
 self.hidden = hidden.detach()
 ```
 
-With several optimizers, detach what one's loss need not go through.
+With several optimizers, detach what a loss does not train.
 
 ## How it is measured
-`repeated_frac`: nodes per step in a trace against calls of their operators. A backward pass that
-grows by a fifth or more. The line, where samples saw one with `retain_graph=True`.
+`repeated_frac`: calls of graph nodes in a trace against calls of their operators. Or the backward
+pass grows by a fifth or more.
 
 ## Limits
 Silent where gradients are differentiated twice (gradient penalties).
@@ -28,10 +28,8 @@ Silent where gradients are differentiated twice (gradient penalties).
 from lightning_gpuprof.analysis.run.growth import Growth
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
-from lightning_gpuprof.analysis.savings.graph_nodes import second_order
-from lightning_gpuprof.analysis.savings.graph_passes import graph_passes
+from lightning_gpuprof.analysis.savings.graph_passes import graph_passes, nodes_ns, second_order
 from lightning_gpuprof.analysis.savings.hidden import around
-from lightning_gpuprof.analysis.savings.host_work import parameter_tensors, unscaled_frac
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rule import measured, rule
@@ -44,8 +42,8 @@ RETAINED = "retain_graph=True"
 ADD_UP = "Add the losses and call backward once, without retain_graph=True."
 ADDED_UP = "(loss_a + loss_b).backward()  # or manual_backward(loss_a + loss_b)"
 DETACH = (
-    "Detach what the loss of one optimizer need not go through, such as a generator's samples in "
-    "the loss of its discriminator. Losses of the same optimizer are added, and gone through once."
+    "Detach what one optimizer's loss does not train, such as generated samples in the "
+    "discriminator's loss. Add losses of the same optimizer and call backward once."
 )
 DETACHED = """\
 loss_d = criterion(self.discriminator(fake.detach()), zeros)
@@ -55,7 +53,7 @@ EFFORT = Effort(Horizon.QUICK, "one backward for the sum of the losses", "none: 
 
 @rule(id="retained-graph", needs=("steps",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where the graph is gone through again, or grows."""
+    """Return a finding where the graph runs again, or grows."""
     step_ns, grown = measured(run.step_ns), run.growing.get(Phase.BACKWARD)
     if grown is not None and grown.last - grown.first >= MIN_RISE * max(1, grown.first):
         return _growing(grown, step_ns)
@@ -66,20 +64,20 @@ def judge(run: RunResults) -> Finding | None:
 
 
 def _repeated(run: RunResults, facts: TraceFacts, step_ns: int) -> Finding | None:
-    passes, backward = graph_passes(facts, parameter_tensors(run)), run.per_step(Phase.BACKWARD)
+    passes, backward = graph_passes(facts), run.per_step(Phase.BACKWARD)
     if backward is None or passes.repeated_frac < MIN_REPEATED:
         return None
-    # By the median step, to which the trace's times are scaled.
-    most_ns = passes.cost_ns(backward.median_ns)
-    least_ns = passes.cost_ns(backward.median_ns, scale=unscaled_frac(run, facts))
-    cost_ns = (least_ns + most_ns) // 2
+    # Time between the nodes goes by calls; at least the repeated nodes' own time can go.
+    between_ns = max(0.0, backward.median_ns - nodes_ns(facts))
+    cost_ns = round(min(backward.mean_ns, passes.repeated_ns + passes.repeated_frac * between_ns))
+    least_ns = min(cost_ns, round(passes.repeated_ns))
     several = len(run.start.model.get("optimizers") or ()) > 1
-    saving = Range(low=around(least_ns)[0], high=min(backward.mean_ns, around(most_ns)[1]))
+    saving = Range(low=around(least_ns)[0], high=min(backward.mean_ns, around(cost_ns)[1]))
     seen = run.lines.of(Phase.BACKWARD) if run.lines else []
     lines = [Where.at(one, phase=one.phase) for one in seen if RETAINED in one.source]
     return Finding(
         severity=grade(saving, step_ns),
-        title=f"{duration(cost_ns)} of each step goes through the same graph again",
+        title=f"{duration(cost_ns)} of each step runs the same graph again",
         advice=DETACH if several else ADD_UP,
         evidence={
             "repeated_frac": passes.repeated_frac,
@@ -96,7 +94,6 @@ def _repeated(run: RunResults, facts: TraceFacts, step_ns: int) -> Finding | Non
 
 
 def _growing(grown: Growth, step_ns: int) -> Finding:
-    # From what growing has cost on average so far to what it costs a step by now.
     now_ns = grown.before_first + grown.last - grown.first
     cost_ns = grown.before_first + grown.mean_above_first
     saving = Range(low=min(cost_ns, now_ns), high=now_ns)

@@ -7,8 +7,8 @@ One callback's hooks, or one hook of the module, take long in the training loop.
 Lightning calls callbacks one after the other; the next step begins when the last one returns.
 
 ## Fix
-Work in one step of many, at the epoch's end, or in a thread. What changes weights, gradients or
-learning rates must stay in every step: make that cheaper.
+Do the work in one step of many, at the epoch's end, or in a thread. Make work cheaper that changes
+weights, gradients or learning rates.
 
 ```python
 def on_train_batch_end(self, trainer, *args):  # before: in each step
@@ -23,7 +23,7 @@ def on_train_batch_end(self, trainer, *args):  # before: in each step
 may have to stay.
 
 ## Limits
-Work that was done once says nothing. On a GPU only the device's idle time counts.
+Work done once is not reported. On a GPU only the device's idle time counts.
 """
 
 from lightning_gpuprof.analysis.run.phase_split import Part, PerStep
@@ -50,16 +50,14 @@ KNOWN = {
 }
 """The setting that makes one of Lightning's own callbacks do less in each step."""
 SCHEDULED = (
-    "Make the scheduler's own function cheap: read files and build tables once, in "
-    "configure_optimizers. To call it less often would change the learning rates."
+    "Make the scheduler's function cheap: read files and build tables once, before training."
 )
 AVERAGED = (
     "Update {name}'s average once in N steps with decay ** N (EMAWeightAveraging: "
-    "update_every_n_steps). If it must be in each step, update all tensors in one call "
-    "(torch._foreach_lerp_)."
+    "update_every_n_steps), or update all tensors in one call (torch._foreach_lerp_)."
 )
 OFTEN = "Run {name}'s work once in {every} steps, or move it to the epoch's end or a thread."
-UNLESS = " Where it changes weights, gradients or the batch, make it cheaper instead."
+UNLESS = " If it changes weights, gradients or the batch, make it cheaper instead."
 EFFORT = Effort(
     Horizon.QUICK,
     "one setting, or a few lines in the callback",
@@ -134,14 +132,8 @@ def _advice(name: str, every: int) -> str:
 def _change(part: Part, every: int, works_every: int) -> str:
     if part.name in KNOWN:
         return KNOWN[part.name]
-    if part.phase is Phase.OTHER:
-        return (
-            f"def {part.name}(self, *args):\n"
-            f"    if self.trainer.global_step % {every} == 0:\n"
-            "        ...  # as before"
-        )
+    trainer = "self.trainer" if part.phase is Phase.OTHER else "trainer"
     # Beside a condition of its own (batch_idx % 20 == 0) the two might never hold in one step.
-    place = "in place of its condition" if works_every > 1 else "around what takes the time"
-    return (
-        f"# in {part.name}, {place}\nif trainer.global_step % {every} == 0:\n    ...  # as before"
-    )
+    place = "instead of its condition" if works_every > 1 else "around what takes the time"
+    condition = f"if {trainer}.global_step % {every} == 0:"
+    return f"# in {part.name}, {place}\n{condition}\n    ...  # as before"

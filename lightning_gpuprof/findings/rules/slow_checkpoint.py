@@ -4,8 +4,8 @@
 Saving takes more than the step can spare, on average over all steps.
 
 ## Why
-A checkpoint gathers the whole state and writes it in the training loop. Frozen weights and buffers
-are the same in every one.
+Training stops while a checkpoint gathers the whole state and writes it. Frozen weights and buffers
+are the same in each.
 
 ## Fix
 ```python
@@ -20,7 +20,7 @@ self.register_buffer("table", table, persistent=False)
 of the time; or of leaving out what never changes, where that is most of it.
 
 ## Limits
-Some saves wait for a disk that is behind; the least is by the median one.
+Some saves wait for a slow disk, which fewer saves need not.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -40,8 +40,8 @@ def on_save_checkpoint(self, checkpoint):
         if not p.requires_grad:
             del checkpoint["state_dict"][name]  # load with strict_loading=False"""
 REST = (
-    "or by time, in the background where saving must be frequent, and weights alone where no "
-    "resume is needed."
+    "or by time (train_time_interval). Save in the background if it must be frequent, and only "
+    "weights if you need not resume."
 )
 EFFORT = Effort(Horizon.QUICK, "one argument of ModelCheckpoint", "a crash loses more steps")
 
@@ -102,33 +102,25 @@ def _less_often(run: RunResults, mean_ns: int, saves: int) -> tuple[float, str, 
     if finished and every > ran:
         # A run of this length would never save: a fifth as often, or once, is still within it.
         every = min(seldom(steps, saves, 0.0), ran)
-    # Of the change proposed: as many are left as the new interval has, of a whole run one.
-    most_frac = 1 - 1 / saves if finished else 1.0
-    if epochs is None or saves > epochs:
-        return (
-            min(1 - steps / saves / every, most_frac),
-            f"Save every {every:,} steps {REST}",
-            f"ModelCheckpoint(..., every_n_train_steps={every})",
-        )
-    apart = max(FEWER, round(every * saves / steps))
-    apart_epochs = apart * max(1, round(epochs / saves))
-    # A run of so few epochs would end without any.
-    last = ", save_last=True" if finished and apart_epochs > epochs else ""
-    return (
-        min(1 - 1 / apart, most_frac),
-        f"Save every {apart_epochs:,} epochs {REST}",
-        f"ModelCheckpoint(..., every_n_epochs={apart_epochs}{last})",
-    )
+    often, setting = f"{every:,} steps", f"every_n_train_steps={every}"
+    left = steps / saves / every
+    if epochs is not None and saves <= epochs:
+        apart = max(FEWER, round(every * saves / steps))
+        apart_epochs, left = apart * max(1, round(epochs / saves)), 1 / apart
+        often, setting = f"{apart_epochs:,} epochs", f"every_n_epochs={apart_epochs}"
+        if finished and apart_epochs > epochs:  # the run would end without any
+            setting += ", save_last=True"
+    gone = min(1 - left, 1 - 1 / saves if finished else 1.0)
+    return gone, f"Save every {often} {REST}", f"ModelCheckpoint(..., {setting})"
 
 
 def _left_out(run: RunResults) -> tuple[float, str, str]:
-    """Return the share that goes without the largest of what never changes, advice and code."""
+    """Return the share that goes without the largest fixed part, the advice and the code."""
     content = measured(run.checkpoint_content)
-    name, buffer_bytes = content.largest_buffer or ("...", content.buffer_bytes)
+    name, gone = content.largest_buffer or ("...", content.buffer_bytes)
+    kind, change = "buffers", f'self.register_buffer("{name.rpartition(".")[2]}", ..., '
+    change += "persistent=False)"
     if content.frozen_bytes >= content.buffer_bytes:
         kind, gone, change = "frozen weights", content.frozen_bytes, WEIGHTS
-    else:
-        kind, gone = "buffers", buffer_bytes
-        change = f'self.register_buffer("{name.rpartition(".")[2]}", ..., persistent=False)'
-    what = f"{size(content.fixed_bytes)} of the {size(content.whole_bytes)} of each never change, "
-    return gone / content.whole_bytes, f"{what}above all {kind}: leave them out.", change
+    what = f"{size(content.fixed_bytes)} of each {size(content.whole_bytes)} never change, "
+    return gone / content.whole_bytes, f"{what}mostly {kind}: leave them out.", change

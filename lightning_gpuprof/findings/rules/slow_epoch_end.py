@@ -1,4 +1,4 @@
-"""A callback, or a hook of the module, works long between epochs.
+"""A callback or hook takes long between epochs.
 
 ## Symptom
 Training stands still between the last step of an epoch and the first of the next.
@@ -39,12 +39,12 @@ from lightning_gpuprof.findings.rule import rule
 from lightning_gpuprof.records.phases import Phase
 
 OF_TWO_FRAC = 0.75
-"""Of two times the longer always has half: it is single where it took three times as long."""
+"""Of two times the longer has half or more: it counts as single from three times the other."""
 MOST = 3
-LEARNS = "It decides what is learned and must stay in every epoch: make it cheaper."
+LEARNS = "It decides what is learned and must run in every epoch: make it cheaper."
 SELDOM = (
-    f"Do {{name}}'s work in one epoch of {FEWER}, or on fewer samples. Where it changes weights or "
-    "the data, that is another training: make it cheaper instead."
+    f"Do {{name}}'s work in one epoch of {FEWER}, or on fewer samples. If it changes weights or "
+    "data, make it cheaper instead."
 )
 EFFORT = Effort(Horizon.QUICK, "a condition in the callback", "its output comes less often")
 
@@ -65,6 +65,8 @@ def _finding(run: RunResults, one: BetweenEpochs) -> Finding | None:
     learns, goes = trains(one.name), 1 - 1 / FEWER
     # On a GPU the host often waits there for what the epoch's last steps have queued.
     least = 0 if run.on_gpu else goes * (1 - AROUND_FRAC)
+    whose = "self" if one.phase is Phase.OTHER else "trainer"
+    seldom = f"if ({whose}.current_epoch + 1) % {FEWER} == 0:\n    ...  # as before"
     return epoch_finding(
         run,
         one.total_ns,
@@ -75,13 +77,5 @@ def _finding(run: RunResults, one: BetweenEpochs) -> Finding | None:
         where=Where(phase=one.phase.value, name=one.name),
         gone_frac=(least, goes * (1 + AROUND_FRAC)),
         confidence=0.5 if run.on_gpu else 0.9,
-        change=None if learns else _change(one),
+        change=None if learns else f"# in {one.name}, around what takes the time\n{seldom}",
     )
-
-
-def _change(one: BetweenEpochs) -> str:
-    whose = "self" if one.phase is Phase.OTHER else "trainer"
-    condition = f"if ({whose}.current_epoch + 1) % {FEWER} == 0:"
-    if one.phase is Phase.OTHER:
-        return f"def {one.name}(self, *args):\n    {condition}\n        ...  # as before"
-    return f"# in {one.name}, around what takes the time\n{condition}\n    ...  # as before"

@@ -4,8 +4,8 @@
 Each epoch after the first begins with a wait that other steps do not have.
 
 ## Why
-An `IterableDataset` may read, shuffle or play much before its first sample; a sampler of your own
-may work out what to draw from. Training stands still meanwhile.
+An `IterableDataset` may read or shuffle a lot before its first sample; a sampler of your own may
+compute what to draw from. Training stands still meanwhile.
 
 ## Fix
 ```python
@@ -23,8 +23,8 @@ Work on whole arrays, and prepare during the epoch before.
 first epoch.
 
 ## Limits
-How much can go is not known; of a sampler half at least. Workers that start anew are
-`worker-startup`.
+How much can go is not known, except half of a sampler's time. Only loaders without workers; workers
+that start anew are `worker-startup`.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -36,13 +36,12 @@ from lightning_gpuprof.records.phases import Phase
 SAMPLER_FRAC = 0.5
 """torch draws 100,000 indices in some milliseconds: the rest is working out what to draw from."""
 OF_DATASET = (
-    "Make what the dataset does before its first sample cheaper: work on whole arrays, call a "
+    "Make the dataset's work before its first sample cheaper: operate on whole arrays, call a "
     "model for many samples at once, and avoid .item()."
 )
 OF_SAMPLER = (
-    "{sampler}.__iter__ runs in the training process before the first batch: work out once, in "
-    "__init__, what does not change from epoch to epoch, with operations on whole arrays, and only "
-    "draw from it here."
+    "{sampler}.__iter__ runs in the training process before the first batch: compute once, in "
+    "__init__, what is the same in each epoch, and only draw from it here."
 )
 EFFORT = Effort(
     Horizon.QUICK, "what the dataset or sampler does in __iter__ before its first sample", "none"
@@ -53,24 +52,15 @@ EFFORT = Effort(
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where epochs begin with a long wait, though no workers are started."""
     starts, loader = measured(run.epoch_starts), run.start.loader
-    if loader is None or loader.num_workers is None:
+    if loader is None or loader.num_workers != 0:
         return None
     sampler = loader.sampler if loader.dataset_kind == "map" else None
-    if loader.num_workers and not (loader.persistent_workers and sampler):
-        return None
-    taken_ns, title = starts.again_ns, "Each epoch's first batch takes {each} longer"
-    if loader.num_workers:
-        making_ns = starts.workers_ns
-        if making_ns is None:
-            making_ns = loader.num_workers * measured(run.step_ns) * (starts.count - 1)
-        taken_ns = max(0, taken_ns - making_ns)
-        title = "Before each epoch the training process works for {each}"
     return epoch_finding(
         run,
-        taken_ns,
+        starts.again_ns,
         starts.count - 1,
         name="first_batch",
-        title=title,
+        title="Each epoch's first batch takes {each} longer",
         advice=OF_SAMPLER.format(sampler=sampler) if sampler else OF_DATASET,
         where=Where(phase=Phase.DATA_WAIT.value, name=sampler),
         gone_frac=(SAMPLER_FRAC if sampler else 0, 1),

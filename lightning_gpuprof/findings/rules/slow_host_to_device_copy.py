@@ -23,9 +23,8 @@ Pinned copies still take their bytes' time, at 6 to 64 GB/s.
 On a GPU only the time the device stood idle counts. Handing over takes 75 µs, however small.
 """
 
-from collections.abc import Mapping, Sequence
-from itertools import compress
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.phase_split import Part
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -45,22 +44,41 @@ SMALL_COPIES = 8
 SLOWEST, FASTEST = 6, 64
 """Bytes per ns (GB/s) of pinned copies: PCIe 3.0 with eight lanes to 5.0 with sixteen."""
 SLOWEST_OF = {"7.0": 12, "8.0": 12, "9.0": 24, "10.0": 24, "10.3": 24}
-"""The slowest of cards that come with sixteen lanes alone, by compute capability: V100 and A100 in
-PCIe 3.0, H100 and B200 in 4.0, at three quarters of the bus's rate."""
+"""The slowest of cards with sixteen lanes, by compute capability: V100 and A100 in PCIe 3.0, H100
+and B200 in 4.0, at three quarters of the bus's rate."""
 STAYS_NS = 75_000
 """76 to 140 µs were measured beside an H100, however small and pinned the batch."""
 HOOKS = (
-    "In {names}, work on the whole batch in few operations, without a loop over its samples. Or "
-    "move it into the dataset, so that it is done once per sample or in the workers."
+    "In {names}, work on the whole batch in few operations instead of a loop over its samples, or "
+    "move the work into the dataset and its workers."
 )
 PIN = "Pin the batch's memory, so that the copy runs while the host goes on."
-PACK = "Pack the batch's many tensors into one before it is copied, and split it there."
+PACK = "Pack the batch's many small tensors into one, copy that, and split it on the device."
 LESS = "Send less: smaller types (uint8, bfloat16), and only the tensors the model reads."
 EFFORT = Effort(
     Horizon.QUICK,
     "an argument of the DataLoader, or a hook's work moved",
     "pinned memory is finite",
 )
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Copies to the device per step, and those from pageable memory."""
+
+    count: float
+    pageable_count: float
+    size: float
+    pageable_size: float
+    took_ns: float
+    pageable_ns: float
+    late_ns: float
+    """The device's idle time behind late launches."""
+
+    @property
+    def mostly_pageable(self) -> bool:
+        """Whether half of the bytes or more come from pageable memory."""
+        return self.pageable_size > 0 and 2 * self.pageable_size >= self.size
 
 
 @rule(id="slow-host-to-device-copy", needs=("steps",), effort=EFFORT)
@@ -87,7 +105,7 @@ def judge(run: RunResults) -> Finding | None:
             "transfer_ns": cost_ns,
             "transfer_frac": cost_ns / step_ns,
             "step_ns": step_ns,
-            **_evidence(copies, run),
+            **_evidence(copies),
         },
         saving_ns=saving,
         confidence=0.5 if lost.basis == "unknown" else 0.8,
@@ -105,65 +123,54 @@ def _what(cost_ns: int, hooks: Sequence[Part]) -> str:
     return longest.name
 
 
-def _copies(run: RunResults) -> list[Mapping[str, Any]]:
-    """Return the rows of copies to the device in the trace."""
+def _copies(run: RunResults) -> Copies | None:
+    """Return the copies to the device in the trace; None without any."""
     facts = trace_facts(run)
-    return [row for row in facts.rows("copies") if row.get("kind") == "HtoD"] if facts else []
-
-
-def _of_copies(
-    run: RunResults, saving: Range, cost_ns: int, rows: Sequence[Mapping[str, Any]]
-) -> Range:
-    """Return what other copies save of a batch's, by those in the trace."""
-    facts = trace_facts(run)
+    rows = [row for row in facts.rows("copies") if row.get("kind") == "HtoD"] if facts else []
     if facts is None or not rows:
-        return Range(low=max(0, saving.low - STAYS_NS), high=max(0, saving.high - STAYS_NS))
+        return None
+    pageable = [row for row in rows if row.get("memory") == "pageable"]
     count, size, took_ns = (
-        [(row.get(key) or 0) / facts.steps for row in rows]
+        [sum(row.get(key) or 0 for row in of) / facts.steps for of in (rows, pageable)]
         for key in ("count", "bytes", "total_ns")
     )
-    is_pageable = [row.get("memory") == "pageable" for row in rows]
-    pageable = sum(compress(size, is_pageable))
-    if pageable and 2 * pageable >= sum(size):
-        late_ns = min((facts.idle_ns(*LATE_CAUSES) or 0.0) * facts.host_scale, cost_ns)
-        pinned_ns = sum(took_ns) - sum(compress(took_ns, is_pageable))
-        high = saving.high - pageable / FASTEST - pinned_ns + late_ns
+    late_ns = (facts.idle_ns(*LATE_CAUSES) or 0.0) * facts.host_scale
+    return Copies(count[0], count[1], size[0], size[1], took_ns[0], took_ns[1], late_ns)
+
+
+def _of_copies(run: RunResults, saving: Range, cost_ns: int, seen: Copies | None) -> Range:
+    """Return what other copies save of a batch's, by those in the trace."""
+    if seen is None:
+        return Range(low=max(0, saving.low - STAYS_NS), high=max(0, saving.high - STAYS_NS))
+    if seen.mostly_pageable:
+        pinned_ns = seen.took_ns - seen.pageable_ns
+        high = saving.high - seen.pageable_size / FASTEST - pinned_ns
+        high += min(seen.late_ns, cost_ns)
         device = run.start.device
         slowest = SLOWEST_OF.get(device.capability or "", SLOWEST) if device else SLOWEST
-        low = max(0, round(saving.low - pageable / slowest - pinned_ns))
+        low = max(0, round(saving.low - seen.pageable_size / slowest - pinned_ns))
         return Range(low=low, high=max(low, round(min(high, run.step_ns or high))))
-    if sum(count) > SMALL_COPIES:
-        return Range(low=0, high=round(saving.high * (1 - 1 / sum(count))))
-    return Range(low=0, high=round(min(saving.high, sum(took_ns))))
+    if seen.count > SMALL_COPIES:
+        return Range(low=0, high=round(saving.high * (1 - 1 / seen.count)))
+    return Range(low=0, high=round(min(saving.high, seen.took_ns)))
 
 
-def _evidence(rows: Sequence[Mapping[str, Any]], run: RunResults) -> dict[str, int | float]:
-    facts = trace_facts(run)
-    if facts is None or not rows:
+def _evidence(seen: Copies | None) -> dict[str, int | float]:
+    if seen is None:
         return {}
-    pageable = [row for row in rows if row.get("memory") == "pageable"]
     return {
-        f"{name}_per_step_{unit}": round(sum(row.get(key) or 0 for row in of) / facts.steps)
-        for name, unit, key, of in (
-            ("copies", "count", "count", rows),
-            ("copied", "bytes", "bytes", rows),
-            ("pageable_copies", "count", "count", pageable),
-            ("pageable", "bytes", "bytes", pageable),
-        )
+        "copies_per_step_count": round(seen.count),
+        "copied_per_step_bytes": round(seen.size),
+        "pageable_copies_per_step_count": round(seen.pageable_count),
+        "pageable_per_step_bytes": round(seen.pageable_size),
     }
 
 
-def _advice(
-    run: RunResults, hooks: Sequence[Part], rows: Sequence[Mapping[str, Any]]
-) -> tuple[str, str | None]:
+def _advice(run: RunResults, hooks: Sequence[Part], seen: Copies | None) -> tuple[str, str | None]:
     if hooks:
         return HOOKS.format(names=" and ".join(hook.name for hook in hooks)), None
-    known = _evidence(rows, run)
-    pinned = run.start.loader.pin_memory if run.start.loader else None
     # A trace knows better than the loader's settings: batches may come pinned from elsewhere.
-    mostly = 2 * known.get("pageable_per_step_bytes", 0) >= known.get("copied_per_step_bytes", 0)
-    if run.on_gpu and mostly and known.get("pageable_copies_per_step_count", not pinned):
+    pinned = bool(run.start.loader and run.start.loader.pin_memory)
+    if run.on_gpu and (not pinned if seen is None else seen.mostly_pageable):
         return PIN, "DataLoader(..., pin_memory=True)"
-    if known.get("copies_per_step_count", 0) > SMALL_COPIES:
-        return PACK, None
-    return LESS, None
+    return (PACK if seen is not None and seen.count > SMALL_COPIES else LESS), None

@@ -39,7 +39,7 @@ from lightning_gpuprof.units import duration, percent
 
 EVERY_N_STEPS = 50
 LOGGED = f"(self.trainer.fit_loop.total_batch_idx + 1) % {EVERY_N_STEPS} == 0"
-"""Holds in the batches whose values a Trainer hands on: the 50th, the 100th..."""
+"""Holds in the batches whose values a Trainer passes on: the 50th, the 100th..."""
 USUAL_NS = 1_000_000
 """Three values a step: one call took 0.3 ms on a quiet machine (docs/adr/0030)."""
 MOST_NAMES = 3
@@ -49,19 +49,19 @@ ADVICE = (
     "those steps alone."
 )
 MEANS = (
-    " With on_epoch=True the mean is then over those steps alone: for all steps, sum up detached "
-    "values and log their mean in on_train_epoch_end."
+    " With on_epoch=True the mean then covers only those steps: for all steps, sum detached values "
+    "and log their mean in on_train_epoch_end."
 )
 SYNCED = (
-    " Leave sync_dist=True out of what is logged in each step ({names}): all ranks wait for each "
-    "other in each such call."
+    " Do not log with sync_dist=True in each step ({names}): all ranks wait for each other in each "
+    "such call."
 )
-USUAL = "A few values in each step are what every program logs, and no fault: steps are short. "
+USUAL = "A few values per step are normal; these steps are short. "
 IN_STEPS = (
-    "Make the call in one step of {every}, with all that is computed for it alone. It is the "
-    "program's own: Trainer(log_every_n_steps=...) does not touch it."
+    "Make this call, and compute what only it needs, in one step of {every}. "
+    "Trainer(log_every_n_steps=...) does not affect it."
 )
-IN_VALIDATION = "Draw for the first batch alone, and in one validation of a few."
+IN_VALIDATION = "Draw for the first batch only, in one validation of a few."
 EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "curves have fewer points")
 
 
@@ -79,9 +79,9 @@ def _as_usual(run: RunResults) -> Finding | None:
         return None
     hooks, own = norm_hooks(run), _calls(run, Phase.LOGGING)
     mean_ns = logging.mean_ns - sum(one.mean_ns for _, one in own)
-    # Without its longest step: a logger imports and opens what it needs when it is first called.
+    # Without the longest step: a logger's first call imports and opens what it needs.
     longest_ns = max(0, logging.max_ns - sum(one.max_ns for _, one in own))
-    # Who waits for a late rank in self.log(sync_dist=True) would wait for it elsewhere.
+    # Whoever waits for a late rank in self.log(sync_dist=True) would wait for it elsewhere.
     waited_ns = run.rank_waits.log_waited_ns.get(run.start.rank, 0) if run.rank_waits else 0
     cost_ns = max(0, mean_ns - longest_ns // (run.every.steps if run.every else 1) - waited_ns)
     cost_ns += sum(part.per_step.mean_ns for part in hooks if part.per_step)
@@ -91,12 +91,9 @@ def _as_usual(run: RunResults) -> Finding | None:
     loggers = [part for part in loggers if not part.name.startswith(EXPERIMENT)]
     called_ns = sum(p.per_step.mean_ns for p in loggers if p.name == SELF_LOG and p.per_step)
     called_ns = max(0, called_ns - waited_ns)
-    change = _change(run, cost_ns - called_ns, called_ns, hooks[0].name if hooks else None)
-    goes_ns = _seldom_ns(cost_ns)
-    if not hooks:
-        goes_ns = _goes_ns(run, change, called_ns=called_ns, cost_ns=cost_ns)
+    change, goes_ns = _change(run, cost_ns, called_ns, hooks[0].name if hooks else None)
     if not goes_ns:
-        return None  # loggers are handed values seldom already
+        return None  # loggers get values seldom already
     lost = exposed(run, Phase.LOGGING, goes_ns)
     calls = bool(hooks) or "self.log(" in change
     usual_ns = min(called_ns, USUAL_NS, cost_ns) if calls else 0
@@ -136,7 +133,7 @@ def _by_experiment(run: RunResults, phase: Phase) -> Finding | None:
     steps = run.steps.dur.count if run.steps else 1
     if validates and run.every:
         steps = run.every.steps
-    # Without the longest: it imports what draws.
+    # Without the longest, which imports what draws.
     cost_ns = sum(one.mean_ns - one.max_ns // steps for _, one in calls)
     if cost_ns <= 0:
         return None
@@ -147,6 +144,9 @@ def _by_experiment(run: RunResults, phase: Phase) -> Finding | None:
     lost = exposed(run, phase, cost_ns)
     saving = Range(low=round(gone * lost.low_ns), high=round(gone * lost.high_ns))
     names = tuple(Where(phase=phase.value, name=name) for name, _ in calls[:MOST_NAMES])
+    condition = LOGGED.replace(str(EVERY_N_STEPS), str(every))
+    if validates:
+        condition = f"batch_idx == 0 and self.current_epoch % {every} == 0"
     return Finding(
         severity=grade(saving, step_ns),
         title=f"{name} takes {duration(cost_ns)} of each step ({percent(cost_ns / step_ns)})",
@@ -160,18 +160,10 @@ def _by_experiment(run: RunResults, phase: Phase) -> Finding | None:
         saving_ns=saving,
         confidence=0.9,
         where=(*_lines(run, phase, [name for name, _ in calls]), *names),
-        change=_guarded_call(phase, name, every),
+        change=f"if {condition}:\n    self.logger.{name}(...)",
         when=When.ALSO_BETWEEN if validates else When.IN_STEPS,
         explains=EXPLAINS,
     )
-
-
-def _guarded_call(phase: Phase, name: str, every: int) -> str:
-    call = f"self.logger.{name}(...)"
-    if phase is Phase.VALIDATION:
-        return f"if batch_idx == 0 and self.current_epoch % {every} == 0:\n    {call}"
-    own = "" if every == EVERY_N_STEPS else "  # in place of its condition"
-    return f"if {LOGGED.replace(str(EVERY_N_STEPS), str(every))}:{own}\n    {call}"
 
 
 def _lines(run: RunResults, phase: Phase, names: Sequence[str]) -> tuple[Where, ...]:
@@ -183,27 +175,27 @@ def _lines(run: RunResults, phase: Phase, names: Sequence[str]) -> tuple[Where, 
     return tuple(Where.at(one, phase=phase.value) for one in [*at.values()][:MOST_NAMES])
 
 
-def _change(run: RunResults, loggers_ns: int, called_ns: int, hook: str | None) -> str:
-    """Return code for what takes longest: a hook of the module, `self.log` or a logger."""
+def _change(run: RunResults, cost_ns: int, called_ns: int, hook: str | None) -> tuple[str, int]:
+    """Return code for what takes longest (a hook, `self.log` or a logger), and what goes with it.
+
+    The Trainer's setting leaves calls of `self.log` as they are.
+    """
     if hook is not None:
-        return f"def {hook}(self, *args):\n    if {LOGGED}:\n        ...  # as before"
-    asked = run.start.trainer.get("log_every_n_steps", 0)
+        guarded = f"def {hook}(self, *args):\n    if {LOGGED}:\n        ...  # as before"
+        return guarded, _seldom_ns(cost_ns)
+    asked: int = run.start.trainer.get("log_every_n_steps", 0)
     setting = f"Trainer(..., log_every_n_steps={EVERY_N_STEPS})"
+    loggers_ns = max(0, cost_ns - called_ns)
     often = loggers_ns > 0 and 0 < asked < EVERY_N_STEPS
+    setting_ns = round(loggers_ns * (1 - asked / EVERY_N_STEPS)) if often else 0
     if called_ns - (USUAL_NS if often else 0) >= loggers_ns:
-        # The Trainer's setting leaves these calls as they are. Without it, loggers that it hands
-        # values more often get the last ones over and over.
         guarded = f"if {LOGGED}:\n    self.log(...)  # an on_epoch mean is then over these steps"
-        return f"{setting}\n{guarded}" if often else guarded
-    if asked >= EVERY_N_STEPS:
-        return f"if {LOGGED}:\n    self.logger.log_metrics(...)  # each call by your own code"
-    return setting
-
-
-def _goes_ns(run: RunResults, change: str, *, called_ns: int, cost_ns: int) -> int:
-    """Return the cost of what a change touches: calls of `self.log`, loggers, or both."""
-    calls_ns = _seldom_ns(called_ns) if "self.log(" in change else 0
-    return min(cost_ns, calls_ns + _loggers_go_ns(run, change, cost_ns - called_ns))
+        goes_ns = min(cost_ns, setting_ns + _seldom_ns(called_ns))
+        return f"{setting}\n{guarded}" if often else guarded, goes_ns
+    if asked < EVERY_N_STEPS:
+        return setting, setting_ns or loggers_ns
+    guarded = f"if {LOGGED}:\n    self.logger.log_metrics(...)  # each call by your own code"
+    return guarded, min(loggers_ns, _own_calls_ns(run, asked))
 
 
 def _seldom_ns(cost_ns: int) -> int:
@@ -211,14 +203,10 @@ def _seldom_ns(cost_ns: int) -> int:
     return round(cost_ns * (1 - 1 / EVERY_N_STEPS))
 
 
-def _loggers_go_ns(run: RunResults, change: str, loggers_ns: int) -> int:
-    """Return what a change takes off the loggers' time."""
-    asked: int = run.start.trainer.get("log_every_n_steps", 0)
-    if "Trainer(" in change:
-        return round(max(0, loggers_ns) * (1 - asked / EVERY_N_STEPS))
-    if "log_metrics(" not in change or run.steps is None:
+def _own_calls_ns(run: RunResults, asked: int) -> int:
+    """Return what loggers take beside what the Trainer passes on, at each validation too."""
+    if run.steps is None:
         return 0
-    # What the Trainer hands on, at each validation too, is not the program's own.
     handed = -(-run.steps.count // asked)
     handed += run.every.flagged.get("validation", 0) if run.every else 0
     own_ns = (
@@ -226,7 +214,7 @@ def _loggers_go_ns(run: RunResults, change: str, loggers_ns: int) -> int:
         for part in run.parts_of(Phase.LOGGING)
         if part.per_step is not None and part.name != SELF_LOG and part.active_steps
     )
-    return min(max(0, loggers_ns), round(sum(own_ns)))
+    return round(sum(own_ns))
 
 
 def _advice(run: RunResults, names: Sequence[str], *, usual: bool, means: bool) -> str:

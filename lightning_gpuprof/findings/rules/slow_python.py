@@ -58,20 +58,22 @@ WHAT = dict(
     clip="clipping in {function}",
     gradient="{function}, called in backward",
 )
+PYTHON = (
+    "Do this work once and keep the result, move it into the dataset, do it in one step of many, "
+    "or write it as operators over whole tensors."
+)
 ADVICE = dict(
-    python="Do this work once and keep the result, move it into the dataset, where workers can "
-    "do it, or write it as operators over whole tensors.",
-    own="Do this work once and keep the result, do it only every so many steps, move it into the "
-    "dataset, or write it as operators over whole tensors.",
-    metric="Call the metric's update() in each step, and give self.log the metric object with "
-    "on_step=False and on_epoch=True, so that its value is computed when it is shown.",
+    python=PYTHON,
+    own=PYTHON,
+    metric="Call the metric's update() in each step and log the metric object with on_step=False "
+    "and on_epoch=True: its value is then computed once per epoch.",
     log="Log fewer values, once in many steps: collect them in one tensor, and pass "
     "on_step=False where the epoch's mean is enough.",
-    hook="A hook that only looks at the model can go, or look at one step in many. What is part "
-    "of the model belongs into forward.",
-    gradient="A hook that only looks at gradients can go, or look at one step in many. What alters "
-    "them belongs on whole tensors, in on_before_optimizer_step or the optimizer.",
-    clip="Work on whole tensors (torch._foreach_norm, clip_grad_norm_) instead of one by one.",
+    hook="Remove a hook that only observes, or let it run in one step of many. Work of the model "
+    "belongs in forward.",
+    gradient="Remove a hook that only observes, or let it run in one step of many. Change all "
+    "gradients at once, in on_before_optimizer_step or the optimizer.",
+    clip="Clip all tensors at once (clip_grad_norm_, torch._foreach_norm).",
 )
 EFFORT = Effort(Horizon.MEDIUM, "the work is moved, or done on whole tensors", "none")
 
@@ -103,9 +105,8 @@ def _in_hook(one: LineCount) -> bool:
 def _kinds(seen: Sequence[LineCount], logging: Sequence[LineCount]) -> dict[str, list[LineCount]]:
     """Return the lines of each kind of work.
 
-    A line that ran itself may have been in an operator. It counts as work where other samples of
-    the same line do, and as Python in a function of which as many samples are, and none is the
-    model's.
+    A line that ran itself may have been in an operator. It has the kind of other samples of that
+    line; or it is Python where its function has as many such samples and none of the model's.
     """
     by_line: dict[tuple[str, int], str] = {(one.file, one.line): "log" for one in logging}
     by_function: dict[tuple[str, str], Counter[str | None]] = {}
@@ -138,20 +139,15 @@ def _beside_operators(
     if facts.host_scale < LEAST_SCALE:
         return None
     whole = lines.by_phase[Phase.FORWARD.value]
+    # The trace is scaled to the median step, and may be of steps before forward grew.
+    usual_ns = min(spent.median_ns, spent.early_ns) if is_early(run) else spent.median_ns
     reported_ns = sum(one.count for one in reported) / whole * spent.mean_ns
-    # The trace is scaled to the median step: what a busy machine adds to the mean is of all parts.
-    busy = spent.mean_ns / max(1, spent.median_ns)
-    # Where the trace is of the run's first steps what forward has grown by since is not Python's.
-    grown = max(1.0, spent.median_ns / max(1, spent.early_ns)) if is_early(run) else 1.0
-    beside_ns = spent.mean_ns / grown - busy * work.forward_operators_ns - reported_ns
-    left_ns = max(0, round(max(0.0, beside_ns) - busy * THIN_NS * work.calls))
+    beside_ns = max(0.0, usual_ns - work.forward_operators_ns - reported_ns)
+    left_ns = round(max(0.0, beside_ns - THIN_NS * work.calls))
     if left_ns < MOSTLY * sum(one.count for one in own) / whole * spent.mean_ns:
         return None
-    functions = Counter[str]()
-    for one in own:
-        functions[one.function] += one.count
-    own.sort(key=lambda one: (-functions[one.function], -one.count))
-    within = Range(low=left_ns, high=max(0, round(beside_ns)))
+    own.sort(key=lambda one: -one.count)
+    within = Range(low=left_ns, high=round(beside_ns))
     return _finding(run, lines, Phase.FORWARD, "own", own, within=within)
 
 
@@ -164,7 +160,7 @@ def _finding(
     *,
     within: Range | None = None,
 ) -> Finding | None:
-    """Return a finding of lines; `within` says what the phase has for them at least and at most."""
+    """Return a finding of lines; `within` bounds what the phase has for them."""
     spent, step_ns = run.per_step(phase), measured(run.step_ns)
     count = sum(one.count for one in seen)
     if spent is None or not count:

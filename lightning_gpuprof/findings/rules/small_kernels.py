@@ -8,7 +8,7 @@ A launch costs the host 2 to 10 µs whatever it starts. Where most kernels are s
 waits for the next one most of the time.
 
 ## Fix
-Fuse, replay the step as a CUDA graph, use fused optimizers, do a loop's turns at once.
+Fuse, replay the step as a CUDA graph, use fused optimizers, batch what loops call one by one.
 
 ```python
 model = Model()  # before
@@ -47,16 +47,16 @@ LIBRARY_LOOPS = frozenset(
     for backward in ("", "_backward")
 )
 ADVICE = (
-    "Launch less: capture the step as a CUDA graph or compile it, so that small kernels are fused "
-    "or replayed together. Of a Python loop do all turns at once."
+    "Launch fewer kernels: capture the step as a CUDA graph or compile it, so that small kernels "
+    "are fused or replayed together. Batch what a Python loop calls one by one."
 )
 GRAPHED_ADVICE = (
-    "A part of the step is replayed as a graph already: capture what is still launched kernel by "
-    "kernel too (the loss, what is around the captured module), or compile it."
+    "Part of the step is a graph already: capture or compile the rest too, such as the loss and "
+    "the code around the captured module."
 )
 EFFORT = Effort(
     Horizon.MEDIUM,
-    "compile the model, capture it as a graph, or do a loop's turns at once",
+    "compile the model, capture it as a graph, or batch a loop",
     "shapes must stay the same",
 )
 
@@ -74,50 +74,41 @@ def judge(run: RunResults) -> Finding | None:
         facts.host_scale * (facts.idle_ns(*causes) or 0.0) for causes in (GAPS, WORKING_CAUSES)
     )
     idle_ns = round(min(facts.free_ns(step_ns), gaps + late))
-    # Where the host holds the steps back, a launch's latency passes beside its next work.
-    waits = run.device_time is not None and not run.device_time.is_behind
     high = min(_longest_ns(run, facts, step_ns), idle_ns)
-    least = min(_launching_ns(facts, reads) if waits else gaps, high)
+    # Where the host holds the steps up, only the launching calls' own time is sure to go.
+    waits = run.device_time is not None and not run.device_time.is_behind
     sure, may = _shortened_frac(run)
-    saving = Range(low=round(sure * least), high=round(may * high))
+    low = sure * min(_launching_ns(facts, reads) if waits else gaps, high)
+    saving = Range(low=round(low), high=round(may * high))
     if not saving.high:
         return None
     short = [row for row in facts.rows("kernels") if (row.get("mean_ns") or 0) < THIN_NS]
-    longest = max(short, key=lambda row: row.get("count") or 0, default=None)
     graphs = bool(facts.number("launches", "graph_count"))
+    most = max(short, key=lambda row: row.get("count") or 0, default=None)
     return Finding(
         severity=grade(saving, step_ns),
         title=f"{percent(thin_frac)} of kernels are thin, and the device idles "
         f"{duration(idle_ns)} between",
         advice=GRAPHED_ADVICE if graphs else ADVICE,
-        evidence=_evidence(facts, step_ns, thin_frac, idle_ns),
+        evidence={
+            "thin_kernels_per_step_count": round(facts.per_step("thin_kernels", "count") or 0.0),
+            "thin_kernels_frac": thin_frac,
+            "gaps_ns": idle_ns,
+            "step_ns": step_ns,
+        },
         saving_ns=saving,
         confidence=0.7,
-        where=(Where(kernel=str(longest["name"])),) if longest else (),
+        where=(Where(kernel=str(most["name"])),) if most else (),
         change=None if graphs else 'model = torch.compile(model, mode="reduce-overhead")',
         explains=("host-bound",),
     )
 
 
-def _evidence(
-    facts: TraceFacts, step_ns: int, thin_frac: float, idle_ns: int
-) -> dict[str, int | float]:
-    found: dict[str, int | float] = {
-        "thin_kernels_per_step_count": round(facts.per_step("thin_kernels", "count") or 0.0),
-        "thin_kernels_frac": thin_frac,
-        "gaps_ns": idle_ns,
-        "step_ns": step_ns,
-    }
-    if (kernels := facts.number("launches", "kernels_per_step")) is not None:
-        found["kernels_per_step_count"] = round(kernels)
-    return found
-
-
 def _shortened_frac(run: RunResults) -> tuple[float, float]:
     """Return the share of steps that fewer launches make shorter for sure, and at most.
 
-    Steps that wait for workers' data only wait for longer. In those that wait for a value of the
-    device, latency may pass beside what they wait for.
+    Steps that wait for workers' data only wait longer. In those that wait for a value of the
+    device, latency may pass beside that wait.
     """
     if run.device_time is None:
         return 1.0, 1.0
@@ -128,26 +119,24 @@ def _shortened_frac(run: RunResults) -> tuple[float, float]:
 
 
 def _thin_frac(facts: TraceFacts, reads: int) -> float | None:
-    """Return the share of thin kernels that the program launches one by one, but for reads'."""
+    """Return the share of thin kernels that the program launches one by one, without reads'."""
     frac = facts.number("thin_kernels", "count_frac")
-    thin, kernels = (
-        facts.per_step(table, count)
-        for table, count in (("thin_kernels", "count"), ("launches", "kernel_count"))
-    )
+    thin = facts.per_step("thin_kernels", "count")
+    kernels = facts.per_step("launches", "kernel_count")
     if frac is None or thin is None or kernels is None:
         return frac
     return max(0.0, thin - reads - _launched_together(facts)) / max(1.0, kernels - reads)
 
 
 def _launched_together(facts: TraceFacts) -> float:
-    """Return how many thin kernels per step one launch, or one call of a library, launches."""
+    """Return how many thin kernels per step a graph or a recurrent layer's one call launches."""
     layers = (row for row in facts.rows("operators") if row.get("name") in LIBRARY_LOOPS)
     in_layers = sum(row.get("device_count") or 0 for row in layers) / facts.steps
     return in_layers + (facts.per_step("launches", "graphed_thin_count") or 0.0)
 
 
 def _longest_ns(run: RunResults, facts: TraceFacts, step_ns: int) -> float:
-    """Return what forward and backward can get shorter by: their kernels still have to run."""
+    """Return by how much forward and backward can get shorter: their kernels still have to run."""
     changed = [per.mean_ns for phase in COMPUTE if (per := run.per_step(phase)) is not None]
     behind = run.device_time is not None and run.device_time.is_behind
     # Where the device is behind, the host's clock says when work was queued, not when it was done.
@@ -156,12 +145,12 @@ def _longest_ns(run: RunResults, facts: TraceFacts, step_ns: int) -> float:
 
 
 def _launching_ns(facts: TraceFacts, reads: int) -> float:
-    """Return the time inside the launching calls of thin kernels but the optimizer's."""
+    """Return the time inside the launching calls of thin kernels, without the optimizer's."""
     each = facts.number("launches", "overhead", "median_ns") or 0.0
     updates = sum(
         row.get("count") or 0
         for row in facts.rows("kernels")
         if row.get("category") == OPTIMIZER and (row.get("min_ns") or 0) < THIN_NS
     )
-    thin = (facts.per_step("thin_kernels", "count") or 0.0) - updates / facts.steps - reads
-    return facts.host_scale * each * max(0.0, thin - _launched_together(facts))
+    thin = (facts.per_step("thin_kernels", "count") or 0.0) - updates / facts.steps
+    return facts.host_scale * each * max(0.0, thin - reads - _launched_together(facts))

@@ -24,7 +24,6 @@ and more; freezing, half of the collector's time and more.
 Irregular spikes without a cause are `info` and save nothing: they are more often the machine's.
 """
 
-from lightning_gpuprof.analysis.run.host_lines import LineCount
 from lightning_gpuprof.analysis.run.line_times import line_times
 from lightning_gpuprof.analysis.run.outliers import Spikes
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -36,28 +35,28 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration
 
 LOW_FRAC = 0.9
-MIN_TOLD_FRAC = 0.02
+MIN_FRAC = 0.02
 MIN_COLLECTIONS = 3
-"""A single full collection, which any program makes at first, is no rate."""
+"""Any program makes a full collection at first."""
 FROZEN_FRAC = 0.5
 LINE_FRAC = 0.5
 GC_FRAC = 0.02
 """CPython's own collections take less of a loop that makes a few hundred objects a step."""
 CALLED = (
-    "{function} calls gc.collect() ({file}:{line}): take the call out, or make it once per epoch. "
-    "Python collects by itself where it has to."
+    "{function} calls gc.collect() ({file}:{line}). Remove the call, or make it once per epoch: "
+    "Python collects by itself."
 )
 FREEZE = (
-    "Python's garbage collector runs in these steps: take gc.collect() out of the loop, and freeze "
-    "what lives through the whole run."
+    "Python's garbage collector runs in these steps. Remove gc.collect() from the loop, and freeze "
+    "objects that live through the whole run."
 )
 REGULAR = (
-    "Look for what the program does every {every:.0f} steps: a figure or a picture, a print, a "
-    "file, gc.collect(), empty_cache(). Take it out of the loop, or do it far less often."
+    "Find what the program does every {every:.0f} steps, such as a figure, a print, a file, "
+    "gc.collect() or empty_cache(). Remove it from the loop, or do it far less often."
 )
 SHAPES = (
-    "No pattern and no recorded cause. Where batches come in shapes not seen before, memory is "
-    "asked for anew, and Trainer(benchmark=True) tries algorithms out: pad to a few lengths."
+    "No pattern and no recorded cause. New batch shapes make torch allocate memory, and "
+    "Trainer(benchmark=True) try algorithms: pad to a few lengths."
 )
 UNKNOWN = "No pattern and no recorded cause: look for other programs on this machine first."
 EFFORT = Effort(Horizon.QUICK, "a call taken out of the loop", "none")
@@ -65,54 +64,72 @@ EFFORT = Effort(Horizon.QUICK, "a call taken out of the loop", "none")
 
 @rule(id="step-time-jitter", needs=("steps",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where spikes cost time."""
+    """Return a finding where spikes or the collector cost time."""
     seen, step_ns = run.spikes, measured(run.step_ns)
     if seen is None:
         return None
     collected_ns = (run.every.mean_ns(Phase.GARBAGE_COLLECTION) if run.every else None) or 0
-    by_collector = seen.gc_count >= MIN_COLLECTIONS and collected_ns >= GC_FRAC * step_ns
-    known = by_collector or (seen.count > 1 and seen.every_steps is not None)
-    if not known and (seen.count < 2 or seen.excess_per_step_ns < MIN_TOLD_FRAC * step_ns):
+    if seen.gc_count >= MIN_COLLECTIONS and collected_ns >= GC_FRAC * step_ns:
+        return _of_collector(run, seen, step_ns, collected_ns)
+    regular = seen.count > 1 and seen.every_steps is not None
+    if not regular and (seen.count < 2 or seen.excess_per_step_ns < MIN_FRAC * step_ns):
         return None
-    if not known and run.device_time is not None and run.device_time.is_behind:
+    if not regular and run.device_time is not None and run.device_time.is_behind:
         return None  # the host waits for a place in the device's queue, now longer, now shorter
-    call = _collects(run)
-    saving = Range(low=0, high=0)
-    if by_collector:
-        saving = Range(low=round(FROZEN_FRAC * collected_ns), high=collected_ns)
-        if call is not None:
-            saving = Range(*around(collected_ns))
-    elif known:
-        most = seen.excess_per_step_ns
-        saving = Range(low=round(LOW_FRAC * most), high=most)
-    advice, change = _advice(run, seen, call, by_collector=by_collector)
-    evidence: dict[str, int | float] = {
+    most = seen.excess_per_step_ns if regular else 0
+    saving = Range(low=round(LOW_FRAC * most), high=most)
+    rhythm = f", every {seen.every_steps:.0f} steps" if seen.every_steps else ""
+    each = duration(seen.excess_ns / max(1, seen.count))
+    advice = SHAPES if run.on_gpu else UNKNOWN
+    evidence = _evidence(seen, step_ns, collected_ns)
+    if seen.every_steps:
+        advice = REGULAR.format(every=seen.every_steps)
+        evidence["steps_between_count"] = round(seen.every_steps)
+    return Finding(
+        severity=grade(saving, step_ns) if regular else Severity.INFO,
+        title=f"{seen.count} of {seen.steps} steps take {each} more{rhythm}",
+        advice=advice,
+        evidence=evidence,
+        saving_ns=saving,
+        confidence=0.6 if regular else 0.3,
+        where=_spiking(run, seen),
+    )
+
+
+def _of_collector(run: RunResults, seen: Spikes, step_ns: int, collected_ns: int) -> Finding:
+    sampled = run.lines.lines if run.lines else ()
+    calls = [one for one in sampled if "gc.collect(" in one.source]
+    call = max(calls, key=lambda one: one.count, default=None)
+    saving = Range(low=round(FROZEN_FRAC * collected_ns), high=collected_ns)
+    advice, change = FREEZE, "gc.collect()\ngc.freeze()  # once, before trainer.fit"
+    phase = Phase.GARBAGE_COLLECTION.value
+    parts = run.parts_of(Phase.GARBAGE_COLLECTION)
+    name = max(parts, key=lambda part: part.total_ns).name if parts else None
+    where = Where(phase=phase, name=name)
+    if call is not None:
+        saving = Range(*around(collected_ns))
+        advice = CALLED.format(function=call.function, file=call.file, line=call.line)
+        where = Where.at(call, phase=phase, name=name)
+    return Finding(
+        severity=grade(saving, step_ns),
+        title=f"Python's garbage collector takes {duration(collected_ns)} of each step",
+        advice=advice,
+        evidence=_evidence(seen, step_ns, collected_ns),
+        saving_ns=saving,
+        confidence=0.9,
+        where=(where,),
+        change=None if call is not None else change,
+    )
+
+
+def _evidence(seen: Spikes, step_ns: int, collected_ns: int) -> dict[str, int | float]:
+    return {
         "spikes_count": seen.count,
         "excess_per_step_ns": seen.excess_per_step_ns,
         "step_ns": step_ns,
         "collections_count": seen.gc_count,
         "collecting_per_step_ns": collected_ns,
     }
-    if seen.every_steps is not None:
-        evidence["steps_between_count"] = round(seen.every_steps)
-    return Finding(
-        severity=grade(saving, step_ns) if known else Severity.INFO,
-        title=_title(seen, collected_ns if by_collector else None),
-        advice=advice,
-        evidence=evidence,
-        saving_ns=saving,
-        confidence=0.9 if by_collector else 0.6 if known else 0.3,
-        where=_collecting(run, call) if by_collector else _spiking(run, seen),
-        change=change,
-    )
-
-
-def _collecting(run: RunResults, call: LineCount | None) -> tuple[Where, ...]:
-    """Return what the collector ran in most, and the call of it that was seen."""
-    phase = Phase.GARBAGE_COLLECTION.value
-    most = max(run.parts_of(Phase.GARBAGE_COLLECTION), key=lambda p: p.total_ns, default=None)
-    name = None if most is None else most.name
-    return (Where.at(call, phase=phase, name=name) if call else Where(phase=phase, name=name),)
 
 
 def _spiking(run: RunResults, seen: Spikes) -> tuple[Where, ...]:
@@ -124,30 +141,3 @@ def _spiking(run: RunResults, seen: Spikes) -> tuple[Where, ...]:
     if seen.every_steps is not None and lines:
         return (Where.at(lines[0], phase=seen.phase.value),)
     return (Where(phase=seen.phase.value),)
-
-
-def _title(seen: Spikes, collected_ns: int | None) -> str:
-    if collected_ns is not None:
-        return f"Python's garbage collector takes {duration(collected_ns)} of each step"
-    rhythm = f", every {seen.every_steps:.0f} steps" if seen.every_steps else ""
-    each = duration(seen.excess_ns / max(1, seen.count))
-    return f"{seen.count} of {seen.steps} steps take {each} more{rhythm}"
-
-
-def _collects(run: RunResults) -> LineCount | None:
-    """Return the program's own call of the collector, where samples show one."""
-    seen = run.lines.lines if run.lines else ()
-    calls = [one for one in seen if "gc.collect(" in one.source]
-    return max(calls, key=lambda one: one.count, default=None)
-
-
-def _advice(
-    run: RunResults, seen: Spikes, call: LineCount | None, *, by_collector: bool
-) -> tuple[str, str | None]:
-    if by_collector and call is not None:
-        return CALLED.format(function=call.function, file=call.file, line=call.line), None
-    if by_collector:
-        return FREEZE, "gc.collect()\ngc.freeze()  # once, before trainer.fit"
-    if seen.every_steps:
-        return REGULAR.format(every=seen.every_steps), None
-    return SHAPES if run.on_gpu else UNKNOWN, None

@@ -1,4 +1,4 @@
-"""Some rank is later than the others, and all of them wait for it.
+"""Ranks wait for a late one.
 
 ## Symptom
 Ranks wait for one rank, for several, or by turns, at the exchange of gradients.
@@ -60,19 +60,16 @@ def judge(run: RunResults) -> Finding | None:
 def _late(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
     least_ns, most_ns = _saved(waits)
     saving = Range(low=around(least_ns)[0], high=around(most_ns)[1])
-    one = len(waits.late) == 1
     hosts = sorted({rank.host for rank in run.ranks if rank.rank in waits.late})
-    phase = next(iter(waits.causes), None)
-    what = (
-        f", mostly in {'no named phase' if phase is Phase.OTHER else phase.value}" if phase else ""
-    )
-    where = waits.part or (_named(phase) if phase else "what is special")
+    phase, names = next(iter(waits.causes), None), _names(waits.late)
+    mostly = f", mostly {_in(phase)}" if phase else ""
+    place = waits.part or (f"what it does {_in(phase)}" if phase else "what is special")
     return Finding(
         severity=grade(saving, step_ns),
-        title=f"{_names(waits.late)} delay{'s' if one else ''} each step by "
-        f"{duration(waits.late_ns)} ({percent(waits.late_ns / step_ns)}){what}",
-        advice=f"Look at {where} on {_names(waits.late).lower()} ({', '.join(hosts)}): uneven "
-        f"data, work that only {'this rank does' if one else 'these ranks do'}, or a busy machine.",
+        title=f"{names} delay{'s' if len(waits.late) == 1 else ''} each step by "
+        f"{duration(waits.late_ns)} ({percent(waits.late_ns / step_ns)}){mostly}",
+        advice=f"Look at {place} on {names.lower()} ({', '.join(hosts)}): uneven data, work that "
+        "only runs there, or a busy machine.",
         evidence={
             "late_ns": waits.late_ns,
             "last_frac": sum(waits.last_frac[rank] for rank in waits.late),
@@ -90,29 +87,29 @@ def _late(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
 
 
 def _saved(waits: RankWaits) -> tuple[int, int]:
-    """Return what the step gets shorter by without the first cause, and without all of them."""
+    """Return what the step loses without the first cause, and without all of them."""
     most = max(0, waits.late_ns - waits.usual_ns)
     first = next(iter(waits.causes.values()), most)
     return min(most, max(0, first)), most
 
 
 def _turns(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
-    """Return ranks' unequal work; a fact without a saving where it may be the machine's doing."""
+    """Return ranks' unequal work; without a saving where it may be the machine's doing."""
     phase = next(iter(waits.causes), None)
     others = 1 - 1 / len(waits.waited_ns)
     explained = phase in BY_BATCH and waits.causes[phase] * others >= EXPLAINED * waits.mean_wait_ns
     saving = Range(low=0, high=waits.mean_wait_ns if explained or run.on_gpu else 0)
     last = max(waits.last_frac, key=lambda rank: waits.last_frac[rank])
     often = waits.last_frac[last] >= OFTEN
-    at = f", at {_named(phase)}" if phase else ""
-    first = f"Rank {last} comes last in {percent(waits.last_frac[last])} of the steps: look there "
-    first = f"{first}first{at}. " if often else ""
+    at = f" {_in(phase)}" if phase else ""
+    first = f"Rank {last} comes last in {percent(waits.last_frac[last])} of the steps: look "
     return Finding(
         severity=grade(saving, step_ns),
         title=f"Ranks wait {duration(waits.mean_wait_ns)} of each step "
         f"({percent(waits.mean_wait_ns / step_ns)}) by turns",
-        advice=f"{first}The same step takes some ranks longer than others: give each rank equal "
-        "work (batches of similar length), or look for other work on these machines.",
+        advice=(f"{first}there{at} first. " if often else "")
+        + "Give each rank equal work (batches of "
+        "similar length), or look for other work on these machines.",
         evidence={
             "mean_wait_ns": waits.mean_wait_ns,
             "last_frac": waits.last_frac[last],
@@ -125,8 +122,8 @@ def _turns(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
     )
 
 
-def _named(phase: Phase) -> str:
-    return "code outside every named phase" if phase is Phase.OTHER else phase.value
+def _in(phase: Phase) -> str:
+    return "outside named phases" if phase is Phase.OTHER else f"in {phase.value}"
 
 
 def _names(ranks: Sequence[int]) -> str:

@@ -20,9 +20,6 @@ with self.lock: self.item = item
 A thread that computes in Python without a lock of its own is not found.
 """
 
-from collections.abc import Sequence
-
-from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
@@ -32,41 +29,35 @@ from lightning_gpuprof.units import duration
 
 MIN_SAMPLES = 100
 MIN_FRAC = 0.05
-LOW_FRAC, AWAY_FRAC = 0.7, 1.2
+LOW_FRAC, HIGH_FRAC = 0.7, 1.2
 """The exchange itself stays; a thread that comes back finds others' data in its caches."""
 MOST_LINES = 2
-EFFORT = Effort(Horizon.MEDIUM, "less is done under a lock, or in another process", "none")
+EFFORT = Effort(Horizon.MEDIUM, "less work under a lock, or in another process", "none")
 
 
 @rule(id="thread-contention", needs=("steps", "lines"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where another thread holds training up."""
-    lines, step_ns = measured(run.lines), measured(run.step_ns)
-    if lines.whole < MIN_SAMPLES:
-        return None
+    lines, step_ns, forward = (
+        measured(run.lines),
+        measured(run.step_ns),
+        run.per_step(Phase.FORWARD),
+    )
     waits = [one for one in lines.of(Phase.FORWARD) if one.waits]
-    return _locked(run, step_ns, lines, waits)
-
-
-def _locked(
-    run: RunResults, step_ns: int, lines: HostLines, waits: Sequence[LineCount]
-) -> Finding | None:
-    forward, count = run.per_step(Phase.FORWARD), sum(one.count for one in waits)
-    if forward is None or not count:
+    count = sum(one.count for one in waits)
+    if lines.whole < MIN_SAMPLES or forward is None or not count:
         return None
     low, high = lines.interval(count, Phase.FORWARD)
     cost_ns = round(count / lines.by_phase[Phase.FORWARD.value] * forward.mean_ns)
     if cost_ns < MIN_FRAC * step_ns or not low:
         return None
-    saving = Range(
-        low=round(LOW_FRAC * low * forward.mean_ns),
-        high=round(min(forward.mean_ns, AWAY_FRAC * high * forward.mean_ns)),
-    )
+    most = min(1.0, HIGH_FRAC * high)
+    saving = Range(round(LOW_FRAC * low * forward.mean_ns), round(most * forward.mean_ns))
     return Finding(
         severity=grade(saving, step_ns),
         title=f"{waits[0].function} waits {duration(cost_ns)} of each step for another thread",
-        advice="Hold the lock only for the exchange: let the other thread prepare its item first, "
-        "and take the lock only to store it. Or pass items through a queue, ahead of time.",
+        advice="Hold the lock only for the exchange: prepare the item before taking it. Or pass "
+        "items through a queue, ahead of time.",
         evidence={"lock_ns": cost_ns, "lock_frac": cost_ns / step_ns, "step_ns": step_ns},
         saving_ns=saving,
         confidence=0.8,

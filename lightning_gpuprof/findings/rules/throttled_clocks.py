@@ -35,16 +35,13 @@ REASONS = dict(
     hw_thermal_slowdown="heat",
     sw_thermal_slowdown="heat",
     socket_thermal_slowdown="heat",
-    hbm_thermal_slowdown="its memory's heat",
-    voltage_regulator_thermal_slowdown="its voltage regulators' heat",
+    hbm_thermal_slowdown="memory heat",
     hw_slowdown="heat or supply",
     hw_power_brake_slowdown="the power brake",
-    sw_power_cap="its power limit",
+    sw_power_cap="the power limit",
     applications_clocks_setting="a clock setting",
-    display_clock_setting="a clock setting",
     sync_boost="the slowest card of its group",
 )
-"""Reasons that hold clocks down; being idle is none."""
 EFFORT = Effort(Horizon.MEDIUM, "cooling, power or a setting of the machine", "none to the model")
 
 
@@ -62,9 +59,8 @@ def judge(run: RunResults) -> Finding | None:
     grave = [name for name in held if name != USUAL]
     worst = (grave or held)[0]
     evidence: dict[str, int | float] = {"throttled_frac": reasons[worst]}
-    for key, megahertz in (("min", use.min_sm_clock_mhz), ("max", use.max_sm_clock_mhz)):
-        if megahertz is not None:
-            evidence[f"{key}_sm_clock_per_s"] = megahertz * 1_000_000
+    if use.min_sm_clock_mhz is not None:
+        evidence["min_sm_clock_per_s"] = use.min_sm_clock_mhz * 1_000_000
     seen = "" if use.max_temperature_c is None else f", at up to {use.max_temperature_c} °C"
     return Finding(
         severity=Severity.WARNING if grave else Severity.INFO,

@@ -13,11 +13,11 @@ torch.optim.AdamW(params)  # before
 torch.optim.AdamW(params, fused=True)  # after
 ```
 
-An optimizer of your own: write it for lists (`torch._foreach_*`).
+Write an optimizer of your own for lists (`torch._foreach_*`).
 
 ## How it is measured
 `optimizer_ns` per step on the host clock, and the number of tensors, by costs measured on one core
-(docs/adr/0031). Of other packages' optimizers: operators of the update, from a trace.
+(docs/adr/0031). Other packages' optimizers: operators of the update, from a trace.
 
 ## Limits
 A Trainer's own work around the update stays. On a GPU with `foreach` (the default) nothing is sure.
@@ -50,7 +50,7 @@ BULK_LOW, BULK_HIGH = 0.2, 0.6
 """On large tensors, where memory decides, fused takes that share of the time."""
 FOREACH_FRAC = 0.10
 LEAST_CALLS = 3
-LIST_LOW_NS, LIST_HIGH_NS = 1_000, 2_000
+"""Operators per tensor from which an optimizer of another package updates one by one."""
 AROUND_LOW_NS, AROUND_HIGH_NS = 100_000, 250_000
 """A step of Lightning's around the updates themselves, which stays."""
 _TWIN = re.compile(r"(?:^|_|(?<=[a-z]))(AdamW|Adam|SGD|Adagrad)(?![A-Za-z])")
@@ -68,55 +68,44 @@ def judge(run: RunResults) -> Finding | None:
         return None
     written = next((one for one in optimizers if one.get("package", "torch") != "torch"), None)
     if written is not None:
-        return _by_hand(run, step_ns, step, str(written["class"]), tensors)
+        return _by_hand(run, step, str(written["class"]), tensors)
     sparse = bool(run.start.model.get("sparse_gradients"))
     unfused = [o for o in optimizers if _gains(o, on_gpu=run.on_gpu, sparse=sparse)]
-    each = f"  # each of the {len(optimizers)}" if len(optimizers) > 1 else ""
     loops = not run.on_gpu or any(o.get("foreach") is False for o in unfused)
     if not unfused or (not loops and step.mean_ns < FOREACH_FRAC * step_ns):
         return None
-    name = str(unfused[0]["class"])
+    name, each = str(unfused[0]["class"]), "  # each of them" if len(optimizers) > 1 else ""
     groups_more = sum(max(0, int(one.get("groups", 1)) - 1) for one in unfused)
-    return _finding(
-        name,
-        step,
-        step_ns,
-        tensors,
-        advice=f"Let {name} update all parameters in one pass (fused=True).",
-        saving=_saving(run, step, tensors, groups_more, loops=loops),
-        confidence=0.8 if loops else 0.4,
-        change=f"torch.optim.{name}(..., fused=True){each}",
-    )
+    saving = _saving(run, step, tensors, groups_more, loops=loops)
+    advice = f"Let {name} update all parameters in one pass (fused=True)."
+    change = f"torch.optim.{name}(..., fused=True){each}"
+    return _finding(run, name, step, tensors, saving, advice, change, 0.8 if loops else 0.4)
 
 
 def _finding(
+    run: RunResults,
     name: str,
     step: PerStep,
-    step_ns: int,
     tensors: int,
-    *,
-    advice: str,
     saving: Range,
-    confidence: float,
+    advice: str,
     change: str | None,
-    calls: float | None = None,
+    confidence: float,
 ) -> Finding | None:
+    step_ns = measured(run.step_ns)
     if not saving.high:
         return None
-    evidence: dict[str, int | float] = {
-        "optimizer_ns": step.mean_ns,
-        "optimizer_frac": step.mean_ns / step_ns,
-        "parameter_tensors_count": tensors,
-        "step_ns": step_ns,
-    }
-    if calls is not None:
-        evidence["update_calls_count"] = round(calls)
     return Finding(
         severity=grade(saving, step_ns),
         title=f"{name} takes {duration(step.mean_ns)} of each step "
         f"({percent(step.mean_ns / step_ns)}), unfused",
         advice=advice,
-        evidence=evidence,
+        evidence={
+            "optimizer_ns": step.mean_ns,
+            "optimizer_frac": step.mean_ns / step_ns,
+            "parameter_tensors_count": tensors,
+            "step_ns": step_ns,
+        },
         saving_ns=saving,
         confidence=confidence,
         where=(Where(phase=Phase.OPTIMIZER_STEP.value, name=name),),
@@ -124,38 +113,23 @@ def _finding(
     )
 
 
-def _by_hand(
-    run: RunResults, step_ns: int, step: PerStep, name: str, tensors: int
-) -> Finding | None:
-    """Return a finding of an optimizer that is not torch's, and goes through tensors in Python."""
+def _by_hand(run: RunResults, step: PerStep, name: str, tensors: int) -> Finding | None:
+    """Return a finding of another package's optimizer that loops over tensors in Python."""
     facts = trace_facts(run)
     updating = [op for op in facts.operators.values() if op.update_calls] if facts else []
     together = any(op.name.startswith(("aten::_foreach", "aten::_fused")) for op in updating)
     calls = sum(op.update_calls for op in updating if computes(op))
-    updates = step.active_frac or 1.0
-    if not updating or together or calls < LEAST_CALLS * tensors * updates:
+    if not updating or together or calls < LEAST_CALLS * tensors * (step.active_frac or 1.0):
         return None
     twin = _TWIN.search(name)
     saving = _saving(run, step, tensors, 0, loops=True)
-    if twin is None:
-        most = step.mean_ns if run.on_gpu else round(LIST_HIGH_NS * calls)
-        # Lists of large tensors may be slower than a loop.
-        unsure = run.on_gpu or updates < 1 or step.mean_ns > UNFUSED_NS * tensors
-        low = 0 if unsure else round(LIST_LOW_NS * calls)
-        saving = Range(low=min(low, step.mean_ns), high=min(most, step.mean_ns))
-    return _finding(
-        name,
-        step,
-        step_ns,
-        tensors,
-        advice=(f"Take torch's own {twin[1]}, fused, if it computes the same. " if twin else "")
-        + f"{name} goes through {tensors} tensors in Python: write the update for lists of all "
-        "tensors (torch._foreach_mul_ and the like).",
-        saving=saving,
-        confidence=0.7 if twin else 0.5,
-        change=f"torch.optim.{twin[1]}(..., fused=True)  # in place of {name}" if twin else None,
-        calls=calls,
-    )
+    lists = f"{name} loops over {tensors} tensors in Python: update lists of tensors instead "
+    lists += "(torch._foreach_mul_ and the like)."
+    if twin is None:  # lists of large tensors may be no faster
+        return _finding(run, name, step, tensors, Range(0, saving.high), lists, None, 0.5)
+    advice = f"Use torch's own {twin[1]}, fused, if it computes the same. Otherwise: {lists}"
+    change = f"torch.optim.{twin[1]}(..., fused=True)  # in place of {name}"
+    return _finding(run, name, step, tensors, saving, advice, change, 0.7)
 
 
 def _gains(optimizer: dict[str, Any], *, on_gpu: bool, sparse: bool) -> bool:
@@ -171,14 +145,13 @@ def _gains(optimizer: dict[str, Any], *, on_gpu: bool, sparse: bool) -> bool:
 def _saving(
     run: RunResults, step: PerStep, tensors: int, groups_more: int, *, loops: bool
 ) -> Range:
-    group_low_ns, group_high_ns = GROUP_NS
     # The costs are of one update, which not every batch has.
     updates = step.active_frac or 1.0
     update_ns = step.mean_ns / updates
     low = _saved(update_ns - AROUND_HIGH_NS, tensors, FUSED_HIGH_NS, BULK_HIGH)
-    low = max(0, low - group_high_ns * groups_more) * updates
+    low = max(0, low - GROUP_NS[1] * groups_more) * updates
     high = _saved(update_ns - AROUND_LOW_NS, tensors, FUSED_LOW_NS, BULK_LOW)
-    high = max(0, high - group_low_ns * groups_more) * updates
+    high = max(0, high - GROUP_NS[0] * groups_more) * updates
     if not run.on_gpu:
         return Range(low=round(low), high=round(high))
     lost = exposed(run, Phase.OPTIMIZER_STEP, step.mean_ns)

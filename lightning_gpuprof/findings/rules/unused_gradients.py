@@ -1,14 +1,14 @@
 """Gradients are computed that no optimizer steps on.
 
 ## Symptom
-Parameters get a gradient that is kept for ever, without any optimizer's step on it.
+Parameters get gradients, and no optimizer steps on them.
 
 ## Why
-A teacher without `no_grad`, or a body that the optimizer was not given, costs a backward pass of
-its own and keeps its activations until then.
+A teacher without `no_grad`, or a body that the optimizer was not given, pays for a backward pass
+and keeps its activations until then.
 
 ## Fix
-Freeze what stays as it is. It still hands on the gradient of what is trained.
+Freeze what is not trained. Gradients still pass through it.
 
 ```python
 self.teacher = load_teacher()  # before
@@ -16,19 +16,17 @@ self.teacher = load_teacher().requires_grad_(False)  # after
 ```
 
 ## How it is measured
-By `lightning-gpuprof inspect --into RUN`: the parameters that have a gradient and are in no
-optimizer, or in a group with a learning rate of 0. The most that goes is their share of all
-parameters, of the backward pass.
+`lightning-gpuprof inspect --into RUN` lists parameters that have a gradient and are in no
+optimizer, or in a group with a learning rate of 0. At most their share of the backward pass goes.
 
 ## Limits
-Nothing is sure: a frozen judge still hands gradients on.
+It is always `info`: a frozen module that passes gradients on saves little.
 """
 
 import re
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity, Where
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
 
@@ -42,20 +40,19 @@ def judge(run: RunResults) -> Finding | None:
     backward, unused = run.per_step(Phase.BACKWARD), run.unused_gradients
     if backward is None or unused is None:
         return None
-    step_ns = measured(run.step_ns)
     share = unused.parameters / max(1, unused.all_parameters)
     saving = Range(low=0, high=round(share * backward.mean_ns))
     names = [_attribute(name) for name in unused.modules]
     return Finding(
-        severity=grade(saving, step_ns),
+        severity=Severity.INFO,
         title=f"Gradients of {names[0]} are computed and never stepped on",
-        advice="Freeze what is not trained: it still hands on the gradient of what is. If it is "
-        "meant to be trained, the optimizer lacks its parameters.",
+        advice="Freeze what is not trained; gradients still pass through it. If it should train, "
+        "give its parameters to the optimizer.",
         evidence={
             "unused_tensors_count": unused.tensors,
             "unused_parameters_count": unused.parameters,
             "backward_ns": backward.mean_ns,
-            "step_ns": step_ns,
+            "step_ns": measured(run.step_ns),
         },
         saving_ns=saving,
         confidence=0.6,

@@ -25,7 +25,6 @@ A first batch is still made, at most `num_workers` steps long: that is not in th
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.savings.cheaper_batches import SAMPLE_NS
 from lightning_gpuprof.analysis.savings.hidden import around, exposed
 from lightning_gpuprof.analysis.savings.loader_plan import rows_in_memory
 from lightning_gpuprof.findings.grade import grade
@@ -35,49 +34,42 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
 WITHOUT = "DataLoader(..., num_workers=0)"
-ROWS = "The samples are rows of tensors in memory: make batches of them without workers."
+ROWS = "Samples are rows of tensors in memory: make batches of them without workers."
 KEEP = "Keep the workers from one epoch to the next."
 KEEP_VALIDATION = "Keep the workers of the validation's loader from one validation to the next."
 RELOAD = "Trainer(..., reload_dataloaders_every_n_epochs=0)  # keeps the loader, and its workers"
 ANEW = (
-    " train_dataloader makes a new loader, with new workers, for each epoch: return the same one "
-    "from it, with persistent_workers=True, and draw anew inside of the dataset what must change."
+    " train_dataloader makes a new loader for each epoch: return the same one, with "
+    "persistent_workers=True, and draw anew inside the dataset."
 )
-INIT_FRAC = 0.2
 EFFORT = Effort(Horizon.QUICK, "one argument of the DataLoader", "workers keep their memory")
 
 
 @rule(id="worker-startup", needs=("steps",), effort=EFFORT)
 def judge(run: RunResults) -> tuple[Finding, ...]:
-    """Return a finding where epochs begin with a wait that others do not have, or validations."""
+    """Return a finding where epochs or validations wait for workers to start."""
     return tuple(one for one in (_of_epochs(run), _of_validations(run)) if one is not None)
 
 
 def _of_epochs(run: RunResults) -> Finding | None:
-    starts, loader, steps, step_ns = (
-        run.epoch_starts,
-        run.start.loader,
-        run.steps,
-        measured(run.step_ns),
-    )
-    workers = loader.num_workers if loader else None
+    starts, loader, steps = run.epoch_starts, run.start.loader, run.steps
+    step_ns, workers = measured(run.step_ns), loader.num_workers if loader else None
     if starts is None or steps is None or workers == 0 or starts.count < 2:
         return None
-    # Workers that are kept do not start again: the rest of the wait is the first batch's making.
     persistent, again = bool(loader and loader.persistent_workers), starts.count - 1
     waited_ns = starts.again_ns // again
     first_batch_ns = min(waited_ns, (workers or 1) * step_ns)
+    # Workers that are kept do not start again: the rest of the wait is making the first batch.
     kept = persistent and (not starts.remade_ns or waited_ns == first_batch_ns)
     if kept or not waited_ns:
         return None
-    needless = _needless(run)
     # Workers that are kept fill their queues beside the first steps all the same.
     sure_ns = waited_ns - first_batch_ns
-    saving = Range(low=sure_ns * again // steps.ran, high=around(waited_ns * again // steps.ran)[1])
-    cost_ns = starts.again_ns // steps.ran
+    low, high = (ns * again // steps.ran for ns in (sure_ns, around(waited_ns)[1]))
+    cost_ns, saving = starts.again_ns // steps.ran, Range(low, high)
     change: str | None = f"DataLoader(..., num_workers={workers or 2}, persistent_workers=True)"
     advice = KEEP
-    if needless:
+    if _needless(run):
         advice, change = ROWS, WITHOUT
     elif starts.remade_ns:
         advice, change = KEEP + ANEW, RELOAD if persistent else None
@@ -94,7 +86,7 @@ def _of_epochs(run: RunResults) -> Finding | None:
         severity=grade(saving, step_ns),
         title=f"Each epoch waits {duration(waited_ns)} for workers to start "
         f"({percent(cost_ns / step_ns)})",
-        advice=advice + _seen_starting(run, waited_ns),
+        advice=advice,
         evidence={name: value for name, value in known.items() if value is not None},
         saving_ns=saving,
         confidence=0.9,
@@ -113,14 +105,6 @@ def _needless(run: RunResults) -> bool:
     return rows_in_memory(run, exposed(run, Phase.DATA_WAIT, wait_ns)) is not None
 
 
-def _seen_starting(run: RunResults, waited_ns: int) -> str:
-    """Return what of a worker's start was timed, where it is a good part of an epoch's wait."""
-    seen = run.worker_lines
-    if seen is None or (seen.init_ns or 0) < INIT_FRAC * waited_ns:
-        return ""
-    return f" A worker's start took {duration(seen.init_ns or 0)} in its worker_init_fn."
-
-
 def _of_validations(run: RunResults) -> Finding | None:
     """Return a finding where each validation starts workers of its own."""
     seen, step_ns = run.validations, measured(run.step_ns)
@@ -130,24 +114,15 @@ def _of_validations(run: RunResults) -> Finding | None:
     cost_ns = each_ns * seen.count // run.every.steps
     if not cost_ns:
         return None
-    workers, loader = seen.loader.num_workers or 0, seen.loader
-    advice = KEEP_VALIDATION
-    change = f"DataLoader(..., num_workers={workers}, persistent_workers=True)"
-    most_ns = each_ns
-    if loader.in_memory and loader.batch_size and loader.length:
-        fetched_ns = seen.start_ns + seen.first_batch_ns + seen.next_batches_ns
-        without_ns = max(0, fetched_ns - SAMPLE_NS * loader.batch_size * loader.length)
-        if without_ns > low_ns:
-            advice, change, low_ns, most_ns = ROWS, WITHOUT, without_ns, without_ns
-    # Where none was before training, a first start there always is.
+    workers = seen.loader.num_workers or 0
+    # The first validation always starts them, unless one ran before training.
     low_ns = low_ns * (seen.count - 1) // run.every.steps
-    most_ns = most_ns * seen.count // run.every.steps
-    saving = Range(low=around(low_ns)[0], high=around(most_ns, step_ns)[1])
+    saving = Range(low=around(low_ns)[0], high=around(cost_ns, step_ns)[1])
     return Finding(
         severity=grade(saving, step_ns),
         title=f"Starting workers costs each validation {duration(each_ns)} "
         f"({percent(cost_ns / step_ns)})",
-        advice=advice,
+        advice=KEEP_VALIDATION,
         evidence={
             "startup_ns": cost_ns,
             "startup_per_validation_ns": each_ns,
@@ -160,5 +135,5 @@ def _of_validations(run: RunResults) -> Finding | None:
         confidence=0.9,
         where=(Where(phase=Phase.VALIDATION.value, name="val_dataloader"),),
         when=When.ALSO_BETWEEN,
-        change=f"{change}  # the validation's",
+        change=f"DataLoader(..., num_workers={workers}, persistent_workers=True)  # validation's",
     )

@@ -33,7 +33,7 @@ def churn(judge):
 def test_what_is_freed_and_asked_for_again_in_each_step_goes(churn):
     found = churn(CHURN)
     assert span(found) == (3 * MS, 3 * MS)
-    assert found.title == ("Each step frees and asks for device memory: 3.00 ms (30.0%)")
+    assert found.title == ("Each step frees and requests device memory: 3.00 ms (30.0%)")
     assert (found.where[0].file, found.where[0].line) == ("train.py", 63)
     assert found.severity is Severity.CRITICAL
 

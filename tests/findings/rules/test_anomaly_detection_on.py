@@ -17,25 +17,6 @@ def test_costs_by_the_nodes_of_the_graph(judge):
     assert finding.change == "Trainer(..., detect_anomaly=False)"
 
 
-def test_the_cost_is_read_off_the_usual_operator_and_the_searches(judge):
-    engine = "autograd::engine::evaluate_function: "
-    operators = [
-        op(f"{engine}TanhBackward0", 20, MS),
-        op("aten::tanh", 20, 2 * MS),
-        op(f"{engine}AddmmBackward0", 4, MS),
-        op("aten::addmm", 4, 8 * MS),
-        op("aten::isnan", 24, 2_400 * US),
-    ]
-    finding = judge(
-        "anomaly-detection-on",
-        WORK,
-        trace={"operators": operators},
-        trainer={"detect_anomaly": True},
-    )
-    # 12 nodes at 100 us as tanh shows them, and 1.2 ms of searching.
-    assert span(finding) == (round(0.8 * 2_400 * US), round(1.5 * 2_400 * US))
-
-
 def test_samples_of_operators_may_be_formatting_that_held_the_lock(judge):
     kinds = {"traceback": 60, None: 15, "torch": 5, "model": 10, "python": 10}
     lines = tuple(

@@ -6,7 +6,6 @@ from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.check_figures import suggested_workers
 from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.findings.places import with_lines
-from lightning_gpuprof.records.facts import BatchBytes
 from lightning_gpuprof.records.lines import WorkerLines
 from lightning_gpuprof.records.schema import Device, Loader, ProfilerCycle
 
@@ -48,7 +47,7 @@ def test_both_changes_are_named(analyze):
 def test_an_iterable_dataset_goes_to_one_worker_which_needs_no_sharing_out(analyze):
     loader = Loader(num_workers=0, dataset_kind="iterable")
     finding = evaluate(analyze(WAITS, cpu_count=4, loader=loader))
-    assert "one worker yields the same batches" in finding.advice
+    assert "more than one worker would repeat every sample" in finding.advice
     assert finding.change == "DataLoader(..., num_workers=1, persistent_workers=True)"
     # One worker makes a batch in 6 ms at best, and hands it over.
     assert (finding.saving_ns.low, finding.saving_ns.high) == (3 * MS, 3_900_000)
@@ -63,7 +62,7 @@ def test_no_workers_for_a_dataset_that_reads_what_training_changes(analyze, shar
     run = analyze(WAITS, cpu_count=4, loader=loader)
     finding = evaluate(run)
     assert finding.change is None
-    assert f"the dataset {said} while it trains" in finding.advice
+    assert f"the dataset {said} during training" in finding.advice
     assert finding.saving_ns.low == 0 < 6 * MS <= finding.saving_ns.high
     assert suggested_workers(run) == 0
 
@@ -71,7 +70,7 @@ def test_no_workers_for_a_dataset_that_reads_what_training_changes(analyze, shar
 def test_an_iterable_dataset_with_workers_is_told_to_share_out_what_it_reads(analyze):
     loader = Loader(num_workers=1, dataset_kind="iterable")
     finding = evaluate(analyze(WAITS, cpu_count=4, loader=loader))
-    assert "shares out what it reads" in finding.advice
+    assert "shards its reads" in finding.advice
     assert "get_worker_info()" in finding.change
     assert finding.saving_ns.low == 0
 
@@ -91,13 +90,6 @@ def test_ranks_divide_the_cores_that_they_share(analyze, cpu_count, host, cores)
     )
     assert run.cores == cores
     assert evaluate(run).evidence["cpu_count"] == cores
-
-
-@pytest.mark.parametrize(("workers", "cores"), [(0, 4), (0, 1)])
-def test_a_sampler_of_their_own_may_be_what_workers_cannot_take_over(analyze, workers, cores):
-    loader = Loader(num_workers=workers, dataset_kind="map", sampler="RanksEach")
-    finding = evaluate(analyze(WAITS, cpu_count=cores, loader=loader))
-    assert finding.saving_ns.low == 0
 
 
 def test_a_busy_wait_behind_a_sampler_of_their_own_names_it(analyze):
@@ -156,7 +148,7 @@ def test_where_every_core_makes_batches_their_number_is_no_change(analyze):
     )
     finding = evaluate(run)
     assert finding.change is None
-    assert "every core makes batches already" in finding.advice
+    assert "4 workers already keep all 4 cores busy" in finding.advice
     # Four fifths of the wait to six, but for the taking over of a batch that is ready.
     assert (finding.saving_ns.low, finding.saving_ns.high) == (3_800_000, 7_100_000)
 
@@ -232,29 +224,9 @@ def test_no_workers_are_proposed_where_training_computes_on_every_core(analyze):
     run = computing(12 * MS, analyze, waits, torch_threads=2)
     finding = evaluate(run)
     assert finding.change is None
-    assert "Training computes on all 2 cores" in finding.advice
+    assert "Training uses all 2 cores" in finding.advice
     assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 4_800_000)
     assert suggested_workers(run) == 0
-
-
-def test_where_fetching_takes_longer_than_computing_the_cores_are_divided(analyze):
-    waits = {"data_wait": 60 * MS, "forward": 20 * MS}
-    run = computing(40 * MS, analyze, waits, torch_threads=2)
-    finding = evaluate(run)
-    assert finding.change.splitlines() == [
-        "torch.set_num_threads(1)",
-        "DataLoader(..., num_workers=2, persistent_workers=True)",
-    ]
-    # 60 ms of fetching and 20 to 40 of computing on two cores, and the hand-over.
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (29 * MS, 39_900_000)
-    assert suggested_workers(run) == 2
-
-
-def test_an_iterable_dataset_is_given_one_core(analyze):
-    waits = {"data_wait": 60 * MS, "forward": 20 * MS}
-    loader = Loader(num_workers=0, dataset_kind="iterable")
-    run = computing(40 * MS, analyze, waits, torch_threads=2, loader=loader)
-    assert "num_workers=1" in evaluate(run).change
 
 
 @pytest.mark.parametrize(
@@ -314,23 +286,10 @@ def test_the_users_own_code_comes_before_workers_that_would_save_less(analyze):
 def test_what_is_drawn_at_random_is_not_said_to_be_done_once(analyze, source, callee, random):
     waits = {"data_wait": 20 * MS, "forward": 10 * MS}
     found = evaluate(analyze(waits, **seen(100, 100, source=source, callee=callee), **SAMPLES))
-    assert ("draw for a whole batch" in found.advice) is random
+    assert ("random augmentation" in found.advice) is random
     # Half as long is the least of it: workers surely save more.
     assert (found.change is not None) is random
     assert found.saving_ns.low == (9 * MS if random else round(0.9 * 0.8 * 20 * MS))
-
-
-def test_what_is_drawn_beside_other_work_is_excepted(analyze):
-    lines = (
-        LineCount("data_wait", "t.py", 7, "unpack", "zlib.decompress(x)", None, None, 80),
-        LineCount("data_wait", "t.py", 17, "turned", "angle = random.random()", None, None, 20),
-    )
-    note = HostLines(200, lines, {"data_wait": 100, "forward": 100})
-    waits = {"data_wait": 20 * MS, "forward": 10 * MS}
-    run = analyze(waits, records=[note], cpu_count=2, loader=IN_PROCESS, **SAMPLES)
-    advice = evaluate(run).advice
-    assert "decode or encode once, before training" in advice
-    assert "What is random (augmentation) cannot be done once" in advice
 
 
 def test_many_cores_come_before_the_users_own_code(analyze):
@@ -374,7 +333,6 @@ def worked(count, work=100, waiting=0, *, source="total += k", callee=None):
 
 
 CROWDED = {"cpu_count": 2, "loader": Loader(num_workers=2)}
-ONE = {"cpu_count": 2, "loader": Loader(num_workers=1)}
 
 
 def test_the_line_that_workers_spend_their_time_at_is_named_with_its_cost(analyze):
@@ -406,14 +364,13 @@ def test_what_the_lines_of_workers_do_is_what_can_be_saved(analyze):
 
 def test_an_operation_of_workers_is_told_with_its_advice(analyze):
     run = analyze(WAITS, records=worked(80, callee="json.loads"), **CROWDED)
-    assert "json.loads (80.0%, t.py:7): text or by" in evaluate(run).advice
+    assert "json.loads (80.0%, t.py:7): Text or by" in evaluate(run).advice
 
 
 def test_workers_whose_batches_take_longer_than_the_wait_are_kept(analyze):
     finding = evaluate(analyze(WAITS, parts=RECEIVING, records=worked(90), **CROWDED))
     assert finding.change is None
-    assert finding.severity is Severity.CRITICAL
-    assert "so to do without them is no way out" in finding.advice
+    assert "keep all 2 cores busy" in finding.advice
     idle = worked(9, 10, 190)
     finding = evaluate(analyze(WAITS, parts=RECEIVING, records=idle, **CROWDED))
     assert finding.change == "DataLoader(..., num_workers=0)"
@@ -430,19 +387,6 @@ def test_what_is_saved_without_workers_that_keep_up_is_all_but_the_making(analyz
     assert finding.severity is Severity.INFO
 
 
-def test_workers_that_were_never_seen_at_work_are_surely_not_needed(analyze):
-    # At most 3 of 150 samples are work: 0.2 ms of 10 by one worker.
-    notes = worked(9, 0, 150)
-    finding = evaluate(analyze(WAITS, parts=RECEIVING, records=notes, **ONE))
-    assert finding.severity is Severity.CRITICAL
-    assert finding.change == "DataLoader(..., num_workers=0)"
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (4_600_000, 7_500_000)
-    # Four on two cores take turns with training as well: a quarter more than a wait of 6 ms.
-    many = {"cpu_count": 2, "loader": Loader(num_workers=4)}
-    finding = evaluate(analyze(WAITS, parts=RECEIVING, records=notes, **many))
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (4_000_000, 7_500_000)
-
-
 def test_a_wait_for_the_hand_over_has_no_line_of_a_worker(analyze):
     run = analyze(WAITS, parts=RECEIVING, records=worked(9, 10, 190), **CROWDED)
     assert not [one for one in with_lines(evaluate(run), run).where if one.file]
@@ -451,51 +395,17 @@ def test_a_wait_for_the_hand_over_has_no_line_of_a_worker(analyze):
     assert not [one for one in with_lines(evaluate(run), run).where if one.file]
 
 
-def test_more_workers_than_cores_stay_where_batches_are_costly(analyze):
-    many = {"cpu_count": 2, "loader": Loader(num_workers=4)}
-    assert suggested_workers(analyze(WAITS, parts=RECEIVING, **many)) == 0
-    assert suggested_workers(analyze(WAITS, parts=RECEIVING, records=worked(90), **many)) == 2
-
-
-def many(analyze, tensors, *, waiting=0, num_bytes=2 << 20, **phases):
-    """A run whose batches of so many tensors are taken over for 20 ms of each 60."""
-    rows = [{"name": "aten::set_", "count": 2 * tensors, "loading_count": 2 * tensors}]
-    rows = [{**row, "total_ns": MS, "self_ns": MS} for row in rows]
-    cycle = ProfilerCycle(cycle=0, first_step=3, last_step=4, trace_file="t.gz", trace_bytes=1)
-    size = BatchBytes(num_bytes)
-    return analyze(
-        {"data_wait": 20 * MS, "forward": 40 * MS, **phases},
-        parts={"data_wait/sampler": 1_000, "data_wait/workers": 100_000},
-        records=[cycle, *worked(90, waiting=waiting), size],
-        traces={"t.gz": {"operators": rows, "steps": [{}, {}]}},
-        **ONE,
-    )
-
-
-@pytest.mark.parametrize("waiting", [0, 110])
-def test_each_tensor_of_a_batch_is_handed_over_by_itself(analyze, waiting):
-    few, some = (evaluate(many(analyze, n, waiting=waiting)) for n in (2, 58))
-    assert "stack them into a few" not in few.advice
-    assert "A batch is 58 tensors, each handed over by itself" in some.advice
-    # 16 ms at least are lost; of that one stays, or 0.2 more for each tensor above eight.
-    if not waiting:
-        assert (few.saving_ns.low, some.saving_ns.low) == (15 * MS, 5 * MS)
-    assert some.saving_ns.low <= few.saving_ns.low
-
-
 def test_no_more_than_the_step_is_saved(analyze):
     phases, eight = {"data_wait": 19 * MS, "forward": MS}, Loader(num_workers=8)
     finding = evaluate(analyze(phases, parts=RECEIVING, cpu_count=2, loader=eight))
     assert finding.saving_ns.high == 20 * MS
 
 
-@pytest.mark.parametrize(("num_bytes", "told"), [(3 << 20, True), (1 << 20, False)])
-def test_a_batch_that_is_ready_is_handed_over_sooner_where_it_is_small(analyze, num_bytes, told):
+def test_a_batch_that_is_ready_is_handed_over_sooner_where_it_is_small(analyze):
     # A worker takes 4 ms for a batch, and waits for work in most of its time.
-    notes = [*worked(9, 40, 160), BatchBytes(num_bytes)]
+    notes = worked(9, 40, 160)
     waits = {"data_wait": 2 * MS, "forward": 18 * MS}
     parts = {"data_wait/sampler": 1_000, "data_wait/workers": 100_000}
     finding = evaluate(analyze(waits, parts=parts, records=notes, **CROWDED))
     assert "Workers have batches ready" in finding.advice
-    assert ("Batches are 3.00 MiB" in finding.advice) is told
     assert (finding.severity, finding.saving_ns.low) == (Severity.INFO, 0)

@@ -1,7 +1,6 @@
 import pytest
 from rule_cases import MS, US, WORK, every, span, unmarked
 
-from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.records.schema import Loader, StepFlag
 
 OFTEN = {
@@ -45,7 +44,7 @@ def test_one_hook_that_is_most_of_it_is_named(judge):
 
 def test_an_interval_beyond_the_epoch_is_given_in_epochs(judge):
     finding = judge("frequent-validation", **OFTEN, loader=Loader(length=64))
-    assert finding.change == "Trainer(..., check_val_every_n_epoch=6)"
+    assert finding.change == "Trainer(..., check_val_every_n_epoch=6, val_check_interval=1.0)"
     halves = {"val_check_interval": 0.5, "limit_train_batches": 1.0}
     finding = judge("frequent-validation", **OFTEN, loader=Loader(length=64), trainer=halves)
     assert finding.change == ("Trainer(..., check_val_every_n_epoch=6, val_check_interval=1.0)")
@@ -79,7 +78,7 @@ def test_many_short_epochs_are_validated_in_one_of_several(judge):
         loader=Loader(length=20),
     )
     assert "val_check_interval" not in finding.advice
-    assert finding.change == "Trainer(..., check_val_every_n_epoch=5)"
+    assert finding.change == "Trainer(..., check_val_every_n_epoch=5, val_check_interval=1.0)"
 
 
 @pytest.mark.parametrize(("each_ns", "told"), [(100 * MS, False), (2_000 * MS, True)])
@@ -115,26 +114,3 @@ def test_batches_of_one_are_told_of_also_once_an_epoch(judge):
 def test_batches_that_are_not_much_smaller_are_not(judge, size):
     loader = Loader(batch_size=size, length=64 // (size or 1))
     assert judge("frequent-validation", **SINGLY, validation_loader=loader) is None
-
-
-def test_samples_of_lines_bound_what_validation_does_beside_training(judge):
-    loader = Loader(batch_size=1, length=64)
-    (forward, own) = (
-        LineCount(phase, "t.py", 3, "forward", "self.net(x)", None, "model", count)
-        for phase, count in (("forward", 50), ("validation", 80))
-    )
-
-    def told(*lines):
-        seen = HostLines(200, (forward, *lines), {"forward": 50, "validation": 100})
-        records = [seen]
-        return judge("frequent-validation", **SINGLY, validation_loader=loader, records=records)
-
-    gone_ns = (60 * MS - 4 * WORK["forward"]) * 2 // 100
-    # The same lines, and what logs: at most three samples in a hundred are of something else.
-    logs = LineCount("validation", "t.py", 9, "validation_step", "self.log(x)", "log", "log", 20)
-    finding = told(own, logs)
-    other_ns = round(60 * MS * 2 / 100 * (0.01 + 2 * (0.01 * 0.99 / 100) ** 0.5))
-    assert span(finding) == (round(0.8 * (gone_ns - other_ns)), round(1.2 * gone_ns))
-    # A metric of its own is most of it: that may take as long with larger batches.
-    metric = LineCount("validation", "t.py", 8, "validation_step", "rank(x)", None, "metric", 80)
-    assert told(metric, logs).saving_ns.low == gone_ns // 2

@@ -34,18 +34,8 @@ def test_many_thin_operators_on_a_cpu_are_host_work(analyze):
         "repeated_ns": 6 * MS,
         "thin_calls_count": 1000,
     }
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (4_500_000, 6_000_000)
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (3_600_000, 6_000_000)
     assert finding.where[0].name == "aten::mul"
-
-
-def test_what_slowed_the_traced_steps_down_bounds_the_overhead(analyze):
-    traces = traced(2_000, 4 * MS)
-    traces["t.gz"]["steps"] = [{"dur_ns": 12 * MS}, {"dur_ns": 12 * MS}]
-    saving = evaluate(analyze(PHASES, records=[CYCLE], traces=traces)).saving_ns
-    # The matrix products take 4 ms where recording a thousand events took the other 2 ms of the
-    # 12, and 10/12 of that where all was slower.
-    assert saving.low == pytest.approx(0.75 * (10 * MS - 4 * MS), abs=2 * US)
-    assert saving.high == pytest.approx(10 * MS - 4 * MS * 10 / 12, abs=2 * US)
 
 
 def test_what_the_backward_pass_has_grown_by_since_the_trace_is_no_loops(analyze):
@@ -92,9 +82,8 @@ def test_longer_operators_in_the_loop_are_at_most_saved_with_it(analyze):
     looped = {"name": "SelectBackward0", "count": 200, "total_ns": 3 * MS, "self_ns": 3 * MS}
     traces["t.gz"]["operators"].append(looped)
     finding = evaluate(analyze(PHASES, records=[CYCLE], traces=traces))
-    # 6 ms are not matrix products: 4.5 ms of overhead, and 1.5 ms in a hundred longer calls, of
-    # which 10 µs each are what a thin call takes.
-    assert finding.saving_ns.low == round(0.75 * (4.5 + 1) * MS)
+    # 6 ms are not matrix products: 4.5 ms of overhead, and 1.5 ms in a hundred longer calls.
+    assert finding.saving_ns.low == round(0.6 * 4.5 * MS)
     assert finding.saving_ns.high == 6_000_000
 
 

@@ -30,7 +30,7 @@ def test_a_loop_of_reads_is_named_with_the_operators_around_them(judge):
     )
     assert finding.evidence["reads_per_step_count"] == 100
     # Beside the reads 400 calls per step, 40 of which the two tensors account for.
-    assert span(finding) == (6_750_000, 9 * MS)
+    assert span(finding) == (5_400_000, 9 * MS)
 
 
 def test_without_an_inspection_the_sampled_lines_that_read_are_named(judge):
@@ -47,7 +47,7 @@ def test_without_an_inspection_the_sampled_lines_that_read_are_named(judge):
     options = {"trace": {"operators": operators}, "model": {"dtypes": {"float32": 2}}}
     finding = judge("host-sync", WORK, records=[sampled], **options)
     assert [at.line for at in finding.where] == [5, 7]
-    assert "In place of model.py:5, `right += close.item()`" in finding.advice
+    assert "Replace model.py:5, `right += close.item()`" in finding.advice
 
 
 def test_longer_operators_in_the_loop_go_with_it(judge):
@@ -58,16 +58,8 @@ def test_longer_operators_in_the_loop_go_with_it(judge):
         trace={"operators": operators},
         model={"dtypes": {"float32": 2}, "optimizers": [{"class": "AdamW", "fused": True}]},
     )
-    # Of 10 ms nine tenths of what is not in the 8 ms of long calls, and these; of each of the
-    # 400 calls 10 us go at least, as with short ones.
-    assert span(finding) == (4_050_000, 9_800_000)
-
-
-def test_the_reads_of_an_unfused_optimizer_are_not_the_users(judge):
-    operators = [op("aten::item", 200, 2 * MS), op("aten::mul", 200, 2 * MS)]
-    model = {"dtypes": {"float32": 100}, "optimizers": [{"class": "AdamW"}]}
-    none = judge("host-sync", WORK, trace={"operators": operators}, model=model)
-    assert none is None
+    # At most nine tenths of what is not in the 8 ms of long calls, and these.
+    assert span(finding) == (1_080_000, 9_800_000)
 
 
 def test_the_reads_inside_of_any_optimizers_update_are_not_the_users(judge):
@@ -89,7 +81,7 @@ def test_the_line_that_blocks_a_gpu_is_named(judge):
 
 
 @pytest.mark.parametrize(
-    ("busy_ns", "saved_ns"), [(4 * MS, (375 * US, 7_500 * US)), (19 * MS, (375 * US, 500 * US))]
+    ("busy_ns", "saved_ns"), [(4 * MS, (300 * US, 7_500 * US)), (19 * MS, (300 * US, 500 * US))]
 )
 def test_a_loop_of_reads_on_a_gpu_costs_no_more_than_the_device_idles(judge, busy_ns, saved_ns):
     operators = [op("aten::item", 60, MS), op("aten::mm", 2, 4 * MS)]
@@ -97,7 +89,7 @@ def test_a_loop_of_reads_on_a_gpu_costs_no_more_than_the_device_idles(judge, bus
     options = {"device": Device(type="cuda"), "model": {"dtypes": {"float32": 2}}}
     finding = judge("host-sync", WORK, records=[SITE], trace=trace, **options)
     assert finding.evidence["reads_per_step_count"] == 30
-    # Of 10 ms forward and backward 2.5 are long operators; three quarters of the reads go at least.
+    # Of 10 ms forward and backward 2.5 are long operators; six tenths of the reads go at least.
     assert span(finding) == saved_ns
     assert "model.py:7" in finding.advice
 

@@ -83,7 +83,7 @@ def test_what_fills_a_checkpoint_and_never_changes_is_left_out(judge):
 
     constant = said(buffers=90, largest=("words.vectors", 60 << 20))
     assert constant.change == 'self.register_buffer("vectors", ..., persistent=False)'
-    assert "90.0 MiB of the 100 MiB of each never change, above all buffers" in constant.advice
+    assert "90.0 MiB of each 100 MiB never change, mostly buffers" in constant.advice
     # The code leaves out the buffer that it names.
     assert span(constant) == (1_200_001, round(1.2 * 0.6 * 2_500_001))
     frozen = said(frozen=80)

@@ -1,4 +1,3 @@
-import pytest
 from rule_cases import MS, US, WORK, op, span
 
 from lightning_gpuprof.findings.model import Abstained
@@ -41,7 +40,7 @@ def test_an_update_after_several_batches_is_shared_by_them(judge):
 def test_with_several_optimizers_whose_parameters_are_not_guessed(judge):
     model = {"dtypes": {"float32": 100}, "optimizers": [{"class": "Adam"}, {"class": "Adam"}]}
     finding = judge("unfused-optimizer", UPDATES, model=model)
-    assert finding.change == "torch.optim.Adam(..., fused=True)  # each of the 2"
+    assert finding.change == "torch.optim.Adam(..., fused=True)  # each of them"
 
 
 def test_is_silent_where_the_fused_form_would_refuse_sparse_gradients(judge):
@@ -89,26 +88,15 @@ def by_hand(judge, name="PaperAdamW", calls=1_400, operator="aten::mul_", **opti
 def test_an_optimizer_written_by_hand_is_a_loop_that_torchs_own_would_end(judge):
     finding = by_hand(judge)
     assert finding.title == "PaperAdamW takes 10.0 ms of each step (50.0%), unfused"
-    assert "goes through 100 tensors in Python" in finding.advice
+    assert "loops over 100 tensors in Python" in finding.advice
     assert finding.change == "torch.optim.AdamW(..., fused=True)  # in place of PaperAdamW"
     assert span(finding) == span(judge("unfused-optimizer", UPDATES, model=model()))
 
 
-@pytest.mark.parametrize("name", ["Lion", "RAdam", "Adamax"])
-def test_one_that_torch_has_not_fused_saves_what_lists_do(judge, name):
-    finding = by_hand(judge, name, phases={**UPDATES, "optimizer_step": 2 * MS})
-    assert finding.change is None
-    assert span(finding) == (700 * US, 1_400 * US)
-
-
 def test_for_large_tensors_lists_may_save_nothing(judge):
-    # 100 us for each of a hundred tensors: small ones take a quarter of that.
-    assert span(by_hand(judge, "Lion")) == (0, 1_400 * US)
-
-
-def test_a_trace_of_few_steps_may_have_more_than_its_share_of_updates(judge):
-    phases = {**UPDATES, "optimizer_step": [0, 2 * MS] * 10}
-    assert span(by_hand(judge, "Lion", phases=phases, steps=20)) == (0, MS)
+    finding = by_hand(judge, "Lion")
+    assert finding.saving_ns.low == 0
+    assert finding.change is None
 
 
 def test_on_a_gpu_launches_of_a_loop_may_be_hidden(judge):
