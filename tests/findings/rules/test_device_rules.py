@@ -294,6 +294,17 @@ def test_lost_kernels_are_counted(judge):
     )
 
 
+def test_what_waits_for_other_work_is_not_saved_by_waiting_less(judge):
+    idle = [
+        {"cause": "host_sync", "total_ns": 2 * MS},
+        {"cause": "dependency", "total_ns": 10 * MS},
+    ]
+    trace = {"gpu": {"idle_ns": 12 * MS}, "idle": idle, "sync_ns": 16 * MS}
+    finding = judge("host-sync", WORK, trace=trace, device=H100)
+    assert finding.evidence["blocked_ns"] == 8 * MS
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (1 * MS, 1 * MS)
+
+
 def test_the_profiler_s_own_wait_after_the_last_step_is_no_step_s(judge):
     def sync(start_ns, blocked_ns, operator):
         return {"start_ns": start_ns, "blocked_ns": blocked_ns, "operator": operator}
