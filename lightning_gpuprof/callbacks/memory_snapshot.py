@@ -69,9 +69,7 @@ class MemorySnapshot(RecordingCallback):
         self.keep = keep
         self.max_entries = max_entries
         self._make_history = history
-        self._history: CudaMemoryHistory | None = None
         self._files: SnapshotFiles | None = None
-        self._trained: tuple[Trainer, LightningModule] | None = None
         self._recording = self._requested = False
         self._step = self._failures = 0
         self._failed: Snapshot | None = None
@@ -93,28 +91,27 @@ class MemorySnapshot(RecordingCallback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin the history, or say that there is none to record."""
         device = trainer.strategy.root_device
-        self._trained = trainer, pl_module
         self._step, self._failed, self._failures = 0, None, 0
         if self._output is None:
             return
-        self._history = self._make_history(device)
-        if self._history is None:
+        history = self._make_history(device)
+        if history is None:
             why = "an allocator without a history" if device.type == "cuda" else "no GPU"
             message = f"{why}: no snapshot is written"
             self._output.write(Note(step=0, name="memory-snapshot-not-measured", message=message))
             return
-        self._files = SnapshotFiles(self._output, self.keep)
+        self._files = SnapshotFiles(self._output, history, trainer, keep=self.keep)
         # Only now, so that a batch costs nothing where there is nothing to record.
         self._hooks.add(called_by_trainer(trainer, self))
         if self.on_oom:
-            self._record(self._history)
-            self._history.listen_for_oom(self._on_failed_allocation)
+            self._record()
+            history.listen_for_oom(self._on_failed_allocation)
 
     @guarded
     def _step_begins(self, *_: Any) -> None:
         """Begin the window at its first step."""
-        if self._history is not None and self.steps is not None and self._step == self.steps[0]:
-            self._record(self._history)
+        if self.steps is not None and self._step == self.steps[0]:
+            self._record()
         self._note(FORWARD)
 
     @guarded
@@ -142,13 +139,13 @@ class MemorySnapshot(RecordingCallback):
         Whatever error ends a step in which an allocation failed counts: cuDNN then finds no
         engine, cuBLAS cannot be initialized. Ctrl-C and SIGTERM do not count.
         """
-        if self._history is None or not self.on_oom or not isinstance(exception, Exception):
+        if self._files is None or not self.on_oom or not isinstance(exception, Exception):
             return
         failed, self._failed = self._failed, None
         if failed is None and isinstance(exception, out_of_memory_error()):
-            failed = self._written("oom")
+            failed = self._files.write(self._step, "oom")
         self._stop()
-        if failed is not None and self._files is not None:
+        if failed is not None:
             self._files.record(failed)
             _report(str(self._files.path(failed.file)))
 
@@ -158,14 +155,14 @@ class MemorySnapshot(RecordingCallback):
 
         Whether it ends training is not known yet; once it is, most of the memory is free again.
         """
-        if self._failed is None and self._failures < _MOST_FAILED:
+        if self._files is not None and self._failed is None and self._failures < _MOST_FAILED:
             self._failures += 1
             oom = {
                 "requested_bytes": requested,
                 "device_total_bytes": total,
                 "device_free_bytes": free,
             }
-            self._failed = self._written("oom", oom)
+            self._failed = self._files.write(self._step, "oom", oom)
 
     def _forget_caught(self) -> None:
         """Delete the snapshot of a failed allocation that was caught."""
@@ -173,42 +170,33 @@ class MemorySnapshot(RecordingCallback):
         if failed is not None and self._files is not None:
             self._files.remove(failed.file)
 
-    def _record(self, history: CudaMemoryHistory) -> None:
-        if not self._recording:
-            history.start(self.max_entries)
+    def _record(self) -> None:
+        if self._files is not None and not self._recording:
+            self._files.history.start(self.max_entries)
             self._recording = True
 
     def _note(self, phase: str) -> None:
-        if self._recording and self._history is not None:
-            self._history.note(phase)
+        if self._files is not None and self._recording:
+            self._files.history.note(phase)
 
     def _dump(self, reason: str) -> None:
-        written = self._written(reason)
-        if written is not None and self._files is not None:
-            self._files.record(written)
-
-    def _written(self, reason: str, oom: dict[str, int] | None = None) -> Snapshot | None:
-        if self._files is None or self._history is None or self._trained is None:
-            return None
-        trainer, module = self._trained
-        return self._files.write(
-            self._history, module, trainer.optimizers, step=self._step, reason=reason, oom=oom
-        )
+        if self._files is not None:
+            self._files.record(self._files.write(self._step, reason))
 
     def _stop(self) -> None:
-        if self._recording and self._history is not None:
+        if self._files is not None and self._recording:
             self._recording = False
-            self._history.stop()
+            self._files.history.stop()
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the run out of a copy made in training."""
-        return self.__dict__ | {"_history": None, "_trained": None, "_files": None}
+        return self.__dict__ | {"_files": None}
 
     @override
     def _release(self) -> None:
         self._forget_caught()
         self._stop()
-        self._history = self._trained = self._files = None
+        self._files = None
         self._hooks.drop()
 
 

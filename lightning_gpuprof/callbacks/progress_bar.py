@@ -194,4 +194,12 @@ class DeferredProgressBar(_Deferred, TQDMProgressBar):
 
 
 class DeferredRichProgressBar(_Deferred, RichProgressBar):
-    """The same as `DeferredProgressBar`, drawn by the rich package; `options` as for its bar."""
+    """The same as `DeferredProgressBar`, drawn by the rich package.
+
+    Args:
+        metrics: As for `DeferredProgressBar`.
+        **options: As for Lightning's RichProgressBar.
+
+    Raises:
+        ConfigError: `metrics` is one text.
+    """

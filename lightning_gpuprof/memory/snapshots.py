@@ -1,11 +1,9 @@
 """Writes the files of a memory snapshot and keeps the newest."""
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
 
-import torch
-
+from lightning_gpuprof.adapters.lightning import Trainer
 from lightning_gpuprof.adapters.memory_history import CudaMemoryHistory
 from lightning_gpuprof.memory.kinds import kind_addresses
 from lightning_gpuprof.records.files import (
@@ -22,35 +20,28 @@ from lightning_gpuprof.session.output import RunOutput
 class SnapshotFiles:
     """The snapshots of one rank, of which the newest `keep` stay."""
 
-    def __init__(self, output: RunOutput, keep: int) -> None:
+    def __init__(
+        self, output: RunOutput, history: CudaMemoryHistory, trainer: Trainer, *, keep: int
+    ) -> None:
+        self.history = history
         self._output = output
+        self._trainer = trainer
         self._keep = keep
         self._folder = Path(plugin_dir(output.run_dir))
 
-    def write(
-        self,
-        history: CudaMemoryHistory,
-        module: torch.nn.Module,
-        optimizers: Iterable[torch.optim.Optimizer],
-        *,
-        step: int,
-        reason: str,
-        oom: dict[str, int] | None = None,
-    ) -> Snapshot:
+    def write(self, step: int, reason: str, oom: dict[str, int] | None = None) -> Snapshot:
         """Write a snapshot and the addresses of the model beside it; returns its record.
 
         Args:
-            history: Of the allocator.
-            module: The model.
-            optimizers: Its optimizers.
             step: The training step.
             reason: window, request or oom.
             oom: Sizes of the failed allocation.
         """
         name = snapshot_name(self._output.rank, self._output.session, step, reason)
         path = self.path(name)
-        history.dump(str(path))
-        kinds = json.dumps(kind_addresses(module, optimizers))
+        self.history.dump(str(path))
+        trainer = self._trainer
+        kinds = json.dumps(kind_addresses(trainer.lightning_module, trainer.optimizers))
         Path(f"{path}{KINDS_SUFFIX}").write_text(kinds, encoding="utf-8")
         return Snapshot(step, reason, file=name, oom=oom or {})
 

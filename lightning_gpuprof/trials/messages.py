@@ -3,15 +3,9 @@
 import msgspec
 
 KINDS = (
-    "parameters",
-    "buffers",
-    "gradients",
-    "optimizer_state",
-    "inputs",
-    "activations",
-    "workspace",
+    "parameters", "buffers", "gradients", "optimizer_state", "inputs", "activations", "workspace",
     "other",
-)
+)  # fmt: skip
 """`activations` are made in forward and live until backward begins; `workspace` belongs to cuBLAS;
 `other` is made and dropped within a step."""
 
