@@ -118,9 +118,9 @@ def _misfit(name: str, rows: list[Peaks], memory_bytes: int | None, units: int |
     sold = ", ".join(
         f"{row.name}: {row.memory_gb or '?'} GB, {row.units or '?'} units" for row in rows
     )
-    seen = f"{'?' if memory_bytes is None else memory_bytes // 10**9} GB, {units or '?'} units"
+    reported = f"{'?' if memory_bytes is None else memory_bytes // 10**9} GB, {units or '?'} units"
     return (
-        f"{name} reports {seen}, the datasheet says {sold}: a partition or another model, "
+        f"{name} reports {reported}, the datasheet says {sold}: a partition or another model, "
         "whose peaks are not known."
     )
 

@@ -1,1 +1,1 @@
-"""What runs only under `lightning-gpuprof inspect`, in a process of its own."""
+"""Code that runs only under `lightning-gpuprof inspect`, in a process of its own."""

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +24,7 @@ from lightning_gpuprof.inspect.inspector import InspectionDone, Inspector
 from lightning_gpuprof.records.inspection import Inspection
 
 
+@dataclass
 class Inspecting:
     """Puts an inspector into every Trainer that a script makes, and keeps its result.
 
@@ -31,11 +33,10 @@ class Inspecting:
         folder: Where Trainers write by default.
     """
 
-    def __init__(self, steps: int, folder: str) -> None:
-        self._steps = steps
-        self._folder = folder
-        self.trainers = 0
-        self.result: Inspection | None = None
+    steps: int
+    folder: str
+    trainers: int = 0
+    result: Inspection | None = None
 
     def patch(self, trainer_class: Any) -> None:
         """Let Trainers run on one device, without validation, and end early."""
@@ -44,7 +45,7 @@ class Inspecting:
         @wraps(original)  # LightningCLI reads the Trainer's arguments from its signature
         def init(trainer: Any, *args: Any, **kwargs: Any) -> None:
             kwargs |= {"devices": 1, "num_nodes": 1, "fast_dev_run": False, "profiler": None}
-            kwargs["default_root_dir"] = self._folder
+            kwargs["default_root_dir"] = self.folder
             if not torch.cuda.is_available():
                 # A script for GPUs can be inspected too, before it reaches one.
                 kwargs |= {"accelerator": "cpu", "strategy": "auto"}
@@ -52,7 +53,7 @@ class Inspecting:
             self.trainers += 1
             trainer.limit_val_batches = 0
             trainer.num_sanity_val_steps = 0
-            inspector = Inspector(steps=self._steps, done=self._take)
+            inspector = Inspector(steps=self.steps, done=self._take)
             # A profile of these few steps would be thrown away.
             others = [one for one in trainer.callbacks if not is_kind(one, "GpuProfCallback")]
             trainer.callbacks = [inspector, *others]

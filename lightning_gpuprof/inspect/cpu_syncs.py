@@ -22,7 +22,6 @@ from lightning_gpuprof.inspect.sync_calls import (
     NAMES,
     READS,
     SYNCHRONIZE,
-    call_name,
     operator_name,
     shows_values,
     synchronize_calls,
@@ -56,12 +55,11 @@ class CpuSyncDetector:
 
     It follows from call to call which tensors would lie on the GPU: a tensor that is made without
     `device=` or fetched from a loader stays on the host until it is moved; a result computed from
-    a tensor of the device is on the device; an older tensor is taken to be on the device, unless
-    named as `on_host`. Storages are known by address: one that is freed and made anew is put anew,
-    because every operator's result comes by here.
+    a tensor on the device is on the device; an older tensor is taken to be on the device, unless
+    named as `on_host`. Every operator's result passes here, so a storage's address can be reused.
 
-    It must be started and stopped at one depth of torch's modes. While it runs, torch.compile runs
-    functions uncompiled and fast paths of torch.nn step aside.
+    Start and stop it at one depth of torch's modes. Meanwhile torch.compile runs functions
+    uncompiled, and torch.nn does not use its fast paths.
 
     Args:
         report: Told of each call that would sync.
@@ -185,7 +183,7 @@ class _Calls(TorchFunctionMode):
     @override
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        detector, name = self._detector, call_name(func)
+        detector, name = self._detector, getattr(func, "__name__", "") or type(func).__name__
         detector.begin_call(name, args, kwargs)
         try:
             return detector.end_call(name, args, kwargs, func(*args, **kwargs))

@@ -32,10 +32,9 @@ class CudaSyncDetector:
     """Reports the syncs of a device by `torch.cuda.set_sync_debug_mode`.
 
     Other threads' warnings are not reported, since they do not hold up training; torch hands those
-    of autograd's threads to the thread that called `backward`. Explicit waits, of which torch does
-    not warn, are replaced meanwhile. Methods that read values are timed by the host's clock.
-    Functions that sync are named too, but not where torch.compile has been at work: its results
-    depend on them, and would be compiled anew.
+    of autograd's threads to the thread that called `backward`. Explicit waits, which bring no
+    warning, are replaced meanwhile. Methods that read values are timed. Functions that sync are
+    named, but not after torch.compile, which would compile anew.
 
     Args:
         report: Told of each sync.

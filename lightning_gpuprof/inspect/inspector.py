@@ -49,8 +49,8 @@ class Inspector(Callback):
         self._steps = steps
         self._done = done
         self._new_detector = new_detector or detector_of
-        self._syncs: Syncs | None = None
-        self._work: Work | None = None
+        self._syncs: Syncs
+        self._work: Work
         self._open: Syncs | Work | None = None
         self.borders: list[StepBorders] | None = []
 
@@ -86,8 +86,6 @@ class Inspector(Callback):
         self._close()
 
     def _begin_step(self, number: int) -> None:
-        assert self._syncs is not None
-        assert self._work is not None
         part = self._syncs if number - WARM_UP < self._steps else self._work
         if part.steps == self._steps:
             self._finish()
@@ -104,12 +102,10 @@ class Inspector(Callback):
     def _finish(self) -> None:
         self._close()
         syncs, work = self._syncs, self._work
-        if syncs is None or work is None:
-            return
         self._done(
             Inspection(
                 sync_steps=syncs.steps,
-                sites=syncs.sites.sites(),
+                sites=syncs.sites.rows(syncs.steps),
                 syncs_raise=syncs.refused,
                 work_steps=work.steps,
                 waste=work.waste(),
@@ -122,12 +118,7 @@ class Inspector(Callback):
 
 
 class Syncs:
-    """Inspects steps for host syncs.
-
-    Args:
-        trainer: Whose steps.
-        new_detector: Makes its device's detector.
-    """
+    """Inspects a Trainer's steps for host syncs."""
 
     def __init__(self, trainer: Trainer, new_detector: NewDetector) -> None:
         self._trainer = trainer
@@ -152,7 +143,6 @@ class Syncs:
         """Note that a step begins: it fetches its batch."""
         if not self.refused:
             self.steps += 1
-            self.sites.steps = self.steps
             self._fetching = True
 
     def stop(self) -> None:

@@ -85,15 +85,6 @@ def operator_name(operator: Any) -> str:
     return str(operator.name()).rpartition("::")[2]
 
 
-def call_name(function: Any) -> str:
-    """Return the plain name of a function of torch's.
-
-    >>> call_name(torch.Tensor.item)
-    'item'
-    """
-    return getattr(function, "__name__", "") or type(function).__name__
-
-
 def _has_mask(indices: Any) -> bool:
     return any(
         isinstance(index, Tensor) and index.dtype in (torch.bool, torch.uint8) for index in indices

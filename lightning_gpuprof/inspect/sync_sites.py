@@ -13,7 +13,7 @@ from lightning_gpuprof.session.places import shown_path
 
 @dataclass
 class Hit:
-    """One host sync, with its duration where that can be told."""
+    """One host sync, with its duration where that is known."""
 
     place: Place
     operation: str
@@ -33,7 +33,6 @@ class SyncSites:
     """
 
     would_sync: bool = False
-    steps: int = 0
     _hits: list[Hit] = field(default_factory=list)
     _logged: dict[str, Line] = field(default_factory=dict)
 
@@ -52,12 +51,12 @@ class SyncSites:
         if line is not None:
             self._logged[name] = line
 
-    def sites(self) -> tuple[SyncSite, ...]:
-        """Return the rows, most blocking first."""
+    def rows(self, steps: int) -> tuple[SyncSite, ...]:
+        """Return the rows of so many steps, most blocking first."""
         rows: dict[tuple[Line, str], list[Hit]] = {}
         for hit in self._hits:
             rows.setdefault((self._line(hit.place), hit.place.owner), []).append(hit)
-        sites = [self._site(line, hits) for (line, _), hits in rows.items()]
+        sites = [_site(line, hits, steps, self.would_sync) for (line, _), hits in rows.items()]
         return tuple(sorted(sites, key=lambda site: (-(site.blocked_ns or 0), -site.count)))
 
     def _line(self, place: Place) -> Line:
@@ -67,21 +66,22 @@ class SyncSites:
         name = place.metric
         return self._logged.get(name) or self._logged.get(name.removesuffix("_step")) or own
 
-    def _site(self, line: Line, hits: list[Hit]) -> SyncSite:
-        operations = Counter(hit.operation for hit in hits)
-        blocked = [hit.blocked_ns for hit in hits if hit.blocked_ns is not None]
-        phases = Counter(hit.place.phase for hit in hits)
-        file, number, function = line
-        return SyncSite(
-            file=shown_path(file),
-            line=number,
-            function=function,
-            source=linecache.getline(file, number).strip(),
-            owner=hits[0].place.owner,
-            operation=", ".join(name for name, _ in operations.most_common()),
-            count=len(hits),
-            steps_watched=max(1, self.steps),
-            blocked_ns=sum(blocked) if blocked else None,
-            would_sync=self.would_sync,
-            phase=phases.most_common(1)[0][0],
-        )
+
+def _site(line: Line, hits: list[Hit], steps: int, would_sync: bool) -> SyncSite:
+    operations = Counter(hit.operation for hit in hits)
+    blocked = [hit.blocked_ns for hit in hits if hit.blocked_ns is not None]
+    phases = Counter(hit.place.phase for hit in hits)
+    file, number, function = line
+    return SyncSite(
+        file=shown_path(file),
+        line=number,
+        function=function,
+        source=linecache.getline(file, number).strip(),
+        owner=hits[0].place.owner,
+        operation=", ".join(name for name, _ in operations.most_common()),
+        count=len(hits),
+        steps_watched=max(1, steps),
+        blocked_ns=sum(blocked) if blocked else None,
+        would_sync=would_sync,
+        phase=phases.most_common(1)[0][0],
+    )

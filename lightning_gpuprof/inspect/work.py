@@ -20,11 +20,7 @@ _ANOMALY = r"\bset_anomaly_enabled\((?!False)|\b(set_)?detect_anomaly(\((?!False
 
 
 class Work:
-    """Inspects the work of steps from `start` to `stop`.
-
-    Args:
-        trainer: Whose steps.
-    """
+    """Inspects the work of a Trainer's steps from `start` to `stop`."""
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer

@@ -96,8 +96,7 @@ class TimelineBuilder:
     ) -> None:
         """Add a kernel, copy, fill (or, in category `cuda_sync`, a wait) of a device."""
         rows = self._syncs if category == "cuda_sync" else self._device
-        where = (device, stream, correlation, num_bytes)
-        self._add(rows, start, end, name, category, *where)
+        self._add(rows, start, end, name, category, device, stream, correlation, num_bytes)
 
     def _add(
         self,
@@ -167,6 +166,6 @@ def _all_devices(
     described: Sequence[DeviceInfo], events: DeviceEvents, vendor: str | None
 ) -> list[DeviceInfo]:
     known = {device.id for device in described}
-    seen = [int(i) for i in np.unique(events.device) if i not in known and i != MISSING]
-    others = (DeviceInfo(i, None, vendor) for i in seen)
+    used = np.unique(events.device).tolist()
+    others = (DeviceInfo(i, None, vendor) for i in used if i not in known and i != MISSING)
     return sorted([*described, *others], key=lambda device: device.id)

@@ -1,4 +1,4 @@
-"""Collects a table's columns piece by piece, and what they refer to, for any reader."""
+"""Collects a table's columns piece by piece, with the names and threads that they refer to."""
 
 import re
 from collections.abc import Iterable, Sequence

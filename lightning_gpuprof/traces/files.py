@@ -171,7 +171,7 @@ _DECIMALS = {"ns": 0, "us": 3, "ms": 6, "s": 9, "nsec": 0, "usec": 3, "msec": 6,
 
 
 def scaled(text: str, unit: str) -> int | None:
-    """Read a time with decimals in ns, ending in the last whole one; a float would lose some.
+    """Read a time with decimals as whole ns, without the loss of a float.
 
     >>> scaled("1,712,345,678,901,234.567", "us"), scaled("12", "ms"), scaled("", "ns")
     (1712345678901234567, 12000000, None)

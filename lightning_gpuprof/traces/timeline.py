@@ -147,7 +147,7 @@ def make_table(kind: type[_T], **columns: Sequence[int] | AnyArray) -> _T:
 
 
 def table_of(kind: type[_T], columns: dict[str, AnyArray]) -> _T:
-    """Build a table like `make_table`; takes the columns out, so that one at a time exists twice.
+    """Build a table like `make_table`, emptying `columns`, so that one at a time exists twice.
 
     A column of one value takes no memory.
     """

@@ -39,18 +39,18 @@ def read(path: str, options: ReadOptions) -> Timeline:
 
 def _kernels(database: Database, builder: TimelineBuilder) -> None:
     index = _first(database, "kernels", _INDEXES)
-    seen = 0
+    shown = 0
     for name, start, end, device, stream, queue, stack, pid in database.rows(
         "kernels", "name", "start", "end", index, "stream_id", "queue_id", "stack_id", "pid"
     ):
-        seen += 1
+        shown += 1
         on = stream if stream is not None else queue
         call = _of_process(builder, stack, pid)
         builder.device(start, end, name, "kernel", device, on, call)
     dispatched = sum(1 for _ in database.rows("rocpd_kernel_dispatch", "id"))
-    if dispatched > seen:
+    if dispatched > shown:
         builder.warnings.append(
-            f"{dispatched - seen} of {dispatched} kernels are not in the file's view of them, for "
+            f"{dispatched - shown} of {dispatched} kernels are not in the file's view of them: "
             "something that it joins, such as a name or a queue, was not written."
         )
 

@@ -92,7 +92,5 @@ def _copied(row: Mapping[str, str]) -> tuple[str, int | None]:
 
 
 def _stream(row: Mapping[str, str]) -> int | None:
-    return next(
-        (found for c in _STREAMS if (found := integer(row.get(c))) is not None),
-        None,
-    )
+    found = (integer(row.get(column)) for column in _STREAMS)
+    return next((number for number in found if number is not None), None)

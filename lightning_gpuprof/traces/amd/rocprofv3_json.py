@@ -47,7 +47,7 @@ def read(path: str, options: ReadOptions) -> Timeline:
 
 
 class _Process:
-    """One process of the file; what it looks up by number."""
+    """One process of the file, with its tables of names by number."""
 
     def __init__(self, builder: TimelineBuilder, tool: Record) -> None:
         self._builder, self._tool = builder, tool

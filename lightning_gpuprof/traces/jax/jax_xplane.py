@@ -16,8 +16,8 @@ from lightning_gpuprof.traces.files import read_file
 from lightning_gpuprof.traces.sniff import Head, ReadOptions
 from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline
 
-DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")
-STREAM = re.compile(r"Stream #(\d+)")
+_DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")
+_STREAM = re.compile(r"Stream #(\d+)")
 _COPY = re.compile(r"Memcpy(H2D|D2H|D2D|P2P)")
 _DETAIL = re.compile(r"(\w+):(\w+)")
 _RUNTIME = re.compile(r"(cuda|hip|hsa_)[A-Za-z_]")
@@ -46,7 +46,7 @@ def read(path: str, options: ReadOptions) -> Timeline:
     devices = []
     for plane in space.planes:
         names = _Names(plane)
-        if device := DEVICE.search(_text(plane.name)):
+        if device := _DEVICE.search(_text(plane.name)):
             devices.append(_device_info(plane, names, int(device[2])))
             _device_plane(builder, plane, names, int(device[2]))
         elif _text(plane.name).startswith("/host:"):
@@ -83,7 +83,7 @@ class _Names:
 
 
 def _device_plane(builder: TimelineBuilder, plane: Any, names: _Names, device: int) -> None:
-    lines = [(line, STREAM.match(_text(line.name))) for line in plane.lines]
+    lines = [(line, _STREAM.match(_text(line.name))) for line in plane.lines]
     has_streams = any(stream for _, stream in lines)
     for line, stream in lines:
         works = bool(stream) if has_streams else _text(line.name) == "XLA Ops"
@@ -94,8 +94,8 @@ def _device_plane(builder: TimelineBuilder, plane: Any, names: _Names, device: i
             start, end = _times(line, event)
             text = names.of(event)
             values = names.values(event)
-            details = copy_details(values)
-            name, category = device_work(text, details)
+            details = dict(_DETAIL.findall(str(values.get("memcpy_details", ""))))
+            name, category = _work(text, details)
             size = details.get("size")
             builder.device(
                 start,
@@ -109,30 +109,21 @@ def _device_plane(builder: TimelineBuilder, plane: Any, names: _Names, device: i
             )
 
 
-def copy_details(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return what an event's statistics say of a copy.
+def _work(name: str, details: Mapping[str, str]) -> tuple[str, str]:
+    """Return the name and category of a stream's event, with the known details of a copy.
 
-    >>> copy_details({"memcpy_details": "kind_src:pinned kind_dst:device size:4096 dest:0"})["size"]
-    '4096'
-    """
-    return dict(_DETAIL.findall(str(values.get("memcpy_details", ""))))
-
-
-def device_work(name: str, details: Mapping[str, str] | None = None) -> tuple[str, str]:
-    """Return the name and category of a stream's event, with what is known of a copy.
-
-    >>> device_work("MemcpyH2D", {"kind_src": "pinned", "kind_dst": "device"})
+    >>> _work("MemcpyH2D", {"kind_src": "pinned", "kind_dst": "device"})
     ('Memcpy HtoD (Pinned -> Device)', 'gpu_memcpy')
-    >>> device_work("loop_fusion")
+    >>> _work("loop_fusion", {})
     ('loop_fusion', 'kernel')
     """
     if copy := _COPY.match(name):
-        kinds = ((details or {}).get(key, "").capitalize() for key in ("kind_src", "kind_dst"))
+        kinds = (details.get(key, "").capitalize() for key in ("kind_src", "kind_dst"))
         return copy_name(copy[1].replace("2", "to"), *kinds), "gpu_memcpy"
     return name, "gpu_memset" if name.startswith("Memset") else "kernel"
 
 
-def host_category(name: str) -> str:
+def _host_category(name: str) -> str:
     """Return the category of a host event by its name."""
     if _RUNTIME.match(name):
         return "cuda_runtime"
@@ -146,7 +137,7 @@ def _host_plane(builder: TimelineBuilder, plane: Any, names: _Names, options: Re
         thread = builder.thread(_text(plane.name), line.id, _text(line.display_name or line.name))
         for event in line.events:
             text = names.of(event)
-            category = host_category(text)
+            category = _host_category(text)
             if category == "python_function" and not options.stacks:
                 continue
             values = names.values(event)

@@ -1,9 +1,9 @@
 """Splits a trace's JSON into short lists of whole events, without parsing it as a whole.
 
 A border between two events looks like `}, {`, and so may a place inside an event. A piece
-that ends at such a place parses as a list only if the place is a border: brackets or quotes
-would be left open otherwise. So the last candidate of a piece is tried first, and where
-nothing parses, the piece is walked bracket by bracket, which also finds the event at fault.
+that ends at such a place parses as a list only if the place is a border: otherwise brackets or
+quotes would be left open. The last candidate of a piece is tried first; where nothing parses, the
+piece is decoded event by event, which also finds the faulty event.
 """
 
 import re
@@ -168,8 +168,8 @@ class EventStream(Generic[T]):
         self._buffer[self._at] = _OPEN
         text = bytes(memoryview(self._buffer)[self._at :])
         try:
-            # Read as an object again, the list under a name that no file uses: one pass over
-            # the events, and the values after them come along.
+            # As an object again, with the list under a name that no file uses, so that one pass
+            # reads the values after the events too.
             rest = msgspec.json.decode(
                 b'{"":%b%b' % (text, b"}" if self._bare else b""), type=dict[str, msgspec.Raw]
             )
@@ -247,8 +247,8 @@ class EventStream(Generic[T]):
 def only_python_calls(text: bytearray, begin: int, end: int) -> bool:
     """Tell whether a part of a list of events holds whole Python calls and nothing else.
 
-    With stacks most events are Python calls, which Kineto writes in one row. Quotes in a string are
-    escaped, so no name and no value can look like the keys that are counted here.
+    With stacks most events are Python calls, which Kineto writes one after the other. Quotes in a
+    string are escaped, so no name or value can look like the keys that are counted here.
 
     >>> call, kernel = b'{"ph": "X", "cat": "python_function"}', b'{"ph": "X", "cat": "kernel"}'
     >>> text = bytearray(b",".join((call, call, kernel, call)))
@@ -260,7 +260,7 @@ def only_python_calls(text: bytearray, begin: int, end: int) -> bool:
     mark = next((one for one in _CALLS if text.find(one, begin, near) >= 0), None)
     if mark is None or not _EVENT_BORDER.match(text, end):
         return False
-    # Each event has one type: where another kind of event is among them, there are more of these.
+    # Each event has one type: with another kind of event among them there are more types.
     return text.count(mark, begin, end) == _count(text, _EVENT_TYPE, begin, end)
 
 

@@ -108,7 +108,7 @@ class _Decoder:
                 event.ts = exact_ns(bytes(times.ts))
                 event.dur = None if event.dur is None else exact_ns(bytes(times.dur))
                 if max(abs(event.ts), abs(event.dur or 0)) > LIMIT_NS:
-                    # As for any event of an unexpected form: read one by one, and left out.
+                    # Then events are read one by one, and this one is left out.
                     raise msgspec.ValidationError("a time is out of range")
         return events
 
@@ -187,7 +187,7 @@ def _origin(host: HostEvents, device: DeviceEvents, tables: list[Table]) -> int:
 def _devices(
     properties: object, device: DeviceEvents, header: Mapping[str, Any], names: list[str]
 ) -> list[DeviceInfo]:
-    """Describe the devices that have events; all described ones where none has."""
+    """Describe the devices that have events, or all that the file describes where none has."""
     described = {
         int(one["id"]): one
         for one in (properties if isinstance(properties, list) else [])
@@ -195,8 +195,8 @@ def _devices(
     }
     used = sorted(set(device.device.tolist())) or list(described)
     fallback = _vendor_of_calls(header, names) if used else None
-    # Events carry the driver's device numbers, descriptions those of the visible devices: where
-    # they differ and all described devices are of one model, that model is what ran.
+    # Events carry the driver's device numbers, descriptions those of the visible devices. Where
+    # they differ and all described devices are of one model, the events' devices are of it too.
     models = {str(one.get("name")) for one in described.values()}
     alike = next(iter(described.values())) if len(models) == 1 else {}
     found = []

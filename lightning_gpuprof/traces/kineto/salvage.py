@@ -31,12 +31,12 @@ class Walked:
 
 
 def walk(text: bytes, patience: int = 0) -> Walked:
-    """Find the events in the inside of a JSON list, one after the other.
+    """Find the events inside a JSON list, one after the other.
 
     Args:
         text: Of the list, from where an event begins.
-        patience: An event that does not end, with more bytes than these behind the last whole one,
-            is given up for the next. Otherwise it may go on in what is not read yet.
+        patience: An event that has not ended this many bytes after the last whole event is given
+            up. Before that, its end may not be read yet.
 
     >>> walk(b'{"a": "}"}, {"b": [{}]}], "c": 1')
     Walked(spans=[(0, 10), (12, 23)], rest=24, lost=0, ended=True)

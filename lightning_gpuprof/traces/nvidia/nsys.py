@@ -1,7 +1,7 @@
 """Reads the SQLite export of NVIDIA Nsight Systems.
 
-Tables exist only where the recording had such events, and columns vary by version; schema
-versions 3.20 to 3.25 were seen. Names come from `StringIds`. Times are ns since the session's
+Tables exist only where the recording had such events, and columns vary by version (tested with
+schema 3.20 to 3.25). Names come from `StringIds`. Times are ns since the session's
 start. `globalTid` packs process and thread into one number. Events of operating-system calls
 (`OSRT_API`) and CPU samples are not read.
 """
