@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any
-from weakref import ref
 
 import torch
 from torch import Tensor
@@ -13,14 +11,12 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.lightning import (
     LightningModule,
     Trainer,
-    accumulates,
-    logging_step,
     rank_zero_warn,
 )
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.recorders.scalars.epoch_means import EpochMeans
 from lightning_gpuprof.recorders.scalars.logger_pace import LoggerPace
-from lightning_gpuprof.recorders.scalars.scalar_log import ScalarBatch, ScalarLog
+from lightning_gpuprof.recorders.scalars.scalar_log import ScalarLog
 from lightning_gpuprof.recorders.scalars.scalar_sink import ScalarSink, logged_names
 from lightning_gpuprof.recorders.scalars.sketch import columns_of, sketch
 from lightning_gpuprof.recorders.scalars.step_outputs import StepOutputs
@@ -34,7 +30,7 @@ from lightning_gpuprof.recorders.scalars.transfer import (
 from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.recording import RecordingCallback
 
-_OF_A_RUN = ("_outputs", "_loop", "_log", "_sink", "_trainer")
+_OF_A_RUN = ("_outputs", "_sink", "_trainer")
 _NOT_A_TENSORS = (AttributeError, RuntimeError, TypeError, ValueError)
 """Errors of outputs that are no tensors, or of a kind of their own; an OOM is a RuntimeError."""
 MOST_WAITING = 10
@@ -107,13 +103,11 @@ class DeferredLoss(RecordingCallback):
         self.prefix = prefix
         self.required = required
         self._means = EpochMeans()
-        self._log: ScalarLog | None = None
-        self._sink: ScalarSink | None = None
         self._outputs: StepOutputs | None = None
-        self._loop: Any = None
+        self._sink: ScalarSink | None = None
+        self._trainer: Trainer | None = None
         self._transfer: Transfer = HostCopy
         self._room = 0
-        self._trainer: ref[Trainer] | None = None
         self._sent_ns: int | None = None
         self._ended_epoch: int | None = None
         self._refused: set[str] = set()
@@ -138,18 +132,12 @@ class DeferredLoss(RecordingCallback):
         """Begin with an empty window."""
         if self._output is None:
             return
-        self._release()
-        self._trainer = ref(trainer)
         names = [*self.metrics, *(one for name in self.tensors for one in columns_of(name))]
+        self._trainer = trainer
         self._room = MOST_WAITING * self.window * len(names)
         self._transfer = with_room(self._room, trainer.strategy.root_device)
-        self._log = ScalarLog(
-            names,
-            window=None,
-            transfer=self._transfer,
-            send=self._send,
-            refuse=self._refuse,
-        )
+        self._ended_epoch = self._sent_ns = None
+        self._refused = set()
         self._sink = ScalarSink(
             self._output,
             self._means,
@@ -159,12 +147,9 @@ class DeferredLoss(RecordingCallback):
             others=partial(logged_names, trainer.fit_loop.epoch_loop),
             tensors=self.tensors,
         )
-        self._ended_epoch = self._sent_ns = None
-        self._refused = set()
-        self._loop = trainer.fit_loop.epoch_loop
         self._outputs = StepOutputs(
             trainer,
-            self._log,
+            ScalarLog(names, transfer=self._transfer, send=self._send, refuse=self._refuse),
             self._keep,
             alone=names == ["loss"],
             on_first=partial(setattr, self._sink, "first_batch"),
@@ -175,9 +160,9 @@ class DeferredLoss(RecordingCallback):
     @override
     @guarded
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Note the epoch of the steps to come."""
+        """Note that an epoch begins."""
         if self._outputs is not None:
-            self._outputs.begin_epoch(trainer.current_epoch)
+            self._outputs.begin_epoch()
 
     @override
     def on_train_batch_end(
@@ -188,11 +173,10 @@ class DeferredLoss(RecordingCallback):
             self._outputs.add(outputs)
 
     @guarded
-    def _keep(self, step: int, values: Mapping[str, Any], private: Mapping[str, Tensor]) -> None:
-        if self._log is not None:
-            if self.tensors:
-                private = {**private, **self._sketched(values)}
-            self._log.add(step, values, private)
+    def _keep(self, step: Any, values: Mapping[str, Any], private: Mapping[str, Tensor]) -> None:
+        if self._outputs is not None:
+            private = {**private, **self._sketched(values)} if self.tensors else private
+            self._outputs.log.add(step, values, private)
 
     def _sketched(self, values: Mapping[str, Any]) -> dict[str, Tensor]:
         """Return what is kept of the step's tensors; of what is none nothing is."""
@@ -210,8 +194,8 @@ class DeferredLoss(RecordingCallback):
     @guarded
     def _fill(self) -> None:
         """A window is full: send it off, unless it can wait."""
-        output, outputs = self._output, self._outputs
-        if output is None or outputs is None:
+        output, outputs, sink = self._output, self._outputs, self._sink
+        if output is None or outputs is None or sink is None:
             return
         more = 0
         # Ranks that meet must do so in the same batch, whatever their clocks say.
@@ -219,56 +203,19 @@ class DeferredLoss(RecordingCallback):
             full = outputs.full // self.window
             more = min(MOST_WAITING - full, output.windows_left(self._sent_ns, full))
         if more <= 0:
-            self._end_window()
+            outputs.name_steps()
+            outputs.log.close_window()
+            sink.take(outputs.log.arrived())
+            self._begin_window(outputs)
             return
-        if self._log is not None and self._log.on_their_way:
-            self._take(self._log.arrived())
+        if outputs.log.on_their_way:
+            sink.take(outputs.log.arrived())
             more = 1
         outputs.full += more * self.window
 
-    def _end_window(self) -> None:
-        """Send the window off, and hand on what has arrived."""
-        if self._log is not None:
-            self._name_steps(self._log.steps)
-            self._log.close_window()
-            self._take(self._log.arrived())
-            self._begin_window()
-
-    def _take(self, windows: list[ScalarBatch]) -> None:
-        """Hand on windows that have arrived."""
-        outputs = self._outputs
-        if self._sink is None or outputs is None:
-            return
-        for window in windows:
-            if "loss" in window.values:
-                marked = zip(window.steps, window.values["loss"], strict=True)
-                window.values["loss"] = [
-                    outputs.undivided(epoch, loss) for (_, epoch), loss in marked
-                ]
-        self._sink.take(windows)
-
-    def _begin_window(self) -> None:
-        if self._outputs is not None:
-            self._outputs.begin_window(self.window)
+    def _begin_window(self, outputs: StepOutputs) -> None:
+        outputs.begin_window(self.window)
         self._sent_ns = None if self._output is None else self._output.now()
-
-    def _name_steps(self, steps: list[Any]) -> None:
-        """Turn the open window's steps into marks: the step that `self.log` would use, the epoch.
-
-        Batches that did not step have none: the next one has the same.
-        """
-        trainer = self._trainer() if self._trainer is not None else None
-        outputs, loop = self._outputs, self._loop
-        # Marks already: Ctrl-C came before their window was closed.
-        if not steps or outputs is None or isinstance(steps[-1], tuple):
-            return
-        last = steps[-1]
-        used = [None if step == after else step for step, after in pairwise(steps)]
-        if trainer is not None and logging_step(trainer) == last:
-            is_over = outputs.batch not in (None, loop.batch_progress.total.ready)
-            if is_over or _accumulates(trainer):
-                last = None
-        steps[:] = zip([*used, last], outputs.take_epochs(), strict=True)
 
     @override
     @guarded
@@ -288,7 +235,7 @@ class DeferredLoss(RecordingCallback):
     @override
     def state_dict(self) -> dict[str, Any]:
         """Return the means of the epoch so far; hands on the open window first."""
-        self._flush_guarded()
+        self._flush()
         return {"epoch_means": self._means.state_dict()}
 
     @override
@@ -301,18 +248,16 @@ class DeferredLoss(RecordingCallback):
             self._refused.add(name)
             rank_zero_warn(f"DeferredLoss leaves {name!r} out: {error}")
 
-    def _flush(self) -> None:
-        if self._log is None or self._sink is None:
-            return
-        self._name_steps(self._log.steps)
-        self._take(self._log.drain())
-        self._begin_window()
-        if self._means.epoch is not None and self._means.epoch == self._ended_epoch:
-            self._sink.end_epoch()
-
     @guarded
-    def _flush_guarded(self) -> None:
-        self._flush()
+    def _flush(self) -> None:
+        outputs, sink = self._outputs, self._sink
+        if outputs is None or sink is None:
+            return
+        outputs.name_steps()
+        sink.take(outputs.log.drain())
+        self._begin_window(outputs)
+        if self._means.epoch is not None and self._means.epoch == self._ended_epoch:
+            sink.end_epoch()
 
     def _paces(self, trainer: Any) -> list[LoggerPace]:
         return [
@@ -321,7 +266,7 @@ class DeferredLoss(RecordingCallback):
         ]
 
     def _send(self, values: list[Value]) -> RankMeans | None:
-        trainer = self._trainer() if self._trainer is not None else None
+        trainer = self._trainer
         if not self.sync_dist or trainer is None or trainer.world_size == 1:
             return None
         strategy = trainer.strategy
@@ -355,22 +300,12 @@ class DeferredLoss(RecordingCallback):
 
     @override
     def _release(self) -> None:
-        self._outputs = self._loop = None
-        self._log = None
-        self._sink = None
-        self._trainer = None
+        self._outputs = self._sink = self._trainer = None
 
 
 def _add_up(sums: Tensor) -> Tensor:
     torch.distributed.all_reduce(sums)
     return sums
-
-
-def _accumulates(trainer: Trainer) -> bool:
-    """Tell whether the optimizer waits for more batches' gradients."""
-    if trainer.accumulate_grad_batches == 1 or not trainer.lightning_module.automatic_optimization:
-        return False
-    return accumulates(trainer)
 
 
 def _check(

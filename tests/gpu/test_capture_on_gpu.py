@@ -30,7 +30,7 @@ def no_sync():
 def test_values_are_those_of_item_without_a_sync_per_step(dtype):
     values = [(torch.randn((), device="cuda") * 100).to(dtype) for _ in range(10)]
     expected = [float(value.item()) for value in values]
-    log = ScalarLog(["loss"], window=5)
+    log = ScalarLog(["loss"])
     log.add(-1, {"loss": values[0]})  # makes the buffers
     log.drain()
     batches = []
@@ -39,6 +39,8 @@ def test_values_are_those_of_item_without_a_sync_per_step(dtype):
     try:
         for step, value in enumerate(values):
             log.add(step, {"loss": value})
+            if step == 4:
+                log.close_window()
             batches += log.arrived()
     finally:
         torch.cuda.set_sync_debug_mode("default")

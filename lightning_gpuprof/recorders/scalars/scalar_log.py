@@ -45,8 +45,6 @@ class ScalarLog:
 
     Args:
         names: The scalars to keep.
-        window: Steps per copy to the host; `add` closes a window that is full. None: whoever
-            adds closes windows as well.
         transfer: Queues a copy to the host; tests pass a fake.
         send: Sends a window in its own way; where it returns None the window is copied.
         refuse: Told of each value that is no single number, which is then left out. By default
@@ -58,9 +56,9 @@ class ScalarLog:
             tensor and its step without `add`: without a graph, and written to by nobody else.
 
     >>> import torch
-    >>> log = ScalarLog(["loss"], window=2)
+    >>> log = ScalarLog(["loss"])
     >>> log.add(0, {"loss": torch.tensor(0.5)}); log.add(1, {"loss": torch.tensor(0.25)})
-    >>> log.arrived()
+    >>> log.close_window(); log.arrived()
     [ScalarBatch(steps=[0, 1], values={'loss': [0.5, 0.25]})]
     """
 
@@ -68,13 +66,11 @@ class ScalarLog:
         self,
         names: Sequence[str],
         *,
-        window: int | None,
         transfer: Transfer = HostCopy,
         send: Callable[[list[Value]], Window | None] | None = None,
         refuse: Callable[[str, Exception], None] | None = None,
     ) -> None:
         self._names = list(names)
-        self._window = window
         self._transfer = transfer
         self._send = send
         self._refuse = refuse
@@ -112,13 +108,6 @@ class ScalarLog:
                     kept = self._copied(name, value)
             column.append(kept)
         self.steps.append(step)
-        if self._window is not None and len(self.steps) >= self._window:
-            self.close_window()
-
-    def take_back(self) -> None:
-        """Forget what was added last, which must be in the open window."""
-        for kept in (self.steps, *self._columns.values()):
-            kept.pop()
 
     def _copied(self, name: str, value: Scalar) -> Value:
         if value.__class__ is not Tensor or value.dim() or value.is_complex():

@@ -22,7 +22,8 @@ class ScalarSink:
     """Takes windows of numbers for as long as a fit lasts.
 
     A window's steps are pairs: the step that `self.log` would use, None while gradients accumulate,
-    and the epoch.
+    and the `Epoch`. The loss is multiplied by the number that Lightning has divided it by, which
+    may change its last place.
 
     Args:
         output: The run's records.
@@ -70,6 +71,11 @@ class ScalarSink:
             return
         window = _joined(self._open)
         end = self._batches + len(window.steps)
+        if losses := window.values.get("loss"):
+            parts = [epoch.parts for _, epoch in window.steps]
+            window.values["loss"] = [
+                loss if loss is None else loss * n for loss, n in zip(losses, parts, strict=True)
+            ]
         steps = list(range(self._batches, end))
         sketches = {
             name: [window.values.pop(column) for column in columns_of(name)]
@@ -90,7 +96,7 @@ class ScalarSink:
         for epoch, marks in groupby(window.steps, key=itemgetter(1)):
             logger_steps = [step for step, _ in marks]
             part = slice(start, start + len(logger_steps))
-            self.end_epoch(unless=epoch)
+            self.end_epoch(unless=epoch.number)
             self._take_part(logger_steps, {n: column[part] for n, column in window.values.items()})
             start = part.stop
         for pace in self._paces:

@@ -6,6 +6,7 @@ import torch
 
 from lightning_gpuprof.recorders.scalars.deferred import DeferredScalars
 from lightning_gpuprof.recorders.scalars.scalar_log import ScalarBatch, ScalarLog
+from lightning_gpuprof.recorders.scalars.transfer import HostCopy
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.bool]
 
@@ -38,83 +39,66 @@ def bits(number):
     return struct.pack("<d", number)
 
 
+def filled(*steps, transfer=HostCopy):
+    """Return a log with one closed window of these steps' values."""
+    log = ScalarLog(list({name: None for values in steps for name in values}), transfer=transfer)
+    for step, values in enumerate(steps):
+        log.add(step, values)
+    log.close_window()
+    return log
+
+
+def losses(*values):
+    (batch,) = filled(*({"loss": value} for value in values)).arrived()
+    return batch.values["loss"]
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_values_are_bit_for_bit_what_item_gives(dtype):
     torch.manual_seed(0)
     values = [(torch.randn(()) * 100).to(dtype) for _ in range(20)]
-    log = ScalarLog(["loss"], window=7)
-
-    for step, value in enumerate(values):
-        log.add(step, {"loss": value})
-
-    got = [v for batch in log.arrived() + log.drain() for v in batch.values["loss"]]
-    assert [bits(v) for v in got] == [bits(float(v.item())) for v in values]
+    assert [bits(v) for v in losses(*values)] == [bits(float(v.item())) for v in values]
 
 
 @pytest.mark.parametrize("special", [math.nan, math.inf, -math.inf, -0.0, 5e-324])
 def test_special_values_survive(special):
-    log = ScalarLog(["loss"], window=1)
-    log.add(0, {"loss": torch.tensor(special, dtype=torch.float64)})
-    [batch] = log.arrived()
-    assert bits(batch.values["loss"][0]) == bits(special)
+    assert bits(losses(torch.tensor(special, dtype=torch.float64))[0]) == bits(special)
 
 
 def test_steps_without_a_value_stay_absent():
-    log = ScalarLog(["loss", "kl"], window=3)
-    log.add(4, {"loss": torch.tensor(1.0)})
-    log.add(5, {"loss": None, "kl": 2})
-    log.add(6, {})
-    assert log.arrived() == [
-        ScalarBatch(steps=[4, 5, 6], values={"loss": [1.0, None, None], "kl": [None, 2.0, None]})
-    ]
+    log = filled({"loss": torch.tensor(1.0)}, {"loss": None, "kl": 2}, {})
+    values = {"loss": [1.0, None, None], "kl": [None, 2.0, None]}
+    assert log.arrived() == [ScalarBatch(steps=[0, 1, 2], values=values)]
 
 
-def test_a_window_costs_one_transfer_and_is_read_when_it_has_arrived():
+def test_a_window_costs_one_transfer_and_is_read_when_it_and_those_before_it_have_arrived():
     transfer = LateTransfer()
-    log = ScalarLog(["loss", "kl"], window=2, transfer=transfer)
-    for step in range(4):
-        log.add(step, {"loss": torch.tensor(float(step)), "kl": torch.tensor(step * 10)})
-
+    log = filled({"loss": torch.tensor(0.0), "kl": torch.tensor(10)}, transfer=transfer)
+    log.add(1, {"loss": torch.tensor(1.0), "kl": torch.tensor(20)})
+    log.close_window()
     assert len(transfer.copies) == 2
-    assert log.arrived() == []
-    transfer.copies[0].arrived = True
-    assert [batch.steps for batch in log.arrived()] == [[0, 1]]
-    assert [batch.values["kl"] for batch in log.drain()] == [[20.0, 30.0]]
-    assert log.drain() == []
-
-
-def test_later_windows_wait_behind_an_earlier_one():
-    transfer = LateTransfer()
-    log = ScalarLog(["loss"], window=1, transfer=transfer)
-    log.add(0, {"loss": torch.tensor(1.0)})
-    log.add(1, {"loss": torch.tensor(2.0)})
     transfer.copies[1].arrived = True
     assert log.arrived() == []
+    transfer.copies[0].arrived, transfer.copies[1].arrived = True, False
+    assert [batch.steps for batch in log.arrived()] == [[0]]
+    assert [batch.values["kl"] for batch in log.drain()] == [[20.0]]
+    assert log.drain() == []
 
 
 def test_an_output_that_is_overwritten_later_keeps_its_value():
     static = torch.tensor(1.0)
-    log = ScalarLog(["loss"], window=2)
+    log = ScalarLog(["loss"])
     log.add(0, {"loss": static})
     static.fill_(7.0)
     log.add(1, {"loss": static})
-    assert log.arrived()[0].values["loss"] == [1.0, 7.0]
+    assert log.drain()[0].values["loss"] == [1.0, 7.0]
 
 
-def test_no_autograd_graph_is_kept_alive():
+def test_values_with_a_graph_in_inference_mode_and_of_any_shape_mix():
     weight = torch.ones(1, requires_grad=True)
-    log = ScalarLog(["loss"], window=1)
-    log.add(0, {"loss": (weight * 2).sum()})
-    log.add(1, {"loss": (weight * 3).sum()})
-    assert [batch.values["loss"] for batch in log.arrived()] == [[2.0], [3.0]]
-
-
-def test_values_from_inference_mode_mix_with_ordinary_ones():
-    log = ScalarLog(["loss"], window=2)
     with torch.inference_mode():
-        log.add(0, {"loss": torch.tensor(1.0)})
-    log.add(1, {"loss": torch.tensor(2.0)})
-    assert log.arrived()[0].values["loss"] == [1.0, 2.0]
+        inference = torch.tensor(1.0)
+    assert losses((weight * 2).sum(), inference, torch.full((1, 1), 0.5)) == [2.0, 1.0, 0.5]
 
 
 @pytest.mark.parametrize(
@@ -129,15 +113,9 @@ def test_values_from_inference_mode_mix_with_ordinary_ones():
 )
 def test_what_is_no_single_number_is_refused_by_name(value, error, says):
     with pytest.raises(error, match=f"'kl'.*{says}"):
-        ScalarLog(["kl"], window=1).add(0, {"kl": value})
+        ScalarLog(["kl"]).add(0, {"kl": value})
     with pytest.raises(error, match=f"'kl'.*{says}"):
         DeferredScalars()["kl"] = value
-
-
-def test_one_value_in_any_shape_is_a_number():
-    log = ScalarLog(["loss"], window=1)
-    log.add(0, {"loss": torch.full((1, 1), 0.5)})
-    assert log.arrived()[0].values["loss"] == [0.5]
 
 
 def test_a_sum_is_bit_for_bit_the_sum_of_items():
@@ -206,7 +184,7 @@ def test_a_loss_that_every_rank_holds_whole_is_kept_and_parts_of_one_are_refused
     whole = DTensor.from_local(torch.tensor(0.5), mesh, [Replicate()])
     part = DTensor.from_local(torch.tensor(0.5), mesh, [Partial()])
     refused = []
-    log = ScalarLog(["loss", "norm"], window=None, refuse=lambda *why: refused.append(why))
+    log = ScalarLog(["loss", "norm"], refuse=lambda *why: refused.append(why))
 
     log.add(0, {"loss": whole, "norm": part})
     log.add(1, {"loss": torch.tensor(2.0)}, {"loss": whole.detach()})
