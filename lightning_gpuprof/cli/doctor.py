@@ -18,7 +18,6 @@ _AMD_DRIVER = "/dev/kfd"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("--log-dir", default=".", metavar="DIR", help="where runs will be written")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -27,11 +26,7 @@ def run(args: argparse.Namespace) -> int:
     machine = _ask_torch()
     for device in machine.get("devices", []):
         device["peaks"] = _peaks(device)
-    found: dict[str, Any] = {
-        "machine": machine,
-        "tensorboard": _tensorboard(),
-        "log_dir": {"path": args.log_dir, "writable": _writable(args.log_dir)},
-    }
+    found: dict[str, Any] = {"machine": machine, "tensorboard": _tensorboard()}
     if machine.get("hip"):
         found["driver_open"] = os.access(_AMD_DRIVER, os.R_OK | os.W_OK)
     print(json.dumps(found, indent=2) if args.json else "\n".join(_lines(found)))
@@ -80,16 +75,8 @@ def _tensorboard() -> dict[str, Any]:
     return {"plugin_loads": error is None, "error": error, "xprof": xprof}
 
 
-def _writable(log_dir: str) -> bool:
-    """Tell whether the folder, or the nearest existing folder above it, can be written to."""
-    path = os.path.abspath(log_dir)
-    while not os.path.exists(path):
-        path = os.path.dirname(path)
-    return os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)
-
-
 def _lines(found: dict[str, Any]) -> Iterator[str]:
-    machine, board, log_dir = found["machine"], found["tensorboard"], found["log_dir"]
+    machine, board = found["machine"], found["tensorboard"]
     if "error" in machine:
         yield f"torch: cannot be used ({machine['error']})"
     else:
@@ -106,4 +93,3 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         yield f"permissions: {_AMD_DRIVER} is closed: join the group render"
     yield f"TensorBoard: {'the PROFILE tab loads' if board['plugin_loads'] else board['error']}"
     yield f"xprof beside it: {'yes' if board['xprof'] else 'no'}"
-    yield f"log dir {log_dir['path']}: {'writable' if log_dir['writable'] else 'NOT writable'}"

@@ -114,13 +114,13 @@ class Answers:
                 f"There is no run {name[:80]!r} with records of lightning_gpuprof under "
                 "TensorBoard's log dir."
             )
-        return _loaded(name, path, self._index.root_of(path), _state_of_run(path))
+        return _loaded(name, path, _state_of_run(path))
 
 
 @lru_cache(maxsize=KEPT)
-def _loaded(name: str, path: str, root: str, state: _State) -> LoadedRun:
+def _loaded(name: str, path: str, state: _State) -> LoadedRun:
     """Return a run, the same object for all requests until its files change."""
-    return LoadedRun(path, fs=file_system_for(path), name=name, root=root)
+    return LoadedRun(path, fs=file_system_for(path), name=name)
 
 
 def _state_of_run(path: str) -> _State:

@@ -83,11 +83,6 @@ class RunIndex:
                 self._found_at = self._clock()
             return self._found
 
-    def root_of(self, path: str) -> str:
-        """Return the innermost root that a run lies under, the run itself where there is none."""
-        roots = [root for _, root in self._roots if f"{path}/".startswith(root.rstrip("/") + "/")]
-        return max(roots, key=len, default=path)
-
     def any_known(self) -> bool:
         """Tell whether a run is known by now; never waits for a search, but starts one."""
         if self._found:

@@ -1,5 +1,4 @@
 import json
-import os
 
 import pytest
 
@@ -35,13 +34,6 @@ def test_a_device_is_shown_with_its_datasheet_row(machine, capsys):
     peaks = json.loads(capsys.readouterr().out)["machine"]["devices"][0]["peaks"]
     assert "H100" in peaks["row"]
     assert peaks["url"].startswith("https://")
-
-
-def test_a_log_dir_that_cannot_be_made_is_named(machine, tmp_path, capsys):
-    machine()
-    (tmp_path / "file").write_text("")
-    main(["doctor", "--log-dir", os.fspath(tmp_path / "file" / "logs")])
-    assert "NOT writable" in capsys.readouterr().out
 
 
 def test_torch_that_cannot_start_is_an_answer_too(monkeypatch, capsys):

@@ -45,7 +45,7 @@ def render_html(run: str, *, session: int | None = None) -> str:
         RecordError: There is no such run, or nothing in it can be read.
     """
     found = resolve_run(run)
-    loaded = LoadedRun(found.run, root=run)
+    loaded = LoadedRun(found.run)
     # Fails here with a sentence, rather than as a page full of errors.
     report = load_report(found.run, session=session, ranks=loaded.ranks, analyse=True)
     text = render(report, verbose=True)

@@ -23,14 +23,10 @@ class LoadedRun:
         path: The run's log dir.
         fs: Where it lies.
         name: How the run is called in the tab.
-        root: The folder that it was found under, itself by default.
     """
 
-    def __init__(
-        self, path: str, *, fs: FileSystem = LOCAL, name: str = "", root: str = ""
-    ) -> None:
+    def __init__(self, path: str, *, fs: FileSystem = LOCAL, name: str = "") -> None:
         self.path = path
-        self.root = root or path
         self.fs = fs
         self.name = name or os.path.basename(os.path.normpath(path))
         self.folder = plugin_dir(path)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-import lightning_gpuprof
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir
 from lightning_gpuprof.views.documents import stored_analysis
@@ -157,20 +156,6 @@ def test_an_analysis_that_cannot_be_kept_serves_its_own_process(run, capsys, mon
     assert "cannot be kept: read-only" in said
     assert "TOP OPERATORS" in said
     assert not kept(run).exists()
-
-
-@pytest.mark.parametrize(
-    "read",
-    [
-        lambda run: lightning_gpuprof.report(run),
-        lambda run: lightning_gpuprof.compare_runs(run, run),
-        lambda run: lightning_gpuprof.compare_several(run, run),
-    ],
-)
-def test_python_analyses_on_demand_too(run, read):
-    kept(run).unlink()
-    read(str(run))
-    assert kept(run).exists()
 
 
 def test_readers_see_the_older_analysis_or_the_new_one_and_nothing_between(run, monkeypatch):
