@@ -7,18 +7,17 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
+from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.recorders.sampling.pacing import keep_sampling, may_walk
 from lightning_gpuprof.recorders.sampling.stack_lines import At, line_counts, where_is
 from lightning_gpuprof.recorders.sampling.worker_sampler import WorkerSampler
 from lightning_gpuprof.records.lines import HostLines
 from lightning_gpuprof.session.guard import guarded
-from lightning_gpuprof.session.hooks import add_hook, called_by_trainer, drop_hook
+from lightning_gpuprof.session.hooks import Hooks, called_by_trainer
 from lightning_gpuprof.session.recording import EpochRecorder
 
 THREAD = "gpuprof-lines"
-_BATCH_START = "on_train_batch_start"
 END_S = 2.0
 """The thread ends within some milliseconds; a process that is short of cores may take longer."""
 
@@ -74,7 +73,7 @@ class LineSampler(EpochRecorder):
         self._thread: threading.Thread | None = None
         self._workers = workers or WorkerSampler()
         self._epoch = 0
-        self._host: Callback | None = None
+        self._placed = Hooks({"on_train_batch_start": self._put_back})
 
     @override
     @guarded
@@ -107,13 +106,10 @@ class LineSampler(EpochRecorder):
             return
         self._workers.place(trainer.fit_loop)
         if self._workers.placed:
-            self._host = called_by_trainer(trainer, self)
-            add_hook(self._host, _BATCH_START, self._put_back)
+            self._placed.add(called_by_trainer(trainer, self))
 
     def _put_back(self, *_: Any) -> None:
-        host, self._host = self._host, None
-        if host is not None:
-            drop_hook(host, _BATCH_START, self._put_back)
+        self._placed.drop()
         self._workers.put_back()
 
     def sample(self, late: bool = False) -> None:
@@ -166,7 +162,7 @@ class LineSampler(EpochRecorder):
             thread.join(END_S)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_stop": None, "_thread": None, "_host": None}
+        return {**self.__dict__, "_stop": None, "_thread": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -15,6 +15,7 @@ from lightning_gpuprof.records.writer import RecordWriter
 from lightning_gpuprof.session.log_dir import resolve_session
 from lightning_gpuprof.session.marker import write_marker
 from lightning_gpuprof.session.run_facts import run_start, stage_of
+from lightning_gpuprof.session.timed_calls import TimedCalls
 
 if TYPE_CHECKING:
     from lightning_gpuprof.session.step_start import StepBorders
@@ -48,6 +49,7 @@ class RunOutput:
         config: The configuration, for `RunStart`.
         phase_clock: The clock of a `PhaseTimer`; None without one.
         components: Makes the region of a named component; None without a `PhaseTimer`.
+        calls: The methods that stand in for others' own, put back by `end` at the latest.
         borders: Told by a `PhaseTimer` that a step begins; None without one.
     """
 
@@ -64,6 +66,7 @@ class RunOutput:
         self.config: dict[str, Any] = {}
         self.phase_clock: PhaseClock | None = None
         self.components: Callable[[str], Component] | None = None
+        self.calls = TimedCalls()
         self.borders: list[StepBorders] | None = None
         self.ended = False
         self.now = now
@@ -194,6 +197,7 @@ class RunOutput:
                 )
             )
         self.ended = True
+        self.calls.restore()
         self.flush()
         self._writer.close()
 

@@ -48,7 +48,10 @@ class LoggingCall(TimedCall):
 
 
 class TimedCalls:
-    """The methods that are being timed, to be put back when the run ends."""
+    """The methods that are being timed, to be put back when the run ends.
+
+    One object has those of all parts: two may time the same method, and the last is put back first.
+    """
 
     def __init__(self) -> None:
         self._calls: list[TimedCall] = []
@@ -68,12 +71,7 @@ class TimedCalls:
         while self._calls:
             call = self._calls.pop()
             own = vars(call.owner)
-            top = own.get(call.name)
-            if top is not call:
-                while isinstance(top, TimedCall) and top.original is not call:
-                    top = top.original
-                if isinstance(top, TimedCall):  # another part's, around this one
-                    top.original = call.original
+            if own.get(call.name) is not call:
                 continue
             del own[call.name]
             if getattr(call.owner, call.name, None) != call.original:
@@ -87,7 +85,7 @@ class TimedCalls:
         kind: type[TimedCall],
     ) -> None:
         method = getattr(owner, name, None)
-        if not callable(method) or any(method is call for call in self._calls):
+        if not callable(method):
             return
         call = kind(owner, name, region)
         # Not by `setattr`: a proxy may hand that on to the object that its own method calls. Nor

@@ -63,11 +63,12 @@ class ProxyTiming:
         *,
         evaluating: bool,
         batches: Batches,
+        calls: TimedCalls,
         watch: Callable[[Region], Context] | None = None,
     ) -> None:
         self._trainer = trainer
         self._inner = trainer.profiler
-        self._calls = TimedCalls()
+        self._calls = calls
         self._timeline, self._clock = timeline, timeline.clock
         self._loaders = LoaderParts(
             self._clock.region(Phase.DATA_WAIT, SAMPLER),

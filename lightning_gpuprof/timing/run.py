@@ -102,6 +102,7 @@ class TimingRun:
                 self.timeline,
                 evaluating=self.evaluating,
                 batches=batches,
+                calls=output.calls,
                 watch=None if self._device is None else self._device.watch,
             )
             if timing.sees_batches:

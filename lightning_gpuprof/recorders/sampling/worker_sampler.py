@@ -24,7 +24,6 @@ from lightning_gpuprof.recorders.sampling.worker_sampling import WorkerStart
 from lightning_gpuprof.records.lines import LineCount, WorkerLines
 from lightning_gpuprof.session.guard import attempt, guarded
 from lightning_gpuprof.session.output import RunOutput
-from lightning_gpuprof.session.timed_calls import TimedCalls
 
 _INIT_FN = "worker_init_fn"
 
@@ -48,7 +47,6 @@ class WorkerSampler:
         self._clear()
 
     def _clear(self) -> None:
-        self._calls = TimedCalls()
         self._placed: list[tuple[Any, WorkerStart]] = []
         self._folder: str | None = None
         self._starts = self._noted = self._taken = 0
@@ -61,7 +59,7 @@ class WorkerSampler:
         self._release()
         self._clear()
         fit_loop = trainer.fit_loop
-        self._calls.add(fit_loop, BEFORE_FIRST_ITERATORS, _After(partial(self.place, fit_loop)))
+        output.calls.add(fit_loop, BEFORE_FIRST_ITERATORS, _After(partial(self.place, fit_loop)))
 
     @property
     def placed(self) -> bool:
@@ -130,17 +128,12 @@ class WorkerSampler:
     def _release(self) -> None:
         attempt(self._read, None)
         self._put_back()
-        self._calls.restore()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_calls": None, "_placed": [], "_folder": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._calls = TimedCalls()
+        return {**self.__dict__, "_placed": [], "_folder": None}
 
 
 class _After:
