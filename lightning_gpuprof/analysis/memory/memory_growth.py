@@ -31,11 +31,6 @@ class MemoryGrowth:
     steps_left: int | None
     """Until the device is full at this pace, from the peak; None where its size is unknown."""
 
-    @property
-    def first_bytes(self) -> float:
-        """Memory in use at the first step, by the pace."""
-        return self.last_bytes - self.bytes_per_step * (self.last_step - self.first_step)
-
 
 def memory_growth(session: Session) -> tuple[MemoryGrowth | None, bool]:
     """Return how a session's memory grows, and whether it was read often enough to tell.

@@ -58,17 +58,6 @@ def _addmm(call: OperatorCall) -> Cost:
     return call.cost(flops + out, moved, MATRIX, "gemm", of=1)
 
 
-def _linear(call: OperatorCall) -> Cost:
-    features, weight = call.shape(0), call.shape(1)
-    if features[-1] != weight[-1]:
-        raise UnknownArgumentError
-    out = prod(features[:-1]) * weight[0]
-    moved = call.footprint(0) + call.footprint(1) + out * call.dtype(0)[1]
-    bias = call.is_tensor(2)
-    extra = call.footprint(2) if bias else 0
-    return call.cost(2 * out * features[-1] + out * bias, moved + extra, MATRIX, "gemm")
-
-
 def _convolution(call: OperatorCall) -> Cost:
     flops, out = _convolved(call, 0, 1, 3)
     moved = call.footprint(0) + call.footprint(1) + out * call.dtype(0)[1]
@@ -237,14 +226,12 @@ MODELS: dict[str, Callable[[OperatorCall], Cost]] = {
     **{f"aten::{name}": _elementwise(3) for name in ("addcmul", "addcdiv", "where", "lerp")},
     "aten::mm": _matmul,
     "aten::bmm": _matmul,
-    "aten::matmul": _matmul,
     "aten::_scaled_mm": _matmul,
     "aten::addmm": _addmm,
     "aten::addmm_": _addmm,
     "aten::_addmm_activation": _addmm,
     "aten::baddbmm": _addmm,
     "aten::baddbmm_": _addmm,
-    "aten::linear": _linear,
     "aten::convolution": _convolution,
     "aten::convolution_backward": _convolution_backward,
     "aten::_scaled_dot_product_flash_attention": _attention(4),

@@ -25,8 +25,6 @@ def counted(function, *shapes):
     [
         ("aten::mm", torch.mm, ([3, 5], [5, 7])),
         ("aten::bmm", torch.bmm, ([2, 3, 5], [2, 5, 7])),
-        ("aten::linear", torch.nn.functional.linear, ([2, 3, 5], [7, 5])),
-        ("aten::matmul", torch.matmul, ([2, 3, 5], [5, 7])),
     ],
 )
 def test_products_have_the_flops_that_torch_counts(name, function, shapes):
@@ -41,8 +39,6 @@ def test_a_bias_adds_one_operation_per_element_and_its_bytes():
     assert cost.flop_count == 2 * 3 * 5 * 7 + 3 * 7
     assert cost.num_bytes == 2 * (7 + 3 * 5 + 5 * 7 + 3 * 7)
     assert cost.dtype == "bf16"
-    with_bias = call("aten::linear", ([3, 5], [7, 5], [7]), (BF16,) * 3)
-    assert (with_bias.flop_count, with_bias.num_bytes) == (cost.flop_count, cost.num_bytes)
 
 
 @pytest.mark.parametrize(
