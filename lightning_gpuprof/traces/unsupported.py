@@ -43,7 +43,6 @@ _CHROME: tuple[tuple[bytes, tuple[str, str]], ...] = (
 """Chrome traces of other profilers, which would read as Kineto's without most of their content."""
 OTHER_CHROME = re.compile(b"|".join(pattern for pattern, _ in _CHROME))
 _BY_CONTENT: tuple[tuple[bytes, tuple[str, str]], ...] = (
-    *_CHROME,
     (rb"\APK\x03\x04", ("a zip archive", "Unpack it and give the trace within")),
     (rb"\A[\s\S]{257}ustar", ("a tar archive", "Unpack it and give the trace within")),
     (rb"\A(?:\x28\xb5\x2f\xfd|\xfd7zXZ\x00|BZh[1-9])", ("packed", "Unpack it first")),
@@ -96,7 +95,8 @@ def unsupported(head: Head) -> str | None:
     'is a zip archive, which cannot be read here. Unpack it and give the trace within.'
     """
     start = head.data[:_BYTES]
-    found = [kind for pattern, kind in _BY_CONTENT if re.search(pattern, start)]
+    json = _CHROME if start.lstrip()[:1] in (b"[", b"{") else ()
+    found = [kind for pattern, kind in (*json, *_BY_CONTENT) if re.search(pattern, start)]
     found += [kind for ending, kind in _BY_NAME.items() if head.path.endswith(ending)]
     if not found:
         return None

@@ -128,12 +128,11 @@ def test_a_file_of_one_stray_line_is_named_and_refused(write_text):
         open_timeline(path)
 
 
-def test_a_row_that_is_no_csv_costs_itself_alone(write_text):
-    rows = ["gemm,10,30", f"{'a' * 200_000},40,50", "add,60,65"]
+@pytest.mark.parametrize("odd", [f"{'a' * 200_000},40,50\nadd,60,65", "add,60,65\nmul,7"])
+def test_a_row_that_is_no_csv_or_cut_costs_itself_alone(write_text, odd):
+    header = "Kernel_Name,Start_Timestamp,End_Timestamp"
 
-    timeline = open_timeline(
-        write_text("\n".join(["Kernel_Name,Start_Timestamp,End_Timestamp", *rows]))
-    )
+    timeline = open_timeline(write_text(f"{header}\ngemm,10,30\n{odd}"))
 
     assert timeline.device.dur_ns.tolist() == [20, 5]
     assert "1 CSV rows" in timeline.warnings[0]

@@ -145,15 +145,6 @@ def test_a_file_that_ends_anywhere_gives_what_it_holds_or_says_why_not(tiny_trac
             assert timeline.warnings
 
 
-def test_a_cut_csv_row_is_left_out_and_said(tiny_traces, write_text):
-    cut = write_text((tiny_traces / "rocprofv3_kernel_trace.csv").read_bytes()[:-30])
-
-    timeline = open_timeline(cut)
-
-    assert len(timeline.device) == 1
-    assert "1 CSV rows" in timeline.warnings[0]
-
-
 def test_cuda_graphs_recorded_as_a_whole_are_one_event_each_and_said(write_database):
     path = write_database(
         CUPTI_ACTIVITY_KIND_GRAPH_TRACE=(

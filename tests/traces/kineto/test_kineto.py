@@ -66,13 +66,10 @@ def test_a_bare_list_of_events_is_read_like_any_other_file(write_trace, op, laun
 
 
 def test_epoch_times_with_fractions_keep_every_nanosecond(write_text):
-    text = """{"traceEvents": [
-      {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1,
-       "ts": 1683564901548726.123, "dur": 0.001},
-      {"ph": "X", "cat": "cpu_op", "name": "b", "pid": 1, "tid": 1,
-       "ts": 1683564901548727, "dur": 2.5}]}"""
+    event = '{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": %s, "dur": %s}'
+    rows = [event % ("1683564901548726.123", "0.001"), event % ("1683564901548727", "2.5")]
 
-    timeline = open_timeline(write_text(text))
+    timeline = open_timeline(write_text(f'{{"traceEvents": [{", ".join(rows)}]}}'))
 
     assert timeline.origin_ns == 1683564901548726123
     assert timeline.host.start_ns.tolist() == [0, 877]

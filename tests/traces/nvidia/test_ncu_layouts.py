@@ -7,12 +7,13 @@ from lightning_gpuprof.traces.tables import open_tables
 KERNEL = "gemm<(int)4>(float *, int)"
 LAUNCH = ["ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream"]
 METRICS = {
-    "gpu__time_duration.sum": ("nsecond", "1,250,000"),
-    "launch__registers_per_thread": ("register/thread", "64"),
-    "inst_executed": ("inst", "98,304"),
-    "dram__bytes.sum": ("byte", "4,194,304"),
-    "launch__func_cache_config": ("", "CachePreferNone"),
+    "gpu__time_duration.sum": ("nsecond", "1,250,000", 1_250_000.0),
+    "launch__registers_per_thread": ("register/thread", "64", 64.0),
+    "inst_executed": ("inst", "98,304", 98_304.0),
+    "dram__bytes.sum": ("byte", "4,194,304", 4_194_304.0),
+    "launch__func_cache_config": ("", "CachePreferNone", "CachePreferNone"),
 }
+WANTED = {name: (unit, value) for name, (unit, _, value) in METRICS.items()}
 
 
 def row(*values):
@@ -23,12 +24,10 @@ def place(launch):
     return [launch, 4242, "python", "127.0.0.1", KERNEL, 1, 7]
 
 
-def wide(units=True, more=(), values=()):
-    header = row(*LAUNCH, *more, *METRICS)
-    given = [[*place(n), *values, *(value for _, value in METRICS.values())] for n in (0, 1)]
-    blank = [""] * (len(LAUNCH) + len(more))
-    second = [row(*blank, *(unit for unit, _ in METRICS.values()))] if units else []
-    return "\n".join([header, *second, *(row(*line) for line in given)]) + "\n"
+def wide(units=True):
+    given = [[*place(launch), *(text for _, text, _ in METRICS.values())] for launch in (0, 1)]
+    second = [[""] * len(LAUNCH) + [unit for unit, _, _ in METRICS.values()]] if units else []
+    return "\n".join(row(*line) for line in ([*LAUNCH, *METRICS], *second, *given)) + "\n"
 
 
 @pytest.fixture
@@ -38,15 +37,6 @@ def read(write_text):
 
 def found(tables, launch=0):
     return {c.name: (c.unit, c.value) for c in tables.counters if c.launch == launch}
-
-
-WANTED = {
-    "gpu__time_duration.sum": ("nsecond", 1_250_000.0),
-    "launch__registers_per_thread": ("register/thread", 64.0),
-    "inst_executed": ("inst", 98_304.0),
-    "dram__bytes.sum": ("byte", 4_194_304.0),
-    "launch__func_cache_config": ("", "CachePreferNone"),
-}
 
 
 def test_every_metric_of_the_wide_form_is_read_whatever_its_name(read):
