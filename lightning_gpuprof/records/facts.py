@@ -17,12 +17,9 @@ class CoreWait(FactBase, tag="core_wait", frozen=True):
 
 
 class CpuQuota(FactBase, tag="cpu_quota", frozen=True):
-    """A limit that Docker, Kubernetes or systemd has set (CFS bandwidth control).
+    """A limit that Docker, Kubernetes or systemd has set (CFS bandwidth control), in cores.
 
-    Args:
-        cores: Time on cores that may be used per time.
-        periods: Periods (of 100 ms as a rule) in which it ran.
-        throttled: Those in which it had used its share up and was made to wait for the next.
+    In `throttled` of the `periods` (of 100 ms as a rule) it had used its share up and had to wait.
     """
 
     cores: float
@@ -36,13 +33,9 @@ class CpuQuota(FactBase, tag="cpu_quota", frozen=True):
 
 
 class CheckpointContent(FactBase, tag="checkpoint_content", frozen=True):
-    """The bytes of a checkpoint's tensors.
+    """The bytes of a checkpoint's tensors: of all, of frozen parameters, and of buffers.
 
-    Args:
-        whole_bytes: All of them.
-        frozen_bytes: Parameters that do not require gradients.
-        buffer_bytes: Buffers, and whatever else the module's `state_dict` holds.
-        largest_buffer: The largest buffer's name and bytes.
+    Buffers are whatever else the module's `state_dict` holds; the largest has name and bytes.
     """
 
     whole_bytes: int
@@ -57,13 +50,9 @@ class CheckpointContent(FactBase, tag="checkpoint_content", frozen=True):
 
 
 class UnusedGradients(FactBase, tag="unused_gradients", frozen=True):
-    """Parameters whose gradients no optimizer uses.
+    """Parameters whose gradients no optimizer uses: tensors, and how many numbers they hold.
 
-    Args:
-        tensors: How many parameter tensors.
-        parameters: How many numbers they hold.
-        all_parameters: The same of the whole module.
-        modules: The outermost modules that hold nothing else, or the parameters themselves.
+    `modules` are the outermost ones that hold nothing else, or the parameters themselves.
     """
 
     tensors: int
@@ -73,13 +62,9 @@ class UnusedGradients(FactBase, tag="unused_gradients", frozen=True):
 
 
 class CompileLimit(FactBase, tag="compile_limit", frozen=True):
-    """A function that torch.compile compiles no more.
+    """A function that torch.compile compiles no more: which limit of dynamo's was reached.
 
-    Args:
-        limit: Which of dynamo's limits was reached.
-        count: That limit: how many compilations there are.
-        reason: The guard that failed last, in dynamo's words; empty where it did not say.
-        place: Where the function begins.
+    `reason` is the guard that failed last, in dynamo's words; `place` is where the function begins.
     """
 
     limit: str
@@ -91,10 +76,7 @@ class CompileLimit(FactBase, tag="compile_limit", frozen=True):
 class AnomalyMode(FactBase, tag="anomaly_mode", frozen=True):
     """In which passes torch.autograd's anomaly detection is on; in none where it is off again.
 
-    Args:
-        forward: Nodes of the graph hold the stack that made them.
-        backward: It was on while the backward pass ran.
-        place: The line of the program that switched it on, where one looks like it.
+    `place` is the line of the program that switched it on, where one looks like it.
     """
 
     forward: bool

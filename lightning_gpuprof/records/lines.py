@@ -112,14 +112,11 @@ class HostLines(FactBase, tag="host_lines", frozen=True):
 
 
 class WorkerLines(FactBase, tag="worker_lines", frozen=True):
-    """All samples of the sampled worker processes.
+    """All samples of the sampled worker processes, and the user's lines that made batches.
 
     Args:
-        processes: Sampled processes.
-        work: Samples in which they made a batch.
         waiting: Samples in which they waited for work.
-        handing: Samples in which they did neither: they handed a batch over.
-        lines: Lines of the user's own in which they made batches; the phase is `data_wait`.
+        handing: Samples in which they handed a batch over, or did anything else.
         start_ns: From when the loader was asked for an iterator until its first worker ran.
         init_ns: What the user's `worker_init_fn` took in it; None where there is none.
     """

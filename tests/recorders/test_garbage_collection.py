@@ -64,10 +64,7 @@ def test_nothing_is_left_behind_when_training_fails(fit):
     assert gc.callbacks == before
 
 
-def test_without_a_timer_there_is_nothing_to_charge(fit):
+def test_without_timer_or_recorder_nothing_is_charged(fit):
     assert not fit(Collects(), RunFacts()).steps
-
-
-def test_not_watched_is_not_measured(fit):
     session = fit(Collects(), PhaseTimer(console=False))
     assert session.phase_ns(Phase.GARBAGE_COLLECTION) is None

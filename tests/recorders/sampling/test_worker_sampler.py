@@ -104,13 +104,9 @@ def test_workers_that_are_kept_and_those_of_several_epochs_add_up(fit, sampler):
     assert (found.processes, found.work) == (4, 80)
 
 
-def test_workers_are_left_alone_once_there_are_enough_samples(fit):
-    found, _ = fit(WorkerSampler(interval_s=1e6, most=20), loader(), max_epochs=2)
-    assert (found.processes, found.work) == (2, 40)
-
-
-def test_only_the_first_two_workers_are_looked_at(fit, sampler):
-    found, _ = fit(sampler, loader(worker_data.Looked(60), num_workers=3))
+def test_only_the_first_two_workers_are_sampled_and_none_once_there_are_enough(fit):
+    data = loader(worker_data.Looked(60), num_workers=3)
+    found, _ = fit(WorkerSampler(interval_s=1e6, most=20), data, max_epochs=2)
     assert (found.processes, found.work) == (2, 40)
 
 
@@ -125,12 +121,9 @@ def test_several_loaders_and_those_without_workers(fit, sampler):
     assert {one.worker_init_fn for one in loaders.values()} == {None}
 
 
-def test_an_iterable_dataset_is_looked_at(fit, sampler):
+def test_an_iterable_dataset_is_sampled_and_without_workers_there_is_nothing(fit, sampler):
     found, kept = fit(sampler, loader(worker_data.Stream()))
     assert (found.processes, found.work, len(kept)) == (2, 40, 40)
-
-
-def test_nothing_is_noted_without_workers(fit, sampler):
     assert fit(sampler, DataLoader(worker_data.Looked()))[0] is None
 
 

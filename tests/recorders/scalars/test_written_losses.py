@@ -16,11 +16,6 @@ class InBackward(Model):
         loss.backward()
 
 
-class InHook(Model):
-    def on_before_backward(self, loss):
-        loss.mul_(3)
-
-
 class InCallback(Callback):
     def on_before_backward(self, trainer, pl_module, loss):
         loss.mul_(3)
@@ -31,40 +26,23 @@ class InPrecision(Precision):
         return super().pre_backward(tensor.mul_(3), module)
 
 
-@pytest.mark.parametrize("kind", [InBackward, InHook])
-def test_a_hook_that_scales_the_loss_in_place_scales_none_that_is_recorded(tmp_path, kind):
+@pytest.mark.parametrize(
+    ("kind", "callbacks", "plugins"),
+    [(InBackward, [], []), (Model, [InCallback()], []), (Model, [], [InPrecision()])],
+)
+def test_what_scales_the_loss_in_place_scales_none_that_is_recorded(
+    tmp_path, kind, callbacks, plugins
+):
     model = kind()
-    trainer = fit(tmp_path, model, DeferredLoss())
-    assert recorded(trainer) == dict(enumerate(model.items))
-
-
-def test_nor_does_a_callback(tmp_path):
-    model = Model()
-    trainer = fit(tmp_path, model, DeferredLoss(), InCallback())
-    assert recorded(trainer) == dict(enumerate(model.items))
-
-
-def test_nor_a_precision_plugin(tmp_path):
-    model = Model()
-    trainer = fit(tmp_path, model, DeferredLoss(), plugins=[InPrecision()])
+    trainer = fit(tmp_path, model, DeferredLoss(), *callbacks, plugins=plugins)
     assert recorded(trainer) == dict(enumerate(model.items))
 
 
 @pytest.mark.parametrize("kind", [DeferredLoss, GpuProfCallback])
-def test_where_nobody_could_write_to_it_no_loss_is_copied(tmp_path, monkeypatch, kind):
+def test_no_loss_is_copied(tmp_path, monkeypatch, kind):
     copied = []
     monkeypatch.setattr(ScalarLog, "_copied", lambda log, name, value: copied.append(name))
     model = Model()
     trainer = fit(tmp_path, model, kind())
     assert recorded(trainer) == dict(enumerate(model.items))
     assert copied == []
-
-
-def test_that_of_a_subclass_of_this_packages_own_is_the_programs(tmp_path):
-    class Scaling(DeferredLoss):
-        def on_before_backward(self, trainer, pl_module, loss):
-            loss.mul_(3)
-
-    model = Model()
-    trainer = fit(tmp_path, model, Scaling())
-    assert recorded(trainer) == dict(enumerate(model.items))
