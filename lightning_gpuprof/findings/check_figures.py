@@ -1,7 +1,4 @@
-"""The figures that a profile is read by: each a function of what is known of a run.
-
-None where its input was not measured.
-"""
+"""The figures of questions.toml, each a function of a run; None where not measured."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -28,7 +25,7 @@ GROUPS = (
 
 @dataclass(frozen=True)
 class Seen:
-    """What the figures are taken from."""
+    """The inputs of the figures."""
 
     run: RunResults
     facts: TraceFacts | None
@@ -117,7 +114,7 @@ def memory_bound(seen: Seen) -> float | None:
 
 
 def top_kernel(seen: Seen) -> float | None:
-    """Return what the longest kernel takes, as a share of the step; products are left out."""
+    """Return the longest kernel's share of the step, without matrix products."""
     if seen.facts is None or not seen.facts.rows("kernels") or not seen.run.step_ns:
         return None
     taken = Counter[str]()
@@ -129,7 +126,7 @@ def top_kernel(seen: Seen) -> float | None:
 
 
 def workers_off(seen: Seen) -> float | None:
-    """Return by how many workers the loader is away from what the fetch time asks for."""
+    """Return the difference between the loader's workers and the suggested number."""
     wanted, loader = suggested_workers(seen.run), seen.run.start.loader
     if wanted is None or loader is None or loader.num_workers is None:
         return None

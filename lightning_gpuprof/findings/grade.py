@@ -26,9 +26,9 @@ def grade(saving_ns: Range, step_ns: int, *, cost_ns: float = 0) -> Severity:
 
 
 FEWER = 5
-"""What is done too often is proposed a fifth as often at least: less would not be noticed."""
+"""Propose frequent work a fifth as often or less: smaller changes would not be noticed."""
 ONCE_FRAC = 0.5
-"""Where one time has more than this of the total, it may have been done once and not come again."""
+"""If one time has more than this share of the total, the work may not come again."""
 
 
 def seldom(steps: int, times: int, wanted: float) -> int:

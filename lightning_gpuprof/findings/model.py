@@ -59,7 +59,7 @@ class Range:
 
     @property
     def counted_on(self) -> float:
-        """What is reached three times in four, were any value within equally likely.
+        """The value reached three times in four, if all within are equally likely.
 
         >>> Range(low=0, high=40).counted_on, Range(low=15, high=19).counted_on
         (10.0, 16.0)
@@ -120,7 +120,7 @@ class Finding:
         confidence: 0 to 1: how sure the rule is that this is the cause.
         where: Places it applies to.
         change: The change as code to paste, where there is one.
-        when: Whether what it saves is time of a steady step.
+        when: Whether the saving is time of a steady step.
         explains: Ids of findings that say less of the same time (`overlap.py`).
     """
 
@@ -138,13 +138,13 @@ class Finding:
 
     @property
     def worth_a_change(self) -> bool:
-        """Whether to propose the change by itself: `info` is what a user may leave as it is."""
+        """Whether to propose the change by itself; `info` may stay as it is."""
         return self.severity is not Severity.INFO
 
 
 @dataclass(frozen=True)
 class Abstained:
-    """A rule says nothing: it had no input, or another finding tells of the same time."""
+    """A rule says nothing: it had no input, or another finding covers the same time."""
 
     id: str
     reason: str

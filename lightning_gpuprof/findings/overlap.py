@@ -1,8 +1,7 @@
-"""Keeps two findings from telling of the same milliseconds: the one that says less steps back.
+"""Keeps two findings from claiming the same milliseconds: the less specific one steps back.
 
-The one that says more of the cause stays if it accounts for what the other would save: one that
-says so itself (`Finding.explains`), or one that names a line of which the other only says that the
-host is busy there.
+The more specific one stays if it accounts for the other's saving: it says so itself
+(`Finding.explains`), or it names a line where the other only sees a busy host.
 """
 
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from collections.abc import Sequence
 from lightning_gpuprof.findings.model import Abstained, Finding, Where
 
 LEFT_OVER = ("host-sync", "slow-python", "small-kernels", "host-bound", "costly-line")
-"""They find that the host is busy at a line, not why; the later the less they say."""
+"""They find the host busy at a line, not why; later entries say less."""
 _WHOSE = ("callback:", "logger:")
 
 
@@ -26,7 +25,7 @@ def without_overlap(found: Sequence[Finding]) -> tuple[list[Finding], list[Absta
         if front is None:
             stay.append(one)
         else:
-            back.append(Abstained(one.id, f"{front.id} tells of the same time"))
+            back.append(Abstained(one.id, f"{front.id} covers the same time"))
     return stay, back
 
 

@@ -94,7 +94,7 @@ def _by_line(lines: HostLines) -> Counter[tuple[str, int]]:
 
 
 def as_late_rank(run: RunResults) -> RunResults:
-    """Return a run with what the rank that others wait for was seen at in place of its own."""
+    """Return a run with the samples of the late rank instead of its own."""
     waits = run.rank_waits
     if waits is None:
         return replace(run, lines=None, worker_lines=None)
@@ -104,7 +104,7 @@ def as_late_rank(run: RunResults) -> RunResults:
 
 
 def waits_for_batches(run: RunResults) -> bool:
-    """Tell whether the wait for data is for the making of batches, not for what is around it."""
+    """Tell whether the wait for data is mostly for making batches."""
     parts, wait = run.loader_wait, run.per_step(Phase.DATA_WAIT)
     if (parts.sampler_frac or 0.0) >= HALF:
         return False
@@ -120,7 +120,7 @@ _KEEPS = re.compile(
 
 
 def keeping(run: RunResults, phases: Iterable[Phase]) -> LineCount | None:
-    """Return the line seen most often, in some phases, that adds to what is kept."""
+    """Return the line seen most often in some phases that appends to a collection."""
     if run.lines is None:
         return None
     seen = [one for phase in phases for one in run.lines.of(phase, (None, "python", "torch"))]

@@ -1,4 +1,4 @@
-"""Ranks findings by the saving that can be counted on, a reason before what it is the reason of."""
+"""Ranks findings by the saving that can be counted on, causes before their effects."""
 
 from collections.abc import Iterable
 

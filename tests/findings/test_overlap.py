@@ -40,7 +40,7 @@ def test_much_python_at_a_line_steps_back_behind_what_says_why():
     stay, back = without_overlap([python, constant])
     assert stay == [constant]
     assert back[0].id == "slow-python"
-    assert back[0].reason == "slow-callback tells of the same time"
+    assert back[0].reason == "slow-callback covers the same time"
 
 
 def test_that_the_host_is_the_slower_one_is_told_by_what_it_does_slowly():

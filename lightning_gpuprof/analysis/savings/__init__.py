@@ -1,1 +1,1 @@
-"""How much of a cost a change can win back: what the rules' savings rest on."""
+"""Models of how much of a cost a change can save."""

@@ -7,14 +7,13 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.records.phases import Phase
 
 AROUND_FRAC = 0.2
-"""By up to this share what goes with a cost differs from its own time: what ran beside it fits the
-caches better, or the interpreter's lock is free (docs/adr/0031)."""
+"""Removing a cost saves its time within this share: caches and Python's lock (docs/adr/0031)."""
 MARK_ERROR_FRAC = 0.1
 """Taken as the error of a phase's device time: marks bound host calls, not kernels."""
 
 
 def around(cost_ns: int, step_ns: int | None = None) -> tuple[int, int]:
-    """Return the least and the most that goes with a cost that was timed by itself.
+    """Return the least and the most that removing a timed cost saves.
 
     Where the cost is most of the step, at most half of the rest goes with it.
 

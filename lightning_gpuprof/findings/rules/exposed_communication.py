@@ -4,7 +4,7 @@
 Gradients are still being exchanged when the backward pass is done.
 
 ## Why
-An exchange can run while the backward pass computes; what is exposed adds to every step on every
+An exchange can run while the backward pass computes. Exposed time adds to every step on every
 rank.
 
 ## Fix
@@ -41,25 +41,24 @@ BUCKET_BYTES = 25 * 2**20
 """DDP's own `bucket_cap_mb`."""
 MOSTLY = 0.5
 _SHARDED = re.compile(r"all_?gather|reduce_?scatter|send_?recv|all_?to_?all", re.IGNORECASE)
-"""In names of kernels that exchange something else than DDP's gradients."""
+"""Kernels that exchange something other than DDP's gradients."""
 _SHARDING = ("FSDP", "DeepSpeed", "ModelParallel")
-"""How the names of strategies begin that gather weights."""
+"""Strategies that gather weights."""
 DDP = (
     "Exchange gradients less often (accumulate_grad_batches), smaller (a bf16 hook), or in "
     "other bucket sizes, so that the backward pass hides it."
 )
 ONE_BUCKET = (
-    "All gradients fit one of DDP's buckets, so no other bucket size hides the exchange: "
-    "accumulate gradients over several batches, which makes the batch larger."
+    "All gradients fit one DDP bucket, so other bucket sizes do not help: accumulate gradients "
+    "over several batches."
 )
 SHARDS = (
-    "It gathers or sends shards of weights: have them fetched ahead "
+    "The strategy gathers shards of weights: prefetch them "
     "(FSDPStrategy(forward_prefetch=True)), in larger pieces, or shard less (SHARD_GRAD_OP)."
 )
 GATHERED = (
-    "Most of it gathers or sends what is no gradient (SyncBatchNorm, self.all_gather, sharded "
-    "embeddings, or FSDP's weights): gather once in many steps, use plain BatchNorm where a rank's "
-    "batch is large, have weights fetched ahead."
+    "Most of it is not gradients (SyncBatchNorm, self.all_gather, sharded embeddings): gather once "
+    "in many steps, or use plain BatchNorm where a rank's batch is large."
 )
 EFFORT = Effort(Horizon.MEDIUM, "settings of the strategy, tried one by one", "a larger batch")
 

@@ -18,8 +18,8 @@ Trainer(accelerator="auto")  # after
 `torch.cuda.is_available()` and `/dev/nvidia0`, once at the start.
 
 ## Limits
-A CPU that the program chose is `info`; hide the GPU (`CUDA_VISIBLE_DEVICES=""`) to have
-nothing said. No time is claimed.
+A CPU that the program chose is `info`; hide the GPU (`CUDA_VISIBLE_DEVICES=""`) to silence this.
+No time is claimed.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -29,19 +29,19 @@ from lightning_gpuprof.findings.rule import rule
 EFFORT = Effort(Horizon.QUICK, "another torch, driver or argument", "sums are rounded otherwise")
 WHY = dict(
     not_used=(
-        "A GPU is there, and the Trainer was told to use the CPU",
+        "A GPU is there, but the Trainer uses the CPU",
         'Train on it, unless the CPU was chosen on purpose: Trainer(accelerator="auto").',
         'Trainer(accelerator="auto")',
     ),
     not_built=(
-        "A GPU is there, and this torch was built without CUDA",
+        "A GPU is there, but this torch was built without CUDA",
         "Install torch for the GPU: pytorch.org/get-started has the command.",
         'python -c "import torch; print(torch.__version__, torch.version.cuda)"',
     ),
     not_found=(
-        "A GPU's driver is there, and torch finds no GPU",
-        "The driver may be too old for this torch, or the device not to be reached from here (a "
-        "container without it, permissions): `nvidia-smi` shows the driver's version.",
+        "A GPU driver is there, but torch finds no GPU",
+        "The driver may be too old for this torch (`nvidia-smi` shows its version), or the device "
+        "is not accessible here (container, permissions).",
         'python -c "import torch; torch.cuda.init()"  # says why',
     ),
 )

@@ -17,8 +17,8 @@ out = self.f(x)  # after
 
 ## How it is measured
 `host_bound_frac` by device marks; `host_idle_ns`, idle time behind late launches, by a trace; on a
-CPU `overhead_ns`, the compute phases less operators of some length, of which only calls above the
-usual number for such a model count.
+CPU `overhead_ns`, the compute phases without longer operators. Only calls above the usual number
+for such a model count.
 
 ## Limits
 Loops inside recurrent layers are torch's own. Anomaly detection hides the model's own operators.

@@ -5,8 +5,8 @@ Lines such as `.item()`, `.cpu()` or `print(loss)` in the step, or long synchron
 trace.
 
 ## Why
-While the host waits it queues nothing: when the device is done it stands idle until the next launch
-arrives. A loop that reads value after value pays for its small operators as well.
+While the host waits it queues nothing, so the device then idles until the next launch. A loop that
+reads value after value pays for its small operators as well.
 
 ## Fix
 ```python
@@ -18,8 +18,8 @@ Replace loops over elements by one operation over the tensor.
 
 ## How it is measured
 `blocked_ns`: time in synchronizing calls, from a trace or an inspection; the saving is the idle
-time behind them, or what a replay without them saves. `reads_per_step_count`: reads of single
-values. Lines: an inspection's, or sampled ones.
+time behind them. `reads_per_step_count`: reads of single values. Lines come from an inspection or
+from samples.
 
 ## Limits
 Waits for copies from pageable memory are `slow-host-to-device-copy`.

@@ -17,8 +17,8 @@ model = torch.compile(Model())  # after
 
 ## How it is measured
 `memory_bound_frac`: kernel time below the roofline's ridge point, or without shapes, in those
-categories. Of what a compiler fuses, a quarter to three quarters go: two of four passes over memory
-for a pair, most of them for a chain.
+categories. Fusing saves a quarter to three quarters of it: two of four passes over memory for a
+pair, most of them for a chain.
 
 ## Limits
 Kernels too small to fill the device are left out, and so are steps that wait for the host.
@@ -83,10 +83,7 @@ def judge(run: RunResults) -> Finding | None:
 
 
 def _fusible_ns(facts: TraceFacts) -> tuple[float, float] | None:
-    """Return what kernels that a compiler fuses take for their bytes alone, and in all.
-
-    None where no roofline says what is bound by memory.
-    """
+    """Return fusible kernels' time, for their bytes and in all; None without a roofline."""
     measured_rows = [row for row in facts.rows("roofline") if row.get("bound") == "memory"]
     if not measured_rows:
         return None
@@ -95,7 +92,7 @@ def _fusible_ns(facts: TraceFacts) -> tuple[float, float] | None:
 
 
 def _bytes_ns(row: Mapping[str, Any]) -> float:
-    """Return what a row's bytes take at the memory's peak; all of its time where that is open."""
+    """Return the time of a row's bytes at the memory's peak; its own time where unknown."""
     total: float = row.get("total_ns") or 0
     moved, peak = (row.get("num_bytes") or 0) * (row.get("count") or 0), row.get("peak_bytes_per_s")
     return min(total, 1e9 * moved / peak) if moved and peak else total

@@ -18,7 +18,7 @@ torch._inductor.config.cpp.enable_kernel_profile = True  # after, on a CPU
 `opaque_frac`: share of the operators' own time in compiled regions, from the trace.
 
 ## Limits
-Told from a fifth on, and not where the trace names Triton kernels. No time is claimed.
+Reported from a fifth, unless the trace names Triton kernels. No time is claimed.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -46,8 +46,7 @@ def judge(run: RunResults) -> Finding | None:
     return Finding(
         severity=Severity.INFO,
         title=f"{percent(hidden / whole)} of the operators' time lies inside compiled regions",
-        advice="Profile once without torch.compile, or have Inductor mark its kernels, to see "
-        "what is slow in there.",
+        advice="Profile once without torch.compile, or have Inductor mark its kernels.",
         evidence={"opaque_frac": hidden / whole, "opaque_ns": round(hidden)},
         confidence=0.9,
         where=tuple(Where(name=op.name) for op in regions[:3]),

@@ -8,8 +8,7 @@ Processes on one device take turns: steps get slower and vary, and memory that i
 gone at the next allocation.
 
 ## Fix
-See who it is; often a notebook or a run that was thought to have ended. Stop it, or use another
-device.
+Find the process, often a notebook or a run that never ended. Stop it, or use another device.
 
 ```sh
 python train.py                          # before
@@ -17,12 +16,11 @@ CUDA_VISIBLE_DEVICES=1 python train.py   # after
 ```
 
 ## How it is measured
-`others_bytes`, `others_count`: by the driver's list (NVML, AMD SMI). Told from 256 MiB on, less
-than one idle process takes.
+`others_bytes`, `others_count`: by the driver's list (NVML, AMD SMI). From 256
+MiB, less than an idle process takes.
 
 ## Limits
-In most containers the driver does not tell processes apart: then nothing is said. No time is
-claimed.
+In most containers the driver does not list processes. No time is claimed.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -45,8 +43,8 @@ def judge(run: RunResults) -> Finding | None:
     return Finding(
         severity=Severity.WARNING,
         title=f"{several} {size(use.others_bytes)} on this device",
-        advice="Stop it, or train on another device: both slow each other down, and the memory "
-        "that is left may shrink.",
+        advice="Stop it, or train on another device: they slow each other down, and free memory "
+        "may shrink.",
         evidence={"others_bytes": use.others_bytes, "others_count": count},
         confidence=0.9,
         change="nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv",

@@ -115,7 +115,7 @@ def _comes_again(run: RunResults, part: Part) -> bool:
 
 
 def _works_every(taken: PerStep) -> int:
-    """Return in every how many steps a callback does the most of what it does."""
+    """Return in every how many steps a callback does most of its work."""
     if taken.median_ns >= RARE * taken.mean_ns:
         return 1
     return max(1, round(taken.max_ns / max(1, taken.mean_ns)))

@@ -21,7 +21,7 @@ imports. The saving is that of the change: one step in 50 leaves 2%; the Trainer
 `self.log` as it is.
 
 ## Limits
-A few values a step are what every program logs: the severity goes by what is beyond 1 ms.
+A few values per step are normal: the severity counts only time beyond 1 ms.
 """
 
 from collections.abc import Sequence
@@ -199,7 +199,7 @@ def _change(run: RunResults, cost_ns: int, called_ns: int, hook: str | None) -> 
 
 
 def _seldom_ns(cost_ns: int) -> int:
-    """Return what goes of a cost of each step that is left in one of `EVERY_N_STEPS`."""
+    """Return the saving if a cost stays in one of `EVERY_N_STEPS` steps alone."""
     return round(cost_ns * (1 - 1 / EVERY_N_STEPS))
 
 

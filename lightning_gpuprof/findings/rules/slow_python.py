@@ -96,7 +96,7 @@ def judge(run: RunResults) -> tuple[Finding, ...]:
 
 
 def _in_hook(one: LineCount) -> bool:
-    """Tell whether a line of the backward pass is a hook's, or calls what is no operator."""
+    """Tell whether a line of the backward pass is a hook's, or calls no operator."""
     if one.waits or one.kind in _MODELS - {"torch"} or "backward(" in one.source:
         return False
     return one.function != "backward" or one.kind == "python"

@@ -1,7 +1,7 @@
 """Ranks wait for a late one.
 
 ## Symptom
-Ranks wait for one rank, for several, or by turns, at the exchange of gradients.
+Ranks wait at the gradient sync: for one rank, for several, or for a changing one.
 
 ## Why
 A synchronous step is as fast as its slowest rank.
@@ -20,7 +20,7 @@ least came last. `late_ns`: how much earlier the exchange would be without the l
 `mean_wait_ns`: the mean wait of all.
 
 ## Limits
-On a CPU, turns are a saving only where batches explain them (docs/adr/0044).
+On a CPU, changing ranks are a saving only where batches explain them (docs/adr/0044).
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ EFFORT = Effort(Horizon.MEDIUM, "the cause is to be found on that rank", "none")
 
 @rule(id="straggler-rank", needs=("rank waits",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where ranks wait for one, for some, or by turns."""
+    """Return a finding where ranks wait for late or changing ranks."""
     if run.start.world_size < 2 or run.step_ns is None:
         return None
     waits = measured(run.rank_waits)
@@ -63,7 +63,7 @@ def _late(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
     hosts = sorted({rank.host for rank in run.ranks if rank.rank in waits.late})
     phase, names = next(iter(waits.causes), None), _names(waits.late)
     mostly = f", mostly {_in(phase)}" if phase else ""
-    place = waits.part or (f"what it does {_in(phase)}" if phase else "what is special")
+    place = waits.part or (f"what it does {_in(phase)}" if phase else "its special work")
     return Finding(
         severity=grade(saving, step_ns),
         title=f"{names} delay{'s' if len(waits.late) == 1 else ''} each step by "
@@ -106,7 +106,7 @@ def _turns(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
     return Finding(
         severity=grade(saving, step_ns),
         title=f"Ranks wait {duration(waits.mean_wait_ns)} of each step "
-        f"({percent(waits.mean_wait_ns / step_ns)}) by turns",
+        f"({percent(waits.mean_wait_ns / step_ns)}) for changing ranks",
         advice=(f"{first}there{at} first. " if often else "")
         + "Give each rank equal work (batches of "
         "similar length), or look for other work on these machines.",
