@@ -1,6 +1,7 @@
 """torch's fake tensors, which have shapes and no data, and the identity of storages.
 
-Private names of torch 2.1 to 2.13: `torch._subclasses.fake_tensor`, `UntypedStorage._cdata`.
+Private names of torch 2.1 to 2.13: `torch._subclasses.fake_tensor`, `UntypedStorage._cdata`,
+`Tensor._indices` and `_values`, which need no coalesced tensor.
 """
 
 import copy
@@ -42,6 +43,14 @@ def value_errors() -> tuple[type[Exception], ...]:
 def storage_id(storage: torch.UntypedStorage) -> int:
     """Return a number that no other living storage has; also of a fake one."""
     return int(storage._cdata)
+
+
+def storages_of(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
+    """Return a tensor's storages: two of a sparse one, none of other layouts."""
+    if tensor.layout is torch.strided:
+        return [tensor.untyped_storage()]
+    parts = [tensor._indices(), tensor._values()] if tensor.layout is torch.sparse_coo else []
+    return [part.untyped_storage() for part in parts]
 
 
 def _fake(tensor: torch.Tensor, fakes: Any) -> torch.Tensor:

@@ -139,7 +139,7 @@ class BatchSizeAdvisor(RecordingCallback):
 
     @guarded
     def _window_due(self) -> None:
-        """End a window whose batches are counted by whoever counts them anyway."""
+        """End a window whose batches others count."""
         if self._output is not None and self._output.now() >= self._next_read_ns:
             self._end_window()
 
@@ -259,13 +259,9 @@ class BatchSizeAdvisor(RecordingCallback):
 
 
 def _check(window: int, band: tuple[float, float]) -> None:
-    if window < 1:
-        raise ConfigError(
-            f"BatchSizeAdvisor(window={window}) would never read the memory. Pass 1 or more."
-        )
     pair = isinstance(band, list | tuple) and len(band) == 2
-    if not pair or not 0 < band[0] < band[1] <= 1:
+    if window < 1 or not pair or not 0 < band[0] < band[1] <= 1:
         raise ConfigError(
-            f"BatchSizeAdvisor(band={band}) is not a band of the device's memory. Pass two shares "
-            "of 1, low and high, such as (0.6, 0.8)."
+            f"BatchSizeAdvisor(window={window}, band={band}) cannot work. Pass a window of 1 batch "
+            "or more, and two shares of the device's memory, low and high, such as (0.6, 0.8)."
         )

@@ -14,8 +14,9 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.pytree import tree_map
 from lightning_gpuprof.trials.latency import Latency, Prepared, check_counts
 
-RESAMPLES = 2000
-CONFIDENCE = 0.95
+_RESAMPLES = 2000
+_TAIL = 0.025
+"""On either side of the 95 % interval."""
 
 
 @dataclass(frozen=True)
@@ -155,10 +156,9 @@ def bootstrap_speedup(
     (2.0, 2.0)
     """
     pairs = np.array([baseline_ns, optimized_ns], dtype=np.float64)
-    chosen = np.random.default_rng(0).integers(pairs.shape[1], size=(RESAMPLES, pairs.shape[1]))
+    chosen = np.random.default_rng(0).integers(pairs.shape[1], size=(_RESAMPLES, pairs.shape[1]))
     before, after = np.median(pairs[:, chosen], axis=2)
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(before / after, [tail, 1 - tail])
+    low, high = np.quantile(before / after, [_TAIL, 1 - _TAIL])
     return float(low), float(high)
 
 

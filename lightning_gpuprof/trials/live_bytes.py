@@ -4,7 +4,7 @@ Memory that no operator returns, such as a kernel's workspace, is not counted.
 """
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from typing_extensions import override
 
-from lightning_gpuprof.adapters.fake_tensors import storage_id
+from lightning_gpuprof.adapters.fake_tensors import storage_id, storages_of
 from lightning_gpuprof.adapters.pytree import tree_leaves
 from lightning_gpuprof.adapters.torch_tensors import TorchDispatchMode
 
@@ -45,22 +45,17 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def mark(self, tensors: Iterable[Any], kind: str) -> None:
         """Set the kind of the tensors in a nest; later marks of the same storage change nothing."""
-        for tensor in tree_leaves(tensors):
-            if isinstance(tensor, torch.Tensor):
-                for storage in _storages(tensor):
-                    block = self.blocks[self._take(storage)]
-                    if block.kind is None:
-                        block.kind = kind
+        for storage in _storages(tensors):
+            block = self.blocks[self._take(storage)]
+            block.kind = block.kind or kind
 
     @override
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(result):
-            if isinstance(tensor, torch.Tensor):
-                for storage in _storages(tensor):
-                    self._take(storage)
+        for storage in _storages(result):
+            self._take(storage)
         return result
 
     def _take(self, storage: torch.UntypedStorage) -> int:
@@ -81,9 +76,6 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.events.append((index, -1))
 
 
-def _storages(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
-    """Return the storages of a tensor: several of a sparse tensor, none of other layouts."""
-    if tensor.layout is not torch.strided:
-        parts = ("_indices", "_values") if tensor.layout is torch.sparse_coo else ()
-        return [getattr(tensor, part)().untyped_storage() for part in parts]
-    return [tensor.untyped_storage()]
+def _storages(nest: Any) -> Iterator[torch.UntypedStorage]:
+    tensors = (leaf for leaf in tree_leaves(nest) if isinstance(leaf, torch.Tensor))
+    return (storage for tensor in tensors for storage in storages_of(tensor))
