@@ -218,18 +218,15 @@ def _join(windows: list[StepsWindow]) -> dict[str, Int64]:
 def _joined(name: str, windows: list[StepsWindow]) -> Int64:
     missing = NOT_MEASURED if name.startswith(("device", "run_ahead")) else 0
     parts: list[Int64] = []
+    columns = [window.columns.get(name) for window in windows]
+    dtypes = [None if column is None else column.dtype for column in columns]
     # Runs of equal type are joined as bytes and unpacked once: one call per window and column
     # would be most of the time that a million steps take to read.
-    for dtype, run in groupby(windows, key=lambda window: _dtype(window, name)):
+    for dtype, run in groupby(range(len(windows)), key=dtypes.__getitem__):
         if dtype is None:
-            count = sum(window.count for window in run)
+            count = sum(windows[at].count for at in run)
             parts.append(np.full(count, missing, dtype=np.int64))
         else:
-            data = b"".join([window.columns[name].data for window in run])
+            data = b"".join([column.data for at in run if (column := columns[at])])
             parts.append(Column(dtype, data).unpack())
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def _dtype(window: StepsWindow, name: str) -> str | None:
-    column = window.columns.get(name)
-    return None if column is None else column.dtype
