@@ -28,9 +28,9 @@ to begin with:
 class CommandModule(Protocol):
     """What the module of a command defines; a `GpuProfError` becomes a message and status 2."""
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...  # noqa: D102
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...  # noqa: D102 - as the class says
 
-    def run(self, args: argparse.Namespace) -> int: ...  # noqa: D102
+    def run(self, args: argparse.Namespace) -> int: ...  # noqa: D102 - as the class says
 
 
 COMMANDS = {

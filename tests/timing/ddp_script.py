@@ -57,7 +57,7 @@ if __name__ == "__main__":
         }.get(mode, [])
         trainer = Trainer(
             max_epochs=1,
-            limit_train_batches=8,
+            limit_train_batches=20,
             limit_val_batches=2,
             strategy="ddp",
             accelerator="cpu",

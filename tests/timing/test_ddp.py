@@ -39,7 +39,7 @@ def test_each_rank_writes_its_own_file_in_one_folder(root):
     for rank, records in ranks.items():
         (session,) = records.sessions
         assert (session.start.rank, session.start.world_size) == (rank, 2)
-        assert session.steps == 8
+        assert session.steps == 20
         outside = sum(span.dur_ns for span in session.all(OutsideSpan))
         assert int(session.columns["dur_ns"].sum()) + outside == session.end.wall_ns
 
@@ -83,8 +83,8 @@ def test_losses_are_averaged_over_ranks_with_one_collective_per_window(root, ran
         for name, count in facts(root, "averaged", rank)["counts"].items()
         if count != bare.get(name, 0)
     }
-    # Of 8 steps two windows of 3 are full; what is left is sent when this has been counted.
-    assert more == {"all_reduce": 2}
+    # Of 20 steps six windows of 3 are full; what is left is sent when this has been counted.
+    assert more == {"all_reduce": 6}
 
 
 def test_weights_are_the_same_as_without(root):

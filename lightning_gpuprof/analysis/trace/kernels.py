@@ -118,7 +118,7 @@ def _by_category(rows: tuple[KernelStats, ...], total: int) -> tuple[CategorySta
     for row in rows:
         count[row.category] = count.get(row.category, 0) + row.count
         time[row.category] = time.get(row.category, 0) + row.total_ns
-    by_time: Callable[[str], tuple[int, str]] = lambda name: (-time[name], name)  # noqa: E731
+    by_time: Callable[[str], tuple[int, str]] = lambda name: (-time[name], name)  # noqa: E731 - typed, where a key of sorted() is not
     return tuple(
         CategoryStats(name, count[name], time[name], time[name] / total if total else 0.0)
         for name in sorted(time, key=by_time)
