@@ -11,13 +11,12 @@ from lightning_gpuprof.analysis.run.every_step import (
 )
 from lightning_gpuprof.analysis.run.steady import median, step_flags
 from lightning_gpuprof.arrays import Mask
-from lightning_gpuprof.records.phases import FETCHES, WORKERS, Phase
+from lightning_gpuprof.records.phases import FETCHES, Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import Loader, StepFlag
 
 REMADE = f"{Phase.DATA_WAIT.value}/train_dataloader"
 """The part of a wait in which the module makes its loader anew."""
-_WORKERS = f"{Phase.DATA_WAIT.value}/{WORKERS}"
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,6 @@ class EpochStarts:
     """Total time of the module's `train_dataloader` after the first epoch began."""
     steady_mean_ns: int
     """How much of the mean wait per steady step is such excess."""
-    workers_ns: int | None = None
-    """How much of `again_ns` is waiting for worker processes; None where that is not measured."""
 
 
 def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
@@ -53,15 +50,11 @@ def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
     between = sum(span.phase_ns.get(Phase.DATA_WAIT.value, 0) for span in spans)
     remade = sum(span.part_ns.get(REMADE, 0) for span in spans)
     again_ns = int(excess[first][1:].sum()) + between - remade
-    workers = session.columns.get(f"part/{_WORKERS}")
-    waited = 0 if workers is None else int(workers[first][1:].sum())
-    waited += sum(span.part_ns.get(_WORKERS, 0) for span in spans)
     return EpochStarts(
         count=int(first.sum()),
         again_ns=again_ns,
         remade_ns=remade,
         steady_mean_ns=round(int(excess[steady].sum()) / (int(steady.sum()) + unmarked)),
-        workers_ns=None if workers is None else min(again_ns, waited),
     )
 
 
