@@ -59,7 +59,8 @@ class Inspector(Callback):
         self._syncs = Syncs(trainer, self._new_detector)
         self._work = Work(trainer)
         # Only here, in the inspection's own process, is a method of the profiler wrapped.
-        Patches().put(trainer.profiler, "start", self._with_borders)  # type: ignore[attr-defined]
+        profiler: Any = vars(trainer)["profiler"]
+        Patches().put(profiler, "start", self._with_borders)
         StepBorders(trainer, self, self._begin_step, self).sleep_until(WARM_UP)
 
     def _with_borders(self, start: Callable[[str], None]) -> Callable[[str], None]:

@@ -47,6 +47,18 @@ class LoggingCall(TimedCall):
     __call__ = call_to_log
 
 
+class After:
+    """Does something after a call, also where it fails."""
+
+    def __init__(self, after: Callable[[], object]) -> None:
+        self._after = after
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *raised: object) -> None:
+        self._after()
+
+
 class TimedCalls:
     """The methods that are being timed, to be put back when the run ends.
 

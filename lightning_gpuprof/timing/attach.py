@@ -19,7 +19,7 @@ from lightning_gpuprof.adapters.lightning import (
 from lightning_gpuprof.adapters.loaders import BEFORE_FIRST_ITERATORS, LoaderParts
 from lightning_gpuprof.records.phases import EXPERIMENT, SAMPLER, STOP_CHECK, WORKERS, Phase
 from lightning_gpuprof.session.guard import attempt
-from lightning_gpuprof.session.timed_calls import LoggingCall, TimedCalls
+from lightning_gpuprof.session.timed_calls import After, LoggingCall, TimedCalls
 from lightning_gpuprof.timing.action_regions import ActionRegions
 from lightning_gpuprof.timing.batches import Batches
 from lightning_gpuprof.timing.phase_clock import Region
@@ -145,7 +145,7 @@ class ProxyTiming:
     def _time_fit(self) -> None:
         fit_loop = self._trainer.fit_loop
         # The first epoch's workers start between this call and `on_train_start`.
-        self._calls.add(fit_loop, BEFORE_FIRST_ITERATORS, _Starting(self._timeline))
+        self._calls.add(fit_loop, BEFORE_FIRST_ITERATORS, After(self._timeline.begin_startup))
         module = self._trainer.lightning_module
         if not is_compiled_whole(module):  # its step would break at the region
             self._calls.add(module, "log", self.proxy.module_log())
@@ -160,18 +160,6 @@ class ProxyTiming:
         startup = self._clock.region(Phase.DATA_WAIT, WORKER_STARTUP)
         for method in ("setup_data", "reset"):
             self._calls.add(active_loop(self._trainer), method, startup)
-
-
-class _Starting:
-    """Before it ends, workers start; `StepTimeline.end_startup` says that they have."""
-
-    def __init__(self, timeline: StepTimeline) -> None:
-        self._timeline = timeline
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *raised: Any) -> None:
-        self._timeline.begin_startup()
 
 
 _BEGINS = {

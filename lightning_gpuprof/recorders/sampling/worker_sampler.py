@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -24,6 +24,7 @@ from lightning_gpuprof.recorders.sampling.worker_sampling import WorkerStart
 from lightning_gpuprof.records.lines import LineCount, WorkerLines
 from lightning_gpuprof.session.guard import attempt, guarded
 from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.session.timed_calls import After
 
 _INIT_FN = "worker_init_fn"
 
@@ -59,7 +60,7 @@ class WorkerSampler:
         self._release()
         self._clear()
         fit_loop = trainer.fit_loop
-        output.calls.add(fit_loop, BEFORE_FIRST_ITERATORS, _After(partial(self.place, fit_loop)))
+        output.calls.add(fit_loop, BEFORE_FIRST_ITERATORS, After(partial(self.place, fit_loop)))
 
     @property
     def placed(self) -> bool:
@@ -134,18 +135,6 @@ class WorkerSampler:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_placed": [], "_folder": None}
-
-
-class _After:
-    """Does something after a call, also where it fails."""
-
-    def __init__(self, after: Callable[[], object]) -> None:
-        self._after = after
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *raised: object) -> None:
-        self._after()
 
 
 def _starts_workers(loader: object) -> bool:
