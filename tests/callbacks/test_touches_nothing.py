@@ -122,6 +122,7 @@ def stood_in_for(trainer, model):
         "Trainer": trainer,
         "fit_loop": loop,
         "epoch_loop": loop.epoch_loop,
+        "val_loop": loop.epoch_loop.val_loop,
         "automatic_optimization": loop.epoch_loop.automatic_optimization,
         "strategy": trainer.strategy,
         "precision_plugin": trainer.precision_plugin,
@@ -189,6 +190,8 @@ IN_WINDOW = {
 STOOD_IN_FOR = {
     "Trainer.profiler",
     "fit_loop._load_combined_loader_states",
+    "val_loop.run",
+    "val_loop.reset",
     "module.log",
     "logger.log_metrics",
     "logger.save",
