@@ -9,7 +9,9 @@ from rich.text import Text
 from lightning_gpuprof.analysis.run.line_times import line_times
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.worker_lines import worker_line_times
-from lightning_gpuprof.units import duration, percent, shortened, spread
+from lightning_gpuprof.findings.checks import State, run_checks
+from lightning_gpuprof.findings.engine import make_plan
+from lightning_gpuprof.units import duration, percent, quantity, shortened, spread
 from lightning_gpuprof.views.documents.phase_rows import MIN_PART_FRAC, phase_rows
 from lightning_gpuprof.views.documents.report import Report
 from lightning_gpuprof.views.documents.report_payload import top_operators
@@ -23,6 +25,12 @@ MIN_WORKER_FRAC = 0.02
 """Lines below this share of the workers' work are not shown."""
 _LINE_WIDTH, _LEAST_SOURCE = 52, 20
 """Of a place in the program and its source, so that they mostly fit into one line of the table."""
+_ANSWERS = {
+    State.OK: ("ok", ""),
+    State.LOOK: ("look", "Next:"),
+    State.NOT_MEASURED: ("-", "Not measured:"),
+}
+"""The mark of a question's answer, and what introduces its last part."""
 Titled = tuple[str, Padding]
 
 
@@ -149,9 +157,32 @@ def verbose_tables(report: Report) -> Iterator[Titled]:
         flags = Text(" ".join(slow.flags))
         steps.append((f"step {slow.step}", duration(slow.dur_ns), Text(why + inside), flags))
     yield "SLOWEST STEPS", grid(steps)
+    if report.findings:
+        yield "PLAN", _plan(report)
+    yield "QUESTIONS", _questions(report.results)
     rules = [(one.id, f"says nothing: {one.reason}") for one in report.abstained]
     rules += [(rule, "found nothing worth a change") for rule in report.silent]
     yield "RULES WITHOUT A FINDING", grid(rules)
+
+
+def _plan(report: Report) -> Padding:
+    rows = []
+    for item in make_plan(report.findings):
+        effort, saving = item.effort, item.finding.saving_ns
+        gain = spread(saving.low, saving.high) if saving.high else "no time claimed"
+        when, cost = effort.horizon.value, f"{effort.difficulty}; {effort.risk}"
+        rows.append((when, item.finding.id, gain, cost))
+    head = ("when", "finding", "impact per step", "difficulty; risk")
+    return grid(rows, right=(2,), head=head, first="dim")
+
+
+def _questions(results: RunResults) -> Padding:
+    rows = []
+    for check in run_checks(results):
+        value = "" if check.value is None else quantity(check.figure, check.value)
+        mark, lead = _ANSWERS[check.state]
+        rows.append((mark, value, f"{check.question}{lead and f' {lead} {check.next}.'}"))
+    return grid(rows, right=(1,))
 
 
 def _place(file: str, line: int, source: str) -> Text:

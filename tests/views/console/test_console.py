@@ -75,6 +75,15 @@ def test_a_saving_that_may_be_nothing_is_said_to_be_at_most_so_much(report):
     assert "saves up to 1.00 ms per step (10.0%)" in render(replace(loaded, findings=(unsure,)))
 
 
+def test_verbose_has_the_plan_and_the_questions(report):
+    loaded = report(loader=Loader(num_workers=0))
+    lines = [" ".join(line.split()) for line in render(loaded, verbose=True).splitlines()]
+    plan = lines[lines.index("PLAN") + 2]
+    assert plan.startswith(f"quick {loaded.findings[0].id}")
+    assert any(line.startswith("look") and "Next:" in line for line in lines)
+    assert not {"PLAN", "QUESTIONS"} & set(render(loaded).splitlines())
+
+
 def test_it_ends_with_the_change_its_gain_and_the_command_that_compares(report):
     loaded = report(loader=Loader(num_workers=0))
     lines = render(loaded).splitlines()
