@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from math import hypot
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.findings.grade import WARNING_FRAC
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Severity
 from lightning_gpuprof.findings.overlap import without_overlap
 from lightning_gpuprof.findings.places import with_lines
@@ -68,21 +69,21 @@ def _as_sure(finding: Finding, run: RunResults) -> Finding:
 
     Its saving is widened by what two equal runs of this length differ by; the errors are
     independent, so their squares add up. The middle stays, unless a step would take less than
-    nothing.
+    nothing. A saving that may be nothing, and of which little can be counted on, is `info`.
     """
     saving = finding.saving_ns
     half = hypot((saving.high - saving.low) / 2, run.step_noise_ns or 0)
     half = max((saving.high - saving.low) / 2, min(half, saving.middle))
     high = min(round(saving.middle + half), max(saving.high, run.step_ns or 0))
-    wider = replace(finding, saving_ns=Range(low=round(saving.middle - half), high=high))
-    if len(run.steady_dur_ns) >= FEW_STEPS:
-        return wider
-    critical = finding.severity is Severity.CRITICAL and saving.high > 0
-    return replace(
-        wider,
-        confidence=min(finding.confidence, FEW_CONFIDENCE),
-        severity=Severity.WARNING if critical else finding.severity,
-    )
+    sure = Range(low=round(saving.middle - half), high=high)
+    severity, confidence = finding.severity, finding.confidence
+    if len(run.steady_dur_ns) < FEW_STEPS:
+        confidence = min(confidence, FEW_CONFIDENCE)
+        if severity is Severity.CRITICAL and saving.high > 0:
+            severity = Severity.WARNING
+    little = sure.low <= 0 < sure.high and sure.counted_on < WARNING_FRAC * (run.step_ns or 0)
+    severity = Severity.INFO if little else severity
+    return replace(finding, saving_ns=sure, severity=severity, confidence=confidence)
 
 
 def _matters(finding: Finding, run: RunResults) -> bool:

@@ -52,6 +52,7 @@ class HostWork:
         forward_operators_ns: Self time of operators outside the autograd graph's nodes.
         calls: Calls per step that compute something.
         thin_calls: Calls per step of thin operators of any kind.
+        forward_calls: Those that compute something, outside the autograd graph's nodes.
         usual_calls: `calls` to expect of the model's size; None where that is unknown.
         looped_ns: Self time of operators that are not thin, but called `LOOPED` times or more.
         reads: Values read one by one (`.item()`) per step.
@@ -65,6 +66,7 @@ class HostWork:
     forward_operators_ns: int
     calls: int
     thin_calls: int
+    forward_calls: int
     usual_calls: int | None
     looped_ns: int
     reads: int
@@ -123,6 +125,9 @@ def host_work(run: RunResults) -> HostWork | None:
         forward_operators_ns=max(0, round(sum(map(_own_ns, every)) - nodes_ns(facts))),
         calls=round(sum(_own_calls(op) for op in every if computes(op))),
         thin_calls=round(sum(map(_own_calls, thin))),
+        forward_calls=round(
+            sum(max(0.0, _own_calls(op) - op.backward_calls) for op in thin if computes(op))
+        ),
         usual_calls=None if tensors is None else CALLS_PER_TENSOR * tensors,
         looped_ns=round(sum(_own_ns(op) for op in heavy if _own_calls(op) >= LOOPED)),
         reads=round(_own_calls(read)) if read else 0,

@@ -97,9 +97,8 @@ def judge(run: RunResults) -> Finding | None:
     plan = plan or loader_plan(run, step_ns, wait_ns, lost)
     loader = run.start.loader
     saving = Range(low=plan.low_ns, high=plan.high_ns)
-    counts = saving.low > 0 or saving.counted_on >= WARNING_FRAC * step_ns
     return Finding(
-        severity=grade(saving, step_ns) if plan.sure and counts else Severity.INFO,
+        severity=grade(saving, step_ns) if plan.sure else Severity.INFO,
         title=f"{percent(wait_ns / step_ns)} of each step ({duration(wait_ns)}) waits for data",
         advice=_advice(run, plan),
         evidence=_evidence(run, step_ns, wait_ns),

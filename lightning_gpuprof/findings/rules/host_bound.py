@@ -46,7 +46,7 @@ from lightning_gpuprof.units import duration, percent
 GRAPHS = 'model = torch.compile(model, mode="reduce-overhead")'
 MIN_STATE_FRAC = 0.5
 MIN_CALLS = 100
-"""Below a hundred thin calls there is nothing to batch."""
+"""With fewer thin calls in forward the program has nothing to batch: the rest are autograd's."""
 MOSTLY = 0.5
 IDLE_FRAC = 0.25
 TRACED_LOW_FRAC = 0.3
@@ -82,7 +82,7 @@ def judge(run: RunResults) -> Finding | None:
 
 
 def _on_cpu(step_ns: int, work: HostWork) -> Finding | None:
-    few = round(work.own_frac * work.thin_calls) < MIN_CALLS or not work.repeated_ns
+    few = round(work.own_frac * work.forward_calls) < MIN_CALLS or not work.repeated_ns
     if few or work.recurrent_frac > MOSTLY or reads_in_a_loop(work):
         return None
     title = f"{duration(work.repeated_ns)} of each step ({percent(work.repeated_ns / step_ns)}) "

@@ -2,7 +2,7 @@
 
 ## Symptom
 Nodes of the autograd graph run more often than the operators that made them, or the backward pass
-takes longer and longer.
+takes longer and longer while memory grows.
 
 ## Why
 `backward(retain_graph=True)` for each of several losses runs their shared part once per loss. A
@@ -19,7 +19,7 @@ With several optimizers, detach what a loss does not train.
 
 ## How it is measured
 `repeated_frac`: calls of graph nodes in a trace against calls of their operators. Or the backward
-pass grows by a fifth or more.
+pass grows by a fifth or more, with memory: graphs that are kept take memory.
 
 ## Limits
 Silent where gradients are differentiated twice (gradient penalties).
@@ -55,7 +55,8 @@ EFFORT = Effort(Horizon.QUICK, "one backward for the sum of the losses", "none: 
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where the graph runs again, or grows."""
     step_ns, grown = measured(run.step_ns), run.growing.get(Phase.BACKWARD)
-    if grown is not None and grown.last - grown.first >= MIN_RISE * max(1, grown.first):
+    rises = grown is not None and grown.last - grown.first >= MIN_RISE * max(1, grown.first)
+    if grown is not None and rises and run.memory_growth is not None:
         return _growing(grown, step_ns)
     facts = trace_facts(run)
     if facts is None or not facts.rows("operators") or second_order(facts):

@@ -77,6 +77,13 @@ def test_a_few_thin_operators_are_nothing_to_batch(analyze):
     assert evaluate(analyze(PHASES, records=[CYCLE], traces=traced(100, 100 * US))) is None
 
 
+def test_calls_of_autograd_alone_are_nothing_to_batch(analyze):
+    # As where gradients are differentiated: the program itself calls 75 a step.
+    traces = traced(2_000, 4 * MS)
+    traces["t.gz"]["operators"][0]["backward_count"] = 1_850
+    assert evaluate(analyze(PHASES, records=[CYCLE], traces=traces)) is None
+
+
 def test_longer_operators_in_the_loop_are_at_most_saved_with_it(analyze):
     traces = traced(2_000, 4 * MS)
     looped = {"name": "SelectBackward0", "count": 200, "total_ns": 3 * MS, "self_ns": 3 * MS}

@@ -1,6 +1,8 @@
 import pytest
 from rule_cases import MS, US, WORK, op, span
 
+from lightning_gpuprof.records.facts import ProcessMemory
+
 NODE = "autograd::engine::evaluate_function: AddmmBackward0"
 
 
@@ -70,6 +72,9 @@ def test_a_graph_kept_for_a_gradient_penalty_is_no_news(judge):
 
 def test_a_backward_that_gets_slower(judge):
     backward = [MS + step * 100 * US for step in range(80)]
-    finding = judge("retained-graph", {"backward": backward}, steps=80)
+    kept = [ProcessMemory(10 * i, 10**9 + i * 10**7) for i in range(10)]
+    finding = judge("retained-graph", {"backward": backward}, steps=80, records=kept)
     assert "backward pass grew" in finding.title
     assert finding.explains == ("memory-growth",)
+    # Without memory that grows no graph is kept: the machine got slower.
+    assert judge("retained-graph", {"backward": backward}, steps=80) is None
