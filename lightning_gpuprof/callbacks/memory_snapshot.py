@@ -11,11 +11,11 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.adapters.memory_history import CudaMemoryHistory, memory_history
-from lightning_gpuprof.analysis.memory.memory_snapshot import BACKWARD, FORWARD, OPTIMIZER
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.memory.device import out_of_memory_error
 from lightning_gpuprof.memory.snapshots import SnapshotFiles
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Note, Snapshot
 from lightning_gpuprof.session.console import say
 from lightning_gpuprof.session.guard import guarded
@@ -76,8 +76,8 @@ class MemorySnapshot(RecordingCallback):
         self._hooks = Hooks(
             {
                 "on_train_batch_start": self._step_begins,
-                "on_before_backward": partial(self._begin_phase, BACKWARD),
-                "on_after_backward": partial(self._begin_phase, OPTIMIZER),
+                "on_before_backward": partial(self._begin_phase, Phase.BACKWARD.value),
+                "on_after_backward": partial(self._begin_phase, Phase.OPTIMIZER_STEP.value),
                 "on_train_batch_end": self._step_ended,
             }
         )
@@ -112,7 +112,7 @@ class MemorySnapshot(RecordingCallback):
         """Begin the window at its first step."""
         if self.steps is not None and self._step == self.steps[0]:
             self._record()
-        self._note(FORWARD)
+        self._note(Phase.FORWARD.value)
 
     @guarded
     def _begin_phase(self, phase: str, *_: Any) -> None:

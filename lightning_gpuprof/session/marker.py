@@ -4,12 +4,6 @@ import os
 import time
 from pathlib import Path
 
-import numpy as np
-from tensorboard.compat.proto.event_pb2 import Event
-from tensorboard.compat.proto.summary_pb2 import DATA_CLASS_TENSOR, Summary, SummaryMetadata
-from tensorboard.summary.writer.record_writer import RecordWriter
-from tensorboard.util.tensor_util import make_tensor_proto
-
 from lightning_gpuprof.records.schema import SCHEMA_VERSION
 
 PLUGIN_NAME = "gpuprof"
@@ -30,13 +24,19 @@ def write_marker(run_dir: str) -> None:
     path = Path(run_dir) / FILE_NAME
     if path.exists():
         return
+    # Imported here: TensorBoard's writer takes 20 ms, which a callback's import need not wait for.
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import DATA_CLASS_TENSOR, Summary, SummaryMetadata
+    from tensorboard.summary.writer.record_writer import RecordWriter
+    from tensorboard.util.tensor_util import make_tensor_proto
+
     os.makedirs(run_dir, exist_ok=True)
     metadata = SummaryMetadata(
         plugin_data=SummaryMetadata.PluginData(plugin_name=PLUGIN_NAME),
         data_class=DATA_CLASS_TENSOR,
     )
     value = Summary.Value(
-        tag=TAG, metadata=metadata, tensor=make_tensor_proto(np.int64(SCHEMA_VERSION))
+        tag=TAG, metadata=metadata, tensor=make_tensor_proto(SCHEMA_VERSION, dtype="int64")
     )
     now = time.time()
     with path.open("wb") as file:
