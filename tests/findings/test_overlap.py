@@ -13,8 +13,7 @@ NAME = "experiment.add_image"
 EXPLAINS = {
     "slow-callback": ("host-sync", "step-time-jitter"),
     "slow-logging": ("host-sync", "step-time-jitter"),
-    "memory-growth": ("growing-cost", "slow-callback", "slow-epoch-end", "slow-logging"),
-    "growing-cost": ("slow-callback", "slow-epoch-end", "slow-logging"),
+    "memory-growth": ("slow-callback", "slow-epoch-end", "slow-logging"),
     "frequent-validation": ("slow-logging",),
     "small-kernels": ("host-bound",),
     "thread-contention": ("host-bound", "small-kernels", "slow-python"),
@@ -109,24 +108,18 @@ def test_reads_in_several_places_stay_where_one_is_nobody_elses():
 
 def test_a_callback_that_takes_longer_each_time_is_told_as_growing():
     place = Where(phase="callbacks", name="Plots")
-    slow, grows = made("slow-callback", 4, 6, place), made("growing-cost", 3, 8, place)
-    assert kept(slow, grows) == ["growing-cost"]
+    slow, grows = made("slow-callback", 4, 6, place), made("memory-growth", 3, 8, place)
+    assert kept(slow, grows) == ["memory-growth"]
     # Of one that was slow from the beginning the growth is the lesser part.
-    assert len(kept(slow, made("growing-cost", 1, 2, place))) == 2
-    other = made("growing-cost", 3, 8, Where(phase="callbacks", name="Tables"))
+    assert len(kept(slow, made("memory-growth", 1, 2, place))) == 2
+    other = made("memory-growth", 3, 8, Where(phase="callbacks", name="Tables"))
     assert len(kept(slow, other)) == 2
-    phase = made("growing-cost", 3, 8, Where(phase="callbacks"))
-    assert kept(slow, phase) == ["growing-cost"]
+    phase = made("memory-growth", 3, 8, Where(phase="callbacks"))
+    assert kept(slow, phase) == ["memory-growth"]
 
 
-def test_work_between_epochs_that_takes_longer_each_time_is_told_as_growing():
-    place = Where(phase="callbacks", name="Plots")
-    slow, grows = made("slow-epoch-end", 4, 6, place), made("growing-cost", 3, 8, place)
-    assert kept(slow, grows) == ["growing-cost"]
-
-
-@pytest.mark.parametrize("front", ["growing-cost", "memory-growth"])
-def test_a_phase_that_grows_does_not_say_which_of_its_callbacks_does(front):
+def test_a_phase_that_grows_does_not_say_which_of_its_callbacks_does():
+    front = "memory-growth"
     grows = made(front, 3, 8, Where(phase="callbacks"))
     one = made("slow-callback", 4, 6, Where(phase="callbacks", name="Plots"))
     other = made("slow-callback", 1, 2, Where(phase="callbacks", name="Tables"))

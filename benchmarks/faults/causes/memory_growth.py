@@ -1,7 +1,6 @@
 """Every step's predictions are kept and averaged over again; the fix keeps a running mean.
 
-The memory grows and with it the time of each step. Where memory was read too seldom to say so, it
-is the time that is told of (`growing-cost`), at the same line and with the same fix.
+The memory grows and with it the time of each step.
 """
 
 from functools import partial
@@ -48,7 +47,6 @@ def run(module: type[KeepsAll], knob: float) -> Setup:
 CAUSE = Cause(
     name="memory_growth",
     finding="memory-growth",
-    also=("growing-cost",),
     fix="keep a running mean",
     faulty=partial(run, KeepsAll),
     fixed=partial(run, KeepsMean),

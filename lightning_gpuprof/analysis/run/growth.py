@@ -9,10 +9,6 @@ from lightning_gpuprof.memory.trend import lasting_slope
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 
-Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
-
-PACE = (Phase.BACKWARD, Phase.OPTIMIZER_STEP)
-"""Phases whose work is the same in each step of most programs."""
 BUCKETS = 16
 MIN_PER_BUCKET = 5
 """Medians of fewer steps follow single slow ones."""
@@ -59,38 +55,10 @@ def growth(values: Int64, *, steps_before: int = 0) -> Growth | None:
 
 
 def phase_growth(session: Session, steady: Mask) -> dict[Phase, Growth]:
-    """Return the phases of the steady steps that take longer and longer.
-
-    Other programs on the machine may hide that by slowing whole steps down, so a phase is also
-    taken at the pace of backward and optimizer: of both, and of each by itself.
-    """
-    found: dict[Phase, Growth] = {}
-    if steady.sum() < BUCKETS * MIN_PER_BUCKET:
-        return found
-    before = int(np.argmax(steady))  # the warm-up's steps, as a rule
-    whole = steady_work(session, steady)
-    each = (column[steady] for column in session.phases_ns(PACE).values())
-    paces = [pace_of(work.astype(np.float64)) for work in (whole, *each) if np.median(work)]
-    for phase, column in session.phases_ns(Phase).items():
-        grown = growth(column[steady], steps_before=before)
-        if grown is None and phase not in PACE:
-            paced = ((column[steady] / pace).astype(np.int64) for pace in paces)
-            found_at = [growth(values, steps_before=before) for values in paced]
-            grown = None if None in found_at else next(iter(found_at), None)
-        if grown is not None:
-            found[phase] = grown
-    return found
-
-
-def steady_work(session: Session, steady: Mask) -> Floats:
-    """Return what each steady step took of `PACE`; where none of it was measured, all alike."""
-    columns = list(session.phases_ns(PACE).values())
-    if not columns:
-        return np.ones(int(steady.sum()))
-    work: Floats = np.sum(columns, axis=0)[steady].astype(np.float64)
-    return work
-
-
-def pace_of(work: Floats) -> Floats:
-    """Return how much longer than usual each step's work took that does not grow by itself."""
-    return np.maximum(work, 1.0) / (float(np.median(work)) or 1.0)
+    """Return the phases of the steady steps that take longer and longer."""
+    before = int(np.argmax(steady)) if len(steady) else 0  # the warm-up's steps, as a rule
+    grown = {
+        phase: growth(column[steady], steps_before=before)
+        for phase, column in session.phases_ns(Phase).items()
+    }
+    return {phase: one for phase, one in grown.items() if one is not None}

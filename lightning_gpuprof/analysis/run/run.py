@@ -20,7 +20,6 @@ from lightning_gpuprof.analysis.run.phase_split import part_split, phase_split
 from lightning_gpuprof.analysis.run.ranks.rank_steps import common_steady
 from lightning_gpuprof.analysis.run.ranks.rank_view import rank_views
 from lightning_gpuprof.analysis.run.ranks.rank_waits import rank_waits
-from lightning_gpuprof.analysis.run.rising import rising
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.sessions import (
     choose_session,
@@ -106,7 +105,6 @@ def _of_steps(session: Session) -> dict[str, Any]:
         "slowest": slowest_steps(session, steady, phases, parts),
         "device_time": device,
         "growing": phase_growth(session, steady),
-        "rising": rising(spread),
         "step_noise_ns": step_noise_ns(session, steady),
         "spikes": spikes(session, steady),
         "compiling": compiling(session, steady),

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from lightning_gpuprof.analysis.run.phase_split import Part, PerStep, PhaseStats
     from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
     from lightning_gpuprof.analysis.run.ranks.rank_waits import RankWaits
-    from lightning_gpuprof.analysis.run.rising import Rising
     from lightning_gpuprof.analysis.run.sessions import OutsideTime, SessionView, WallTime
     from lightning_gpuprof.analysis.run.slowest import SlowStep
     from lightning_gpuprof.analysis.run.steady import Distribution, StepStats
@@ -90,8 +89,6 @@ class RunResults:
     memory: MemoryUse | None = None
     growing: dict[Phase, Growth] = field(default_factory=dict)
     """Phases that take longer and longer."""
-    rising: tuple[Rising, ...] = ()
-    """Callbacks, loggers, validations and phases that take longer each time."""
     memory_growth: MemoryGrowth | None = None
     memory_watched: bool = False
     """Memory was recorded often enough to say whether it grows."""

@@ -20,7 +20,7 @@ most half of it.
 
 ## Limits
 Validation once an epoch that takes less than a second in all is not reported. See also
-`growing-cost` and `worker-startup`.
+`worker-startup`.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -108,12 +108,11 @@ def _less_often(run: RunResults, mean_ns: int, runs: int) -> tuple[str, str, Ran
 
 
 def _found_elsewhere(run: RunResults) -> int:
-    """Return what growing-cost and worker-startup find of a step's share."""
-    grown_ns = max((one.cost_ns for one in run.rising if one.phase is Phase.VALIDATION), default=0)
+    """Return what worker-startup finds of a step's share."""
     seen = run.validations
     if seen is None or run.every is None or not seen.starts_workers:
-        return grown_ns
-    return grown_ns + seen.start_again_ns[1] * seen.count // run.every.steps
+        return 0
+    return seen.start_again_ns[1] * seen.count // run.every.steps
 
 
 def _one_hook(run: RunResults) -> str | None:

@@ -21,8 +21,7 @@ Clear lists at the epoch's end and bound caches.
 The saving: from what growing has cost per step on average to what it costs now.
 
 ## Limits
-Below a kilobyte a step nothing is said. A phase that slows down without memory growing is
-`growing-cost`.
+Below a kilobyte a step nothing is said.
 """
 
 import re
@@ -76,8 +75,7 @@ def judge(run: RunResults) -> Finding | None:
     if memory is None:
         if run.memory_watched:
             return None
-        rising = {one.phase for one in run.rising}
-        slower = {p: g for p, g in slower.items() if p not in rising and _by_itself(run, g)}
+        slower = {p: g for p, g in slower.items() if _by_itself(run, g)}
     if memory is None and not slower:
         return None
     return _finding(step_ns, memory, slower, keeping(run, slower))
@@ -131,7 +129,7 @@ def _finding(
             *(Where(phase=phase.value) for phase in slower),
         ),
         change=ROWS if copies else SUM,
-        explains=("growing-cost", *SLOWER),
+        explains=SLOWER,
     )
 
 
