@@ -27,18 +27,6 @@ _DETAILS = max(len(ACTIVITIES), len(CATEGORIES))
 
 
 @dataclass(frozen=True)
-class PathSegment:
-    """A stretch of the path."""
-
-    kind: PathKind
-    start_ns: int
-    dur_ns: int
-    name: str
-    detail: str
-    row: int = -1
-
-
-@dataclass(frozen=True)
 class PathPart:
     """All segments of one kind and name."""
 
@@ -65,17 +53,6 @@ class CriticalPath:
         return self.end_ns - self.start_ns
 
     @property
-    def segments(self) -> list[PathSegment]:
-        """Every segment, in order of time."""
-        rows = self.rows
-        columns = (rows.kind, rows.start_ns, rows.dur_ns, rows.name, rows.detail, rows.row)
-        lists = [column.tolist() for column in columns]
-        return [
-            PathSegment(KINDS[kind], start, dur, self._name(name), detail_name(kind, detail), row)
-            for kind, start, dur, name, detail, row in zip(*lists, strict=True)
-        ]
-
-    @property
     def kind_ns(self) -> dict[PathKind, int]:
         """Time by kind; adds up to the span."""
         total = dict.fromkeys(KINDS, 0)
@@ -94,7 +71,7 @@ class CriticalPath:
             name, kind = divmod(rest, len(KINDS))
             frac = ns / self.span_ns if self.span_ns else 0.0
             label = detail_name(kind, detail)
-            parts.append(PathPart(KINDS[kind], self._name(name), label, number, ns, frac))
+            parts.append(PathPart(KINDS[kind], self.name(name), label, number, ns, frac))
         return sorted(parts, key=lambda part: (-part.total_ns, part.name))
 
     def within(self, start_ns: int, end_ns: int) -> "CriticalPath":
@@ -104,7 +81,8 @@ class CriticalPath:
         rows = self.rows.cut(start_ns, end_ns)
         return replace(self, start_ns=start_ns, end_ns=end_ns, rows=rows)
 
-    def _name(self, index: int) -> str:
+    def name(self, index: int) -> str:
+        """Return a segment's name by its index in `rows`."""
         return self.names[index] if index >= 0 else _UNRECORDED
 
 

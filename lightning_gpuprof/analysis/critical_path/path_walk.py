@@ -1,25 +1,28 @@
-"""Walks the critical path backwards, in stretches.
+"""Walks the critical path backwards, from what ended last to the beginning of a trace.
 
-What let each device event begin does not depend on the walk, nor does the thread in control of the
-host, so both are found for all events at once. The walk goes along a chain of device events to a
-launch, then on the host back to a call that waited, and so on.
+A chain of device events leads to a launch, the launching thread to where its work began, then the
+thread that worked last before, until a call that waited leads back to the device.
 """
 
 from array import array
 from bisect import bisect_left
 
 import numpy as np
+from msgspec import Struct
 
-from lightning_gpuprof.analysis.critical_path.device_starts import device_starts
-from lightning_gpuprof.analysis.critical_path.lanes import Lane, host_lanes
 from lightning_gpuprof.analysis.critical_path.path_rows import NUMBER, PathKind, PathRows, joined
-from lightning_gpuprof.analysis.trace.blocking import Waits, waits
-from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, activities
+from lightning_gpuprof.analysis.trace.blocking import waits
+from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, activities, in_order
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
-from lightning_gpuprof.arrays import Int32, Int64
-from lightning_gpuprof.traces.timeline import CATEGORY_ID
+from lightning_gpuprof.arrays import Int8, Int32, Int64, Mask
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline
 
+OTHER_STREAM_NS = 10_000
+"""A queued event that starts this soon after another stream's ended is taken to have waited for
+it: torch does not record who waited for whom."""
 _PYTHON = ACTIVITIES.index("python")
+_IDLE = (ACTIVITIES.index("region"), _PYTHON)
+"""In these a thread may as well be waiting for another, such as autograd's."""
 
 
 def walk(trace: LinkedTrace) -> tuple[int, int, PathRows] | None:
@@ -36,162 +39,223 @@ def walk(trace: LinkedTrace) -> tuple[int, int, PathRows] | None:
 
 
 class _Walk:
-    """How far back the walk has come, and what it went through."""
-
     def __init__(self, trace: LinkedTrace) -> None:
         host, device = trace.timeline.host, trace.timeline.device
         recorded = host.category != CATEGORY_ID["python_function"]
         starts = [int(host.start_ns[recorded.argmax()])] if recorded.any() else []
         self.begin = min([*starts, *device.start_ns[:1].tolist()], default=0)
-        self._timeline = trace.timeline
-        self._activity = activities(trace.timeline, trace.nesting)
-        self._began = device_starts(trace)
-        lanes = host_lanes(trace, self._activity, begin=self.begin)
+        self._done = device.end_ns.tolist()
+        self._timeline, self._activity = trace.timeline, activities(trace.timeline, trace.nesting)
+        found = waits(trace)
+        self._waits = dict(zip(found.row.tolist(), found.device_row.tolist(), strict=True))
+        self._lanes = lanes = _lanes(trace, self._activity, found.row, self.begin)
+        self._at, self._row, self._worked = lanes.at.data, lanes.row.data, lanes.worked.data
         device_end = int(device.end_ns.max(initial=-1))
         self.end = max(lanes.end, device_end)
-        # Of several that end last, the last one.
-        last = int(np.flatnonzero(device.end_ns == device_end)[-1]) if len(device) else -1
-        self._last = last if device_end >= lanes.end else -1
-        thread = np.append(host.thread, np.int32(-1))  # found by row -1
-        found = waits(trace)
-        by_row = np.argsort(found.row)
-        done = device.end_ns[found.device_row[by_row]]
-        self._main = _Walked(lanes.main, found, done, by_row, np.zeros(1, dtype=np.int64))
-        self._own = _Walked(lanes.own, found, done, by_row, lanes.shift[thread])
-        self._shift: list[int] = lanes.shift.tolist()
-        self._on_device, self._in_waits = array("i"), array("q")
-        # These read like lists, without the memory of one.
-        self._wait_row, self._done = found.row[by_row].data, done.data
-        self._waits_for = found.device_row[by_row].data
-        self._before, self._since = self._began.before.data, self._began.since.data
-        self._thread = thread.data
-        launch = np.where(self._began.by_launch, trace.launches.call, np.int32(-1))
-        self._launched_by = thread[launch].data
+        self._last = int(np.flatnonzero(device.end_ns == device_end)[-1]) if len(device) else -1
+        if device_end < lanes.end:
+            self._last = -1
+        self._by_launch, before, since = _device_starts(trace)
+        self._before, self._since = before, since
+        self._thread = np.append(host.thread, np.int32(-1))[
+            np.where(self._by_launch, trace.launches.call, -1)
+        ]
+        self._on_device, self._synced, self._taken = array("q"), array("q"), array("q")
 
     def run(self) -> None:
         """Walk back to the trace's beginning."""
         time, row, thread = self.end, self._last, -1
         while time > self.begin:
             if row >= 0:
-                time, thread, row = *self._to_launch(row), -1
+                time, thread = self._to_launch(row)
+                row = -1
             else:
-                time, row = self._to_wait(time, thread)
-                thread = -1
+                time, row, thread = self._on_host(time, thread)
+
+    def _to_launch(self, row: int) -> tuple[int, int]:
+        """Go along device events to one that began when it was launched; when, and by whom."""
+        before = self._before.data
+        self._on_device.append(row)
+        while (earlier := before[row]) >= 0:
+            row = earlier
+            self._on_device.append(row)
+        return int(self._since[row]), int(self._thread[row])
+
+    def _on_host(self, time: int, thread: int) -> tuple[int, int, int]:
+        """Go back on a thread, or on the one that worked last where it does not.
+
+        Returns:
+            How far, the device event that was waited for (-1 for none), and the thread.
+        """
+        lanes, since, at, row = self._lanes, self.begin, self._at, self._row
+        shift = lanes.shift
+        position = bisect_left(at, time + shift.get(thread, 0)) - 1
+        if thread not in shift or not lanes.works[position]:
+            ended, by = self._worked_last(time)
+            if ended == time or thread not in shift:
+                thread = by
+            since = max(since, ended if ended < time else since)
+            position = bisect_left(at, time + shift.get(thread, 0)) - 1
+            if row[position] < 0:  # where nothing is recorded, another thread may have a region
+                open_ = (one for one in shift if row[bisect_left(at, time + shift[one]) - 1] >= 0)
+                thread = next(open_, thread)
+                position = bisect_left(at, time + shift.get(thread, 0)) - 1
+                if row[position] < 0:
+                    since = max([since, *(self._changed(time, one) for one in shift)])
+        moved = shift.get(thread, 0)
+        wait = self._waits.get(row[position], -1)
+        if wait >= 0 and (done := self._done[wait]) < time:
+            self._synced.extend((row[position], done, time))
+            return done, wait, thread
+        first = int(lanes.first[position])
+        since = max(since, at[first] - moved)
+        self._taken.extend((first, position, since, time, moved))
+        return since, -1, thread
+
+    def _worked_last(self, time: int) -> tuple[int, int]:
+        """Return until when, before a time, any thread worked, and which."""
+        at, worked = self._at, self._worked
+        found = [
+            (min(time, at[worked[bisect_left(at, time + moved) - 1] + 1] - moved), thread)
+            for thread, moved in self._lanes.shift.items()
+        ]
+        return max(found, default=(self.begin, -1))
+
+    def _changed(self, time: int, thread: int) -> int:
+        """Return when a thread's innermost event last changed before a time."""
+        at, moved = self._at, self._lanes.shift[thread]
+        return int(at[bisect_left(at, time + moved) - 1]) - moved
 
     def rows(self) -> tuple[PathRows, ...]:
         """Return all segments that were walked through."""
-        row, start, end = np.array(self._in_waits, dtype=np.int64).reshape(-1, 3).T
+        row, start, end = np.array(self._synced, dtype=np.int64).reshape(-1, 3).T
         return (
-            self._host_rows(*self._main.segments()),
-            self._host_rows(*self._own.segments()),
+            self._host_rows(*self._stretches()),
             self._host_rows(row, start, end, PathKind.SYNC),
-            *self._device_rows(np.frombuffer(self._on_device, dtype=np.int32)),
+            *self._device_rows(np.array(self._on_device, dtype=np.int64)),
         )
+
+    def _stretches(self) -> tuple[Int64, Int64, Int64]:
+        """Return row, start and end of every host event in the stretches that were taken."""
+        taken = np.array(self._taken, dtype=np.int64).reshape(-1, 5)
+        first, last, since, until, shift = taken.T
+        stop = np.cumsum(last - first + 1)
+        stretch = np.repeat(np.arange(len(taken)), last - first + 1)
+        position = np.arange(len(stretch)) + (last + 1 - stop)[stretch]
+        at = np.append(self._lanes.at, 0)
+        end = at[position + 1] - shift[stretch]
+        end[stop - 1] = until
+        start = np.maximum(at[position] - shift[stretch], since[stretch])
+        return self._lanes.row[position].astype(np.int64), start, end
 
     def _host_rows(
         self, row: Int64, start: Int64, end: Int64, kind: PathKind = PathKind.HOST
     ) -> PathRows:
-        known = row >= 0
-        name, detail = np.full(len(row), -1), np.full(len(row), _PYTHON)
-        name[known] = self._timeline.host.name[row[known]]
-        detail[known] = self._activity[row[known]]
+        name = np.append(self._timeline.host.name.astype(np.int64), -1)[row]
+        detail = np.append(self._activity.astype(np.int64), _PYTHON)[row]
         return PathRows(np.full(len(row), NUMBER[kind]), start, end - start, name, detail, row)
 
-    def _device_rows(self, row: Int32) -> tuple[PathRows, PathRows]:
+    def _device_rows(self, row: Int64) -> tuple[PathRows, PathRows]:
         """Return the segments of device events, and of the time between each and its cause."""
-        device, began = self._timeline.device, self._began
-        start, since = device.start_ns[row], began.since[row]
-        columns = (device.name[row], device.category[row], row)
-        what = [column.astype(np.int64) for column in columns]
+        device, since = self._timeline.device, self._since[row]
+        start = device.start_ns[row]
+        what = device.name[row].astype(np.int64), device.category[row].astype(np.int64), row
         ran = np.full(len(row), NUMBER[PathKind.DEVICE])
-        why = np.where(began.by_launch[row], NUMBER[PathKind.LAUNCH], NUMBER[PathKind.QUEUE])
+        why = np.where(self._by_launch[row], NUMBER[PathKind.LAUNCH], NUMBER[PathKind.QUEUE])
         return (
             PathRows(ran, start, device.dur_ns[row], *what),
             PathRows(why, since, start - since, *what),
         )
 
-    def _to_launch(self, row: int) -> tuple[int, int]:
-        """Go along device events to one that began when it was launched; when, and by whom."""
-        before, passed = self._before, self._on_device
-        passed.append(row)
-        while (earlier := before[row]) >= 0:
-            row = earlier
-            passed.append(row)
-        return self._since[row], self._launched_by[row]
 
-    def _to_wait(self, time: int, thread: int) -> tuple[int, int]:
-        """Go along the host to a call that waited for the device; until when, and for what.
+class _Lanes(Struct, frozen=True):
+    """What the threads that run operators or launch work were doing, one thread after the other.
 
-        The thread that launched what comes next is followed back to where its work began, then
-        whoever was in control. Without a wait, device row -1 is returned.
-        """
-        lane, shift = self._main, 0
-        position = lane.before(time)
-        if thread >= 0 and self._thread[lane.row[position]] != thread:
-            moved = self._own.before(time + self._shift[thread])
-            if self._own.row[moved] >= 0:
-                lane, shift, position = self._own, self._shift[thread], moved
-        # The walk may come into a call that waited from its middle, by another thread's launch.
-        waiting = position
-        wait = self._wait(lane.row[position])
-        if wait < 0 or self._done[wait] >= time:
-            waiting = lane.last_wait(position)
-        if waiting < position:
-            time = lane.take(waiting + 1, position, time, shift)
-        if waiting < 0:
-            return time, -1
-        row = lane.row[waiting]
-        wait = self._wait(row)
-        done = self._done[wait]
-        self._in_waits.extend((row, done, time))
-        return done, self._waits_for[wait]
-
-    def _wait(self, row: int) -> int:
-        """Return the index of a host row's wait; -1 where it did not wait."""
-        index = bisect_left(self._wait_row, row)
-        return index if index < len(self._wait_row) and self._wait_row[index] == row else -1
-
-
-class _Walked:
-    """A lane of the host, and the stretches of it that a walk went along.
-
-    `done_ns` and `by_row` are the calls that waited, by rising host row: the ends of the work that
-    they waited for, and their order. `shift` is by host row, or one number for all.
+    Args:
+        at: When the innermost event changes; a thread's times are moved by its `shift`.
+        row: The innermost host event from then on; -1 where nothing is recorded.
+        works: Whether that is work.
+        worked: The last position up to each at which a thread worked.
+        first: The position up to which work goes on without a break or a wait.
+        shift: By thread.
+        end: When the last event of these threads ends; -1 without events.
     """
 
-    def __init__(
-        self, lane: Lane, found: Waits, done_ns: Int64, by_row: Int64, shift: Int64
-    ) -> None:
-        self.before, self.row = lane.before, lane.row.data
-        self._lane, self._at, self._run = lane, lane.at.data, lane.run.data
-        self._taken = array("q")
-        position = np.flatnonzero(np.isin(lane.row, found.row) & (lane.row >= 0))
-        position = position[position < len(lane.at) - 1]
-        row = lane.row[position]
-        left = lane.at[position + 1] - (shift[row] if len(shift) > 1 else 0)
-        still = done_ns[np.searchsorted(found.row[by_row], row)] < left
-        self._waits: list[int] = position[still].tolist()
+    at: Int64
+    row: Int32
+    works: Mask
+    worked: Int64
+    first: Int64
+    shift: dict[int, int]
+    end: int
 
-    def last_wait(self, position: int) -> int:
-        """Return the last position before this one, of the same run, at which a call waits."""
-        index = bisect_left(self._waits, position) - 1
-        found = self._waits[index] if index >= 0 else -1
-        return found if found >= self._run[position] else -1
 
-    def take(self, first: int, last: int, until: int, shift: int) -> int:
-        """Go along positions of a run, and return the time that this leads to."""
-        first = max(first, self._run[last])
-        self._taken.extend((first, last, until, shift))
-        return int(self._at[first]) - shift
+def _lanes(trace: LinkedTrace, activity: Int8, waiting: Int64, begin: int) -> _Lanes:
+    host, nesting = trace.timeline.host, trace.nesting
+    takes_part = np.zeros(int(host.thread.max(initial=-1)) + 2, dtype=np.bool_)
+    takes_part[host.thread[host.category == CATEGORY_ID["cpu_op"]]] = True
+    takes_part[host.thread[trace.launches.calls]] = True
+    counts = takes_part[host.thread] & (nesting.end_ns > host.start_ns)
+    counts &= host.category != CATEGORY_ID["python_function"]
+    rows, end = np.flatnonzero(counts), int(nesting.end_ns.max(where=counts, initial=-1))
+    whole = max(end, int(trace.timeline.device.end_ns.max(initial=-1))) - begin + 1
+    shift = np.cumsum(takes_part) * whole
+    moved = shift[host.thread[rows]]
+    at = np.concatenate((nesting.end_ns[rows] + moved, host.start_ns[rows] + moved))
+    inner = np.concatenate((nesting.parent[rows], rows)).astype(np.int32)
+    depth = nesting.depth[rows].astype(np.int64)
+    # At one moment inner events end before outer ones, then outer ones start before inner ones.
+    order = in_order(at, np.concatenate((-depth - 1, depth + 1)))
+    at, inner = at[order], inner[order]
+    last = np.append(at[1:] != at[:-1], True)[: len(at)]
+    at, row = np.append(begin - 1, at[last]), np.append(np.int32(-1), inner[last])
+    works = np.append(~np.isin(activity, _IDLE), False)[row]
+    breaks = ~works | np.isin(row, waiting)
+    breaks |= np.append(True, breaks[:-1])
+    position = np.arange(len(at))
+    return _Lanes(
+        at,
+        row,
+        works,
+        np.maximum.accumulate(np.where(works, position, -1)),
+        np.maximum.accumulate(np.where(breaks, position, 0)),
+        {thread: int(shift[thread]) for thread in np.flatnonzero(takes_part).tolist()},
+        end,
+    )
 
-    def segments(self) -> tuple[Int64, Int64, Int64]:
-        """Return row, start and end of everything that the walk went along."""
-        taken = np.array(self._taken, dtype=np.int64).reshape(-1, 4)
-        first, last, until, shift = taken.T
-        stop = np.cumsum(last - first + 1)
-        stretch = np.repeat(np.arange(len(taken)), last - first + 1)
-        position = np.arange(len(stretch)) + (last + 1 - stop)[stretch]
-        end = self._lane.at[np.minimum(position + 1, len(self._at) - 1)] - shift[stretch]
-        end[stop - 1] = until
-        start = self._lane.at[position] - shift[stretch]
-        return self._lane.row[position].astype(np.int64), start, end
+
+def _device_starts(trace: LinkedTrace) -> tuple[Mask, Int64, Int64]:
+    """Find what every device event's start waited for.
+
+    Returns:
+        Whether it was the launching call; else the lower row that ended last of those it waited for
+        (-1 for none); and when that call or row ended.
+    """
+    device, call = trace.timeline.device, trace.launches.call
+    launched = np.full(len(device), -1, dtype=np.int64)
+    known = np.flatnonzero(call >= 0)
+    # A launch cannot have ended after its kernel began, whatever the clocks say.
+    launched[known] = np.minimum(trace.nesting.end_ns[call[known]], device.start_ns[known])
+    start, end = device.start_ns, np.append(device.end_ns, -1)  # found by index -1
+    earlier = _previous_on_stream(trace.timeline)
+    earlier = np.where(end[earlier] <= start, earlier, -1)
+    seen = np.maximum(end[earlier], launched)
+    by_end = np.append(np.argsort(device.end_ns, kind="stable"), -1)
+    other = by_end[np.searchsorted(np.sort(device.end_ns), start, side="right") - 1]
+    near = start - end[other] <= OTHER_STREAM_NS
+    unexplained = (start - seen > OTHER_STREAM_NS) | (seen < 0)
+    fits = (other >= 0) & (other < np.arange(len(device)))
+    earlier = np.where(unexplained & fits & (near | (seen < 0)), other, earlier)
+    by_launch = (call >= 0) & (launched >= end[earlier])
+    since = np.where(by_launch, launched, np.where(earlier >= 0, end[earlier], start))
+    return by_launch, np.where(by_launch, -1, earlier).astype(np.int64), since
+
+
+def _previous_on_stream(timeline: Timeline) -> Int64:
+    """Return, for each device event, the row before it on its stream; -1 for none."""
+    device = timeline.device
+    previous = np.full(len(device), -1, dtype=np.int64)
+    order = np.lexsort((device.stream, device.device))  # rows stay in order of start
+    same = (np.diff(device.stream[order]) == 0) & (np.diff(device.device[order]) == 0)
+    previous[order[1:][same]] = order[:-1][same]
+    return previous

@@ -51,12 +51,9 @@ def build(host, device):
 def test_segments_join_without_gap_or_overlap_and_cover_the_span(read_synthetic, spec):
     path = walk(read_synthetic(spec))
 
-    reached = path.start_ns
-    for segment in path.segments:
-        assert segment.start_ns == reached
-        assert segment.dur_ns > 0
-        reached += segment.dur_ns
-    assert reached == path.end_ns
+    start, dur = path.rows.start_ns, path.rows.dur_ns
+    assert (dur > 0).all()
+    assert [*start, path.end_ns] == [path.start_ns, *(start + dur)]
     assert sum(path.kind_ns.values()) == path.span_ns
     assert sum(part.total_ns for part in path.parts()) == path.span_ns
 
@@ -111,7 +108,7 @@ def test_work_of_another_thread_is_followed_where_the_first_has_none():
     ]
     path = walk(build(host, []))
 
-    assert [(s.name, s.dur_ns) for s in path.segments] == [
+    assert list(zip(map(path.name, path.rows.name), path.rows.dur_ns, strict=True)) == [
         ("backward", 10),
         ("aten::mm", 80),
         ("backward", 2),
@@ -149,7 +146,7 @@ def test_real_traces_have_a_path_that_covers_their_span(shared_traces, name):
     timeline = open_timeline(str(shared_traces / "kineto" / name))
     path = walk(timeline)
 
-    assert sum(segment.dur_ns for segment in path.segments) == path.span_ns
+    assert path.rows.dur_ns.sum() == path.span_ns
     ends = [table.end_ns.max() for table in (timeline.host, timeline.device) if len(table)]
     assert path.end_ns <= max(ends)
     assert path.start_ns == 0
