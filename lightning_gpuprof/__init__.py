@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
     from lightning_gpuprof.callbacks.progress_bar import (
         DeferredProgressBar,
-        DeferredRichProgressBar,
     )
     from lightning_gpuprof.callbacks.region import region
     from lightning_gpuprof.config import GpuProfConfig
@@ -35,7 +34,6 @@ __all__ = [
     "BatchSizeAdvisor",
     "DeferredLoss",
     "DeferredProgressBar",
-    "DeferredRichProgressBar",
     "DeferredScalars",
     "DeviceMonitor",
     "GpuProfCallback",
@@ -59,7 +57,6 @@ _PUBLIC = {
     "BatchSizeAdvisor": "lightning_gpuprof.callbacks.batch_size_advisor",
     "DeferredLoss": "lightning_gpuprof.callbacks.deferred_loss",
     "DeferredProgressBar": "lightning_gpuprof.callbacks.progress_bar",
-    "DeferredRichProgressBar": "lightning_gpuprof.callbacks.progress_bar",
     "DeferredScalars": "lightning_gpuprof.recorders.scalars.deferred",
     "DeviceMonitor": "lightning_gpuprof.callbacks.device_monitor",
     "GpuProfCallback": "lightning_gpuprof.callbacks.gpuprof",

@@ -15,7 +15,7 @@ from lightning_gpuprof.schedule import Schedule, chosen_schedule
 
 SECTION = "profiling"
 """The top-level key of a user's own YAML file that is read."""
-_LISTS = ("metrics", "tensors", "modules")
+_LISTS = ("metrics", "modules")
 """Settings that hold several names."""
 
 
@@ -47,8 +47,6 @@ class GpuProfConfig:
         console: Whether the `[PROFILE]` lines are shown.
         scalars: Whether `gpuprof/*` medians go to the trainer's loggers.
         metrics: Outputs of training_step kept on the device and logged once a window.
-        tensors: Outputs of training_step with a shape, such as "logits": nine numbers of each are
-            kept, by which `compare` says whether two runs compute the same within a tolerance.
         facts: Whether single facts are recorded: checkpoints' content, garbage collections, use of
             the cores, a container's quota, the gradient sync of several ranks.
         lines: Whether a thread samples the training thread's stack, 300 times in about twenty
@@ -90,7 +88,6 @@ class GpuProfConfig:
     console: bool = True
     scalars: bool = True
     metrics: tuple[str, ...] = ("loss",)
-    tensors: tuple[str, ...] = ()
     facts: bool = True
     lines: bool = True
     batch_size: bool = True

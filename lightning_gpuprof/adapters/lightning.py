@@ -29,23 +29,23 @@ _OTHER_IN_USE = "pytorch_lightning" in sys.modules and "lightning.pytorch" not i
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer
-    from lightning.pytorch.callbacks import RichProgressBar, TQDMProgressBar
+    from lightning.pytorch.callbacks import TQDMProgressBar
     from lightning.pytorch.profilers import Profiler
     from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn
 elif _OTHER_IN_USE:
     from pytorch_lightning import Callback, LightningModule, Trainer
-    from pytorch_lightning.callbacks import RichProgressBar, TQDMProgressBar
+    from pytorch_lightning.callbacks import TQDMProgressBar
     from pytorch_lightning.profilers import Profiler
     from pytorch_lightning.utilities.rank_zero import rank_zero_info, rank_zero_warn
 else:
     try:
         from lightning.pytorch import Callback, LightningModule, Trainer
-        from lightning.pytorch.callbacks import RichProgressBar, TQDMProgressBar
+        from lightning.pytorch.callbacks import TQDMProgressBar
         from lightning.pytorch.profilers import Profiler
         from lightning.pytorch.utilities.rank_zero import rank_zero_info, rank_zero_warn
     except ImportError:
         from pytorch_lightning import Callback, LightningModule, Trainer
-        from pytorch_lightning.callbacks import RichProgressBar, TQDMProgressBar
+        from pytorch_lightning.callbacks import TQDMProgressBar
         from pytorch_lightning.profilers import Profiler
         from pytorch_lightning.utilities.rank_zero import rank_zero_info, rank_zero_warn
 
@@ -55,7 +55,6 @@ __all__ = [
     "Callback",
     "LightningModule",
     "Profiler",
-    "RichProgressBar",
     "TQDMProgressBar",
     "Trainer",
     "accumulates",

@@ -170,17 +170,6 @@ class GpuProfCallback(Callback):
                 raise
             disable(part, error)
 
-    @override
-    def state_dict(self) -> dict[str, Any]:
-        states = {part.state_key: part.state_dict() for part in self.parts}
-        return {key: state for key, state in states.items() if state}
-
-    @override
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        for part in self.parts:
-            if part.state_key in state_dict:
-                part.load_state_dict(state_dict[part.state_key])
-
 
 def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
     """Return the parts that a configuration asks for; the timer is first, see `forward`."""
@@ -210,14 +199,10 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
                 clock=clock,
             )
         )
-    if config.metrics or config.tensors:
+    if config.metrics:
         # Of the default nobody is warned: with several optimizers a step often returns nothing.
         chosen = config.metrics != GpuProfConfig.metrics
-        parts.append(
-            DeferredLoss(
-                config.metrics, tensors=config.tensors, window=config.window, required=chosen
-            )
-        )
+        parts.append(DeferredLoss(config.metrics, window=config.window, required=chosen))
     if config.batch_size:
         parts.append(
             BatchSizeAdvisor(

@@ -230,10 +230,8 @@ class Scalars(_Record, tag="scalars"):
 
     steps: list[int]
     values: dict[str, list[float | None]]
-    tensors: dict[str, list[list[float | None]]] = {}
-    """Of chosen outputs of many numbers: norm and signed sums (`recorders/scalars/sketch.py`)."""
     not_finite: dict[str, list[int]] | None = None
-    """By name, the steps whose value (or norm) was NaN or infinite, which is null on disk."""
+    """By name, the steps whose value was NaN or infinite, which is null on disk."""
     first_batch: int = 0
     """Batches that the run had trained before the session's step 0, where it resumed one."""
 

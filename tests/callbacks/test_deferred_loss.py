@@ -2,6 +2,8 @@ import pytest
 import torch
 from deferred_runs import ManualModel, Model, fit, logged, recorded, scalars
 from lightning.pytorch.callbacks import GradientAccumulationScheduler
+from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.loggers.logger import DummyLogger
 from lightning.pytorch.plugins import MixedPrecision
 
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
@@ -32,14 +34,14 @@ def test_a_loss_that_is_nan_is_told_from_none(tmp_path):
 def test_step_numbers_are_those_of_self_log_wherever_a_checkpoint_is_made(tmp_path, accumulate):
     class Saving(Model):
         def training_step(self, batch, batch_idx):
-            deferred.state_dict()
+            deferred.on_save_checkpoint(self.trainer, self, {})
             outputs = super().training_step(batch, batch_idx)
             self.log("theirs", outputs["loss"])
             return outputs
 
         def on_train_batch_end(self, outputs, batch, batch_idx):
             if batch_idx % 2:
-                deferred.state_dict()
+                deferred.on_save_checkpoint(self.trainer, self, {})
 
     deferred = DeferredLoss(window=3)
     options = {"log_every_n_steps": 1, "accumulate_grad_batches": accumulate}
@@ -122,10 +124,23 @@ def test_a_metric_that_never_came_is_named_at_the_end(tmp_path):
 
 def test_loggers_can_get_fewer_steps_than_the_records(tmp_path):
     model = Model()
-    deferred = DeferredLoss(log_every_n_steps=4, prefix="train/", epoch_mean=False)
+    deferred = DeferredLoss(log_every_n_steps=4, prefix="train/")
     trainer = fit(tmp_path, model, deferred)
     assert logged(trainer, "train/loss") == {0: model.items[0], 4: model.items[4]}
     assert len(recorded(trainer)) == 8
+
+
+def test_a_logger_that_may_call_a_server_gets_the_trainers_own_steps(tmp_path):
+    given = []
+
+    class Server(DummyLogger):
+        def log_metrics(self, metrics, step=None):
+            given.append((step, *metrics))
+
+    loggers = [CSVLogger(tmp_path), Server()]
+    trainer = fit(tmp_path, Model(), DeferredLoss(), logger=loggers, log_every_n_steps=3)
+    assert [step for step, name in given if name == "loss"] == [0, 3, 6]
+    assert len(logged(trainer)) == 8
 
 
 def test_a_loss_that_is_overwritten_later_keeps_its_value(tmp_path):

@@ -47,14 +47,7 @@ def test_nothing_is_lost_when_training_ends_early(tmp_path, error):
     assert len(model.items) == 5
 
 
-def test_the_epochs_means_reach_the_logger(tmp_path):
-    model = Model()
-    trainer = fit(tmp_path, model, DeferredLoss(window=3), max_epochs=2)
-    means = {7: sum(model.items[:8]) / 8, 15: sum(model.items[8:]) / 8}
-    assert logged(trainer, "loss_epoch") == means
-
-
-def test_a_resumed_run_continues_its_means(tmp_path, repeated):
+def test_a_resumed_run_continues_its_steps(tmp_path, repeated):
     path = tmp_path / "middle.ckpt"
 
     class Saver(Callback):
@@ -68,8 +61,6 @@ def test_a_resumed_run_continues_its_means(tmp_path, repeated):
 
     assert len(second.items) == 3 + repeated
     assert logged(trainer) == dict(enumerate(second.items, start=5 - repeated))
-    mean = sum([*first.items[:5], *second.items]) / (8 + repeated)
-    assert logged(trainer, "loss_epoch") == {7: mean}
 
 
 def test_values_are_flushed_before_a_checkpoint(tmp_path):

@@ -4,14 +4,12 @@ import pytest
 import torch
 from inspected import inspected
 from lightning.pytorch import Trainer
-from lightning.pytorch.callbacks import RichProgressBar, TQDMProgressBar
+from lightning.pytorch.callbacks import TQDMProgressBar
 from lightning.pytorch.demos.boring_classes import BoringModel
 
 from lightning_gpuprof.callbacks import progress_bar
-from lightning_gpuprof.callbacks.progress_bar import DeferredProgressBar, DeferredRichProgressBar
+from lightning_gpuprof.callbacks.progress_bar import DeferredProgressBar
 from lightning_gpuprof.errors import ConfigError
-
-BARS = [(TQDMProgressBar, DeferredProgressBar), (RichProgressBar, DeferredRichProgressBar)]
 
 
 class Logging(BoringModel):
@@ -58,9 +56,8 @@ def fit(bar, *callbacks, model=None, **options):
     return model
 
 
-@pytest.mark.parametrize(("theirs", "ours"), BARS)
-def test_it_shows_what_lightnings_own_shows_and_the_loss(theirs, ours):
-    their_bar, our_bar = watching(theirs)(), watching(ours)()
+def test_it_shows_what_lightnings_own_shows_and_the_loss():
+    their_bar, our_bar = watching(TQDMProgressBar)(), watching(DeferredProgressBar)()
     fit(their_bar)
     model = fit(our_bar)
     for kind in ("seen", "seen_in_validation"):
@@ -73,8 +70,7 @@ def test_it_shows_what_lightnings_own_shows_and_the_loss(theirs, ours):
     assert in_steps == model.losses[:6]
 
 
-@pytest.mark.parametrize(("theirs", "ours"), BARS)
-def test_it_makes_no_host_sync_where_lightnings_own_does(tmp_path, theirs, ours):
+def test_it_makes_no_host_sync_where_lightnings_own_does(tmp_path):
     class Quiet(BoringModel):
         def training_step(self, batch, batch_idx):
             loss = super().training_step(batch, batch_idx)["loss"]
@@ -83,7 +79,7 @@ def test_it_makes_no_host_sync_where_lightnings_own_does(tmp_path, theirs, ours)
 
     found = [
         inspected(tmp_path, Quiet(), bar_class(), enable_progress_bar=True).sites
-        for bar_class in (theirs, ours)
+        for bar_class in (TQDMProgressBar, DeferredProgressBar)
     ]
     assert [[site.owner for site in sites] for sites in found] == [["lightning"], []]
 

@@ -34,7 +34,7 @@ if __name__ == "__main__":
         enable_model_summary=False, logger=CSVLogger(sys.argv[1], version=0),
         callbacks=[
             DeferredLoss(("rank", "odd"), window=3, sync_dist=True),
-            DeferredLoss(("own",), window=3, epoch_mean=False),
+            DeferredLoss(("own",), window=3),
             ProfilerSchedule(wait=1, warmup=1, active=2, ranks=None),
         ],
     )

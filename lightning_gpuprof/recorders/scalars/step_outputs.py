@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
@@ -13,13 +13,6 @@ Keep = Callable[[Any, Mapping[str, Any], Mapping[str, Tensor]], object]
 _NONE: Mapping[str, Any] = {}
 
 
-class Epoch(NamedTuple):
-    """An epoch, and the number by which Lightning divides its losses."""
-
-    number: int
-    parts: int
-
-
 class StepOutputs:
     """Adds the outputs of each batch to a log, under the step that `self.log` would use.
 
@@ -28,7 +21,7 @@ class StepOutputs:
 
     Args:
         trainer: In `on_train_start`.
-        log: Gets the outputs. Its steps are pairs of the step and its `Epoch`.
+        log: Gets the outputs. Its steps are pairs of the step and the number that divides its loss.
         keep: Adds to it whatever is not the loss alone, or needs a copy.
         alone: The log has the loss and nothing else.
         on_first: Called with the first batch's number, over all runs that this one goes on with.
@@ -56,7 +49,7 @@ class StepOutputs:
         self._on_first, self._on_full = on_first, on_full
         self._has_begun = self._quick = False
         self._batch: int | None = None
-        self._epoch = Epoch(0, 1)
+        self._parts = 1
         self.begin_window(full)
 
     def add(self, outputs: Any) -> None:
@@ -68,7 +61,7 @@ class StepOutputs:
         loss = outputs.get("loss") if self._quick and outputs.__class__ is dict else None
         if loss.__class__ is Tensor and not loss.dim():
             self._first.append(loss)
-            steps.append((self._epoch_loop._batches_that_stepped, self._epoch))
+            steps.append((self._epoch_loop._batches_that_stepped, self._parts))
         else:
             self._keep_all(outputs)
         if len(steps) == self.full:
@@ -95,9 +88,9 @@ class StepOutputs:
         last = steps[-1][0]
         if logging_step(self._trainer) == last:
             is_over = self._batch not in (None, self._progress.ready)
-            if is_over or (self._epoch.parts > 1 and accumulates(self._trainer)):
+            if is_over or (self._parts > 1 and accumulates(self._trainer)):
                 last = None
-        steps[:] = zip([*used, last], [epoch for _, epoch in steps], strict=True)
+        steps[:] = zip([*used, last], [parts for _, parts in steps], strict=True)
 
     def _keep_all(self, outputs: Any) -> None:
         """Keep all outputs of a batch, or that of an epoch's first."""
@@ -105,7 +98,7 @@ class StepOutputs:
             self._on_first(self._progress.completed)
             self._has_begun = True
         parts = self._trainer.accumulate_grad_batches if self._automatic else 1
-        self._epoch = Epoch(self._trainer.current_epoch, parts)
+        self._parts = parts
         # Where nothing accumulates each batch steps, and nobody asks for its number.
         self._batch = None if parts == 1 else self._progress.ready
         self._quick = self._alone and parts == 1
@@ -115,4 +108,4 @@ class StepOutputs:
         if self._automatic and isinstance(loss, Tensor) and not loss.dim():
             private = {"loss": loss}
         step = self._epoch_loop._batches_that_stepped
-        self._keep((step, self._epoch), values, private)
+        self._keep((step, parts), values, private)

@@ -171,9 +171,8 @@ def _values(found: RunComparison) -> Iterator[str]:
             if one.same
             else f"differs from step {one.first_step} on (at most {one.max_diff:.2g})"
         )
-        name, last = (f"{one.name} (tensor)", "last norms") if one.of_tensor else (one.name, "last")
         ends = ["none" if end is None else f"{end:.6g}" for end in (one.last_base, one.last_new)]
-        yield f"{name}: {state}; {last} {' and '.join(ends)}"
+        yield f"{one.name}: {state}; last {' and '.join(ends)}"
 
 
 def _cells(row: Row) -> tuple[str, ...]:
