@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
-from lightning_gpuprof.errors import TraceError, UnknownTraceError
+from lightning_gpuprof.errors import UnknownTraceError
 from lightning_gpuprof.traces.sniff import Head, ReadOptions, read_head
 from lightning_gpuprof.traces.timeline import Timeline
 
@@ -60,16 +60,11 @@ def find_reader(path: str) -> Reader:
         UnknownTraceError: It is of no known kind.
     """
     head = read_head(path)
-    for name, source in SOURCES.items():
+    for source in SOURCES.values():
         if source.marks and not any(mark in head.data for mark in source.marks):
             continue
         reader = cast(Reader, import_module(source.module))
         if reader.matches(head):
-            if head.wide and name == "kineto":  # it is read block by block
-                raise TraceError(
-                    f"{path} is a trace in UTF-16, which is read only where it is CSV. Save it as "
-                    "UTF-8 (in PowerShell: Get-Content FILE | Set-Content -Encoding utf8 NEW)."
-                )
             return reader
     if not head.data:
         raise UnknownTraceError(

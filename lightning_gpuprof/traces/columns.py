@@ -1,12 +1,11 @@
 """Collects a table's columns piece by piece, with the names and threads that they refer to."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar, cast
 
 import msgspec
 import numpy as np
-from typing_extensions import override
 
 from lightning_gpuprof.arrays import AnyArray, Int64
 from lightning_gpuprof.traces.timeline import (
@@ -137,35 +136,9 @@ def _narrowed(values: AnyArray) -> AnyArray:
     return numbers.astype(np.int32) if fits else numbers
 
 
-class ArgumentTable(Sequence[OpArguments]):
-    """Distinct operator arguments, kept as JSON text and decoded when one is asked for.
-
-    Args:
-        texts: For each, four JSON lists joined by NUL: dims, dtypes, strides, values.
-    """
-
-    def __init__(self, texts: Iterable[bytes]) -> None:
-        self._texts = list(texts)
-        self._decoded: dict[int, OpArguments] = {}
-
-    @override
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    @override
-    def __getitem__(self, index):  # type: ignore[no-untyped-def]
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        if index < 0 or index >= len(self):
-            raise IndexError(index)
-        if index not in self._decoded:
-            self._decoded[index] = _decode_arguments(self._texts[index])
-        return self._decoded[index]
-
-
-def _decode_arguments(text: bytes) -> OpArguments:
-    parts = [_list(part) for part in text.split(b"\0")]
-    dims, dtypes, strides, values = parts
+def decode_arguments(text: bytes) -> OpArguments:
+    """Decode four JSON lists joined by NUL: dims, dtypes, strides, values."""
+    dims, dtypes, strides, values = map(_list, text.split(b"\0"))
     return OpArguments(
         dims=tuple(dims),
         dtypes=tuple(map(str, dtypes)),

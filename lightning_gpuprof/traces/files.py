@@ -1,98 +1,66 @@
-"""Whole files as bytes, unpacked, and what can be saved of those that end early."""
+"""Files as blocks or as a whole, unpacked, and CSV."""
 
 import csv
 import io
-import re
+import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, BinaryIO
 
-import msgspec
+from lightning_gpuprof.traces.sniff import GZIP_MAGIC
 
-from lightning_gpuprof.errors import TraceError
-from lightning_gpuprof.traces.sniff import GZIP_MAGIC, narrow
+try:
+    _zlib: Any = import_module("isal.isal_zlib")
+except ImportError:  # where no wheel of isal fits: the same, slower
+    _zlib = zlib
+BLOCK_BYTES = 1 << 20
+_PACKED_BYTES = 1 << 16
 
-_T = TypeVar("_T")
-_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
-_CLOSING = {0x5B: b"]", 0x7B: b"}"}  # by the code of [ and {
 
-
-def read_file(path: str, warnings: list[str]) -> bytes:
-    """Return a file's content, unpacked where it is gzipped, in UTF-8 where it is UTF-16.
+def read_blocks(
+    path: str, warnings: list[str], progress: Callable[[int, int], None] | None = None
+) -> Iterator[bytes]:
+    """Yield the content of a plain or gzipped file in blocks of about 1 MiB.
 
     A gzip stream that ends early or is damaged gives what comes before, and a warning.
     """
-    return narrow(_unpacked(Path(path).read_bytes(), warnings))
+    with Path(path).open("rb") as file:
+        total = os.fstat(file.fileno()).st_size
+        zipped = file.read(2) == GZIP_MAGIC
+        file.seek(0)
+        plain = iter(lambda: file.read(BLOCK_BYTES), b"")
+        for block in _unzipped(file, warnings) if zipped else plain:
+            yield block
+            if progress is not None:
+                progress(file.tell(), total)
+
+
+def _unzipped(file: BinaryIO, warnings: list[str]) -> Iterator[bytes]:
+    unpacker = _zlib.decompressobj(wbits=31)
+    while packed := file.read(_PACKED_BYTES):
+        while packed:
+            if unpacker.eof:  # gzip files may be concatenated
+                unpacker = _zlib.decompressobj(wbits=31)
+            try:
+                yield unpacker.decompress(packed)
+            except (zlib.error, _zlib.error) as error:
+                warnings.append(f"The gzip stream is damaged ({error}); what follows is missing.")
+                return
+            packed = unpacker.unused_data.lstrip(b"\0")
+    if not unpacker.eof:
+        warnings.append("The gzip stream ends early; what follows is missing.")
+
+
+def read_file(path: str, warnings: list[str]) -> bytes:
+    """Return a file's content, unpacked where it is gzipped."""
+    return b"".join(read_blocks(path, warnings))
 
 
 def read_text(path: str, warnings: list[str]) -> str:
     """Return a text file's content, without the mark that Windows puts before it."""
     return read_file(path, warnings).decode("utf-8-sig", "replace")
-
-
-def _unpacked(data: bytes, warnings: list[str]) -> bytes:
-    if not data.startswith(GZIP_MAGIC):
-        return data
-    parts: list[bytes] = []
-    while data.startswith(GZIP_MAGIC):
-        unpacker = zlib.decompressobj(wbits=31)
-        try:
-            parts.append(unpacker.decompress(data))
-        except zlib.error as error:
-            warnings.append(f"The gzip stream is damaged ({error}); what follows is missing.")
-            break
-        if not unpacker.eof:
-            warnings.append("The gzip stream ends early; what follows is missing.")
-            break
-        data = unpacker.unused_data
-    return b"".join(parts)
-
-
-def decode_json(data: bytes, kind: type[_T], path: str, warnings: list[str]) -> _T:
-    """Decode JSON; where it ends early, decode everything up to the last whole element.
-
-    Raises:
-        TraceError: Nothing of it can be decoded.
-    """
-    decoder = msgspec.json.Decoder(kind, strict=False)
-    try:
-        return decoder.decode(data)
-    except msgspec.DecodeError as error:
-        first = error
-    except UnicodeDecodeError:
-        warnings.append("The JSON holds bytes that are no text; they are shown as \ufffd.")
-        return decode_json(data.decode("utf-8", "replace").encode(), kind, path, warnings)
-    try:
-        saved = decoder.decode(close_json(data))
-    except msgspec.DecodeError:
-        raise TraceError(
-            f"{path} is not valid JSON ({first}) and nothing could be saved of it. "
-            "Record or export it again."
-        ) from first
-    warnings.append(
-        f"The JSON ends early ({first}); everything after the last whole event is lost."
-    )
-    return saved
-
-
-def close_json(data: bytes) -> bytes:
-    """Cut JSON that ends early after its last whole element and close what is open.
-
-    >>> close_json(b'{"a": [{"b": 1}, {"b": 2}, {"b"')
-    b'{"a": [{"b": 1}, {"b": 2}]}'
-    """
-    opened: list[int] = []
-    whole = 0
-    still_open: list[int] = []
-    for token in _TOKENS.finditer(data):
-        code = data[token.start()]
-        if code in _CLOSING:
-            opened.append(code)
-        elif code != 0x22 and opened:
-            opened.pop()
-            whole, still_open = token.end(), list(opened)
-    return data[:whole] + b"".join(_CLOSING[code] for code in reversed(still_open))
 
 
 def read_csv(path: str, warnings: list[str]) -> Iterator[Mapping[str, str]]:

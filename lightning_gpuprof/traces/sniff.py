@@ -9,8 +9,6 @@ from lightning_gpuprof.errors import TraceError
 
 HEAD_BYTES = 1 << 16
 GZIP_MAGIC = b"\x1f\x8b"
-_WIDE = (b"\xff\xfe", b"\xfe\xff")
-"""The start of UTF-16, which PowerShell writes where a tool's output is redirected."""
 
 
 @dataclass(frozen=True)
@@ -19,13 +17,11 @@ class Head:
 
     Args:
         path: The file; its name is a last resort where two formats look alike.
-        data: Its first 64 KiB, unpacked where it is gzipped, in UTF-8.
-        wide: Whether the file is text in UTF-16.
+        data: Its first 64 KiB, unpacked where it is gzipped.
     """
 
     path: str
     data: bytes
-    wide: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,21 +53,7 @@ def read_head(path: str) -> Head:
         raise TraceError(
             f"Cannot read {path}: {error.strerror}. Give the path of a file."
         ) from error
-    data = unpack(packed)[:HEAD_BYTES]
-    narrowed = narrow(data)
-    return Head(path, narrowed, wide=narrowed is not data)
-
-
-def narrow(data: bytes) -> bytes:
-    r"""Return text in UTF-16 as UTF-8, and anything else, or UTF-16 of no text, as it is.
-
-    >>> narrow("ID".encode("utf-16")), narrow(b"ID"), narrow(b"\xff\xfe\x00\x00")
-    (b'ID', b'ID', b'\xff\xfe\x00\x00')
-    """
-    if not data.startswith(_WIDE):
-        return data
-    text = data[: len(data) // 2 * 2].decode("utf-16", "replace")
-    return data if "\0" in text else text.encode()
+    return Head(path, unpack(packed)[:HEAD_BYTES])
 
 
 def unpack(packed: bytes) -> bytes:

@@ -8,10 +8,12 @@ kinds follow its writer and its own tests, and could not be checked against a re
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces.amd.rocprofv3_csv import call_category, direction_of
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
-from lightning_gpuprof.traces.files import decode_json, read_file
+from lightning_gpuprof.traces.files import read_file
 from lightning_gpuprof.traces.sniff import Head, ReadOptions
 from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline
 
@@ -28,9 +30,10 @@ def matches(head: Head) -> bool:
 def read(path: str, options: ReadOptions) -> Timeline:
     """Read kernels, copies and API calls of every process in the file."""
     builder = TimelineBuilder("rocprofv3-json", vendor="amd")
-    content = decode_json(read_file(path, builder.warnings), Record, path, builder.warnings)
+    text = read_file(path, builder.warnings).decode("utf-8", "replace")
     devices: dict[int, DeviceInfo] = {}
     try:
+        content = msgspec.json.decode(text, type=Record)
         for tool in content.get("rocprofiler-sdk-tool", ()):
             _Process(builder, tool).read()
             for agent in tool.get("agents", ()):
@@ -38,10 +41,10 @@ def read(path: str, options: ReadOptions) -> Timeline:
                     number, name = agent["node_id"], agent.get("product_name") or agent.get("name")
                     units = {"numSms": agent.get("cu_count", 0)}
                     devices[number] = DeviceInfo(number, name, "amd", units)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
         raise TraceError(
-            f"{path} is not laid out as rocprofv3 writes its results ({error!r}). Record it again, "
-            "or give the CSV files."
+            f"{path} is damaged, or not laid out as rocprofv3 writes it ({error!r}). "
+            "Record it again, or give the CSV files."
         ) from error
     return builder.build(devices=list(devices.values()))
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 import msgspec
-import numpy as np
 
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces.kineto.salvage import BORDER, repaired, walk
@@ -29,13 +28,6 @@ _LONGEST_TAIL = 1 << 26
 _OPEN, _CLOSE = ord("["), ord("]")
 _REFUSED = (msgspec.DecodeError, UnicodeDecodeError)
 """Errors of a strict parser over text that may still hold whole events."""
-_CALLS = (b'"cat": "python_function"', b'"cat":"python_function"')
-_EVENT_TYPE = b'"ph"'
-_EVENT_BORDER = re.compile(rb',\s*\{\s*"ph"\s*:')
-"""Follows an event as Kineto writes it, and nothing inside an event."""
-_NEAR = 1 << 10
-"""Most text holds no Python calls, which the first event shows."""
-
 T = TypeVar("T")
 Decode = Callable[[memoryview | bytes | msgspec.Raw], list[T]]
 
@@ -49,8 +41,6 @@ class EventStream(Generic[T]):
         decode_one: Decodes one event from text that `decode` could not read; None if it
             cannot be read at all.
         warn: Called with a sentence for anything that was lost.
-        unwanted: Tells whether the events of a buffer, from an index on to the comma at another,
-            may be left out unread.
 
     Attributes:
         header: Top-level values other than the events; complete after the iteration.
@@ -62,14 +52,12 @@ class EventStream(Generic[T]):
         decode: Decode[T],
         decode_one: Callable[[bytes], T | None],
         warn: Callable[[str], None],
-        unwanted: Callable[[bytearray, int, int], bool] | None = None,
     ) -> None:
         self.header: dict[str, Any] = {}
         self._blocks = blocks
         self._decode = decode
         self._decode_one = decode_one
         self._warn = warn
-        self._unwanted = unwanted
         self._buffer = bytearray()
         self._at = 0  # index of a byte before the next event that may be overwritten with [
         self._bare = False
@@ -140,9 +128,6 @@ class EventStream(Generic[T]):
     def _parse(self, cut: int) -> list[T] | None:
         """Parse up to the comma at `cut`; None where it is no border or an event is faulty."""
         buffer, at = self._buffer, self._at
-        if self._unwanted is not None and self._unwanted(buffer, at, cut):
-            self._at = cut
-            return []
         comma, buffer[at], buffer[cut] = buffer[cut], _OPEN, _CLOSE
         text = memoryview(buffer)[at : cut + 1]
         try:
@@ -242,30 +227,3 @@ class EventStream(Generic[T]):
             if self._ended or not self.header:
                 self._warn("The values beside the list of events could not be read.")
             return None
-
-
-def only_python_calls(text: bytearray, begin: int, end: int) -> bool:
-    """Tell whether a part of a list of events holds whole Python calls and nothing else.
-
-    With stacks most events are Python calls, which Kineto writes one after the other. Quotes in a
-    string are escaped, so no name or value can look like the keys that are counted here.
-
-    >>> call, kernel = b'{"ph": "X", "cat": "python_function"}', b'{"ph": "X", "cat": "kernel"}'
-    >>> text = bytearray(b",".join((call, call, kernel, call)))
-    >>> commas = [place for place in range(len(text)) if text[place : place + 2] == b",{"]
-    >>> [only_python_calls(text, 0, comma) for comma in commas]
-    [True, True, False]
-    """
-    near = min(begin + _NEAR, end)
-    mark = next((one for one in _CALLS if text.find(one, begin, near) >= 0), None)
-    if mark is None or not _EVENT_BORDER.match(text, end):
-        return False
-    # Each event has one type: with another kind of event among them there are more types.
-    return text.count(mark, begin, end) == _count(text, _EVENT_TYPE, begin, end)
-
-
-def _count(text: bytearray, word: bytes, begin: int, end: int) -> int:
-    """Count a word of four bytes, three times as fast as `text.count` does."""
-    number = np.frombuffer(word, np.uint32)[0]
-    places = (np.frombuffer(text, np.uint32, (end - at) // 4, at) for at in range(begin, begin + 4))
-    return sum(int(np.count_nonzero(four == number)) for four in places)

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from lightning_gpuprof.traces.columns import ArgumentTable
-from lightning_gpuprof.traces.kineto.blocks import read_blocks
+from lightning_gpuprof.traces.columns import decode_arguments
+from lightning_gpuprof.traces.files import read_blocks
 from lightning_gpuprof.traces.kineto.collect import (
     Collector,
     NeedsExactTimesError,
 )
-from lightning_gpuprof.traces.kineto.event_stream import EventStream, only_python_calls
+from lightning_gpuprof.traces.kineto.event_stream import EventStream
 from lightning_gpuprof.traces.kineto.events import LIMIT_NS, Event, FullEvent, Times, exact_ns
 from lightning_gpuprof.traces.kineto.salvage import without_controls
 from lightning_gpuprof.traces.sniff import Head, ReadOptions
@@ -80,11 +80,10 @@ def _read(path: str, options: ReadOptions, *, exact: bool) -> Timeline:
     decoder = _Decoder(full=options.memory, exact=exact)
     collector = Collector(options, exact=exact)
     stream = EventStream(
-        read_blocks(path, warnings.append, options.progress),
+        read_blocks(path, warnings, options.progress),
         decoder.many,
         decoder.one,
         warnings.append,
-        None if options.stacks else only_python_calls,
     )
     for events in stream:
         collector.add(events)
@@ -169,7 +168,7 @@ def _timeline(collector: Collector, header: dict[str, Any], warnings: list[str])
         memory=memory,
         flows=flows,
         threads=collector.threads.table(collector.thread_names),
-        arguments=ArgumentTable(collector.arguments),  # type: ignore[arg-type]
+        arguments=[decode_arguments(text) for text in collector.arguments],  # type: ignore[arg-type]
         devices=_devices(properties, device, header, list(collector.names)),
         distributed=distributed if isinstance(distributed, dict) else None,
         metadata=header,

@@ -96,6 +96,6 @@ def test_the_size_of_the_pieces_changes_nothing(tmp_path, monkeypatch, piece):
     spec = SyntheticSpec(devices=2, stack_depth=2)
     plain, _ = analysed(tmp_path / "a.json", spec)
     monkeypatch.setattr("lightning_gpuprof.traces.kineto.event_stream.PIECE_BYTES", piece)
-    monkeypatch.setattr("lightning_gpuprof.traces.kineto.blocks.BLOCK_BYTES", 3 * piece)
+    monkeypatch.setattr("lightning_gpuprof.traces.files.BLOCK_BYTES", 3 * piece)
 
     assert analysed(tmp_path / "b.json", spec)[0] == plain
