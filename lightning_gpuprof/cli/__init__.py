@@ -4,14 +4,10 @@ import argparse
 import codecs
 import io
 import os
-import re
 import sys
-from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn, Protocol, cast
-
-from typing_extensions import override
+from typing import Protocol, cast
 
 from lightning_gpuprof import __version__
 from lightning_gpuprof.errors import GpuProfError
@@ -49,14 +45,12 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status (2 where the request cannot be met)."""
     argv = sys.argv[1:] if argv is None else list(argv)
-    parser, commands = _parser(argv)
+    parser = _parser(argv)
     _print_anywhere()
     if not argv:
         parser.print_help(sys.stderr)
         return 2
-    args, unknown = parser.parse_known_args(argv)
-    if unknown:
-        commands[args.command].refuse(unknown)
+    args = parser.parse_args(argv)
     module = load_command(args.command)
     try:
         status = module.run(args)
@@ -100,50 +94,8 @@ def entry() -> int:
     return status
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says of what is missing how the command is called, and of what is misspelt what is near."""
-
-    def refuse(self, unknown: Sequence[str]) -> NoReturn:
-        """Exit because of arguments that the command does not have."""
-        option = next((one.partition("=")[0] for one in unknown if one.startswith("-")), None)
-        known = [name for one in self._actions for name in one.option_strings]
-        said = f"{unknown[0]} is one argument too many."
-        if option is not None:
-            said = f"there is no {option}.{_near(option, known)}"
-        self.exit(2, f"{self.prog}: {said} (--help: more)\n")
-
-    @override
-    def error(self, message: str) -> NoReturn:
-        given = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
-        if given is not None:
-            near = _near(given[1], re.findall(r"[\w-]+", given[2]))
-            if near:
-                self.exit(2, f"{self.prog}: there is no {given[1]!r}.{near} (--help: more)\n")
-        _, _, missing = message.partition("arguments are required: ")
-        if not missing:
-            super().error(message)
-        needed = [
-            " ".join([*one.option_strings[:1], str(one.metavar)])
-            for one in self._actions
-            if one.required
-        ]
-        are = "are" if ", " in missing else "is"
-        call = " ".join([self.prog, *needed])
-        self.exit(2, f"{self.prog}: {missing} {are} missing. Call it as: {call} (--help: more)\n")
-
-
-def _near(given: str, known: Iterable[str]) -> str:
-    """Return a question that names the nearest; nothing where none is near.
-
-    >>> _near("--veiw", ["--view", "--json"]), _near("--port", ["--view"])
-    (' Did you mean --view?', '')
-    """
-    near = get_close_matches(given, known, n=1)
-    return f" Did you mean {near[0]}?" if near else ""
-
-
-def _parser(argv: list[str]) -> tuple[_Parser, dict[str, _Parser]]:
-    parser = _Parser(
+def _parser(argv: list[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
         prog="lightning-gpuprof",
         description="Know why a PyTorch Lightning training run is slow.",
         epilog=_START,
@@ -157,7 +109,7 @@ def _parser(argv: list[str]) -> tuple[_Parser, dict[str, _Parser]]:
         sub = commands.add_parser(name, help=said, description=f"{said[0].upper()}{said[1:]}.")
         if name in argv:
             load_command(name).add_arguments(sub)
-    return parser, commands.choices
+    return parser
 
 
 def load_command(name: str) -> CommandModule:

@@ -49,13 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="training script; it runs on one device, without validation, until its steps are "
         "inspected. Exit status: 0 nothing found, 1 something found, 2 the script failed",
     )
-    rest = parser.add_argument(
-        "arguments",
-        nargs=argparse.REMAINDER,
-        metavar="...",
-        help="arguments of the script",
+    parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script"
     )
-    rest.required = False  # else Python before 3.12 says that "..." is missing where SCRIPT is
 
 
 def run(args: argparse.Namespace) -> int:

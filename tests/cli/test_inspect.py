@@ -170,15 +170,6 @@ def test_a_script_that_is_not_there_gives_2(capfd):
     assert "no script nowhere.py" in capfd.readouterr().err
 
 
-def test_without_a_script_that_alone_is_asked_for(capfd):
-    with pytest.raises(SystemExit):
-        main(["inspect"])
-    assert (
-        "inspect: SCRIPT is missing. Call it as: lightning-gpuprof inspect SCRIPT ("
-        in capfd.readouterr().err
-    )
-
-
 def test_a_result_is_shown_by_line():
     site = SyncSite(
         file="train.py", line=7, function="f", source="loss.item()", owner="user",

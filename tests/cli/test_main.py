@@ -74,30 +74,6 @@ def test_without_a_command_all_of_them_are_listed(capsys):
     assert "why a PyTorch Lightning training run is slow" in said
 
 
-@pytest.mark.parametrize(
-    ("argv", "said"),
-    [
-        (["compare"], "compare: BASE, NEW are missing. Call it as: {} compare BASE NEW"),
-        (["analyze", "--top", "3"], "analyze: FILE is missing. Call it as: {} analyze FILE"),
-        (["lint"], "lint: SCRIPT is missing. Call it as: {} lint SCRIPT"),
-        (["plan"], "plan: --model is missing. Call it as: {} plan --model MODULE:FUNCTION"),
-        (["reprot"], "there is no 'reprot'. Did you mean report?"),
-        (["report", "--veiw", "steps"], "report: there is no --veiw. Did you mean --view?"),
-        (["report", "--port=6006"], "report: there is no --port."),
-        (["report", "runs/a", "runs/b"], "report: runs/b is one argument too many."),
-        (["report", "--view", "step"], "report: there is no 'step'. Did you mean steps?"),
-    ],
-)
-def test_what_is_missing_or_misspelt_is_said_with_what_to_write(capsys, argv, said):
-    with pytest.raises(SystemExit) as exited:
-        cli.main(argv)
-    assert exited.value.code == 2
-    prog = "lightning-gpuprof:" if argv == ["reprot"] else "lightning-gpuprof"
-    assert capsys.readouterr().err == (
-        f"{prog} {said.format('lightning-gpuprof')} (--help: more)\n"
-    )
-
-
 def test_a_terminal_of_ascii_alone_gets_ascii(monkeypatch):
     said = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(said, encoding="ascii"))
