@@ -19,8 +19,8 @@ from _harness import RESULTS, one_thread, write_results
 from memory_models import MODELS
 from torch.profiler import ProfilerActivity, profile
 
+from lightning_gpuprof.trials.model import make_optimizer
 from lightning_gpuprof.trials.predict import predict
-from lightning_gpuprof.trials.step import make_optimizer
 
 SIZES = {"mlp": (512, 2048), "resnet": (16, 64), "transformer": (16, 64), "varying": (16, 64)}
 WITHIN_FRAC = 0.10
@@ -36,7 +36,7 @@ def measured_peak(name: str, size: int, *, drawn: bool = False) -> int:
     """Return the most that was allocated at once, in bytes, in real steps."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as prof:
         model, batches = MODELS[name]()
-        optimizer = make_optimizer(model, "model")
+        optimizer = make_optimizer(model)
         for _ in range(8 if drawn else 2):
             batch = batches(size) if drawn else batches.longest(size)  # type: ignore[attr-defined]
             loss = model.training_step(batch)
@@ -58,8 +58,8 @@ def measured_peak(name: str, size: int, *, drawn: bool = False) -> int:
 
 def compare(name: str, size: int) -> dict[str, Any]:
     """Return predicted and measured peak of one model at one size."""
-    (point,) = predict(lambda: longest_of(name), [size])
-    predicted = point.peak_allocated_bytes - point.kind_bytes["workspace"]
+    (point,) = predict(lambda: longest_of(name), [size], workspace_bytes=0)
+    predicted = point.peak_allocated_bytes
     measured = measured_peak(name, size, drawn=name == "varying")
     return {
         "predicted_bytes": predicted,

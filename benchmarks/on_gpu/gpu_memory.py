@@ -240,10 +240,10 @@ def examine(device: Device, name: str) -> dict[str, Any]:
         "ooms": kept.reading.ooms,
         "reserved_frac": round(kept.reading.peak_reserved_bytes / device.cap_bytes, 3),
         "largest_predicted": predicted,
-        "largest_planned": planned.cards[0].largest,
+        "largest_planned": planned.cards[0].largest_batch_size,
         "largest_true": true,
         "predicted_off_frac": None if predicted is None else round(predicted / true - 1, 3),
-        "planned_off_frac": round(planned.cards[0].largest / true - 1, 3),
+        "planned_off_frac": round(planned.cards[0].largest_batch_size / true - 1, 3),
         "plan_peak_off_frac": round(plan_off, 3),
     }
     off = row["predicted_off_frac"]

@@ -18,7 +18,7 @@ from lightning_gpuprof.adapters.fake_tensors import fake_tensors
 from lightning_gpuprof.memory.device import MemoryReading
 from lightning_gpuprof.trials.caching_allocator import CachingAllocator
 from lightning_gpuprof.trials.live_bytes import LiveBytes
-from lightning_gpuprof.trials.messages import cublas_workspace_bytes
+from lightning_gpuprof.trials.predict import cublas_workspace_bytes
 
 OutOfMemory = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
 

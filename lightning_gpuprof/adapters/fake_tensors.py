@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 
-LOGGER = "torch._subclasses.fake_tensor"
-
 
 def fake_tensors() -> AbstractContextManager[Any]:
     """Return the mode under which new tensors have shapes and no data."""

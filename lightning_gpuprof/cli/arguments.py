@@ -4,8 +4,6 @@ import argparse
 import re
 from typing import Any
 
-from lightning_gpuprof.trials.messages import OPTIMIZERS, PRECISIONS
-
 _UNITS = {"": 1, "B": 1, "MB": 10**6, "GB": 10**9, "MIB": 2**20, "GIB": 2**30}
 
 
@@ -28,17 +26,11 @@ def add_training_arguments(parser: argparse.ArgumentParser, *, sizes: str) -> No
         required=True,
         metavar="MODULE:FUNCTION",
         help="pkg.module:make or file.py:make; make() returns (model, batch_fn), where "
-        "batch_fn(batch_size) returns a batch",
-    )
-    parser.add_argument(
-        "--optimizer",
-        choices=OPTIMIZERS,
-        default="model",
-        help="by default what configure_optimizers returns; AdamW for a model without",
+        "batch_fn(batch_size) returns a batch; without configure_optimizers AdamW is taken",
     )
     parser.add_argument(
         "--precision",
-        choices=PRECISIONS,
+        choices=("32-true", "bf16-mixed", "16-mixed"),
         default="32-true",
         help="as for Lightning's Trainer (default: 32-true)",
     )
@@ -48,13 +40,6 @@ def add_training_arguments(parser: argparse.ArgumentParser, *, sizes: str) -> No
         default=sizes,
         metavar="N,N",
         help=f"sizes to try (default: {sizes})",
-    )
-    parser.add_argument(
-        "--target",
-        type=band,
-        default="0.6-0.8",
-        metavar="LOW-HIGH",
-        help="band of the device's memory to fill (default: 0.6-0.8)",
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
@@ -89,17 +74,6 @@ def whole_numbers(text: str) -> list[int]:
         if not part.isdecimal():
             raise argparse.ArgumentTypeError(f"{part!r} is not a whole number. Write 8,16,32")
     return [int(part) for part in parts]
-
-
-def band(text: str) -> tuple[float, float]:
-    """Read a band of memory such as 0.6-0.8."""
-    match = re.fullmatch(r"(0?\.\d+|1|1\.0)-(0?\.\d+|1|1\.0)", text.strip())
-    low, high = (float(match[1]), float(match[2])) if match else (0.0, 0.0)
-    if not 0 < low <= high:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a band of memory, the low end first. Write it as 0.6-0.8"
-        )
-    return low, high
 
 
 def memory_size(text: str) -> int:

@@ -2,15 +2,12 @@
 
 import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
-
-import msgspec
 
 from lightning_gpuprof.cli.arguments import add_training_arguments
-from lightning_gpuprof.trials.messages import TunePoint
-from lightning_gpuprof.trials.tune import Tune, samples_per_s, tune
-from lightning_gpuprof.units import duration, percent, size
+from lightning_gpuprof.trials.tune import TunePoint, tune
+from lightning_gpuprof.units import duration, percent, rate, size
 from lightning_gpuprof.views.text.blocks import aligned
 
 
@@ -23,78 +20,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--warmup", type=int, default=5, metavar="N", help="steps before them (default: 5)"
     )
-    parser.add_argument(
-        "--device",
-        choices=("auto", "cpu", "cuda"),
-        default="auto",
-        help="auto takes a GPU where there is one; on a CPU memory is not measured",
-    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, and print the curve."""
-    tuned = tune(
+    """Measure, and print the table; returns 1 where no size ran."""
+    points = tune(
         args.model,
         args.batch_sizes,
         steps=args.steps,
         warmup=args.warmup,
-        optimizer=args.optimizer,
         precision=args.precision,
-        device=args.device,
-        target_frac=args.target,
     )
-    print(json.dumps(payload(tuned), indent=2) if args.json else text(tuned))
-    return 0 if tuned.suggested is not None else 1
+    if args.json:
+        rows = [{**asdict(point), "samples_per_s": point.samples_per_s} for point in points]
+        print(json.dumps({"schema_version": 1, "measured": True, "points": rows}, indent=2))
+    else:
+        print(text(points))
+    return 0 if any(point.step_ns for point in points) else 1
 
 
-def payload(tuned: Tune) -> dict[str, Any]:
-    """Return the measurements as JSON values; null is not measured."""
-    memory, knee = tuned.memory, tuned.knee
-    return {
-        "schema_version": 1,
-        "measured": True,
-        "points": [_point(point) for point in tuned.points],
-        "knee": knee and asdict(knee),
-        "memory": None
-        if memory is None
-        else {
-            "suggested_batch_size": memory.suggested,
-            "low": memory.low,
-            "high": memory.high,
-            "constant_bytes": memory.constant_bytes,
-            "per_sample_bytes": memory.per_sample_bytes,
-            "reason": memory.reason or "; ".join(memory.notes),
-        },
-        "suggested_batch_size": tuned.suggested,
-        "reason": tuned.reason,
-    }
-
-
-def text(tuned: Tune) -> str:
-    """Return the curve as a page of text."""
-    rows: list[tuple[str, ...]] = [("batch size", "step", "samples/s", "gain", "peak", "of device")]
-    before: float | None = None
-    for point in tuned.points:
-        if not point.step_ns:
-            outcome = "out of memory" if point.out_of_memory else "failed"
-            rows.append((str(point.batch_size), outcome, "", "", "", ""))
-            continue
-        rate = samples_per_s(point)
-        gain = "" if before is None else f"{rate / before - 1:+.0%}"
-        step = duration(point.step_ns)
-        rows.append((str(point.batch_size), step, f"{rate:,.0f}", gain, *_peak(point)))
-        before = rate
-    first = next((point for point in tuned.points if point.device), None)
-    lines = [
-        f"Measured on {first.device}" if first else "Nothing ran",
-        "",
-        *aligned(rows, left=()),
-        "",
-    ]
-    lines += [f"- {p.batch_size}: {p.error}" for p in tuned.points if p.error]
-    if tuned.suggested is None:
-        return "\n".join([*lines, f"No suggestion: {tuned.reason}"])
-    return "\n".join([*lines, f"Suggested batch size: {tuned.suggested} ({tuned.reason})"])
+def text(points: Sequence[TunePoint]) -> str:
+    """Return the points as a table, with the device and the errors."""
+    rows: list[tuple[str, ...]] = [("batch size", "step", "samples/s", "peak", "of device")]
+    for point in points:
+        if point.step_ns:
+            speed = (duration(point.step_ns), rate(point.samples_per_s or 0.0))
+            rows.append((str(point.batch_size), *speed, *_peak(point)))
+        else:
+            rows.append((str(point.batch_size), "did not run", "", "", ""))
+    errors = [f"- {point.batch_size}: {point.error}" for point in points if point.error]
+    device = next((point.device for point in points if point.device), "no device")
+    return "\n".join([f"Measured on {device}", "", *aligned(rows, left=()), "", *errors]).rstrip()
 
 
 def _peak(point: TunePoint) -> tuple[str, str]:
@@ -102,9 +58,3 @@ def _peak(point: TunePoint) -> tuple[str, str]:
     if peak is None or not total:
         return "not measured", ""
     return size(peak), percent(peak / total)
-
-
-def _point(point: TunePoint) -> dict[str, Any]:
-    builtins: dict[str, Any] = msgspec.to_builtins(point)
-    rate = samples_per_s(point) if point.step_ns else None
-    return {**builtins, "samples_per_s": rate}

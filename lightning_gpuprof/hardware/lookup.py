@@ -29,7 +29,6 @@ class Peaks:
         url: The sheet.
         memory_gb: Memory size of the product.
         units: Multiprocessors (NVIDIA) or compute units (AMD) of the whole device.
-        compute_capability: Of an NVIDIA device; None where its row does not say.
         checked: What the rates were held against: `vendor`, `copy`, `clock`, as in peaks.toml.
     """
 
@@ -39,7 +38,6 @@ class Peaks:
     url: str
     memory_gb: int | None = None
     units: int | None = None
-    compute_capability: float | None = None
     checked: tuple[str, ...] = ()
 
 

@@ -1,80 +1,83 @@
-"""Trains some steps at one batch size and measures time and memory; runs in a child process."""
+"""The child process of `tune`: trains some steps at one batch size, and prints time and memory."""
 
+import json
+import sys
 import time
+from contextlib import redirect_stdout
+from dataclasses import asdict
 from statistics import median
+from typing import Any
 
 import torch
 
-from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.adapters.pytree import tree_map
+from lightning_gpuprof.errors import GpuProfError
 from lightning_gpuprof.memory.device import CudaMemory, out_of_memory_error
-from lightning_gpuprof.trials.messages import TunePoint, TuneRequest
-from lightning_gpuprof.trials.step import (
-    CPU,
-    check_precision,
-    in_precision,
-    make_optimizer,
-    to_precision,
-    train_step,
-)
-from lightning_gpuprof.trials.user_model import Made, call, load
+from lightning_gpuprof.trials.model import CPU, Made, call, check, load, make_optimizer, train_step
+from lightning_gpuprof.trials.tune import TunePoint
 
 
-def measure(request: TuneRequest) -> TunePoint:
-    """Train the requested steps on one batch that stays on the device.
+def measure(model: str, batch_size: int, *, steps: int, warmup: int, precision: str) -> TunePoint:
+    """Train some steps on one batch that stays on the device, a GPU where there is one.
 
     Unlike the callbacks this waits for the device after every step.
 
     Raises:
-        ConfigError: The model, precision or device cannot be used.
+        ConfigError: The model, precision or size cannot be used.
     """
-    check_precision(request.precision)
-    device = _device(request.device)
-    make = load(request.model)
+    check(precision, [batch_size])
+    device = torch.device("cuda", 0) if torch.cuda.is_available() else CPU
     try:
-        return _measured(call(make), request, device)
+        times_ns = _times(call(load(model)), batch_size, steps + warmup, warmup, precision, device)
     except out_of_memory_error() as error:
-        return TunePoint(
-            batch_size=request.batch_size,
-            device=device.type,
-            out_of_memory=True,
-            error=str(error).split(". ")[0],
-        )
-
-
-def _measured(made: Made, request: TuneRequest, device: torch.device) -> TunePoint:
-    on_cuda = device.type == "cuda"
-    made.model.train()
-    to_precision(made.model, request.precision)
-    made.model.to(device)
-    optimizer = make_optimizer(made.model, request.optimizer, as_on_cuda=on_cuda)
-    batch = in_precision(made.batch(request.batch_size), request.precision, device)
-    taken = []
-    for step in range(request.warmup + request.steps):
-        if on_cuda and step == request.warmup:
-            torch.cuda.reset_peak_memory_stats(device)  # the process is ours alone
-        begin = time.perf_counter_ns()
-        train_step(made, batch, optimizer, request.precision, device=device)
-        if on_cuda:
-            torch.cuda.synchronize(device)
-        taken.append(time.perf_counter_ns() - begin)
-    step_ns = round(median(taken[request.warmup :]))
-    reading = CudaMemory(device).read() if on_cuda else None
+        said = str(error).split(". ")[0]
+        return TunePoint(batch_size, device.type, error=f"out of memory: {said}")
+    step_ns = round(median(times_ns[warmup:]))
+    reading = CudaMemory(device).read() if device.type == "cuda" else None
     if reading is None:
-        return TunePoint(batch_size=request.batch_size, device=device.type, step_ns=step_ns)
+        return TunePoint(batch_size, device.type, step_ns)
     return TunePoint(
-        batch_size=request.batch_size,
-        device=torch.cuda.get_device_name(device),
-        step_ns=step_ns,
-        peak_allocated_bytes=reading.peak_allocated_bytes,
-        peak_reserved_bytes=reading.peak_reserved_bytes,
-        resting_bytes=reading.allocated_bytes,
-        others_bytes=reading.others_bytes,
-        total_bytes=reading.total_bytes,
+        batch_size,
+        torch.cuda.get_device_name(device),
+        step_ns,
+        reading.peak_allocated_bytes,
+        reading.peak_reserved_bytes,
+        reading.total_bytes,
     )
 
 
-def _device(asked: str) -> torch.device:
-    there = torch.cuda.is_available()
-    if asked == "cuda" and not there:
-        raise ConfigError("--device cuda: torch sees no GPU here. Leave it out to use the CPU.")
-    return torch.device("cuda", 0) if there and asked != "cpu" else CPU
+def _times(
+    made: Made, size: int, steps: int, warmup: int, precision: str, device: torch.device
+) -> list[int]:
+    on_cuda = device.type == "cuda"
+    made.model.train().to(device)
+    optimizer = make_optimizer(made.model, as_on_cuda=on_cuda)
+
+    def moved(leaf: Any) -> Any:
+        return leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf
+
+    batch = tree_map(moved, made.batch(size))
+    times_ns = []
+    for step in range(steps):
+        if on_cuda and step == warmup:
+            torch.cuda.reset_peak_memory_stats(device)  # the process is ours alone
+        begin = time.perf_counter_ns()
+        train_step(made, batch, optimizer, precision, device=device)
+        if on_cuda:
+            torch.cuda.synchronize(device)
+        times_ns.append(time.perf_counter_ns() - begin)
+    return times_ns
+
+
+def main() -> None:
+    """Answer the request of the command line on the last line of stdout."""
+    try:
+        with redirect_stdout(sys.stderr):  # prints of the model must not mix with the reply
+            point = measure(**json.loads(sys.argv[1]))
+    except GpuProfError as error:
+        sys.exit(str(error))
+    sys.stdout.write(json.dumps(asdict(point)))
+
+
+if __name__ == "__main__":
+    main()

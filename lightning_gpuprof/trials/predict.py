@@ -9,7 +9,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,70 +19,93 @@ import lightning_gpuprof
 from lightning_gpuprof.adapters.cuda_operators import cuda_rules
 from lightning_gpuprof.adapters.fake_tensors import fake_tensors, faked, value_errors
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.trials.caching_allocator import block_bytes, least_capacity, replay
+from lightning_gpuprof.trials.caching_allocator import least_capacity, replay
 from lightning_gpuprof.trials.live_bytes import Block, LiveBytes
-from lightning_gpuprof.trials.messages import CUBLAS_WORKSPACE_BYTES, KINDS, PlanPoint
-from lightning_gpuprof.trials.step import (
-    check_precision,
-    in_precision,
-    make_optimizer,
-    to_precision,
-    train_step,
-)
-from lightning_gpuprof.trials.user_model import Made, call
+from lightning_gpuprof.trials.model import Made, call, check, make_optimizer, train_step
 
+CUBLAS_WORKSPACE_BYTES = (2 * 4096 + 8 * 16) * 1024
+"""torch's default `CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8` (notes/cuda.html, cuBLAS workspaces)."""
+_HOPPER_WORKSPACE_BYTES = 8 * 4096 * 1024
+_HOPPER = 9.0
 _STEPS = 2
 _HANDLES = 2
 """cuBLAS has one handle for the thread of forward and one for autograd's."""
 _ON_HOST = "host"
 """The kind of the optimizers' step counters, which stay on the host unless fused."""
-_ASSUMED = (
-    "The CUDA context, loaded kernels and NCCL buffers lie outside torch's allocator and are not "
-    "counted.",
-    "Kernels' own workspaces (cuDNN's convolutions and recurrent layers, sorts) are not counted.",
-)
 _NOT_THE_USERS = tuple(
     os.path.dirname(str(module.__file__)) for module in (torch, lightning_gpuprof)
 )
+
+
+@dataclass(frozen=True)
+class PlanPoint:
+    """The predicted memory of one training step at one batch size, in bytes.
+
+    Args:
+        batch_size: Samples per step and device.
+        peak_allocated_bytes: Rounded to the allocator's blocks, as is the next.
+        peak_reserved_bytes: The most that the allocator takes from the device.
+        least_capacity_bytes: With less memory the step fails; from here to `peak_reserved_bytes` it
+            fits, after retries in which the allocator gives back its free segments.
+        peak_phase: forward, zero_grad, backward or optimizer_step.
+        exact_bytes: Requested sizes of parameters, gradients, optimizer_state and activations.
+        optimizer: Its class.
+    """
+
+    batch_size: int
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    least_capacity_bytes: int
+    peak_phase: str
+    exact_bytes: dict[str, int]
+    optimizer: str
+
+
+def cublas_workspace_bytes(compute_capability: float | None) -> int:
+    """Return what torch gives each cuBLAS handle by default: 32 MiB from Hopper on, else 8.1 MiB.
+
+    Source: PyTorch, `aten/src/ATen/cuda/CublasHandlePool.cpp`, `parseChosenWorkspaceSize`.
+
+    >>> cublas_workspace_bytes(9.0) // 2**20, cublas_workspace_bytes(8.9) == CUBLAS_WORKSPACE_BYTES
+    (32, True)
+    """
+    hopper = compute_capability is not None and compute_capability >= _HOPPER
+    return _HOPPER_WORKSPACE_BYTES if hopper else CUBLAS_WORKSPACE_BYTES
 
 
 def predict(
     make: Callable[[], Any],
     batch_sizes: Sequence[int],
     *,
-    optimizer: str = "model",
     precision: str = "32-true",
     workspace_bytes: int = CUBLAS_WORKSPACE_BYTES,
 ) -> list[PlanPoint]:
     """Predict the memory of a training step at each batch size.
 
     Args:
-        make: See `user_model.CONTRACT`; called once for each size, under fake tensors.
+        make: See `model.CONTRACT`; called once for each size, under fake tensors.
         batch_sizes: Samples per step and device.
-        optimizer: One of `OPTIMIZERS`; "model" asks `configure_optimizers`.
         precision: As Lightning's Trainer names it; one of `PRECISIONS`.
-        workspace_bytes: Of each cuBLAS handle, see `messages.cublas_workspace_bytes`.
+        workspace_bytes: Of each cuBLAS handle, see `cublas_workspace_bytes`.
 
     Raises:
         ConfigError: An argument or the model cannot be planned with.
     """
-    check_precision(precision)
-    if not batch_sizes or min(batch_sizes) < 1:
-        raise ConfigError(f"batch_sizes={list(batch_sizes)}: give sizes of 1 or more.")
-    return [_point(make, size, optimizer, precision, workspace_bytes) for size in batch_sizes]
+    check(precision, list(batch_sizes))
+    return [_point(make, size, precision, workspace_bytes) for size in batch_sizes]
 
 
 def run_steps(
-    made: Made, batch_size: int, *, optimizer: str, precision: str, live: LiveBytes
+    made: Made, batch_size: int, *, precision: str, live: LiveBytes
 ) -> torch.optim.Optimizer:
     """Run two CPU training steps under `live`, already entered; returns the optimizer."""
     model = made.model.train()
     live.mark(list(model.parameters()), "parameters")
     live.mark(list(model.buffers()), "buffers")
-    used = make_optimizer(model, optimizer)
+    used = make_optimizer(model)
     for _ in range(_STEPS):
         live.phase = "forward"
-        batch = in_precision(made.batch(batch_size), precision)
+        batch = made.batch(batch_size)
         live.mark(batch, "inputs")
         with _reading_no_values(model):
             train_step(made, batch, used, precision, begin=partial(setattr, live, "phase"))
@@ -95,41 +118,29 @@ def run_steps(
     return used
 
 
-def _point(
-    make: Callable[[], Any], size: int, optimizer: str, precision: str, workspace_bytes: int
-) -> PlanPoint:
+def _point(make: Callable[[], Any], size: int, precision: str, workspace_bytes: int) -> PlanPoint:
     fakes = fake_tensors()
     with warnings.catch_warnings():
         # `deepcopy` of a module asks each tensor for its address; a fake has none.
         warnings.filterwarnings("ignore", "Accessing the data pointer of FakeTensor")
         made = _made(make, fakes)
         made = replace(made, model=faked(made.model, fakes))
-        with fakes, cuda_rules():
-            to_precision(made.model, precision)
-            with LiveBytes() as live:
-                used = run_steps(made, size, optimizer=optimizer, precision=precision, live=live)
-                # Read while model and optimizer live: their release is no part of a step.
-                events, blocks = list(live.events), list(live.blocks)
-    kept = [
-        *((index, workspace_bytes) for index in range(len(blocks), len(blocks) + _HANDLES)),
-        *(event for event in events if _on_device(blocks[event[0]])),
-    ]
+        with fakes, cuda_rules(), LiveBytes() as live:
+            used = run_steps(made, size, precision=precision, live=live)
+            # Read while model and optimizer live: their release is no part of a step.
+            events, blocks = list(live.events), list(live.blocks)
+    workspaces = [(-1 - handle, workspace_bytes) for handle in range(_HANDLES)]
+    kept = [*workspaces, *(event for event in events if _on_device(blocks[event[0]]))]
     footprint = replay(kept)
-    kinds, phase = _at_peak(blocks, kept[: footprint.peak_index + 1])
+    highest = kept[footprint.peak_index][0]
     return PlanPoint(
         batch_size=size,
         peak_allocated_bytes=footprint.peak_allocated_bytes,
         peak_reserved_bytes=footprint.peak_reserved_bytes,
         least_capacity_bytes=least_capacity(kept, footprint),
-        peak_phase=phase,
-        kind_bytes=kinds,
+        peak_phase=blocks[highest].born if highest >= 0 else "setup",
         exact_bytes=_exact(blocks),
         optimizer=type(used).__name__,
-        assumptions=(
-            f"Two cuBLAS workspaces of {workspace_bytes / 2**20:.1f} MiB are counted (torch's "
-            "default: 8.1 MiB, from Hopper on 32 MiB; CUBLAS_WORKSPACE_CONFIG changes it).",
-            *_ASSUMED,
-        ),
     )
 
 
@@ -164,24 +175,8 @@ def _on_device(block: Block) -> bool:
     return block.size > 0 and block.kind != _ON_HOST
 
 
-def _at_peak(
-    blocks: Sequence[Block], events: Sequence[tuple[int, int]]
-) -> tuple[dict[str, int], str]:
-    """Return the bytes of each kind after the events, and the phase of the last of them."""
-    alive: dict[int, int] = {}
-    for index, size in events:
-        if size < 0:
-            del alive[index]
-        else:
-            alive[index] = block_bytes(size)
-    kinds = dict.fromkeys(KINDS, 0)
-    for index, size in alive.items():
-        kinds[_kind(blocks[index]) if index < len(blocks) else "workspace"] += size
-    last = events[-1][0]
-    return kinds, blocks[last].born if last < len(blocks) else "setup"
-
-
 def _kind(block: Block) -> str:
+    """Return a block's kind; activations are made in forward and live until backward begins."""
     outlives = block.born == "forward" and block.died not in ("forward", "zero_grad")
     return block.kind or ("activations" if outlives else "other")
 

@@ -203,7 +203,7 @@ def squared():
 def test_sizes_are_tuned_in_processes_of_their_own(tmp_path):
     model = tmp_path / "model.py"
     model.write_text(TUNED)  # without Lightning, whose import may take each process ten seconds
-    points = tune(f"{model}:squared", (8, 16), steps=3, warmup=2, optimizer="adamw").points
+    points = tune(f"{model}:squared", (8, 16), steps=3, warmup=2)
     assert [point.batch_size for point in points] == [8, 16]
     assert all(point.step_ns and point.peak_allocated_bytes for point in points)
     assert points[0].device == torch.cuda.get_device_name(0)

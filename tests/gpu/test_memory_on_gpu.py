@@ -7,8 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 from lightning_gpuprof.recorders.device.nvml import nvml_stats
-from lightning_gpuprof.trials.messages import cublas_workspace_bytes
-from lightning_gpuprof.trials.predict import predict
+from lightning_gpuprof.trials.predict import cublas_workspace_bytes, predict
 
 pytestmark = ON_GPU
 
@@ -70,7 +69,6 @@ def test_the_predicted_peak_is_within_ten_percent_of_the_measured(name, precisio
     (point,) = predict(
         lambda: (make(), batch),
         [size],
-        optimizer="adamw",
         precision=precision,
         workspace_bytes=workspace_bytes(),
     )

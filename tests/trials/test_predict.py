@@ -13,8 +13,8 @@ from torch.utils.checkpoint import checkpoint
 from lightning_gpuprof.adapters.fake_tensors import fake_tensors
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.trials.live_bytes import LiveBytes
+from lightning_gpuprof.trials.model import Made, call
 from lightning_gpuprof.trials.predict import predict, run_steps
-from lightning_gpuprof.trials.user_model import Made, call
 
 WIDE = 256
 
@@ -55,6 +55,17 @@ def transformer(**options: Any) -> Callable[[], Any]:
     return lambda: (Transformer(**options), lambda size: torch.randint(0, 100, (size, 16)))
 
 
+def with_optimizer(make: Callable[[], Any], kind: Callable[..., Any], **options: Any) -> Any:
+    """Return a `make` whose model configures its own optimizer."""
+
+    def made() -> Any:
+        model, batch = make()
+        model.configure_optimizers = lambda: kind(model.parameters(), **options)
+        return model, batch
+
+    return made
+
+
 def parameter_bytes(make: Callable[[], Any]) -> int:
     return sum(one.numel() * one.element_size() for one in call(make).model.parameters())
 
@@ -78,17 +89,27 @@ def saved_bytes(made: Made, size: int) -> int:
     return sum(storage.nbytes() for storage in saved.values())
 
 
-def real_run(make: Callable[[], Any], size: int, **options: Any) -> LiveBytes:
+def real_run(make: Callable[[], Any], size: int) -> LiveBytes:
     with LiveBytes() as live:
-        used = run_steps(call(make), size, live=live, **options)
+        used = run_steps(call(make), size, live=live, precision="32-true")
         live.kept = used  # type: ignore[attr-defined]
     return live
 
 
 @pytest.mark.parametrize("make", [mlp, transformer()])
-@pytest.mark.parametrize(("optimizer", "states"), [("sgd", 0), ("momentum", 1), ("adamw", 2)])
-def test_parameters_gradients_and_optimizer_state_are_exact_to_the_byte(make, optimizer, states):
-    (point,) = predict(make, [4], optimizer=optimizer)
+@pytest.mark.parametrize(
+    ("kind", "options", "states"),
+    [
+        (torch.optim.SGD, {}, 0),
+        (torch.optim.SGD, {"momentum": 0.9}, 1),
+        (torch.optim.AdamW, {}, 2),
+    ],
+)
+def test_parameters_gradients_and_optimizer_state_are_exact_to_the_byte(
+    make, kind, options, states
+):
+    (point,) = predict(with_optimizer(make, kind, **options), [4])
+    assert point.optimizer == kind.__name__
     own = parameter_bytes(make)
     assert point.exact_bytes["parameters"] == own
     assert point.exact_bytes["gradients"] == own
@@ -98,46 +119,38 @@ def test_parameters_gradients_and_optimizer_state_are_exact_to_the_byte(make, op
 @pytest.mark.parametrize("make", [mlp, transformer()])
 @pytest.mark.parametrize("size", [3, 16])
 def test_activations_are_what_autograd_saves_in_a_real_step(make, size):
-    (point,) = predict(make, [size], optimizer="sgd")
+    (point,) = predict(make, [size])
     assert point.exact_bytes["activations"] == saved_bytes(call(make), size)
 
 
 @pytest.mark.parametrize("make", [mlp, transformer()])
 def test_a_real_step_makes_and_drops_the_same_storages_as_a_fake_one(make):
-    options = {"optimizer": "adamw", "precision": "32-true"}
-    real = real_run(make, 4, **options)
+    real = real_run(make, 4)
     with fake_tensors():
-        fake = real_run(make, 4, **options)
+        fake = real_run(make, 4)
     assert [(one.size, one.born, one.died) for one in fake.blocks] == [
         (one.size, one.born, one.died) for one in real.blocks
     ]
     assert fake.events == real.events
 
 
-def test_kinds_add_up_to_the_peak():
-    for point in predict(transformer(), [2, 64], optimizer="adamw"):
-        assert sum(point.kind_bytes.values()) == point.peak_allocated_bytes
-        assert point.peak_reserved_bytes >= point.peak_allocated_bytes
+def test_the_pool_reserves_at_least_what_it_hands_out():
+    for point in predict(transformer(), [2, 64]):
+        assert point.peak_reserved_bytes >= point.least_capacity_bytes
+        assert point.least_capacity_bytes >= point.peak_allocated_bytes
 
 
 def test_a_large_batch_peaks_in_backward_and_a_small_one_in_the_optimizer():
-    small, large = predict(mlp, [1, 4096], optimizer="adamw")
+    small, large = predict(mlp, [1, 4096])
     assert small.peak_phase == "optimizer_step"
     assert large.peak_phase in ("forward", "backward")
-    assert large.kind_bytes["activations"] > large.kind_bytes["parameters"]
 
 
 def test_mixed_precision_keeps_float32_weights_and_halves_most_activations():
-    (full,) = predict(transformer(), [64], optimizer="adamw")
-    (mixed,) = predict(transformer(), [64], optimizer="adamw", precision="bf16-mixed")
+    (full,) = predict(transformer(), [64])
+    (mixed,) = predict(transformer(), [64], precision="bf16-mixed")
     assert mixed.exact_bytes["parameters"] == full.exact_bytes["parameters"]
     assert mixed.exact_bytes["activations"] < full.exact_bytes["activations"]
-
-
-def test_true_half_precision_halves_weights_and_state_and_keeps_ties():
-    (half,) = predict(transformer(), [4], optimizer="adamw", precision="bf16-true")
-    assert half.exact_bytes["parameters"] == parameter_bytes(transformer()) // 2
-    assert half.exact_bytes["optimizer_state"] == parameter_bytes(transformer())
 
 
 class Layer(nn.Module):
@@ -156,7 +169,7 @@ def activations(layer: Callable[[], nn.Module], *shape: int, precision: str = "3
     def make() -> Any:
         return layer(), lambda size: (torch.randn(size, *shape),)
 
-    (point,) = predict(make, [64], optimizer="sgd", precision=precision)
+    (point,) = predict(make, [64], precision=precision)
     return point.exact_bytes["activations"]
 
 
@@ -186,8 +199,8 @@ def test_attention_keeps_no_matrix_of_length_by_length():
 
 
 def test_checkpointing_shows_in_the_activations():
-    (plain,) = predict(transformer(), [8], optimizer="sgd")
-    (recomputed,) = predict(transformer(recompute=True), [8], optimizer="sgd")
+    (plain,) = predict(transformer(), [8])
+    (recomputed,) = predict(transformer(recompute=True), [8])
     assert recomputed.exact_bytes["activations"] < plain.exact_bytes["activations"] / 2
 
 
@@ -217,8 +230,8 @@ def test_a_model_that_was_made_with_real_tensors_is_planned_too():
     def make() -> Any:
         return model, lambda size: (torch.randn(size, WIDE), torch.randn(size, 8))
 
-    (point,) = predict(make, [4], optimizer="adamw")
-    assert point == predict(mlp, [4], optimizer="adamw")[0]
+    (point,) = predict(make, [4])
+    assert point == predict(mlp, [4])[0]
     assert model.net[0].weight.grad is None
 
 
@@ -232,7 +245,7 @@ def test_a_model_that_cannot_be_made_of_fakes_is_made_of_real_tensors():
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.norm(self.linear(x)).sum()
 
-    (point,) = predict(lambda: (Lazy(), lambda size: torch.randn(size, 8)), [4], optimizer="sgd")
+    (point,) = predict(lambda: (Lazy(), lambda size: torch.randn(size, 8)), [4])
     assert point.exact_bytes["parameters"] == (8 * 4 + 4) * 4
 
 
@@ -260,16 +273,16 @@ def test_a_model_that_reads_values_is_refused_with_the_line():
         predict(lambda: (Reads(), lambda size: (torch.randn(size, 8),)), [1])
 
 
-def test_what_cannot_be_planned_is_said():
-    with pytest.raises(ConfigError, match=r"make\(\) returned Mlp. make\(\) takes nothing"):
-        predict(Mlp, [1])
-    with pytest.raises(ConfigError, match="precision='8bit'"):
-        predict(mlp, [1], precision="8bit")
-    with pytest.raises(ConfigError, match="optimizer='lamb'"):
-        predict(mlp, [1], optimizer="lamb")
-    with pytest.raises(ConfigError, match="sizes of 1 or more"):
-        predict(mlp, [0])
-    with pytest.raises(
-        ConfigError, match=r"a tensor of shape \(1, 2\) for a step, not a loss of one"
-    ):
-        predict(lambda: (nn.Linear(2, 2), lambda size: (torch.randn(size, 2),)), [1])
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [
+        (Mlp, {}, r"make\(\) returned Mlp. make\(\) takes nothing"),
+        (mlp, {"precision": "8bit"}, "precision='8bit'"),
+        (mlp, {"batch_sizes": [0]}, "sizes of 1 or more"),
+        (lambda: (nn.Flatten(), torch.zeros), {}, "no parameter that requires a gradient"),
+        (lambda: (nn.Linear(2, 2), lambda size: torch.randn(size, 2)), {}, "not a loss of one"),
+    ],
+)
+def test_what_cannot_be_planned_is_said(make, options, message):
+    with pytest.raises(ConfigError, match=message):
+        predict(make, **{"batch_sizes": [1], **options})
