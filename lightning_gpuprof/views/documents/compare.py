@@ -18,8 +18,6 @@ TOLERANCE = 0.01
 """A hundredth: what another order of summation or TF32 may do to a loss early in training."""
 MIN_SHARE = 0.005
 """Phases and operators that changed by less than this share of the step are left out."""
-TIMES = 9
-"""From ten times as long on, per cent are hard to read."""
 _VERDICTS = {
     Verdict.FASTER: "faster than the base",
     Verdict.SLOWER: "slower than the base",
@@ -81,14 +79,8 @@ class RunComparison:
             "traced_steps": None if result.traced_steps is None else list(result.traced_steps),
             "steps": [_change(one) for one in result.steps],
             "phases": [_change(one) for one in result.phases],
-            "operators": [
-                {**_change(one), "error": one.error, "shown": one.shown}
-                for one in result.operators[:TOP]
-            ],
-            "kernels": [
-                {**_change(one), "error": one.error, "shown": one.shown}
-                for one in result.kernels[:TOP]
-            ],
+            "operators": [_traced(one) for one in result.operators[:TOP]],
+            "kernels": [_traced(one) for one in result.kernels[:TOP]],
             "memory": [_change(one) for one in result.memory],
             "findings_gone": [_finding(one) for one in self.gone],
             "findings_new": [_finding(one) for one in self.appeared],
@@ -217,9 +209,6 @@ def _said(result: Comparison) -> str:
         figures = -change.middle, -change.high, -change.low
     else:
         word, less = "slower", "more"
-    if figures[0] >= TIMES:
-        times = [f"{one + 1:,.3g}" for one in figures]
-        return f"slower: {times[0]} times the time {per} ({times[1]}-{times[2]})"
     digits = 0 if figures[0] >= 0.10 else 1
     middle, low, high = (f"{one * 100:.{digits}f}" for one in figures)
     return f"{word}: {middle}% {less} time {per} ({low}-{high}%)"
@@ -231,6 +220,10 @@ def _number(value: object) -> str:
 
 def _change(one: Change) -> dict[str, Any]:
     return {"name": one.name, "base": one.base, "new": one.new, "diff": one.diff}
+
+
+def _traced(one: Change) -> dict[str, Any]:
+    return {**_change(one), "error": one.error, "shown": one.shown}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

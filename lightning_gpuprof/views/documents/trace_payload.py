@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, to_builtins
 from msgspec.structs import asdict
 
+from lightning_gpuprof.analysis.compare.trace_diff import TraceDiff, compare_traces
 from lightning_gpuprof.analysis.critical_path.critical_path import CriticalPath, critical_path
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, link
 from lightning_gpuprof.analysis.trace.ranges import host_ranges
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.analysis.roofline.roofline import Roofline
 
 SCHEMA_VERSION = 1
+_DIFF_TABLES = ("gpu", "categories", "kernels", "operators", "copies")
 TOP_PARTS = 50
 """Parts of the critical path that the document holds; the rest is summed up."""
 MIN_STEPS = 2
@@ -192,4 +194,33 @@ def critical_path_payload(path: CriticalPath, *, top: int = TOP_PARTS) -> dict[s
         "kind_ns": {kind.value: ns for kind, ns in path.kind_ns.items()},
         "parts": [{**vars(part), "kind": part.kind.value} for part in parts[:top]],
         "rest_ns": sum(part.total_ns for part in parts[top:]),
+    }
+
+
+def diff_files(base: str, test: str) -> dict[str, Any]:
+    """Analyse two trace files and return what changed from the first to the second.
+
+    Raises:
+        TraceError: One of them cannot be read.
+    """
+    found = compare_traces(analyze_file(base), analyze_file(test))
+    return {"schema_version": 1, "base": base, "test": test, **diff_payload(found)}
+
+
+def diff_payload(diff: TraceDiff) -> dict[str, Any]:
+    """Lay out the difference of two traces; times and counts are per step where it says so."""
+    return {
+        "per_step": diff.per_step,
+        "base_steps": diff.base_steps,
+        "test_steps": diff.test_steps,
+        "base_step_ns": diff.step_ns[0] if diff.step_ns else None,
+        "test_step_ns": diff.step_ns[1] if diff.step_ns else None,
+        **{
+            name: [
+                {**vars(row), "delta_ns": row.delta_ns, "change": row.change.value}
+                for row in getattr(diff, name)
+            ]
+            for name in _DIFF_TABLES
+        },
+        "notes": list(diff.notes),
     }

@@ -9,11 +9,13 @@ STATIC = Path(lightning_gpuprof.__file__).parent / "tb_plugin" / "static"
 """ES modules and the stylesheet, shared by the tab and the HTML report."""
 
 
+def installed_file(package: str, *parts: str) -> Path | None:
+    """Return where an installed package keeps a file, found without importing it."""
+    spec = importlib.util.find_spec(package)
+    folders = (spec.submodule_search_locations or []) if spec else []
+    return next((path for one in folders if (path := Path(one, *parts)).is_file()), None)
+
+
 def plotly_path() -> Path | None:
-    """Return where the plotly package keeps its bundle, found without importing it."""
-    spec = importlib.util.find_spec("plotly")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        path = Path(folder) / "package_data" / "plotly.min.js"
-        if path.is_file():
-            return path
-    return None
+    """Return where the plotly package keeps its bundle."""
+    return installed_file("plotly", "package_data", "plotly.min.js")

@@ -1,4 +1,4 @@
-"""A laid-out timeline in a file beside its trace: columns of numbers and a JSON head, in a zip.
+"""A laid-out timeline in a file beside its trace: numpy's archive of columns and a JSON head.
 
 A file of another layout number, written by another version, is made again from its trace.
 """
@@ -18,7 +18,7 @@ from lightning_gpuprof.records.files import LAYOUT_SUFFIX, written_whole
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import MemoryEvents, OpArguments
 
-LAYOUT = 2
+LAYOUT = 3
 MAX_TEXT = 1_000
 _EVENT_COLUMNS = (
     "lane_first",
@@ -49,12 +49,10 @@ def pack(layout: Layout, argument_texts: Sequence[str], tree: CallTree) -> bytes
         "groups": [asdict(group) for group in layout.groups],
         "arguments": list(argument_texts),
     }
+    narrow = {name: _narrow(values) for name, values in columns.items()}
     content = BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
-        file.writestr("head", msgspec.json.encode(head))
-        for name, values in columns.items():
-            with file.open(name, "w") as member:
-                np.lib.format.write_array(member, _narrow(values), allow_pickle=False)
+    encoded = np.frombuffer(msgspec.json.encode(head), np.uint8)
+    np.savez_compressed(content, head=encoded, **narrow)  # type: ignore[arg-type]
     return content.getvalue()
 
 
@@ -65,22 +63,29 @@ def unpack(content: bytes) -> tuple[Layout, tuple[str, ...], CallTree]:
         LayoutFileError: The content is of another layout, or torn.
     """
     try:
-        with zipfile.ZipFile(BytesIO(content)) as file:
-            head = msgspec.json.decode(file.read("head"))
+        with np.load(BytesIO(content)) as file:
+            head = msgspec.json.decode(file["head"].tobytes())
             if head["layout"] != LAYOUT or tuple(head["kinds"]) != KINDS:
                 raise LayoutFileError("made by another version")
-            columns = {name: _column(file.read(name)) for name in file.namelist() if name != "head"}
+            columns = {name: file[name].astype(np.int64) for name in file.files if name != "head"}
         memory = {f.name: columns.pop(f"memory.{f.name}") for f in fields(MemoryEvents)}
         tree = CallTree(**{f.name: columns.pop(f"tree.{f.name}") for f in fields(CallTree)})
         layout = Layout(
             span=tuple(head["span"]),
             names=head["names"],
             groups=tuple(LaneGroup(**group) for group in head["groups"]),
-            memory=MemoryEvents(**memory),  # type: ignore[arg-type]
+            memory=MemoryEvents(**memory),
             **columns,
         )
         return layout, tuple(head["arguments"]), tree
-    except (zipfile.BadZipFile, msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
+    except (
+        zipfile.BadZipFile,
+        msgspec.MsgspecError,
+        EOFError,
+        KeyError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise LayoutFileError(f"no whole layout: {error}") from error
 
 
@@ -120,8 +125,3 @@ def _narrow(values: Int64) -> "np.ndarray[tuple[int], np.dtype[np.signedinteger]
     return values.astype(
         next(w for w in widths if np.iinfo(w).min <= low and high <= np.iinfo(w).max)
     )
-
-
-def _column(content: bytes) -> Int64:
-    values = np.lib.format.read_array(BytesIO(content), allow_pickle=False)
-    return values.astype(np.int64)

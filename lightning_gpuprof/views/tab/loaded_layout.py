@@ -1,6 +1,5 @@
 """A layout kept for the requests that cut it, and what they look up in it."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,15 +13,6 @@ from lightning_gpuprof.arrays import Mask
 MEMORY_POINTS = 2_000
 
 
-@dataclass(frozen=True)
-class Found:
-    """The result of a search for a text in lower case: names that hold it, events so named."""
-
-    text: str
-    names: list[int]
-    mask: Mask
-
-
 class LoadedLayout:
     """One layout with the texts of its operator arguments and its call tree."""
 
@@ -31,8 +21,6 @@ class LoadedLayout:
         self.layout = layout
         self.cutter = LayoutCutter(layout)
         self._arguments = arguments
-        self._found: Found | None = None
-        """The last search: each move of the view asks for it again."""
 
     @cached_property
     def once(self) -> Mask:
@@ -44,12 +32,10 @@ class LoadedLayout:
                 mask[first:last] = False
         return mask
 
-    def found(self, text: str) -> Found:
-        """Return the events whose names hold a text, whatever its case."""
-        if self._found is None or self._found.text != text.lower():
-            names = [i for i, name in enumerate(self.layout.names) if text.lower() in name.lower()]
-            self._found = Found(text.lower(), names, np.isin(self.layout.name, names))
-        return self._found
+    def found(self, text: str) -> Mask:
+        """Return a mask of the events whose names hold a text, whatever its case."""
+        names = [i for i, name in enumerate(self.layout.names) if text.lower() in name.lower()]
+        return np.isin(self.layout.name, names)
 
     def lane_of(self, event: int) -> int:
         """Return the lane that an event lies in."""
@@ -80,17 +66,14 @@ class LoadedLayout:
             if not len(rows):
                 continue
             starts = np.unique(np.linspace(0, len(rows), MEMORY_POINTS, endpoint=False, dtype=int))
-            reserved = memory.reserved_bytes[rows]
+            allocated = np.maximum.reduceat(memory.allocated_bytes[rows], starts).tolist()
+            reserved = np.maximum.reduceat(memory.reserved_bytes[rows], starts).tolist()
             tracks.append(
                 {
                     "device": device,
                     "start_ns": memory.start_ns[rows][starts].tolist(),
-                    "allocated_bytes": np.maximum.reduceat(
-                        memory.allocated_bytes[rows], starts
-                    ).tolist(),
-                    "reserved_bytes": np.maximum.reduceat(reserved, starts).tolist()
-                    if (reserved >= 0).all()
-                    else None,
+                    "allocated_bytes": allocated,
+                    "reserved_bytes": None if min(reserved) < 0 else reserved,
                 }
             )
         return tracks

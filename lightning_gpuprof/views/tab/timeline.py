@@ -73,7 +73,7 @@ def timeline_cut_view(run: LoadedRun, query: Query) -> bytes:
     columns = query.integer("columns", default=2000, low=1, high=MAX_COLUMNS)
     lanes = _lanes(layout, query.text("groups"))
     text = query.text("text")
-    found = loaded.found(text).mask if text else None
+    found = loaded.found(text) if text else None
     cut = loaded.cutter.cut(lanes, start, end, columns, found=found)
     return pack_cut(layout, cut, start, end)
 
@@ -103,8 +103,7 @@ def timeline_search_view(run: LoadedRun, query: Query) -> dict[str, Any]:
         raise QueryError("The request names nothing to search for: add text=WORD.")
     loaded = _loaded(run, query)
     layout = loaded.layout
-    search = loaded.found(text)
-    found = np.flatnonzero(search.mask & loaded.once)
+    found = np.flatnonzero(loaded.found(text) & loaded.once)
     longest = found[np.argsort(-layout.dur_ns[found], kind="stable")[:MAX_FOUND]]
     return {
         "count": len(found),

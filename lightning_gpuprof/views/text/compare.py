@@ -19,8 +19,6 @@ from lightning_gpuprof.views.text.blocks import Block, Items, Lead, Table
 
 TOP = 8
 NAME_WIDTH = 40
-MEDIAN_SHARE = 0.05
-"""A median that changed by less than this share is left to the table."""
 DISTURBED = 0.05
 """A run whose training thread waited this share of its time for a core says so."""
 NO_VALUES = "no step has a recorded loss in both runs: whether they compute the same is unknown"
@@ -105,24 +103,6 @@ def _warnings(found: RunComparison) -> Iterator[str]:
     for one in result.differs:
         if one.kind in ("machine", "versions"):
             yield f"another {one.name}: {one.base} and {one.new}; the difference may be due to it"
-    yield from _median(found)
-
-
-def _median(found: RunComparison) -> Iterator[str]:
-    """Say so where the mean shows nothing though the ordinary step changed."""
-    result = found.result
-    median = next((one for one in result.steps if one.name == "p50_ns"), None)
-    if result.verdict is not Verdict.NO_DIFFERENCE or result.change is None or median is None:
-        return
-    if median.diff is None or not median.base:
-        return
-    share, change = median.diff / median.base, result.change
-    # A few far slower steps leave the mean unsure; steps that vary alike do not.
-    if abs(share) >= MEDIAN_SHARE and change.high - change.low > abs(share):
-        yield (
-            f"the median step changed by {share * 100:+.1f}%, but a few very slow steps make the "
-            "mean unsure: compare longer runs, on a quiet machine"
-        )
 
 
 def _changes(title: str, rows: Sequence[Change], *, unit: str = "") -> Iterator[Block]:

@@ -10,9 +10,9 @@ from lightning_gpuprof.analysis.trace_analysis import analyze_trace
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.tables import NameStats, Tables
 from lightning_gpuprof.views.documents.other_files import tables_payload
-from lightning_gpuprof.views.documents.trace_diff import diff_payload
 from lightning_gpuprof.views.documents.trace_payload import (
     critical_path_payload,
+    diff_payload,
     roofline_payload,
     trace_payload,
 )
