@@ -30,7 +30,7 @@ class LineSampler(EpochRecorder):
     from then on this costs nothing. The first `warmup` steps are left out. A line's time is host
     time: on a GPU, the work it queued may run later. A sample waits for its turn at the
     interpreter's lock: short stretches of Python between calls that let go of it are counted as
-    those calls (`keep_sampling`). How many samples came late is recorded.
+    those calls (`keep_sampling`).
 
     Costs: 0.1 to 5 ms for each of 300 samples, about 20 s long; nothing after that.
     Touches: a thread until it has its samples, at most until training ends (on Python 3.11 a young
@@ -67,7 +67,7 @@ class LineSampler(EpochRecorder):
         super().__init__()
         self.interval_s, self.most, self.warmup = interval_s, most, warmup
         self._seen: Counter[At] = Counter()
-        self._noted = self._late = 0
+        self._noted = 0
         self._watched = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -79,7 +79,7 @@ class LineSampler(EpochRecorder):
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
-        self._seen, self._noted, self._late = Counter(), 0, 0
+        self._seen, self._noted = Counter(), 0
         if stage == "fit" and self._output is not None and _can_walk_frames():
             self._workers.setup(trainer, self._output)
 
@@ -112,7 +112,7 @@ class LineSampler(EpochRecorder):
         self._placed.drop()
         self._workers.put_back()
 
-    def sample(self, late: bool = False) -> None:
+    def sample(self) -> None:
         """Take one sample of the training thread, where it is in a step."""
         if self._output is None or self._output.step < self.warmup or not may_walk():
             return
@@ -121,7 +121,6 @@ class LineSampler(EpochRecorder):
             at = where_is(frames.get(self._watched))
             if at is not None:
                 self._seen[at] += 1
-                self._late += late
         finally:
             # This function's own frame is in it: a circle that would keep all threads' local
             # variables, such as a loader's iterator with its workers, for the collector.
@@ -145,9 +144,7 @@ class LineSampler(EpochRecorder):
         if self._output is None or whole == self._noted:
             return
         self._noted = whole
-        late = min(self._late, whole)
-        found = HostLines(whole, line_counts(seen), _by_phase(seen), late)
-        self._output.write(found)
+        self._output.write(HostLines(whole, line_counts(seen), _by_phase(seen)))
 
     @override
     def _release(self) -> None:

@@ -10,7 +10,7 @@ from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.recorders.anomaly_detection import AnomalyDetection
 from lightning_gpuprof.recorders.batch_bytes import BatchBytes
 from lightning_gpuprof.recorders.checkpoint_content import CheckpointContents
-from lightning_gpuprof.recorders.cores import CoreWaits, QuotaUse
+from lightning_gpuprof.recorders.cores import CoreWaits
 from lightning_gpuprof.recorders.garbage_collection import GarbageCollections
 from lightning_gpuprof.recorders.gradient_sync import GradientSync
 from lightning_gpuprof.recorders.recorder import Recorder
@@ -20,7 +20,6 @@ from lightning_gpuprof.session.hooks import Hooks, called_by_trainer
 from lightning_gpuprof.session.recording import RecordingCallback
 
 RECORDERS: tuple[type[Recorder], ...] = (
-    QuotaUse,
     CoreWaits,
     BatchBytes,
     AnomalyDetection,

@@ -16,57 +16,40 @@ ROOT, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 TASKS = Path("/proc/self/task")
 
 
-class QuotaUse(Recorder):
-    """Records how often the control group's CPU quota made the run wait.
+class CoreWaits(Recorder):
+    """Records how long the training thread waited for a core, and how often for its CPU quota.
 
     Costs: some 100 us, twice.
-    Touches: nothing; it reads two files of /sys/fs/cgroup.
-    When: the beginning and the end of training; nothing is recorded without a quota.
-
-    Args:
-        read: Returns the counters; tests pass a fake.
-    """
-
-    def __init__(self, *, read: Callable[[], CpuQuota | None] | None = None) -> None:
-        self._read = read or cpu_quota
-        self._before: CpuQuota | None = None
-
-    @override
-    def train_starts(self, trainer: Any, host: Callback) -> None:
-        self._before = self._read()
-
-    @override
-    def train_ends(self, trainer: Any) -> None:
-        now = None if self._before is None else self._read()
-        if now is not None and self._before is not None and self._output is not None:
-            self._output.write(now.since(self._before))
-
-
-class CoreWaits(Recorder):
-    """Records how long the training thread was ready and waited for a core.
-
-    Costs: some 20 us, twice.
-    Touches: nothing; it reads a file of /proc.
+    Touches: nothing; it reads files of /proc and /sys/fs/cgroup.
     When: the beginning and the end of training.
 
     Args:
-        read: Returns wall time and the time spent waiting so far; tests pass a fake.
+        wait: Returns wall time and the time spent waiting so far; tests pass a fake.
+        quota: Returns the control group's counters; tests pass a fake.
     """
 
-    def __init__(self, *, read: Callable[[], CoreWait | None] | None = None) -> None:
-        self._read = read or core_wait
-        self._before: CoreWait | None = None
+    def __init__(
+        self,
+        *,
+        wait: Callable[[], CoreWait | None] | None = None,
+        quota: Callable[[], CpuQuota | None] | None = None,
+    ) -> None:
+        self._wait, self._quota = wait or core_wait, quota or cpu_quota
+        self._before: tuple[CoreWait | None, CpuQuota | None] = (None, None)
 
     @override
     def train_starts(self, trainer: Any, host: Callback) -> None:
-        self._before = self._read()
+        self._before = self._wait(), self._quota()
 
     @override
     def train_ends(self, trainer: Any) -> None:
-        before, now = self._before, self._read()
-        if before is not None and now is not None and self._output is not None:
-            waited_ns = now.queued_ns - before.queued_ns
-            self._output.write(CoreWait(now.wall_ns - before.wall_ns, waited_ns))
+        wait, quota = self._before
+        if self._output is None:
+            return
+        if wait is not None and (now := self._wait()) is not None:
+            self._output.write(now.since(wait))
+        if quota is not None and (counts := self._quota()) is not None:
+            self._output.write(counts.since(quota))
 
 
 def core_wait(tasks: Path = TASKS) -> CoreWait | None:
@@ -79,7 +62,7 @@ def core_wait(tasks: Path = TASKS) -> CoreWait | None:
 
 
 def cpu_quota(root: Path = ROOT, own: Path = OWN) -> CpuQuota | None:
-    """Return the counters of this process's control group; None without a quota.
+    """Return the counters of this process's control group (version 2); None without a quota.
 
     Where its own folder is hidden, as in a container, they are those of the outermost group.
     """
@@ -87,29 +70,16 @@ def cpu_quota(root: Path = ROOT, own: Path = OWN) -> CpuQuota | None:
         named = own.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
         return None
-    for line in named:
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        top = root / controllers if controllers else root
-        for folder in (top / path.lstrip("/"), top):
-            found = _read(folder)
-            if found is not None:
-                return found
-    return None
+    path = next((line[3:] for line in named if line.startswith("0::")), None)
+    if path is None:  # the older hierarchy, a folder per controller
+        return None
+    return _read(root / path.lstrip("/")) or _read(root)
 
 
 def _read(folder: Path) -> CpuQuota | None:
     try:
         counts = dict(line.split() for line in (folder / "cpu.stat").read_text().splitlines())
-        if (folder / "cpu.max").exists():
-            quota, period = (folder / "cpu.max").read_text().split()
-        else:
-            quota = (folder / "cpu.cfs_quota_us").read_text().strip()
-            period = (folder / "cpu.cfs_period_us").read_text().strip()
-        if quota in ("max", "-1"):
-            return None
+        quota, period = (folder / "cpu.max").read_text().split()
         return CpuQuota(
             cores=int(quota) / int(period),
             periods=int(counts["nr_periods"]),

@@ -10,6 +10,10 @@ class CoreWait(FactBase, tag="core_wait", frozen=True):
     wall_ns: int
     queued_ns: int
 
+    def since(self, earlier: "CoreWait") -> "CoreWait":
+        """Return what was added since an earlier reading."""
+        return CoreWait(self.wall_ns - earlier.wall_ns, self.queued_ns - earlier.queued_ns)
+
     @property
     def frac(self) -> float:
         """Share of the time."""

@@ -78,16 +78,11 @@ class LineCount(Struct, frozen=True):
 
 
 class HostLines(FactBase, tag="host_lines", frozen=True):
-    """All samples in training steps. `whole` counts those outside the user's code too.
-
-    `late` samples had to wait for the interpreter's lock and may show a line after the one that ran
-    when they were due.
-    """
+    """All samples in training steps. `whole` counts those outside the user's code too."""
 
     whole: int
     lines: tuple[LineCount, ...]
     by_phase: dict[str, int]
-    late: int = 0
 
     def of(self, phase: Phase, kinds: Sequence[str | None] | None = None) -> list[LineCount]:
         """Return the lines of a phase, the most often seen first."""

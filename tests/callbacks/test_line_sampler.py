@@ -87,7 +87,7 @@ def test_it_does_not_look_where_threads_run_at_once(fit, monkeypatch):
 
 def test_the_first_samples_are_close_together_and_there_are_only_so_many(monkeypatch):
     sampler = LineSampler(interval_s=1.0, most=150)
-    monkeypatch.setattr(sampler, "sample", lambda late: sampler._seen.update(["here"]))
+    monkeypatch.setattr(sampler, "sample", lambda: sampler._seen.update(["here"]))
     waits = []
     sampler._watch(SimpleNamespace(wait=waits.append))
     assert len(waits) == 150

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 from lightning_gpuprof.callbacks.run_facts import RunFacts
 from lightning_gpuprof.recorders.anomaly_detection import AGAIN, AnomalyDetection
 from lightning_gpuprof.recorders.batch_bytes import BatchBytes
-from lightning_gpuprof.recorders.cores import CoreWaits, QuotaUse
+from lightning_gpuprof.recorders.cores import CoreWaits
 from lightning_gpuprof.recorders.synced_logs import SyncedLogs
 from lightning_gpuprof.records import facts
 from lightning_gpuprof.records.facts import CpuQuota
@@ -45,22 +45,22 @@ def test_the_first_batchs_bytes_are_noted(fit):
 
 def test_what_a_quota_made_the_run_wait_for_is_noted_when_training_ends(fit):
     counted = iter([CpuQuota(2.5, 100, 10), CpuQuota(2.5, 300, 110)])
-    session = fit(QuotaUse(read=lambda: next(counted)))
+    session = fit(CoreWaits(quota=lambda: next(counted)))
     assert session.last(CpuQuota) == CpuQuota(2.5, 200, 100)
 
 
 def test_without_a_quota_nothing_is_noted(fit):
-    assert fit(QuotaUse(read=lambda: None)).last(CpuQuota) is None
+    assert fit(CoreWaits(quota=lambda: None)).last(CpuQuota) is None
 
 
 def test_what_training_waited_for_a_core_is_noted_when_it_ends(fit):
     readings = [facts.CoreWait(1_000, 5), facts.CoreWait(3_000, 505)]
-    found = fit(CoreWaits(read=lambda: readings.pop(0))).last(facts.CoreWait)
+    found = fit(CoreWaits(wait=lambda: readings.pop(0))).last(facts.CoreWait)
     assert (found.wall_ns, found.queued_ns, found.frac) == (2_000, 500, 0.25)
 
 
 def test_where_no_account_is_kept_of_the_cores_nothing_is_noted(fit):
-    assert fit(CoreWaits(read=lambda: None)).last(facts.CoreWait) is None
+    assert fit(CoreWaits(wait=lambda: None)).last(facts.CoreWait) is None
 
 
 class Synced(Texts):

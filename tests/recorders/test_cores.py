@@ -35,20 +35,13 @@ def test_a_group_below_is_found_by_its_name(groups):
     assert found.cores == 4
 
 
-def test_the_older_groups_are_read_too(groups):
-    files = {"cpu.stat": STAT, "cpu.cfs_quota_us": "200000\n", "cpu.cfs_period_us": "100000\n"}
-    found = groups("3:memory:/m\n2:cpu,cpuacct:/not/seen\n", "cpu,cpuacct", files)
-    assert found == CpuQuota(cores=2, periods=200, throttled=150)
-
-
 @pytest.mark.parametrize("files", [
     {"cpu.stat": STAT, "cpu.max": "max 100000\n"},
-    {"cpu.stat": STAT, "cpu.cfs_quota_us": "-1\n", "cpu.cfs_period_us": "100000\n"},
     {"cpu.stat": "usage_usec 9\n", "cpu.max": "250000 100000\n"},
     {},
 ])  # fmt: skip
 def test_without_a_quota_or_its_counters_there_is_nothing_to_read(groups, files):
-    assert groups("0::/\n1:cpu:/\n", "", files) is None
+    assert groups("0::/\n", "", files) is None
 
 
 def test_a_system_without_control_groups_has_none(tmp_path):

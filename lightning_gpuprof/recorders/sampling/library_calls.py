@@ -1,7 +1,7 @@
 """Which library a line is in that calls code written in C: such a call has no frame of its own."""
 
+import ast
 import linecache
-import re
 import sys
 from functools import lru_cache
 from itertools import islice
@@ -13,10 +13,6 @@ _WAITS = frozenset({"_thread", "threading", "queue", "_queue", "select", "_multi
 _PYTHONS = sys.stdlib_module_names - {"builtins", "operator", "_operator"} - _WAITS
 """Python's own modules whose calls work on Python's own values. Built-in functions, such as `sum`,
 may go through tensors, and are not named."""
-_CALL = re.compile(r"([^\W\d]\w*(?:\s*\.\s*[^\W\d]\w*)*)\s*\(")
-"""The beginning of a call: a name, or attributes of one."""
-_TEXTS = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*\"""")
-"""Literals, whose parentheses close nothing."""
 
 
 def called_library(frame: FrameType) -> str | None:
@@ -43,25 +39,16 @@ def called_library(frame: FrameType) -> str | None:
 @lru_cache(maxsize=4096)
 def _called_path(code: CodeType, instruction: int) -> tuple[str, ...] | None:
     """Return the names of the function that an instruction calls: `("np", "random", "normal")`."""
-    text = _text_of(code, instruction)
-    call = _CALL.match(text) if text else None
-    if text is None or call is None or not _closes_at_end(_TEXTS.sub("''", text[call.end() :])):
+    try:
+        call = ast.parse(_text_of(code, instruction) or "", mode="eval").body
+    except (SyntaxError, ValueError):
         return None
-    return tuple(name.strip() for name in call[1].split("."))
-
-
-def _closes_at_end(text: str) -> bool:
-    """Tell whether a parenthesis that was opened before a text is closed by its last character.
-
-    >>> _closes_at_end("x, (y))"), _closes_at_end("x)(y)")
-    (True, False)
-    """
-    opened = 1
-    for place, character in enumerate(text, 1):
-        opened += {"(": 1, ")": -1}.get(character, 0)
-        if not opened:
-            return place == len(text)
-    return False
+    called = call.func if isinstance(call, ast.Call) else None
+    names: list[str] = []
+    while isinstance(called, ast.Attribute):
+        names.insert(0, called.attr)
+        called = called.value
+    return (called.id, *names) if isinstance(called, ast.Name) else None
 
 
 def _text_of(code: CodeType, instruction: int) -> str | None:
@@ -72,9 +59,10 @@ def _text_of(code: CodeType, instruction: int) -> str | None:
     if at is None:
         return None
     first, last, begin, end = at
-    if first is None or last is None:
-        return None
-    lines = [linecache.getline(code.co_filename, n).encode() for n in range(first, last + 1)]
+    lines = [
+        linecache.getline(code.co_filename, number).encode()
+        for number in range(first or 1, (last or 0) + 1)
+    ]
     if not lines or not all(lines):
         return None
     lines[-1] = lines[-1][:end]

@@ -1,17 +1,14 @@
-"""When another thread is sampled, how late each sample comes, and when none may be taken."""
+"""When another thread is sampled, and when no sample may be taken."""
 
 import gc
 import random
 import sys
-import time
 from collections.abc import Callable
 from typing import Protocol
 
 DENSE, SPARSER = 100, 4
 """The first samples, enough to name a line, come one `interval_s` apart; the rest, which make its
 share more exact, come so many times further apart, as each of them holds the other thread up."""
-LATE_NS = 1_000_000
-"""A timer alone is seldom as late as this; the rest is the wait for the interpreter's lock."""
 _COLLECTS_IN_A_WALK = sys.version_info[:2] == (3, 11)
 _WALK_OBJECTS = 300
 """More than a walk over all threads' frames makes."""
@@ -26,13 +23,12 @@ class Stop(Protocol):
 
 
 def keep_sampling(
-    sample: Callable[[bool], object],
+    sample: Callable[[], object],
     count: Callable[[], int],
     stop: Stop,
     *,
     interval_s: float,
     most: int,
-    clock: Callable[[], int] = time.perf_counter_ns,
 ) -> bool:
     """Sample at irregular distances until there are `most` samples, or it is told to stop.
 
@@ -44,12 +40,11 @@ def keep_sampling(
     of Python that runs for less than 5 ms between two such calls, samples show the calls.
 
     Args:
-        sample: Takes a sample, or none where there is nothing to see; told whether it is late.
+        sample: Takes a sample, or none where there is nothing to see.
         count: Returns how many there are.
         stop: Ends it.
         interval_s: Mean distance of the first samples.
         most: Samples after which it ends.
-        clock: Returns nanoseconds.
 
     Returns:
         Whether it has them all.
@@ -57,11 +52,9 @@ def keep_sampling(
     chance = random.Random(0)
     while (taken := count()) < most:
         mean_s = interval_s if taken < DENSE else SPARSER * interval_s
-        wait_s = mean_s * (0.5 + chance.random())
-        due_ns = clock() + int(wait_s * 1e9)
-        if stop.wait(wait_s):
+        if stop.wait(mean_s * (0.5 + chance.random())):
             return False
-        sample(LATE_NS <= clock() - due_ns < sys.getswitchinterval() * 1e9)
+        sample()
     return True
 
 

@@ -158,7 +158,7 @@ class WorkerSampling:
         """Return how many samples there are; `IDLE` samples of nothing count as one."""
         return self._doing.total() + self._idle // IDLE
 
-    def sample(self, late: bool = False) -> None:
+    def sample(self) -> None:
         """Take one sample of the main thread, where it is in the worker's loop."""
         if not may_walk():
             return

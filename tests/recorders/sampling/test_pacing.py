@@ -1,4 +1,4 @@
-"""How late samples come, and that none is taken where a collection may come amid the walk."""
+"""When samples are taken, and that none is where a collection may come amid the walk."""
 
 import gc
 import sys
@@ -10,26 +10,20 @@ from lightning_gpuprof.recorders.sampling import pacing
 from lightning_gpuprof.recorders.sampling.pacing import keep_sampling, may_walk
 
 
-@pytest.mark.parametrize(
-    ("behind_ms", "late"),
-    [
-        (0.2, False),
-        (2.0, True),
-        (5.5, False),  # Python took the lock away, wherever the other thread was
-    ],
-)
-def test_a_sample_is_late_where_the_other_thread_let_go_of_the_lock(behind_ms, late):
-    now, taken = SimpleNamespace(ns=0), []
+def test_it_samples_until_it_has_enough_or_is_stopped():
+    waited, taken = [], []
+    options = {"interval_s": 1.0, "most": 3}
 
-    def wait(timeout):
-        now.ns += int(timeout * 1e9 + behind_ms * 1e6)
+    def sample():
+        taken.append(1)
 
-    stop = SimpleNamespace(wait=wait)
-    done = keep_sampling(
-        taken.append, lambda: len(taken), stop, interval_s=1.0, most=3, clock=lambda: now.ns
-    )
-    assert done
-    assert taken == [late] * 3
+    going = SimpleNamespace(wait=waited.append)
+    assert keep_sampling(sample, lambda: len(taken), going, **options)
+    assert len(taken) == 3
+    assert all(0.5 <= one < 1.5 for one in waited)
+    stopped = SimpleNamespace(wait=lambda timeout: True)
+    assert not keep_sampling(sample, lambda: 0, stopped, **options)
+    assert len(taken) == 3
 
 
 @pytest.fixture
