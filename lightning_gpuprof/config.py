@@ -11,7 +11,7 @@ import msgspec
 import yaml
 
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.schedule import Schedule, chosen_schedule
+from lightning_gpuprof.schedule import chosen_schedule
 
 SECTION = "profiling"
 """The top-level key of a user's own YAML file that is read."""
@@ -124,51 +124,16 @@ class GpuProfConfig:
                 f"vram_low={self.vram_low}, vram_high={self.vram_high} is not a band of a GPU's "
                 "memory. Pass two shares of 1, the lower one first, such as 0.6 and 0.8."
             )
-        self.chosen_schedule()
+        chosen_schedule(self.unit, self.wait, self.warmup, self.active, self.repeat)
 
     def schedule(self) -> dict[str, Any]:
         """Return the settings of the torch.profiler window that were given."""
         names = ("unit", "wait", "warmup", "active", "repeat")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
-    def chosen_schedule(self) -> Schedule:
-        """Return the schedule of the torch.profiler window, defaults filled in.
-
-        Raises:
-            ConfigError: It would never record.
-
-        >>> config = GpuProfConfig(unit="epoch", wait=3, warmup=1, active=3, repeat=1)
-        >>> config.chosen_schedule().needed()
-        11
-        """
-        return chosen_schedule(self.unit, self.wait, self.warmup, self.active, self.repeat)[0]
-
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain values."""
         return asdict(self) | {name: list(getattr(self, name)) for name in _LISTS}
-
-    def to_yaml(self) -> str:
-        """Return the settings as the `profiling:` section of a YAML file.
-
-        >>> section = yaml.safe_load(GpuProfConfig(wait=3).to_yaml())["profiling"]
-        >>> GpuProfConfig.from_mapping(section) == GpuProfConfig(wait=3)
-        True
-        """
-        return yaml.safe_dump({SECTION: self.to_dict()}, sort_keys=False)
-
-    @classmethod
-    def from_mapping(cls, settings: Mapping[str, Any], *, where: str = SECTION) -> "GpuProfConfig":
-        """Return the configuration that a mapping describes.
-
-        Args:
-            settings: By field name.
-            where: What the mapping is, for errors.
-
-        Raises:
-            ConfigError: An unknown key, named with the nearest right one, or a wrong value.
-        """
-        cls.check_names(settings, where=where)
-        return cls(**settings)
 
     @classmethod
     def check_names(cls, settings: Mapping[str, Any], *, where: str) -> None:
@@ -200,11 +165,6 @@ class GpuProfConfig:
                 raise ConfigError(
                     f"{path} has a section {near[0]!r} but none called {SECTION!r}. Rename it."
                 )
-            if document and all(key in {field.name for field in fields(cls)} for key in document):
-                raise ConfigError(
-                    f"{path} has settings, but no section {SECTION!r}, which they are read from. "
-                    f"Write `{SECTION}:` above them and indent them."
-                )
             return cls()
         section = document[SECTION]
         if section is None:
@@ -214,7 +174,8 @@ class GpuProfConfig:
                 f"{SECTION}: {section!r} in {path} is not a list of settings. Write them below it, "
                 f"such as `wait: 3`, or `{SECTION}: null` for off."
             )
-        return cls.from_mapping(section, where=f"{SECTION}: in {path}")
+        cls.check_names(section, where=f"{SECTION}: in {path}")
+        return cls(**section)
 
 
 def _read_yaml(path: str | os.PathLike[str]) -> Mapping[Any, Any]:

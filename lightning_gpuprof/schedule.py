@@ -140,17 +140,14 @@ def chosen_schedule(unit: str | None, *numbers: int | None) -> tuple[Schedule, b
 
 def too_short(schedule: Schedule, length: int) -> str:
     """Say that a run of so many units cannot hold a schedule, and what would."""
-    needed, first, unit = schedule.explain(), schedule.needed(1), schedule.unit
-    numbers = f"wait={schedule.wait}, warmup={schedule.warmup}, active={schedule.active}"
-    fits = schedule.fitting(length)
-    result = (
-        f"so only {fits} of its {schedule.cycles} cycles will be recorded"
-        if fits
-        else "so nothing would be recorded"
-    )
-    least = f"{first} {unit}s for the first cycle" if schedule.repeat else f"{first} {unit}s"
+    names = ("wait", "warmup", "active", "repeat")
+    numbers = ", ".join(f"{name}={getattr(schedule, name)}" for name in names)
+    fits, least = schedule.fitting(length), f"{schedule.needed(1)} {schedule.unit}s"
+    result = f"only {fits} of its {schedule.cycles} cycles" if fits else "nothing"
+    if schedule.repeat:
+        least = f"{least} for the first cycle and {schedule.needed()} for all"
     return (
-        f"The profiler schedule ({numbers}, repeat={schedule.repeat}) needs {needed}, but this "
-        f"run has at most {length}, {result}. Train for at least {least}"
-        f"{f' and {schedule.needed()} for all' if schedule.repeat else ''}, or lower the numbers."
+        f"The profiler schedule ({numbers}) needs {schedule.explain()}, but this run has at most "
+        f"{length}, so {result} would be recorded. Train for at least {least}, or lower the "
+        "numbers."
     )

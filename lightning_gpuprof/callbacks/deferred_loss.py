@@ -161,7 +161,6 @@ class DeferredLoss(RecordingCallback):
             full = outputs.full // self.window
             more = min(MOST_WAITING - full, output.windows_left(self._sent_ns, full))
         if more <= 0:
-            outputs.name_steps()
             outputs.log.close_window()
             sink.take(outputs.log.arrived())
             self._begin_window(outputs)
@@ -199,7 +198,6 @@ class DeferredLoss(RecordingCallback):
         outputs, sink = self._outputs, self._sink
         if outputs is None or sink is None:
             return
-        outputs.name_steps()
         sink.take(outputs.log.drain())
         self._begin_window(outputs)
 

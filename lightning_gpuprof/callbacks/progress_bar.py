@@ -1,6 +1,6 @@
 """Lightning's progress bar, showing the loss without making the host wait for it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
@@ -13,7 +13,6 @@ from lightning_gpuprof.adapters.lightning import (
     logged_results,
     step_value,
 )
-from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.recorders.scalars.transfer import NamedNumbers
 from lightning_gpuprof.session.guard import enable, guarded
 from lightning_gpuprof.session.patches import Patches
@@ -23,23 +22,16 @@ class DeferredProgressBar(TQDMProgressBar):
     """Lightning's default progress bar, without its host syncs.
 
     It looks the same and also shows the loss. Lightning reads each value logged with
-    `prog_bar=True` twice per batch. Here it gets `prog_bar=False`, and those values and the ones
-    named here are copied while training goes on, one asynchronous copy at a time, begun when the
-    bar is drawn: on a GPU what is shown is that of the last refresh.
+    `prog_bar=True` twice per batch. Here it gets `prog_bar=False`, and those values and the loss
+    are copied while training goes on, one asynchronous copy at a time, begun when the bar is
+    drawn: on a GPU it shows the values of the refresh before.
 
     Args:
-        metrics: Keys of training_step's output to show; () for logged values alone.
         **options: As for Lightning's TQDMProgressBar.
-
-    Raises:
-        ConfigError: `metrics` is one text.
     """
 
-    def __init__(self, metrics: Sequence[str] = ("loss",), **options: Any) -> None:
+    def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        if isinstance(metrics, str):
-            raise ConfigError(f"metrics={metrics!r} is no list of names. Pass ({metrics!r},).")
-        self._outputs = tuple(metrics)
         self._patches = Patches()
         self._shown: dict[str, float] = {}
         self._begin(None)
@@ -48,7 +40,7 @@ class DeferredProgressBar(TQDMProgressBar):
         self._patches.restore()
         self._results = results
         self._taken_over: set[str] = set()
-        self._now: dict[str, Tensor | float] = {}
+        self._now: dict[str, Tensor] = {}
         self._pending: NamedNumbers | None = None
 
     @override
@@ -81,14 +73,12 @@ class DeferredProgressBar(TQDMProgressBar):
 
     @guarded
     def _keep(self, trainer: Any, outputs: Any) -> None:
-        found = outputs if isinstance(outputs, Mapping) else {}
-        # Lightning has divided the loss; to be shown it is made whole again.
-        automatic = trainer.lightning_module.automatic_optimization
-        parts = trainer.accumulate_grad_batches if automatic else 1
-        for name in self._outputs:
-            value = found.get(name)
-            if value is not None and _is_number(value):
-                self._now[name] = value * parts if name == "loss" and parts > 1 else value
+        loss = outputs.get("loss") if isinstance(outputs, Mapping) else None
+        if isinstance(loss, Tensor) and loss.numel() == 1:
+            # Lightning has divided the loss; to be shown it is made whole again.
+            automatic = trainer.lightning_module.automatic_optimization
+            parts = trainer.accumulate_grad_batches if automatic else 1
+            self._now["loss"] = loss * parts if parts > 1 else loss
 
     @override
     def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
@@ -103,15 +93,11 @@ class DeferredProgressBar(TQDMProgressBar):
         if self._pending is not None:
             return
         for result in self._logged():
-            if result.meta.on_step and _is_number(value := step_value(result)):
+            if result.meta.on_step and isinstance(value := step_value(result), Tensor):
                 self._now[result.meta.forked_name(True)] = value
         if self._now:
-            self._pending = NamedNumbers(
-                {
-                    name: value.detach().reshape(()) if isinstance(value, Tensor) else value
-                    for name, value in self._now.items()
-                }
-            )
+            flat = {name: value.detach().reshape(()) for name, value in self._now.items()}
+            self._pending = NamedNumbers(flat)
             self._collect()
 
     def _collect(self) -> None:
@@ -150,9 +136,3 @@ class DeferredProgressBar(TQDMProgressBar):
     ) -> None:
         self._release()
         super().on_exception(trainer, pl_module, exception)
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, Tensor):
-        return value.numel() == 1 and not value.is_complex()
-    return isinstance(value, (int, float))

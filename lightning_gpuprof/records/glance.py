@@ -1,5 +1,6 @@
 """The two ends of a record file, enough to list a run without reading it all."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
@@ -42,56 +43,36 @@ def glance(path: str, fs: FileSystem = LOCAL) -> Glance:
         fs: Where it lies.
     """
     size = fs.size(path)
-    head = fs.read_range(path, 0, _HEAD_BYTES)
+    head = _records(fs.read_range(path, 0, _HEAD_BYTES).split(b"\n", 1)[:1])
+    start = head[0] if head and isinstance(head[0], RunStart) else None
     tail_from = max(0, size - _TAIL_BYTES)
-    tail = head if size <= _HEAD_BYTES else fs.read_range(path, tail_from, _TAIL_BYTES)
-    start = _decode(head.split(b"\n", 1)[0])
-    start = start if isinstance(start, RunStart) else None
-    lines = tail.split(b"\n")[1 if tail_from else 0 :]
-    last_start, end, window = _last_records(lines)
-    end_steps = end.steps if end else None
-    started = last_start or start
-    return Glance(
-        start=start,
-        last_start=last_start,
-        end=end,
-        steps=window.first_step + window.count if window else end_steps,
-        last_unix_ns=_last_unix_ns(started, window),
-        size_bytes=size,
-    )
+    lines = fs.read_range(path, tail_from, _TAIL_BYTES).split(b"\n")
+    last = _records(lines[1:] if tail_from else lines)
+    begun = [at for at, record in enumerate(last) if isinstance(record, RunStart)]
+    last = last[begun[-1] :] if begun else last
+    last_start = last[0] if last and isinstance(last[0], RunStart) else None
+    end = last[-1] if last and isinstance(last[-1], RunEnd) else None
+    window = next((one for one in reversed(last) if isinstance(one, StepsWindow)), None)
+    steps = window.first_step + window.count if window else end.steps if end else None
+    last_unix_ns = _last_unix_ns(last_start or start, window)
+    return Glance(start, last_start, end, steps, last_unix_ns, size)
 
 
-def _last_records(
-    lines: list[bytes],
-) -> tuple[RunStart | None, RunEnd | None, StepsWindow | None]:
-    """Return, of the last session among these lines: its start, its end and its last window."""
-    end = window = None
-    for line in reversed(lines):
-        record = _decode(line)
-        if isinstance(record, RunStart):
-            return record, end, window
-        if isinstance(record, RunEnd) and end is None and window is None:
-            end = record
-        elif isinstance(record, StepsWindow):
-            window = window or record
-    return None, end, window
-
-
-def _decode(line: bytes) -> Record | None:
-    try:
-        return _DECODER.decode(line) if line else None
-    except msgspec.MsgspecError:
-        return None
+def _records(lines: list[bytes]) -> list[Record]:
+    """Return the records of some lines, without those that cannot be read."""
+    found = []
+    for line in lines:
+        with suppress(msgspec.MsgspecError):
+            found.append(_DECODER.decode(line))
+    return found
 
 
 def _last_unix_ns(start: RunStart | None, window: StepsWindow | None) -> int | None:
     if start is None:
         return None
     columns = window.columns if window else {}
-    if "start_ns" not in columns or "dur_ns" not in columns or not window or not window.count:
-        return start.started_unix_ns
     try:
-        step_end = int(columns["start_ns"].unpack()[-1] + columns["dur_ns"].unpack()[-1])
-    except (ValueError, IndexError):  # damaged
+        step_end = columns["start_ns"].unpack()[-1] + columns["dur_ns"].unpack()[-1]
+    except (KeyError, ValueError, IndexError):  # none, or damaged
         return start.started_unix_ns
-    return start.started_unix_ns + step_end
+    return start.started_unix_ns + int(step_end)

@@ -9,7 +9,6 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 
 from lightning_gpuprof.callbacks import progress_bar
 from lightning_gpuprof.callbacks.progress_bar import DeferredProgressBar
-from lightning_gpuprof.errors import ConfigError
 
 
 class Logging(BoringModel):
@@ -123,8 +122,3 @@ def test_lightnings_own_logging_is_put_back():
     with pytest.raises(RuntimeError, match="broken"):
         fit(bar, model=model)
     assert "log" not in vars(model.trainer.fit_loop.epoch_loop._results)
-
-
-def test_one_text_as_metrics_is_refused():
-    with pytest.raises(ConfigError, match="metrics="):
-        DeferredProgressBar("loss")

@@ -1,12 +1,11 @@
 """Keeps the outputs of each batch, as `on_train_batch_end` is given them."""
 
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 from typing import Any
 
 from torch import Tensor
 
-from lightning_gpuprof.adapters.lightning import accumulates, logging_step
+from lightning_gpuprof.adapters.lightning import accumulates
 from lightning_gpuprof.recorders.scalars.scalar_log import ScalarLog
 
 Keep = Callable[[Any, Mapping[str, Any], Mapping[str, Tensor]], object]
@@ -21,7 +20,8 @@ class StepOutputs:
 
     Args:
         trainer: In `on_train_start`.
-        log: Gets the outputs. Its steps are pairs of the step and the number that divides its loss.
+        log: Gets the outputs. Its steps are pairs of the step, None while gradients accumulate, and
+            the number that divides its loss.
         keep: Adds to it whatever is not the loss alone, or needs a copy.
         alone: The log has the loss and nothing else.
         on_first: Called with the first batch's number, over all runs that this one goes on with.
@@ -43,12 +43,10 @@ class StepOutputs:
         self.log = log
         self._trainer, self._keep = trainer, keep
         self._epoch_loop = trainer.fit_loop.epoch_loop
-        self._progress = self._epoch_loop.batch_progress.total
         self._automatic = trainer.lightning_module.automatic_optimization
         self._alone = alone and self._automatic
         self._on_first, self._on_full = on_first, on_full
         self._has_begun = self._quick = False
-        self._batch: int | None = None
         self._parts = 1
         self.begin_window(full)
 
@@ -76,36 +74,19 @@ class StepOutputs:
         """Read anew by what losses are divided, as the first batch of an epoch ends."""
         self._quick = False
 
-    def name_steps(self) -> None:
-        """Take their step from batches that did not step: `self.log` uses it with the next one.
-
-        Done twice, as after Ctrl-C, it changes nothing more.
-        """
-        steps = self.log.steps
-        if not steps:
-            return
-        used = [None if step == after else step for (step, _), (after, _) in pairwise(steps)]
-        last = steps[-1][0]
-        if logging_step(self._trainer) == last:
-            is_over = self._batch not in (None, self._progress.ready)
-            if is_over or (self._parts > 1 and accumulates(self._trainer)):
-                last = None
-        steps[:] = zip([*used, last], [parts for _, parts in steps], strict=True)
-
     def _keep_all(self, outputs: Any) -> None:
         """Keep all outputs of a batch, or that of an epoch's first."""
         if not self._has_begun:
-            self._on_first(self._progress.completed)
+            self._on_first(self._epoch_loop.batch_progress.total.completed)
             self._has_begun = True
         parts = self._trainer.accumulate_grad_batches if self._automatic else 1
         self._parts = parts
-        # Where nothing accumulates each batch steps, and nobody asks for its number.
-        self._batch = None if parts == 1 else self._progress.ready
         self._quick = self._alone and parts == 1
         values = outputs if isinstance(outputs, Mapping) else _NONE
         loss = values.get("loss")
         private = _NONE
         if self._automatic and isinstance(loss, Tensor) and not loss.dim():
             private = {"loss": loss}
-        step = self._epoch_loop._batches_that_stepped
+        waits = parts > 1 and accumulates(self._trainer)
+        step = None if waits else self._epoch_loop._batches_that_stepped
         self._keep((step, parts), values, private)

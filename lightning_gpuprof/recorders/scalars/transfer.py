@@ -143,7 +143,7 @@ def _joined(bank: list[tuple[list[int], Tensor]]) -> Tensor:
 class NamedNumbers(Numbers):
     """The same by name."""
 
-    def __init__(self, values: Mapping[str, Tensor | float]) -> None:
+    def __init__(self, values: Mapping[str, Value]) -> None:
         super().__init__(list(values.values()))
         self._names = list(values)
 
