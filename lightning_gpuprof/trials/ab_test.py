@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from lightning_gpuprof.adapters.pytree import tree_map
 from lightning_gpuprof.trials.latency import Latency, Prepared, check_counts
 
 _RESAMPLES = 2000
@@ -49,18 +48,11 @@ class ABResult:
     @override
     def __str__(self) -> str:
         """Return the plain sentence."""
-        low, middle, high = (
-            100 * (1 - 1 / bound) for bound in (self.speedup_low, self.speedup, self.speedup_high)
-        )
-        if low > 0:
-            speed = f"takes {middle:.0f}% less time ({low:.0f} to {high:.0f})"
-        elif high < 0:
-            speed = f"takes {-middle:.0f}% more time ({-high:.0f} to {-low:.0f})"
-        else:
-            speed = f"shows no difference in time over {self.baseline.iterations} calls"
+        bounds = f"{self.speedup_low:.2f} to {self.speedup_high:.2f}"
+        speed = f"{self.speedup:.2f} times as fast ({bounds})"
         if self.correct:
-            return f"The optimized version agrees and {speed}."
-        return f"The optimized version is wrong ({self.difference}); it {speed}."
+            return f"The optimized version agrees and is {speed}."
+        return f"The optimized version is wrong ({self.difference}); it is {speed}."
 
 
 def ab_test(
@@ -128,11 +120,10 @@ def difference_of(baseline: Any, optimized: Any, tolerance: float) -> str:
     >>> difference_of([1.0], [1.0, 2.0], 1e-2)
     'The length of the sequences mismatch: 2 != 1'
     """
-    first, second = (tree_map(_as_tensor, result) for result in (baseline, optimized))
     try:
         torch.testing.assert_close(
-            second,
-            first,
+            optimized,
+            baseline,
             rtol=tolerance,
             atol=tolerance,
             equal_nan=True,
@@ -167,12 +158,6 @@ def _result(fn: Callable[..., Any], args: Sequence[Any]) -> Any:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return fn(*(_copied(arg) for arg in args))
-
-
-def _as_tensor(leaf: Any) -> Any:
-    """Return an array of another library as a tensor."""
-    array = not isinstance(leaf, Tensor) and hasattr(leaf, "__array__")
-    return torch.from_numpy(np.asarray(leaf)) if array else leaf
 
 
 def _copied(arg: Any) -> Any:

@@ -3,7 +3,7 @@
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from math import ceil
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lightning_gpuprof.adapters.dynamo import counters
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.tensors import tensors_in
 
@@ -27,8 +26,6 @@ class Latency:
     Args:
         first_call_ms: The very first call by the host's clock, with compilation, graph capture
             and lazy initialisation.
-        compiled_count: Timed calls in which torch.compile compiled something: raise `warmup`, or
-            look for changing shapes.
         clock: "device events" or "host".
     """
 
@@ -39,15 +36,9 @@ class Latency:
     max_ms: float
     p95_ms: float
     iterations: int
-    warmup: int
     first_call_ms: float
-    compiled_count: int
     clock: str
     times_ns: tuple[int, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the figures without the single times."""
-        return {name: value for name, value in asdict(self).items() if name != "times_ns"}
 
 
 class Prepared:
@@ -57,7 +48,6 @@ class Prepared:
         self, fn: Callable[..., Any], args: Sequence[Any], *, warmup: int, clock: Callable[[], int]
     ) -> None:
         self._call: Callable[[], Any] = partial(fn, *args)
-        self._warmup = warmup
         began = clock()
         result = self._call()
         device = _device_of(fn, args, result)
@@ -73,7 +63,7 @@ class Prepared:
         """Make one call and return its time."""
         return self._timer(self._call)
 
-    def summarize(self, times_ns: Sequence[int], compiled_count: int = 0) -> Latency:
+    def summarize(self, times_ns: Sequence[int]) -> Latency:
         """Return the figures of the timed calls."""
         times_ms = sorted(time_ns / _NS_PER_MS for time_ns in times_ns)
         return Latency(
@@ -84,9 +74,7 @@ class Prepared:
             max_ms=times_ms[-1],
             p95_ms=times_ms[ceil(0.95 * len(times_ms)) - 1],
             iterations=len(times_ms),
-            warmup=self._warmup,
             first_call_ms=self._first_ns / _NS_PER_MS,
-            compiled_count=compiled_count,
             clock=self._clock_name,
             times_ns=tuple(times_ns),
         )
@@ -124,22 +112,19 @@ def benchmark_latency(
     """
     check_counts(warmup, iterations)
     prepared = Prepared(fn, args, warmup=warmup, clock=clock)
-    compiled = _graphs_compiled()
-    compiled_count, times_ns = 0, []
-    for _ in range(iterations):
-        times_ns.append(prepared.time_ns())
-        compiled, before = _graphs_compiled(), compiled
-        compiled_count += compiled > before
-    return prepared.summarize(times_ns, compiled_count)
+    return prepared.summarize([prepared.time_ns() for _ in range(iterations)])
 
 
-def _host_timer(device: torch.device | None, clock: Callable[[], int]) -> Timer:
-    def time_ns(call: Callable[[], Any]) -> int:
-        began = clock()
-        _wait_for(device, call())
-        return clock() - began
+def check_counts(warmup: int, iterations: int) -> None:
+    """Refuse to time nothing.
 
-    return time_ns
+    Raises:
+        ConfigError: A count is below 1.
+    """
+    if min(warmup, iterations) < 1:
+        raise ConfigError(
+            f"warmup={warmup}, iterations={iterations} would time nothing. Pass 1 or more of each."
+        )
 
 
 def device_timer(device: torch.device | None, *, cuda: Any = torch.cuda) -> Timer:
@@ -162,16 +147,13 @@ def device_timer(device: torch.device | None, *, cuda: Any = torch.cuda) -> Time
     return time_ns
 
 
-def check_counts(warmup: int, iterations: int) -> None:
-    """Refuse to time nothing.
+def _host_timer(device: torch.device | None, clock: Callable[[], int]) -> Timer:
+    def time_ns(call: Callable[[], Any]) -> int:
+        began = clock()
+        _wait_for(device, call())
+        return clock() - began
 
-    Raises:
-        ConfigError: A count is below 1.
-    """
-    if min(warmup, iterations) < 1:
-        raise ConfigError(
-            f"warmup={warmup}, iterations={iterations} would time nothing. Pass 1 or more of each."
-        )
+    return time_ns
 
 
 def _device_of(fn: Any, args: Sequence[Any], result: Any) -> torch.device | None:
@@ -192,7 +174,3 @@ def _wait_for(device: torch.device | None, result: Any) -> None:
         torch.cuda.current_stream(device).synchronize()
     elif device is not None and device.type == "mps":
         torch.mps.synchronize()
-
-
-def _graphs_compiled() -> int:
-    return int((counters() or {}).get("stats", {}).get("unique_graphs", 0))

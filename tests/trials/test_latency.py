@@ -115,26 +115,3 @@ def test_device_events_time_the_devices_work_and_not_the_hosts():
     time_ns = device_timer(torch.device("cuda", 1), cuda=cuda)
     assert [time_ns(call), time_ns(call)] == [1_500_000] * 2
     assert cuda.waits == 2
-
-
-def test_calls_that_compile_are_counted(monkeypatch):
-    import torch._dynamo.utils as dynamo
-
-    counters = {"stats": {"unique_graphs": 7}}
-    monkeypatch.setattr(dynamo, "counters", counters)
-    lengths = iter(range(100))
-
-    def call():
-        if next(lengths) in (0, 4):
-            counters["stats"]["unique_graphs"] += 1
-
-    latency = benchmark_latency(call, warmup=2, iterations=6)
-
-    assert latency.compiled_count == 1
-
-
-def test_the_dictionary_leaves_out_the_single_times():
-    figures = benchmark_latency(torch.square, torch.ones(2), warmup=1, iterations=2).as_dict()
-
-    assert "times_ns" not in figures
-    assert {"mean_ms", "median_ms", "std_ms", "min_ms", "max_ms", "p95_ms"} <= set(figures)
