@@ -1,4 +1,4 @@
-"""Snapshots of the device allocator: over a window of steps, on OOM and on demand."""
+"""Snapshots of the device allocator: over a window of steps and on OOM."""
 
 import json
 from collections.abc import Callable
@@ -70,7 +70,7 @@ class MemorySnapshot(RecordingCallback):
         self.max_entries = max_entries
         self._make_history = history
         self._files: SnapshotFiles | None = None
-        self._recording = self._requested = False
+        self._recording = False
         self._step = self._failures = 0
         self._failed: Snapshot | None = None
         self._hooks = Hooks(
@@ -81,10 +81,6 @@ class MemorySnapshot(RecordingCallback):
                 "on_train_batch_end": self._step_ended,
             }
         )
-
-    def request(self) -> None:
-        """Ask for a snapshot at the end of the current step."""
-        self._requested = True
 
     @override
     @guarded
@@ -120,17 +116,15 @@ class MemorySnapshot(RecordingCallback):
 
     @guarded
     def _step_ended(self, *_: Any) -> None:
-        """Write the window's snapshot at its end, and a requested one."""
+        """Write the window's snapshot at its end."""
         self._note(_OTHER)
         self._forget_caught()
         self._step += 1
         if self.steps is not None and self._step == self.steps[1]:
-            self._dump("window")
+            if self._files is not None:
+                self._files.record(self._files.write(self._step, "window"))
             if not self.on_oom:
                 self._stop()
-        if self._requested:
-            self._requested = False
-            self._dump("request")
 
     @override
     def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
@@ -178,10 +172,6 @@ class MemorySnapshot(RecordingCallback):
     def _note(self, phase: str) -> None:
         if self._files is not None and self._recording:
             self._files.history.note(phase)
-
-    def _dump(self, reason: str) -> None:
-        if self._files is not None:
-            self._files.record(self._files.write(self._step, reason))
 
     def _stop(self) -> None:
         if self._files is not None and self._recording:

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from lightning_gpuprof.hardware.lookup import find_peaks
 
 _PROBE = "lightning_gpuprof.trials.machine"
 _PROBE_LIMIT_S = 300
-_AMD_DRIVER = "/dev/kfd"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +25,6 @@ def run(args: argparse.Namespace) -> int:
     for device in machine.get("devices", []):
         device["peaks"] = _peaks(device)
     found: dict[str, Any] = {"machine": machine, "tensorboard": _tensorboard()}
-    if machine.get("hip"):
-        found["driver_open"] = os.access(_AMD_DRIVER, os.R_OK | os.W_OK)
     print(json.dumps(found, indent=2) if args.json else "\n".join(_lines(found)))
     return 0
 
@@ -71,8 +67,7 @@ def _tensorboard() -> dict[str, Any]:
             found["gpuprof"].load()
         except (ImportError, AttributeError) as problem:
             error = str(problem)
-    xprof = util.find_spec("xprof") is not None
-    return {"plugin_loads": error is None, "error": error, "xprof": xprof}
+    return {"plugin_loads": error is None, "error": error}
 
 
 def _lines(found: dict[str, Any]) -> Iterator[str]:
@@ -89,7 +84,4 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         yield f"device: {device['name']}: {peaks['row'] or peaks['reason']}"
     if not machine.get("devices"):
         yield "device: none"
-    if not found.get("driver_open", True):
-        yield f"permissions: {_AMD_DRIVER} is closed: join the group render"
     yield f"TensorBoard: {'the PROFILE tab loads' if board['plugin_loads'] else board['error']}"
-    yield f"xprof beside it: {'yes' if board['xprof'] else 'no'}"

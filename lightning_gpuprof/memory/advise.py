@@ -8,12 +8,9 @@ from lightning_gpuprof.units import size
 MAX_STRETCH = 4
 """A suggestion is at most this many times the largest size run: further away another kernel or
 algorithm may be chosen, and a straight line does not hold."""
-NOISY_FRAC = 0.1
-"""Batches of one size whose tensors differ by more hold samples that differ."""
-FRAGMENTED = 1.3
-"""Reserved over allocated at the peak, from which on the pool is called fragmented."""
 MAX_FRAGMENTED = 2.0
-"""From here on more of the pool is idle than used: nothing is suggested."""
+"""Reserved over allocated at the peak, from which on more of the pool is idle than used: nothing
+is suggested."""
 IDLE_BYTES = 64 * 2**20
 """The pool takes segments of up to 20 MiB for small and for large blocks, so that much may be
 idle in any run without fragmentation."""
@@ -31,8 +28,6 @@ class Peak:
     """The highest memory while training at one batch size.
 
     Args:
-        batch_bytes: Most that the tensors of a batch of this size took; 0 where not counted.
-        least_batch_bytes: Least of the same.
         split_bytes: Free at the end of forward in segments that are partly in use, which the
             pool cannot release; 0 where not read.
     """
@@ -40,8 +35,6 @@ class Peak:
     samples: int
     peak_allocated_bytes: int
     peak_reserved_bytes: int
-    batch_bytes: int = 0
-    least_batch_bytes: int = 0
     split_bytes: int = 0
 
     @property
@@ -49,14 +42,6 @@ class Peak:
         """How much more the pool held than was used of it."""
         idle = self.peak_reserved_bytes - self.peak_allocated_bytes
         return self.peak_reserved_bytes / self.peak_allocated_bytes if idle > IDLE_BYTES else 1.0
-
-    @property
-    def variation(self) -> float:
-        """By how much batches of one size differ in bytes, as a share; 0.0 below the noise."""
-        if not self.least_batch_bytes:
-            return 0.0
-        spread = self.batch_bytes / self.least_batch_bytes - 1
-        return spread if spread > NOISY_FRAC else 0.0
 
 
 @dataclass(frozen=True)
@@ -185,10 +170,9 @@ def advise(
     reason = _withheld(facts, min(fitted.per_sample_bytes, hopeful.per_sample_bytes), fragmented)
     if reason is not None:
         return BatchSizeAdvice(now, reason=reason)
-    varying = max(peak.variation for peak in peaks)
-    slope = max(fitted.per_sample_bytes, _validation_slope(fitted, facts, now))
-    # A larger batch holds the longest samples more often, but never longer ones.
-    careful = Line(fitted.constant_bytes, slope * (1 + varying))
+    # A validation batch is assumed to grow along with training's.
+    validation = ((facts.validation_peak_bytes or 0) - fitted.constant_bytes) / now
+    careful = Line(fitted.constant_bytes, max(fitted.per_sample_bytes, validation))
 
     def fits(frac: float, line: Line) -> int:
         # Reserved exceeds allocated by the pool's fragmentation, which grows along.
@@ -200,7 +184,7 @@ def advise(
     if safe < 1:
         reason = "the model alone fills the band: no batch size fits into it"
         return BatchSizeAdvice(now, reason=reason)
-    notes = list(_notes(facts, slope > fitted.per_sample_bytes, room, fragmented, varying))
+    notes = list(_notes(facts, validation > fitted.per_sample_bytes, room))
     limit = MAX_STRETCH * now
     if high > limit:
         low, high, safe = min(low, limit), limit, min(safe, limit)
@@ -266,24 +250,13 @@ def _withheld(facts: Circumstances, slope: float, fragmented: float) -> str | No
     return None if slope > 0 else "the memory peak does not grow with the batch size"
 
 
-def _validation_slope(line: Line, facts: Circumstances, samples: int) -> float:
-    """Return the slope to validation's peak, whose batch is assumed to grow along."""
-    return ((facts.validation_peak_bytes or 0) - line.constant_bytes) / samples
-
-
-def _notes(
-    facts: Circumstances, validated: bool, room: DeviceRoom, fragmented: float, varying: float
-) -> Iterator[str]:
-    """Yield why a suggestion is wide."""
-    if varying:
-        yield f"samples vary in length: batches of one size differ by {varying:.0%} in bytes"
+def _notes(facts: Circumstances, validated: bool, room: DeviceRoom) -> Iterator[str]:
+    """Yield why a suggestion is lower than training's own peaks allow."""
     if validated and facts.validation_peak_bytes is not None:
         yield (
             f"validation sets the peak ({size(facts.validation_peak_bytes)}): its batch is assumed "
             "to grow along; with a validation batch of its own, more fits"
         )
-    if fragmented >= FRAGMENTED:
-        yield f"the pool is fragmented: it reserves {fragmented:.1f} times what is allocated"
     if room.others_bytes > CONTEXT_BYTES:
         yield f"others hold up to {size(room.others_bytes)} of the device outside this process"
 

@@ -27,8 +27,7 @@ class WindowBatches:
 
     count: int = 0
     samples: int = 0
-    most_bytes: int = 0
-    least_bytes: int = 0
+    batch_bytes: int = 0
     output_bytes: int = 0
 
     def add(self, batch: Any, outputs: Any, samples: int) -> None:
@@ -36,14 +35,9 @@ class WindowBatches:
         self.count += 1
         if self.count == 1:
             self.output_bytes = tensor_bytes(outputs)
-        if samples < self.samples or not samples:
-            return
-        nbytes = tensor_bytes(batch)
-        if samples > self.samples:
-            self.samples, self.most_bytes, self.least_bytes = samples, nbytes, nbytes
-        else:
-            self.most_bytes = max(self.most_bytes, nbytes)
-            self.least_bytes = min(self.least_bytes, nbytes)
+        if samples and samples >= self.samples:
+            before = self.batch_bytes if samples == self.samples else 0
+            self.samples, self.batch_bytes = samples, max(before, tensor_bytes(batch))
 
 
 class TrainingPeaks:
@@ -104,15 +98,18 @@ class TrainingPeaks:
         self._others_bytes = max(self._others_bytes, reading.others_bytes)
         self.samples = max(self.samples, batches.samples)
         if batches.samples:
-            growing = 2 * (batches.most_bytes + batches.output_bytes)  # the next batch may be there
+            growing = 2 * (
+                batches.batch_bytes + batches.output_bytes
+            )  # the next batch may be there
             constant = max(sum(kinds.values()), reading.allocated_bytes - growing)
             self._known_bytes = constant or None
         raised = self._raises(reading)
         if raised:
             self._validation_bytes = None
         samples = batches.samples or self.samples
-        if samples and (raised or samples in self._peaks):
-            self._merge(reading, batches, samples, raised=raised)
+        if samples and raised:
+            peak = Peak(samples, reading.peak_allocated_bytes, reading.peak_reserved_bytes)
+            self._peaks[samples] = peak
         return Memory(
             step=batch - 1,
             allocated_bytes=reading.allocated_bytes,
@@ -164,25 +161,6 @@ class TrainingPeaks:
         self._own |= raised
         self._top_bytes = max(self._top_bytes, reading.peak_allocated_bytes)
         return raised
-
-    def _merge(
-        self, reading: MemoryReading, batches: WindowBatches, samples: int, *, raised: bool
-    ) -> None:
-        """Add a window to the peak of its batch size."""
-        new = Peak(
-            samples=samples,
-            peak_allocated_bytes=reading.peak_allocated_bytes,
-            peak_reserved_bytes=reading.peak_reserved_bytes,
-            batch_bytes=batches.most_bytes,
-            least_batch_bytes=batches.least_bytes,
-        )
-        known = self._peaks.get(samples, new)
-        sizes = [known.least_batch_bytes, batches.least_bytes]
-        self._peaks[samples] = replace(
-            new if raised else known,
-            batch_bytes=max(known.batch_bytes, batches.most_bytes),
-            least_batch_bytes=min([found for found in sizes if found], default=0),
-        )
 
 
 def _at_peak(reading: MemoryReading, kinds: dict[str, int]) -> dict[str, int]:

@@ -34,7 +34,7 @@ class SnapshotFiles:
 
         Args:
             step: The training step.
-            reason: window, request or oom.
+            reason: window or oom.
             oom: Sizes of the failed allocation.
         """
         name = snapshot_name(self._output.rank, self._output.session, step, reason)

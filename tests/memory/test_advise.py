@@ -92,7 +92,7 @@ def test_the_idle_rest_of_a_small_models_segments_is_no_fragmentation():
     small = Peak(32, peak_allocated_bytes=MIB // 2, peak_reserved_bytes=22 * MIB)
     advice = advise([small], replace(ROOM, resting_bytes=MIB // 4))
     assert advice.suggested is not None
-    assert not any("fragmented" in note for note in advice.notes)
+    assert advice.high == 128  # four times 32
 
 
 def test_a_suggestion_does_not_stretch_far_past_what_was_run():
@@ -118,16 +118,6 @@ def test_a_size_between_two_others_that_lies_above_their_line_raises_it():
     assert (advice.low, advice.high) == (82, 130)
 
 
-def test_samples_of_varying_length_widen_the_suggestion():
-    alike = peak(32, per_sample=80)
-    varying = replace(alike, batch_bytes=137, least_batch_bytes=100)
-    advice, plain = advise([varying], ROOM), advise([alike], ROOM)
-    assert advice.low < plain.low
-    assert advice.suggested < plain.suggested
-    assert advice.high == plain.high
-    assert "vary in length" in advice.notes[0]
-
-
 def test_validation_that_holds_more_sets_the_size():
     seen = Circumstances(validation_peak_bytes=(1_000 + 32 * 100) * MIB)
     advice = advise([peak(32)], ROOM, facts=seen)
@@ -142,10 +132,6 @@ def test_what_others_hold_is_said_and_the_most_of_it_counts():
     advice = advise([peak(32)], replace(ROOM, others_bytes=3_000 * MIB))
     assert (advice.low, advice.high) == (40, 80)
     assert "others hold up to 2.93 GiB" in advice.notes[0]
-
-
-def test_a_fragmented_pool_is_said():
-    assert "reserves 1.4 times" in advise([peak(32, reserved=1.4)], ROOM).notes[0]
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,11 @@ class Training:
         self.batch = 0
         self.changes = changes
 
-    def window(self, samples, *, counted=True, batch=None):
+    def window(self, samples, *, counted=True):
         self.batch += 10
         self.card.samples = samples
         batches = WindowBatches()
-        for rows in batch or [samples]:
-            batches.add(torch.zeros(rows), None, samples)
+        batches.add(torch.zeros(samples), None, samples)
         reading = replace(self.card.read(), **self.changes)
         self.reading = self.peaks.of_this_training(reading)
         return self.peaks.add(
@@ -103,16 +102,6 @@ def test_a_higher_peak_of_batches_that_nobody_counted_belongs_to_the_largest_kno
     after = training.advice()
     assert (after.batch_size, after.constant_bytes) == (32, before.constant_bytes)
     assert after.suggested < before.suggested
-
-
-def test_batches_that_differ_in_bytes_widen_the_advice_also_where_no_peak_rises():
-    training = Training(FakeCard(8))
-    training.window(32)
-    before = training.advice()
-    training.window(32, batch=[20, 32])
-    after = training.advice()
-    assert "samples vary in length: batches of one size differ by 60%" in after.notes[0]
-    assert after.low < before.low
 
 
 def test_the_rests_of_segments_are_those_of_the_fullest_forward_pass():
