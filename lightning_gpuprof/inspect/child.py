@@ -26,12 +26,7 @@ from lightning_gpuprof.records.inspection import Inspection
 
 @dataclass
 class Inspecting:
-    """Puts an inspector into every Trainer that a script makes, and keeps its result.
-
-    Args:
-        steps: Steps to inspect.
-        folder: Where Trainers write by default.
-    """
+    """Puts an inspector into every Trainer that a script makes, and keeps its result."""
 
     steps: int
     folder: str

@@ -33,12 +33,7 @@ _State = tuple[tuple[str, tuple[int, int]], ...]
 
 
 class Answers:
-    """Finds the run that a request names and asks a view about it.
-
-    Args:
-        index: Knows the runs.
-        preparer: Makes the files that views lack.
-    """
+    """Finds the run that a request names and asks a view about it."""
 
     def __init__(self, index: RunIndex, preparer: Preparer | None = None) -> None:
         self._index = index

@@ -53,12 +53,7 @@ class Reader(Protocol):
 
 
 def find_reader(path: str) -> Reader:
-    """Return the reader for a file, found from its content.
-
-    Raises:
-        TraceError: The file cannot be read.
-        UnknownTraceError: It is of no known kind.
-    """
+    """Return the reader for a file, found from its content."""
     head = read_head(path)
     for source in SOURCES.values():
         if source.marks and not any(mark in head.data for mark in source.marks):

@@ -111,11 +111,7 @@ def matches(head: Head) -> bool:
 
 
 def read_snapshot(path: str) -> AllocatorDump:
-    """Read a snapshot.
-
-    Raises:
-        TraceError: The pickle names a class or function, ends early, or is no snapshot.
-    """
+    """Read a snapshot."""
     try:
         content = _PlainUnpickler(io.BytesIO(Path(path).read_bytes())).load()
     except (pickle.UnpicklingError, EOFError, ValueError, IndexError, KeyError) as error:

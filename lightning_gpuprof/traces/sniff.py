@@ -13,12 +13,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 @dataclass(frozen=True)
 class Head:
-    """The start of a file, by which its reader is found.
-
-    Args:
-        path: The file; its name is a last resort where two formats look alike.
-        data: Its first 64 KiB, unpacked where it is gzipped.
-    """
+    """The start of a file, by which its reader is found."""
 
     path: str
     data: bytes

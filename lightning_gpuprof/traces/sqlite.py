@@ -21,12 +21,7 @@ takes anything in any column, and other tools write numbers as text."""
 
 
 class Database:
-    """A database opened for reading only, without touching the file or its folder.
-
-    Args:
-        path: The file.
-        warnings: Receives a sentence for each table that could be read only in part.
-    """
+    """A database opened for reading only, without touching the file or its folder."""
 
     def __init__(self, path: str, warnings: list[str] | None = None) -> None:
         self._path = path

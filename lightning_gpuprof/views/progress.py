@@ -9,14 +9,7 @@ _BAR_WIDTH = 40
 
 
 class Progress:
-    """A bar that appears when the work takes long; without a terminal, a single line.
-
-    Args:
-        label: The work, such as "analysing trace.json".
-        after_s: Seconds without a sign.
-        stream: Where to write; stderr by default.
-        clock: Seconds, monotonic; tests pass a fake.
-    """
+    """A bar that appears when the work takes long; without a terminal, a single line."""
 
     def __init__(
         self,

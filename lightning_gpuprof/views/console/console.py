@@ -61,15 +61,7 @@ def report(
 def render(
     report: Report, *, verbose: bool = False, color: bool = False, unicode: bool = True
 ) -> str:
-    """Return the report as lines of at most 100 columns.
-
-    Args:
-        report: From `load_report`.
-        verbose: Also every finding's change and evidence, the slowest steps, every named part,
-            and why rules had nothing to say.
-        color: Use ANSI colours.
-        unicode: Draw with characters beyond ASCII.
-    """
+    """Return the report as lines of at most 100 columns."""
     stream = StringIO()
     console = Console(
         file=stream,

@@ -21,11 +21,7 @@ SNAPSHOT_VERSION = 2
 
 
 def other_payload(path: str) -> dict[str, Any] | None:
-    """Return the document of a file that holds no timeline; None where no reader knows it.
-
-    Raises:
-        TraceError: The file is one of these, but damaged.
-    """
+    """Return the document of a file that holds no timeline; None where no reader knows it."""
     tables = open_tables(path)
     if tables is not None:
         return tables_payload(path, tables)
@@ -35,15 +31,7 @@ def other_payload(path: str) -> dict[str, Any] | None:
 
 
 def snapshot_payload(path: str) -> dict[str, Any]:
-    """Return what a memory snapshot says, one entry per device, as JSON values.
-
-    Args:
-        path: A pickle of `torch.cuda.memory._dump_snapshot`; `<path>.kinds.json` beside it, which
-            `MemorySnapshot` writes, names what lies at which address.
-
-    Raises:
-        TraceError: It is no snapshot.
-    """
+    """Return what a memory snapshot says, one entry per device, as JSON values."""
     snapshot = read_snapshot(path)
     beside = Path(path + KINDS_SUFFIX)
     kinds: dict[str, list[int]] = json.loads(beside.read_bytes()) if beside.exists() else {}

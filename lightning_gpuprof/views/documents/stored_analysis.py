@@ -32,11 +32,7 @@ _unstored: dict[str, dict[str, Any]] = {}
 
 
 def read_analysis(trace: str, fs: FileSystem = LOCAL) -> dict[str, Any] | None:
-    """Return the analysis kept of a trace, None where there is none.
-
-    Raises:
-        TraceError: It is torn, or a newer version made it, perhaps in another shape.
-    """
+    """Return the analysis kept of a trace, None where there is none."""
     if trace in _unstored:
         return _unstored[trace]
     path = trace + ANALYSIS_SUFFIX
@@ -62,10 +58,6 @@ def write_analysis(trace: str, progress: Progress | None = None) -> None:
     """Analyse a trace and keep the result beside it, in this process where that cannot be written.
 
     Readers see the previous analysis until the new one is whole.
-
-    Raises:
-        TraceError: The trace cannot be read.
-        OSError: The analysis cannot be written.
     """
     # Imported here: asking for a version alone must not load the engine.
     from lightning_gpuprof.traces import ReadOptions
@@ -80,15 +72,7 @@ def write_analysis(trace: str, progress: Progress | None = None) -> None:
 
 
 def analyse_traces(run: str, *, session: int | None = None) -> dict[str, str]:
-    """Analyse a run's traces that have no analysis, or an analysis of another version.
-
-    Args:
-        run: The run's log dir.
-        session: The session whose traces are analysed; all by default.
-
-    Returns:
-        By trace file, a sentence on each that could not be analysed, or its analysis not kept.
-    """
+    """Analyse a run's stale traces; return a sentence by trace file on each that failed."""
     failed = {}
     for trace in stale_traces(run, or_newer=True):
         name = os.path.basename(trace)
@@ -114,13 +98,9 @@ def traces_of(run: str) -> list[str]:
 
 
 def stale_traces(run: str, *, or_newer: bool = False) -> list[str]:
-    """Return a run's traces on this machine's disks without a whole analysis of this version.
-
-    Args:
-        run: The run's log dir.
-        or_newer: Also those with an analysis of a newer version. Only for commands: TensorBoard
-            asks again and again, and two versions would go on replacing each other's.
-    """
+    """Return a run's traces on this machine's disks without a whole analysis of this version."""
+    # An analysis of a newer version is replaced by commands alone: the tab asks again and again,
+    # and two versions would go on replacing each other's.
     versions = {trace: _kept_version(trace) for trace in traces_of(run)}
     return [
         trace

@@ -38,17 +38,7 @@ def analyze_file(
     step: int | None = None,
     steady: bool = False,
 ) -> dict[str, Any]:
-    """Read a trace file of any known kind and return the whole document.
-
-    Args:
-        path: The file.
-        options: What to read beyond the events themselves, and how.
-        step: Analyse only `ProfilerStep#step`.
-        steady: Analyse all steps but the first.
-
-    Raises:
-        TraceError: The file cannot be read, is of no known kind, or has no such step.
-    """
+    """Read a trace file of any known kind and return the whole document."""
     timeline = open_timeline(path, options or ReadOptions())
     window = steady_window(timeline) if steady else None
     if step is not None:
@@ -161,12 +151,7 @@ def path_payload(trace: LinkedTrace, window: Window | None = None) -> dict[str, 
 
 
 def roofline_payload(found: "Roofline") -> dict[str, Any]:
-    """Lay out operators against their roofs.
-
-    Returns:
-        `roofline` (one entry per operator and shapes, longest first) and `roofs` (the device's
-        peaks with their source, what is not known of them, and how much the rows cover).
-    """
+    """Lay out operators against their roofs."""
     peaks = found.peaks
     return {
         "roofline": [plain(dataclasses.asdict(row)) for row in found.rows],
@@ -198,11 +183,7 @@ def critical_path_payload(path: CriticalPath, *, top: int = TOP_PARTS) -> dict[s
 
 
 def diff_files(base: str, test: str) -> dict[str, Any]:
-    """Analyse two trace files and return what changed from the first to the second.
-
-    Raises:
-        TraceError: One of them cannot be read.
-    """
+    """Analyse two trace files and return what changed from the first to the second."""
     found = compare_traces(analyze_file(base), analyze_file(test))
     return {"schema_version": 1, "base": base, "test": test, **diff_payload(found)}
 

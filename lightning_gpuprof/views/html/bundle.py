@@ -16,11 +16,7 @@ _LEFT = re.compile(r"^(?:import|export)\b.*$", re.MULTILINE)
 
 
 def bundle(folder: Path, entry: str) -> str:
-    """Return one script that does what the module `entry` of a folder does.
-
-    Raises:
-        ValueError: Modules import each other in a circle, or in a form unknown here.
-    """
+    """Return one script that does what the module `entry` of a folder does."""
     order: list[str] = []
     texts: dict[str, str] = {}
     _visit(folder, entry, (), texts, order)

@@ -39,11 +39,7 @@ _UNSAFE = re.compile("[<>&\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def render_html(run: str, *, session: int | None = None) -> str:
-    """Return the report of a run as one self-contained page.
-
-    Raises:
-        RecordError: There is no such run, or nothing in it can be read.
-    """
+    """Return the report of a run as one self-contained page."""
     found = resolve_run(run)
     loaded = LoadedRun(found.run)
     # Fails here with a sentence, rather than as a page full of errors.

@@ -57,11 +57,7 @@ def pack(layout: Layout, argument_texts: Sequence[str], tree: CallTree) -> bytes
 
 
 def unpack(content: bytes) -> tuple[Layout, tuple[str, ...], CallTree]:
-    """Return the layout, the texts of its operator arguments and its call tree.
-
-    Raises:
-        LayoutFileError: The content is of another layout, or torn.
-    """
+    """Return the layout, the texts of its operator arguments and its call tree."""
     try:
         with np.load(BytesIO(content)) as file:
             head = msgspec.json.decode(file["head"].tobytes())
@@ -90,12 +86,7 @@ def unpack(content: bytes) -> tuple[Layout, tuple[str, ...], CallTree]:
 
 
 def write_layout(trace_path: str) -> str:
-    """Lay a trace's events out in lanes and write the file beside it; return its path.
-
-    Raises:
-        TraceError: The trace cannot be read, or is of no known kind.
-        OSError: The file cannot be written.
-    """
+    """Lay a trace's events out in lanes and write the file beside it; return its path."""
     timeline = open_timeline(trace_path, ReadOptions(stacks=True, memory=True))
     layout = lay_out(timeline)
     texts = [argument_text(arguments) for arguments in timeline.arguments]

@@ -17,13 +17,7 @@ from lightning_gpuprof.views.tab.query import Query, QueryError
 
 
 class LoadedRun:
-    """One run's records and trace analyses, each read at first use.
-
-    Args:
-        path: The run's log dir.
-        fs: Where it lies.
-        name: How the run is called in the tab.
-    """
+    """One run's records and trace analyses, each read at first use."""
 
     def __init__(self, path: str, *, fs: FileSystem = LOCAL, name: str = "") -> None:
         self.path = path
@@ -56,9 +50,6 @@ class LoadedRun:
         """Return the session that a request names by `rank` and `session`.
 
         The lowest rank and the session that the report is about are the default.
-
-        Raises:
-            QueryError: There is no such session.
         """
         ranks = {rank: records for rank, records in self.ranks.items() if records.sessions}
         if not ranks:
@@ -90,11 +81,7 @@ class LoadedRun:
         ]
 
     def trace_path(self, name: str) -> str:
-        """Return the path of a trace file by its name, which the run's records must know.
-
-        Raises:
-            QueryError: No cycle of this run wrote such a file, or it is gone.
-        """
+        """Return the path of a trace file by its name, which the run's records must know."""
         known = {cycle.trace_file for _, cycle in self.cycles()}
         path = os.path.join(self.folder, name)
         # Record files come from anywhere: a name with a folder in it is none of ours.

@@ -47,12 +47,7 @@ def memory_sites_view(run: LoadedRun, query: Query) -> dict[str, Any]:
 
 
 def write_sites(path: str) -> str:
-    """Analyse a snapshot, write that beside it, and return that file's path.
-
-    Raises:
-        TraceError: It is no snapshot.
-        OSError: The file cannot be written.
-    """
+    """Analyse a snapshot, write that beside it, and return that file's path."""
     target = path + ANALYSIS_SUFFIX
     content = msgspec.json.encode(snapshot_payload(path))
     with written_whole(target) as part, open(part, "wb") as file:

@@ -12,9 +12,6 @@ class QueryError(GpuProfError, ValueError):
 class Query:
     """Typed access to a request's parameters.
 
-    Args:
-        params: As received; values are text.
-
     >>> Query({"buckets": "20"}).integer("buckets", default=600, low=1, high=2000)
     20
     """
@@ -27,11 +24,7 @@ class Query:
         return self._params.get(name, default)
 
     def integer(self, name: str, *, default: int, low: int, high: int) -> int:
-        """Return a parameter as an int between two bounds.
-
-        Raises:
-            QueryError: It is no integer, or out of bounds.
-        """
+        """Return a parameter as an int between two bounds."""
         text = self._params.get(name)
         if text is None or text == "":
             return default
