@@ -16,7 +16,7 @@ from lightning_gpuprof.views.documents.compare import (
     SeveralComparison,
     compare_several,
 )
-from lightning_gpuprof.views.documents.find_run import runs_in
+from lightning_gpuprof.views.documents.report import runs_in
 from lightning_gpuprof.views.documents.trace_payload import diff_files
 from lightning_gpuprof.views.text.blocks import as_markdown, as_text
 from lightning_gpuprof.views.text.compare import comparison_blocks, several_blocks

@@ -9,8 +9,7 @@ from pathlib import Path
 from lightning_gpuprof.cli.arguments import add_form
 from lightning_gpuprof.errors import RecordError, TraceError
 from lightning_gpuprof.records.files import LAYOUT_SUFFIX
-from lightning_gpuprof.views.documents.find_run import resolve_run
-from lightning_gpuprof.views.documents.report import load_report
+from lightning_gpuprof.views.documents.report import load_report, resolve_run
 from lightning_gpuprof.views.documents.stored_analysis import analyse_traces, traces_of
 from lightning_gpuprof.views.tab.tab import NEEDS_MORE, PAGES, VIEWS, find_view
 

@@ -16,6 +16,7 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.pytree import tree_leaves
 from lightning_gpuprof.adapters.torch_tensors import TorchDispatchMode, storage_key
 from lightning_gpuprof.inspect.advice import PAGEABLE_COPY
+from lightning_gpuprof.inspect.places import Report
 from lightning_gpuprof.inspect.sync_calls import (
     FACTORIES,
     FROM_DATA,
@@ -26,7 +27,6 @@ from lightning_gpuprof.inspect.sync_calls import (
     shows_values,
     synchronize_calls,
 )
-from lightning_gpuprof.inspect.sync_sites import Report
 from lightning_gpuprof.session.patches import Patches
 
 _HERE, _TORCH = __file__, os.path.dirname(torch.__file__)

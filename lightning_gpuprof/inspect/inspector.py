@@ -9,7 +9,7 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.inspect.cpu_syncs import CpuSyncDetector
 from lightning_gpuprof.inspect.cuda_syncs import CudaSyncDetector
-from lightning_gpuprof.inspect.sync_sites import Report, SyncSites
+from lightning_gpuprof.inspect.places import Report, SyncSites
 from lightning_gpuprof.inspect.work import Work
 from lightning_gpuprof.records.inspection import Inspection
 from lightning_gpuprof.session.patches import Patches

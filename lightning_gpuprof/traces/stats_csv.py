@@ -5,13 +5,64 @@ report with its own columns, and prints several below each other. Its headers ch
 versions (`Time(%)` and `Average` before 2021.5) and with `--timeunit` (`Total Time (ms)`).
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from lightning_gpuprof.traces.files import csv_header, integer, parse_csv, read_text, scaled
-from lightning_gpuprof.traces.nvidia.nsys_reports import Row, column, header_of, reports, rows_of
 from lightning_gpuprof.traces.sniff import Head
 from lightning_gpuprof.traces.tables import NameStats, Tables
+
+Row = dict[str, str]
+_HEADER = re.compile(
+    r"\s*\"?(?:Time ?\(%\)|(?:API )?Start ?\([a-z]+\)|Total(?: Size)? \([A-Za-z]+\)|PID|Row#"
+    r"|NVTX Range|Range|(?:Range )?Name)\"?\s*,",
+)
+_SAYS = re.compile(r"(?:Processing |SKIPPED|NOTICE|WARNING|ERROR|Generating |Exporting | *\*\* )")
+_UNIT = re.compile(r"(.*?) ?\(([A-Za-z]+)\)$")
+
+
+def reports(text: str) -> Iterator[list[str]]:
+    r"""Yield the lines of each report, its header first.
+
+    >>> [block[0] for block in reports("Processing [a]\nTime (%),Name\n9,a\n\nPID,TID\n")]
+    ['Time (%),Name', 'PID,TID']
+    """
+    block: list[str] = []
+    for line in text.splitlines():
+        starts = bool(_HEADER.match(line))
+        if starts or not line.strip() or _SAYS.match(line):
+            if block:
+                yield block
+            block = [line] if starts else []
+        elif block:
+            block.append(line)
+    if block:
+        yield block
+
+
+def header_of(block: list[str]) -> list[str]:
+    """Return a report's column names."""
+    return [name.strip().strip('"') for name in block[0].split(",")]
+
+
+def rows_of(block: list[str], warnings: list[str]) -> Iterator[Row]:
+    """Yield a report's rows by column name, without quotes around quoted names."""
+    for row in parse_csv("\n".join(block), warnings):
+        yield {name: value.strip().strip('"') for name, value in row.items()}
+
+
+def column(row: Row, title: str) -> tuple[str, str] | None:
+    """Return a value and its unit from the column of this title, whatever its unit.
+
+    >>> column({"Start (us)": "1.5"}, "Start"), column({"Start(nsec)": "7"}, "Start")
+    (('1.5', 'us'), ('7', 'nsec'))
+    """
+    for name, value in row.items():
+        if (found := _UNIT.match(name)) and found[1] == title:
+            return value, found[2]
+    return None
+
 
 _ROCPROF = {"Name", "Calls", "TotalDurationNs"}
 _API_PREFIXES = ("hip", "hsa_", "__hip", "roctx", "cuda", "cuLaunch", "cuMem", "nccl", "roc")

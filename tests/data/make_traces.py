@@ -12,7 +12,7 @@ import pickle
 import sqlite3
 from pathlib import Path
 
-from lightning_gpuprof.traces.jax.xplane_proto import space_class
+from lightning_gpuprof.traces.jax.jax_xplane import space_class
 
 HERE = Path(__file__).parent / "traces"
 GEMM, ADD = "void gemm<float>(float*, float const*)", "add_kernel(float*)"

@@ -10,7 +10,7 @@ from werkzeug.test import Client
 
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.records.files import SNAPSHOT_SUFFIX, TRACE_SUFFIX
-from lightning_gpuprof.views.tab.memory_sites import write_sites
+from lightning_gpuprof.views.tab.memory import write_sites
 
 pytest.importorskip("tensorboard")
 TRACED = ("fp32-products", "pageable-copies", "reads-in-a-loop", "small-batch")

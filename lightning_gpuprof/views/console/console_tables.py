@@ -12,10 +12,9 @@ from lightning_gpuprof.analysis.run.worker_lines import worker_line_times
 from lightning_gpuprof.findings.checks import State, run_checks
 from lightning_gpuprof.findings.engine import make_plan
 from lightning_gpuprof.units import duration, percent, quantity, shortened, spread
-from lightning_gpuprof.views.documents.phase_rows import MIN_PART_FRAC, phase_rows
 from lightning_gpuprof.views.documents.report import Report
 from lightning_gpuprof.views.documents.report_payload import top_operators
-from lightning_gpuprof.views.documents.report_words import NAME_WIDTH
+from lightning_gpuprof.views.documents.report_words import MIN_PART_FRAC, NAME_WIDTH, phase_rows
 
 BAR_WIDTH = 40
 MOST_LINES = 5

@@ -10,13 +10,58 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.errors import RecordError, TraceError
 from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.model import Abstained, Finding
-from lightning_gpuprof.records.files import LOCAL, FileSystem, plugin_dir
+from lightning_gpuprof.records.files import LOCAL, FileSystem, find_runs, plugin_dir, record_files
+from lightning_gpuprof.records.glance import glance
 from lightning_gpuprof.records.reader import RankRecords, read_run
 from lightning_gpuprof.records.schema import ProfilerCycle
-from lightning_gpuprof.views.documents.find_run import resolve_run
 from lightning_gpuprof.views.documents.notices import first_few, rank_notices, trace_notices
 from lightning_gpuprof.views.documents.report_payload import report_payload
 from lightning_gpuprof.views.documents.stored_analysis import analyse_traces, read_analysis
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """A run's log dir, and what the user should know of how it was chosen."""
+
+    run: str
+    notices: tuple[str, ...] = ()
+
+
+def resolve_run(path: str, fs: FileSystem = LOCAL) -> FoundRun:
+    """Return the run at a path, or on local disks the newest one under it.
+
+    A record file stands for its own run. A path without any run comes back as it is: reading it
+    says what is wrong.
+    """
+    path = os.fspath(path)
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.abspath(path) in record_files(folder).values():
+        return FoundRun(folder)
+    if fs is not LOCAL or not os.path.isdir(path) or record_files(path):
+        return FoundRun(path)
+    runs = list(find_runs(path))
+    if not runs:
+        return FoundRun(path)
+    newest = max(runs, key=_written_ns)
+    others = len(runs) - 1
+    notice = f"{path} holds {others + 1} runs; this is the newest, {newest}."
+    return FoundRun(newest, (notice,) if others else ())
+
+
+def runs_in(folder: str) -> list[str]:
+    """Return the runs at or under a folder on local disks, the one that was begun first first."""
+    return sorted(find_runs(folder), key=lambda run: (_begun_unix_ns(run), run))
+
+
+def _begun_unix_ns(run: str) -> int:
+    files = record_files(run)
+    start = glance(files[min(files)]).start
+    return start.started_unix_ns if start is not None else 0
+
+
+def _written_ns(run: str) -> int:
+    return max(os.stat(file).st_mtime_ns for file in record_files(run).values())
+
 
 _MOST_OF_ERROR = 300
 

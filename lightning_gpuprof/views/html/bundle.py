@@ -4,9 +4,12 @@ Not a general bundler: it knows the forms that our modules use (named imports of
 at the start of a line, `export` before a declaration) and refuses any other.
 """
 
+import importlib.util
 import posixpath
 import re
 from pathlib import Path
+
+import lightning_gpuprof
 
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[^"]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(
@@ -56,3 +59,19 @@ def _wrap(name: str, text: str, numbers: dict[str, int]) -> str:
     returned = ", ".join(exports)
     whole = f"(() => {{\n{body}return {{ {returned} }};\n}})()"
     return f"// {name}\nconst m{numbers[name]} = {whole};\n"
+
+
+STATIC = Path(lightning_gpuprof.__file__).parent / "tb_plugin" / "static"
+"""ES modules and the stylesheet, shared by the tab and the HTML report."""
+
+
+def installed_file(package: str, *parts: str) -> Path | None:
+    """Return where an installed package keeps a file, found without importing it."""
+    spec = importlib.util.find_spec(package)
+    folders = (spec.submodule_search_locations or []) if spec else []
+    return next((path for one in folders if (path := Path(one, *parts)).is_file()), None)
+
+
+def plotly_path() -> Path | None:
+    """Return where the plotly package keeps its bundle."""
+    return installed_file("plotly", "package_data", "plotly.min.js")

@@ -12,10 +12,8 @@ import msgspec
 from lightning_gpuprof.errors import GpuProfError
 from lightning_gpuprof.records.schema import SCHEMA_VERSION
 from lightning_gpuprof.views.console.console import render
-from lightning_gpuprof.views.documents.find_run import resolve_run
-from lightning_gpuprof.views.documents.report import load_report
-from lightning_gpuprof.views.html.bundle import bundle
-from lightning_gpuprof.views.html.web_assets import STATIC, plotly_path
+from lightning_gpuprof.views.documents.report import load_report, resolve_run
+from lightning_gpuprof.views.html.bundle import STATIC, bundle, plotly_path
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query
 from lightning_gpuprof.views.tab.runs import runs_view

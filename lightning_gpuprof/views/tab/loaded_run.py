@@ -12,7 +12,7 @@ from lightning_gpuprof.records.schema import ProfilerCycle
 from lightning_gpuprof.views.documents.notices import rank_list
 from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.documents.stored_analysis import read_analysis, stale_traces
-from lightning_gpuprof.views.tab.loaded_layout import LoadedLayout
+from lightning_gpuprof.views.tab.layout_file import LoadedLayout
 from lightning_gpuprof.views.tab.query import Query, QueryError
 
 

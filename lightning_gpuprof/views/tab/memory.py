@@ -1,14 +1,19 @@
-"""Device memory over the run, by kind, and the batch-size advice with the line it stands on."""
+"""Device memory over the run, and the lines that hold it, from the run's snapshots."""
 
+import os
+import re
 from typing import Any
 
 import msgspec
 
 from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
 from lightning_gpuprof.analysis.run.sessions import same_session
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, SNAPSHOT_SUFFIX, written_whole
 from lightning_gpuprof.records.schema import Memory
+from lightning_gpuprof.views.documents.analysis_version import is_older
+from lightning_gpuprof.views.documents.other_files import SNAPSHOT_VERSION, snapshot_payload
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
-from lightning_gpuprof.views.tab.query import Query
+from lightning_gpuprof.views.tab.query import Query, QueryError
 
 MAX_POINTS = 1_000
 _POINT = (
@@ -48,3 +53,87 @@ def _sizes(records: list[Memory]) -> list[dict[str, int]]:
             highest = max(record.peak_allocated_bytes, peaks.get(record.samples, 0))
             peaks[record.samples] = highest
     return [{"samples": size, "peak_allocated_bytes": peaks[size]} for size in sorted(peaks)]
+
+
+MAX_SITES = 100
+_NAME = re.compile(r"rank(\d+)(?:-session(\d+))?-step(\d+)-(\w+)")
+
+
+def memory_sites_view(run: LoadedRun, query: Query) -> dict[str, Any]:
+    """Return the snapshots beside a run, and the analysis of `file`, by default the last."""
+    snapshots = _snapshots(run)
+    if not snapshots:
+        return {"state": "no-snapshot", "snapshots": []}
+    names = [one["file"] for one in snapshots]
+    name = query.text("file", names[-1])
+    if name not in names:
+        raise QueryError(f"{run.name} has no memory snapshot {name[:80]!r}.")
+    found: dict[str, Any] = {"snapshots": snapshots, "file": name, "devices": []}
+    path = os.path.join(run.folder, name + ANALYSIS_SUFFIX)
+    if not run.fs.exists(path):
+        return {**found, "state": "not-prepared"}
+    document = _decoded(run.fs.read_bytes(path))
+    if is_older(document, SNAPSHOT_VERSION) and run.fs is LOCAL:  # or torn
+        return {**found, "state": "not-prepared"}
+    try:
+        devices = [_device(device) for device in document["devices"]]
+    except (KeyError, TypeError):
+        said = f"{name}{ANALYSIS_SUFFIX} is of another version of this package, or damaged"
+        fix = "upgrade and start TensorBoard again, or delete it to have it made anew"
+        return {**found, "state": "failed", "error": f"{said}: {fix}."}
+    return {
+        **found,
+        "state": "prepared",
+        "devices": devices,
+        "warnings": document.get("warnings", []),
+    }
+
+
+def write_sites(path: str) -> str:
+    """Analyse a snapshot, write that beside it, and return that file's path."""
+    target = path + ANALYSIS_SUFFIX
+    content = msgspec.json.encode(snapshot_payload(path))
+    with written_whole(target) as part, open(part, "wb") as file:
+        file.write(content)
+    return target
+
+
+def _decoded(text: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return {}
+
+
+def _snapshots(run: LoadedRun) -> list[dict[str, Any]]:
+    """Return the snapshots by session and step, those with other names first."""
+    found = []
+    for name in run.fs.listdir(run.folder):
+        if not name.endswith(SNAPSHOT_SUFFIX):
+            continue
+        match = _NAME.fullmatch(name.removesuffix(SNAPSHOT_SUFFIX))
+        rank, session, step, reason = match.groups() if match else (None, None, None, None)
+        found.append(
+            {
+                "file": name,
+                "rank": None if rank is None else int(rank),
+                "session": None if rank is None else int(session or 0),
+                "step": None if step is None else int(step),
+                "reason": reason,
+                "size_bytes": run.fs.size(os.path.join(run.folder, name)),
+            }
+        )
+    return sorted(found, key=lambda one: (one["session"] or 0, one["step"] or 0, one["file"]))
+
+
+def _device(device: dict[str, Any]) -> dict[str, Any]:
+    peak = device["peak"]
+    return {
+        "device": device["device"],
+        "reserved_bytes": device["reserved_bytes"],
+        "peak_bytes": peak["allocated_bytes"],
+        "kind_bytes": peak["kind_bytes"],
+        "sites": peak["sites"][:MAX_SITES],
+        "site_count": len(peak["sites"]),
+        "growing": device["growing"][:MAX_SITES],
+    }

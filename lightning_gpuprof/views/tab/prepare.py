@@ -11,7 +11,7 @@ from lightning_gpuprof.errors import GpuProfError
 KINDS = {
     "analysis": "lightning_gpuprof.views.documents.stored_analysis:write_analysis",
     "timeline": "lightning_gpuprof.views.tab.layout_file:write_layout",
-    "memory": "lightning_gpuprof.views.tab.memory_sites:write_sites",
+    "memory": "lightning_gpuprof.views.tab.memory:write_sites",
 }
 """Functions that take the path of a trace or a memory snapshot."""
 

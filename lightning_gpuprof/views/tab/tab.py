@@ -24,7 +24,7 @@ VIEWS = {
     "traces": "traces:traces_view",
     "operators": "traces:operators_view",
     "memory": "memory:memory_view",
-    "memory_sites": "memory_sites:memory_sites_view",
+    "memory_sites": "memory:memory_sites_view",
     "device": "traces:device_view",
     "roofline": "traces:roofline_view",
     "calls": "timeline:call_tree_view",

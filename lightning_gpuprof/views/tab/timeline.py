@@ -10,8 +10,7 @@ from lightning_gpuprof.analysis.timeline.cut import Cut
 from lightning_gpuprof.analysis.timeline.layout import KINDS, Layout
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.files import LAYOUT_SUFFIX
-from lightning_gpuprof.views.tab.layout_file import LayoutFileError, unpack
-from lightning_gpuprof.views.tab.loaded_layout import LoadedLayout
+from lightning_gpuprof.views.tab.layout_file import LayoutFileError, LoadedLayout, unpack
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query, QueryError
 from lightning_gpuprof.views.tab.traces import pick_cycle

@@ -4,14 +4,15 @@ from collections.abc import Iterator
 
 from lightning_gpuprof.findings.model import Finding, Severity
 from lightning_gpuprof.units import duration, percent
-from lightning_gpuprof.views.documents.phase_rows import PhaseRow, phase_rows
 from lightning_gpuprof.views.documents.report import Report
 from lightning_gpuprof.views.documents.report_words import (
     MOST_IN_FULL,
+    PhaseRow,
     headline,
     no_change,
     no_steps,
     of_which_steps,
+    phase_rows,
     place_name,
     saving,
     step_lines,

@@ -8,7 +8,7 @@ from lightning_gpuprof.records.files import FileSystem
 from lightning_gpuprof.tb_plugin.preparer import start_process
 from lightning_gpuprof.views.documents.other_files import SNAPSHOT_VERSION
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
-from lightning_gpuprof.views.tab.memory_sites import memory_sites_view, write_sites
+from lightning_gpuprof.views.tab.memory import memory_sites_view, write_sites
 from lightning_gpuprof.views.tab.query import Query, QueryError
 
 NAME = "rank0-step120-oom.memory.pickle"
