@@ -67,95 +67,61 @@ def _convolution(call: OperatorCall) -> Cost:
 def _convolved(call: OperatorCall, data: int, weight: int, first: int) -> tuple[int, int]:
     """Return FLOPs and output elements; `first` is the position of the strides' argument."""
     x, w = call.shape(data), call.shape(weight)
-    stride, padding, dilation = (call.ints(first + i) for i in range(3))
-    transposed, groups = call.value(first + 3), call.value(first + 5)
-    if not isinstance(groups, int):
-        raise UnknownArgumentError
     spatial = len(x) - 2
-    s, p, d = (v * spatial if len(v) == 1 else v for v in (stride, padding, dilation))
-    if transposed:
-        extra = call.ints(first + 4)
-        extra = extra * spatial if len(extra) == 1 else extra
-        sizes = tuple(
-            (n - 1) * s[i] - 2 * p[i] + d[i] * (w[2 + i] - 1) + extra[i] + 1
-            for i, n in enumerate(x[2:])
-        )
-        out = (x[0], w[1] * groups, *sizes)
-        # Each input element meets the whole filter of its group.
-        return 2 * prod(x) * w[1] * prod(w[2:]), prod(out)
-    sizes = tuple(
-        (n + 2 * p[i] - d[i] * (w[2 + i] - 1) - 1) // s[i] + 1 for i, n in enumerate(x[2:])
+    stride, padding, dilation = (
+        v * spatial if len(v) == 1 else v for v in (call.ints(first + i) for i in range(3))
     )
-    out = (x[0], w[0], *sizes)
-    return 2 * prod(out) * w[1] * prod(w[2:]), prod(out)
+    if call.value(first + 3):  # transposed
+        raise UnknownArgumentError
+    out = x[0] * w[0]
+    for n, k, s, p, d in zip(x[2:], w[2:], stride, padding, dilation, strict=True):
+        out *= (n + 2 * p - d * (k - 1) - 1) // s + 1
+    return 2 * out * prod(w[1:]), out
 
 
 def _convolution_backward(call: OperatorCall) -> Cost:
     """Cost of the gradients asked for: each of input and weight costs what the forward does."""
     flops, _ = _convolved(call, 1, 2, 4)
     asked = call.value(10)
-    if not isinstance(asked, list) or len(asked) < 2:
+    if not isinstance(asked, list):
         raise UnknownArgumentError
-    grad, data, weight = (call.footprint(i) for i in range(3))
-    moved = (grad + weight + data) * bool(asked[0]) + (grad + data + weight) * bool(asked[1])
-    return call.cost(flops * (bool(asked[0]) + bool(asked[1])), moved, MATRIX, "conv")
+    gradients = sum(map(bool, asked[:2]))
+    moved = gradients * sum(map(call.footprint, range(3)))
+    return call.cost(gradients * flops, moved, MATRIX, "conv")
 
 
-def _attention(causal: int) -> Callable[[OperatorCall], Cost]:
-    """Two products per score; with a causal mask half of the scores are not needed."""
+def _attention(causal: int, *, backward: bool = False) -> Callable[[OperatorCall], Cost]:
+    """Two products per score, five backward; with a causal mask half of the scores are not needed.
+
+    `causal` is the position of that argument; tensors are [batch, heads, length, dim].
+    """
 
     def cost(call: OperatorCall) -> Cost:
-        flops, moved = _scores(call, 0, causal)
-        out = prod(call.shape(0)[:-1]) * call.shape(2)[-1] * call.dtype(0)[1]
+        first = int(backward)  # the output's gradient comes before query, key and value
+        query, key, value = (call.shape(first + i) for i in range(3))
+        if len(query) != 4:
+            raise UnknownArgumentError
+        flops = 2 * prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
+        flops //= 2 if call.value(causal) else 1
+        moved = sum(call.footprint(first + i) for i in range(3))
+        if backward:  # gradient and output are read, three gradients written
+            return call.cost(flops * 5 // 2, 2 * (moved + call.footprint(0)), MATRIX, "attention")
+        out = prod(query[:-1]) * value[-1] * call.dtype(0)[1]
         return call.cost(flops, moved + out, MATRIX, "attention")
 
     return cost
 
 
-def _attention_backward(causal: int) -> Callable[[OperatorCall], Cost]:
-    """Five products per score (the scores anew, and four gradients) against two forward."""
+def _streamed(
+    category: str, per_element: int, passes: int, of: int = 0
+) -> Callable[[OperatorCall], Cost]:
+    """So many operations per element of input `of`, which moves so many times."""
 
     def cost(call: OperatorCall) -> Cost:
-        flops, moved = _scores(call, 1, causal)
-        grad = call.footprint(0)
-        # Gradient and output are read, and a gradient of each of query, key and value written.
-        return call.cost(flops * 5 // 2, 2 * moved + 2 * grad, MATRIX, "attention")
+        flops = per_element * prod(call.shape(of))
+        return call.cost(flops, passes * call.footprint(of), VECTOR, category)
 
     return cost
-
-
-def _scores(call: OperatorCall, first: int, causal: int) -> tuple[int, int]:
-    """Return forward FLOPs and the bytes of query, key and value ([batch, heads, length, dim])."""
-    query, key, value = (call.shape(first + i) for i in range(3))
-    if len(query) != 4:
-        raise UnknownArgumentError
-    flops = 2 * prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
-    if call.value(causal):
-        flops //= 2
-    return flops, sum(call.footprint(first + i) for i in range(3))
-
-
-def _normalisation(per_element: int, affine: tuple[int, ...]) -> Callable[[OperatorCall], Cost]:
-    def cost(call: OperatorCall) -> Cost:
-        elements = prod(call.shape(0))
-        moved = 2 * call.footprint(0)
-        moved += sum(call.footprint(i) for i in affine if call.is_tensor(i))
-        return call.cost(per_element * elements, moved, VECTOR, "norm")
-
-    return cost
-
-
-def _normalisation_backward(call: OperatorCall) -> Cost:
-    moved = call.footprint(0) + 2 * call.footprint(1)
-    return call.cost(11 * prod(call.shape(1)), moved, VECTOR, "norm")
-
-
-def _softmax(call: OperatorCall) -> Cost:
-    return call.cost(5 * prod(call.shape(0)), 2 * call.footprint(0), VECTOR, "softmax")
-
-
-def _softmax_backward(call: OperatorCall) -> Cost:
-    return call.cost(4 * prod(call.shape(0)), 3 * call.footprint(0), VECTOR, "softmax")
 
 
 def _embedding(call: OperatorCall) -> Cost:
@@ -190,21 +156,14 @@ def _copy(call: OperatorCall) -> Cost:
     return call.cost(0, moved, VECTOR, "elementwise")
 
 
-def _reduction(axes_at: int) -> Callable[[OperatorCall], Cost]:
-    def cost(call: OperatorCall) -> Cost:
-        shape = call.shape(0)
-        axes = _axes(call, axes_at) or tuple(range(len(shape)))
-        reduced = {axis % len(shape) for axis in axes} if shape else set()
-        out = prod(size for axis, size in enumerate(shape) if axis not in reduced)
-        moved = call.footprint(0) + out * call.dtype(0)[1]
-        return call.cost(prod(shape), moved, VECTOR, "reduction")
-
-    return cost
-
-
-def _axes(call: OperatorCall, position: int) -> Shape:
-    """Return the reduced axes; none for the overload over everything, as in `sum(x)`."""
-    return () if call.argument_count() <= 2 else call.ints(position)
+def _reduction(call: OperatorCall) -> Cost:
+    """Reduce some axes; all with the overload of few arguments, as in `sum(x)`."""
+    shape = call.shape(0)
+    axes = () if call.argument_count() <= 2 else call.ints(1)
+    reduced = {axis % len(shape) for axis in axes or range(len(shape))}
+    out = prod(size for axis, size in enumerate(shape) if axis not in reduced)
+    moved = call.footprint(0) + out * call.dtype(0)[1]
+    return call.cost(prod(shape), moved, VECTOR, "reduction")
 
 
 _UNARY = (
@@ -218,43 +177,39 @@ _BINARY = (
 )
 _REDUCTIONS = "sum mean amax amin prod var std"
 
+_NORMS = "layer_norm group_norm batch_norm"
+
 MODELS: dict[str, Callable[[OperatorCall], Cost]] = {
     **{f"aten::{name}{end}": _elementwise(1) for name in _UNARY.split() for end in ("", "_")},
     **{f"aten::{name}{end}": _elementwise(2) for name in _BINARY.split() for end in ("", "_")},
-    **{f"aten::{name}": _reduction(1) for name in _REDUCTIONS.split()},
-    "aten::linalg_vector_norm": _reduction(2),
     **{f"aten::{name}": _elementwise(3) for name in ("addcmul", "addcdiv", "where", "lerp")},
+    **{f"aten::{name}": _reduction for name in _REDUCTIONS.split()},
+    **{f"aten::native_{name}": _streamed("norm", 7, 2) for name in _NORMS.split()},
+    **{f"aten::native_{name}_backward": _streamed("norm", 11, 3, 1) for name in _NORMS.split()},
+    **{f"aten::{name}_batch_norm": _streamed("norm", 7, 2) for name in ("cudnn", "miopen")},
+    **{
+        f"aten::{name}_batch_norm_backward": _streamed("norm", 11, 3, 1)
+        for name in ("cudnn", "miopen")
+    },
+    "aten::_fused_rms_norm": _streamed("norm", 5, 2),
     "aten::mm": _matmul,
     "aten::bmm": _matmul,
     "aten::_scaled_mm": _matmul,
     "aten::addmm": _addmm,
-    "aten::addmm_": _addmm,
     "aten::_addmm_activation": _addmm,
     "aten::baddbmm": _addmm,
-    "aten::baddbmm_": _addmm,
     "aten::convolution": _convolution,
     "aten::convolution_backward": _convolution_backward,
     "aten::_scaled_dot_product_flash_attention": _attention(4),
     "aten::_scaled_dot_product_efficient_attention": _attention(6),
     "aten::_scaled_dot_product_cudnn_attention": _attention(6),
-    "aten::_scaled_dot_product_flash_attention_backward": _attention_backward(11),
-    "aten::_scaled_dot_product_efficient_attention_backward": _attention_backward(11),
-    "aten::_scaled_dot_product_cudnn_attention_backward": _attention_backward(14),
-    "aten::native_layer_norm": _normalisation(7, (2, 3)),
-    "aten::native_group_norm": _normalisation(7, (1, 2)),
-    "aten::_fused_rms_norm": _normalisation(5, (2,)),
-    "aten::native_batch_norm": _normalisation(7, (1, 2)),
-    "aten::cudnn_batch_norm": _normalisation(7, (1, 2)),
-    "aten::miopen_batch_norm": _normalisation(7, (1, 2)),
-    "aten::native_layer_norm_backward": _normalisation_backward,
-    "aten::native_group_norm_backward": _normalisation_backward,
-    "aten::native_batch_norm_backward": _normalisation_backward,
-    "aten::cudnn_batch_norm_backward": _normalisation_backward,
-    "aten::miopen_batch_norm_backward": _normalisation_backward,
-    "aten::_softmax": _softmax,
-    "aten::_log_softmax": _softmax,
-    "aten::_softmax_backward_data": _softmax_backward,
-    "aten::_log_softmax_backward_data": _softmax_backward,
+    "aten::_scaled_dot_product_flash_attention_backward": _attention(11, backward=True),
+    "aten::_scaled_dot_product_efficient_attention_backward": _attention(11, backward=True),
+    "aten::_scaled_dot_product_cudnn_attention_backward": _attention(14, backward=True),
+    "aten::_softmax": _streamed("softmax", 5, 2),
+    "aten::_log_softmax": _streamed("softmax", 5, 2),
+    "aten::_softmax_backward_data": _streamed("softmax", 4, 3),
+    "aten::_log_softmax_backward_data": _streamed("softmax", 4, 3),
     "aten::embedding": _embedding,
     "aten::copy_": _copy,
 }

@@ -64,17 +64,6 @@ def test_convolutions_have_the_flops_that_torch_counts(options, values):
     assert cost.num_bytes == 4 * (2 * 4 * 9 * 11 + torch.ones(weight).numel() + out)
 
 
-def test_transposed_convolutions_have_the_flops_that_torch_counts():
-    data, weight = [2, 4, 5, 5], [4, 3, 2, 2]
-    values = ("", "", "", "[2, 2]", "[0, 0]", "[1, 1]", "True", "[0, 0]", "1")
-    cost = call("aten::convolution", (data, weight, *[[]] * 7), values=values)
-
-    def convolve(x, w):
-        return torch.nn.functional.conv_transpose2d(x, w, stride=2)
-
-    assert cost.flop_count == counted(convolve, data, weight)
-
-
 @pytest.mark.parametrize(
     ("mask", "times"), [("[True, True, False]", 2), ("[False, True, True]", 1)]
 )
