@@ -12,7 +12,6 @@ from lightning_gpuprof.traces.timeline import (
     DeviceEvents,
     DeviceInfo,
     HostEvents,
-    SyncEvents,
     Timeline,
     make_table,
 )
@@ -50,7 +49,6 @@ class TimelineBuilder:
         self._thread_names: dict[tuple[int | str, int | str], str] = {}
         self._host: list[_Row] = []
         self._device: list[_Row] = []
-        self._syncs: list[_Row] = []
         self._processes: dict[int, int] = {}
         self._cut = 0
 
@@ -94,9 +92,9 @@ class TimelineBuilder:
         correlation: int | None = None,
         num_bytes: int | None = None,
     ) -> None:
-        """Add a kernel, copy, fill (or, in category `cuda_sync`, a wait) of a device."""
-        rows = self._syncs if category == "cuda_sync" else self._device
-        self._add(rows, start, end, name, category, device, stream, correlation, num_bytes)
+        """Add a kernel, copy or fill of a device."""
+        row = (device, stream, correlation, num_bytes)
+        self._add(self._device, start, end, name, category, *row)
 
     def _add(
         self,
@@ -122,8 +120,7 @@ class TimelineBuilder:
         """Make the timeline, with its origin at the earliest start."""
         host = _columns(self._host, _HOST)
         device = _columns(self._device, _DEVICE)
-        syncs = _columns(self._syncs, _DEVICE)
-        starts = [columns["start_ns"] for columns in (host, device, syncs)]
+        starts = [columns["start_ns"] for columns in (host, device)]
         origin = min((int(start.min()) for start in starts if len(start)), default=0)
         for start in starts:
             start -= origin
@@ -134,7 +131,6 @@ class TimelineBuilder:
             names=tuple(self._names),
             host=make_table(HostEvents, **host),
             device=events,
-            syncs=make_table(SyncEvents, **syncs),
             threads=self._threads.table(self._thread_names),
             devices=_all_devices(devices, events, self._vendor),
             metadata=metadata or {},

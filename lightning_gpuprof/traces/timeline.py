@@ -86,17 +86,6 @@ class DeviceEvents(Table):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SyncEvents(DeviceEvents):
-    """Kineto's `cuda_sync` rows: what waited for what on the device.
-
-    `wait_on_correlation` is that of the `cudaEventRecord` that was waited for.
-    """
-
-    wait_on_stream: Int64
-    wait_on_correlation: Int64
-
-
-@dataclass(frozen=True, kw_only=True)
 class MemoryEvents(Table):
     """Kineto's `[memory]` marks: each allocation and release (`dur_ns` is 0).
 
@@ -254,7 +243,6 @@ class Timeline:
         names: Every name once.
         host: Events on host threads.
         device: Kernels, copies and fills; not the ranges that are shown above them.
-        syncs: Kineto's `cuda_sync` rows.
         memory: Allocator marks.
         flows: Arrows between host events.
         threads: Host threads.
@@ -270,7 +258,6 @@ class Timeline:
     names: Sequence[str]
     host: HostEvents
     device: DeviceEvents
-    syncs: SyncEvents = field(default_factory=lambda: make_table(SyncEvents))
     memory: MemoryEvents = field(default_factory=lambda: make_table(MemoryEvents))
     flows: Flows = field(default_factory=lambda: make_table(Flows))
     threads: Sequence[Thread] = ()

@@ -3,19 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from math import hypot, sqrt
-from statistics import mean, stdev
 
 from lightning_gpuprof.analysis.compare.bootstrap import MIN_BLOCKS, Interval, change_of_mean
 from lightning_gpuprof.analysis.compare.same_run import Difference, differences
 from lightning_gpuprof.analysis.compare.same_values import ValueCheck, check_values
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
+from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.phases import Phase
 
-STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
-"""97.5 % quantiles of Student's t with one degree of freedom and more."""
 BATCH_TOLERANCE = 0.02
 """Mean batch sizes further apart are other batch sizes, not another last batch of an epoch, nor
 one such batch more or less among the steps that were marked: of 79 batches, the last with 8
@@ -34,26 +30,16 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True)
 class Change:
-    """One figure of both runs; None on a side that lacks it.
-
-    `error` is how far `diff` may be from what more steps would show (95%); None where the figure
-    is of all steady steps, or of too few to say.
-    """
+    """One figure of both runs; None on a side that lacks it."""
 
     name: str
     base: float | None
     new: float | None
-    error: float | None = None
 
     @property
     def diff(self) -> float | None:
         """New less base."""
         return None if self.base is None or self.new is None else self.new - self.base
-
-    @property
-    def shown(self) -> bool:
-        """Whether the steps that the figures are of can show that they differ."""
-        return self.error is None or abs((self.new or 0) - (self.base or 0)) > self.error
 
 
 @dataclass(frozen=True)
@@ -180,49 +166,25 @@ def _table(
     base: RunResults, new: RunResults, table: str, scale: Sequence[float]
 ) -> tuple[Change, ...]:
     """Return operators (own time) or kernels of both traces, the largest change first."""
-    sides, errors = [], []
+    sides = []
     for run, by in zip((base, new), scale, strict=True):
         facts = trace_facts(run)
         if facts is None:
             return ()
         if table == "operators":
             sides.append({op.name: op.self_ns / by for op in facts.operators.values()})
-            errors.append(_error_frac(facts))
         else:
-            rows = facts.rows(table)
             per = facts.steps * by
+            rows = facts.rows(table)
             sides.append({str(row["name"]): (row.get("total_ns") or 0) / per for row in rows})
-            # Kernels repeat within a per cent, however the host is slowed down.
-            errors.append(None)
     names = dict.fromkeys([*sides[0], *sides[1]])
-    changes = []
-    for name in names:
-        values = sides[0].get(name), sides[1].get(name)
-        parts = [
-            (value or 0.0) * error
-            for value, error in zip(values, errors, strict=True)
-            if error is not None
-        ]
-        changes.append(Change(name, *values, error=hypot(*parts) if len(parts) == 2 else None))
+    changes = [Change(name, sides[0].get(name), sides[1].get(name)) for name in names]
     return tuple(sorted(changes, key=lambda c: -abs((c.new or 0) - (c.base or 0))))
 
 
 def _traced_steps(base: RunResults, new: RunResults) -> tuple[int, int] | None:
     found = trace_facts(base), trace_facts(new)
     return None if found[0] is None or found[1] is None else (found[0].steps, found[1].steps)
-
-
-def _error_frac(facts: TraceFacts) -> float | None:
-    """Return how far a mean over the profiled steps may be off, as a share of it.
-
-    By how these steps differ from each other as a whole: no operator was timed step by step.
-    None of fewer than two.
-    """
-    durations: list[int] = [step["dur_ns"] for step in facts.rows("steps") if step.get("dur_ns")]
-    if len(durations) < 2:
-        return None
-    quantile = STUDENT[min(len(durations) - 1, len(STUDENT)) - 1]
-    return quantile * stdev(durations) / sqrt(len(durations)) / mean(durations)
 
 
 def _memory(base: RunResults, new: RunResults) -> tuple[Change, ...]:

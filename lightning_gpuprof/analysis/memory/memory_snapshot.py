@@ -2,8 +2,7 @@
 
 A storage is followed from its `alloc` to its `free_completed` by its address. Its kind comes from
 the addresses that the run named (parameters, gradients, optimizer state), else from the phase
-it was allocated in and its lifetime. The phase is the note that the run left with the allocation;
-without a note it is read off the stack.
+it was allocated in and its lifetime. The phase is the note that the run left with the allocation.
 """
 
 from collections import defaultdict
@@ -22,7 +21,6 @@ KINDS = ("parameters", "gradients", "optimizer_state", "activations", "other")
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer_step"
 TOP_SITES = 10
 _QUARTERS = 4
-_CHECKPOINT = "torch/utils/checkpoint.py"
 
 
 @dataclass(frozen=True)
@@ -141,32 +139,8 @@ def _lives(snapshot: AllocatorDump, device: int, events: Sequence[AllocatorEvent
 
 
 def _phases(events: Sequence[AllocatorEvent]) -> list[str]:
-    """Return each event's phase; a free keeps the phase of the event before it."""
-    phases: list[str] = []
-    last = ""
-    noted = any(event.note for event in events)
-    for event in events:
-        if noted:
-            last = event.note or last
-        elif event.action == "alloc":
-            last = _phase_of_stack(event.frames)
-        phases.append(last)
-    return phases
-
-
-def _phase_of_stack(frames: tuple[Frame, ...]) -> str:
-    python = [frame for frame in frames if frame.file.endswith(".py")]
-    names = {frame.function for frame in python}
-    # Recomputation of a checkpoint is a forward pass inside a saved tensor's unpacking.
-    if any(f.function.startswith("unpack") and f.file.endswith(_CHECKPOINT) for f in python):
-        return BACKWARD
-    if not python or "backward" in names or any("autograd::" in f.function for f in frames):
-        # Autograd's own thread runs no Python, but for an autograd.Function's backward.
-        in_forward = names & {"forward", "training_step"} and "backward" not in names
-        return FORWARD if in_forward else BACKWARD
-    if any(frame.function == "step" and "optim" in frame.file for frame in python):
-        return OPTIMIZER
-    return FORWARD if names & {"forward", "training_step"} else ""
+    """Return each event's phase: the last note that the run left, "" before the first."""
+    return list(accumulate((event.note or "" for event in events), lambda last, note: note or last))
 
 
 def _classify(

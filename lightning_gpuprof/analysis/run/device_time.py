@@ -12,11 +12,9 @@ import numpy as np
 
 from lightning_gpuprof.analysis.run.steady import Distribution, distribution, mean, median
 from lightning_gpuprof.arrays import Int64, Mask
-from lightning_gpuprof.records.facts import SyncSteps
-from lightning_gpuprof.records.lines import HostLines
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import NOT_MEASURED, SyncSite
+from lightning_gpuprof.records.schema import NOT_MEASURED
 
 DATA_BOUND_FRAC = 0.10
 """Device idle for want of data during this share of a step makes the step data-bound."""
@@ -25,8 +23,6 @@ NEAR_NS = 50_000
 """So near to the launch latency, as a share of the step or in ns, run-ahead is "near" it."""
 MAX_LATENCY_NS = 200_000
 """No launch takes longer: where run-ahead never falls below, the device was always behind."""
-MAY_READ = ("log", "metric")
-"""Kinds of library code that reads values at times."""
 
 
 class StepState(str, Enum):
@@ -40,14 +36,13 @@ class StepState(str, Enum):
 
 @dataclass(frozen=True)
 class DevicePhase:
-    """One phase of the marked steps on both clocks, and run-ahead at its end."""
+    """One phase of the marked steps on both clocks."""
 
     phase: Phase
     median_ns: int
     mean_ns: int
     host_mean_ns: int | None
     frac: float
-    run_ahead_median_ns: int | None
 
 
 @dataclass(frozen=True)
@@ -110,9 +105,6 @@ def device_time(session: Session, steady: Mask) -> DeviceTime | None:
     assert over is not None
     latency_ns = _latency(ahead)
     states = _states(dur, device, ahead, latency_ns)
-    if _nothing_waits(session):
-        kinds = list(StepState)
-        states[states == kinds.index(StepState.SYNC_BOUND)] = kinds.index(StepState.HOST_BOUND)
     return DeviceTime(
         marked_steps=int(marked.sum()),
         dur=over,
@@ -123,7 +115,6 @@ def device_time(session: Session, steady: Mask) -> DeviceTime | None:
                 mean_ns=mean(column),
                 host_mean_ns=_mean(session.phase_ns(phase), marked),
                 frac=int(column.sum()) / max(1, int(dur.sum())),
-                run_ahead_median_ns=_median(ahead.get(phase)),
             )
             for phase, column in device.items()
         },
@@ -161,14 +152,6 @@ def _falls_behind_ns(session: Session, steady: Mask, marked: Mask) -> int:
     return round(grown / max(1, over))
 
 
-def _nothing_waits(session: Session) -> bool:
-    if any(one.steps for one in session.all(SyncSteps)):
-        return not session.all(SyncSite)
-    sampled = session.last(HostLines)
-    lines = sampled.lines if sampled is not None else ()
-    return bool(lines) and not any(one.reads or one.kind in MAY_READ for one in lines)
-
-
 def _columns(session: Session, prefix: str) -> dict[Phase, Int64]:
     found = {}
     for phase in Phase:
@@ -190,10 +173,6 @@ def _parts(session: Session, marked: Mask) -> tuple[DevicePart, ...]:
 
 def _mean(host: Int64 | None, marked: Mask) -> int | None:
     return None if host is None else mean(host[marked])
-
-
-def _median(ahead: Int64 | None) -> int | None:
-    return None if ahead is None else median(ahead[ahead != NOT_MEASURED])
 
 
 def _latency(ahead: dict[Phase, Int64]) -> int:

@@ -9,9 +9,6 @@ from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.steady import EARLY
 from lightning_gpuprof.records.phases import Phase
 
-STALLED = 2
-"""Recording makes no profiled step so many times as long as the median."""
-
 
 @dataclass(frozen=True)
 class Operator:
@@ -140,19 +137,10 @@ def trace_facts(run: RunResults) -> TraceFacts | None:
     marks = trace.analysis.get("steps") or []
     if not marks:
         return None
-    traced = _going_on([mark["dur_ns"] for mark in marks if mark.get("dur_ns")])
+    traced = [mark["dur_ns"] for mark in marks if mark.get("dur_ns")]
     steady = steady_as_traced_ns(run)
-    scale = min(1.0, steady * len(traced) / sum(traced)) if traced and steady else 1.0
+    scale = min(1.0, steady / median(traced)) if traced and steady else 1.0
     return TraceFacts(document=trace.analysis, steps=len(marks), host_scale=scale)
-
-
-def _going_on(traced_ns: Sequence[int]) -> list[int]:
-    """Return the lengths of profiled steps without those that stood still in between.
-
-    >>> _going_on([222, 35, 36])
-    [35, 36]
-    """
-    return [one for one in traced_ns if one <= STALLED * median(traced_ns)]
 
 
 def steady_as_traced_ns(run: RunResults) -> int:

@@ -49,12 +49,10 @@ class LaunchStats(Struct, frozen=True):
     count: int
     kernel_count: int
     graph_count: int
-    graphed_count: int
     graphed_thin_count: int
     kernels_per_step: float | None
     launches_per_step: float | None
     delay: Distribution | None
-    overhead: Distribution | None
     queue_depth: QueueDepth | None
     calls: tuple[CallStats, ...]
 
@@ -73,12 +71,10 @@ def launch_stats(timeline: Timeline, launches: Launches) -> LaunchStats:
         count=len(launches.calls),
         kernel_count=int(is_kernel.sum()),
         graph_count=sum(row.count for row in calls if row.kind == "graph"),
-        graphed_count=int(graphed.sum()),
         graphed_thin_count=int((device.dur_ns[graphed] < THIN_NS).sum()),
         kernels_per_step=_per_step(device.start_ns[is_kernel], steps.start_ns, steps.end_ns),
         launches_per_step=_per_step(host.start_ns[launches.calls], steps.start_ns, steps.end_ns),
         delay=distribution(started - called),
-        overhead=distribution(host.dur_ns[launches.calls]),
         queue_depth=_queue_depth(called, np.maximum(started, called)),
         calls=calls,
     )
@@ -151,18 +147,13 @@ def _queue_depth(called: Int64, started: Int64) -> QueueDepth | None:
     """Return how many launches had not started, after each launch and each start."""
     if not len(called):
         return None
-    begin, span = int(called[0]), int(started.max() - called[0])
+    at = np.concatenate((started, called))
+    order = np.argsort(at, kind="stable")  # at one moment, starts leave before launches enter
+    change = np.repeat((-1, 1), len(called))[order]
+    depth = np.maximum(np.cumsum(change), 0)
+    span = int(started.max() - called[0])
+    some = slice(None, None, -(-len(at) // SERIES_POINTS))
+    series = zip(at[order][some].tolist(), depth[some].tolist(), strict=True)
     # Each launch is in the queue for as long as it waits.
     mean = int((started - called).sum()) / span if span else None
-    width = max(1, -(-(span + 1) // SERIES_POINTS))
-    started = np.sort(started)
-    peaks = np.full(span // width + 1, -1, dtype=np.int64)
-    # At one moment, starts leave before launches enter.
-    number = np.arange(len(called))
-    left = np.searchsorted(started, called, side="right")
-    np.maximum.at(peaks, (called - begin) // width, number + 1 - left)
-    entered = np.searchsorted(called, started, side="left")
-    np.maximum.at(peaks, (started - begin) // width, np.maximum(entered - number - 1, 0))
-    some = np.flatnonzero(peaks >= 0)
-    series = zip((begin + some * width).tolist(), peaks[some].tolist(), strict=True)
-    return QueueDepth(int(peaks.max()), mean, tuple(series))
+    return QueueDepth(int(depth.max()), mean, tuple(series))

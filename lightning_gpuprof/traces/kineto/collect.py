@@ -63,7 +63,7 @@ class Collector:
 
     def __init__(self, options: ReadOptions, *, exact: bool) -> None:
         self.host, self.device = Columns(), Columns()
-        self.syncs, self.memory, self.flows = Columns(), Columns(), Columns()
+        self.memory, self.flows = Columns(), Columns()
         self.names, self.threads, self.arguments = Indexer(), Threads(), Indexer()
         self.thread_names: dict[tuple[int | str, int | str], str] = {}
         self.unfinished = 0
@@ -81,9 +81,7 @@ class Collector:
                 self._add_host(rows, category)
         for kind, category in DEVICE_KINDS.items():
             if rows := groups[kind]:
-                self._add_device(self.device, rows, category)
-        if rows := groups[Kind.CUDA_SYNC] + groups[Kind.XPU_SYNC]:
-            self._add_device(self.syncs, rows, "cuda_sync")
+                self._add_device(rows, category)
         for kind in _FLOWS:
             if rows := groups[kind]:
                 self._add_flows(rows)
@@ -144,7 +142,7 @@ class Collector:
         ]
         return np.array(found, dtype=np.int32)
 
-    def _add_device(self, table: Columns, rows: list[Event], category: str) -> None:
+    def _add_device(self, rows: list[Event], category: str) -> None:
         start, dur = self._times(rows)
         args = [e.args or _NO_ARGS for e in rows]
         device = ids([a.device for a in args])
@@ -154,11 +152,7 @@ class Collector:
             device = np.where(device == MISSING, pids, device)
         if (stream == MISSING).any():
             stream = np.where(stream == MISSING, ids([e.tid for e in rows]), stream)
-        columns: dict[str, AnyArray] = {}
-        if table is self.syncs:
-            columns["wait_on_stream"] = ids([a.wait_on_stream for a in args])
-            columns["wait_on_correlation"] = ids([a.wait_on_correlation for a in args])
-        table.add(
+        self.device.add(
             start_ns=start,
             dur_ns=dur,
             name=self._names(rows),
@@ -167,7 +161,6 @@ class Collector:
             stream=stream,
             correlation=ids([a.correlation for a in args]),
             num_bytes=ids([a.bytes for a in args]),
-            **columns,
         )
 
     def _add_flows(self, rows: list[Event]) -> None:
@@ -192,7 +185,7 @@ class Collector:
         if kernels := [e for e in old if e.pid == _OLD_DEVICE_PID]:
             for event in kernels:
                 event.pid = plain_id(event.tid)
-            self._add_device(self.device, kernels, "kernel")
+            self._add_device(kernels, "kernel")
         if self._options.memory:
             marks = [
                 e for e in rows if e.ph is EventKind.INSTANT and e.name == "[memory]" and e.args

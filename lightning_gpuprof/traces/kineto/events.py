@@ -89,10 +89,6 @@ class Args(msgspec.Struct, gc=False):
     device: Loose = MISSING
     stream: Loose = MISSING
     bytes: Loose = MISSING
-    wait_on_stream: Loose = MISSING
-    wait_on_correlation: Loose = msgspec.field(
-        default=MISSING, name="wait_on_cuda_event_record_corr_id"
-    )
     name: Loose = None
     dims: msgspec.Raw = msgspec.field(default=NOTHING, name="Input Dims")
     dtypes: msgspec.Raw = msgspec.field(default=NOTHING, name="Input type")

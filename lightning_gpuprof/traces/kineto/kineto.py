@@ -30,7 +30,6 @@ from lightning_gpuprof.traces.timeline import (
     Flows,
     HostEvents,
     MemoryEvents,
-    SyncEvents,
     Table,
     Timeline,
 )
@@ -137,10 +136,9 @@ def _timeline(collector: Collector, header: dict[str, Any], warnings: list[str])
         warnings.append(f"{collector.unfinished} events have no duration and count as 0 ns long.")
     host = collector.host.table(HostEvents)
     device = collector.device.table(DeviceEvents)
-    syncs = collector.syncs.table(SyncEvents)
     memory = collector.memory.table(MemoryEvents)
     flows = collector.flows.table(Flows)
-    tables: list[Table] = [t for t in (host, device, syncs, memory, flows) if len(t)]
+    tables: list[Table] = [t for t in (host, device, memory, flows) if len(t)]
     negative = 0
     for table in tables:
         negative += int((table.dur_ns < 0).sum())
@@ -164,7 +162,6 @@ def _timeline(collector: Collector, header: dict[str, Any], warnings: list[str])
         names=list(collector.names),
         host=host,
         device=device,
-        syncs=syncs,
         memory=memory,
         flows=flows,
         threads=collector.threads.table(collector.thread_names),

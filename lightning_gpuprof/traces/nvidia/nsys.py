@@ -27,13 +27,11 @@ _COPIES = {
 }
 """`copyKind`, by CUPTI's numbers; 11 to 13 are migrations of unified memory."""
 _MEMORY_KINDS = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed"}
-_SYNCS = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 _RANGES = (59, 60)
 """`NvtxPushPopRange` and `NvtxStartEndRange`; marks, domains and names are no ranges."""
 _VERSION = re.compile(r"_v\d+$|_ptsz$")
 _OPERATOR = re.compile(r"^(.*?), (?:seq|op_id|input_op_ids|sizes) = ")
 """`torch.autograd.profiler.emit_nvtx` writes `aten::mm, seq = 4, op_id = 7`."""
-_NO_STREAM = 2**32 - 1
 
 
 def matches(head: Head) -> bool:
@@ -51,7 +49,6 @@ def read(path: str, options: ReadOptions) -> Timeline:
         _copies(database, builder)
         _calls(database, builder, strings)
         _ranges(database, builder, strings)
-        _syncs(database, builder)
         for name_id, packed in database.rows("ThreadNames", "nameId", "globalTid"):
             if name_id in strings and packed is not None:
                 builder.name_thread(*_pid_tid(packed), strings[name_id])
@@ -149,17 +146,6 @@ def _ranges(database: Database, builder: TimelineBuilder, strings: dict[int, str
         builder.warnings.append(
             f"{still_open} NVTX ranges were still open when the recording ended; left out."
         )
-
-
-def _syncs(database: Database, builder: TimelineBuilder) -> None:
-    where = ("deviceId", "streamId", "correlationId", "globalPid")
-    for start, end, kind, device, stream, call, process in database.rows(
-        _CUPTI + "SYNCHRONIZATION", "start", "end", "syncType", *where
-    ):
-        name = _SYNCS.get(kind, "Unknown Sync")
-        stream = None if stream == _NO_STREAM else stream
-        call = _of_process(builder, call, process)
-        builder.device(start, end, name, "cuda_sync", device, stream, call)
 
 
 def _devices(database: Database) -> list[DeviceInfo]:

@@ -79,8 +79,8 @@ class RunComparison:
             "traced_steps": None if result.traced_steps is None else list(result.traced_steps),
             "steps": [_change(one) for one in result.steps],
             "phases": [_change(one) for one in result.phases],
-            "operators": [_traced(one) for one in result.operators[:TOP]],
-            "kernels": [_traced(one) for one in result.kernels[:TOP]],
+            "operators": [_change(one) for one in result.operators[:TOP]],
+            "kernels": [_change(one) for one in result.kernels[:TOP]],
             "memory": [_change(one) for one in result.memory],
             "findings_gone": [_finding(one) for one in self.gone],
             "findings_new": [_finding(one) for one in self.appeared],
@@ -220,10 +220,6 @@ def _number(value: object) -> str:
 
 def _change(one: Change) -> dict[str, Any]:
     return {"name": one.name, "base": one.base, "new": one.new, "diff": one.diff}
-
-
-def _traced(one: Change) -> dict[str, Any]:
-    return {**_change(one), "error": one.error, "shown": one.shown}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -127,13 +127,8 @@ def _traced(title: str, rows: Sequence[Change], found: RunComparison) -> Iterato
         return
     steps = " and ".join(str(count) for count in result.traced_steps)
     per = "sample" if result.per_sample else "step"
-    large = changed(rows, found.least_ns)
-    sure = [row for row in large if row.shown]
     whole = f"{title.capitalize()}, own time per {per} of {steps} profiled steps"
-    yield from _changes(whole, sure[:TOP], unit="_ns")
-    if len(sure) < len(large):
-        hidden = len(large) - len(sure)
-        yield Lead(f"{hidden} differences of {title} are less than {steps} profiled steps can show")
+    yield from _changes(whole, changed(rows, found.least_ns)[:TOP], unit="_ns")
 
 
 def _findings(title: str, findings: Sequence[Finding]) -> Iterator[Block]:

@@ -140,30 +140,6 @@ def test_operators_are_compared_where_both_runs_have_a_trace(analyze):
     assert both(analyze, traced(4 * MS), {"phases": {"forward": MS}}).operators == ()
 
 
-def test_a_difference_is_told_from_what_few_profiled_steps_differ_by(analyze):
-    cycle = ProfilerCycle(cycle=0, first_step=1, last_step=3, trace_file="t.gz")
-
-    def traced(self_ns, durations_ms):
-        row = {"name": "aten::mm", "count": 3, "total_ns": self_ns, "self_ns": self_ns}
-        steps = [{"dur_ns": one * MS} for one in durations_ms]
-        document = {"operators": [row], "steps": steps}
-        # Steps that the profiler does not slow down: times are not scaled.
-        return {"phases": {"forward": 100 * MS}, "records": [cycle], "traces": {"t.gz": document}}
-
-    def change(*durations_ms):
-        sides = traced(30 * MS, durations_ms), traced(24 * MS, durations_ms)
-        found = both(analyze, *sides)
-        assert found.traced_steps == (len(durations_ms),) * 2
-        return found.operators[0]
-
-    assert change(100, 100, 100).shown
-    # Steps of 80 to 120 ms: Student's 4.30 times a standard error of 11.5 % is half of either.
-    unsteady = change(80, 100, 120)
-    assert unsteady.error == pytest.approx(0.4966 * (10**2 + 8**2) ** 0.5 * MS, rel=0.15)
-    assert not unsteady.shown
-    assert change(100).error is None
-
-
 class TestValues:
     def test_the_first_step_beyond_the_tolerance_is_named(self):
         base = Scalars(steps=[0, 1, 2], values={"loss": [2.0, 1.0, 0.5]})

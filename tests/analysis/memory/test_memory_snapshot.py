@@ -93,27 +93,6 @@ def test_a_flat_run_has_no_growing_line(allocator_snapshot, analyzed):
     assert analyzed().growing == ()
 
 
-def test_without_notes_the_phase_is_read_off_the_stack(allocator_snapshot, analyzed):
-    activation = allocator_snapshot.allocate(30 * MIB, line=10)
-    allocator_snapshot.allocate(8 * MIB)
-    allocator_snapshot.free(activation)
-    allocator_snapshot.free(allocator_snapshot.allocate(MIB, line=11))
-    assert analyzed().peak_kind_bytes["activations"] == 30 * MIB
-    assert analyzed().peak_kind_bytes["gradients"] == 8 * MIB
-
-
-def test_what_a_checkpoint_computes_again_begins_no_step(allocator_snapshot, analyzed):
-    pool, unpacking = allocator_snapshot, ("/lib/torch/utils/checkpoint.py", "unpack_hook")
-    pool.allocate(30 * MIB, line=10)
-    for _ in range(2):
-        pool.allocate(8 * MIB)
-        pool.allocate(5 * MIB, line=11, caller=unpacking)
-    # Here memory is out: what the forward pass has kept is still held.
-    result = analyzed()
-    assert result.steps == 1
-    assert result.peak_kind_bytes["activations"] == 30 * MIB
-
-
 def test_a_block_freed_in_the_history_but_made_before_it_counts_from_the_beginning(
     allocator_snapshot, analyzed
 ):

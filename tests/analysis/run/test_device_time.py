@@ -3,30 +3,14 @@ import pytest
 
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.savings.hidden import exposed
-from lightning_gpuprof.records.facts import SyncSteps
-from lightning_gpuprof.records.lines import HostLines, LineCount
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import (
     NOT_MEASURED,
     Device,
-    SyncSite,
 )
 
 US, MS = 1_000, 1_000_000
 GPU = Device(type="cuda", name="a GPU")
-WATCHED = SyncSteps(3)
-SITE = SyncSite(
-    file="t.py", line=1, function="f", source="x.item()", owner="user", operation="item",
-    count=3, steps_watched=3,
-)  # fmt: skip
-
-
-def sampled(source):
-    """A note of samples that all found the training thread at one line."""
-    line = LineCount("forward", "t.py", 1, "f", source, None, None, 90)
-    return HostLines(100, (line,), {"forward": 100})
-
-
 HOST = {"data_wait": 2 * MS, "forward": 4 * MS, "backward": 4 * MS}
 
 
@@ -75,26 +59,6 @@ def test_a_device_that_catches_up_between_epochs_has_been_behind_in_each(analyze
 def test_a_device_that_waits_for_the_host_takes_no_longer_than_it(analyze):
     columns = marks(0, 4 * MS, 4 * MS, ahead=(3 * MS, 5 * MS, 8 * MS))
     assert analyze(HOST, columns=columns, device=GPU).step_ns == 10 * MS
-
-
-@pytest.mark.parametrize(
-    ("records", "state"),
-    [
-        ([], StepState.SYNC_BOUND),  # nobody has looked
-        ([WATCHED], StepState.HOST_BOUND),
-        ([WATCHED, SITE], StepState.SYNC_BOUND),
-        ([SyncSteps(0)], StepState.SYNC_BOUND),
-        ([sampled("rows = json.loads(text)")], StepState.HOST_BOUND),
-        ([sampled("self.total += loss.item()")], StepState.SYNC_BOUND),
-        ([sampled("if loss > 3:"), WATCHED], StepState.HOST_BOUND),
-    ],
-)
-def test_a_device_that_catches_up_where_no_wait_was_seen_waits_for_the_host(
-    analyze, records, state
-):
-    columns = marks(100 * US, 4 * MS, 4 * MS, ahead=(10 * US, 3 * MS, 10 * US))
-    run = analyze(HOST, columns=columns, steps=20, records=records)
-    assert run.device_time.state is state
 
 
 def test_steps_with_a_lost_mark_are_left_out(analyze):

@@ -140,7 +140,7 @@ def test_short_phases_are_one_row_unless_verbose(report):
 def test_a_phase_that_is_short_on_the_host_alone_keeps_its_row(report):
     loaded = report(PHASES | {"zero_grad": MS // 100, "checkpoint": MS // 50})
     marks = {
-        phase: DevicePhase(phase, mean_ns, mean_ns, None, mean_ns / (10 * MS), None)
+        phase: DevicePhase(phase, mean_ns, mean_ns, None, mean_ns / (10 * MS))
         for phase, mean_ns in {Phase.ZERO_GRAD: 3 * MS, Phase.CHECKPOINT: MS // 100}.items()
     }
     dur = loaded.results.steps.dur

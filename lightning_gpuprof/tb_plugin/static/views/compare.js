@@ -87,7 +87,7 @@ function shown(context, found, base) {
     h(
       "div.columns",
       null,
-      h("div.column", null, figures("Phases", `Mean per ${found.per_sample ? "sample" : "step"}${ahead(found).length ? ", on the host's clock" : ""}.`, found.phases.map(named)), figures("Operators", `The largest changes of own time${profiled(found)}, where so few can show them.`, found.operators.filter((/** @type {any} */ one) => one.shown)), figures("Kernels", `The largest changes of device time${profiled(found)}.`, found.kernels)),
+      h("div.column", null, figures("Phases", `Mean per ${found.per_sample ? "sample" : "step"}${ahead(found).length ? ", on the host's clock" : ""}.`, found.phases.map(named)), figures("Operators", `The largest changes of own time${profiled(found)}.`, found.operators), figures("Kernels", `The largest changes of device time${profiled(found)}.`, found.kernels)),
       h("div.column", null, figures("Steps", [...(found.per_sample ? ["Per sample: the batch sizes differ."] : []), ...ahead(found)].join(" ") || null, found.steps), findings(found), figures("Memory", null, found.memory), values(found.values), differs(found.differs)),
     ),
   );
