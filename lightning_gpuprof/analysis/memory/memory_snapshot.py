@@ -140,7 +140,10 @@ def _lives(snapshot: AllocatorDump, device: int, events: Sequence[AllocatorEvent
 
 def _phases(events: Sequence[AllocatorEvent]) -> list[str]:
     """Return each event's phase: the last note that the run left, "" before the first."""
-    return list(accumulate((event.note or "" for event in events), lambda last, note: note or last))
+    phases = [""]
+    for event in events:
+        phases.append(event.note or phases[-1])
+    return phases[1:]
 
 
 def _classify(
