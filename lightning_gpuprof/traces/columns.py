@@ -14,7 +14,6 @@ from lightning_gpuprof.traces.timeline import (
     Table,
     Thread,
     make_table,
-    table_of,
 )
 
 _T = TypeVar("_T", bound=Table)
@@ -113,27 +112,15 @@ class Columns:
         self._rows.append(len(columns["start_ns"]))
 
     def table(self, kind: type[_T]) -> _T:
-        """Join the pieces and sort the rows; the pieces are gone afterwards.
-
-        Ids and durations take 32 bits where all of a column's values fit.
-        """
+        """Join the pieces and sort the rows; the pieces are gone afterwards."""
         if not self._rows:
             return make_table(kind)
         missing = [np.broadcast_to(np.int8(MISSING), rows) for rows in self._rows]
         columns = {}
         for name in list(self._pieces):
             pieces = self._pieces.pop(name)
-            joined = np.concatenate([pieces.get(i, none) for i, none in enumerate(missing)])
-            columns[name] = joined if name == "start_ns" else _narrowed(joined)
-        return table_of(kind, columns)
-
-
-def _narrowed(values: AnyArray) -> AnyArray:
-    if values.dtype != np.int64 or not len(values):
-        return values
-    limits, numbers = np.iinfo(np.int32), cast(Int64, values)
-    fits = numbers.min() >= limits.min and numbers.max() <= limits.max
-    return numbers.astype(np.int32) if fits else numbers
+            columns[name] = np.concatenate([pieces.get(i, none) for i, none in enumerate(missing)])
+        return make_table(kind, **columns)
 
 
 def decode_arguments(text: bytes) -> OpArguments:

@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import Iterator
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -86,12 +85,6 @@ class Database:
 
 def _cast(column: str) -> str:
     return f'CAST("{column}" AS {"TEXT" if column in _TEXT else "INTEGER"})'
-
-
-def is_database(path: str) -> bool:
-    """Tell an SQLite file by its first bytes."""
-    with Path(path).open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
 
 
 def has_tables(path: str, head: bytes, *any_of: str) -> bool:

@@ -65,23 +65,14 @@ def column(row: Row, title: str) -> tuple[str, str] | None:
 
 
 _ROCPROF = {"Name", "Calls", "TotalDurationNs"}
-_API_PREFIXES = ("hip", "hsa_", "__hip", "roctx", "cuda", "cuLaunch", "cuMem", "nccl", "roc")
-_MEMORY_PREFIXES = ("MEMORY_COPY_", "MEMORY_ALLOCATION_", "SCRATCH_MEMORY_")
-_COPIES = ("CopyHostTo", "CopyDeviceTo", "FillBuffer", "hcCommandMarker")
-"""Names of copies, fills and allocations in rocprofv3 and rocprof."""
-_DOMAINS = {
-    "HIP_API",
-    "HSA_API",
-    "MARKER_API",
-    "KERNEL_DISPATCH",
-    "MEMORY_COPY",
-    "MEMORY_ALLOCATION",
-    "SCRATCH_MEMORY",
-    "RCCL_API",
-    "ROCDECODE_API",
-    "ROCJPEG_API",
+_KINDS = {
+    "memory": r"(MEMORY_COPY|MEMORY_ALLOCATION|SCRATCH_MEMORY)_|Copy(HostTo|DeviceTo)|FillBuffer"
+    r"|hcCommandMarker",
+    "domain": r"(HIP|HSA|MARKER|RCCL|ROCDECODE|ROCJPEG)_API|KERNEL_DISPATCH|MEMORY_COPY"
+    r"|MEMORY_ALLOCATION|SCRATCH_MEMORY",
+    "api": r"hip|hsa_|__hip|roctx|cuda|cuLaunch|cuMem|nccl|roc",
 }
-"""Domains of rocprofv3's `*_domain_stats.csv`; others begin with one of these."""
+"""Names of rows in files of rocprof and rocprofv3 that are not of kernels."""
 _COUNTS = ("Instances", "Num Calls", "Calls", "Count", "Operations")
 _NSYS_NAMES = ("Name", "Operation", "Range", "Event", "Style")
 _ORDER = ("kernel", "memory", "api", "range")
@@ -115,14 +106,10 @@ def _rocprof(rows: Iterator[Mapping[str, str]]) -> Iterator[NameStats]:
 
 
 def _kind(stats: tuple[NameStats, ...]) -> str:
-    def all_begin(*prefixes: str) -> bool:
-        return bool(stats) and all(row.name.startswith(prefixes) for row in stats)
-
-    if all_begin(*_MEMORY_PREFIXES, *_COPIES):
-        return "memory"
-    if all_begin(*_DOMAINS):
-        return "domain"
-    return "api" if all_begin(*_API_PREFIXES) else "kernel"
+    for kind, pattern in _KINDS.items():
+        if stats and all(re.match(pattern, row.name) for row in stats):
+            return kind
+    return "kernel"
 
 
 def _nsys(text: str, warnings: list[str]) -> Tables:

@@ -2,9 +2,8 @@
 
 A table is a frozen dataclass whose fields are numpy columns of one length: row `i` is one event.
 Where something was not recorded an index or id column holds -1 (`MISSING`), never 0. Rows are
-sorted by start, then longest first, so that a parent comes before its children. Columns of
-`Int64` other than `start_ns` may hold 32 bits, where a reader found all values to fit. Names are
-stored once in `Timeline.names`; times are relative to `Timeline.origin_ns`.
+sorted by start, then longest first, so that a parent comes before its children. Names are stored
+once in `Timeline.names`; times are relative to `Timeline.origin_ns`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -132,31 +131,16 @@ def make_table(kind: type[_T], **columns: Sequence[int] | AnyArray) -> _T:
     >>> table.name.tolist(), table.correlation.tolist()
     ([1, 0], [-1, -1])
     """
-    return table_of(kind, {name: np.asarray(values) for name, values in columns.items()})
-
-
-def table_of(kind: type[_T], columns: dict[str, AnyArray]) -> _T:
-    """Build a table like `make_table`, emptying `columns`, so that one at a time exists twice.
-
-    A column of one value takes no memory.
-    """
-    rows = max((len(values) for values in columns.values()), default=0)
-    start, dur = (np.asarray(columns.get(name, np.zeros(rows)), np.int64) for name in _TIMES)
-    order = start_order(start, dur, columns.get("category"))
-    del start, dur
-    arrays: dict[str, AnyArray] = {}
+    given = {name: np.asarray(values) for name, values in columns.items()}
+    rows = max((len(values) for values in given.values()), default=0)
+    start, dur = (np.asarray(given.get(name, np.zeros(rows)), np.int64) for name in _TIMES)
+    order = start_order(start, dur, given.get("category"))
+    arrays = {}
     for column in fields(kind):
-        name, dtype = column.name, _DTYPES.get(column.name, np.int64)
-        values = columns.pop(name, None)
-        if values is None:
-            values = np.full(rows, 0 if name in _ZERO_DEFAULT else MISSING, dtype)
-        if values.dtype != np.int32 or dtype is not np.int64 or name == "start_ns":
-            values = values.astype(dtype, copy=False)
-        if rows and name not in _TIMES and (values == values[0]).all():
-            arrays[name] = np.broadcast_to(values[0], rows)
-        else:
-            arrays[name] = values[order]
-    return kind(**arrays)  # type: ignore[arg-type]
+        missing = np.full(rows, 0 if column.name in _ZERO_DEFAULT else MISSING)
+        values = given.get(column.name, missing)
+        arrays[column.name] = values.astype(_DTYPES.get(column.name, np.int64))[order]
+    return kind(**arrays)
 
 
 def start_order(start_ns: Int64, dur_ns: Int64, category: AnyArray | None = None) -> Int64:

@@ -1,10 +1,9 @@
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_gpuprof.traces.columns import Columns
-from lightning_gpuprof.traces.timeline import DeviceEvents, HostEvents
+from lightning_gpuprof.traces.timeline import DeviceEvents
 
 numbers = st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-2, 2), st.just(2**31))
 
@@ -24,26 +23,3 @@ def test_what_is_added_piece_by_piece_comes_out_whatever_its_width(pieces):
     table = columns.table(DeviceEvents)
 
     assert table.correlation.tolist() == [value for piece in pieces for value in piece]
-
-
-def test_ids_and_durations_take_32_bits_until_one_does_not_fit():
-    columns = Columns()
-    columns.add(start_ns=wide([1, 2]), dur_ns=wide([1, 9]), correlation=wide([3, 4]))
-    columns.add(start_ns=wide([3]), dur_ns=wide([5]), correlation=wide([2**40]))
-
-    table = columns.table(HostEvents)
-
-    assert table.correlation.tolist() == [3, 4, 2**40]
-    assert table.dur_ns.dtype == np.int32
-    assert table.end_ns.tolist() == [2, 11, 8]
-
-
-@pytest.mark.parametrize("value", [-1, 0, 2**40])
-def test_a_column_of_one_value_takes_no_memory(value):
-    columns = Columns()
-    columns.add(start_ns=wide([3, 1, 2]), dur_ns=wide([0, 0, 0]), stream=wide([value] * 3))
-
-    stream = columns.table(DeviceEvents).stream
-
-    assert stream.tolist() == [value] * 3
-    assert stream.strides == (0,)

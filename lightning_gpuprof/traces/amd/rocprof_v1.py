@@ -7,8 +7,8 @@ API tables follow ROCm's own writer (`tblextr.py`).
 
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
 from lightning_gpuprof.traces.files import csv_header, integer, read_csv
-from lightning_gpuprof.traces.sniff import Head, ReadOptions
-from lightning_gpuprof.traces.sqlite import MAGIC, Database, has_tables, is_database
+from lightning_gpuprof.traces.sniff import Head, ReadOptions, read_head
+from lightning_gpuprof.traces.sqlite import MAGIC, Database, has_tables
 from lightning_gpuprof.traces.timeline import Timeline
 
 _KERNEL = ("KernelName", "BeginNs", "EndNs", "gpu-id", "queue-id", "Index")
@@ -34,7 +34,7 @@ def matches(head: Head) -> bool:
 def read(path: str, options: ReadOptions) -> Timeline:
     """Read kernels, and API calls and copies where they were traced."""
     builder = TimelineBuilder("rocprof", vendor="amd")
-    if is_database(path):
+    if read_head(path).data.startswith(MAGIC):
         _read_database(path, builder)
     else:
         for row in read_csv(path, builder.warnings):

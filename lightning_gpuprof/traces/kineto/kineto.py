@@ -199,12 +199,12 @@ def _devices(
     for number in used:
         values = described.get(number, alike)
         name = str(values["name"]) if values.get("name") else None
-        vendor = _vendor_of_name(name) or fallback
+        vendor = _vendor(name) or fallback
         found.append(DeviceInfo(number, name, vendor, values))
     return found
 
 
-def _vendor_of_name(name: str | None) -> str | None:
+def _vendor(name: str | None) -> str | None:
     text = (name or "").lower()
     if any(word in text for word in _AMD):
         return "amd"
@@ -212,12 +212,7 @@ def _vendor_of_name(name: str | None) -> str | None:
 
 
 def _vendor_of_calls(header: Mapping[str, Any], names: list[str]) -> str | None:
-    if any("roctracer" in key or key.startswith("hip") for key in header):
+    words = [*header, *names]
+    if any("roctracer" in word or re.match(r"hip(_|[A-Z])", word) for word in words):
         return "amd"
-    if any(key.startswith(("cuda", "cupti")) for key in header):
-        return "nvidia"
-    if any(name.startswith("hip") and name[3:4].isupper() for name in names):
-        return "amd"
-    if any(name.startswith(("cuda", "cuLaunch")) for name in names):
-        return "nvidia"
-    return None
+    return "nvidia" if any(re.match(r"cu(da|pti|Launch)", word) for word in words) else None

@@ -130,22 +130,14 @@ def _range(label: str) -> tuple[str, str]:
 
 
 def _ranges(database: Database, builder: TimelineBuilder, strings: dict[int, str]) -> None:
-    still_open = 0
     for start, end, kind, text, text_id, thread in database.rows(
         "NVTX_EVENTS", "start", "end", "eventType", "text", "textId", "globalTid"
     ):
         if kind not in _RANGES:
             continue
-        if end is None:
-            still_open += 1
-            continue
         label = text if text is not None else strings.get(text_id, "unnamed range")
         name, category = _range(label)
         builder.host(start, end, name, category, _thread(builder, thread))
-    if still_open:
-        builder.warnings.append(
-            f"{still_open} NVTX ranges were still open when the recording ended; left out."
-        )
 
 
 def _devices(database: Database) -> list[DeviceInfo]:

@@ -2,7 +2,6 @@
 
 import json
 import os
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,6 @@ from lightning_gpuprof.records.files import (
 )
 from lightning_gpuprof.views.documents.analysis_version import ANALYSIS_VERSION, is_older
 from lightning_gpuprof.views.progress import Progress
-
-_ABSENT = -1
 
 
 class _Head(msgspec.Struct):
@@ -110,17 +107,8 @@ def stale_traces(run: str, *, or_newer: bool = False) -> list[str]:
 
 
 def _kept_version(trace: str) -> int:
-    analysis = trace + ANALYSIS_SUFFIX
     try:
-        stat = os.stat(analysis)
-        return _version(analysis, stat.st_mtime_ns, stat.st_size)
-    except OSError:
-        return _ABSENT
-    except msgspec.MsgspecError:
+        content = Path(trace + ANALYSIS_SUFFIX).read_bytes()
+        return msgspec.json.decode(content, type=_Head).analysis_version
+    except (OSError, msgspec.MsgspecError):
         return 0
-
-
-@lru_cache(maxsize=4096)
-def _version(analysis: str, changed_ns: int, size: int) -> int:
-    """Return a file's version, read once for each time that it changed: the tab asks often."""
-    return msgspec.json.decode(Path(analysis).read_bytes(), type=_Head).analysis_version
