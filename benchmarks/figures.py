@@ -133,7 +133,7 @@ def newest(kind: str) -> str:
 
 
 def main() -> None:
-    from lightning_gpuprof.findings import RULES
+    from lightning_gpuprof.findings.rule import rules
 
     for name, count in sizes().items():
         print(f"{count:7,}  {name}")
@@ -143,7 +143,7 @@ def main() -> None:
         ("lint ignores without a reason", bare_ignores()),
     ):
         print(f"\n{title}:", *(rows or ["none"]), sep="\n  ")
-    print(f"\n{len(RULES)} rules")
+    print(f"\n{len(rules())} rules")
     parts = default_parts()
     print(f"{len(parts)} default parts, each with what switches it off:")
     for name, switches in parts.items():

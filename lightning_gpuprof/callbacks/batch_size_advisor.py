@@ -21,8 +21,6 @@ from lightning_gpuprof.session.hooks import BatchCalls, Hooks, called_by_trainer
 from lightning_gpuprof.session.recording import RecordingCallback
 from lightning_gpuprof.tensors import count_samples
 
-SHOWN_EVERY_NS = 5_000_000_000
-"""Between two console lines with the same peak."""
 FORWARDS = 4
 """In so many forward passes of a window the pool's split bytes are read."""
 DENSE, SPARSE_NS = 20, 1_000_000_000
@@ -90,7 +88,7 @@ class BatchSizeAdvisor(RecordingCallback):
         self._counted = self._offset = self._windows = self._next_read_ns = 0
         self._apart = False
         self._last: BatchSizeAdvice | None = None
-        self._shown_bytes = self._next_shown_ns = 0
+        self._shown_bytes = 0
 
     @override
     @guarded
@@ -230,13 +228,10 @@ class BatchSizeAdvisor(RecordingCallback):
             self._suggest(advice, trainer)
 
     def _show(self, reading: MemoryReading) -> None:
-        """Show the VRAM line now and then, and with each new peak."""
-        assert self._output is not None
-        now, peak = self._output.now(), reading.peak_reserved_bytes
-        if peak > self._shown_bytes or now >= self._next_shown_ns:
+        """Show the VRAM line with each new peak."""
+        if reading.peak_reserved_bytes > self._shown_bytes:
             self._say(vram_line(reading))
-            self._next_shown_ns = now + SHOWN_EVERY_NS
-            self._shown_bytes = peak
+            self._shown_bytes = reading.peak_reserved_bytes
 
     def _suggest(self, advice: BatchSizeAdvice, trainer: Trainer) -> None:
         """Record a suggestion; show the first, and its withdrawal."""

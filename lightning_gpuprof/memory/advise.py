@@ -151,12 +151,6 @@ def advise(
 ) -> BatchSizeAdvice:
     """Suggest the batch size whose peak fills a band of the device's memory.
 
-    Args:
-        peaks: At least one.
-        room: Of the device.
-        band: Shares of the device's memory to aim for.
-        facts: Facts that withhold or widen the suggestion.
-
     >>> gib = 2**30
     >>> room = DeviceRoom(total_bytes=24 * gib, others_bytes=gib // 2, resting_bytes=2 * gib)
     >>> advice = advise([Peak(16, 6 * gib, 6 * gib)], room)
@@ -167,20 +161,15 @@ def advise(
     now = max(peak.samples for peak in peaks)
     fitted, hopeful = lines(peaks, resting_bytes=room.resting_bytes, known_bytes=room.known_bytes)
     fragmented = max(peak.reserved_per_allocated for peak in peaks)
-    reason = _withheld(facts, min(fitted.per_sample_bytes, hopeful.per_sample_bytes), fragmented)
-    if reason is not None:
+    slope = min(fitted.per_sample_bytes, hopeful.per_sample_bytes)
+    if (reason := _withheld(facts, slope, fragmented)) is not None:
         return BatchSizeAdvice(now, reason=reason)
     # A validation batch is assumed to grow along with training's.
     validation = ((facts.validation_peak_bytes or 0) - fitted.constant_bytes) / now
     careful = Line(fitted.constant_bytes, max(fitted.per_sample_bytes, validation))
-
-    def fits(frac: float, line: Line) -> int:
-        # Reserved exceeds allocated by the pool's fragmentation, which grows along.
-        left = (room.total_bytes * frac - room.others_bytes) / fragmented - line.constant_bytes
-        return max(0, int(left / line.per_sample_bytes))
-
-    low, middle, safe = (fits(frac, careful) for frac in (band[0], sum(band) / 2, band[1]))
-    high = max(safe, fits(band[1], hopeful))
+    fracs = (band[0], sum(band) / 2, band[1])
+    low, middle, safe = (_fitting(room, frac, fragmented, careful) for frac in fracs)
+    high = max(safe, _fitting(room, band[1], fragmented, hopeful))
     if safe < 1:
         reason = "the model alone fills the band: no batch size fits into it"
         return BatchSizeAdvice(now, reason=reason)
@@ -189,9 +178,7 @@ def advise(
     if high > limit:
         low, high, safe = min(low, limit), limit, min(safe, limit)
         notes.append(f"held at {MAX_STRETCH} times the largest batch that was run")
-    target = min(middle, safe)
-    in_band = low <= now <= safe
-    suggested = max(1, now if in_band else _aligned(target, min(low, target), safe))
+    suggested = max(1, now if low <= now <= safe else _aligned(min(middle, safe), low, safe))
     return BatchSizeAdvice(
         batch_size=now,
         suggested=suggested,
@@ -202,6 +189,13 @@ def advise(
         per_sample_bytes=int(careful.per_sample_bytes),
         notes=tuple(notes),
     )
+
+
+def _fitting(room: DeviceRoom, frac: float, fragmented: float, line: Line) -> int:
+    """Return the batch size on a line that fills a share of the device's memory."""
+    # Reserved exceeds allocated by the pool's fragmentation, which grows along.
+    left = (room.total_bytes * frac - room.others_bytes) / fragmented - line.constant_bytes
+    return max(0, int(left / line.per_sample_bytes))
 
 
 def leaking(bytes_per_step: float) -> str:
