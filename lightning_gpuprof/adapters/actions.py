@@ -19,7 +19,6 @@ class Border(Enum):
     """The meaning of an action for the borders of steps, epochs and the run."""
 
     FETCH = "fetch"
-    BATCH_START = "batch_start"
     BATCH = "batch"
     EPOCH_LOOP = "epoch_loop"
     BEFORE_EPOCH = "before_epoch"
@@ -75,7 +74,6 @@ hooks are not looked up here; other hooks of the module are parts of `other`."""
 
 FIT_BORDERS: dict[str, Border] = {
     "train_dataloader_next": Border.FETCH,
-    "on_train_batch_start": Border.BATCH_START,
     "run_training_batch": Border.BATCH,
     "run_training_epoch": Border.EPOCH_LOOP,
     "on_train_start": Border.TRAIN_START,
@@ -87,7 +85,6 @@ EVALUATION_BORDERS: dict[str, Border] = {
     for hook, fetch in (("validation", "val"), ("test", "test"), ("predict", "predict"))
     for name, border in (
         (f"{fetch}_next", Border.FETCH),
-        (f"on_{hook}_batch_start", Border.BATCH_START),
         (f"{hook}_step", Border.BATCH),
         (f"on_{hook}_epoch_start", Border.BEFORE_EPOCH),
         (f"on_{hook}_epoch_end", Border.AFTER_EPOCH),

@@ -6,40 +6,12 @@ Private names, seen in torch 2.2 to 2.13; without the second the stream is asked
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from typing_extensions import override
 
 
-class DeviceEvents(Protocol):
-    """The operations that marks need of a device; `Any` is the device's own event object."""
-
-    def new_event(self) -> Any:
-        """Return an event that can take a time."""
-        ...
-
-    def record(self, event: Any) -> bool:
-        """Queue the event on the current stream; False, and nothing queued, during a capture."""
-        ...
-
-    def query(self, event: Any) -> bool:
-        """Tell whether the device has passed the event, without waiting for it."""
-        ...
-
-    def capturing(self) -> bool:
-        """Tell whether the current stream is being captured in a graph.
-
-        An event recorded then would belong to the graph, and a query ends the capture.
-        """
-        ...
-
-    def elapsed_ns(self, earlier: Any, later: Any) -> int | None:
-        """Return the device's time from an event that it has passed to another; None before."""
-        ...
-
-
-class TorchEvents(DeviceEvents):
+class DeviceEvents:
     """`torch.cuda` events, on CUDA and HIP alike: torch gives both the same names.
 
     Events are made of the base class of `torch.cuda.Event`, whose methods only hand calls on.
@@ -60,12 +32,12 @@ class TorchEvents(DeviceEvents):
         self._stream: Any = None
         self._known: object = None
 
-    @override
     def new_event(self) -> Any:
+        """Return an event that can take a time."""
         return self._event(enable_timing=True)
 
-    @override
     def record(self, event: Any) -> bool:
+        """Queue the event on the current stream; False, and nothing queued, during a capture."""
         if self._cuda.is_current_stream_capturing():
             return False
         # torch makes a new object for each answer, which takes several times as long as all else
@@ -77,16 +49,16 @@ class TorchEvents(DeviceEvents):
         event.record(self._stream)
         return True
 
-    @override
     def query(self, event: Any) -> bool:
+        """Tell whether the device has passed the event, without waiting for it."""
         return bool(event.query())
 
-    @override
     def capturing(self) -> bool:
+        """Tell whether a graph is captured: events would be part of it, queries end it."""
         return bool(self._cuda.is_current_stream_capturing())
 
-    @override
     def elapsed_ns(self, earlier: Any, later: Any) -> int | None:
+        """Return the device's time between two events; None where the later has not passed."""
         return round(earlier.elapsed_time(later) * 1e6) if later.query() else None
 
 
@@ -98,10 +70,4 @@ def device_events(device: torch.device) -> DeviceEvents | None:
     """
     if device.type != "cuda":
         return None
-    return TorchEvents(device, stream_number=current_stream_number())
-
-
-def current_stream_number(c: Any = torch._C) -> Callable[[int], object] | None:
-    """Return the function that gives a device's current stream as a number, where torch has it."""
-    found: Callable[[int], object] | None = getattr(c, "_cuda_getCurrentStream", None)
-    return found
+    return DeviceEvents(device, stream_number=getattr(torch._C, "_cuda_getCurrentStream", None))

@@ -11,16 +11,13 @@ Private names, seen in Lightning 2.4 to 2.6, and what happens without them:
     epoch_loop._batches_that_stepped: scalars are logged under `global_step`
     epoch_loop._broadcast_sigterm_tensor (2.6): ranks' wait for it is not told apart
     a result's _forward_cache: a progress bar does not show values logged in steps
-    SequentialLR._schedulers (torch): the schedulers in it are passed over
     trainer._active_loop: in validate, test and predict, the workers' start is not told apart
-    strategy._lightning_optimizers: zero_grad of manual optimization is part of forward
     epoch_loop._results, val_loop._results: nothing is known of what `self.log` was asked
     fit_loop._should_accumulate: batches are taken to step
     trainer._detect_anomaly: anomaly detection counts as off
     val_loop._max_batches: a validation's length is unknown
 """
 
-import inspect
 import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -50,7 +47,6 @@ else:
         from pytorch_lightning.utilities.rank_zero import rank_zero_info, rank_zero_warn
 
 __all__ = [
-    "PRIVATE",
     "STOP_CHECK_METHOD",
     "Callback",
     "LightningModule",
@@ -63,29 +59,17 @@ __all__ = [
     "batches_done",
     "detects_anomaly",
     "does_nothing",
-    "fetches_inside",
     "hook_of",
     "is_kind",
     "logged_results",
     "logging_step",
     "rank_zero_info",
     "rank_zero_warn",
-    "schedulers_in",
     "step_value",
     "users_profiler",
     "validation_batches",
-    "wrapped_optimizers",
 ]
 
-PRIVATE = (
-    "fit_loop.epoch_loop._results",
-    "fit_loop.epoch_loop._batches_that_stepped",
-    "fit_loop._data_fetcher",
-    "fit_loop._should_accumulate",
-    "strategy._lightning_optimizers",
-    "_active_loop",
-)
-"""The Trainer's private names that are in each version seen; `TimingRun` says which are missing."""
 STOP_CHECK_METHOD = "_broadcast_sigterm_tensor"
 """Of the epoch loop: between steps, rank 0 tells all others whether it was to stop by SIGTERM."""
 
@@ -128,19 +112,6 @@ def batches_done(trainer: Trainer) -> int:
     return int(progress.processed)
 
 
-def fetches_inside(module: Any) -> bool:
-    """Tell whether one of a module's steps takes `dataloader_iter` and fetches for itself."""
-    steps = ("training_step", "validation_step", "test_step", "predict_step")
-    return any("dataloader_iter" in _parameters(getattr(module, name, None)) for name in steps)
-
-
-def _parameters(hook: Any) -> tuple[str, ...]:
-    try:
-        return tuple(inspect.signature(hook).parameters)
-    except (TypeError, ValueError):
-        return ()
-
-
 def batch_holder(trainer: Any) -> Any:
     """Return the object whose `batch` is the training batch that runs, None where unknown."""
     results = getattr(trainer.fit_loop.epoch_loop, "_results", None)
@@ -158,19 +129,9 @@ def active_loop(trainer: Any) -> Any:
     return getattr(trainer, "_active_loop", None)
 
 
-def schedulers_in(scheduler: Any) -> tuple[Any, ...]:
-    """Return the schedulers that torch's `SequentialLR` or `ChainedScheduler` holds."""
-    return tuple(getattr(scheduler, "_schedulers", ()))
-
-
 def users_profiler(trainer: Any) -> Any:
     """Return the user's own profiler, also while our proxy is in its place."""
     return getattr(trainer.profiler, "_inner", trainer.profiler)
-
-
-def wrapped_optimizers(strategy: Any) -> list[Any]:
-    """Return the optimizers as `self.optimizers()` gives them to a module."""
-    return list(getattr(strategy, "_lightning_optimizers", None) or ())
 
 
 def logged_results(loop: Any) -> Any:

@@ -1,7 +1,5 @@
 """Looks up names that a version of torch or Lightning may not have."""
 
-from collections.abc import Sequence
-from functools import reduce
 from typing import Any
 
 
@@ -14,16 +12,3 @@ def reach(owner: Any, path: str) -> Any:
     for name in path.split("."):
         owner = getattr(owner, name, None)
     return owner
-
-
-def missing(owner: Any, paths: Sequence[str]) -> list[str]:
-    """Return the paths of attributes that an object lacks.
-
-    >>> missing(1j, ["real.imag", "imag._loader"])
-    ['imag._loader']
-    """
-    lacks = object()
-    found = (
-        reduce(lambda at, name: getattr(at, name, lacks), path.split("."), owner) for path in paths
-    )
-    return [path for path, at in zip(paths, found, strict=True) if at is lacks]

@@ -1,6 +1,6 @@
 """One recording of torch.profiler that gives way to any other profiler in the process.
 
-Private names, seen in torch 2.2 to 2.13. Where one is missing nothing is recorded (`missing`):
+Private names, seen in torch 2.2 to 2.13. Where one is missing nothing is recorded:
     torch.profiler._KinetoProfile: a recording without a schedule of its own
     torch.autograd.profiler._prepare_profiler: called when any recording begins
     torch.autograd.profiler.KinetoStepTracker._step_dict: names ProfilerStep once a profiler exists
@@ -19,18 +19,6 @@ from torch.profiler import ProfilerActivity, record_function
 _STEP = "ProfilerStep"
 _autograd_profiler: Any = torch.autograd.profiler
 _torch_profiler: Any = torch.profiler
-
-
-def missing() -> list[str]:
-    """Return the private names that this torch lacks; recording takes all of them."""
-    wanted = [
-        (_torch_profiler, "_KinetoProfile"),
-        (_autograd_profiler, "_prepare_profiler"),
-        (getattr(_autograd_profiler, "KinetoStepTracker", None), "_step_dict"),
-        (_autograd_profiler, "_is_profiler_enabled"),
-        (torch._C._autograd, "_profiler_enabled"),
-    ]
-    return [name for owner, name in wanted if not hasattr(owner, name)]
 
 
 def busy_profiler() -> str | None:

@@ -1,20 +1,17 @@
-"""Shows the report when a fit has ended, and hands its findings to the loggers."""
+"""Shows the report when a fit has ended."""
 
 import sys
-from typing import Any
 
-from lightning_gpuprof.adapters.lightning import Trainer
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.session.console import report_command, say
 from lightning_gpuprof.session.output import RunOutput
-from lightning_gpuprof.units import duration
 from lightning_gpuprof.views.console.console import render_for
-from lightning_gpuprof.views.documents.report import Report, load_report
+from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.documents.stored_analysis import analyse_traces
 
 
-def show_report(trainer: Trainer, output: RunOutput) -> None:
-    """Show the report of the session that has just ended, and hand its findings to the loggers.
+def show_report(output: RunOutput) -> None:
+    """Show the report of the session that has just ended.
 
     Its traces are analysed first; Ctrl-C leaves that to the next reader.
     """
@@ -41,27 +38,3 @@ def show_report(trainer: Trainer, output: RunOutput) -> None:
         )
         return
     say(render_for(report, sys.stderr).rstrip())
-    _log_findings(trainer, report)
-
-
-def findings_markdown(report: Report) -> str:
-    """Return the ranked findings as Markdown."""
-    if not report.findings:
-        return "No findings: nothing that this package knows of holds the run back."
-    lines = []
-    for number, finding in enumerate(report.findings, start=1):
-        low, high = duration(finding.saving_ns.low), duration(finding.saving_ns.high)
-        lines.append(
-            f"{number}. **{finding.title}** ({finding.id}, {finding.severity.value}): "
-            f"{finding.advice} Expected saving per step: {low} to {high}."
-        )
-    return "\n".join(lines)
-
-
-def _log_findings(trainer: Trainer, report: Report) -> None:
-    step = trainer.global_step
-    for logger in trainer.loggers:
-        experiment: Any = getattr(logger, "experiment", None)
-        add_text = getattr(experiment, "add_text", None)
-        if callable(add_text):
-            add_text("gpuprof/findings", findings_markdown(report), global_step=step)

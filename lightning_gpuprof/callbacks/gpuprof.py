@@ -140,7 +140,7 @@ class GpuProfCallback(Callback):
             # Here, not above: the reading side is of no use to the training ranks.
             from lightning_gpuprof.callbacks.fit_report import show_report
 
-            show_report(trainer, self._output)
+            show_report(self._output)
 
     @override
     @guarded

@@ -16,6 +16,8 @@ from lightning_gpuprof.session.output import RunOutput
 from lightning_gpuprof.timing.run import TimingRun
 from lightning_gpuprof.timing.window_writer import TimerSettings
 
+_HOOK = "on_validation_batch_end"
+
 
 class PhaseTimer(Callback):
     """Records how long each phase of every training step takes, on the host clock.
@@ -31,10 +33,9 @@ class PhaseTimer(Callback):
         `log_metrics`, `save` and the writer's methods of each logger, as logging amid a step would
         be forward's time; `_load_combined_loader_states` of the fit's loop, after which the first
         epoch's workers start; `run` and `reset` of its validation loop; with manual optimization
-        `backward`, `clip_gradients` and `zero_grad`; the sampler and the queue of the loader's
-        iterator; with several ranks their check for SIGTERM. Listens to the warnings of
-        torch.compile; records events where there is a device. All is put back at the end, however
-        that comes.
+        `backward` of the strategy; the sampler and the queue of the loader's iterator; with several
+        ranks their check for SIGTERM. Records events where there is a device. All is put back at
+        the end, however that comes.
     When: every step.
     Switch: timing=False
 
@@ -114,9 +115,10 @@ class PhaseTimer(Callback):
             calls=BatchCalls.counted_by(called_by_trainer(trainer, self)),
             events=self._events(trainer),
         )
-        # A hook that is not there costs nothing; the proxy sees every batch for less.
-        self._leave_out("on_train_batch_end", self._run.timing.sees_batches)
-        self._leave_out("on_validation_batch_end", not self._run.evaluating)
+        # A hook that is not there costs nothing; a subclass's own is always called.
+        self.__dict__.pop(_HOOK, None)
+        if not self._run.evaluating and getattr(type(self), _HOOK) is getattr(PhaseTimer, _HOOK):
+            self.__dict__[_HOOK] = None
 
     @override
     @guarded
@@ -129,19 +131,6 @@ class PhaseTimer(Callback):
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._run is not None:
             self._run.begin_epoch(trainer.current_epoch)
-
-    @override
-    @guarded
-    def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
-        if self._run is not None and not self._run.timing.sees_batches:
-            self._run.batch_ran(batch, batch_idx)
 
     @override
     @guarded
@@ -171,12 +160,6 @@ class PhaseTimer(Callback):
     ) -> None:
         stopped = isinstance(exception, KeyboardInterrupt)
         self._finish("interrupted" if stopped else "exception", exception)
-
-    def _leave_out(self, hook: str, left_out: bool) -> None:
-        """Let the Trainer pass over a hook, or call it again; a subclass's own is always called."""
-        self.__dict__.pop(hook, None)
-        if left_out and getattr(type(self), hook) is getattr(PhaseTimer, hook):
-            self.__dict__[hook] = None
 
     def _events(self, trainer: Trainer) -> DeviceEvents | None:
         if isinstance(self.device_marks, bool):

@@ -8,10 +8,10 @@ from typing import Any
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer, rank_zero_warn
-from lightning_gpuprof.adapters.profiler import TorchTrace, busy_profiler, missing
+from lightning_gpuprof.adapters.profiler import TorchTrace, busy_profiler
 from lightning_gpuprof.capture.checks import check_length, has_own_profiler, refuse_device
 from lightning_gpuprof.capture.cycles import Cycles, Recorded
-from lightning_gpuprof.capture.trace_files import TraceFiles, ways_to_shrink
+from lightning_gpuprof.capture.trace_files import TraceFiles
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.schema import Note, StepFlag
 from lightning_gpuprof.schedule import chosen_schedule
@@ -135,17 +135,13 @@ class ProfilerSchedule(RecordingCallback):
         check_length(trainer, self.schedule, output, explicit=self.explicit)
         if self.ranks is not None and output.rank not in self.ranks:
             return
-        if lacking := missing():
-            output.note("no-trace", message=f"This version of torch lacks {', '.join(lacking)}.")
-            return
         self._step = -1
         self._said_busy = False
         if has_own_profiler(trainer):
             self._say_busy("The Trainer has Lightning's own PyTorchProfiler")
             return
         self._trainer = trainer
-        shrinkers = ways_to_shrink(self.schedule, self.options)
-        self._files = TraceFiles(output, keep=self.keep, shrinkers=shrinkers)
+        self._files = TraceFiles(output, keep=self.keep)
         self._cycles = Cycles(
             self.schedule,
             new_trace=partial(self._new_trace, trainer.strategy.root_device.type),

@@ -16,8 +16,8 @@ class region:
     """Times a piece of code inside a step: `with region("dream"):` or `@region("dream")`.
 
     It shows as a part of the phase in which it runs, `forward/dream` as a rule, on the host and,
-    where there are marks, the device, and as an NVTX range. It does nothing while no `PhaseTimer`
-    is timing, in threads other than the one that trains, and in code being compiled.
+    where there are marks, the device. It does nothing while no `PhaseTimer` is timing, in threads
+    other than the one that trains, and in code being compiled.
 
     Args:
         name: The part's name.

@@ -3,8 +3,7 @@
 import os
 import shutil
 import time
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
@@ -18,17 +17,13 @@ from lightning_gpuprof.records.files import (
     written_whole,
 )
 from lightning_gpuprof.records.schema import Note, ProfilerCycle
-from lightning_gpuprof.schedule import Schedule
 from lightning_gpuprof.session.output import RunOutput
-from lightning_gpuprof.units import size
 
 try:
     igzip: Any = import_module("isal.igzip")
 except ImportError:  # where no wheel of isal fits: traces are left plain
     igzip = None
 
-LARGE_TRACE_BYTES = 250_000_000
-"""From here on a trace takes viewers long to open; at twice this size most give up."""
 _LEVEL = 1
 """In a tenth of the time that torch takes to stop and export; 1.7 times zlib's smallest size:
 a thread beside training would be no gain."""
@@ -41,7 +36,6 @@ class TraceFiles:
     Args:
         output: Gets a record of each cycle.
         keep: Only the last so many traces stay; None keeps all.
-        shrinkers: The options in use that make a trace large, as text to suggest.
         now: Returns nanoseconds.
     """
 
@@ -50,12 +44,10 @@ class TraceFiles:
         output: RunOutput,
         *,
         keep: int | None,
-        shrinkers: str,
         now: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self._output = output
         self._keep = keep
-        self._shrinkers = shrinkers
         self._now = now
         self._folder = plugin_dir(output.run_dir)
         self._paths: list[str] = []
@@ -98,26 +90,9 @@ class TraceFiles:
                 f"Cycle {recorded.cycle} ended early: training did, or another profiler began."
             )
             self._output.write(Note(step=recorded.last_step, name="cycle-cut", message=message))
-        self._warn_if_large(recorded, plain_bytes)
         self._output.flush()
         self._paths.append(path)
         self._drop_old()
-
-    def _warn_if_large(self, recorded: Recorded, plain_bytes: int) -> None:
-        if plain_bytes < LARGE_TRACE_BYTES:
-            return
-        steps = recorded.last_step - recorded.first_step + 1
-        message = (
-            f"The trace of cycle {recorded.cycle} is {size(plain_bytes)} for {steps} steps "
-            f"({size(plain_bytes / steps)} each), which viewers open slowly if at all. "
-            f"To shrink it: {self._shrinkers}."
-        )
-        self._output.write(
-            Note(
-                step=recorded.last_step, name="trace-too-large", value=plain_bytes, message=message
-            )
-        )
-        warnings.warn(f"lightning_gpuprof: {message}", UserWarning, stacklevel=2)
 
     def _drop_old(self) -> None:
         while self._keep is not None and len(self._paths) > self._keep:
@@ -149,16 +124,3 @@ def _compressed(source_path: str, path: str) -> str:
     ):
         shutil.copyfileobj(source, stream, _CHUNK_BYTES)
     return path
-
-
-def ways_to_shrink(schedule: Schedule, options: Mapping[str, bool]) -> str:
-    """Return what would make a trace smaller.
-
-    >>> ways_to_shrink(Schedule("step", 0, 0, 3, 0), {"with_stack": True})
-    'with_stack=False, or a smaller active='
-    """
-    ways = [f"{name}=False" for name, on in options.items() if on]
-    fewer = "a smaller active=" if schedule.active > 1 else "a shorter step"
-    if schedule.unit == "epoch":
-        fewer = "unit='step' with a small active="
-    return ", or ".join([*ways, fewer])

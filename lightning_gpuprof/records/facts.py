@@ -65,18 +65,6 @@ class UnusedGradients(FactBase, tag="unused_gradients", frozen=True):
     modules: tuple[str, ...]
 
 
-class CompileLimit(FactBase, tag="compile_limit", frozen=True):
-    """A function that torch.compile compiles no more: which limit of dynamo's was reached.
-
-    `reason` is the guard that failed last, in dynamo's words; `place` is where the function begins.
-    """
-
-    limit: str
-    count: int
-    reason: str
-    place: CodePlace
-
-
 class AnomalyMode(FactBase, tag="anomaly_mode", frozen=True):
     """In which passes torch.autograd's anomaly detection is on; in none where it is off again.
 
@@ -130,7 +118,6 @@ Fact = (
     | CpuQuota
     | CheckpointContent
     | UnusedGradients
-    | CompileLimit
     | AnomalyMode
     | BatchBytes
     | SyncedLogs

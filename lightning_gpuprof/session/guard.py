@@ -54,15 +54,7 @@ def guarded(
             return hook(self, *args, **kwargs)
         except ConfigError:
             raise
-        except Exception as error:  # the one place: see this module's docstring
-            of_class = not hasattr(type(self), hook.__name__)  # `self` is the Trainer
-            if of_class and not begins_run:
-                return None
-            if of_class:
-                raise ConfigError(
-                    "The Trainer was given a callback's class. Pass an instance, with parentheses: "
-                    "callbacks=[GpuProfCallback()]."
-                ) from error
+        except Exception as error:  # noqa: BLE001 - the one place: see this module's docstring
             disable(self, error)
             return None
 
@@ -110,35 +102,11 @@ def disable(owner: Any, error: BaseException) -> None:
     if release is not None:
         attempt(release, None)
     # At last: where the program has warnings raised, nothing of ours is left behind.
-    if not _is_told(error):
-        warnings.warn(
-            f"{name} failed and is off for the rest of this run; training goes on without it.\n"
-            f"{text}",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-
-
-def _is_told(error: BaseException) -> bool:
-    """Tell whether this is the error that ends training, from the device that it broke.
-
-    CUDA and HIP answer each call after such an error with that same error. Where the first one
-    came from this package nobody else tells of it.
-    """
-    first = error
-    while first.__context__ is not None:
-        first = first.__context__
-    of_device = "CUDA error" in str(error) or "HIP error" in str(error)
-    again = first is not error and of_device and str(first) == str(error)
-    return again and not _is_ours(first)
-
-
-def _is_ours(error: BaseException) -> bool:
-    """Tell whether an error came from a call of this package's, through torch's code or not."""
-    frames = [frame.f_globals for frame, _ in traceback.walk_tb(error.__traceback__)]
-    names = [str(space.get("__name__", "")).partition(".")[0] for space in frames]
-    caller = next((name for name in reversed(names) if name != "torch"), None)
-    return caller == __name__.partition(".")[0]
+    warnings.warn(
+        f"{name} failed and is off for the rest of this run; training goes on without it.\n{text}",
+        RuntimeWarning,
+        stacklevel=3,
+    )
 
 
 def attempt(read: Callable[[], _R], otherwise: _D) -> _R | _D:

@@ -15,7 +15,6 @@ from lightning_gpuprof.adapters.compiled_modules import is_compiled
 from lightning_gpuprof.adapters.lightning import (
     Trainer,
     detects_anomaly,
-    schedulers_in,
     users_profiler,
     validation_batches,
 )
@@ -171,10 +170,7 @@ def _model(trainer: Trainer) -> dict[str, Any]:
     )
     facts["dtypes"] = dict(Counter(str(p.dtype).removeprefix("torch.") for p in parameters))
     facts["default_dtype"] = str(torch.get_default_dtype()).removeprefix("torch.")
-    facts["optimizers"] = [
-        _optimizer(optimizer) | _different_settings(optimizer, trainer)
-        for optimizer in trainer.optimizers
-    ]
+    facts["optimizers"] = [_optimizer(optimizer) for optimizer in trainer.optimizers]
     # What nn.Embedding and nn.EmbeddingBag call it.
     facts["sparse_gradients"] = any(
         getattr(part, "sparse", None) is True for part in module.modules()
@@ -193,36 +189,6 @@ def _optimizer(optimizer: Any) -> dict[str, Any]:
         if optimizer.defaults.get(key) is not None
     }
     return facts
-
-
-def _different_settings(optimizer: Any, trainer: Any) -> dict[str, int]:
-    """Return how many settings the groups have; nothing where that is open."""
-    settings = attempt(lambda: len({_settings(group) for group in optimizer.param_groups}), None)
-    apart = attempt(lambda: _rates_part(optimizer, trainer), True)
-    return {} if settings is None or apart else {"settings": settings}
-
-
-def _rates_part(optimizer: Any, trainer: Any) -> bool:
-    """Tell whether a scheduler sets the groups' rates by several functions (`LambdaLR`)."""
-    outer = [config.scheduler for config in trainer.lr_scheduler_configs]
-    inner = [one for scheduler in outer for one in schedulers_in(scheduler)]
-    return any(
-        len({id(function) for function in getattr(one, "lr_lambdas", ())}) > 1
-        for one in (*outer, *inner)
-        if getattr(one, "optimizer", None) is optimizer
-    )
-
-
-def _settings(group: dict[str, Any]) -> str:
-    """Return the settings of a parameter group as text.
-
-    Raises:
-        TypeError: A setting is a tensor, whose value may be on a device.
-    """
-    found = {key: value for key, value in sorted(group.items()) if not key.startswith("param")}
-    if any(isinstance(value, torch.Tensor) for value in found.values()):
-        raise TypeError("a setting is a tensor")
-    return repr(found)
 
 
 def _loader_of_stage(trainer: Any) -> Loader | None:

@@ -14,7 +14,7 @@ from lightning_gpuprof.adapters.actions import (
     parse_action,
     phase_of,
 )
-from lightning_gpuprof.adapters.lightning import does_nothing, fetches_inside
+from lightning_gpuprof.adapters.lightning import does_nothing
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing.batches import Batches
@@ -57,11 +57,7 @@ class ActionRegions:
         self._batches = batches
         self._watch = watch
         self._borders = dict(EVALUATION_BORDERS if evaluating else FIT_BORDERS)
-        if not fetches_inside(trainer.lightning_module):
-            for name in [n for n, b in self._borders.items() if b is Border.BATCH_START]:
-                del self._borders[name]
         self._reach: dict[Border, Callable[[], None]] = {
-            Border.BATCH_START: timeline.begin_step,
             Border.TRAIN_START: timeline.end_startup,
             Border.BEFORE_EPOCH: self._before_epoch,
             Border.AFTER_EPOCH: timeline.end_epoch,
@@ -95,7 +91,6 @@ class ActionRegions:
         if border is Border.EPOCH_LOOP:
             return EpochLoop(region, timeline)
         if border is Border.BATCH:
-            timeline.batch_slot = region.slot
             return region if self._batches is None else self._batches.marked(region)
         return AtBorder(region, self._reach[border])
 

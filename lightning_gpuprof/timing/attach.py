@@ -1,20 +1,13 @@
-"""Puts timing into a Trainer for one run, by its profiler or by hooks, and takes it out again."""
+"""Puts timing into a Trainer for one run, by its profiler, and takes it out again."""
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from typing_extensions import override
-
 from lightning_gpuprof.adapters.compiled_modules import is_compiled_whole
 from lightning_gpuprof.adapters.lightning import (
     STOP_CHECK_METHOD,
-    Callback,
-    LightningModule,
-    Trainer,
     active_loop,
-    fetches_inside,
-    wrapped_optimizers,
 )
 from lightning_gpuprof.adapters.loaders import BEFORE_FIRST_ITERATORS, LoaderParts
 from lightning_gpuprof.records.phases import EXPERIMENT, SAMPLER, STOP_CHECK, WORKERS, Phase
@@ -25,12 +18,7 @@ from lightning_gpuprof.timing.batches import Batches
 from lightning_gpuprof.timing.phase_clock import Region
 from lightning_gpuprof.timing.profiler_proxy import proxy_of
 from lightning_gpuprof.timing.regions import ByExperiment, Context
-from lightning_gpuprof.timing.step_timeline import (
-    EPOCH_START,
-    TEARDOWN,
-    WORKER_STARTUP,
-    StepTimeline,
-)
+from lightning_gpuprof.timing.step_timeline import WORKER_STARTUP, StepTimeline
 
 FIT_PHASES = tuple(phase for phase in Phase if phase is not Phase.GARBAGE_COLLECTION)
 """Garbage collections are another part's to tell apart."""
@@ -38,13 +26,6 @@ EVALUATION_PHASES = (
     Phase.DATA_WAIT, Phase.HOST_TO_DEVICE, Phase.FORWARD, Phase.CALLBACKS, Phase.LOGGING,
     Phase.CHECKPOINT, Phase.OTHER,
 )  # fmt: skip
-HOOK_PHASES = (
-    Phase.DATA_WAIT, Phase.FORWARD, Phase.ZERO_GRAD, Phase.BACKWARD, Phase.OPTIMIZER_STEP,
-    Phase.VALIDATION, Phase.OTHER,
-)  # fmt: skip
-"""By hooks alone `data_wait` is all from one batch's end to the next one's start: the copy to the
-device, loggers, checkpoints and other callbacks too. `optimizer_step` holds clipping."""
-
 LOGS = ("add_", "log")
 """How the methods of a logger's `experiment` begin that log something: TensorBoard's, others'."""
 
@@ -74,12 +55,11 @@ class ProxyTiming:
             self._clock.region(Phase.DATA_WAIT, SAMPLER),
             self._clock.region(Phase.DATA_WAIT, WORKERS),
         )
-        self.sees_batches = not evaluating and not fetches_inside(trainer.lightning_module)
         self._actions = ActionRegions(
             trainer,
             timeline,
             evaluating=evaluating,
-            batches=batches if self.sees_batches else None,
+            batches=None if evaluating else batches,
             watch=watch,
         )
         self.proxy = proxy_of(self._inner, timeline, self._actions)
@@ -97,15 +77,12 @@ class ProxyTiming:
             raise
 
     def time_manual_optimization(self) -> None:
-        """Time the calls without an action where the user calls the optimizers."""
+        """Time the backward pass where the user calls it: it has no action."""
         trainer = self._trainer
         if trainer.lightning_module.automatic_optimization:
             return
-        strategy = trainer.strategy
-        self._add(strategy, "backward", Phase.BACKWARD)
-        self._add(trainer.precision_plugin, "clip_gradients", Phase.CLIP_GRADIENTS)
-        for optimizer in [*strategy.optimizers, *wrapped_optimizers(strategy)]:
-            self._add(optimizer, "zero_grad", Phase.ZERO_GRAD)
+        region = self._actions.watched(self._clock.region(Phase.BACKWARD))
+        self._calls.add(trainer.strategy, "backward", region)
 
     def time_loader(self) -> None:
         """Split the wait for data into its parts from now on; for each epoch anew."""
@@ -123,9 +100,6 @@ class ProxyTiming:
         if self._trainer.profiler is self.proxy:
             self._trainer.profiler = self._inner
         self.proxy.leave()
-
-    def _add(self, owner: Any, method: str, phase: Phase) -> None:
-        self._calls.add(owner, method, self._actions.watched(self._clock.region(phase)))
 
     def _time_loggers(self) -> None:
         for logger in self._trainer.loggers:
@@ -160,70 +134,3 @@ class ProxyTiming:
         startup = self._clock.region(Phase.DATA_WAIT, WORKER_STARTUP)
         for method in ("setup_data", "reset"):
             self._calls.add(active_loop(self._trainer), method, startup)
-
-
-_BEGINS = {
-    "on_before_zero_grad": Phase.ZERO_GRAD,
-    "on_before_backward": Phase.BACKWARD,
-    "on_after_backward": Phase.OPTIMIZER_STEP,
-    "on_validation_start": Phase.VALIDATION,
-    "on_validation_end": Phase.DATA_WAIT,
-}
-"""Hooks that do no more than begin a phase."""
-
-
-class HookTiming(Callback):
-    """Times steps by hooks where a Trainer's profiler cannot be replaced: each begins a phase."""
-
-    sees_batches = False
-
-    def __init__(self, trainer: Any, timeline: StepTimeline, begins: Callable[[], object]) -> None:
-        self._callbacks: list[Any] = trainer.callbacks
-        self._timeline = timeline
-        self._begins = begins
-        for hook, phase in _BEGINS.items():
-            setattr(self, hook, partial(self._begin, phase))
-        self._callbacks.append(self)
-
-    def time_manual_optimization(self) -> None:
-        """Nothing: hooks do not show it."""
-
-    def time_loader(self) -> None:
-        """Nothing: not all that runs while hooks wait for data is the loader's."""
-
-    def restore(self) -> None:
-        """Leave the Trainer's callbacks."""
-        if self in self._callbacks:
-            self._callbacks.remove(self)
-
-    def _begin(self, phase: Phase, *_: Any) -> None:
-        clock = self._timeline.clock
-        clock.swap(clock.slot(phase))
-
-    @override
-    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._timeline.outside_is(EPOCH_START)
-        self._timeline.begin_epoch()
-        self._timeline.begin_step()
-        self._begin(Phase.DATA_WAIT)
-
-    @override
-    def on_train_batch_start(self, *args: Any) -> None:
-        self._timeline.running_batch = True
-        self._begins()
-        self._begin(Phase.FORWARD)
-
-    @override
-    def on_train_batch_end(self, *args: Any) -> None:
-        self._timeline.running_batch = False
-        self._begin(Phase.DATA_WAIT)
-        self._timeline.begin_step()
-
-    @override
-    def on_train_epoch_end(self, *args: Any) -> None:
-        self._timeline.end_epoch()
-        self._begin(Phase.OTHER)
-
-    @override
-    def on_train_end(self, *args: Any) -> None:
-        self._timeline.outside_is(TEARDOWN)

@@ -1,4 +1,4 @@
-"""A named component of a training step: one region on the host's clock, the device's and NVTX."""
+"""A named component of a training step: one region on the host's clock and the device's."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +11,6 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.autograd import at_end_of_backward
 from lightning_gpuprof.adapters.profiler import traced
-from lightning_gpuprof.session.guard import attempt
 from lightning_gpuprof.tensors import tensors_in
 from lightning_gpuprof.timing.device_marking import DeviceMarking
 from lightning_gpuprof.timing.phase_clock import PartRegion
@@ -22,8 +21,7 @@ class Component(AbstractContextManager[None]):
     """Charges its body to a part, of this name, of whatever phase it is entered in.
 
     It may be entered again while it is open, as by a module that calls itself, and ends in the step
-    in which it began. In a step that is not marked it is an NVTX range alone, which tools outside
-    look for in every step.
+    in which it began. In a step that is not marked it does nothing.
     """
 
     def __init__(self, timeline: StepTimeline, name: str, marking: DeviceMarking | None) -> None:
@@ -32,9 +30,8 @@ class Component(AbstractContextManager[None]):
         self._region = PartRegion(timeline.clock, name)
         self._marking = marking
         self._part = 0 if marking is None else marking.marks.part(name)
-        self._entered: list[tuple[Any, ...]] = []
+        self._entered: list[tuple[Any, Any, int] | None] = []
         self._on_gpu = torch.cuda.is_available()
-        self._nvtx: Any = attempt(_nvtx, None) if self._on_gpu else None
 
     @property
     def timed(self) -> bool:
@@ -43,9 +40,8 @@ class Component(AbstractContextManager[None]):
 
     @override
     def __enter__(self) -> None:
-        thread = threading.get_ident()
         if not self._timeline.marked:
-            self._entered.append((None, None, self._open_range(), None, thread))
+            self._entered.append(None)
             return
         self._region.__enter__()
         # Events recorded while a CUDA graph is being captured would belong to the graph.
@@ -53,35 +49,22 @@ class Component(AbstractContextManager[None]):
         marking = None if capturing else self._marking
         if marking is not None:
             marking.opens_part(self._part)
-        range_, span = self._open_range(), traced(self.name)
+        span = traced(self.name)
         if span is not None:
             span.__enter__()
-        self._entered.append((self._region, marking, range_, span, thread))
+        self._entered.append((marking, span, threading.get_ident()))
 
     @override
     def __exit__(self, *raised: Any) -> None:
-        if not self._entered:
+        entered = self._entered.pop() if self._entered else None
+        if entered is None:
             return
-        region, marking, range_, span, thread = self._entered.pop()
+        marking, span, thread = entered
         if span is not None and thread == threading.get_ident():
             span.__exit__(None, None, None)
-        if range_ is not None:
-            self._nvtx.range_end(range_)
         if marking is not None:
             marking.closes_part(self._part)
-        if region is not None:
-            region.__exit__(None, None, None)
-
-    def _open_range(self) -> Any:
-        # A range with a handle: unlike pushed ones these need not be nested.
-        return None if self._nvtx is None else self._nvtx.range_start(self.name)
-
-
-def _nvtx() -> Any:
-    """Return the NVTX functions; raises where this build of torch has none."""
-    nvtx: Any = torch.cuda.nvtx
-    nvtx.range_end(nvtx.range_start("lightning_gpuprof"))
-    return nvtx
+        self._region.__exit__(None, None, None)
 
 
 class ActiveComponents:

@@ -139,12 +139,6 @@ class PhaseClock:
             np.concatenate([_widen(block.charged_ns, width) for block in blocks]),
         )
 
-    def opened_since_mark(self, slot: int) -> bool:
-        """Tell whether a slot's region was opened since the last mark; searches the whole log."""
-        codes = np.array(self.codes, dtype=np.int32)
-        after = np.flatnonzero(ends_row(codes))[-1:].sum()
-        return bool((codes[after:] == code(OPEN, slot)).any())
-
     def settle(self) -> None:
         """Charge all that is in the log, and empty it."""
         if self.codes:

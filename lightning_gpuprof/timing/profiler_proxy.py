@@ -11,7 +11,7 @@ from lightning_gpuprof.adapters.lightning import Profiler
 from lightning_gpuprof.records.phases import LOADER_START, SELF_LOG, Phase
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing.action_regions import ActionRegions
-from lightning_gpuprof.timing.regions import Calling, Context, HandingOn, Profile, Regions
+from lightning_gpuprof.timing.regions import Calling, Context, Profile, Regions
 from lightning_gpuprof.timing.step_timeline import StepTimeline
 
 
@@ -139,27 +139,6 @@ class ForwardingProxy(ProfilerProxy):
     def _share(self) -> None:
         """Leave the inner one's dict alone: attributes are handed on one by one."""
 
-    @override
-    def start(self, action_name: str) -> None:
-        """Open an action's region, and start it in the inner profiler."""
-        region = _region_of(self._regions[action_name])
-        region.__enter__()
-        try:
-            if self._actions.hands_on:
-                self._inner.start(action_name)
-        except BaseException:
-            region.__exit__(None, None, None)
-            raise
-
-    @override
-    def stop(self, action_name: str) -> None:
-        """Stop an action in the inner profiler, and close its region."""
-        try:
-            if self._actions.hands_on:
-                self._inner.stop(action_name)
-        finally:
-            _region_of(self._regions[action_name]).__exit__(None, None, None)
-
     def __getattr__(self, name: str) -> Any:
         if name == "_inner":
             raise AttributeError(name)
@@ -171,10 +150,6 @@ class ForwardingProxy(ProfilerProxy):
             super().__setattr__(name, value)
         else:
             setattr(self._inner, name, value)
-
-    @override
-    def __delattr__(self, name: str) -> None:
-        delattr(self._inner, name)
 
 
 def proxy_of(inner: Any, timeline: StepTimeline, actions: ActionRegions) -> ProfilerProxy:
@@ -212,10 +187,6 @@ class _Validation:
     def __exit__(self, *raised: Any) -> None:
         self._proxy.validate(False)
         self._region.__exit__(*raised)
-
-
-def _region_of(context: Context) -> Context:
-    return context.region if isinstance(context, HandingOn) else context
 
 
 def _inner_alone(inner: Any) -> Any:

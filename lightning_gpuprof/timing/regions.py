@@ -158,16 +158,13 @@ class ByExperiment(PartRegion):
 class HandingOn(Decorator):
     """Opens a region and the same action of the user's own profiler."""
 
-    __slots__ = ("_action", "_inner", "_opened", "_overridden", "_profile", "region")
+    __slots__ = ("_action", "_inner", "_opened", "_profile", "region")
 
     def __init__(self, region: Context, inner: Any, action: str, profile: Profile) -> None:
         self.region = region
         self._inner = inner
         self._action = action
         self._profile = profile
-        # Only a profiler that changed `profile` itself needs its context: in others it is `start`
-        # and `stop`.
-        self._overridden = type(inner).profile.__qualname__ != "Profiler.profile"
         self._opened: list[Context] = []
 
     @override
@@ -177,22 +174,17 @@ class HandingOn(Decorator):
     def __enter__(self) -> str:
         self.region.__enter__()
         try:
-            if self._overridden:
-                context = self._inner.profile(self._action)
-                context.__enter__()
-                self._opened.append(context)
-            else:
-                self._inner.start(self._action)
+            context = self._inner.profile(self._action)
+            context.__enter__()
         except BaseException:
             self.region.__exit__(None, None, None)
             raise
+        self._opened.append(context)
         return self._action
 
     def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None:
         try:
-            if self._overridden:
+            if self._opened:
                 self._opened.pop().__exit__(kind, error, trace)
-            else:
-                self._inner.stop(self._action)
         finally:
             self.region.__exit__(kind, error, trace)

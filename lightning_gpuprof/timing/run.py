@@ -1,4 +1,4 @@
-"""The timing of one session: clock, proxy or hooks, device marks, and the writing of windows."""
+"""The timing of one session: clock, proxy, device marks, and the writing of windows."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -8,22 +8,14 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.actions import own_callback_names
 from lightning_gpuprof.adapters.device_events import DeviceEvents
-from lightning_gpuprof.adapters.lightning import PRIVATE, Trainer, batch_holder
-from lightning_gpuprof.adapters.names import missing
+from lightning_gpuprof.adapters.lightning import Trainer, batch_holder
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.session.compiling import CompileNotes
-from lightning_gpuprof.session.console import say
 from lightning_gpuprof.session.hooks import BatchCalls
 from lightning_gpuprof.session.interrupts import interrupts_wait
 from lightning_gpuprof.session.output import RunOutput
 from lightning_gpuprof.tensors import first_dimension
-from lightning_gpuprof.timing.attach import (
-    EVALUATION_PHASES,
-    FIT_PHASES,
-    HOOK_PHASES,
-    HookTiming,
-    ProxyTiming,
-)
+from lightning_gpuprof.timing.attach import EVALUATION_PHASES, FIT_PHASES, ProxyTiming
 from lightning_gpuprof.timing.batches import Batches, size_of
 from lightning_gpuprof.timing.components import ActiveComponents, Component
 from lightning_gpuprof.timing.device_marking import DeviceMarking
@@ -82,37 +74,21 @@ class TimingRun:
         output.components = self._components.get
         flag = partial(self.timeline.flag_last_batch, StepFlag.COMPILED)
         self._compiling = CompileNotes(output, flag)
-        self._say_missing(trainer, show=settings.console and output.rank == 0)
 
-    def _say_missing(self, trainer: Trainer, *, show: bool) -> None:
-        names = missing(trainer, PRIVATE)
-        if names:
-            message = f"This Lightning has no {', '.join(names)}: less is told apart in this run."
-            self.output.note("missing_names", names, message)
-            if show:
-                say(f"[PROFILE] {message}")
-
-    def _attach(self, trainer: Trainer, batches: Batches) -> ProxyTiming | HookTiming:
-        """Time by a proxy of the Trainer's profiler or, where it cannot be replaced, by hooks."""
+    def _attach(self, trainer: Trainer, batches: Batches) -> ProxyTiming:
         output = self.output
-        timing: ProxyTiming | HookTiming
-        try:
-            timing = ProxyTiming(
-                trainer,
-                self.timeline,
-                evaluating=self.evaluating,
-                batches=batches,
-                calls=output.calls,
-                watch=None if self._device is None else self._device.watch,
-            )
-            if timing.sees_batches:
-                self._writer.choice = StepChoice(self.timeline, use=timing.mark, insists=output)
-            phases = EVALUATION_PHASES if self.evaluating else FIT_PHASES
-            output.timer = "tap"  # the name on disk
-        except AttributeError:
-            timing = HookTiming(trainer, self.timeline, self._take_flags)
-            phases = HOOK_PHASES
-            output.timer = "hooks"
+        timing = ProxyTiming(
+            trainer,
+            self.timeline,
+            evaluating=self.evaluating,
+            batches=batches,
+            calls=output.calls,
+            watch=None if self._device is None else self._device.watch,
+        )
+        if not self.evaluating:
+            self._writer.choice = StepChoice(self.timeline, use=timing.mark, insists=output)
+        output.timer = "tap"  # the name on disk
+        phases = EVALUATION_PHASES if self.evaluating else FIT_PHASES
         output.phases = [phase.value for phase in phases]
         return timing
 
@@ -148,19 +124,14 @@ class TimingRun:
             self.calls.ring()
 
     def batch_ran(self, batch: Any, batch_idx: int) -> None:
-        """Note a batch that only a hook tells of, after it has run."""
+        """Note a batch of an evaluation, after it has run."""
         self.timeline.end_batch(batch_idx, first_dimension(batch))
-        if self.evaluating or isinstance(self.timing, ProxyTiming):
-            self._take_flags()
+        self.timeline.flags |= self.output.step_flags
+        self.output.step_flags = 0
         self.look_for_compiling()
         self.left -= 1
         self.calls.left -= 1
         self.do_due()
-
-    def _take_flags(self) -> None:
-        """Take the flags that other parts set on the running step."""
-        self.timeline.flags |= self.output.step_flags
-        self.output.step_flags = 0
 
     def _look(self) -> None:
         self.counters = self._compiling.look()
@@ -185,7 +156,6 @@ class TimingRun:
 
     def restore(self) -> None:
         """Put the Trainer back as it was."""
-        self._compiling.close()
         self.output.components = None
         self._components.deactivate()
         self.calls.hand_over()

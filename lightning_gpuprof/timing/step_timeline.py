@@ -51,8 +51,6 @@ class StepTimeline:
         self.in_step = False
         self.begun = self.ran = False  # the running step's batch has begun, or has run
         self.due = False  # something is to be done once the batch has run
-        self.running_batch = False  # set where nobody says that a batch begins
-        self.batch_slot = 0  # open while a batch is evaluated
         self.marked, self.nth_mark = True, 0  # whether the running step is; how many before it
         # Where not every step is marked: whether the one that begins is; an epoch's last has ended.
         self.choose: Callable[[], bool] | None = None
@@ -159,8 +157,6 @@ class StepTimeline:
     def end_epoch(self, *, unfinished: bool = False) -> None:
         """The loop over batches has ended, and its last step with it."""
         self.end_startup()
-        if unfinished and self.in_step and not self.ran:
-            self._end_torn_batch()
         if self.in_step and self.ran:
             if unfinished:
                 self.flags |= StepFlag.UNFINISHED
@@ -224,14 +220,6 @@ class StepTimeline:
         self.begun = False
         if len(self._places) > 1 and self._places[-1].first == self._batches():
             self._places.pop()
-
-    def _end_torn_batch(self) -> None:
-        if self.begun:
-            self.samples[-1] = UNKNOWN_SAMPLES
-            self.begun, self.ran = False, True
-        elif self.running_batch or self.clock.opened_since_mark(self.batch_slot):
-            epoch, batch_idx = self._place(self._batches() - 1)
-            self.end_batch(batch_idx + 1 if epoch == self.epoch else 0, UNKNOWN_SAMPLES)
 
     def _end_step(self) -> None:
         if self.flags:

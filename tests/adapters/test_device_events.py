@@ -1,10 +1,6 @@
 import torch
 
-from lightning_gpuprof.adapters.device_events import (
-    TorchEvents,
-    current_stream_number,
-    device_events,
-)
+from lightning_gpuprof.adapters.device_events import DeviceEvents, device_events
 
 
 class FakeCuda:
@@ -36,7 +32,9 @@ class FakeCuda:
 
 def events_of(cuda, index=1, c=None):
     device = torch.device("cuda") if index is None else torch.device("cuda", index)
-    return TorchEvents(device, cuda=cuda, stream_number=current_stream_number(c or cuda))
+    return DeviceEvents(
+        device, cuda=cuda, stream_number=getattr(c or cuda, "_cuda_getCurrentStream", None)
+    )
 
 
 def recorded(events, times=1):
@@ -101,4 +99,4 @@ def test_events_are_of_the_class_whose_methods_only_hand_calls_on():
 
 def test_only_cuda_and_hip_have_events_to_time_with():
     assert device_events(torch.device("mps")) is None
-    assert isinstance(device_events(torch.device("cuda", 0)), TorchEvents)
+    assert isinstance(device_events(torch.device("cuda", 0)), DeviceEvents)

@@ -134,14 +134,13 @@ def test_an_error_before_a_step_has_ended_is_left_to_itself(fit, caplog, broken_
     assert bool(lines) == bool(said)
 
 
-def test_findings_reach_tensorboard_as_text_and_medians_as_scalars(fit):
+def test_medians_reach_tensorboard_as_scalars(fit):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     trainer = fit(GpuProfCallback(trace=False, console=False, window=5))
 
     events = EventAccumulator(trainer.log_dir).Reload()
     assert "gpuprof/step_ms" in events.Tags()["scalars"]
-    assert "gpuprof/findings/text_summary" in events.Tags()["tensors"]
 
 
 def test_the_timer_ends_last_so_that_it_times_the_others(fit):

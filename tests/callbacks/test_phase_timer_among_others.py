@@ -4,9 +4,8 @@ import subprocess
 import sys
 
 import pytest
-from lightning.pytorch import Callback, Trainer
+from lightning.pytorch import Callback
 from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
-from lightning.pytorch.trainer import setup
 
 
 @pytest.mark.parametrize("profiler", [SimpleProfiler, AdvancedProfiler])
@@ -31,29 +30,6 @@ def test_lightnings_own_torch_profiler_still_writes_its_trace(planted, clock, ti
 
     assert [path.name for path in tmp_path.glob("*own*.json")]
     assert planted.sessions(timer)[0].steps == planted.STEPS
-
-
-def test_a_trainer_that_keeps_its_profiler_is_timed_by_hooks(
-    planted, clock, timer, tmp_path, monkeypatch
-):
-    kept = SimpleProfiler()
-    monkeypatch.setattr(Trainer, "profiler", property(lambda self: kept), raising=False)
-    monkeypatch.setattr(setup, "_init_profiler", lambda trainer, profiler: None)
-    trainer = planted.make_trainer(timer, clock, tmp_path, max_epochs=2)
-    clock.off.add("SlowCallback")  # a callback before the timer is part of the hook it delays
-
-    trainer.fit(planted.Model(clock))
-
-    measured = planted.sessions(timer)[0]
-    measured.check_sums()
-    assert measured.session.start.timer == "hooks"
-    assert "host_to_device" not in measured.session.start.phases
-    assert measured.steps == 2 * planted.STEPS
-    planted_ns, found = planted.planted_by_phase(clock), measured.phase_ns()
-    assert found["backward"] == planted_ns["backward"]
-    assert found["zero_grad"] == planted_ns["zero_grad"]
-    assert set(found) <= set(measured.session.start.phases)
-    assert len(trainer.callbacks) == 3
 
 
 def test_a_failing_hook_disables_the_timer_and_training_goes_on(

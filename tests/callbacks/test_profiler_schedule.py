@@ -317,14 +317,6 @@ def test_steps_that_the_profiler_slows_down_are_marked(tmp_path):
     assert {n for n in range(12) if cost[n] > 1_000_000} <= set(profiled)
 
 
-def test_a_large_trace_is_told_with_the_option_that_shrinks_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("lightning_gpuprof.capture.trace_files.LARGE_TRACE_BYTES", 1000)
-    with pytest.warns(UserWarning, match="To shrink it: with_stack=False"):
-        trainer = fit(tmp_path, ProfilerSchedule(wait=1, active=2, with_stack=True))
-    note = Run(trainer).notes["trace-too-large"]
-    assert note.value == Run(trainer).cycles[0].trace_bytes
-
-
 def test_a_trace_that_cannot_be_written_does_not_stop_training(tmp_path):
     class NoExport:
         def __init__(self, **options):
@@ -369,11 +361,3 @@ def test_cycles_that_are_far_apart_come_at_their_steps_over_epochs(tmp_path, tim
     run = Run(fit(tmp_path, *parts, max_epochs=2, limit_train_batches=30))
 
     assert [(one.first_step, one.last_step) for one in run.cycles] == [(36, 36), (38, 38)]
-
-
-def test_a_torch_without_a_private_name_trains_without_a_trace_and_says_so(tmp_path, monkeypatch):
-    name = "lightning_gpuprof.callbacks.profiler_schedule.missing"
-    monkeypatch.setattr(name, lambda: ["_prepare_profiler"])
-    run = Run(fit(tmp_path, ProfilerSchedule(wait=1, active=1)))
-    assert run.files == []
-    assert "lacks _prepare_profiler" in run.notes["no-trace"].message

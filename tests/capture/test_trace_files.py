@@ -32,7 +32,7 @@ def save(tmp_path):
         output = SimpleNamespace(
             run_dir=str(tmp_path), rank=0, session=0, write=written.append, flush=lambda: None
         )
-        files = TraceFiles(output, keep=keep, shrinkers="")
+        files = TraceFiles(output, keep=keep)
         for cycle, recording in enumerate(recordings):
             files.save(Recorded(cycle, 0, 0, recording, stop_ns=0, whole=True))
         return written

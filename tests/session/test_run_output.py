@@ -81,45 +81,10 @@ def test_the_session_begins_with_the_facts_of_the_run(fit):
     assert start.model["parameters"] == 66
     assert start.model["parameter_bytes"] == 264
     assert start.model["optimizers"][0]["class"] == "SGD"
-    assert start.model["optimizers"][0]["settings"] == 1
     assert start.model["compiled"] is False
     assert start.loader.num_workers == 0
     assert (start.loader.dataset_kind, start.loader.sampler) == ("map", None)
     assert {"python", "torch", "lightning", "lightning_gpuprof"} <= set(start.versions)
-
-
-class Scheduled(BoringModel):
-    """Has a group for each parameter, and a function for each group's rate, or one for both."""
-
-    def __init__(self, functions):
-        super().__init__()
-        self.functions = functions
-
-    def configure_optimizers(self):
-        groups = [{"params": [parameter]} for parameter in self.parameters()]
-        optimizer = torch.optim.SGD(groups, lr=0.1)
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, self.functions)
-        return [optimizer], [scheduler]
-
-
-def constant(epoch):
-    return 1.0
-
-
-def halved(epoch):
-    return 0.5**epoch
-
-
-@pytest.mark.parametrize(
-    ("functions", "settings"), [([constant, halved], None), ([halved, halved], 1), (halved, 1)]
-)
-def test_groups_whose_rates_a_scheduler_sets_apart_are_not_said_to_be_alike(
-    fit, functions, settings
-):
-    probe = Probe()
-    fit(probe, model=Scheduled(functions))
-    (optimizer,) = read_run(probe.output.run_dir)[0].sessions[0].start.model["optimizers"]
-    assert (optimizer["groups"], optimizer.get("settings")) == (2, settings)
 
 
 class ByHand(torch.optim.Optimizer):

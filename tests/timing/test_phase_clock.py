@@ -1,7 +1,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightning_gpuprof.records.phases import Phase
@@ -93,6 +93,7 @@ EVENTS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(EVENTS)
 def test_cuts_add_up_to_the_wall_time_whatever_is_opened_and_closed(events):
     time = FakeClock()

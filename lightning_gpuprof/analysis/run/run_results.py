@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from lightning_gpuprof.records.facts import (
         AnomalyMode,
         CheckpointContent,
-        CompileLimit,
         CoreWait,
         CpuQuota,
         UnusedGradients,
@@ -126,7 +125,6 @@ class RunResults:
     checkpoint_content: CheckpointContent | None = None
     synced_logs: tuple[str, ...] = ()
     """Values that `self.log` exchanges between ranks in each step."""
-    compile_limits: tuple[CompileLimit, ...] = ()
     cpu_quota: CpuQuota | None = None
     core_wait: CoreWait | None = None
     syncs_watched: bool = False

@@ -27,7 +27,7 @@ from lightning_gpuprof.analysis.run.compiling import Compiling
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, When, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, When
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.units import duration
 
@@ -92,16 +92,13 @@ def _finding(
     saving: Range,
     confidence: float,
 ) -> Finding:
-    reasons = [one.reason for one in run.compile_limits if one.reason]
-    why = f" torch has given up; what failed last: {reasons[0]}." if reasons else ""
     return Finding(
         severity=grade(saving, step_ns),
         title=title,
-        advice=advice + why,
+        advice=advice,
         evidence=evidence,
         saving_ns=saving,
         confidence=confidence,
-        where=tuple(Where.at(one.place, name=one.place.function) for one in run.compile_limits),
         when=When.BETWEEN,
         change=CHANGE,
     )
