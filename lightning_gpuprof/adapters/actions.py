@@ -22,7 +22,6 @@ class Border(Enum):
     BATCH = "batch"
     EPOCH_LOOP = "epoch_loop"
     BEFORE_EPOCH = "before_epoch"
-    AFTER_EPOCH = "after_epoch"
     TRAIN_START = "train_start"
     END = "end"
 
@@ -44,9 +43,9 @@ _BATCH_TRANSFER = (
 _ACTION = re.compile(r"\[(\w+)\](?:(.*)\.|\.)(\w+)", re.DOTALL)
 
 _WHOLE: dict[Phase, tuple[str, ...]] = {
-    Phase.DATA_WAIT: ("train_dataloader_next", "val_next", "test_next", "predict_next"),
+    Phase.DATA_WAIT: ("train_dataloader_next", "val_next"),
     Phase.HOST_TO_DEVICE: ("batch_to_device", "transfer_batch_to_device"),
-    Phase.FORWARD: ("training_step", "validation_step", "test_step", "predict_step"),
+    Phase.FORWARD: ("training_step", "validation_step"),
     Phase.BACKWARD: ("backward",),
     Phase.ZERO_GRAD: ("optimizer_zero_grad",),
     Phase.CLIP_GRADIENTS: ("configure_gradient_clipping",),
@@ -57,8 +56,7 @@ _WHOLE: dict[Phase, tuple[str, ...]] = {
 }
 _PARTS: dict[Phase, tuple[str, ...]] = {
     Phase.DATA_WAIT: (
-        "prepare_data", "train_dataloader", "val_dataloader", "test_dataloader",
-        "predict_dataloader",
+        "prepare_data", "train_dataloader", "val_dataloader",
     ),
     Phase.HOST_TO_DEVICE: ("on_before_batch_transfer", "on_after_batch_transfer"),
     Phase.CHECKPOINT: ("on_save_checkpoint", "on_load_checkpoint"),
@@ -72,24 +70,13 @@ PHASES: dict[str, tuple[Phase, bool]] = {
 """By hook or bare name: the phase, and whether the name is also kept as a part of it. Callbacks'
 hooks are not looked up here; other hooks of the module are parts of `other`."""
 
-FIT_BORDERS: dict[str, Border] = {
+BORDERS: dict[str, Border] = {
     "train_dataloader_next": Border.FETCH,
     "run_training_batch": Border.BATCH,
     "run_training_epoch": Border.EPOCH_LOOP,
     "on_train_start": Border.TRAIN_START,
     "on_train_epoch_start": Border.BEFORE_EPOCH,
     "on_train_end": Border.END,
-}
-EVALUATION_BORDERS: dict[str, Border] = {
-    name: border
-    for hook, fetch in (("validation", "val"), ("test", "test"), ("predict", "predict"))
-    for name, border in (
-        (f"{fetch}_next", Border.FETCH),
-        (f"{hook}_step", Border.BATCH),
-        (f"on_{hook}_epoch_start", Border.BEFORE_EPOCH),
-        (f"on_{hook}_epoch_end", Border.AFTER_EPOCH),
-        (f"on_{hook}_end", Border.END),
-    )
 }
 
 

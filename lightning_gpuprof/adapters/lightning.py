@@ -11,7 +11,6 @@ Private names, seen in Lightning 2.4 to 2.6, and what happens without them:
     epoch_loop._batches_that_stepped: scalars are logged under `global_step`
     epoch_loop._broadcast_sigterm_tensor (2.6): ranks' wait for it is not told apart
     a result's _forward_cache: a progress bar does not show values logged in steps
-    trainer._active_loop: in validate, test and predict, the workers' start is not told apart
     epoch_loop._results, val_loop._results: nothing is known of what `self.log` was asked
     fit_loop._should_accumulate: batches are taken to step
     trainer._detect_anomaly: anomaly detection counts as off
@@ -54,7 +53,6 @@ __all__ = [
     "TQDMProgressBar",
     "Trainer",
     "accumulates",
-    "active_loop",
     "batch_holder",
     "batches_done",
     "detects_anomaly",
@@ -122,11 +120,6 @@ def logging_step(trainer: Any) -> int:
     """Return the step under which Lightning itself would log now."""
     steps = getattr(trainer.fit_loop.epoch_loop, "_batches_that_stepped", None)
     return int(trainer.global_step if steps is None else steps)
-
-
-def active_loop(trainer: Any) -> Any:
-    """Return the loop that runs; None where unknown."""
-    return getattr(trainer, "_active_loop", None)
 
 
 def users_profiler(trainer: Any) -> Any:

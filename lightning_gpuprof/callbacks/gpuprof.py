@@ -123,8 +123,10 @@ class GpuProfCallback(Callback):
         if self.config is None:
             return
         self._forward()
-        self._output = RunOutput.of(trainer, log_dir=self.config.log_dir, now=self._clock)
-        self._output.config = self.config.to_dict()
+        self._output = None
+        if stage == "fit":
+            self._output = RunOutput.of(trainer, log_dir=self.config.log_dir, now=self._clock)
+            self._output.config = self.config.to_dict()
         for part in self.parts:
             self._set_up(part, trainer, pl_module, stage)
         self._forward()  # once more: some parts know only now which hooks they need

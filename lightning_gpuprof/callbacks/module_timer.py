@@ -58,7 +58,7 @@ class ModuleTimer(Callback):
     @override
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self._output = RunOutput.of(trainer)
+        self._output = RunOutput.of(trainer) if stage == "fit" else None
 
     @override
     @guarded

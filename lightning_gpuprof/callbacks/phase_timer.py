@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from typing_extensions import override
 
@@ -16,8 +15,6 @@ from lightning_gpuprof.session.output import RunOutput
 from lightning_gpuprof.timing.run import TimingRun
 from lightning_gpuprof.timing.window_writer import TimerSettings
 
-_HOOK = "on_validation_batch_end"
-
 
 class PhaseTimer(Callback):
     """Records how long each phase of every training step takes, on the host clock.
@@ -25,7 +22,7 @@ class PhaseTimer(Callback):
     Each nanosecond of a fit is charged to the innermost action that the Trainer runs at the time:
     a step's phases add up to its wall time, and callbacks and loggers carry their own names.
     Host time is launch time: a GPU may still be running what a phase queued. This callback never
-    synchronizes. `validate`, `test` and `predict` are sessions of their own, timed per batch.
+    synchronizes. `validate`, `test` and `predict` are not timed.
 
     Costs: 2 us per step net, at most `overhead_budget` of it by its own clock.
     Touches: stands in for `profiler` of the Trainer for the length of the fit and hands every call
@@ -96,6 +93,9 @@ class PhaseTimer(Callback):
     @override
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        self._output = None
+        if stage != "fit":
+            return
         self._output = RunOutput.of(trainer, log_dir=self.log_dir, now=self.clock)
         if self._output.timer:
             raise ConfigError(
@@ -115,10 +115,6 @@ class PhaseTimer(Callback):
             calls=BatchCalls.counted_by(called_by_trainer(trainer, self)),
             events=self._events(trainer),
         )
-        # A hook that is not there costs nothing; a subclass's own is always called.
-        self.__dict__.pop(_HOOK, None)
-        if not self._run.evaluating and getattr(type(self), _HOOK) is getattr(PhaseTimer, _HOOK):
-            self.__dict__[_HOOK] = None
 
     @override
     @guarded
@@ -131,17 +127,6 @@ class PhaseTimer(Callback):
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._run is not None:
             self._run.begin_epoch(trainer.current_epoch)
-
-    @override
-    @guarded
-    def on_validation_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any,
-        batch_idx: int, dataloader_idx: int = 0,
-    ) -> None:  # fmt: skip
-        if self._run is not None and self._run.evaluating:
-            self._run.batch_ran(batch, batch_idx)
-
-    on_test_batch_end = on_predict_batch_end = on_validation_batch_end
 
     @override
     @guarded

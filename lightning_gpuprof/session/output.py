@@ -14,7 +14,7 @@ from lightning_gpuprof.records.schema import Note, Record, RunEnd
 from lightning_gpuprof.records.writer import RecordWriter
 from lightning_gpuprof.session.log_dir import resolve_session
 from lightning_gpuprof.session.marker import write_marker
-from lightning_gpuprof.session.run_facts import run_start, stage_of
+from lightning_gpuprof.session.run_facts import run_start
 from lightning_gpuprof.session.timed_calls import TimedCalls
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ _WAIT_FRAC = 0.5
 """Full windows of records wait at most this long, and this share of the run so far, to be written
 together. A killed process (SIGKILL, a lost node) loses at most that and one window; an exception,
 Ctrl-C and Lightning's SIGTERM lose nothing."""
-_MAX_FAILURES = 100
-"""Failed flushes in a row before records are dropped, which bounds memory to about a megabyte."""
 
 
 class RunOutput:
@@ -51,6 +49,7 @@ class RunOutput:
         components: Makes the region of a named component; None without a `PhaseTimer`.
         calls: The methods that stand in for others' own, put back by `end` at the latest.
         borders: Told by a `PhaseTimer` that a step begins; None without one.
+        unwritten: Records could not be written.
     """
 
     def __init__(
@@ -59,7 +58,6 @@ class RunOutput:
         self.run_dir = run_dir
         self.rank = int(trainer.global_rank)
         self.session = session
-        self.stage = stage_of(trainer)
         self.step_flags = 0
         self.timer = ""
         self.phases: list[str] = []
@@ -76,7 +74,7 @@ class RunOutput:
         self._writer = RecordWriter(run_dir, rank=self.rank)
         self._step: Callable[[], int] = _no_steps
         self._waiting: list[Record] | None = []
-        self._failures = 0
+        self.unwritten = False
         self._told_of_others = False
 
     @classmethod
@@ -111,11 +109,6 @@ class RunOutput:
         """The step now running, from 0; counted by `PhaseTimer`, and 0 without one."""
         return self._step()
 
-    @property
-    def unwritten(self) -> bool:
-        """Whether the folder could not be written when last tried: its records are not whole."""
-        return self._failures > 0
-
     def count_steps(self, step: Callable[[], int]) -> None:
         """Let a callback that counts steps provide `step`."""
         self._step = step
@@ -143,7 +136,7 @@ class RunOutput:
         """Keep a record for the next flush."""
         if self._waiting is not None:
             self._waiting.append(record)
-        elif self._failures < _MAX_FAILURES:
+        elif not self.unwritten:
             self._writer.write(record)
 
     def note(self, name: str, value: Any = None, message: str = "") -> None:
@@ -153,12 +146,11 @@ class RunOutput:
     def flush(self) -> None:
         """Append what was kept to the file; the first flush begins the session's `RunStart`.
 
-        A folder that cannot be written or a full disk warns once; training goes on, and each
-        later flush tries again, for some time.
+        A folder that cannot be written or a full disk warns once, and ends recording.
         """
         if self._waiting is not None:
             self._begin(self._waiting)
-        if self._failures < _MAX_FAILURES:
+        if not self.unwritten:
             self._try(self._writer.flush)
         if self._writer.shared and not self._told_of_others:
             self._told_of_others = True
@@ -206,7 +198,6 @@ class RunOutput:
         trainer = self._trainer()
         if trainer is not None:
             start = run_start(trainer, session=self.session, started_unix_ns=self.started_unix_ns)
-            start.stage = self.stage
             start.timer, start.phases, start.config = self.timer, list(self.phases), self.config
             for record in (start, *waiting):
                 writer.write(record)
@@ -218,25 +209,14 @@ class RunOutput:
         try:
             act()
         except OSError as error:
-            self._failures += 1
-            if self._failures == 1:
-                warnings.warn(
-                    f"lightning_gpuprof cannot write to {self.run_dir}: {error}. Training goes on; "
-                    "records are kept in memory and written once the folder can be. Pass "
-                    "log_dir=... to write elsewhere.",
-                    RuntimeWarning,
-                    stacklevel=3,
-                )
-            elif self._failures == _MAX_FAILURES:
-                self._writer = RecordWriter(self.run_dir, rank=self.rank)
-                warnings.warn(
-                    f"lightning_gpuprof gives {self.run_dir} up: what was measured since it could "
-                    "last be written is dropped, and nothing more is recorded in this run.",
-                    RuntimeWarning,
-                    stacklevel=3,
-                )
-        else:
-            self._failures = 0
+            self.unwritten = True
+            self._writer = RecordWriter(self.run_dir, rank=self.rank)
+            warnings.warn(
+                f"lightning_gpuprof cannot write to {self.run_dir}: {error}. Training goes on, and "
+                "nothing more is recorded in this run. Pass log_dir=... to write elsewhere.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
     @override
     def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:

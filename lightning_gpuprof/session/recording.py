@@ -22,8 +22,8 @@ class RecordingCallback(Callback):
     @override
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Join the run's output."""
-        self._output = RunOutput.of(trainer)
+        """Join the run's output in a fit."""
+        self._output = RunOutput.of(trainer) if stage == "fit" else None
 
     @override
     @guarded

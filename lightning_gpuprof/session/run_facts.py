@@ -39,11 +39,6 @@ _TRAINER_FACTS = (
     "barebones",
 )
 
-_LOADERS = {
-    "validate": "val_dataloaders",
-    "test": "test_dataloaders",
-    "predict": "predict_dataloaders",
-}
 _NOT_OWN = ("builtins", "torch", "lightning", "lightning_fabric", "pytorch_lightning")
 """Packages whose samplers take no time to speak of."""
 SMALL_ROW_BYTES = 16 * 1024
@@ -55,7 +50,7 @@ def run_start(trainer: Trainer, *, session: int, started_unix_ns: int) -> RunSta
     return RunStart(
         schema_version=SCHEMA_VERSION,
         session=session,
-        stage=stage_of(trainer),
+        stage="fit",
         started_unix_ns=started_unix_ns,
         rank=trainer.global_rank,
         world_size=trainer.world_size,
@@ -70,14 +65,9 @@ def run_start(trainer: Trainer, *, session: int, started_unix_ns: int) -> RunSta
         model=attempt(lambda: _model(trainer), {}),
         device=attempt(lambda: device_of(trainer.strategy.root_device), None),
         gpu_left_unused=attempt(lambda: _left_unused(trainer), None),
-        loader=attempt(lambda: _loader_of_stage(trainer), None),
+        loader=attempt(lambda: _loader(trainer, trainer.train_dataloader), None),
         validation_loader=attempt(lambda: _validation_loader(trainer), None),
     )
-
-
-def stage_of(trainer: Trainer) -> str:
-    """Return fit, validate, test or predict."""
-    return "fit" if trainer.state.fn is None else str(trainer.state.fn.value)
 
 
 def device_of(device: torch.device) -> Device:
@@ -191,19 +181,10 @@ def _optimizer(optimizer: Any) -> dict[str, Any]:
     return facts
 
 
-def _loader_of_stage(trainer: Any) -> Loader | None:
-    """Return the settings of what a session fetches from; None where it evaluates several."""
-    name = _LOADERS.get(stage_of(trainer))
-    if name is None:
-        return _loader(trainer, trainer.train_dataloader)
-    (loader,) = _listed(getattr(trainer, name))
-    return _loader(trainer, loader)
-
-
 def _validation_loader(trainer: Any) -> Loader | None:
     """Return the settings of a fit's validation loader; None where there are several."""
     loaders = _listed(trainer.val_dataloaders)
-    if stage_of(trainer) != "fit" or len(loaders) != 1:
+    if len(loaders) != 1:
         return None
     found = _loader(trainer, loaders)
     (batches,) = validation_batches(trainer)

@@ -5,8 +5,7 @@ from functools import partial
 from typing import Any
 
 from lightning_gpuprof.adapters.actions import (
-    EVALUATION_BORDERS,
-    FIT_BORDERS,
+    BORDERS,
     Action,
     Border,
     callback_name,
@@ -46,8 +45,7 @@ class ActionRegions:
         trainer: Any,
         timeline: StepTimeline,
         *,
-        evaluating: bool,
-        batches: Batches | None,
+        batches: Batches,
         watch: Callable[[Region], Context] | None = None,
     ) -> None:
         self._trainer = trainer
@@ -56,11 +54,9 @@ class ActionRegions:
         self._clock = timeline.clock
         self._batches = batches
         self._watch = watch
-        self._borders = dict(EVALUATION_BORDERS if evaluating else FIT_BORDERS)
         self._reach: dict[Border, Callable[[], None]] = {
             Border.TRAIN_START: timeline.end_startup,
             Border.BEFORE_EPOCH: self._before_epoch,
-            Border.AFTER_EPOCH: timeline.end_epoch,
             Border.END: partial(timeline.outside_is, TEARDOWN),
         }
         self.fetching = ValidationFetch(self._clock)
@@ -76,7 +72,7 @@ class ActionRegions:
 
     def _in_training(self, action_name: str) -> Context:
         action = parse_action(action_name)
-        border = self._borders.get(action.name)
+        border = BORDERS.get(action.name)
         if border is None and is_idle(self._trainer, action):
             return self._handing_on(_IDLE, action_name)
         region = self._plain(action_name)
@@ -91,14 +87,14 @@ class ActionRegions:
         if border is Border.EPOCH_LOOP:
             return EpochLoop(region, timeline)
         if border is Border.BATCH:
-            return region if self._batches is None else self._batches.marked(region)
+            return self._batches.marked(region)
         return AtBorder(region, self._reach[border])
 
     def _in_passing(self, action_name: str) -> Context:
         """In a step that is not marked: borders, checkpoints and actions of the program's own."""
         action = parse_action(action_name)
-        border = self._borders.get(action.name)
-        if border is Border.BATCH and self._batches is not None:
+        border = BORDERS.get(action.name)
+        if border is Border.BATCH:
             return self._handing_on(self._batches.passed_over(), action_name)
         saves = action.kind == "Callback" and self._name(action)[1]
         phase, _ = phase_of(action) or (None, None)

@@ -1,4 +1,4 @@
-"""Puts timing into a Trainer for one run, by its profiler, and takes it out again."""
+"""Puts timing into a Trainer for one fit, by its profiler, and takes it out again."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,7 +7,6 @@ from typing import Any
 from lightning_gpuprof.adapters.compiled_modules import is_compiled_whole
 from lightning_gpuprof.adapters.lightning import (
     STOP_CHECK_METHOD,
-    active_loop,
 )
 from lightning_gpuprof.adapters.loaders import BEFORE_FIRST_ITERATORS, LoaderParts
 from lightning_gpuprof.records.phases import EXPERIMENT, SAMPLER, STOP_CHECK, WORKERS, Phase
@@ -18,14 +17,11 @@ from lightning_gpuprof.timing.batches import Batches
 from lightning_gpuprof.timing.phase_clock import Region
 from lightning_gpuprof.timing.profiler_proxy import proxy_of
 from lightning_gpuprof.timing.regions import ByExperiment, Context
-from lightning_gpuprof.timing.step_timeline import WORKER_STARTUP, StepTimeline
+from lightning_gpuprof.timing.step_timeline import StepTimeline
 
 FIT_PHASES = tuple(phase for phase in Phase if phase is not Phase.GARBAGE_COLLECTION)
 """Garbage collections are another part's to tell apart."""
-EVALUATION_PHASES = (
-    Phase.DATA_WAIT, Phase.HOST_TO_DEVICE, Phase.FORWARD, Phase.CALLBACKS, Phase.LOGGING,
-    Phase.CHECKPOINT, Phase.OTHER,
-)  # fmt: skip
+
 LOGS = ("add_", "log")
 """How the methods of a logger's `experiment` begin that log something: TensorBoard's, others'."""
 
@@ -42,7 +38,6 @@ class ProxyTiming:
         trainer: Any,
         timeline: StepTimeline,
         *,
-        evaluating: bool,
         batches: Batches,
         calls: TimedCalls,
         watch: Callable[[Region], Context] | None = None,
@@ -58,8 +53,7 @@ class ProxyTiming:
         self._actions = ActionRegions(
             trainer,
             timeline,
-            evaluating=evaluating,
-            batches=None if evaluating else batches,
+            batches=batches,
             watch=watch,
         )
         self.proxy = proxy_of(self._inner, timeline, self._actions)
@@ -68,10 +62,7 @@ class ProxyTiming:
             raise AttributeError(f"{type(trainer).__name__}.profiler cannot be replaced")
         try:
             self._time_loggers()
-            if evaluating:
-                self._time_evaluation()
-            else:
-                self._time_fit()
+            self._time_fit()
         except BaseException:
             self.restore()
             raise
@@ -129,8 +120,3 @@ class ProxyTiming:
         if self._trainer.world_size > 1:
             stop_check = self._clock.region(Phase.OTHER, STOP_CHECK)
             self._calls.add(epoch_loop, STOP_CHECK_METHOD, stop_check)
-
-    def _time_evaluation(self) -> None:
-        startup = self._clock.region(Phase.DATA_WAIT, WORKER_STARTUP)
-        for method in ("setup_data", "reset"):
-            self._calls.add(active_loop(self._trainer), method, startup)

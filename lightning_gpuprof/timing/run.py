@@ -14,8 +14,7 @@ from lightning_gpuprof.session.compiling import CompileNotes
 from lightning_gpuprof.session.hooks import BatchCalls
 from lightning_gpuprof.session.interrupts import interrupts_wait
 from lightning_gpuprof.session.output import RunOutput
-from lightning_gpuprof.tensors import first_dimension
-from lightning_gpuprof.timing.attach import EVALUATION_PHASES, FIT_PHASES, ProxyTiming
+from lightning_gpuprof.timing.attach import FIT_PHASES, ProxyTiming
 from lightning_gpuprof.timing.batches import Batches, size_of
 from lightning_gpuprof.timing.components import ActiveComponents, Component
 from lightning_gpuprof.timing.device_marking import DeviceMarking
@@ -42,7 +41,6 @@ class TimingRun:
         calls: BatchCalls,
         events: DeviceEvents | None = None,
     ) -> None:
-        self.evaluating = output.stage != "fit"
         self.timeline = StepTimeline(PhaseClock(output.now), warmup=settings.warmup)
         self.output = output
         self.counters: Mapping[str, Any] | None = None
@@ -80,16 +78,13 @@ class TimingRun:
         timing = ProxyTiming(
             trainer,
             self.timeline,
-            evaluating=self.evaluating,
             batches=batches,
             calls=output.calls,
             watch=None if self._device is None else self._device.watch,
         )
-        if not self.evaluating:
-            self._writer.choice = StepChoice(self.timeline, use=timing.mark, insists=output)
+        self._writer.choice = StepChoice(self.timeline, use=timing.mark, insists=output)
         output.timer = "tap"  # the name on disk
-        phases = EVALUATION_PHASES if self.evaluating else FIT_PHASES
-        output.phases = [phase.value for phase in phases]
+        output.phases = [phase.value for phase in FIT_PHASES]
         return timing
 
     def begin_training(self, trainer: Trainer) -> None:
@@ -122,16 +117,6 @@ class TimingRun:
             self.left = self._writer.fill()
         if self.calls.left <= 0:
             self.calls.ring()
-
-    def batch_ran(self, batch: Any, batch_idx: int) -> None:
-        """Note a batch of an evaluation, after it has run."""
-        self.timeline.end_batch(batch_idx, first_dimension(batch))
-        self.timeline.flags |= self.output.step_flags
-        self.output.step_flags = 0
-        self.look_for_compiling()
-        self.left -= 1
-        self.calls.left -= 1
-        self.do_due()
 
     def _look(self) -> None:
         self.counters = self._compiling.look()

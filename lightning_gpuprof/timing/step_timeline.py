@@ -89,11 +89,6 @@ class StepTimeline:
         self.samples.append(samples)
         self.begun = True
 
-    def end_batch(self, batch_idx: int, samples: int) -> None:
-        """The step's batch has run, and nobody said that it began."""
-        self.begin_batch(batch_idx, samples)
-        self.begun, self.ran = False, True
-
     def flag(self, flag: StepFlag) -> None:
         """Flag the running step."""
         self.flags |= flag

@@ -138,25 +138,6 @@ def test_an_iterable_dataset_and_a_sampler_of_their_own_are_facts(fit):
     assert facts == [("iterable", None), ("map", "Backwards")]
 
 
-@pytest.mark.parametrize("stage", ["validate", "test", "predict"])
-@pytest.mark.parametrize(("several", "found"), [(False, 2), (True, None)])
-def test_a_session_that_trains_nothing_has_the_loader_that_it_evaluates(
-    tmp_path, stage, several, found
-):
-    class Model(BoringModel):
-        def validation_step(self, batch, batch_idx, dataloader_idx=0):
-            self(batch)
-
-        test_step = predict_step = validation_step
-
-    loader = DataLoader(torch.zeros(10, 32), batch_size=5)
-    probe = Probe()
-    trainer = Trainer(logger=False, callbacks=[probe], default_root_dir=tmp_path)
-    getattr(trainer, stage)(Model(), [loader] * (1 + several))
-    loader = read_run(probe.output.run_dir)[0].sessions[0].start.loader
-    assert (loader and loader.length) == found
-
-
 def test_an_unwritable_folder_warns_once_and_training_goes_on(fit, tmp_path):
     (tmp_path / "lightning_logs").write_text("a file where a folder should be")
     probe = Probe()
@@ -180,29 +161,11 @@ def test_another_run_that_writes_to_the_same_folder_is_told_once(fit):
     assert sum("Another run writes to" in str(w.message) for w in warned) == 1
 
 
-def test_what_could_not_be_written_is_written_once_it_can_be(fit, monkeypatch):
-    real, fails = run_output.RecordWriter.flush, iter([True, True, True])
-
-    def full_disk(writer):
-        if next(fails, False):
-            raise OSError(28, "No space left on device")
-        real(writer)
-
-    monkeypatch.setattr(run_output.RecordWriter, "flush", full_disk)
-    probe = Probe()
-    with pytest.warns(RuntimeWarning, match="No space left"):
-        fit(probe)
-
-    (session,) = read_run(probe.output.run_dir)[0].sessions
-    assert len(session.all(Note)) == 6
-
-
 def test_a_disk_that_stays_full_does_not_fill_the_memory(fit, monkeypatch):
     def full_disk(writer):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(run_output.RecordWriter, "flush", full_disk)
-    monkeypatch.setattr(run_output, "_MAX_FAILURES", 2)
     probe = Probe()
     with pytest.warns(RuntimeWarning, match="No space left"):
         fit(probe)

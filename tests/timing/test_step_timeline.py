@@ -24,7 +24,8 @@ class Loop:
         for event in inside:
             event()
         self.now_ns += 10
-        self.timeline.end_batch(0, 4)
+        self.timeline.begin_batch(0, 4)
+        self.timeline.begun, self.timeline.ran = False, True
 
     def facts(self):
         facts, _ = self.timeline.take_rows()
