@@ -35,29 +35,24 @@ class Overhead:
     """Judges by this package's own time in windows of steps.
 
     Hooks run in every step; boundaries of regions, and the writing of their times, are the price of
-    marked steps alone. Medians count: a logger's file that is opened once, or a neighbour that
-    takes the core amid a hook for 20 ms, is as much as a thousand steps' own cost (ADR 42).
+    marked steps alone. Medians count: a file that is opened once, or a neighbour that takes the
+    core amid a hook for 20 ms, is as much as a thousand steps' own cost (ADR 42).
     """
 
     def __init__(self, budget: float) -> None:
         self.boundaries = 0
         self._budget = budget
         self._plain = self._total_ns = 0
-        self._rows = self._passed = 0
+        self._rows = self._passed = self._written = 0
         self._hooks_ns: deque[float] = deque(maxlen=_RECENT)
         self._writes_ns: deque[float] = deque(maxlen=_RECENT)
-        self._unwritten = self._inside_ns = 0
-        self._has_written = False
         self._boundary_ns: float | None = None
 
     def add(self, window: Window) -> None:
         """Take a window of marked steps into account."""
-        inside_ns, self._inside_ns = self._inside_ns, 0
         if window.own_ns:
-            *others, longest = window.own_ns  # a write is in the longest one
-            self._hooks_ns.append(median([*others, max(0, longest - inside_ns)]))
+            self._hooks_ns.append(median(window.own_ns))
         self._rows += window.count
-        self._unwritten += window.count
         self._plain += window.plain_count
         self._total_ns += window.plain_ns
 
@@ -65,16 +60,14 @@ class Overhead:
         """Take steps into account that were not marked."""
         self._passed += steps
 
-    def wrote(self, took_ns: int, *, in_marked: bool) -> None:
-        """Take a write of records into account, and whether a marked step holds its time.
+    def wrote(self, took_ns: int) -> None:
+        """Take a write of records into account; the first makes folders and files: no steady cost.
 
-        That step is in the next window. The first write makes folders and files: no steady cost.
+        A marked step holds its time, which no median of a window shows.
         """
-        if in_marked:
-            self._inside_ns += took_ns
-        if self._has_written and self._unwritten:
-            self._writes_ns.append(took_ns / self._unwritten)
-        self._has_written, self._unwritten = True, 0
+        if self._written and self._rows > self._written:
+            self._writes_ns.append(took_ns / (self._rows - self._written))
+        self._written = self._rows
 
     def ns_per_step(self) -> int | None:
         """Return the overhead per step; None where no marked step was without torch.profiler."""

@@ -80,7 +80,7 @@ class WindowWriter:
             self._keep_to_budget()
             self._output.flush()
             self._written_ns = self._output.now()
-            self.overhead.wrote(self._written_ns - begun, in_marked=self._timeline.marked)
+            self.overhead.wrote(self._written_ns - begun)
             more = 1
         elif self.device is not None:  # its clock drifts, whether something is written or not
             self.device.calibrate()

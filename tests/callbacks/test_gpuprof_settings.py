@@ -1,7 +1,6 @@
 import sys
 
 import pytest
-from lightning.pytorch import Trainer
 from lightning.pytorch.cli import LightningCLI
 from lightning.pytorch.demos.boring_classes import BoringModel
 
@@ -90,13 +89,6 @@ def test_lightning_cli_reads_a_profiling_section_of_its_yaml(tmp_path, monkeypat
     (callback,) = [c for c in cli.trainer.callbacks if isinstance(c, GpuProfCallback)]
     assert (callback.config.wait, callback.config.trace) == (1, False)
     assert read_run(cli.trainer.log_dir)[0].sessions[0].steps == 3
-
-
-def test_a_class_in_place_of_an_instance_is_told_with_what_to_write(tmp_path):
-    trainer = Trainer(default_root_dir=tmp_path, logger=False)
-    trainer.callbacks.append(GpuProfCallback)  # the oldest Trainer refuses a class as it is made
-    with pytest.raises(ConfigError, match=r"parentheses: callbacks=\[GpuProfCallback\(\)\]"):
-        trainer.fit(BoringModel())
 
 
 @pytest.mark.parametrize(("ranks", "traces"), [(None, 1), ((1,), 0)])

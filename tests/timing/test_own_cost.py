@@ -38,15 +38,11 @@ def test_what_marks_cost_is_spread_over_the_steps_without_them():
     assert cost.ns_per_step() == 3_000 + 20 * 100 / 4
 
 
-@pytest.mark.parametrize("steps", [1, 200])
-@pytest.mark.parametrize("in_marked", [True, False])
-def test_a_write_is_a_price_of_marks_whichever_step_it_falls_into(in_marked, steps):
+def test_a_write_is_a_price_of_marks():
     cost = Overhead(0.005)
-    inside_ns = 200_000 if in_marked else 0
-    for _ in range(2):
-        cost.add(window(hooks_ns=3_000, inside_ns=inside_ns, steps=steps))
-        cost.wrote(200_000, in_marked=in_marked)
-    cost.add(window(hooks_ns=3_000, inside_ns=inside_ns, steps=steps))
+    for _ in range(3):
+        cost.add(window(hooks_ns=3_000, inside_ns=200_000))
+        cost.wrote(200_000)
     cost.passed(600)
 
     assert cost.ns_per_step() == 3_000 + 1_000 / 2
@@ -56,7 +52,7 @@ def test_what_opens_files_once_or_a_neighbour_takes_is_no_steady_cost():
     cost = Overhead(0.005)
     for hooks_ns, took_ns in ((90_000, 30_000_000), (3_000, 200_000), (3_500, 300_000)):
         cost.add(window(hooks_ns=hooks_ns))
-        cost.wrote(took_ns, in_marked=False)
+        cost.wrote(took_ns)
 
     assert cost.ns_per_step() == 3_500 + 200_000 / 200
 
