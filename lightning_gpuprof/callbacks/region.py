@@ -1,18 +1,15 @@
 """Regions of the user's own code inside a step."""
 
-import functools
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any, ParamSpec, TypeVar
+from contextlib import AbstractContextManager, ContextDecorator
+from typing import Any
+
+from typing_extensions import override
 
 from lightning_gpuprof.adapters.dynamo import is_compiling
 from lightning_gpuprof.timing.components import active_component
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 
-
-class region:
+class region(ContextDecorator):
     """Times a piece of code inside a step: `with region("dream"):` or `@region("dream")`.
 
     It shows as a part of the phase in which it runs, `forward/dream` as a rule, on the host and,
@@ -38,13 +35,6 @@ class region:
         if not is_compiling() and self._entered:
             self._entered.pop().__exit__(None, None, None)
 
-    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
-        """Time each call of a function."""
-        name = self.name
-
-        @functools.wraps(function)
-        def timed(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-            with region(name):
-                return function(*args, **kwargs)
-
-        return timed
+    @override
+    def _recreate_cm(self) -> "region":
+        return region(self.name)

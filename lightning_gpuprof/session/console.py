@@ -53,31 +53,16 @@ def report_command(run_dir: str) -> str:
 def profile_line(phase_total_ns: Mapping[str, int], total_ns: int, steps: int) -> str:
     """Return the line of one window: the share of time by phase, then the total.
 
-    The shares are rounded so that they add up to 100.0.
-
     >>> profile_line({"data_wait": 1, "forward": 1, "backward": 1}, 3_000_000_000, 50)
     ... # doctest: +NORMALIZE_WHITESPACE
-    '[PROFILE] data: 33.4% | h2d: 0.0% | fwd: 33.3% | bwd: 33.3% | opt: 0.0% | other: 0.0% |
+    '[PROFILE] data: 33.3% | h2d: 0.0% | fwd: 33.3% | bwd: 33.3% | opt: 0.0% | other: 0.0% |
     total: 3.00s/50 steps'
     """
     sums = {
         label: sum(phase_total_ns.get(phase.value, 0) for phase in phases)
         for label, phases in CONSOLE_GROUPS.items()
     }
-    shares = _thousandths(sums)
-    parts = [f"{label}: {percent(share / 1000)}" for label, share in shares.items()]
+    whole = sum(sums.values()) or 1
+    parts = [f"{label}: {percent(spent / whole)}" for label, spent in sums.items()]
     many = "step" if steps == 1 else "steps"
     return f"[PROFILE] {' | '.join(parts)} | total: {seconds(total_ns)}/{steps} {many}"
-
-
-def _thousandths(sums: Mapping[str, int]) -> dict[str, int]:
-    """Split 1000 in proportion, by largest remainder."""
-    whole = sum(sums.values())
-    if not whole:
-        return dict.fromkeys(sums, 0)
-    shares = {label: 1000 * value // whole for label, value in sums.items()}
-    missing = 1000 - sum(shares.values())
-    by_remainder = sorted(sums, key=lambda label: -(1000 * sums[label] % whole))
-    for label in by_remainder[:missing]:
-        shares[label] += 1
-    return shares

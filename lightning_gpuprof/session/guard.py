@@ -4,29 +4,16 @@ import functools
 import traceback
 import warnings
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.records.schema import ProbeDisabled, Record
+from lightning_gpuprof.records.schema import ProbeDisabled
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _D = TypeVar("_D")
 _Owner = TypeVar("_Owner")
 _DISABLED = "_guard_disabled"
-
-
-class Sink(Protocol):
-    """Where a disabled probe is written down."""
-
-    @property
-    def step(self) -> int:
-        """The step now running."""
-        ...
-
-    def write(self, record: Record) -> None:
-        """Keep a record for the next flush."""
-        ...
 
 
 def guarded(
@@ -95,7 +82,7 @@ def disable(owner: Any, error: BaseException) -> None:
     setattr(owner, _DISABLED, True)
     name = str(getattr(owner, "guard_name", type(owner).__name__))
     text = "".join(traceback.format_exception(error))
-    output: Sink | None = getattr(owner, "_output", None)
+    output: Any = getattr(owner, "_output", None)
     if output is not None:
         attempt(lambda: _write(output, name, error, text), None)
     release = getattr(owner, "_release", None)
@@ -117,6 +104,6 @@ def attempt(read: Callable[[], _R], otherwise: _D) -> _R | _D:
         return otherwise
 
 
-def _write(output: Sink, name: str, error: BaseException, text: str) -> None:
+def _write(output: Any, name: str, error: BaseException, text: str) -> None:
     said = f"{type(error).__name__}: {error}"
     output.write(ProbeDisabled(probe=name, step=output.step, error=said, traceback=text))

@@ -1,6 +1,7 @@
 """Hands hooks on to the parts of a callback, at no cost for hooks that no part has."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from lightning_gpuprof.adapters.lightning import Callback, Trainer
@@ -43,21 +44,12 @@ class Each:
             method(*args, **kwargs)
 
 
-class Spaced:
-    """A method that is to be called one time in many.
-
-    Args:
-        method: What is called.
-        every: Batches per call.
-        due: The batch, counted from 1, at whose end it is next.
-        bare: It takes no arguments, and is called by whoever counts.
-    """
-
-    def __init__(self, method: _Method, every: int, due: int, *, bare: bool) -> None:
-        self.method = method
-        self.every = every
-        self.due = due
-        self.bare = bare
+@dataclass
+class _Spaced:
+    method: _Method
+    every: int
+    due: int  # the batch, counted from 1, at whose end it is called next
+    bare: bool
 
 
 class BatchCalls:
@@ -68,13 +60,7 @@ class BatchCalls:
     something is due; else a hook counts. To put the hook there and to take it away costs 0.1 ms
     amid a training loop: what needs none of its arguments is called without.
 
-    Args:
-        host: The callback whose hook it is.
-        counted: Somebody other than a hook counts.
-
-    Attributes:
-        left: Batches until something is due; whoever counts takes one off for each, and calls
-            `ring` at 0.
+    `left` is counted down for each batch by whoever counts, who calls `ring` at 0.
     """
 
     def __init__(self, host: Callback, *, counted: bool) -> None:
@@ -82,7 +68,7 @@ class BatchCalls:
         self._host = host
         self._counted = counted
         self._batch = 0
-        self._spaced: list[Spaced] = []
+        self._spaced: list[_Spaced] = []
 
     @classmethod
     def of(cls, host: Callback) -> "BatchCalls":
@@ -104,16 +90,10 @@ class BatchCalls:
         return self._now()
 
     def add(self, method: _Method, every: int, *, bare: bool = False) -> None:
-        """Call a method with the last of each so many batches from now on.
-
-        Args:
-            method: The method.
-            every: So many batches.
-            bare: Without a hook's arguments.
-        """
+        """Call a method with the last of each so many batches; `bare`: without arguments."""
         if not self._spaced and not self._counted:
             add_hook(self._host, BATCH_END, self._count)
-        self._spaced.append(Spaced(method, every, self._now() + every, bare=bare))
+        self._spaced.append(_Spaced(method, every, self._now() + every, bare))
         self._set_left()
 
     def drop(self, method: _Method) -> None:
@@ -158,7 +138,7 @@ class BatchCalls:
             else:
                 one.method(*args, **kwargs)
 
-    def _due(self) -> list[Spaced]:
+    def _due(self) -> list[_Spaced]:
         now = self._now()
         return [one for one in self._spaced if one.due <= now]
 
@@ -190,13 +170,8 @@ def forward(callback: Callback, parts: Sequence[Callback], *, but: Sequence[str]
     """Let a callback's hooks be those of its parts: `setup` in order, others in reverse order.
 
     So the first part is set up before all others and is the last to see the run's end. A part
-    takes a hook of its own back by setting the attribute to None. A hook that the callback's own
-    class has, as a subclass may, comes before those of the parts.
-
-    Args:
-        callback: Gets the hooks, as attributes of this object.
-        parts: Whose hooks they are.
-        but: Hooks that the callback has itself.
+    takes a hook of its own back by setting the attribute to None. A hook of the callback's own
+    class comes first, and those named in `but` are its own alone.
     """
     for hook in HOOKS:
         if hook in but:
@@ -220,11 +195,7 @@ def called_by_trainer(trainer: Trainer, part: Callback) -> Callback:
 def add_hook(callback: Callback, hook: str, method: _Method, *, every: int = 1) -> None:
     """Let a callback's hook call a method, before others, until `drop_hook`.
 
-    Args:
-        callback: Whose hook.
-        hook: Its name.
-        method: What it calls.
-        every: Of `on_train_batch_end`: batches per call, which comes with the last of them.
+    `on_train_batch_end` calls it with the last of `every` batches.
     """
     if every > 1:
         BatchCalls.of(callback).add(method, every)
@@ -242,12 +213,7 @@ def drop_hook(callback: Callback, hook: str, method: _Method) -> None:
 
 
 class Hooks:
-    """Methods that hooks of a callback call for a while, added and dropped together.
-
-    Args:
-        methods: By the name of the hook.
-        every: As of `add_hook`.
-    """
+    """Methods, by hook, that a callback calls for a while, added and dropped together."""
 
     def __init__(self, methods: Mapping[str, _Method], *, every: int = 1) -> None:
         self._methods = methods

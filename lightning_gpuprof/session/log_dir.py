@@ -5,7 +5,6 @@ import shutil
 import tempfile
 import weakref
 from functools import partial
-from typing import Any
 
 from lightning_gpuprof.adapters.lightning import Trainer, is_kind
 from lightning_gpuprof.records.writer import next_session
@@ -18,11 +17,10 @@ def resolve_session(
     """Return the run's log dir and the number of the session that begins, the same on every rank.
 
     The dir is, in this order: the override; the first TensorBoardLogger's; any logger's `log_dir`;
-    a logger's `<save_dir>/<name>/<version>`; and with no logger at all a fresh
-    `<default_root_dir>/lightning_logs/version_<n>`. Under `fast_dev_run`, which promises to
-    leave nothing behind, a temporary folder that goes with the Trainer. Rank 0 decides and
-    broadcasts, since a logger's version may differ between processes, and a run that is resumed on
-    more ranks has fewer sessions in some ranks' files; so every rank must call this at the same
+    and else a fresh `<default_root_dir>/lightning_logs/version_<n>`. Under `fast_dev_run`, which
+    promises to leave nothing behind, a temporary folder that goes with the Trainer. Rank 0 decides
+    and broadcasts, since a logger's version may differ between processes, and a run that is resumed
+    on more ranks has fewer sessions in some ranks' files; so every rank must call this at the same
     point.
     """
     chosen = "", 0
@@ -46,22 +44,7 @@ def _choose(trainer: Trainer, override: str | os.PathLike[str] | None) -> str:
     for logger in loggers:
         if folder := _local(attempt(partial(getattr, logger, "log_dir"), None)):
             return os.path.abspath(folder)
-    for logger in loggers:
-        return os.path.abspath(_by_name(logger, root))
     return _fresh_version(os.path.join(os.path.abspath(root), "lightning_logs"))
-
-
-def _by_name(logger: Any, root: str) -> str:
-    folder = _local(attempt(lambda: logger.save_dir, None)) or root
-    name = attempt(lambda: logger.name, None) or type(logger).__name__
-    version = attempt(lambda: logger.version, None)
-    if version is None:
-        return _fresh_version(os.path.join(folder, str(name)))
-    return os.path.join(folder, str(name), f"version_{version}" if _is_count(version) else version)
-
-
-def _is_count(version: object) -> bool:
-    return isinstance(version, int)
 
 
 def _local(folder: object) -> str | None:

@@ -36,20 +36,6 @@ class RunOutput:
     there. A session lasts until `end` was called; the next `of` begins a new one. A copy (pickle,
     deepcopy) of an output is None: a copied callback is set up again by its own Trainer.
 
-    Attributes:
-        run_dir: The run's log dir.
-        rank: Global rank of this process.
-        session: Number of this session, from 0, the same on every rank.
-        step_flags: Flags (`StepFlag`) of the step now running, for other callbacks to add to;
-            `PhaseTimer` takes them when its batch begins.
-        timer: How phases are timed, for `RunStart`; "" without a `PhaseTimer`.
-        phases: The phases measured, for `RunStart`.
-        config: The configuration, for `RunStart`.
-        phase_clock: The clock of a `PhaseTimer`; None without one.
-        components: Makes the region of a named component; None without a `PhaseTimer`.
-        calls: The methods that stand in for others' own, put back by `end` at the latest.
-        borders: Told by a `PhaseTimer` that a step begins; None without one.
-        unwritten: Records could not be written.
     """
 
     def __init__(
@@ -57,16 +43,15 @@ class RunOutput:
     ) -> None:
         self.run_dir = run_dir
         self.rank = int(trainer.global_rank)
-        self.session = session
-        self.step_flags = 0
-        self.timer = ""
-        self.phases: list[str] = []
-        self.config: dict[str, Any] = {}
+        self.session = session  # from 0, the same on every rank
+        self.step_flags = 0  # of the running step; `PhaseTimer` takes them as its batch begins
+        self.timer, self.phases, self.config = "", list[str](), dict[str, Any]()  # for `RunStart`
+        # Of a `PhaseTimer`, where there is one:
         self.phase_clock: PhaseClock | None = None
         self.components: Callable[[str], Component] | None = None
-        self.calls = TimedCalls()
         self.borders: list[StepBorders] | None = None
-        self.ended = False
+        self.calls = TimedCalls()  # put back by `end` at the latest
+        self.ended = self.unwritten = False
         self.now = now
         self.started_ns = now()
         self.started_unix_ns = time.time_ns()
@@ -74,8 +59,6 @@ class RunOutput:
         self._writer = RecordWriter(run_dir, rank=self.rank)
         self._step: Callable[[], int] = _no_steps
         self._waiting: list[Record] | None = []
-        self.unwritten = False
-        self._told_of_others = False
 
     @classmethod
     def of(
@@ -87,15 +70,12 @@ class RunOutput:
     ) -> "RunOutput":
         """Return the Trainer's output, beginning a session where none is running.
 
-        Args:
-            trainer: The Trainer; in `setup`, on every rank.
-            log_dir: Where to write instead of the loggers' log dir; the first caller's counts.
-            now: The session's clock, in ns; the first caller's counts.
+        Of `log_dir`, in the place of the loggers', and of the clock the first caller's count.
         """
         last = _OUTPUTS.get(trainer)
         if last is not None and not last.ended:
             return last
-        if log_dir is None and last is not None and not trainer.loggers:
+        if log_dir is None and last is not None:
             log_dir = last.run_dir
         run_dir, session = resolve_session(trainer, log_dir)
         output = cls(trainer, run_dir, session=session, now=now)
@@ -120,11 +100,7 @@ class RunOutput:
     def windows_left(self, written_ns: int, waiting: int) -> int:
         """Return in how many windows those that wait are to be written, by their pace; 0 is now.
 
-        Asking costs a training loop some 50 us, since none of it is in the processor's caches.
-
-        Args:
-            written_ns: When the last were written (by `now`).
-            waiting: Windows that have become full since.
+        `waiting` have become full since `written_ns`. Asking costs a training loop some 50 us.
         """
         now = self.now()
         waited_ns = max(1, now - written_ns)
@@ -152,15 +128,6 @@ class RunOutput:
             self._begin(self._waiting)
         if not self.unwritten:
             self._try(self._writer.flush)
-        if self._writer.shared and not self._told_of_others:
-            self._told_of_others = True
-            warnings.warn(
-                f"Another run writes to {self.run_dir} at the same time: the steps of both get "
-                "mixed up there. Give each its own folder: another version= of the logger, or "
-                "GpuProfCallback(log_dir=...).",
-                RuntimeWarning,
-                stacklevel=2,
-            )
 
     def end(
         self,

@@ -2,19 +2,14 @@
 
 from typing import Any
 
-from lightning_gpuprof.session.guard import Sink, guarded
+from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.timed_calls import untimed
 
 
 class SafeLogger:
-    """Hands values on to a logger until that fails: then it gets no more, and the user is told.
+    """Hands values on to a logger until that fails: then it gets no more, and the user is told."""
 
-    Args:
-        logger: A Lightning logger.
-        output: Where its failure is written down, if anywhere.
-    """
-
-    def __init__(self, logger: Any, output: Sink | None = None) -> None:
+    def __init__(self, logger: Any, output: Any = None) -> None:
         self.logger = logger
         self._output = output
         self.guard_name = f"Logging to {type(logger).__name__}"

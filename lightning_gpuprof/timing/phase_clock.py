@@ -6,9 +6,9 @@ innermost (self time), so that the charged times always add up to the wall time.
 """
 
 from collections.abc import Callable
-from functools import wraps
+from contextlib import ContextDecorator
 from types import TracebackType
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from typing_extensions import override
@@ -25,9 +25,6 @@ from lightning_gpuprof.timing.region_paths import (
     code,
     ends_row,
 )
-
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 
 LOG_LIMIT = 16_384
 """Boundaries after which a log is settled early: 800 kB, however long a step or validation is."""
@@ -180,7 +177,7 @@ class PhaseClock:
         return self.parts[number].numbers
 
 
-class Decorator:
+class Decorator(ContextDecorator):
     """A context manager that decorates functions: each call enters what it is `now`."""
 
     __slots__ = ()
@@ -189,15 +186,9 @@ class Decorator:
         """Return the context manager to enter in its place."""
         return self
 
-    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
-        """Enter it around each call of a function."""
-
-        @wraps(function)
-        def inside(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-            with self.now():
-                return function(*args, **kwargs)
-
-        return inside
+    @override
+    def _recreate_cm(self) -> Any:
+        return self.now()
 
 
 class Region(Decorator):

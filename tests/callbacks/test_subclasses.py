@@ -1,9 +1,7 @@
 """Hooks that a program's own subclass adds are called, beside those that it does not know of."""
 
 import pytest
-from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
-from lightning.pytorch.loggers import CSVLogger
 
 from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
@@ -56,20 +54,3 @@ def test_hooks_of_a_parts_subclass_are_called_while_it_measures_and_after(fit):
     callback = counting(PhaseTimer, "on_train_batch_end", "on_before_backward")()
     assert fit(callback).end.steps == 2 * STEPS
     assert callback.calls == dict.fromkeys(("on_train_batch_end", "on_before_backward"), 2 * STEPS)
-
-
-def test_validation_within_a_fit_pays_for_no_hook_of_the_timers_and_validate_has_it(tmp_path):
-    timer = PhaseTimer(console=False)
-
-    class Asks(BoringModel):
-        def validation_step(self, batch, batch_idx):
-            self.has_hook = callable(timer.on_validation_batch_end)
-            return super().validation_step(batch, batch_idx)
-
-    model = Asks()
-    options = {"limit_train_batches": 2, "limit_val_batches": 2, "max_epochs": 1}
-    trainer = Trainer(logger=CSVLogger(tmp_path), callbacks=[timer], **options)
-    trainer.fit(model)
-    assert not model.has_hook
-    trainer.validate(model)
-    assert model.has_hook

@@ -14,16 +14,12 @@ class Named(Logger):
     log_metrics = log_hyperparams = None
     name = "project"
 
-    def __init__(self, version, save_dir=None):
-        self._version, self._save_dir = version, save_dir
+    def __init__(self, version):
+        self._version = version
 
     @property
     def version(self):
         return self._version
-
-    @property
-    def save_dir(self):
-        return self._save_dir
 
 
 def log_dir(trainer, override=None):
@@ -70,19 +66,12 @@ def test_any_log_dir_will_do(trainer, tmp_path):
     assert log_dir(trainer(Named("x"), csv)) == csv.log_dir
 
 
-@pytest.mark.parametrize(
-    ("version", "folder"), [("a1b2", "a1b2"), (4, "version_4"), (None, "version_0")]
-)
-def test_a_logger_without_one_gives_its_name_and_version(trainer, tmp_path, version, folder):
-    chosen = log_dir(trainer(Named(version)))
+def test_a_logger_without_one_and_a_bucket_are_passed_over(trainer, tmp_path):
+    bucket = CSVLogger("s3://bucket")
 
-    assert chosen == str(tmp_path / "project" / folder)
+    chosen = log_dir(trainer(Named("v"), bucket))
 
-
-def test_a_bucket_is_not_written_to(trainer, tmp_path):
-    chosen = log_dir(trainer(Named("v", save_dir="s3://bucket/logs")))
-
-    assert chosen == str(tmp_path / "project" / "v")
+    assert chosen == str(tmp_path / "lightning_logs" / "version_0")
 
 
 def test_without_a_logger_each_run_has_a_fresh_folder(trainer, tmp_path):
@@ -101,25 +90,21 @@ def test_fast_dev_run_leaves_nothing_in_the_users_folders(trainer, tmp_path):
     assert not os.path.exists(chosen)
 
 
-def test_only_rank_zero_asks_its_loggers_and_all_take_part(trainer, tmp_path):
-    class Untouchable(Named):
-        @property
-        def version(self):
-            raise AssertionError("asked on another rank")
+class Broken(Named):
+    @property
+    def log_dir(self):
+        raise RuntimeError("no network")
 
-    other = trainer(Untouchable("x"), is_global_zero=False)
+
+def test_only_rank_zero_asks_its_loggers_and_all_take_part(trainer):
+    other = trainer(Broken("x"), is_global_zero=False)
     other.strategy.broadcast = lambda value: ("from rank 0", 3)
 
     assert resolve_session(other) == ("from rank 0", 3)
 
 
-def test_a_logger_that_fails_does_not_keep_the_others_waiting(trainer, tmp_path, monkeypatch):
-    class Broken(Named):
-        @property
-        def version(self):
-            raise RuntimeError("no network")
-
+def test_a_logger_that_fails_does_not_keep_the_others_waiting(trainer, tmp_path):
     broken = trainer(Broken("x"))
 
-    assert log_dir(broken) == str(tmp_path / "project" / "version_0")
+    assert log_dir(broken) == str(tmp_path / "lightning_logs" / "version_0")
     assert len(broken.sent) == 1

@@ -149,18 +149,6 @@ def test_an_unwritable_folder_warns_once_and_training_goes_on(fit, tmp_path):
     assert sum("cannot write" in str(w.message) for w in warned) == 1
 
 
-def test_another_run_that_writes_to_the_same_folder_is_told_once(fit):
-    class Beside(Probe):
-        def on_train_batch_end(self, trainer, *args):
-            super().on_train_batch_end(trainer, *args)
-            with self.output._writer.path.open("ab") as file:
-                file.write(b"\n")
-
-    with pytest.warns(RuntimeWarning, match="Another run writes to") as warned:
-        fit(Beside())
-    assert sum("Another run writes to" in str(w.message) for w in warned) == 1
-
-
 def test_a_disk_that_stays_full_does_not_fill_the_memory(fit, monkeypatch):
     def full_disk(writer):
         raise OSError(28, "No space left on device")

@@ -273,29 +273,6 @@ def test_several_epochs_and_validation_leave_every_step_whole(clock, fake_device
     assert set(columns["device/validation"][[2, 8]]) == {2 * MS}
 
 
-def test_an_evaluation_has_marks_too(clock, fake_device, tmp_path):
-    class Evaluated(Model):
-        def val_dataloader(self):
-            return DataLoader(Data(self.clock, self.data_ns, 6))
-
-        def validation_step(self, batch, batch_idx):
-            self.run("forward")
-
-        def on_validation_end(self):
-            self.simulated.sync()
-
-    model = Evaluated(fake_device(clock))
-    timer = PhaseTimer(console=False, clock=clock, device_marks=model.simulated)
-    trainer = Trainer(
-        logger=False,
-        default_root_dir=tmp_path,
-        callbacks=[timer],
-    )
-    trainer.validate(model, verbose=False)
-    columns = device_columns(read_run(timer._output.run_dir))
-    assert columns["device/forward"].tolist()[1:] == [MS] * 5
-
-
 def test_a_cpu_has_no_marks(clock, tmp_path, planted):
     timer = PhaseTimer(window=4, console=False, clock=clock)
     planted.fit(timer, clock, tmp_path)
