@@ -67,9 +67,10 @@ def test_any_log_dir_will_do(trainer, tmp_path):
 
 
 def test_a_logger_without_one_and_a_bucket_are_passed_over(trainer, tmp_path):
-    bucket = CSVLogger("s3://bucket")
+    class Bucket(Named):
+        log_dir = "s3://bucket/logs"
 
-    chosen = log_dir(trainer(Named("v"), bucket))
+    chosen = log_dir(trainer(Named("v"), Bucket("v")))
 
     assert chosen == str(tmp_path / "lightning_logs" / "version_0")
 
