@@ -179,15 +179,6 @@ def test_workers_forked_from_a_process_that_uses_the_device_touch_it_not(tmp_pat
     assert trainer.global_step == 30
 
 
-def test_a_validation_of_its_own_has_device_times(tmp_path):
-    trainer = fit(tmp_path, BoringModel(), whole())
-    trainer.limit_val_batches = 8
-    trainer.validate(BoringModel(), verbose=False)
-    found = read_run(trainer.logger.log_dir)[0].sessions
-    assert [one.start.stage for one in found] == ["fit", "validate"]
-    assert not found[1].all(ProbeDisabled)
-
-
 TUNED = """
 import torch
 

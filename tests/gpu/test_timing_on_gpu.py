@@ -12,7 +12,7 @@ from torch import nn
 from torch.profiler import record_function
 from torch.utils.data import DataLoader
 
-from lightning_gpuprof.adapters.device_events import TorchEvents
+from lightning_gpuprof.adapters.device_events import DeviceEvents
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.callbacks.module_timer import ModuleTimer
@@ -211,7 +211,7 @@ def test_the_device_clock_is_calibrated_to_microseconds():
 
     torch.zeros(1, device="cuda")
     torch.cuda.synchronize()
-    marks = DeviceMarks(TorchEvents(torch.device("cuda", 0)), time.perf_counter_ns)
+    marks = DeviceMarks(DeviceEvents(torch.device("cuda", 0)), time.perf_counter_ns)
     assert marks.calibrate()
     assert marks.clock.error_ns < 20_000
 
