@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from lightning_gpuprof.analysis.critical_path.path_rows import NUMBER, PathKind, PathRows, joined
 from lightning_gpuprof.analysis.trace.blocking import waits
-from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, activities, in_order
+from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, activities, changes
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
-from lightning_gpuprof.arrays import Int8, Int32, Int64, Mask
+from lightning_gpuprof.arrays import Int8, Int64, Mask
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline
 
 OTHER_STREAM_NS = 10_000
@@ -146,7 +146,7 @@ class _Walk:
         end = at[position + 1] - shift[stretch]
         end[stop - 1] = until
         start = np.maximum(at[position] - shift[stretch], since[stretch])
-        return self._lanes.row[position].astype(np.int64), start, end
+        return self._lanes.row[position], start, end
 
     def _host_rows(
         self, row: Int64, start: Int64, end: Int64, kind: PathKind = PathKind.HOST
@@ -182,7 +182,7 @@ class _Lanes(Struct, frozen=True):
     """
 
     at: Int64
-    row: Int32
+    row: Int64
     works: Mask
     worked: Int64
     first: Int64
@@ -200,15 +200,8 @@ def _lanes(trace: LinkedTrace, activity: Int8, waiting: Int64, begin: int) -> _L
     rows, end = np.flatnonzero(counts), int(nesting.end_ns.max(where=counts, initial=-1))
     whole = max(end, int(trace.timeline.device.end_ns.max(initial=-1))) - begin + 1
     shift = np.cumsum(takes_part) * whole
-    moved = shift[host.thread[rows]]
-    at = np.concatenate((nesting.end_ns[rows] + moved, host.start_ns[rows] + moved))
-    inner = np.concatenate((nesting.parent[rows], rows)).astype(np.int32)
-    depth = nesting.depth[rows].astype(np.int64)
-    # At one moment inner events end before outer ones, then outer ones start before inner ones.
-    order = in_order(at, np.concatenate((-depth - 1, depth + 1)))
-    at, inner = at[order], inner[order]
-    last = np.append(at[1:] != at[:-1], True)[: len(at)]
-    at, row = np.append(begin - 1, at[last]), np.append(np.int32(-1), inner[last])
+    at, row = changes(host, nesting, rows, shift[host.thread[rows]])
+    at, row = np.append(begin - 1, at), np.append(-1, row)
     works = np.append(~np.isin(activity, _IDLE), False)[row]
     breaks = ~works | np.isin(row, waiting)
     breaks |= np.append(True, breaks[:-1])

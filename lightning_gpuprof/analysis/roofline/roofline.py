@@ -134,7 +134,11 @@ def _row(group: CallGroup, cost: Cost, peaks: Peaks | None) -> RooflineRow:
     bytes_per_s = cost.num_bytes * group.count / seconds
     peak_flops = _peak_flops(cost, dtype, peaks)
     peak_bytes = peaks.memory_bytes_per_s if peaks else None
-    bound, frac = _against_roofs(flop_per_s, bytes_per_s, cost, peak_flops, peak_bytes)
+    bound, frac = _against_roofs(
+        flop_per_s / peak_flops if peak_flops else None,
+        bytes_per_s / peak_bytes if peak_bytes else None,
+        cost,
+    )
     anomaly = None
     if frac is not None and frac > ANOMALY_FRAC:
         anomaly = (
@@ -171,27 +175,17 @@ def _peak_flops(cost: Cost, dtype: str, peaks: Peaks | None) -> float | None:
 
 
 def _against_roofs(
-    flop_per_s: float,
-    bytes_per_s: float,
-    cost: Cost,
-    peak_flops: float | None,
-    peak_bytes: float | None,
+    compute: float | None, memory: float | None, cost: Cost
 ) -> tuple[Bound | None, float | None]:
-    """Return the lower roof and the achieved share of it.
+    """Return the lower roof and the achieved share of it, from the shares of both.
 
     With one roof known, the share is of that one, and says nothing on which is lower.
     """
-    shares = {
-        Bound.COMPUTE: flop_per_s / peak_flops if peak_flops else None,
-        Bound.MEMORY: bytes_per_s / peak_bytes if peak_bytes else None,
-    }
-    known = {bound: share for bound, share in shares.items() if share is not None}
-    if len(known) == 2:
-        lower = max(known, key=lambda bound: known[bound])
-        return lower, known[lower]
-    if known and cost.unit == MATRIX and Bound.COMPUTE in known:
-        return None, known[Bound.COMPUTE]
-    return None, None
+    if compute is None or memory is None:
+        return None, compute if cost.unit == MATRIX else None
+    if compute >= memory:
+        return Bound.COMPUTE, compute
+    return Bound.MEMORY, memory
 
 
 def _matrix_flops(rows: list[RooflineRow]) -> dict[str, int]:

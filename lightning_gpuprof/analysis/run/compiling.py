@@ -38,52 +38,39 @@ def compiling(session: Session, steady: Mask) -> Compiling | None:
     if not session.steps or not steady.any():
         return None
     flags, dur = step_flags(session), session.columns["dur_ns"]
+    numbers = session.columns.get("step", np.arange(session.steps))
     after = (flags & int(StepFlag.WARMUP | StepFlag.UNFINISHED)) == 0
     # Validation compiles for itself, once.
     validating = (flags & int(StepFlag.VALIDATION)) != 0
-    compiled = after & ~validating & ((flags & int(StepFlag.COMPILED)) != 0)
+    compiled = (flags & int(StepFlag.COMPILED)) != 0
     if not after.any():
         return None
+    noted: Counter[int] = Counter()
+    for record in session.all(CompileTime):
+        noted[record.step] += record.took_ns
     spans = session.all(OutsideSpan)
     unmarked = [taken_ns for span in spans for taken_ns in span.compiled_ns]
-    count = int(compiled.sum()) + len(unmarked)
-    plain = steady & ((flags & int(StepFlag.COMPILED)) == 0)
-    # A profiled step is longer for another reason; it is taken to have compiled like the others.
-    seen = compiled & ((flags & int(SLOWED_BY_MEASURING)) == 0)
-    taken = np.concatenate([dur[seen if seen.any() else compiled], np.array(unmarked, np.int64)])
-    timed_ns = _timed_ns(session, compiled, count)
+    again = after & ~validating & compiled
+    count = int(again.sum()) + len(unmarked)
+    others = set(numbers[~again].tolist())
+    timed = [taken_ns for step, taken_ns in noted.items() if step not in others]
+    cost_ns: int | None = sum(timed)
+    if not timed or len(timed) < count:
+        # A profiled step is longer for another reason: it counts like the others.
+        seen = again & ((flags & int(SLOWED_BY_MEASURING)) == 0)
+        taken = np.append(dur[seen if seen.any() else again], unmarked).astype(np.int64)
+        cost_ns = _above_median(taken, dur[steady & ~compiled], count)
+    early = numbers[~after & ~validating].tolist()
     return Compiling(
         count=count,
         steps=int(after.sum()) + sum(span.steps for span in spans),
-        cost_ns=_excess_ns(taken, dur[plain], count) if timed_ns is None else timed_ns,
-        early_ns=_early_ns(session, ~after & ~validating),
-        whole_ns=sum(_noted(session).values()),
+        cost_ns=cost_ns,
+        early_ns=tuple(noted[step] for step in early if step in noted),
+        whole_ns=noted.total(),
     )
 
 
-def _excess_ns(taken: Int64, plain: Int64, count: int) -> int | None:
+def _above_median(taken: Int64, plain: Int64, count: int) -> int | None:
     if len(plain) < MIN_STEADY:
         return None
-    excess = (taken - median(plain)).clip(min=0)
-    return int(excess.sum()) * count // max(1, len(taken))
-
-
-def _timed_ns(session: Session, compiled: Mask, count: int) -> int | None:
-    numbers = session.columns.get("step", np.arange(session.steps))
-    others = set(numbers[~compiled].tolist())
-    taken = [taken_ns for step, taken_ns in _noted(session).items() if step not in others]
-    return None if not taken or len(taken) < count else sum(taken)
-
-
-def _early_ns(session: Session, early: Mask) -> tuple[int, ...]:
-    numbers = session.columns.get("step", np.arange(session.steps))
-    steps, noted = numbers[early].tolist(), _noted(session)
-    return tuple(noted[step] for step in steps if step in noted)
-
-
-def _noted(session: Session) -> dict[int, int]:
-    """Return Dynamo's time by step, of which there may be several records."""
-    taken: Counter[int] = Counter()
-    for compiled in session.all(CompileTime):
-        taken[compiled.step] += compiled.took_ns
-    return taken
+    return int((taken - median(plain)).clip(min=0).sum()) * count // max(1, len(taken))

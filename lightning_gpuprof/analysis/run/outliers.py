@@ -62,7 +62,8 @@ def spikes(session: Session, steady: Mask) -> Spikes | None:
     high = steady & ~unusual & (above > SPIKE_FRAC * whole)
     steps, count = int(steady.sum()), int(high.sum())
     excess = int(above[high].sum())
-    watched = session.phase_ns(Phase.GARBAGE_COLLECTION)
+    gc = Phase.GARBAGE_COLLECTION
+    watched = session.phase_ns(gc)
     collected = np.zeros_like(compute) if watched is None else watched * steady
     by_phase = {p: int((c[high] - median(c[steady])).sum()) for p, c in columns.items()}
     return Spikes(
@@ -72,13 +73,9 @@ def spikes(session: Session, steady: Mask) -> Spikes | None:
         excess_per_step_ns=excess // steps,
         every_steps=_distance(numbers[high], numbers),
         phase=max(by_phase, key=lambda phase: by_phase[phase]) if count else None,
-        gc_count=int((collected > 0).sum()) + _windows_collecting(session),
+        gc_count=int((collected > 0).sum())
+        + sum(bool(span.phase_ns.get(gc.value)) for span in unmarked_spans(session)),
     )
-
-
-def _windows_collecting(session: Session) -> int:
-    name = Phase.GARBAGE_COLLECTION.value
-    return sum(bool(span.phase_ns.get(name)) for span in unmarked_spans(session))
 
 
 def _distance(spiking: Int64, numbers: Int64) -> float | None:

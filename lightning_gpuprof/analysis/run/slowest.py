@@ -52,9 +52,6 @@ def slowest_steps(
     dur, flags = session.columns["dur_ns"], step_flags(session)
     typical = median(dur[steady])
     candidates = np.flatnonzero(((flags & _APART) == 0) & (dur > typical))
-    if len(candidates) > MOST:
-        bound = np.partition(dur[candidates], -MOST)[-MOST]
-        candidates = candidates[dur[candidates] >= bound]
     slow = candidates[np.argsort(-dur[candidates], kind="stable")][:MOST]
     columns = {phase.value: column for phase, column in session.phases_ns(Phase).items()}
     usual = {p.value: stats.per_step.median_ns for p, stats in phases.items() if stats.per_step}

@@ -9,7 +9,7 @@ from lightning_gpuprof.analysis.trace.linked_trace import Nesting
 from lightning_gpuprof.analysis.trace.time_split import Spans
 from lightning_gpuprof.analysis.trace.trace_window import is_step
 from lightning_gpuprof.arrays import Int8, Int64
-from lightning_gpuprof.traces.timeline import CATEGORIES, Timeline
+from lightning_gpuprof.traces.timeline import CATEGORIES, HostEvents, Timeline
 
 ACTIVITIES = ("data_wait", "sync", "allocator", "launch_call", "operator", "region", "python")
 """From the most telling to the least; `region` is a named annotation outside any operator,
@@ -36,8 +36,9 @@ class HostActivity:
         if thread not in self._by_thread:
             host = self._timeline.host
             mine = (host.thread == thread) & (host.category != _PYTHON_CALL)
-            rows = np.flatnonzero(mine)
-            self._by_thread[thread] = _boundaries(self._timeline, self._nesting, self._own, rows)
+            rows = np.flatnonzero(mine & (self._nesting.end_ns > host.start_ns))
+            at, inner = changes(host, self._nesting, rows, np.zeros_like(rows))
+            self._by_thread[thread] = at, np.append(self._own, np.int8(_PYTHON))[inner]
         return _spent(*self._by_thread[thread], windows)
 
 
@@ -64,27 +65,25 @@ def _spent(at: Int64, begins: Int8, windows: Spans) -> Int64:
     return result
 
 
-def _boundaries(timeline: Timeline, nesting: Nesting, own: Int8, rows: Int64) -> tuple[Int64, Int8]:
-    """Return when the innermost of some events changes, and the activity that begins then."""
-    rows = rows[nesting.end_ns[rows] > timeline.host.start_ns[rows]]
-    start, end = timeline.host.start_ns[rows], nesting.end_ns[rows]
-    outer = nesting.parent[rows]
-    around = np.where(outer >= 0, own[outer], np.int8(_PYTHON))
+def changes(host: HostEvents, nesting: Nesting, rows: Int64, moved: Int64) -> tuple[Int64, Int64]:
+    """Return when the innermost of some host events changes, rising, and the one from then on.
+
+    Times are moved by `moved`, one number for each row; -1 stands for no event.
+    """
+    at = np.concatenate((nesting.end_ns[rows] + moved, host.start_ns[rows] + moved))
+    inner = np.concatenate((nesting.parent[rows].astype(np.int64), rows))
     level = nesting.depth[rows].astype(np.int64)
-    # At one moment: inner events end before outer ones, then outer ones start before inner ones.
+    # At one moment inner events end before outer ones, then outer ones start before inner ones.
     rank = np.concatenate((-level - 1, level + 1))
-    at = np.concatenate((end, start))
-    order = in_order(at, rank)
-    return at[order], np.concatenate((around, own[rows]))[order]
-
-
-def in_order(at: Int64, rank: Int64) -> Int64:
-    """Sort by time, then rank; both in one key where they fit, which is several times faster."""
     deepest = int(np.abs(rank).max(initial=0))
     bits = (2 * deepest + 1).bit_length()
-    if int(at.max(initial=0)) < 1 << (62 - bits):
-        return np.argsort((at << bits) + (rank + deepest), kind="stable")
-    return np.lexsort((rank, at))
+    if int(at.max(initial=0)) < 1 << (62 - bits):  # in one key, which is several times faster
+        order = np.argsort((at << bits) + (rank + deepest), kind="stable")
+    else:
+        order = np.lexsort((rank, at))
+    at, inner = at[order], inner[order]
+    last = np.append(at[1:] != at[:-1], True)[: len(at)]
+    return at[last], inner[last]
 
 
 def activities(timeline: Timeline, nesting: Nesting) -> Int8:

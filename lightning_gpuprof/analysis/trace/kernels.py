@@ -1,6 +1,6 @@
 """Kernels by name and by category: count, time and share."""
 
-from collections.abc import Callable
+from collections import Counter
 
 import numpy as np
 from msgspec import Struct
@@ -105,24 +105,20 @@ def _by_name(timeline: Timeline, name: Int32, dur_ns: Int64, total: int) -> tupl
                 tensor_cores=uses_tensor_cores(names[i]) if category in MATRIX_CATEGORIES else None,
             )
         )
-    return tuple(sorted(rows, key=_longest_first))
-
-
-def _longest_first(row: KernelStats) -> tuple[int, str]:
-    return -row.total_ns, row.name
+    return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.name)))
 
 
 def _by_category(rows: tuple[KernelStats, ...], total: int) -> tuple[CategoryStats, ...]:
-    count: dict[str, int] = {}
-    time: dict[str, int] = {}
+    count: Counter[str] = Counter()
+    time: Counter[str] = Counter()
     for row in rows:
-        count[row.category] = count.get(row.category, 0) + row.count
-        time[row.category] = time.get(row.category, 0) + row.total_ns
-    by_time: Callable[[str], tuple[int, str]] = lambda name: (-time[name], name)  # noqa: E731 - typed, where a key of sorted() is not
-    return tuple(
-        CategoryStats(name, count[name], time[name], time[name] / total if total else 0.0)
-        for name in sorted(time, key=by_time)
-    )
+        count[row.category] += row.count
+        time[row.category] += row.total_ns
+    table = [
+        CategoryStats(name, count[name], ns, ns / total if total else 0.0)
+        for name, ns in time.items()
+    ]
+    return tuple(sorted(table, key=lambda row: (-row.total_ns, row.category)))
 
 
 def _thin(dur_ns: Int64) -> ThinKernels | None:

@@ -2,7 +2,6 @@
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from lightning_gpuprof.analysis.trace.grouping import passing
 from lightning_gpuprof.analysis.trace.host_calls import call_kind
@@ -32,25 +31,20 @@ def trace_quality(timeline: Timeline, launches: Launches) -> TraceQuality:
     joined = launches.call >= 0
     orphans = int((~joined).sum()) if len(calls) else 0
     early = int((device.start_ns[joined] < host.start_ns[launches.call[joined]]).sum())
-    faults = TraceQuality(len(rows), lost, orphans, early, ())
-    return replace(faults, notes=tuple(_notes(faults, len(device))))
-
-
-def _notes(faults: TraceQuality, device_events: int) -> list[str]:
     notes = []
-    if faults.lost_kernels:
+    if lost:
         notes.append(
-            f"{faults.lost_kernels} of {faults.launch_count} kernel launches have no kernel in "
-            "the trace: device time is too low by what they ran."
+            f"{lost} of {len(rows)} kernel launches have no kernel in the trace: device time is "
+            "too low by what they ran."
         )
-    if faults.orphan_kernels:
+    if orphans:
         notes.append(
-            f"{faults.orphan_kernels} of {device_events} device events have no launching call in "
-            "the trace: they were launched before it began, or the calls were lost."
+            f"{orphans} of {len(device)} device events have no launching call in the trace: they "
+            "were launched before it began, or the calls were lost."
         )
-    if faults.kernels_before_launch:
+    if early:
         notes.append(
-            f"{faults.kernels_before_launch} device events start before their launching call: "
-            "host and device clocks disagree, and launch delays are off by as much."
+            f"{early} device events start before their launching call: host and device clocks "
+            "disagree, and launch delays are off by as much."
         )
-    return notes
+    return TraceQuality(len(rows), lost, orphans, early, tuple(notes))
