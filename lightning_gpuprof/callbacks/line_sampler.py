@@ -28,13 +28,13 @@ class LineSampler(EpochRecorder):
     A thread wakes every `interval_s` on average, at irregular distances so that it cannot keep step
     with the steps, and reads names and line numbers, no values. It ends once it has `most` samples;
     from then on this costs nothing. The first `warmup` steps are left out. A line's time is host
-    time: on a GPU, the work it queued may run later. A sample waits for its turn at the
-    interpreter's lock: short stretches of Python between calls that let go of it are counted as
-    those calls (`keep_sampling`).
+    time: on a GPU, the work it queued may run later.
 
     Costs: 0.1 to 5 ms for each of 300 samples, about 20 s long; nothing after that.
-    Touches: a thread until it has its samples, at most until training ends (on Python 3.11 a young
-        garbage collection that is near is made before a sample, as one amid it may crash); while
+    Touches: a thread until it has its samples, at most until training ends; for up to 10 ms before
+        each sample `sys.setswitchinterval`, without which samples show calls that let go of the
+        interpreter's lock instead of the Python before them (on Python 3.11 a young garbage
+        collection that is near is made before a sample, as one amid it may crash); while
         the training loader's workers start, its `worker_init_fn`, which is how code runs in them,
         and to know when that is in the first epoch, `_load_combined_loader_states` of Lightning's
         loop; a thread and a temporary file of the first two workers.

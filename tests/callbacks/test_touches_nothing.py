@@ -181,8 +181,8 @@ def plain(tmp_path_factory):
 ENDS = ["by itself", "by an error", "by Ctrl-C"]
 WINDOW = ("step 11", "step 13")
 """Moments in our own window of torch.profiler."""
-AROUND = {"gc.callbacks"}
-"""It has a function that takes full collections out of phases."""
+AROUND = {"gc.callbacks", "sys.setswitchinterval"}
+"""A function that takes full collections out of phases; the milliseconds before a sample."""
 IN_WINDOW = {
     "torch.autograd.profiler._prepare_profiler",  # tells that another profiler is about to begin
     "torch.autograd.profiler._is_profiler_enabled",  # torch's own: it is

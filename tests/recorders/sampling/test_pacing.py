@@ -7,7 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from lightning_gpuprof.recorders.sampling import pacing
-from lightning_gpuprof.recorders.sampling.pacing import keep_sampling, may_walk
+from lightning_gpuprof.recorders.sampling.pacing import (
+    QUICK_S,
+    SETTLE_S,
+    keep_sampling,
+    may_walk,
+    quick_turns,
+)
 
 
 def test_it_samples_until_it_has_enough_or_is_stopped():
@@ -20,10 +26,25 @@ def test_it_samples_until_it_has_enough_or_is_stopped():
     going = SimpleNamespace(wait=waited.append)
     assert keep_sampling(sample, lambda: len(taken), going, **options)
     assert len(taken) == 3
-    assert all(0.5 <= one < 1.5 for one in waited)
+    assert all(0.5 <= one < 1.5 for one in waited[::2])
+    assert all(0 <= one < SETTLE_S for one in waited[1::2])
     stopped = SimpleNamespace(wait=lambda timeout: True)
     assert not keep_sampling(sample, lambda: 0, stopped, **options)
     assert len(taken) == 3
+
+
+def test_turns_are_quick_for_a_sample_alone_also_where_it_fails():
+    usual, inside = sys.getswitchinterval(), []
+
+    def fails():
+        with quick_turns():
+            inside.append(sys.getswitchinterval())
+            raise ValueError("planted")
+
+    with pytest.raises(ValueError, match="planted"):
+        fails()
+    assert inside == [pytest.approx(QUICK_S)]
+    assert sys.getswitchinterval() == usual
 
 
 @pytest.fixture
