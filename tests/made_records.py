@@ -23,7 +23,7 @@ from lightning_gpuprof.records.schema import (
     StepsWindow,
 )
 from lightning_gpuprof.records.writer import RecordWriter
-from lightning_gpuprof.views.documents.analysis_version import ANALYSIS_VERSION
+from lightning_gpuprof.views.documents.finding_payload import ANALYSIS_VERSION
 
 MS = 1_000_000
 STARTED_UNIX_NS = 1_795_000_000 * 10**9

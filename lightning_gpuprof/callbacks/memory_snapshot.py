@@ -193,7 +193,7 @@ class MemorySnapshot(RecordingCallback):
 def _report(path: str) -> None:
     # Imported here: only a run that fails needs the reading side.
     from lightning_gpuprof.views.documents.other_files import snapshot_payload
-    from lightning_gpuprof.views.text.files import snapshot_lines
+    from lightning_gpuprof.views.text.trace import snapshot_lines
 
     payload = snapshot_payload(path)
     Path(f"{path}{ANALYSIS_SUFFIX}").write_text(json.dumps(payload), encoding="utf-8")

@@ -80,6 +80,6 @@ def _lines(document: dict[str, Any], top: int) -> Iterator[str]:
         from lightning_gpuprof.views.text.trace import trace_lines
 
         return trace_lines(document, top=top)
-    from lightning_gpuprof.views.text.files import other_lines
+    from lightning_gpuprof.views.text.trace import other_lines
 
     return other_lines(document, top=top)

@@ -20,7 +20,7 @@ from lightning_gpuprof.views.documents.report import runs_in
 from lightning_gpuprof.views.documents.trace_payload import diff_files
 from lightning_gpuprof.views.text.blocks import as_markdown, as_text
 from lightning_gpuprof.views.text.compare import comparison_blocks, several_blocks
-from lightning_gpuprof.views.text.files import diff_lines
+from lightning_gpuprof.views.text.trace import diff_lines
 
 SLOWER = 1
 NOT_SURE = 2

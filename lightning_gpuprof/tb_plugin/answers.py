@@ -24,7 +24,7 @@ from lightning_gpuprof.views.documents.compare import TOLERANCE, compared
 from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query, QueryError
-from lightning_gpuprof.views.tab.runs import runs_view
+from lightning_gpuprof.views.tab.run_views import runs_view
 from lightning_gpuprof.views.tab.tab import find_view
 
 KEPT = 4

@@ -1,5 +1,6 @@
-"""Lays a finding out as JSON types: apart from the report, of which a trace needs nothing else."""
+"""Findings as JSON types, and the version of an analysis' tables."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from enum import Enum
 from typing import Any
@@ -28,3 +29,18 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return value
+
+
+ANALYSIS_VERSION = 6
+"""Of an analysis' tables. Raise it when a table is added or changes its meaning: rules that need
+it would find nothing in the analyses that are kept. Documents from before have none."""
+
+
+def is_older(analysis: Mapping[str, Any], than: int = ANALYSIS_VERSION) -> bool:
+    """Tell whether an analysis lacks tables that this version's rules may need.
+
+    >>> is_older({"operators": []}), is_older({"analysis_version": ANALYSIS_VERSION + 1})
+    (True, False)
+    """
+    version = analysis.get("analysis_version")
+    return not isinstance(version, int) or version < than

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, FileSystem, plugin_dir
-from lightning_gpuprof.views.documents.analysis_version import is_older
+from lightning_gpuprof.views.documents.finding_payload import is_older
 
 _MOST = 6
 _LOST = re.compile(

@@ -22,8 +22,7 @@ from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.engine import PlanItem, make_plan
 from lightning_gpuprof.findings.model import Abstained, Finding
 from lightning_gpuprof.records.files import plugin_dir
-from lightning_gpuprof.views.documents.analysis_version import is_older
-from lightning_gpuprof.views.documents.finding_payload import finding_payload, plain
+from lightning_gpuprof.views.documents.finding_payload import finding_payload, is_older, plain
 
 SCHEMA_VERSION = 1
 TOP_OPERATORS = 20

@@ -16,7 +16,7 @@ from lightning_gpuprof.records.files import (
     plugin_dir,
     written_whole,
 )
-from lightning_gpuprof.views.documents.analysis_version import ANALYSIS_VERSION, is_older
+from lightning_gpuprof.views.documents.finding_payload import ANALYSIS_VERSION, is_older
 from lightning_gpuprof.views.progress import Progress
 
 

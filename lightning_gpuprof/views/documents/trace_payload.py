@@ -15,8 +15,7 @@ from lightning_gpuprof.analysis.trace.trace_window import Window, steady_window,
 from lightning_gpuprof.analysis.trace_analysis import DeviceReport, TraceAnalysis, analyze_trace
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import Timeline
-from lightning_gpuprof.views.documents.analysis_version import ANALYSIS_VERSION
-from lightning_gpuprof.views.documents.finding_payload import plain
+from lightning_gpuprof.views.documents.finding_payload import ANALYSIS_VERSION, plain
 
 if TYPE_CHECKING:
     from lightning_gpuprof.analysis.roofline.roofline import Roofline

@@ -10,7 +10,7 @@ from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
 from lightning_gpuprof.analysis.run.sessions import same_session
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, SNAPSHOT_SUFFIX, written_whole
 from lightning_gpuprof.records.schema import Memory
-from lightning_gpuprof.views.documents.analysis_version import is_older
+from lightning_gpuprof.views.documents.finding_payload import is_older
 from lightning_gpuprof.views.documents.other_files import SNAPSHOT_VERSION, snapshot_payload
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query, QueryError

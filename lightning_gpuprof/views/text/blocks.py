@@ -1,9 +1,68 @@
-"""A page as blocks, shown as text for a terminal or as Markdown."""
+"""A page as blocks, as text for a terminal or as GitHub-flavoured Markdown."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from lightning_gpuprof.views.text import markup
+_MARKUP = re.compile(r"[\\`*\[\]<~$]|^>|(?<![^\W_])_|_(?![^\W_])")
+_LINKS = re.compile(r"[@#](?=\w)")
+
+
+def plain(text: str) -> str:
+    r"""Return text as it is to be read; on GitHub no name is mentioned, no issue is linked.
+
+    >>> print(plain("a[:, None] and __getitem__, @torch.compile"))
+    a\[:, None\] and \_\_getitem\_\_, @<!-- -->torch.compile
+    """
+    escaped = _MARKUP.sub(r"\\\g<0>", " ".join(text.replace("&", "&amp;").split()))
+    return _LINKS.sub(lambda found: f"{found[0]}<!-- -->", escaped)
+
+
+def code(text: str) -> str:
+    """Return text as code within a line, whatever backticks it holds.
+
+    >>> code("train.py:3"), code("a`b")
+    ('`train.py:3`', '`` a`b ``')
+    """
+    text = " ".join(text.split())
+    if "`" not in text:
+        return f"`{text}`"
+    fence = _fence(text, least=1)
+    return f"{fence} {text} {fence}"
+
+
+def block(text: str, *, indent: int = 0) -> str:
+    """Return text as a block of code.
+
+    >>> print(block("x = 1"))
+    ```python
+    x = 1
+    ```
+    """
+    fence = _fence(text, least=3)
+    lines = (f"{fence}python", *text.splitlines(), fence)
+    return "\n".join(" " * indent + line for line in lines)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int]) -> str:
+    r"""Return a table; pipes in its cells, which are Markdown themselves, are escaped.
+
+    >>> print(table(["a", "b"], [["x|y", "1"]], right=[1]))
+    | a | b |
+    |---|--:|
+    | x\|y | 1 |
+    """
+    rule = "|".join("--:" if column in right else "---" for column in range(len(header)))
+    return "\n".join((_row(header), f"|{rule}|", *map(_row, rows)))
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _fence(text: str, *, least: int) -> str:
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    return "`" * max(least, longest + 1)
 
 
 @dataclass(frozen=True)
@@ -79,14 +138,14 @@ def _lines(block: Block) -> Iterator[str]:
 
 def _markdown(block: Block) -> Iterator[str]:
     if isinstance(block, Lead):
-        text = markup.plain(block.text)
+        text = plain(block.text)
         yield f"**{text}**" if block.bold else text
     elif isinstance(block, Items):
         if block.title:
             yield f"{block.title}:"
         mark = "note: " if block.mark else ""
-        yield "\n".join(f"- {mark}{markup.plain(row)}" for row in block.rows)
+        yield "\n".join(f"- {mark}{plain(row)}" for row in block.rows)
     else:
-        rows = [[markup.code(name), *map(markup.plain, row)] for name, *row in block.rows]
+        rows = [[code(name), *map(plain, row)] for name, *row in block.rows]
         right = [i for i in range(len(block.columns) + 1) if i not in block.left]
-        yield markup.table((block.title, *block.columns), rows, right=right)
+        yield table((block.title, *block.columns), rows, right=right)

@@ -17,7 +17,7 @@ from lightning_gpuprof.views.documents.report_words import (
     saving,
     step_lines,
 )
-from lightning_gpuprof.views.text.markup import block, code, plain, table
+from lightning_gpuprof.views.text.blocks import block, code, plain, table
 
 MOST_PLACES = 3
 _INDENT = 4

@@ -5,8 +5,7 @@ import pytest
 
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.views.html import html
-from lightning_gpuprof.views.html.bundle import bundle
-from lightning_gpuprof.views.html.html import render_html
+from lightning_gpuprof.views.html.html import bundle, render_html
 
 SIX_MB = 6_000_000
 

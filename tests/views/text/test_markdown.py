@@ -7,7 +7,7 @@ from lightning_gpuprof.cli import main
 from lightning_gpuprof.findings.model import Finding, Range, Severity, Where
 from lightning_gpuprof.records.schema import Loader
 from lightning_gpuprof.views.documents.report import Report, load_report
-from lightning_gpuprof.views.text.markup import block, code, plain, table
+from lightning_gpuprof.views.text.blocks import block, code, plain, table
 from lightning_gpuprof.views.text.report_markdown import report_markdown
 
 MS = 1_000_000
