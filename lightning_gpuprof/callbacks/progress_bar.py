@@ -13,7 +13,7 @@ from lightning_gpuprof.adapters.lightning import (
     logged_results,
     step_value,
 )
-from lightning_gpuprof.recorders.scalars.transfer import NamedNumbers
+from lightning_gpuprof.recorders.scalars.transfer import Numbers
 from lightning_gpuprof.session.guard import enable, guarded
 from lightning_gpuprof.session.patches import Patches
 
@@ -41,7 +41,7 @@ class DeferredProgressBar(TQDMProgressBar):
         self._results = results
         self._taken_over: set[str] = set()
         self._now: dict[str, Tensor] = {}
-        self._pending: NamedNumbers | None = None
+        self._pending: tuple[list[str], Numbers] | None = None
 
     @override
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -96,13 +96,14 @@ class DeferredProgressBar(TQDMProgressBar):
             if result.meta.on_step and isinstance(value := step_value(result), Tensor):
                 self._now[result.meta.forked_name(True)] = value
         if self._now:
-            flat = {name: value.detach().reshape(()) for name, value in self._now.items()}
-            self._pending = NamedNumbers(flat)
+            flat = [value.detach().reshape(()) for value in self._now.values()]
+            self._pending = list(self._now), Numbers(flat)
             self._collect()
 
     def _collect(self) -> None:
-        if self._pending is not None and self._pending.ready():
-            self._shown |= self._pending.by_name()
+        if self._pending is not None and self._pending[1].ready():
+            names, numbers = self._pending
+            self._shown.update(zip(names, numbers.result(), strict=True))
             self._pending = None
 
     def _logged(self) -> list[Any]:

@@ -66,19 +66,9 @@ class UnusedGradients(FactBase, tag="unused_gradients", frozen=True):
 
 
 class AnomalyMode(FactBase, tag="anomaly_mode", frozen=True):
-    """In which passes torch.autograd's anomaly detection is on; in none where it is off again.
+    """Whether torch.autograd's anomaly detection is on, in the forward or the backward pass."""
 
-    `place` is the line of the program that switched it on, where one looks like it.
-    """
-
-    forward: bool
-    backward: bool
-    place: CodePlace | None = None
-
-    @property
-    def is_on(self) -> bool:
-        """Whether it is on in either pass."""
-        return self.forward or self.backward
+    on: bool = True
 
 
 class BatchBytes(FactBase, tag="batch_bytes", frozen=True):

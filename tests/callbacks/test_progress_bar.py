@@ -98,10 +98,10 @@ def test_a_value_that_has_not_arrived_is_shown_at_a_later_refresh(monkeypatch):
             self.asked += 1
             return self.asked > 2
 
-        def by_name(self):
-            return {name: float(value) for name, value in self.values.items()}
+        def result(self):
+            return [float(value) for value in self.values]
 
-    monkeypatch.setattr(progress_bar, "NamedNumbers", Late)
+    monkeypatch.setattr(progress_bar, "Numbers", Late)
     bar = watching(DeferredProgressBar)()
     model = fit(bar, max_epochs=1)
     shown = [seen.get("loss") for seen in bar.seen[:6]]

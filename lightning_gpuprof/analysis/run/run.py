@@ -135,7 +135,7 @@ def _facts(session: Session) -> dict[str, Any]:
         "notes": tuple(session.all(Note)),
         "lines": session.last(HostLines),
         "worker_lines": session.last(WorkerLines),
-        "anomaly_mode": anomaly if anomaly is not None and anomaly.is_on else None,
+        "anomaly_mode": anomaly if anomaly is not None and anomaly.on else None,
         "batch_bytes": None if batch is None else batch.num_bytes,
         "unused_gradients": session.last(UnusedGradients),
         "checkpoint_content": session.last(CheckpointContent),

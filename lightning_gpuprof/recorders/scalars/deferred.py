@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from lightning_gpuprof.recorders.scalars.scalar_log import Scalar, check_scalar
-from lightning_gpuprof.recorders.scalars.transfer import NamedNumbers, exact_dtype
+from lightning_gpuprof.recorders.scalars.transfer import Numbers, exact_dtype
 
 
 class DeferredScalars:
@@ -58,13 +58,9 @@ class DeferredScalars:
         """Return how many names there are."""
         return len(self._totals)
 
-    def start_copy(self) -> NamedNumbers:
-        """Queue one copy of the present sums per device; read later, it costs no wait at all."""
-        return NamedNumbers(self._totals)
-
     def result(self) -> dict[str, float]:
         """Return all sums as numbers, read with one copy; waits for the device."""
-        return self.start_copy().by_name()
+        return dict(zip(self._totals, Numbers(list(self._totals.values())).result(), strict=True))
 
     def reset(self) -> None:
         """Begin all sums again at zero; the names stay."""

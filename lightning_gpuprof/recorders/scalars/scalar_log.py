@@ -3,11 +3,11 @@
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, SupportsFloat
+from typing import Any, SupportsFloat
 
 from torch import Tensor
 
-from lightning_gpuprof.recorders.scalars.transfer import HostCopy, Numbers, Transfer, Value
+from lightning_gpuprof.recorders.scalars.transfer import HostCopy, Numbers, Pending, Transfer, Value
 
 Scalar = Tensor | float | int
 _NONE: Mapping[str, Any] = {}
@@ -22,18 +22,6 @@ class ScalarBatch:
     values: dict[str, list[float | None]]
 
 
-class Window(Protocol):
-    """A closed window's values on their way to the host: those of the first name come first."""
-
-    def ready(self) -> bool:
-        """Tell whether they have arrived; never waits."""
-        ...
-
-    def result(self) -> list[Any]:
-        """Return them; waits where they have not arrived."""
-        ...
-
-
 class ScalarLog:
     """Records named scalars step by step without a host sync.
 
@@ -46,7 +34,8 @@ class ScalarLog:
     Args:
         names: The scalars to keep.
         transfer: Queues a copy to the host; tests pass a fake.
-        send: Sends a window in its own way; where it returns None the window is copied.
+        send: Sends a window in its own way, the values of the first name first; where it returns
+            None the window is copied.
         refuse: Told of each value that is no single number, which is then left out. By default
             `add` raises.
 
@@ -67,7 +56,7 @@ class ScalarLog:
         names: Sequence[str],
         *,
         transfer: Transfer = HostCopy,
-        send: Callable[[list[Value]], Window | None] | None = None,
+        send: Callable[[list[Value]], Pending | None] | None = None,
         refuse: Callable[[str, Exception], None] | None = None,
     ) -> None:
         self._names = list(names)
@@ -75,7 +64,7 @@ class ScalarLog:
         self._send = send
         self._refuse = refuse
         self._begin_window()
-        self._pending: deque[tuple[list[Any], Window]] = deque()
+        self._pending: deque[tuple[list[Any], Pending]] = deque()
 
     @property
     def on_their_way(self) -> bool:
@@ -155,7 +144,7 @@ class ScalarLog:
         self._pending.clear()
         return batches
 
-    def _batch(self, steps: list[Any], window: Window) -> ScalarBatch:
+    def _batch(self, steps: list[Any], window: Pending) -> ScalarBatch:
         values, count = window.result(), len(steps)
         columns = {
             name: values[at * count : (at + 1) * count] for at, name in enumerate(self._names)

@@ -1,7 +1,7 @@
 """Copies numbers to the host without making the host wait for the device."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -12,14 +12,14 @@ _HAS_FLOAT64 = ("cpu", "cuda", "meta")
 
 
 class Pending(Protocol):
-    """A copy to the host that has been queued."""
+    """Values on their way to the host."""
 
     def ready(self) -> bool:
-        """Tell whether the values have arrived; never waits."""
+        """Tell whether they have arrived; never waits."""
         ...
 
-    def result(self) -> Tensor:
-        """Return the values on the host; waits where they have not arrived."""
+    def result(self) -> Any:
+        """Return them; waits where they have not arrived."""
         ...
 
 
@@ -138,18 +138,6 @@ class Numbers:
 
 def _joined(bank: list[tuple[list[int], Tensor]]) -> Tensor:
     return bank[0][1] if len(bank) == 1 else torch.cat([exact for _, exact in bank])
-
-
-class NamedNumbers(Numbers):
-    """The same by name."""
-
-    def __init__(self, values: Mapping[str, Value]) -> None:
-        super().__init__(list(values.values()))
-        self._names = list(values)
-
-    def by_name(self) -> dict[str, float]:
-        """Return the numbers by name; waits for what has not arrived."""
-        return dict(zip(self._names, self.result(), strict=True))
 
 
 class RankMeans:

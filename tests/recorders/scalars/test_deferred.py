@@ -139,15 +139,6 @@ def test_a_dict_of_sums_replaces_a_dict_of_floats():
     assert list(acc) == ["recon", "kl", "beta"]
 
 
-def test_a_copy_that_was_begun_keeps_the_values_of_that_moment():
-    acc = DeferredScalars()
-    acc["kl"] += torch.tensor(1.0)
-    pending = acc.start_copy()
-    acc["kl"] += torch.tensor(1.0)
-    assert pending.ready()
-    assert pending.by_name() == {"kl": 1.0}
-
-
 def test_a_sum_holds_no_graph():
     weight = torch.ones(2, requires_grad=True)
     acc = DeferredScalars()

@@ -24,7 +24,7 @@ def run(make_session, write_run):
             PHASES,
             parts={"callbacks/GradNorm": 1 * MS},
             loader=Loader(num_workers=0),
-            records=[span, cycle, AnomalyMode(forward=True, backward=True)],
+            records=[span, cycle, AnomalyMode()],
             wall_ns=1_005 * MS,
             samples=32,
         )
