@@ -20,7 +20,7 @@ from lightning_gpuprof.adapters.loaders import (
     training_loaders,
 )
 from lightning_gpuprof.recorders.sampling.stack_lines import MOST_LINES
-from lightning_gpuprof.recorders.sampling.worker_sampling import WorkerStart
+from lightning_gpuprof.recorders.sampling.worker_sampling import WORKERS, WorkerStart
 from lightning_gpuprof.records.lines import LineCount, WorkerLines
 from lightning_gpuprof.session.guard import attempt, guarded
 from lightning_gpuprof.session.output import RunOutput
@@ -50,14 +50,14 @@ class WorkerSampler:
     def _clear(self) -> None:
         self._placed: list[tuple[Any, WorkerStart]] = []
         self._folder: str | None = None
-        self._starts = self._noted = self._taken = 0
+        self._starts = self._noted = 0
         self._found: WorkerLines | None = None
 
     @guarded
     def setup(self, trainer: Any, output: RunOutput) -> None:
         """Be there when the training loaders' iterators are made."""
         self._output = output
-        self._release()
+        self.release()
         self._clear()
         fit_loop = trainer.fit_loop
         output.calls.add(fit_loop, BEFORE_FIRST_ITERATORS, After(partial(self.place, fit_loop)))
@@ -72,7 +72,7 @@ class WorkerSampler:
         """Let workers that are started next be sampled."""
         self.put_back()
         self._read()
-        left = self.most - self._taken
+        left = self.most - (self._found.whole // WORKERS if self._found else 0)
         for number, loader in enumerate(training_loaders(fit_loop) if left > 0 else []):
             if _starts_workers(loader) and self._made_folder() is not None:
                 self._starts += 1
@@ -87,12 +87,8 @@ class WorkerSampler:
                 vars(loader)[_INIT_FN] = start
                 self._placed.append((loader, start))
 
-    @guarded
     def put_back(self) -> None:
         """Give each loader its own `worker_init_fn` back: the iterators are made."""
-        self._put_back()
-
-    def _put_back(self) -> None:
         while self._placed:
             loader, start = self._placed.pop()
             if vars(loader).get(_INIT_FN) is start:
@@ -105,12 +101,8 @@ class WorkerSampler:
 
     def _read(self) -> None:
         if self._folder is not None and os.path.isdir(self._folder):
-            found = [(worker, one) for worker, one in read_samples(self._folder) if one.whole]
-            self._found = _together([one for _, one in found]) if found else None
-            taken: Counter[str] = Counter()
-            for worker, one in found:
-                taken[worker] += one.whole
-            self._taken = max(taken.values(), default=0)
+            found = [one for one in read_samples(self._folder) if one.whole]
+            self._found = _together(found) if found else None
 
     @guarded
     def write(self) -> None:
@@ -124,14 +116,14 @@ class WorkerSampler:
 
     def release(self) -> None:
         """Put everything back and remove the temporary folder."""
-        self._release()
-
-    def _release(self) -> None:
         attempt(self._read, None)
-        self._put_back()
+        self.put_back()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
+
+    def _release(self) -> None:
+        self.release()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_placed": [], "_folder": None}
@@ -164,10 +156,9 @@ def _together(found: Sequence[WorkerLines]) -> WorkerLines:
     )
 
 
-def read_samples(folder: str) -> Iterator[tuple[str, WorkerLines]]:
-    """Yield each sampled worker's number, as text, with its samples."""
+def read_samples(folder: str) -> Iterator[WorkerLines]:
+    """Yield the samples of each worker."""
     for entry in os.scandir(folder):
-        name, suffix = os.path.splitext(entry.name)
-        if suffix == ".json":
+        if entry.name.endswith(".json"):
             with suppress(OSError, MsgspecError), open(entry.path, "rb") as file:
-                yield name.rpartition("-")[2], json.decode(file.read(), type=WorkerLines)
+                yield json.decode(file.read(), type=WorkerLines)

@@ -7,11 +7,10 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import partial
 from multiprocessing.util import Finalize
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import json
 
@@ -47,6 +46,11 @@ _FIRST = 100
 """Before finalizers of lower priority, as the queues' are: the thread is to be gone by then."""
 _WORKS, _WAITS = "fetch", "get"
 """The functions in which a worker makes a batch, and gets the next indices."""
+WORK, WAITING, HANDING = "work", "waiting", "handing"
+"""Fields of `WorkerLines`: it waits for indices where the training process has all its batches;
+whatever else its loop does is handing a batch over."""
+Seen = tuple[str, At | None]
+"""A sample of a worker: what it does and, where it works, its place."""
 
 
 @dataclass
@@ -90,23 +94,6 @@ class WorkerStart:
         found.begin(interval_s=self.interval_s, most=self.most)
 
 
-class Doing(Enum):
-    """Activity of a worker."""
-
-    WORK = "work"
-    WAIT = "wait"
-    """For work: the training process has all the batches that it asked for."""
-    HANDOVER = "handover"
-    """Whatever else its loop does, above all giving away a batch."""
-
-
-class Seen(NamedTuple):
-    """A sample of a worker; `at` is None unless it works, and has no file in others' code."""
-
-    doing: Doing
-    at: At | None = None
-
-
 @dataclass
 class WorkerSampling:
     """Samples of the main thread of this process, which is a worker's.
@@ -123,7 +110,7 @@ class WorkerSampling:
     start_ns: int | None = None
     init_ns: int | None = None
     _seen: Counter[At] = field(default_factory=Counter)
-    _doing: Counter[Doing] = field(default_factory=Counter)
+    _doing: Counter[str] = field(default_factory=Counter)
     _idle: int = 0
     _waiting: int = 0
     _thread: threading.Thread | None = None
@@ -167,15 +154,16 @@ class WorkerSampling:
             seen = where_in_worker(frames.get(self.watched))
         finally:
             frames.clear()  # see `LineSampler.sample`
-        if seen is None or (seen.doing is not Doing.WORK and not self._seen):
+        doing, at = seen or ("", None)
+        if not doing or (doing != WORK and not self._seen):
             self._idle += 1  # before the first batch the other workers are started
-            self._waiting += seen is not None and seen.doing is Doing.WAIT
+            self._waiting += doing == WAITING
             if self._waiting >= LEAST_WAITING and self._waiting % WRITE_EVERY == 0:
                 self.write()
             return
-        if seen.at is not None:
-            self._seen[seen.at] += 1
-        self._doing[seen.doing] += 1
+        if at is not None:
+            self._seen[at] += 1
+        self._doing[doing] += 1
         if self._doing.total() % WRITE_EVERY == 0:
             self.write()
 
@@ -185,14 +173,12 @@ class WorkerSampling:
         Raises:
             OSError: The folder is not there any more: nobody reads them.
         """
-        waiting = self._doing[Doing.WAIT]
-        if not self._seen and self._waiting >= LEAST_WAITING:
-            waiting = self._waiting
+        idle = not self._seen and self._waiting >= LEAST_WAITING
         found = WorkerLines(
             processes=1,
-            work=self._doing[Doing.WORK],
-            waiting=waiting,
-            handing=self._doing[Doing.HANDOVER],
+            work=self._doing[WORK],
+            waiting=self._waiting if idle else self._doing[WAITING],
+            handing=self._doing[HANDING],
             lines=line_counts(self._seen),
             start_ns=self.start_ns,
             init_ns=self.init_ns,
@@ -218,16 +204,16 @@ def _seen(inside: list[FrameType]) -> Seen:
     """Classify the frames inside of a worker's loop, innermost first."""
     called = inside[-1].f_code.co_name if inside else ""
     if called == _WAITS:
-        return Seen(Doing.WAIT)
+        return WAITING, None
     if called != _WORKS:
-        return Seen(Doing.HANDOVER)
+        return HANDING, None
     work = inside[:-1]
     packages = [package_of(each.f_code.co_filename) for each in work]
     if USER not in packages:
         callee = name_of(work[-1]) if work else None
-        return Seen(Doing.WORK, At(Phase.DATA_WAIT, "", 0, "", callee, kind_of(work)))
+        return WORK, At(Phase.DATA_WAIT, "", 0, "", callee, kind_of(work))
     own = packages.index(USER)
-    users = work[own]
-    code, (callee, kind) = users.f_code, inside_of(users, work[:own])
-    at = At(Phase.DATA_WAIT, code.co_filename, line_of(users), code.co_name, callee, kind)
-    return Seen(Doing.WORK, at)
+    users, code = work[own], work[own].f_code
+    callee, kind = inside_of(users, work[:own])
+    place = code.co_filename, line_of(users), code.co_name
+    return WORK, At(Phase.DATA_WAIT, *place, callee, kind)

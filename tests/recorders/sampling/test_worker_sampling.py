@@ -9,19 +9,19 @@ from lightning_gpuprof.recorders.sampling import worker_sampling as sampling
 from lightning_gpuprof.recorders.sampling.stack_lines import At
 from lightning_gpuprof.recorders.sampling.worker_sampler import read_samples
 from lightning_gpuprof.recorders.sampling.worker_sampling import (
+    HANDING,
     IDLE,
     LEAST_WAITING,
+    WAITING,
     WRITE_EVERY,
-    Doing,
-    Seen,
     WorkerSampling,
     WorkerStart,
     where_in_worker,
 )
 from lightning_gpuprof.records.phases import Phase
 
-WORK = Seen(Doing.WORK, At(Phase.DATA_WAIT, "t.py", 3, "decode", "json.loads", "python"))
-WAIT, HANDOVER = Seen(Doing.WAIT), Seen(Doing.HANDOVER)
+WORK = (sampling.WORK, At(Phase.DATA_WAIT, "t.py", 3, "decode", "json.loads", "python"))
+WAIT, HANDOVER = (WAITING, None), (HANDING, None)
 
 
 @pytest.fixture
@@ -34,8 +34,7 @@ def seen(monkeypatch, tmp_path):
         one = WorkerSampling(str(tmp_path / "0-1-0.json"), 1, init_ns=5)
         stop = SimpleNamespace(wait=lambda timeout: not left)
         one.watch(stop, interval_s=1.0, most=most)
-        ((worker, counts),) = read_samples(str(tmp_path))
-        assert worker == "0"
+        (counts,) = read_samples(str(tmp_path))
         return counts, left
 
     return sampled
@@ -75,7 +74,7 @@ def test_counts_are_written_again_and_again(tmp_path, monkeypatch):
     one = WorkerSampling(str(tmp_path / "0-1-0.json"), 1)
     for _ in range(2 * WRITE_EVERY + 3):
         one.sample()
-    assert [counts.work for _, counts in read_samples(str(tmp_path))] == [2 * WRITE_EVERY]
+    assert [counts.work for counts in read_samples(str(tmp_path))] == [2 * WRITE_EVERY]
 
 
 def test_a_torn_file_is_left_out(tmp_path):
@@ -103,7 +102,7 @@ def test_the_threads_end_is_waited_for_and_its_last_samples_written(tmp_path, mo
     assert len(own_threads()) == 1
     ends[0]()
     assert not own_threads()
-    ((_, counts),) = read_samples(str(tmp_path))
+    (counts,) = read_samples(str(tmp_path))
     assert counts.start_ns > 0
     assert counts.init_ns >= 0
 
@@ -145,14 +144,14 @@ def look(*functions):
 
 
 def test_a_users_line_within_a_fetch_is_work():
-    seen = look((LOOP, "_worker_loop"), (FETCH, "fetch"), (USER, "__getitem__"))
-    assert seen.doing is Doing.WORK
-    assert seen.at == (Phase.DATA_WAIT, USER, 2, "__getitem__", None, None)
+    doing, at = look((LOOP, "_worker_loop"), (FETCH, "fetch"), (USER, "__getitem__"))
+    assert doing == sampling.WORK
+    assert at == (Phase.DATA_WAIT, USER, 2, "__getitem__", None, None)
 
 
 def test_the_innermost_line_of_the_user_is_named_with_what_it_calls():
     functions = [(FETCH, "fetch"), (USER, "collate"), (USER, "pad"), (COLLATE, "default_collate")]
-    at = look((LOOP, "_worker_loop"), *functions).at
+    _, at = look((LOOP, "_worker_loop"), *functions)
     assert (at.file, at.function, at.callee, at.kind) == (
         USER,
         "pad",
@@ -162,17 +161,17 @@ def test_the_innermost_line_of_the_user_is_named_with_what_it_calls():
 
 
 def test_work_outside_the_users_code_has_no_line_but_a_name():
-    at = look((LOOP, "_worker_loop"), (FETCH, "fetch"), (COLLATE, "default_collate")).at
+    _, at = look((LOOP, "_worker_loop"), (FETCH, "fetch"), (COLLATE, "default_collate"))
     assert (at.file, at.callee) == ("", "torch.default_collate")
-    assert look((LOOP, "_worker_loop"), (FETCH, "fetch")).at.callee is None
+    assert look((LOOP, "_worker_loop"), (FETCH, "fetch"))[1].callee is None
 
 
 def test_waiting_for_work_and_handing_a_batch_over_are_told_apart():
-    assert look((LOOP, "_worker_loop"), (LOOP, "get")) == (Doing.WAIT, None)
-    assert look((LOOP, "_worker_loop"), (LOOP, "put")) == (Doing.HANDOVER, None)
-    assert look((LOOP, "_worker_loop")) == (Doing.HANDOVER, None)
+    assert look((LOOP, "_worker_loop"), (LOOP, "get")) == (WAITING, None)
+    assert look((LOOP, "_worker_loop"), (LOOP, "put")) == (HANDING, None)
+    assert look((LOOP, "_worker_loop")) == (HANDING, None)
     # An iterable dataset's worker makes its iterator while others are started.
-    assert look((LOOP, "_worker_loop"), (FETCH, "create_fetcher")).doing is Doing.HANDOVER
+    assert look((LOOP, "_worker_loop"), (FETCH, "create_fetcher"))[0] == HANDING
 
 
 def test_outside_a_workers_loop_there_is_nothing_to_see():
