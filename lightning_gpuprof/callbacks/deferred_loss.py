@@ -69,7 +69,6 @@ class DeferredLoss(RecordingCallback):
             others, which may call a server, those of the Trainer's own `log_every_n_steps`.
         sync_dist: Average over the ranks that gave a value, with one collective per window.
         prefix: Put before every name in the loggers.
-        required: Whether to warn, when training ends, of a metric that never came.
 
     Raises:
         ConfigError: `metrics` is empty, or a number makes no sense.
@@ -83,7 +82,6 @@ class DeferredLoss(RecordingCallback):
         log_every_n_steps: int | None = None,
         sync_dist: bool = False,
         prefix: str = "",
-        required: bool = True,
     ) -> None:
         _check(metrics, window, log_every_n_steps)
         super().__init__()
@@ -92,7 +90,6 @@ class DeferredLoss(RecordingCallback):
         self.log_every_n_steps = log_every_n_steps
         self.sync_dist = sync_dist
         self.prefix = prefix
-        self.required = required
         self._outputs: StepOutputs | None = None
         self._sink: ScalarSink | None = None
         self._trainer: Trainer | None = None
@@ -222,8 +219,10 @@ class DeferredLoss(RecordingCallback):
         return RankMeans(values, strategy.root_device, add, self._transfer, room=self._room)
 
     def _say_missing(self) -> None:
-        never = self._sink.missing if self._sink is not None and self.required else []
-        missing = [name for name in never if name not in self._refused]
+        # Of the default nobody is warned: with several optimizers a step often returns nothing.
+        if self._sink is None or self.metrics == ("loss",):
+            return
+        missing = [name for name in self._sink.missing if name not in self._refused]
         if missing:
             rank_zero_warn(
                 f"DeferredLoss recorded nothing for {missing}: training_step never returned "

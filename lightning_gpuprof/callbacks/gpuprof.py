@@ -55,13 +55,10 @@ class GpuProfCallback(Callback):
         **settings: Any,
     ) -> None:
         if config is not None and not isinstance(config, GpuProfConfig):
-            file = isinstance(config, str | os.PathLike)
-            use = (
-                f"GpuProfCallback.from_yaml({str(config)!r})"
-                if file
-                else "settings by name: wait=3"
+            raise ConfigError(
+                f"GpuProfCallback({config!r}) is not a GpuProfConfig. Pass settings by name, such "
+                "as wait=3, or call GpuProfCallback.from_yaml(path)."
             )
-            raise ConfigError(f"GpuProfCallback({config!r}) is not a GpuProfConfig. Pass {use}.")
         if config is not None and settings:
             raise ConfigError(
                 f"GpuProfCallback got config=... and also {', '.join(settings)}. Pass either."
@@ -202,9 +199,7 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
             )
         )
     if config.metrics:
-        # Of the default nobody is warned: with several optimizers a step often returns nothing.
-        chosen = config.metrics != GpuProfConfig.metrics
-        parts.append(DeferredLoss(config.metrics, window=config.window, required=chosen))
+        parts.append(DeferredLoss(config.metrics, window=config.window))
     if config.batch_size:
         parts.append(
             BatchSizeAdvisor(

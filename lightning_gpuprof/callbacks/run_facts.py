@@ -8,23 +8,21 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.recorders.anomaly_detection import AnomalyDetection
-from lightning_gpuprof.recorders.batch_bytes import BatchBytes
 from lightning_gpuprof.recorders.checkpoint_content import CheckpointContents
 from lightning_gpuprof.recorders.cores import CoreWaits
+from lightning_gpuprof.recorders.first_batch import FirstBatch
 from lightning_gpuprof.recorders.garbage_collection import GarbageCollections
 from lightning_gpuprof.recorders.gradient_sync import GradientSync
 from lightning_gpuprof.recorders.recorder import Recorder
-from lightning_gpuprof.recorders.synced_logs import SyncedLogs
 from lightning_gpuprof.session.guard import enable, guarded, guarded_call, is_disabled
 from lightning_gpuprof.session.hooks import Hooks, called_by_trainer
 from lightning_gpuprof.session.recording import RecordingCallback
 
 RECORDERS: tuple[type[Recorder], ...] = (
     CoreWaits,
-    BatchBytes,
+    FirstBatch,
     AnomalyDetection,
     GradientSync,
-    SyncedLogs,
     GarbageCollections,
     CheckpointContents,
 )

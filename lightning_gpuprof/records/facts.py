@@ -1,7 +1,6 @@
 """Single facts of a run: each is a record of its own type, of which the last counts."""
 
 from lightning_gpuprof.records.base import FactBase
-from lightning_gpuprof.records.code_place import CodePlace
 
 
 class CoreWait(FactBase, tag="core_wait", frozen=True):

@@ -10,14 +10,10 @@ from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import ProfilerCycle
 
 
-@pytest.mark.parametrize(
-    ("given", "use"),
-    [("train.yaml", "GpuProfCallback.from_yaml('train.yaml')"), (3, "settings by name: wait=3")],
-)
-def test_what_is_no_configuration_is_refused_with_the_right_call(given, use):
-    with pytest.raises(ConfigError) as error:
+@pytest.mark.parametrize("given", ["train.yaml", 3])
+def test_what_is_no_configuration_is_refused_with_the_right_call(given):
+    with pytest.raises(ConfigError, match=r"from_yaml\(path\)"):
         GpuProfCallback(given)
-    assert use in str(error.value)
 
 
 def test_a_config_and_settings_are_the_same():

@@ -10,9 +10,8 @@ from torch.utils.data import DataLoader
 
 from lightning_gpuprof.callbacks.run_facts import RunFacts
 from lightning_gpuprof.recorders.anomaly_detection import AGAIN, AnomalyDetection
-from lightning_gpuprof.recorders.batch_bytes import BatchBytes
 from lightning_gpuprof.recorders.cores import CoreWaits
-from lightning_gpuprof.recorders.synced_logs import SyncedLogs
+from lightning_gpuprof.recorders.first_batch import FirstBatch
 from lightning_gpuprof.records import facts
 from lightning_gpuprof.records.facts import CpuQuota
 from lightning_gpuprof.records.schema import ProbeDisabled
@@ -40,7 +39,7 @@ def fit(session_of):
 
 
 def test_the_first_batchs_bytes_are_noted(fit):
-    assert fit(BatchBytes()).all(facts.BatchBytes) == [facts.BatchBytes(4 * 40 * 8)]
+    assert fit(FirstBatch()).all(facts.BatchBytes) == [facts.BatchBytes(4 * 40 * 8)]
 
 
 def test_what_a_quota_made_the_run_wait_for_is_noted_when_training_ends(fit):
@@ -71,14 +70,14 @@ class Synced(Texts):
         return super().training_step(batch, batch_idx)
 
 
-class OfTwoRanks(SyncedLogs):
+class OfTwoRanks(FirstBatch):
     """Records as it does where there are several ranks."""
 
     def first_batch_ends(self, trainer, batch):
         super().first_batch_ends(SimpleNamespace(world_size=2, fit_loop=trainer.fit_loop), batch)
 
 
-@pytest.mark.parametrize(("recorder", "names"), [(SyncedLogs, []), (OfTwoRanks, [("each",)])])
+@pytest.mark.parametrize(("recorder", "names"), [(FirstBatch, []), (OfTwoRanks, [("each",)])])
 def test_what_ranks_exchange_for_the_log_in_each_step_is_noted(fit, monkeypatch, recorder, names):
     # Of one rank Lightning forgets what is to be exchanged.
     connector = accelerator_connector._AcceleratorConnector
@@ -87,14 +86,14 @@ def test_what_ranks_exchange_for_the_log_in_each_step_is_noted(fit, monkeypatch,
     assert [one.names for one in session.all(facts.SyncedLogs)] == names
 
 
-class Broken(BatchBytes):
+class Broken(FirstBatch):
     def train_starts(self, trainer, host):
         raise ValueError("no")
 
 
 def test_a_recorder_that_fails_is_switched_off_alone(fit):
     with pytest.warns(RuntimeWarning, match="Broken failed and is off"):
-        records = fit(Broken(), BatchBytes())
+        records = fit(Broken(), FirstBatch())
     assert records.last(facts.BatchBytes) is not None
     assert [one.probe for one in records.all(ProbeDisabled)] == ["Broken"]
 
