@@ -9,17 +9,14 @@ TOTAL = 10_000 * MIB
 class FakeCard:
     """A card on which the model takes 1000 MiB and each sample 50; peaks only rise, as torch's do.
 
-    The first reading is the one before training. `others` are MiB outside torch, `graphs` whether
-    CUDA graphs hold memory, `before` the MiB of the peak before training.
+    The first reading is the one before training. `others` are MiB outside torch, `before` the
+    MiB of the peak before training.
     """
 
-    def __init__(
-        self, samples, *, others=500, graphs=False, resting=1_000, retries=(0,), before=0, split=0
-    ):
+    def __init__(self, samples, *, others=500, resting=1_000, retries=(0,), before=0, split=0):
         self.samples = samples
         self.retries = list(retries)  # by reading; the last one stays
         self.others = others
-        self.graphs = graphs
         self.resting = resting
         self.split = split
         self.peak = before * MIB
@@ -40,6 +37,3 @@ class FakeCard:
             alloc_retries=self.retries[min(self.reads, len(self.retries)) - 1],
             ooms=0,
         )
-
-    def graph_pools(self):
-        return self.graphs

@@ -84,10 +84,6 @@ class Simulated(LiveBytes):
             ooms=pool.ooms,
         )
 
-    def graph_pools(self) -> bool:
-        """Tell of CUDA graphs' memory: there are none."""
-        return False
-
 
 @contextmanager
 def _without_values() -> Iterator[None]:

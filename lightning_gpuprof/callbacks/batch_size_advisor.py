@@ -84,7 +84,6 @@ class BatchSizeAdvisor(RecordingCallback):
         before = probe.read() if probe is not None else None
         self._peaks: TrainingPeaks | None = TrainingPeaks(before) if probe is not None else None
         self._batches: WindowBatches | None = None
-        self._graphs: bool | None = None
         self._counted = self._offset = self._windows = self._next_read_ns = 0
         self._apart = False
         self._last: BatchSizeAdvice | None = None
@@ -221,9 +220,7 @@ class BatchSizeAdvisor(RecordingCallback):
         assert self._output is not None
         self._output.write(peaks.add(reading, window, batch=self._counted, kinds=self._kinds))
         self._show(reading)
-        if self._graphs is None:  # captured in the first steps
-            self._graphs = probe.graph_pools()
-        advice = peaks.advise(reading, self.band, cuda_graphs=bool(self._graphs))
+        advice = peaks.advise(reading, self.band)
         if advice is not None and advice != self._last:
             self._suggest(advice, trainer)
 

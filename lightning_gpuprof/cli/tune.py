@@ -17,20 +17,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--steps", type=int, default=20, metavar="N", help="steps measured per size (default: 20)"
     )
-    parser.add_argument(
-        "--warmup", type=int, default=5, metavar="N", help="steps before them (default: 5)"
-    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure, and print the table; returns 1 where no size ran."""
-    points = tune(
-        args.model,
-        args.batch_sizes,
-        steps=args.steps,
-        warmup=args.warmup,
-        precision=args.precision,
-    )
+    points = tune(args.model, args.batch_sizes, steps=args.steps, precision=args.precision)
     if args.json:
         rows = [{**asdict(point), "samples_per_s": point.samples_per_s} for point in points]
         print(json.dumps({"schema_version": 1, "measured": True, "points": rows}, indent=2))

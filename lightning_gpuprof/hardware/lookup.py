@@ -113,13 +113,10 @@ def _fits(row: Peaks, memory_bytes: int | None, units: int | None) -> bool:
 
 
 def _misfit(name: str, rows: list[Peaks], memory_bytes: int | None, units: int | None) -> str:
-    sold = ", ".join(
-        f"{row.name}: {row.memory_gb or '?'} GB, {row.units or '?'} units" for row in rows
-    )
-    reported = f"{'?' if memory_bytes is None else memory_bytes // 10**9} GB, {units or '?'} units"
     return (
-        f"{name} reports {reported}, the datasheet says {sold}: a partition or another model, "
-        "whose peaks are not known."
+        f"{name} reports {memory_bytes or '?'} bytes and {units or '?'} units, the datasheet of "
+        f"{rows[0].name} {rows[0].memory_gb or '?'} GB and {rows[0].units or '?'}: a partition or "
+        "another model, whose peaks are not known."
     )
 
 

@@ -82,13 +82,11 @@ class Circumstances:
     Args:
         growth_bytes_per_step: How fast memory between steps surely grows; 0.0 where it does not.
         alloc_retries: How often the allocator had to release its cache and try again.
-        cuda_graphs: CUDA graphs hold memory.
         validation_peak_bytes: The peak that validation set; None where training set it.
     """
 
     growth_bytes_per_step: float = 0.0
     alloc_retries: int = 0
-    cuda_graphs: bool = False
     validation_peak_bytes: int | None = None
 
 
@@ -230,11 +228,6 @@ def _withheld(facts: Circumstances, slope: float, fragmented: float) -> str | No
         return (
             "the allocator ran out of memory and had to free its cache: a larger batch would be "
             "slower still"
-        )
-    if facts.cuda_graphs:
-        return (
-            "CUDA graphs of this process keep memory of their own for each batch shape, which does "
-            "not grow with the batch in a straight line"
         )
     if fragmented >= MAX_FRAGMENTED:
         return (

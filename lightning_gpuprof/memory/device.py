@@ -6,8 +6,6 @@ from typing import Any
 
 import torch
 
-_POOL = (0, 0)
-"""The id of the pool that belongs to no CUDA graph."""
 _NATIVE, _DRIVERS = "native", "cudaMallocAsync"
 """Names of torch's own allocator, and of the driver's behind torch's calls."""
 
@@ -65,20 +63,6 @@ class CudaMemory:
             alloc_retries=stats["num_alloc_retries"],
             ooms=stats["num_ooms"],
         )
-
-    def graph_pools(self) -> bool:
-        """Tell whether CUDA graphs hold memory of their own; slow.
-
-        Only torch's own allocator has segments; others refuse to list them.
-        """
-        if _backend(self._cuda) != _NATIVE:
-            return False
-        try:  # without the history, which takes seconds to collect
-            segments = self._cuda.memory_snapshot(include_traces=False)
-        except TypeError:  # older torch
-            segments = self._cuda.memory_snapshot()
-        pools = {tuple(segment.get("segment_pool_id", _POOL)) for segment in segments}
-        return bool(pools - {_POOL})
 
 
 def _backend(cuda: Any) -> str:

@@ -125,9 +125,7 @@ class TrainingPeaks:
             kind_bytes=_at_peak(reading, kinds) if self._own else {},
         )
 
-    def advise(
-        self, reading: MemoryReading, band: tuple[float, float], *, cuda_graphs: bool
-    ) -> BatchSizeAdvice | None:
+    def advise(self, reading: MemoryReading, band: tuple[float, float]) -> BatchSizeAdvice | None:
         """Return the advice as of a reading; None before any batch was counted."""
         if not self._peaks:
             return self._without_a_peak()
@@ -141,7 +139,6 @@ class TrainingPeaks:
         facts = Circumstances(
             growth_bytes_per_step=0.0 if growth is None else growth[0],
             alloc_retries=reading.alloc_retries,
-            cuda_graphs=cuda_graphs,
             validation_peak_bytes=self._validation_bytes,
         )
         peaks = [replace(peak, split_bytes=self._fullest[1]) for peak in self._peaks.values()]

@@ -16,8 +16,11 @@ from lightning_gpuprof.memory.device import CudaMemory, out_of_memory_error
 from lightning_gpuprof.trials.model import CPU, Made, call, check, load, make_optimizer, train_step
 from lightning_gpuprof.trials.tune import TunePoint
 
+WARMUP = 5
+"""Steps before the measured ones."""
 
-def measure(model: str, batch_size: int, *, steps: int, warmup: int, precision: str) -> TunePoint:
+
+def measure(model: str, batch_size: int, *, steps: int, precision: str) -> TunePoint:
     """Train some steps on one batch that stays on the device, a GPU where there is one.
 
     Unlike the callbacks this waits for the device after every step.
@@ -28,11 +31,11 @@ def measure(model: str, batch_size: int, *, steps: int, warmup: int, precision: 
     check(precision, [batch_size])
     device = torch.device("cuda", 0) if torch.cuda.is_available() else CPU
     try:
-        times_ns = _times(call(load(model)), batch_size, steps + warmup, warmup, precision, device)
+        times_ns = _times(call(load(model)), batch_size, WARMUP + steps, precision, device)
     except out_of_memory_error() as error:
         said = str(error).split(". ")[0]
         return TunePoint(batch_size, device.type, error=f"out of memory: {said}")
-    step_ns = round(median(times_ns[warmup:]))
+    step_ns = round(median(times_ns[WARMUP:]))
     reading = CudaMemory(device).read() if device.type == "cuda" else None
     if reading is None:
         return TunePoint(batch_size, device.type, step_ns)
@@ -46,9 +49,7 @@ def measure(model: str, batch_size: int, *, steps: int, warmup: int, precision: 
     )
 
 
-def _times(
-    made: Made, size: int, steps: int, warmup: int, precision: str, device: torch.device
-) -> list[int]:
+def _times(made: Made, size: int, steps: int, precision: str, device: torch.device) -> list[int]:
     on_cuda = device.type == "cuda"
     made.model.train().to(device)
     optimizer = make_optimizer(made.model, as_on_cuda=on_cuda)
@@ -59,7 +60,7 @@ def _times(
     batch = tree_map(moved, made.batch(size))
     times_ns = []
     for step in range(steps):
-        if on_cuda and step == warmup:
+        if on_cuda and step == WARMUP:
             torch.cuda.reset_peak_memory_stats(device)  # the process is ours alone
         begin = time.perf_counter_ns()
         train_step(made, batch, optimizer, precision, device=device)

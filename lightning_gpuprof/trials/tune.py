@@ -39,7 +39,6 @@ def tune(
     batch_sizes: Sequence[int] = (8, 16, 32, 64),
     *,
     steps: int = 20,
-    warmup: int = 5,
     precision: str = "32-true",
 ) -> list[TunePoint]:
     """Measure throughput and memory of some batch sizes, up to the first that does not run.
@@ -49,8 +48,7 @@ def tune(
     Args:
         model: "package.module:function" or "file.py:function", a function as `plan` takes it.
         batch_sizes: Sizes to run.
-        steps: Steps measured at each size.
-        warmup: Steps before them.
+        steps: Steps measured at each size, after five to warm up.
         precision: As Lightning's Trainer names it.
 
     Returns:
@@ -59,13 +57,11 @@ def tune(
     Raises:
         ConfigError: An argument or the model cannot be used.
     """
-    if steps < 1 or warmup < 0:
-        raise ConfigError(
-            f"steps={steps}, warmup={warmup} would measure nothing. Pass 1 step or more."
-        )
+    if steps < 1:
+        raise ConfigError(f"steps={steps} would measure nothing. Pass 1 step or more.")
     points: list[TunePoint] = []
     for size in sorted(set(batch_sizes)):
-        asked = {"batch_size": size, "steps": steps, "warmup": warmup, "precision": precision}
+        asked = {"batch_size": size, "steps": steps, "precision": precision}
         points.append(_measured({"model": model, **asked}))
         if points[-1].error is not None:
             break  # a larger size would fail likewise

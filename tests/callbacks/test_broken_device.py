@@ -25,7 +25,6 @@ ANSWERS = {
     "capturing": False,
     "elapsed_ns": 1000,
     "read": MemoryReading(1, 2, 1, 2, 0, 90, 100, 0, 0),
-    "graph_pools": False,
     "listen_for_oom": True,
 }
 

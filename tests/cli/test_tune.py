@@ -21,7 +21,7 @@ class Mean(nn.Module):
     def forward(self, x):
         return x.square().mean()
 """
-SHORT = ["--steps", "3", "--warmup", "1"]
+SHORT = ["--steps", "3"]
 
 
 @pytest.fixture

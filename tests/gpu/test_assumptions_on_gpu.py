@@ -106,7 +106,6 @@ def test_reading_the_memory_does_not_sync(strict):
     kept = torch.ones(2**20, device="cuda")
     reading = probe.read()
     assert reading.allocated_bytes >= kept.nbytes
-    assert not probe.graph_pools()
 
 
 def test_a_copy_to_pinned_memory_does_not_wait_for_a_busy_device(strict):
@@ -129,7 +128,6 @@ def test_a_capture_is_seen_and_outlived_by_events_recorded_before_it():
         assert torch.cuda.is_current_stream_capturing()
         kept = static + 1  # made anew, so in the graph's own pool
     assert not torch.cuda.is_current_stream_capturing()
-    assert memory_probe(torch.device("cuda", 0)).graph_pools()
     behind = torch.cuda.Event(enable_timing=True)
     behind.record()
     torch.cuda.synchronize()
@@ -194,7 +192,7 @@ def squared():
 def test_sizes_are_tuned_in_processes_of_their_own(tmp_path):
     model = tmp_path / "model.py"
     model.write_text(TUNED)  # without Lightning, whose import may take each process ten seconds
-    points = tune(f"{model}:squared", (8, 16), steps=3, warmup=2)
+    points = tune(f"{model}:squared", (8, 16), steps=3)
     assert [point.batch_size for point in points] == [8, 16]
     assert all(point.step_ns and point.peak_allocated_bytes for point in points)
     assert points[0].device == torch.cuda.get_device_name(0)

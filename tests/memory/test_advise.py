@@ -138,7 +138,6 @@ def test_what_others_hold_is_said_and_the_most_of_it_counts():
     ("peaks", "room", "seen", "reason"),
     [
         ([peak(32)], ROOM, Circumstances(alloc_retries=2), "ran out of memory"),
-        ([peak(32)], ROOM, Circumstances(cuda_graphs=True), "CUDA graphs of this process"),
         ([peak(32, reserved=2.5)], ROOM, None, "reserves 2.5 times what is allocated"),
         ([peak(16), peak(32, per_sample=10)], ROOM, None, "does not grow"),
         (

@@ -10,24 +10,12 @@ class FakeCuda:
     def __init__(self, stats, backend="native"):
         self.stats = stats
         self.memory = SimpleNamespace(get_allocator_backend=lambda: backend)
-        self.segments = [{"segment_pool_id": (0, 0)}, {}]
 
     def memory_stats_as_nested_dict(self, device):
         return self.stats
 
     def mem_get_info(self, device):
         return 300, 1000
-
-    def memory_snapshot(self):
-        return self.segments
-
-
-class NewCuda(FakeCuda):
-    """Of a torch that gives the segments without the history of allocations."""
-
-    def memory_snapshot(self, include_traces=True):
-        assert not include_traces
-        return self.segments
 
 
 STATS = {
@@ -64,21 +52,3 @@ def test_devices_without_counters_are_not_measured():
 def test_an_allocator_without_counters_is_not_measured(backend, counts):
     probe = memory_probe(torch.device("cuda", 0), cuda=FakeCuda(STATS, backend))
     assert (probe is not None) is counts
-
-
-def test_an_allocator_without_segments_is_not_asked_for_them():
-    class Refuses(FakeCuda):
-        def memory_snapshot(self, **_):
-            raise RuntimeError("Calling snapshot with backend:cudaMallocAsync is not meaningful.")
-
-    memory = CudaMemory(torch.device("cuda", 0), cuda=Refuses(STATS, "cudaMallocAsync"))
-    assert not memory.graph_pools()
-
-
-@pytest.mark.parametrize("make", [FakeCuda, NewCuda])
-def test_memory_of_cuda_graphs_is_told_by_its_pools(make):
-    cuda = make(STATS)
-    memory = CudaMemory(torch.device("cuda", 0), cuda=cuda)
-    assert not memory.graph_pools()
-    cuda.segments.append({"segment_pool_id": (0, 3)})
-    assert memory.graph_pools()

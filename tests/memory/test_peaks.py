@@ -34,8 +34,8 @@ class Training:
             kinds={"parameters": 600 * MIB},
         )
 
-    def advice(self, *, cuda_graphs=False):
-        return self.peaks.advise(self.reading, BAND, cuda_graphs=cuda_graphs)
+    def advice(self):
+        return self.peaks.advise(self.reading, BAND)
 
 
 def test_a_window_that_raises_the_peak_owns_it():
@@ -124,12 +124,6 @@ def test_only_retries_of_this_training_withhold_a_suggestion():
     within = Training(FakeCard(8, retries=(3, 4)))
     assert within.window(8).alloc_retries == 1
     assert "ran out of memory" in within.advice().reason
-
-
-def test_cuda_graphs_withhold_the_suggestion():
-    training = Training(FakeCard(8))
-    training.window(8)
-    assert "CUDA graphs" in training.advice(cuda_graphs=True).reason
 
 
 def test_batches_of_unknown_size_give_no_advice():
