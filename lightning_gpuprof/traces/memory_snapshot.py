@@ -150,15 +150,11 @@ def _segment(entry: Mapping[str, Any]) -> Segment:
 
 
 def _block(entry: Mapping[str, Any]) -> Block:
-    frames = entry.get("frames")
-    if not frames and entry.get("history"):
-        # Snapshots of torch 2.0 and before keep the stack in the block's last history entry.
-        frames = entry["history"][-1].get("frames", ())
     return Block(
         num_bytes=entry["size"],
         requested_bytes=entry.get("requested_size"),
         state=entry.get("state", ""),
-        frames=_frames(frames or ()),
+        frames=_frames(entry.get("frames", ())),
         address=entry.get("address"),
     )
 

@@ -83,7 +83,7 @@ def test_a_model_that_is_not_there_is_said_in_one_line(arguments, message, capfd
     [
         (["--vram", "much"], "'much' is not a size"),
         (["--vram", "80"], "'80' is not a size"),
-        (["--batch-sizes", "8,x"], "'x' is not a whole number"),
+        (["--batch-sizes", "8,x"], "invalid whole_numbers value: '8,x'"),
         (["--target", "80"], "'80' is not a share"),
     ],
 )

@@ -63,18 +63,6 @@ def test_a_session_can_be_chosen(make_session, write_run, capsys):
     assert "There is no session 5" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("stages", "told"), [(("fit", "fit"), True), (("fit", "validate"), False)])
-def test_of_several_fits_in_one_folder_it_is_said_which_this_is(
-    make_session, write_run, capsys, stages, told
-):
-    sessions = [make_session({"forward": MS}, session=i, stage=s) for i, s in enumerate(stages)]
-    run = write_run([record for session in sessions for record in session])
-    for number in (0, 1):
-        main(["report", run, "--session", str(number)])
-        said = f"This folder holds 2 fits (sessions 0 to 1), and this is session {number}: "
-        assert (said in capsys.readouterr().out) is told
-
-
 def test_the_html_is_about_the_chosen_session(make_session, write_run, tmp_path, capsys):
     two = make_session({"forward": MS}) + make_session({"forward": 2 * MS}, session=1)
     page = tmp_path / "report.html"

@@ -85,8 +85,8 @@ def test_a_model_that_cannot_be_used_is_said_by_the_child(capfd):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--batch-sizes", "8,x"], "'x' is not a whole number"),
-        (["--batch-sizes", "8\u00b2"], "is not a whole number"),
+        (["--batch-sizes", "8,x"], "invalid whole_numbers value: '8,x'"),
+        (["--batch-sizes", "8\u00b2"], "invalid whole_numbers value"),
         (["--batch-sizes", "0"], "give sizes of 1 or more"),
         (["--steps", "0"], "would measure nothing"),
     ],

@@ -45,8 +45,6 @@ DEVICE_KINDS = {
 _PYTHON = (Kind.PYTHON_FUNCTION, Kind.OLD_PYTHON)
 _FLOWS = (Kind.FORWARD_BACKWARD, Kind.OLD_FORWARD_BACKWARD)
 _NO_ARGS = Args()
-_OLD_DEVICE_PID = "CUDA functions"
-"""The process that torch's own exporter of 2020 put kernels under; it wrote no `cat`."""
 
 
 class NeedsExactTimesError(Exception):
@@ -174,18 +172,11 @@ class Collector:
         )
 
     def _add_unnamed(self, rows: list[Event]) -> None:
-        """Events without `cat`: names of threads, allocator marks, and all of 2020's."""
+        """Take in events without `cat`: names of threads and allocator marks."""
         for event in rows:
             if event.ph is EventKind.METADATA and event.name == "thread_name" and event.args:
                 thread = (plain_id(event.pid), plain_id(event.tid))
                 self.thread_names[thread] = str(event.args.name)
-        old = [e for e in rows if e.ph is EventKind.COMPLETE]
-        if host := [e for e in old if e.pid != _OLD_DEVICE_PID]:
-            self._add_host(host, "cpu_op")
-        if kernels := [e for e in old if e.pid == _OLD_DEVICE_PID]:
-            for event in kernels:
-                event.pid = plain_id(event.tid)
-            self._add_device(kernels, "kernel")
         if self._options.memory:
             marks = [
                 e for e in rows if e.ph is EventKind.INSTANT and e.name == "[memory]" and e.args

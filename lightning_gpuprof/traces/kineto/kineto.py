@@ -1,6 +1,6 @@
 """Reads what torch.profiler exports: Kineto's Chrome trace JSON, gzipped or not.
 
-Read since the first layouts: a bare list of events (2020, and Lightning's own exporter),
+Read since the first layouts: a bare list of events (2020),
 `Operator`/`Runtime`/`Kernel` categories (2021), and today's. NVIDIA and AMD alike.
 """
 

@@ -23,7 +23,6 @@ from lightning_gpuprof.views.documents.report_words import (
     no_change,
     no_steps,
     of_which_steps,
-    other_fits,
     place,
     saving,
     step_lines,
@@ -90,9 +89,8 @@ def render_for(report: Report, stream: TextIO, *, verbose: bool = False) -> str:
 def _parts(report: Report, verbose: bool, unicode: bool) -> Iterator[RenderableType]:
     results = report.results
     yield Text(f"{report.run}: {headline(report)}", style="bold")
-    for notice in (other_fits(report), *report.notices):
-        if notice is not None:
-            yield Text(f"note: {notice}", style="dim")
+    for notice in report.notices:
+        yield Text(f"note: {notice}", style="dim")
     if results.steps is None:
         yield Text(f"\n{no_steps(report)}")
     else:

@@ -126,7 +126,6 @@ def load_report(
         notices=(
             *found.notices,
             *_of_its_end(results),
-            *_of_warm_up(results),
             *rank_notices(results),
             *first_few(list(trace_notices(found.run, results, failed, fs))),
             *first_few(results.warnings),
@@ -140,19 +139,6 @@ def _of_its_end(results: RunResults) -> Iterator[str]:
         first, *_ = results.end.error.splitlines()
         error = first[:_MOST_OF_ERROR].rstrip(": ")  # of one without a message the name is left
         yield f"The session ended with {error}"
-
-
-def _of_warm_up(results: RunResults) -> Iterator[str]:
-    if results.steps is None or results.steps.basis != "all":
-        return
-    if results.start.stage == "fit":
-        later, more = "once training is steady", "Train longer"
-    else:
-        later, more = "for later ones", "Take more batches"
-    yield (
-        f"Only warm-up steps are recorded: what is found in them may not hold {later}. "
-        f"{more}, or lower warmup_steps."
-    )
 
 
 def _read_analyses(

@@ -40,19 +40,6 @@ def headline(report: Report) -> str:
     )
 
 
-def other_fits(report: Report) -> str | None:
-    """Say of a folder that several fits wrote to which of them this is; None of others."""
-    fits = [one for one in report.results.sessions if one.stage == "fit" and one.steps]
-    if len(fits) < 2:
-        return None
-    numbers = f"{fits[0].session} to {fits[-1].session}"
-    return (
-        f"This folder holds {len(fits)} fits (sessions {numbers}), and this is session "
-        f"{report.results.start.session}: `--session N` shows another. Those with folders of their "
-        "own can be compared."
-    )
-
-
 def the_one(report: Report) -> Finding | None:
     """Return the finding whose change is proposed at the end, where there is one."""
     steps, first = report.results.steps, next(iter(report.findings), None)

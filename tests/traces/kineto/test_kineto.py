@@ -113,17 +113,6 @@ def test_the_layout_of_2021_gives_the_same_categories(write_trace):
     assert [(d.name, d.vendor) for d in timeline.devices] == [("Tesla V100", "nvidia")]
 
 
-def test_torchs_exporter_of_2020_wrote_no_categories(write_trace):
-    host = {"name": "aten::add", "ph": "X", "ts": 1, "dur": 5, "tid": 1, "pid": "CPU functions"}
-    device = {"name": "add_kernel", "ph": "X", "ts": 3, "dur": 2, "tid": 0, "pid": "CUDA functions"}
-
-    timeline = open_timeline(write_trace([host, device], bare=True))
-
-    assert categories(timeline.host) == ["cpu_op"]
-    assert categories(timeline.device) == ["kernel"]
-    assert timeline.device.device.tolist() == [0]
-
-
 def test_recorded_shapes_are_decoded_only_when_asked_for(write_trace, op):
     args = {"Input Dims": [[2, 3], []], "Input type": ["float", "Scalar"]}
     path = write_trace([op(**args), op(ts=20, **args), op("aten::t", ts=40)])

@@ -86,7 +86,6 @@ def test_where_nothing_is_worth_a_change_that_is_said(report):
 def test_warm_up_alone_is_too_short(report):
     said = report_markdown(report(steps=3, flags=1))
     assert "**Too short to say what to change.**" in said
-    assert "- note: Only warm-up steps are recorded" in said
     assert "| phase | mean per step, warm-up too | share |" in said
 
 
