@@ -21,9 +21,6 @@ class MemoryGrowth:
 
     of_device: bool
     bytes_per_step: float
-    low_bytes_per_step: float
-    high_bytes_per_step: float
-    """Between these with 95 % confidence."""
     first_step: int
     last_step: int
     last_bytes: int
@@ -54,12 +51,10 @@ def _growth(
     slopes = growth_per_step(series)
     if slopes is None:
         return None, len(series) >= MIN_WINDOWS
-    slope, low, high = slopes
+    slope = slopes[0]
     growth = MemoryGrowth(
         of_device=of_device,
         bytes_per_step=slope,
-        low_bytes_per_step=low,
-        high_bytes_per_step=high,
         first_step=series[0][0],
         last_step=series[-1][0],
         last_bytes=series[-1][1],
