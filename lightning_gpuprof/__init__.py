@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.callbacks.module_timer import ModuleTimer
     from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
     from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
-    from lightning_gpuprof.callbacks.progress_bar import (
-        DeferredProgressBar,
-    )
+    from lightning_gpuprof.callbacks.progress_bar import DeferredProgressBar
     from lightning_gpuprof.callbacks.region import region
     from lightning_gpuprof.config import GpuProfConfig
     from lightning_gpuprof.recorders.scalars.deferred import DeferredScalars
@@ -79,7 +77,7 @@ _PUBLIC = {
 
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_near(name)}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_PUBLIC[name]), name)
     globals()[name] = value
     return value
@@ -87,13 +85,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_PUBLIC})
-
-
-def _near(name: str) -> str:
-    """Return what a misspelt public name may mean."""
-    if name.startswith("_"):  # asked for by Python and tools, not by people
-        return ""
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, _PUBLIC, n=1)
-    return f". Did you mean {near[0]!r}?" if near else ""

@@ -202,15 +202,10 @@ def _report(path: str) -> None:
 
 def _check(steps: tuple[int, int] | None, on_oom: bool, keep: int, max_entries: int) -> None:
     pair = isinstance(steps, list | tuple) and len(steps) == 2
-    if steps is not None and (not pair or not 0 <= steps[0] < steps[1]):
-        raise ConfigError(
-            f"MemorySnapshot(steps={steps}) is not a window. Pass the first step and the first one "
-            "after it, such as (10, 13) for three steps."
-        )
-    if (steps is None and not on_oom) or keep < 1 or max_entries < 1:
+    window = on_oom if steps is None else pair and 0 <= steps[0] < steps[1]
+    if not window or keep < 1 or max_entries < 1:
         raise ConfigError(
             f"MemorySnapshot(steps={steps}, on_oom={on_oom}, keep={keep}, "
-            f"max_entries={max_entries}) would keep nothing. Pass a window of steps or "
-            "on_oom=True, and 1 or more of the others; 100000 entries are some hundred steps of a "
-            "transformer."
+            f"max_entries={max_entries}) would keep nothing. Pass a first step and the first one "
+            "after the window, such as (10, 13), or on_oom=True, and 1 or more of the others."
         )

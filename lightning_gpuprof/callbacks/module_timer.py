@@ -78,11 +78,6 @@ class ModuleTimer(Callback):
 
     @override
     @guarded
-    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._release()
-
-    @override
-    @guarded
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         self._release()
 

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from importlib import metadata, util
 from typing import Any
 
@@ -23,7 +24,11 @@ def run(args: argparse.Namespace) -> int:
     """Print what there is; returns 0, whatever is missing."""
     machine = _ask_torch()
     for device in machine.get("devices", []):
-        device["peaks"] = _peaks(device)
+        known = find_peaks(
+            device["name"], memory_bytes=device["total_bytes"], units=device["units"]
+        )
+        device["peaks"] = asdict(known)["peaks"]
+        device["reason"] = known.reason or None
     found: dict[str, Any] = {"machine": machine, "tensorboard": _tensorboard()}
     print(json.dumps(found, indent=2) if args.json else "\n".join(_lines(found)))
     return 0
@@ -43,15 +48,6 @@ def _ask_torch() -> dict[str, Any]:
         return {"error": last[0]}
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
-
-
-def _peaks(device: dict[str, Any]) -> dict[str, Any]:
-    found = find_peaks(device["name"], memory_bytes=device["total_bytes"], units=device["units"])
-    return {
-        "row": found.peaks.name if found.peaks else None,
-        "url": found.peaks.url if found.peaks else None,
-        "reason": found.reason or None,
-    }
 
 
 def _tensorboard() -> dict[str, Any]:
@@ -80,8 +76,8 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         yield f"torch: {machine['torch']}, {build}"
         yield f"profiler records: {', '.join(machine['activities'])}"
     for device in machine.get("devices", []):
-        peaks = device["peaks"]
-        yield f"device: {device['name']}: {peaks['row'] or peaks['reason']}"
+        row = device["peaks"]
+        yield f"device: {device['name']}: {row['name'] if row else device['reason']}"
     if not machine.get("devices"):
         yield "device: none"
     yield f"TensorBoard: {'the PROFILE tab loads' if board['plugin_loads'] else board['error']}"

@@ -14,21 +14,16 @@ from torch.profiler import supported_activities
 def describe() -> dict[str, Any]:
     """Return torch's build, its devices and what its profiler can record."""
     activities = supported_activities()  # type: ignore[no-untyped-call]
-    devices = range(torch.cuda.device_count() if torch.cuda.is_available() else 0)
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     return {
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
         "activities": sorted(activity.name for activity in activities),
-        "devices": [_device(torch.cuda.get_device_properties(index)) for index in devices],
-    }
-
-
-def _device(found: Any) -> dict[str, Any]:
-    return {
-        "name": found.name,
-        "total_bytes": found.total_memory,
-        "units": found.multi_processor_count,
+        "devices": [
+            {"name": one.name, "total_bytes": one.total_memory, "units": one.multi_processor_count}
+            for one in map(torch.cuda.get_device_properties, range(count))
+        ],
     }
 
 

@@ -195,15 +195,8 @@ def test_on_a_cpu_nothing_is_recorded_and_that_is_said(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"steps": (4, 4)}, "not a window"),
-        ({"steps": 4}, "not a window"),
-        ({"on_oom": False}, "would keep nothing"),
-        ({"keep": 0}, "would keep nothing"),
-        ({"max_entries": 0}, "would keep nothing"),
-    ],
+    "options", [{"steps": (4, 4)}, {"steps": 4}, {"on_oom": False}, {"keep": 0}, {"max_entries": 0}]
 )
-def test_settings_that_cannot_work_are_refused(options, message):
-    with pytest.raises(ConfigError, match=message):
+def test_settings_that_cannot_work_are_refused(options):
+    with pytest.raises(ConfigError, match="would keep nothing"):
         MemorySnapshot(**options)

@@ -32,7 +32,7 @@ def test_a_device_is_shown_with_its_datasheet_row(machine, capsys):
     assert main(["doctor", "--json"]) == 0
 
     peaks = json.loads(capsys.readouterr().out)["machine"]["devices"][0]["peaks"]
-    assert "H100" in peaks["row"]
+    assert "H100" in peaks["name"]
     assert peaks["url"].startswith("https://")
 
 
