@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from lightning_gpuprof.errors import UnknownTraceError
-from lightning_gpuprof.traces.sniff import Head, ReadOptions, read_head
+from lightning_gpuprof.traces.sniff import Head, ReadOptions, read_head, unsupported
 from lightning_gpuprof.traces.timeline import Timeline
 
 __all__ = ["SOURCES", "ReadOptions", "Reader", "Source", "find_reader", "open_timeline"]
@@ -66,8 +66,6 @@ def find_reader(path: str) -> Reader:
             f"{path} holds nothing, or a gzip stream that ends before its first byte: it was not "
             "written to its end. Record it again."
         )
-    from lightning_gpuprof.traces.unsupported import unsupported
-
     if (known := unsupported(head)) is not None:
         raise UnknownTraceError(f"{path} {known}")
     raise UnknownTraceError(

@@ -10,9 +10,8 @@ from tensorboard.backend import application
 from tensorboard.plugins import base_plugin
 from werkzeug.test import Client
 
-from lightning_gpuprof.tb_plugin.answers import Answers
+from lightning_gpuprof.tb_plugin.answers import Answers, Preparer
 from lightning_gpuprof.tb_plugin.plugin import GpuProfPlugin
-from lightning_gpuprof.tb_plugin.preparer import Preparer
 from lightning_gpuprof.views.documents.stored_analysis import write_analysis
 
 TRACE = "rank0-cycle0.pt.trace.json.gz"

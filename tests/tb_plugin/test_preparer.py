@@ -1,4 +1,4 @@
-from lightning_gpuprof.tb_plugin.preparer import Preparer, start_process
+from lightning_gpuprof.tb_plugin.answers import Preparer, start_process
 
 PREPARING = {"state": "preparing"}
 

@@ -22,7 +22,7 @@ from lightning_gpuprof.traces.kineto.collect import (
 from lightning_gpuprof.traces.kineto.event_stream import EventStream
 from lightning_gpuprof.traces.kineto.events import LIMIT_NS, Event, FullEvent, Times, exact_ns
 from lightning_gpuprof.traces.kineto.salvage import without_controls
-from lightning_gpuprof.traces.sniff import Head, ReadOptions
+from lightning_gpuprof.traces.sniff import OTHER_CHROME, Head, ReadOptions
 from lightning_gpuprof.traces.timeline import (
     CATEGORY_ID,
     DeviceEvents,
@@ -33,7 +33,6 @@ from lightning_gpuprof.traces.timeline import (
     Table,
     Timeline,
 )
-from lightning_gpuprof.traces.unsupported import OTHER_CHROME
 
 _START = re.compile(
     rb'\s*\[\s*\{[^{}]*"ph"|"traceEvents"\s*:|\s*\{\s*"(?:schemaVersion|deviceProperties)"'

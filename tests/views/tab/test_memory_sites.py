@@ -5,7 +5,7 @@ import pytest
 
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.records.files import FileSystem
-from lightning_gpuprof.tb_plugin.preparer import start_process
+from lightning_gpuprof.tb_plugin.answers import start_process
 from lightning_gpuprof.views.documents.other_files import SNAPSHOT_VERSION
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.memory import memory_sites_view, write_sites
