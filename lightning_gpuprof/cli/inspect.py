@@ -15,7 +15,7 @@ import msgspec
 
 from lightning_gpuprof.cli.arguments import positive
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.inspect.sync_calls import advice
+from lightning_gpuprof.inspect.advice import advice
 from lightning_gpuprof.records.inspection import Inspection
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import SyncSite

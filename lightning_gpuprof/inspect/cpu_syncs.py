@@ -15,12 +15,12 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.pytree import tree_leaves
 from lightning_gpuprof.adapters.torch_tensors import TorchDispatchMode, storage_key
+from lightning_gpuprof.inspect.advice import PAGEABLE_COPY
 from lightning_gpuprof.inspect.places import Report
 from lightning_gpuprof.inspect.sync_calls import (
     FACTORIES,
     FROM_DATA,
     NAMES,
-    PAGEABLE_COPY,
     READS,
     SYNCHRONIZE,
     operator_name,

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from lightning_gpuprof.adapters.dynamo import counters
+from lightning_gpuprof.inspect.advice import PAGEABLE_COPY
 from lightning_gpuprof.inspect.places import Hit, Report
 from lightning_gpuprof.inspect.sync_calls import (
     NAMES,
-    PAGEABLE_COPY,
     READS,
     SYNCHRONIZE,
     synchronize_calls,

@@ -16,7 +16,7 @@ from lightning.pytorch import Trainer
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.cli.inspect import text
 from lightning_gpuprof.inspect import child
-from lightning_gpuprof.inspect.sync_calls import advice
+from lightning_gpuprof.inspect.advice import advice
 from lightning_gpuprof.records.code_place import CodePlace
 from lightning_gpuprof.records.inspection import CallCount, Inspection, Waste
 from lightning_gpuprof.records.schema import SyncSite

@@ -1,6 +1,6 @@
 import pytest
 
-from lightning_gpuprof.inspect.sync_calls import advice
+from lightning_gpuprof.inspect.advice import advice
 from lightning_gpuprof.records.schema import SyncSite
 
 

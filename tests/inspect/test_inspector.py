@@ -10,8 +10,8 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.plugins import MixedPrecision
 
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
+from lightning_gpuprof.inspect.advice import advice
 from lightning_gpuprof.inspect.inspector import InspectionDone
-from lightning_gpuprof.inspect.sync_calls import advice
 from lightning_gpuprof.session.places import shown_path
 
 
