@@ -39,7 +39,6 @@ class GpuProfConfig:
         with_stack: Whether traces hold Python's stack; slow, and traces get large.
         trace: Whether torch.profiler records at all: on rank 0 alone. For other ranks pass False
             and add `ProfilerSchedule(ranks=(0, 8))` to the callbacks.
-        keep: Only the last so many traces of a rank stay; null keeps all.
         timing: Whether phases are timed. Other parts count steps by this: without it no lines are
             sampled, and the report has no steps.
         window: Steps per record and per `[PROFILE]` line, later several times as many.
@@ -81,7 +80,6 @@ class GpuProfConfig:
     profile_memory: bool = False
     with_stack: bool = False
     trace: bool = True
-    keep: int | None = None
     timing: bool = True
     window: int = 50
     warmup_steps: int = 5

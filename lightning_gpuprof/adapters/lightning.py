@@ -18,6 +18,7 @@ Private names, seen in Lightning 2.4 to 2.6, and what happens without them:
 """
 
 import sys
+from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -28,22 +29,17 @@ if TYPE_CHECKING:
     from lightning.pytorch.callbacks import TQDMProgressBar
     from lightning.pytorch.profilers import Profiler
     from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn
-elif _OTHER_IN_USE:
-    from pytorch_lightning import Callback, LightningModule, Trainer
-    from pytorch_lightning.callbacks import TQDMProgressBar
-    from pytorch_lightning.profilers import Profiler
-    from pytorch_lightning.utilities.rank_zero import rank_zero_info, rank_zero_warn
 else:
     try:
-        from lightning.pytorch import Callback, LightningModule, Trainer
-        from lightning.pytorch.callbacks import TQDMProgressBar
-        from lightning.pytorch.profilers import Profiler
-        from lightning.pytorch.utilities.rank_zero import rank_zero_info, rank_zero_warn
+        _package = import_module("pytorch_lightning" if _OTHER_IN_USE else "lightning.pytorch")
     except ImportError:
-        from pytorch_lightning import Callback, LightningModule, Trainer
-        from pytorch_lightning.callbacks import TQDMProgressBar
-        from pytorch_lightning.profilers import Profiler
-        from pytorch_lightning.utilities.rank_zero import rank_zero_info, rank_zero_warn
+        _package = import_module("pytorch_lightning")
+    Callback, LightningModule = _package.Callback, _package.LightningModule
+    Trainer, Profiler = _package.Trainer, _package.profilers.Profiler
+    RichProgressBar = _package.callbacks.RichProgressBar
+    TQDMProgressBar = _package.callbacks.TQDMProgressBar
+    _rank_zero = _package.utilities.rank_zero
+    rank_zero_info, rank_zero_warn = _rank_zero.rank_zero_info, _rank_zero.rank_zero_warn
 
 __all__ = [
     "STOP_CHECK_METHOD",

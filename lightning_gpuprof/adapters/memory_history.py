@@ -22,12 +22,7 @@ PROTOCOL = 4
 class CudaMemoryHistory:
     """The history of torch's CUDA or HIP allocator: a ring of events in host memory.
 
-    There is one per process, not per device or callback. It keeps Python stacks only: with C++
-    stacks a dump takes minutes.
-
-    Args:
-        cuda: Stands in for `torch.cuda` in tests.
-        c: Stands in for `torch._C` in tests.
+    There is one per process. It keeps Python stacks only: with C++ stacks a dump takes minutes.
     """
 
     def __init__(self, *, cuda: Any = torch.cuda, c: Any = torch._C) -> None:
@@ -86,12 +81,6 @@ def _tell_listeners(device: int, requested: int, total: int, free: int) -> None:
 
 
 def memory_history(device: torch.device, *, cuda: Any = torch.cuda) -> CudaMemoryHistory | None:
-    """Return the history of a device's allocator, or None where there is none.
-
-    Only torch's own allocator has one.
-
-    >>> memory_history(torch.device("cpu")) is None
-    True
-    """
+    """Return the history of torch's own allocator on a GPU, None for any other."""
     kept = device.type == "cuda" and cuda.memory.get_allocator_backend() == "native"
     return CudaMemoryHistory(cuda=cuda) if kept else None

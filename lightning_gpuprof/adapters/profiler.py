@@ -49,12 +49,8 @@ class TorchTrace:
     Where another profiler begins meanwhile, `on_intruder` is called first and must end this
     recording: the other profiler works as if this recording had never been.
 
-    Args:
-        device_type: Device to record beside the CPU: "cuda" (also for HIP), "xpu" or "cpu".
-        record_shapes: Record the shapes of operators' inputs.
-        profile_memory: Record allocations and frees.
-        with_stack: Record Python frames: large and slow, yet names lines of code.
-        on_intruder: Called once when another profiler is about to begin.
+    `device_type` is recorded beside the CPU: "cuda" (also for HIP) or "xpu"; the other options are
+    torch's.
     """
 
     def __init__(
@@ -116,11 +112,7 @@ class TorchTrace:
         self._profiler.stop_trace()
 
     def export(self, path: str) -> None:
-        """Write the recorded events as plain JSON, without a Python object per event.
-
-        Raises:
-            RuntimeError: The file cannot be written.
-        """
+        """Write the recorded events as plain JSON, without a Python object per event."""
         self._profiler.export_chrome_trace(path)
 
     def _restore(self) -> None:

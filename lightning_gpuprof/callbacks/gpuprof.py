@@ -194,7 +194,6 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
                 record_shapes=config.record_shapes,
                 profile_memory=config.profile_memory,
                 with_stack=config.with_stack,
-                keep=config.keep,
                 clock=clock,
             )
         )

@@ -28,11 +28,9 @@ class ProfilerSchedule(RecordingCallback):
 
     Each cycle writes its own trace, `rank<r>-cycle<c>.pt.trace.json.gz`, into the run's log dir,
     for Perfetto, chrome://tracing, HTA and TensorBoard. Every `ProfilerStep#<n>` in it holds one
-    step from its fetch to its end, validation included; n counts the fit's batches from 0. (Without
-    a `PhaseTimer` in the Trainer, steps are cut at `on_train_batch_start`: a batch's fetch is then
-    in the step before.) A profiler exists only while a cycle runs. At a cycle's end training waits
-    for torch to stop and to write the trace, which is then compressed. It is analysed when the run
-    is first read.
+    step from its fetch to its end; n counts the fit's batches from 0. (Without a `PhaseTimer` in
+    the Trainer, steps are cut at `on_train_batch_start`.) A profiler exists only while a cycle
+    runs. At its end training waits for torch to stop and to write the trace.
 
     While another torch profiler is at work nothing is recorded; if it begins during a cycle, the
     cycle ends. With none of the schedule's five numbers given the default window applies, and a
@@ -56,7 +54,6 @@ class ProfilerSchedule(RecordingCallback):
         profile_memory: Record allocations and frees.
         with_stack: Record Python frames: large and slow, yet names lines of code.
         ranks: The ranks that record; None for all.
-        keep: Only the last so many traces of a rank stay; None keeps all.
         new_trace: Makes a recording; tests pass a fake.
         clock: Returns nanoseconds.
 
@@ -78,16 +75,10 @@ class ProfilerSchedule(RecordingCallback):
         profile_memory: bool = False,
         with_stack: bool = False,
         ranks: Sequence[int] | None = (0,),
-        keep: int | None = None,
         new_trace: Callable[..., TorchTrace] = TorchTrace,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self.schedule, self.explicit = chosen_schedule(unit, wait, warmup, active, repeat)
-        if keep is not None and keep < 1:
-            raise ConfigError(
-                f"ProfilerSchedule(keep={keep}) would delete every trace. Pass 1 or more, or "
-                "None to keep all."
-            )
         several = isinstance(ranks, list | tuple | range | set | frozenset)
         numbers = several and all(isinstance(rank, int) for rank in ranks or ())
         if ranks is not None and not numbers:
@@ -102,7 +93,6 @@ class ProfilerSchedule(RecordingCallback):
             "record_shapes": record_shapes,
         }
         self.ranks = None if ranks is None else tuple(ranks)
-        self.keep = keep
         self._make_trace = new_trace
         self._clock = clock
         self._cycles: Cycles | None = None
@@ -141,7 +131,7 @@ class ProfilerSchedule(RecordingCallback):
             self._say_busy("The Trainer has Lightning's own PyTorchProfiler")
             return
         self._trainer = trainer
-        self._files = TraceFiles(output, keep=self.keep)
+        self._files = TraceFiles(output)
         self._cycles = Cycles(
             self.schedule,
             new_trace=partial(self._new_trace, trainer.strategy.root_device.type),

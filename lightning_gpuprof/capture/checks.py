@@ -10,11 +10,7 @@ from lightning_gpuprof.session.output import RunOutput
 
 
 def refuse_device(device_type: str) -> None:
-    """Raise where torch.profiler must not be used.
-
-    Raises:
-        ConfigError: The device is Apple's MPS.
-    """
+    """Raise ConfigError on Apple's MPS, where torch.profiler must not be used."""
     if device_type == "mps":
         raise ConfigError(
             "ProfilerSchedule cannot record on Apple's MPS, where torch.profiler is unstable. "
@@ -23,11 +19,7 @@ def refuse_device(device_type: str) -> None:
 
 
 def check_length(trainer: Any, schedule: Schedule, output: RunOutput, *, explicit: bool) -> None:
-    """Say where a run is too short for a schedule.
-
-    Raises:
-        ConfigError: The user gave a schedule, and not even its first cycle fits.
-    """
+    """Say where a run is too short for a schedule; raise where the user's own fits no cycle."""
     length = fit_length(trainer, schedule.unit)
     if length is None or length >= schedule.needed():
         return

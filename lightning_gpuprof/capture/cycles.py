@@ -17,8 +17,6 @@ class Recorded:
     last_step: int
     trace: TorchTrace
     stop_ns: int
-    whole: bool
-    """All of its active units were recorded."""
 
 
 class Cycles:
@@ -27,12 +25,8 @@ class Cycles:
     A torch.profiler object that idles in its schedule costs tens of microseconds a step, so it is
     made when a cycle begins and dropped when the cycle ends. Ctrl-C waits during both: torch would
     be left with a profiler that runs for as long as the process.
-
-    Args:
-        schedule: When to record.
-        new_trace: Makes a recording, or returns None where this cycle must be left out.
-        on_recorded: Receives each recording that holds at least one step.
-        now: Returns nanoseconds.
+    `new_trace` returns None where a cycle must be left out; `on_recorded` receives each recording
+    that holds at least one step.
     """
 
     def __init__(
@@ -86,7 +80,7 @@ class Cycles:
         self._change = self._schedule.next_change(self._unit)
         cycle, action = self._schedule.at(self._unit)
         if cycle != self._cycle:
-            self._end(whole=True)
+            self._end()
             self._cycle = cycle
             if action is not Action.IDLE:
                 with interrupts_wait():
@@ -114,11 +108,11 @@ class Cycles:
     def end_unit(self) -> None:
         """Leave a unit that no other may follow: its cycle ends here if this was the last."""
         if self._recording and self._schedule.next_change(self._unit) == self._unit + 1:
-            self._end(whole=True)
+            self._end()
 
     def close(self) -> None:
         """End an open recording early and keep what it holds."""
-        self._end(whole=False)
+        self._end()
 
     def drop(self) -> None:
         """Stop an open recording and forget it; only for when something has gone wrong."""
@@ -127,7 +121,7 @@ class Cycles:
             with interrupts_wait():
                 trace.stop()
 
-    def _end(self, *, whole: bool) -> None:
+    def _end(self) -> None:
         trace, recording, steps = self._trace, self._recording, self._steps
         if trace is None:
             return
@@ -138,4 +132,4 @@ class Cycles:
             trace.stop()
             stop_ns = self._now() - begun
         if recording and steps is not None:
-            self._on_recorded(Recorded(self._cycle, steps[0], steps[1], trace, stop_ns, whole))
+            self._on_recorded(Recorded(self._cycle, steps[0], steps[1], trace, stop_ns))

@@ -10,13 +10,11 @@ from typing import Any
 
 from lightning_gpuprof.capture.cycles import Recorded
 from lightning_gpuprof.records.files import (
-    ANALYSIS_SUFFIX,
-    LAYOUT_SUFFIX,
     plugin_dir,
     trace_name,
     written_whole,
 )
-from lightning_gpuprof.records.schema import Note, ProfilerCycle
+from lightning_gpuprof.records.schema import ProfilerCycle
 from lightning_gpuprof.session.output import RunOutput
 
 try:
@@ -31,34 +29,20 @@ _CHUNK_BYTES = 1 << 20
 
 
 class TraceFiles:
-    """One rank's traces of one session.
-
-    Args:
-        output: Gets a record of each cycle.
-        keep: Only the last so many traces stay; None keeps all.
-        now: Returns nanoseconds.
-    """
+    """One rank's traces of one session."""
 
     def __init__(
         self,
         output: RunOutput,
         *,
-        keep: int | None,
         now: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self._output = output
-        self._keep = keep
         self._now = now
         self._folder = plugin_dir(output.run_dir)
-        self._paths: list[str] = []
 
     def save(self, recorded: Recorded) -> None:
-        """Write a recording's file and record.
-
-        Raises:
-            OSError: The folder cannot be made, or the file not be written.
-            RuntimeError: torch cannot write the file.
-        """
+        """Write a recording's file and record; raises OSError or torch's RuntimeError."""
         packed = trace_name(self._output.rank, self._output.session, recorded.cycle)
         plain = os.path.join(self._folder, packed.removesuffix(".gz"))
         os.makedirs(self._folder, exist_ok=True)
@@ -85,21 +69,7 @@ class TraceFiles:
                 trace_bytes=plain_bytes,
             )
         )
-        if not recorded.whole:
-            message = (
-                f"Cycle {recorded.cycle} ended early: training did, or another profiler began."
-            )
-            self._output.write(Note(step=recorded.last_step, name="cycle-cut", message=message))
         self._output.flush()
-        self._paths.append(path)
-        self._drop_old()
-
-    def _drop_old(self) -> None:
-        while self._keep is not None and len(self._paths) > self._keep:
-            path = self._paths.pop(0)
-            for old in (path, path + ANALYSIS_SUFFIX, path + LAYOUT_SUFFIX):
-                with suppress(FileNotFoundError):
-                    os.unlink(old)
 
 
 def put_in_place(part: str, plain: str) -> str:

@@ -21,12 +21,10 @@ def guarded(
 ) -> Callable[Concatenate[_Owner, _P], _R | None]:
     """Wrap a hook so that its failure disables its owner for the run instead of ending training.
 
-    The first failure warns once with the traceback, writes `ProbeDisabled` to the owner's
-    `_output` (where it has one) and calls the owner's `_release()` (where it has one), which
-    must put back whatever the owner changed. From then on every guarded hook of that owner
-    returns None at once, but for `teardown` and `on_exception`, in which sessions end. The hook
-    `setup` begins a new run: it enables its owner again. `ConfigError` passes, as do
-    `KeyboardInterrupt` and `SystemExit`.
+    The first failure warns with the traceback, writes `ProbeDisabled` to the owner's `_output` and
+    calls its `_release()`, which must put back whatever it changed. From then on its guarded hooks
+    return None at once, but for `teardown` and `on_exception`, in which sessions end; `setup`
+    enables it again. `ConfigError` passes, as do `KeyboardInterrupt` and `SystemExit`.
     """
     begins_run = hook.__name__ == "setup"
     ends_run = hook.__name__ in ("teardown", "on_exception")

@@ -47,6 +47,7 @@ SMALL_ROW_BYTES = 16 * 1024
 
 def run_start(trainer: Trainer, *, session: int, started_unix_ns: int) -> RunStart:
     """Return the record that begins a session, with what the Trainer knows by now."""
+    on_cpu = trainer.strategy.root_device.type == "cpu"
     return RunStart(
         schema_version=SCHEMA_VERSION,
         session=session,
@@ -64,7 +65,7 @@ def run_start(trainer: Trainer, *, session: int, started_unix_ns: int) -> RunSta
         trainer=_trainer(trainer),
         model=attempt(lambda: _model(trainer), {}),
         device=attempt(lambda: device_of(trainer.strategy.root_device), None),
-        gpu_left_unused=attempt(lambda: _left_unused(trainer), None),
+        gpu_left_unused=attempt(gpu_left_unused, None) if on_cpu else None,
         loader=attempt(lambda: _loader(trainer, trainer.train_dataloader), None),
         validation_loader=attempt(lambda: _validation_loader(trainer), None),
     )
@@ -86,10 +87,6 @@ def device_of(device: torch.device) -> Device:
         total_bytes=facts.total_memory,
         capability=getattr(facts, "gcnArchName", None) if hip else f"{facts.major}.{facts.minor}",
     )
-
-
-def _left_unused(trainer: Trainer) -> str | None:
-    return gpu_left_unused() if trainer.strategy.root_device.type == "cpu" else None
 
 
 def _processor() -> str | None:

@@ -19,12 +19,6 @@ def shared_with(module: torch.nn.Module, dataset: object) -> str | None:
     A dataset that holds the module or a part of it, or calls a method of it, has `MODEL`. An
     iterable one that has another object in common with the module, such as a replay buffer, has
     its attribute's name; what can be called (a tokenizer) and constants do not count.
-
-    >>> model = torch.nn.Linear(1, 1)
-    >>> shared_with(model, torch.utils.data.Subset(model, [0]))
-    'the model'
-    >>> shared_with(model, [0]) is None
-    True
     """
     parts = {id(part) for part in module.modules()}
     state = {

@@ -1,7 +1,7 @@
 """Where a training step begins: at the fetch of its batch, for which Lightning has no hook."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from lightning_gpuprof.adapters.lightning import Callback
 from lightning_gpuprof.session.hooks import BatchCalls, add_hook, called_by_trainer, drop_hook
@@ -12,24 +12,13 @@ _FAR = 16
 _BATCH_START = "on_train_batch_start"
 
 
-class Timed(Protocol):
-    """Has those who are to be told of a step right before its fetch; None where nobody can."""
-
-    borders: "list[StepBorders] | None"
-
-
 class StepBorders:
     """Calls back where a training step begins, for the length of a fit.
 
     Where a `PhaseTimer` times the fit, that is right before the fetch of the step's batch, which it
     sees as an action of the Trainer's profiler. Without one a step is taken to begin at
     `on_train_batch_start`, after its fetch, which is then part of the step before.
-
-    Args:
-        trainer: In `on_train_start`.
-        callback: Whose part this is.
-        on_border: Called with the step's number, from 0, but not while asleep.
-        output: Knows the timer, if there is one.
+    `on_border` is called with the step's number, from 0, but not while asleep.
     """
 
     def __init__(
@@ -37,7 +26,7 @@ class StepBorders:
         trainer: Any,
         callback: Callback,
         on_border: Callable[[int], object],
-        output: Timed | None = None,
+        output: Any = None,
     ) -> None:
         self._progress = trainer.fit_loop.epoch_loop.batch_progress
         self._host = called_by_trainer(trainer, callback)

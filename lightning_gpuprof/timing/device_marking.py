@@ -73,7 +73,6 @@ class DeviceMarking:
         self._per_mark_ns: deque[float] = deque(maxlen=_RECENT)
         self._calibrated_ns: int | None = None
         self._held: tuple[Int64, Int64] | None = None
-        self._lost_said = False
 
     def watch(self, region: Region) -> Context:
         """Return the region with marks where it opens and closes, if it is one that has them."""
@@ -205,13 +204,6 @@ class DeviceMarking:
     def _columns(self, steps: Int64, dur_ns: int, spacing: int) -> dict[str, Int64]:
         columns = self.marks.take(steps)
         self._keep_budget(dur_ns / len(steps), spacing)
-        if self.marks.lost and not self._lost_said:
-            self._lost_said = True
-            message = (
-                "The device fell further behind than the pool of events reaches: the steps "
-                "concerned have no device times."
-            )
-            self._output.note("device_marks_lost", self.marks.lost, message)
         return columns
 
     @guarded

@@ -122,12 +122,6 @@ class DeviceClock:
     wrong by at most half the distance. The rate at which the clocks drift apart comes from the
     first and the newest calibration, once they are ten seconds apart. No device passes an event
     before the host recorded it: where the line says so, the offset is raised.
-
-    >>> clock = DeviceClock()
-    >>> clock.calibrate(1_000, low_ns=50_000, high_ns=50_010)
-    True
-    >>> clock.run_ahead(3_000, 52_000), clock.error_ns
-    (5, 5)
     """
 
     def __init__(self) -> None:

@@ -55,16 +55,7 @@ class CutRows(NamedTuple):
 
 
 class PhaseClock:
-    """The log of boundaries, and the time charged to each slot since the last cut.
-
-    >>> ticks = iter([0, 10, 15, 40])
-    >>> clock = PhaseClock(lambda: next(ticks))
-    >>> clock.start()
-    >>> with clock.region(Phase.FORWARD):
-    ...     pass
-    >>> clock.cut()
-    Cut(start_ns=0, end_ns=40, charged_ns=[35, 5])
-    """
+    """The log of boundaries, and the time charged to each slot since the last cut."""
 
     def __init__(self, now: Callable[[], int]) -> None:
         self.now = now

@@ -98,10 +98,7 @@ class ProfilerProxy(Profiler):
         return _ByLoop(self, training, self._clock.region(Phase.VALIDATION))
 
     def loader_start(self) -> Context:
-        """Return the region in which a validation's loader starts.
-
-        A resumed run starts it as well, to count its batches: that is no validation's.
-        """
+        """Return the region in which a validation's loader starts; a resumed run does so too."""
         region = self._clock.region(Phase.VALIDATION, LOADER_START)
         start = Calling(region, self._actions.fetching.restart)
         return _ByLoop(self, nullcontext(), start)

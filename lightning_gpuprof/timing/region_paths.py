@@ -38,12 +38,6 @@ class Paths:
     """Follows boundaries through the regions that they open and close.
 
     Training steps repeat: the result of one row of boundaries is kept for the next like it.
-
-    >>> paths = Paths(lambda part, outer: 9, lambda part: {9})
-    >>> log = [code(OPEN, 1), code(OPEN, ~0), code(CLOSE, ~0), code(CLOSE, 1), CUT]
-    >>> slots, after = paths.follow((0,), np.array(log, dtype=np.int32), np.array([4]))
-    >>> slots.tolist(), after
-    ([0, 1, 9, 1, 0], (0,))
     """
 
     def __init__(

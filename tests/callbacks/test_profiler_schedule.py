@@ -248,7 +248,6 @@ def test_a_run_that_ends_inside_a_window_keeps_what_was_recorded(tmp_path, error
         fit(tmp_path, ProfilerSchedule(wait=2, warmup=0, active=9), model=Failing(), logger=logger)
     run = Run(logger)
     assert run.trace().numbers == [2, 3, 4]
-    assert "cycle-cut" in run.notes
     assert not torch._C._autograd._profiler_enabled()
 
 
@@ -345,7 +344,6 @@ def test_mps_is_refused_with_what_goes_on():
     [
         ({"ranks": 0}, "names no ranks"),
         ({"ranks": "all"}, "names no ranks"),
-        ({"keep": 0}, "keep=0"),
     ],
 )
 def test_a_setting_that_cannot_work_is_refused(options, said):

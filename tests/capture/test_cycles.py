@@ -43,7 +43,7 @@ class Rig:
 
     @property
     def spans(self):
-        return [(r.cycle, r.first_step, r.last_step, r.whole) for r in self.recorded]
+        return [(r.cycle, r.first_step, r.last_step) for r in self.recorded]
 
 
 def test_a_profiler_exists_only_from_warm_up_to_the_cycles_end():
@@ -57,14 +57,14 @@ def test_a_profiler_exists_only_from_warm_up_to_the_cycles_end():
         *("prepare", "start", "begin_step 3", "end_step", "begin_step 4"),
         *("end_step", "end_step", "stop"),
     ]
-    assert rig.spans == [(0, 3, 4, True)]
+    assert rig.spans == [(0, 3, 4)]
     assert rig.recorded[0].stop_ns == 7
 
 
 def test_every_cycle_gives_its_own_recording():
     rig = Rig(wait=1, warmup=1, active=2, repeat=2)
     rig.steps(*range(12))
-    assert rig.spans == [(0, 2, 3, True), (1, 5, 6, True), (2, 8, 9, True)]
+    assert rig.spans == [(0, 2, 3), (1, 5, 6), (2, 8, 9)]
     assert rig.made == 3
     assert [told for told in rig.log if told.startswith("stop")] == [*("stop", "stop", "stop")]
 
@@ -84,7 +84,7 @@ def test_the_last_unit_ends_its_cycle_when_no_other_unit_follows():
     assert rig.spans == []
     rig.steps(1)
     rig.cycles.end_unit()
-    assert rig.spans == [(0, 0, 1, True)]
+    assert rig.spans == [(0, 0, 1)]
 
 
 def test_a_cycle_is_left_out_while_another_profiler_is_at_work():
@@ -92,7 +92,7 @@ def test_a_cycle_is_left_out_while_another_profiler_is_at_work():
     rig.steps(0)
     rig.busy = False
     rig.steps(1, 2)
-    assert rig.spans == [(1, 1, 1, True)]
+    assert rig.spans == [(1, 1, 1)]
 
 
 class Interrupted(FakeTrace):

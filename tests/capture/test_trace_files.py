@@ -27,14 +27,14 @@ class Exported:
 def save(tmp_path):
     """Save recordings as the cycles of one run; returns its records by kind."""
 
-    def run(*recordings, keep=None):
+    def run(*recordings):
         written = []
         output = SimpleNamespace(
             run_dir=str(tmp_path), rank=0, session=0, write=written.append, flush=lambda: None
         )
-        files = TraceFiles(output, keep=keep)
+        files = TraceFiles(output)
         for cycle, recording in enumerate(recordings):
-            files.save(Recorded(cycle, 0, 0, recording, stop_ns=0, whole=True))
+            files.save(Recorded(cycle, 0, 0, recording, stop_ns=0))
         return written
 
     return run
@@ -81,19 +81,6 @@ def test_no_reader_sees_half_a_trace(save, folder):
     with pytest.raises(RuntimeError):
         save(Broken())
     assert names(folder) == []
-
-
-def test_a_trace_goes_with_all_that_readers_made_of_it(save, folder):
-    class Read(Exported):
-        """Stands for a reader between two cycles."""
-
-        def export(self, path):
-            for suffix in (".analysis.json", ".layout"):
-                (folder / f"rank0-cycle0.pt.trace.json.gz{suffix}").touch()
-            super().export(path)
-
-    save(Exported(), Read(), keep=1)
-    assert names(folder) == ["rank0-cycle1.pt.trace.json.gz"]
 
 
 def test_a_trace_that_kineto_did_not_write_is_a_full_disk(save):
