@@ -9,22 +9,8 @@ from lightning_gpuprof.adapters.lightning import Callback, Trainer
 HOOKS = tuple(
     name for name in dir(Callback) if name.startswith("on_") or name in ("setup", "teardown")
 )
-PER_BATCH_HOOKS = (
-    "on_train_batch_start",
-    "on_train_batch_end",
-    "on_before_zero_grad",
-    "on_before_backward",
-    "on_after_backward",
-    "on_before_optimizer_step",
-    "on_validation_batch_start",
-    "on_validation_batch_end",
-    "on_test_batch_start",
-    "on_test_batch_end",
-    "on_predict_batch_start",
-    "on_predict_batch_end",
-)
-
-
+_PER_BATCH = ("_batch_", "_zero_grad", "_backward", "_optimizer_step")
+PER_BATCH_HOOKS = tuple(name for name in HOOKS if any(text in name for text in _PER_BATCH))
 BATCH_END = "on_train_batch_end"
 _CALLS = "_batch_calls"
 _NEVER = 1 << 62

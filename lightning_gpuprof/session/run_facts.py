@@ -24,21 +24,10 @@ from lightning_gpuprof.session.left_unused import gpu_left_unused
 from lightning_gpuprof.session.shared_state import shared_with
 
 _TRAINER_FACTS = (
-    "max_epochs",
-    "max_steps",
-    "accumulate_grad_batches",
-    "gradient_clip_val",
-    "num_nodes",
-    "num_devices",
-    "log_every_n_steps",
-    "check_val_every_n_epoch",
-    "val_check_interval",
-    "limit_train_batches",
-    "overfit_batches",
-    "fast_dev_run",
-    "barebones",
-)
-
+    "max_epochs", "max_steps", "accumulate_grad_batches", "gradient_clip_val", "num_nodes",
+    "num_devices", "log_every_n_steps", "check_val_every_n_epoch", "val_check_interval",
+    "limit_train_batches", "overfit_batches", "fast_dev_run", "barebones",
+)  # fmt: skip
 _NOT_OWN = ("builtins", "torch", "lightning", "lightning_fabric", "pytorch_lightning")
 """Packages whose samplers take no time to speak of."""
 SMALL_ROW_BYTES = 16 * 1024

@@ -17,14 +17,7 @@ from typing import Any
 
 from lightning_gpuprof.adapters.device_events import DeviceEvents
 from lightning_gpuprof.records.schema import NOT_MEASURED
-from lightning_gpuprof.timing.device_rows import (
-    AFTER_GAP,
-    OUTSIDE,
-    SPOILED,
-    WHOLE,
-    DeviceClock,
-    DeviceRows,
-)
+from lightning_gpuprof.timing.device_rows import OUTSIDE, WHOLE, DeviceClock, DeviceRows
 
 CAPACITY = 2048
 """Marks in flight: about 200 steps' worth, far more than a device's queue holds; 40 KiB."""
@@ -52,10 +45,7 @@ class DeviceMarks:
         self._step = array("q", bytes(8 * capacity))
         self._phase = array("b", bytes(capacity))
         self._part = array("h", bytes(2 * capacity))
-        self._flag = array("b", bytes(capacity))
         self._tail = self._due = 0
-        self._gap = False
-        self._spoiled = OUTSIDE
         self._base: Any = None
         self._base_ns = 0
         self._probe: Any = None
@@ -81,7 +71,7 @@ class DeviceMarks:
         head = self.marked
         if head == self._due and not self._make_room(head):
             self.lost += 1
-            self._gap, self._spoiled = True, step
+            self._spoil(head, step)
             return
         at = head % self._capacity
         self._host_ns[at] = host_ns
@@ -90,11 +80,9 @@ class DeviceMarks:
         self._part[at] = part
         self.own_ns += self._now() - host_ns
         if not self._device.record(self._events[at]):
-            self._gap, self._spoiled = True, step
+            self._spoil(head, step)
             return
         self.marked = head + 1
-        if self._gap or self._spoiled != OUTSIDE:
-            self._note_loss(at, step)
 
     def relabel(self, phase: int) -> None:
         """Give the time since the newest mark to another phase."""
@@ -149,24 +137,16 @@ class DeviceMarks:
             self._events.extend(self._device.new_event() for _ in range(missing))
         return room > 0
 
-    def _note_loss(self, at: int, step: int) -> None:
-        flag = AFTER_GAP if self._gap else 0
-        if step == self._spoiled:
-            flag |= SPOILED
-        else:
-            self._spoiled = OUTSIDE
-        self._gap = False
-        self._flag[at] = flag
+    def _spoil(self, head: int, step: int) -> None:
+        """A mark is lost: its step is not measured, nor the one that it would have ended."""
+        self._rows.spoiled.update((step, self._step[(head - 1) % self._capacity]))
 
     def _pass(self, at: int, passed_ns: int) -> None:
         """A mark has come in: it ends what began at the one before."""
-        flag = self._flag[at]
-        if flag:
-            self._flag[at] = 0
         ahead = self.clock.run_ahead(passed_ns, self._host_ns[at])
         ahead_ns = NOT_MEASURED if ahead is None else ahead
         step, phase, part = self._step[at], self._phase[at], self._part[at]
-        self._rows.passes(passed_ns, ahead_ns, step, phase, part, flag)
+        self._rows.passes(passed_ns, ahead_ns, step, phase, part)
 
     def _try_calibration(self) -> tuple[int, int, int] | None:
         device, now = self._device, self._now

@@ -12,8 +12,6 @@ OUTSIDE = -1
 """In the place of a step: the time after this mark belongs to no step that is measured."""
 WHOLE = -1
 """In the place of a part: the time after this mark belongs to no named part of its phase."""
-AFTER_GAP, SPOILED = 1, 2
-"""Flags of a mark: marks before it were lost; its step is not measured."""
 _PHASES = tuple(Phase)
 _WIDTH = 2 + 2 * len(_PHASES)
 
@@ -23,6 +21,7 @@ class DeviceRows:
 
     def __init__(self) -> None:
         self.part_names: list[str] = []
+        self.spoiled: set[int] = set()  # steps in which marks were lost
         self._phase, self._part, self._passed_ns = 0, WHOLE, 0
         self._rows: array[int] = array("q")
         self._part_rows: array[int] = array("q")
@@ -34,28 +33,24 @@ class DeviceRows:
             self.part_names.append(name)
         return self.part_names.index(name)
 
-    def passes(
-        self, passed_ns: int, ahead_ns: int, step: int, phase: int, part: int, flag: int
-    ) -> None:
+    def passes(self, passed_ns: int, ahead_ns: int, step: int, phase: int, part: int) -> None:
         """A mark has come in: it ends what began at the one before."""
         if self.step != OUTSIDE:
             ended, spent = self._phase, passed_ns - self._passed_ns
-            if spent < 0 or flag & AFTER_GAP:
-                self._spoiled = True
+            if spent < 0:
+                self.spoiled.add(self.step)
             self._device_ns[ended] = max(0, self._device_ns[ended]) + spent
             self._ahead_ns[ended] = ahead_ns
             if self._part != WHOLE:
                 code = self._part * len(_PHASES) + ended
                 self._parts[code] = self._parts.get(code, 0) + spent
-            if step != self.step and not self._spoiled:
+            if step != self.step and self.step not in self.spoiled:
                 dur_ns = passed_ns - self._begun_ns
                 self._rows.extend([self.step, dur_ns, *self._device_ns, *self._ahead_ns])
                 for code, ns in self._parts.items():
                     self._part_rows.extend((self.step, code, ns))
         if step != self.step:
             self._begin(step, passed_ns)
-        if flag & SPOILED:
-            self._spoiled = True
         self._phase, self._part, self._passed_ns = phase, part, passed_ns
 
     def take(self, steps: Int64) -> dict[str, Int64]:
@@ -67,6 +62,7 @@ class DeviceRows:
         """
         if not len(steps):
             return {}
+        self.spoiled = {one for one in self.spoiled if one > steps[-1]}
         rows = np.frombuffer(self._rows, dtype=np.int64).reshape(-1, _WIDTH).copy()
         self._rows = array("q", rows[rows[:, 0] > steps[-1]].tobytes())
         rows = rows[np.isin(rows[:, 0], steps)]
@@ -103,7 +99,6 @@ class DeviceRows:
 
     def _begin(self, step: int, passed_ns: int) -> None:
         self.step, self._begun_ns = step, passed_ns
-        self._spoiled = False
         self._device_ns = [NOT_MEASURED] * len(_PHASES)
         self._ahead_ns = [NOT_MEASURED] * len(_PHASES)
         self._parts: dict[int, int] = {}
