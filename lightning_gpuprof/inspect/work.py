@@ -1,15 +1,15 @@
 """Finds what training steps do for nothing: gradients, kept graphs, anomaly checks."""
 
 import sys
-from collections.abc import Iterable, Sequence
 from cProfile import Profile
 from types import CodeType
 from typing import Any
 
 import torch
 
-from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
+from lightning_gpuprof.adapters.lightning import Trainer
 from lightning_gpuprof.inspect.places import user_line
+from lightning_gpuprof.recorders.unused_gradients import unused_gradients
 from lightning_gpuprof.records.facts import UnusedGradients
 from lightning_gpuprof.records.inspection import CallCount, Waste
 from lightning_gpuprof.session.patches import Patches
@@ -45,7 +45,9 @@ class Work:
         """Put everything back, and list the gradients that nobody used."""
         self.calls.stop()
         self._patches.restore()
-        self.unused = unused_gradients(self._trainer.lightning_module, self._trainer.optimizers)
+        groups = [group for one in self._trainer.optimizers for group in one.param_groups]
+        stepped = [group for group in groups if group.get("lr") != 0]
+        self.unused = unused_gradients(self._trainer.lightning_module, stepped)
         if self.unused is not None:
             self._add("", _unused(self.unused))
 
@@ -89,29 +91,6 @@ class Work:
         self._found.setdefault((waste.kind, key), waste)
 
 
-def unused_gradients(module: LightningModule, optimizers: Sequence[Any]) -> UnusedGradients | None:
-    """Return the parameters whose gradients no optimizer uses; None where there are none."""
-    used = {
-        id(parameter)
-        for optimizer in optimizers
-        for group in optimizer.param_groups
-        if group.get("lr") != 0
-        for parameter in group["params"]
-    }
-    trained = {name: one for name, one in module.named_parameters() if one.requires_grad}
-    unused = {
-        name: one for name, one in trained.items() if one.grad is not None and id(one) not in used
-    }
-    if not unused:
-        return None
-    return UnusedGradients(
-        tensors=len(unused),
-        parameters=sum(one.numel() for one in unused.values()),
-        all_parameters=sum(one.numel() for one in module.parameters()),
-        modules=tuple(dict.fromkeys(_owner(name, unused, trained) for name in unused)),
-    )
-
-
 def _unused(found: UnusedGradients) -> Waste:
     names = found.modules
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
@@ -122,20 +101,6 @@ def _unused(found: UnusedGradients) -> Waste:
         advice=f"self.{names[0]}.requires_grad_(False) in __init__, or pass its parameters to the "
         "optimizer",
     )
-
-
-def _owner(name: str, unused: Iterable[str], trained: Iterable[str]) -> str:
-    """Return the outermost module of a parameter that is unused as a whole, or its own name.
-
-    >>> _owner("a.b.weight", {"a.b.weight"}, {"a.b.weight", "a.c.weight"})
-    'a.b'
-    """
-    parts = name.split(".")
-    for depth in range(1, len(parts)):
-        prefix = ".".join(parts[:depth])
-        if all(one in unused for one in trained if one.startswith(f"{prefix}.")):
-            return prefix
-    return name
 
 
 MOST_ROWS = 5

@@ -42,6 +42,24 @@ def test_the_first_batchs_bytes_are_noted(fit):
     assert fit(FirstBatch()).all(facts.BatchBytes) == [facts.BatchBytes(4 * 40 * 8)]
 
 
+class Teacher(Texts):
+    def __init__(self):
+        super().__init__()
+        self.teacher = torch.nn.Linear(32, 2)
+
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch, batch_idx) + self.teacher(batch[:, :32].float()).mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.layer.parameters(), 0.1)
+
+
+def test_gradients_of_parameters_in_no_optimizer_are_noted(fit):
+    unused = facts.UnusedGradients(2, 66, 132, ("teacher",))
+    assert fit(FirstBatch(), model=Teacher()).all(facts.UnusedGradients) == [unused]
+    assert not fit(FirstBatch()).all(facts.UnusedGradients)
+
+
 def test_what_a_quota_made_the_run_wait_for_is_noted_when_training_ends(fit):
     counted = iter([CpuQuota(2.5, 100, 10), CpuQuota(2.5, 300, 110)])
     session = fit(CoreWaits(quota=lambda: next(counted)))
@@ -74,7 +92,13 @@ class OfTwoRanks(FirstBatch):
     """Records as it does where there are several ranks."""
 
     def first_batch_ends(self, trainer, batch):
-        super().first_batch_ends(SimpleNamespace(world_size=2, fit_loop=trainer.fit_loop), batch)
+        two = SimpleNamespace(
+            world_size=2,
+            fit_loop=trainer.fit_loop,
+            optimizers=[],
+            lightning_module=torch.nn.Linear(1, 1),
+        )
+        super().first_batch_ends(two, batch)
 
 
 @pytest.mark.parametrize(("recorder", "names"), [(FirstBatch, []), (OfTwoRanks, [("each",)])])

@@ -16,8 +16,9 @@ self.teacher = load_teacher().requires_grad_(False)  # after
 ```
 
 ## How it is measured
-`lightning-gpuprof inspect --into RUN` lists parameters that have a gradient and are in no
-optimizer, or in a group with a learning rate of 0. At most their share of the backward pass goes.
+Parameters that have a gradient after the first batch and are in no optimizer; `lightning-gpuprof
+inspect --into RUN` adds those with a learning rate of 0. At most their share of the backward pass
+goes.
 
 ## Limits
 It is always `info`: a frozen module that passes gradients on saves little.
