@@ -9,6 +9,8 @@ from lightning_gpuprof.memory.trend import lasting_slope
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 
+PACE = (Phase.BACKWARD, Phase.OPTIMIZER_STEP)
+"""Phases whose work is the same in each step of most programs."""
 BUCKETS = 16
 MIN_PER_BUCKET = 5
 """Medians of fewer steps follow single slow ones."""
@@ -55,10 +57,24 @@ def growth(values: Int64, *, steps_before: int = 0) -> Growth | None:
 
 
 def phase_growth(session: Session, steady: Mask) -> dict[Phase, Growth]:
-    """Return the phases of the steady steps that take longer and longer."""
-    before = int(np.argmax(steady)) if len(steady) else 0  # the warm-up's steps, as a rule
-    grown = {
-        phase: growth(column[steady], steps_before=before)
-        for phase, column in session.phases_ns(Phase).items()
-    }
-    return {phase: one for phase, one in grown.items() if one is not None}
+    """Return the phases of the steady steps that take longer and longer.
+
+    Other programs on the machine may hide that by slowing whole steps down, so a phase is also
+    taken at the pace of backward and optimizer: of both, and of each by itself.
+    """
+    found: dict[Phase, Growth] = {}
+    if steady.sum() < BUCKETS * MIN_PER_BUCKET:
+        return found
+    before = int(np.argmax(steady))  # the warm-up's steps, as a rule
+    columns = [column[steady] for column in session.phases_ns(PACE).values()]
+    works = [np.sum(columns, axis=0), *columns] if columns else []
+    paces = [np.maximum(work, 1.0) / np.median(work) for work in works if np.median(work)]
+    for phase, column in session.phases_ns(Phase).items():
+        grown = growth(column[steady], steps_before=before)
+        if grown is None and phase not in PACE:
+            paced = ((column[steady] / pace).astype(np.int64) for pace in paces)
+            found_at = [growth(values, steps_before=before) for values in paced]
+            grown = None if None in found_at else next(iter(found_at), None)
+        if grown is not None:
+            found[phase] = grown
+    return found
