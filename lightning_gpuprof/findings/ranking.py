@@ -6,9 +6,7 @@ from lightning_gpuprof.findings.model import Finding, Severity
 from lightning_gpuprof.findings.overlap import LEFT_OVER
 
 GENERIC = "costly-line"
-"""Comes after every finding that is worth a change or saves enough."""
-ENOUGH_FRAC = 0.025
-"""Of the step: half of the share at which a saving makes a warning."""
+"""Comes after every other finding."""
 MOST = 0.5
 """A reason that may account for half of what a finding saves is most of it."""
 
@@ -18,12 +16,8 @@ def ranked(found: Iterable[Finding]) -> list[Finding]:
 
     By `Range.counted_on` times the rule's confidence (docs/adr/0030), `info` after the rest. What
     finds the host busy at a line, not why, comes after what knows a reason for most of it there.
-    The generic finding comes before what can count on less than `ENOUGH_FRAC` of the step.
     """
-    found = list(found)
-    generic = next((one for one in found if one.id == GENERIC), None)
-    enough_ns = ENOUGH_FRAC * generic.evidence["step_ns"] if generic is not None else 0.0
-    ordered = sorted(found, key=lambda one: _rank(one, enough_ns))
+    ordered = sorted(found, key=_rank)
     for one in [each for each in ordered if each.id in LEFT_OVER]:
         reason = next((each for each in ordered if _is_reason(each, one)), None)
         if reason is not None and ordered.index(reason) > ordered.index(one):
@@ -40,8 +34,7 @@ def _is_reason(reason: Finding, of: Finding) -> bool:
     return named and reason.saving_ns.high >= MOST * of.saving_ns.middle
 
 
-def _rank(finding: Finding, enough_ns: float) -> tuple[bool, int, float, float]:
-    counted_on = finding.saving_ns.counted_on
-    info, generic = finding.severity is Severity.INFO, finding.id == GENERIC
-    place = 1 if generic else 2 if info and counted_on < enough_ns else 0
-    return (info, place, -counted_on * finding.confidence, -finding.confidence)
+def _rank(finding: Finding) -> tuple[bool, bool, float, float]:
+    counted_on = finding.saving_ns.counted_on * finding.confidence
+    generic, info = finding.id == GENERIC, finding.severity is Severity.INFO
+    return (generic, info, -counted_on, -finding.confidence)

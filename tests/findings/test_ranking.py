@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 from lightning_gpuprof.findings.model import Finding, Range, Severity, Where
 from lightning_gpuprof.findings.ranking import ranked
 
@@ -46,13 +44,3 @@ def test_a_reason_for_little_of_it_or_elsewhere_does_not():
 
 def test_of_two_that_know_no_reason_neither_goes_before_the_other():
     assert order(MANY, finding("slow-python", 30, 90)) == ["host-bound", "slow-python"]
-
-
-def test_the_generic_finding_comes_before_what_can_count_on_little():
-    line = replace(finding("costly-line", 0, 0, severity=Severity.INFO), evidence={"step_ns": 1000})
-    worth, enough, little = (
-        finding("worth", 1, 2),
-        finding("enough", 25, 25, severity=Severity.INFO),
-        finding("little", 0, 96, severity=Severity.INFO),
-    )
-    assert order(little, line, enough, worth) == ["worth", "enough", "costly-line", "little"]

@@ -21,8 +21,7 @@ Rows of `findings/operators.toml` add advice on known operations (sorting, decom
 attention, indexing).
 
 ## Limits
-It is always `info`, promises no saving, and comes after every finding that is worth a change or can
-count on 2.5 % of the step.
+It is always `info`, promises no saving, and comes after every other finding.
 """
 
 from lightning_gpuprof.analysis.run.line_times import LineTime, line_times
