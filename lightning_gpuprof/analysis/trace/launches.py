@@ -53,6 +53,7 @@ class LaunchStats(Struct, frozen=True):
     kernels_per_step: float | None
     launches_per_step: float | None
     delay: Distribution | None
+    overhead: Distribution | None
     queue_depth: QueueDepth | None
     calls: tuple[CallStats, ...]
 
@@ -75,6 +76,7 @@ def launch_stats(timeline: Timeline, launches: Launches) -> LaunchStats:
         kernels_per_step=_per_step(device.start_ns[is_kernel], steps.start_ns, steps.end_ns),
         launches_per_step=_per_step(host.start_ns[launches.calls], steps.start_ns, steps.end_ns),
         delay=distribution(started - called),
+        overhead=distribution(host.dur_ns[launches.calls]),
         queue_depth=_queue_depth(called, np.maximum(started, called)),
         calls=calls,
     )
