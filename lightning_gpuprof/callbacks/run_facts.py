@@ -8,7 +8,6 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.recorders.anomaly_detection import AnomalyDetection
-from lightning_gpuprof.recorders.checkpoint_content import CheckpointContents
 from lightning_gpuprof.recorders.cores import CoreWaits
 from lightning_gpuprof.recorders.first_batch import FirstBatch
 from lightning_gpuprof.recorders.garbage_collection import GarbageCollections
@@ -24,7 +23,6 @@ RECORDERS: tuple[type[Recorder], ...] = (
     AnomalyDetection,
     GradientSync,
     GarbageCollections,
-    CheckpointContents,
 )
 """Add a recorded fact here, beside its file in `recorders/`."""
 
@@ -37,7 +35,7 @@ class RunFacts(RecordingCallback):
 
     Costs: 2 to 20 ms per fit, and what its recorders say.
     Touches: what its recorders say.
-    When: the beginning and the end of training, the first batch, the first checkpoint.
+    When: the beginning and the end of training and the first batch.
     Switch: facts=False
 
     Args:
@@ -73,13 +71,6 @@ class RunFacts(RecordingCallback):
     ) -> None:
         self._hooks.drop()
         self._each("first_batch_ends", trainer, batch)
-
-    @override
-    @guarded
-    def on_save_checkpoint(
-        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
-        self._each("checkpoint_is_saved", pl_module, checkpoint)
 
     @override
     @guarded

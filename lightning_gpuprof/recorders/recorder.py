@@ -1,9 +1,6 @@
 """The interface of the small recorders that `RunFacts` is made of."""
 
-from collections.abc import Mapping
 from typing import Any
-
-import torch
 
 from lightning_gpuprof.adapters.lightning import Callback
 from lightning_gpuprof.session.output import RunOutput
@@ -26,9 +23,6 @@ class Recorder:
 
     def first_batch_ends(self, trainer: Any, batch: Any) -> None:
         """The first batch has been trained."""
-
-    def checkpoint_is_saved(self, module: torch.nn.Module, checkpoint: Mapping[str, Any]) -> None:
-        """Lightning has put a checkpoint together and is about to write it."""
 
     def train_ends(self, trainer: Any) -> None:
         """Training has ended without an exception."""

@@ -35,23 +35,6 @@ class CpuQuota(FactBase, tag="cpu_quota", frozen=True):
         return CpuQuota(self.cores, max(0, periods), max(0, throttled))
 
 
-class CheckpointContent(FactBase, tag="checkpoint_content", frozen=True):
-    """The bytes of a checkpoint's tensors: of all, of frozen parameters, and of buffers.
-
-    Buffers are whatever else the module's `state_dict` holds; the largest has name and bytes.
-    """
-
-    whole_bytes: int
-    frozen_bytes: int
-    buffer_bytes: int
-    largest_buffer: tuple[str, int] | None = None
-
-    @property
-    def fixed_bytes(self) -> int:
-        """The part that training does not change by gradients."""
-        return self.frozen_bytes + self.buffer_bytes
-
-
 class UnusedGradients(FactBase, tag="unused_gradients", frozen=True):
     """Parameters whose gradients no optimizer uses: tensors, and how many numbers they hold.
 
@@ -105,7 +88,6 @@ class SyncSteps(FactBase, tag="sync_steps", frozen=True):
 Fact = (
     CoreWait
     | CpuQuota
-    | CheckpointContent
     | UnusedGradients
     | AnomalyMode
     | BatchBytes

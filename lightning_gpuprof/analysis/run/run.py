@@ -34,7 +34,6 @@ from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.facts import (
     AnomalyMode,
     BatchBytes,
-    CheckpointContent,
     CoreWait,
     CpuQuota,
     SyncedLogs,
@@ -138,7 +137,6 @@ def _facts(session: Session) -> dict[str, Any]:
         "anomaly_mode": anomaly if anomaly is not None and anomaly.on else None,
         "batch_bytes": None if batch is None else batch.num_bytes,
         "unused_gradients": session.last(UnusedGradients),
-        "checkpoint_content": session.last(CheckpointContent),
         "synced_logs": () if synced is None else synced.names,
         "cpu_quota": session.last(CpuQuota),
         "core_wait": session.last(CoreWait),

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from lightning_gpuprof.arrays import Int64
     from lightning_gpuprof.records.facts import (
         AnomalyMode,
-        CheckpointContent,
         CoreWait,
         CpuQuota,
         UnusedGradients,
@@ -122,7 +121,6 @@ class RunResults:
     """None where it was off, or nobody looked."""
     batch_bytes: int | None = None
     unused_gradients: UnusedGradients | None = None
-    checkpoint_content: CheckpointContent | None = None
     synced_logs: tuple[str, ...] = ()
     """Values that `self.log` exchanges between ranks in each step."""
     cpu_quota: CpuQuota | None = None

@@ -4,20 +4,17 @@
 Saving takes more than the step can spare, on average over all steps.
 
 ## Why
-Training stops while a checkpoint gathers the whole state and writes it. Frozen weights and buffers
-are the same in each.
+Training stops while a checkpoint gathers the whole state and writes it.
 
 ## Fix
 ```python
 ModelCheckpoint(every_n_train_steps=10)  # before
 ModelCheckpoint(every_n_train_steps=500)  # after; or train_time_interval, save_weights_only
-self.register_buffer("table", table, persistent=False)
 ```
 
 ## How it is measured
-`checkpoint_ns` per step, `per_checkpoint_ns`, and what one holds: `checkpoint_bytes`,
-`fixed_bytes`. The saving is that of the interval proposed: a fifth as often at least, and about 1%
-of the time; or of leaving out what never changes, where that is most of it.
+`checkpoint_ns` per step and `per_checkpoint_ns`. The saving is that of the interval proposed: a
+fifth as often at least, and about 1% of the time.
 
 ## Limits
 Some saves wait for a slow disk, which fewer saves need not.
@@ -29,16 +26,10 @@ from lightning_gpuprof.findings.grade import FEWER, grade, seldom
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, When, Where
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.units import duration, percent, size
+from lightning_gpuprof.units import duration, percent
 
 TARGET_FRAC = 0.01
 """The interval proposed keeps checkpoints at about this share of the time."""
-MOSTLY = 0.5
-WEIGHTS = """\
-def on_save_checkpoint(self, checkpoint):
-    for name, p in self.named_parameters():
-        if not p.requires_grad:
-            del checkpoint["state_dict"][name]  # load with strict_loading=False"""
 REST = (
     "or by time (train_time_interval). Save in the background if it must be frequent, and only "
     "weights if you need not resume."
@@ -57,10 +48,6 @@ def judge(run: RunResults) -> Finding | None:
         return None
     each_ns = mean_ns * run.every.steps // saves
     gone_frac, advice, change = _less_often(run, mean_ns, saves)
-    content = run.checkpoint_content
-    if content is not None and content.fixed_bytes >= MOSTLY * content.whole_bytes:
-        gone_frac, left_out, change = _left_out(run)
-        advice = f"{left_out} Otherwise: {advice}"
     if gone_frac == 0:
         return None
     most_ns = round(mean_ns * gone_frac)
@@ -73,9 +60,6 @@ def judge(run: RunResults) -> Finding | None:
         "checkpoints_count": saves,
         "step_ns": step_ns,
     }
-    if content is not None:
-        evidence["checkpoint_bytes"] = content.whole_bytes
-        evidence["fixed_bytes"] = content.fixed_bytes
     return Finding(
         severity=grade(saving, step_ns),
         title=f"Checkpoints take {duration(mean_ns)} of each step "
@@ -112,15 +96,3 @@ def _less_often(run: RunResults, mean_ns: int, saves: int) -> tuple[float, str, 
             setting += ", save_last=True"
     gone = min(1 - left, 1 - 1 / saves if finished else 1.0)
     return gone, f"Save every {often} {REST}", f"ModelCheckpoint(..., {setting})"
-
-
-def _left_out(run: RunResults) -> tuple[float, str, str]:
-    """Return the share that goes without the largest fixed part, the advice and the code."""
-    content = measured(run.checkpoint_content)
-    name, gone = content.largest_buffer or ("...", content.buffer_bytes)
-    kind, change = "buffers", f'self.register_buffer("{name.rpartition(".")[2]}", ..., '
-    change += "persistent=False)"
-    if content.frozen_bytes >= content.buffer_bytes:
-        kind, gone, change = "frozen weights", content.frozen_bytes, WEIGHTS
-    what = f"{size(content.fixed_bytes)} of each {size(content.whole_bytes)} never change, "
-    return gone / content.whole_bytes, f"{what}mostly {kind}: leave them out.", change

@@ -1,7 +1,6 @@
 from rule_cases import MS, US, WORK, every, span
 
 from lightning_gpuprof.findings.model import Severity
-from lightning_gpuprof.records.facts import CheckpointContent
 from lightning_gpuprof.records.schema import OutsideSpan, StepFlag
 
 
@@ -69,32 +68,6 @@ def test_the_interval_is_told_in_epochs_where_not_each_is_saved(judge):
     ten = {"columns": {"epoch": [step // 10 for step in range(100)]}}
     change = judge("slow-checkpoint", saved, records=[BETWEEN] * 5, **ten).change
     assert change == "ModelCheckpoint(..., every_n_epochs=10)"
-
-
-def test_what_fills_a_checkpoint_and_never_changes_is_left_out(judge):
-    def content(frozen=0, buffers=0, largest=None):
-        sizes = CheckpointContent(100 << 20, frozen << 20, buffers << 20, largest)
-        return [BETWEEN] * 5 + [sizes]
-
-    def said(**sizes):
-        saved = {**WORK, "checkpoint": 1}
-        epochs = EPOCHS_OF_TWENTY
-        return judge("slow-checkpoint", saved, records=content(**sizes), **epochs)
-
-    constant = said(buffers=90, largest=("words.vectors", 60 << 20))
-    assert constant.change == 'self.register_buffer("vectors", ..., persistent=False)'
-    assert "90.0 MiB of each 100 MiB never change, mostly buffers" in constant.advice
-    # The code leaves out the buffer that it names.
-    assert span(constant) == (1_200_001, round(1.2 * 0.6 * 2_500_001))
-    frozen = said(frozen=80)
-    assert "frozen weights" in frozen.advice
-    assert 'del checkpoint["state_dict"][name]' in frozen.change
-    mixed = said(frozen=50, buffers=30)
-    # The code leaves out the frozen weights alone.
-    assert span(mixed) == (round(0.8 * 0.5 * 2_500_001), round(1.2 * 0.5 * 2_500_000))
-    trained = said(frozen=10)
-    assert "leave them out" not in trained.advice
-    assert trained.evidence["fixed_bytes"] == 10 << 20
 
 
 def test_is_silent_without_checkpoints(judge):
