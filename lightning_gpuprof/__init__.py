@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
     from lightning_gpuprof.callbacks.progress_bar import DeferredProgressBar
     from lightning_gpuprof.callbacks.region import region
-    from lightning_gpuprof.config import GpuProfConfig
+    from lightning_gpuprof.config import GpuProfConfig, ProfileConfig
     from lightning_gpuprof.recorders.scalars.deferred import DeferredScalars
     from lightning_gpuprof.trials.ab_test import ab_test
     from lightning_gpuprof.trials.latency import benchmark_latency
@@ -39,6 +39,7 @@ __all__ = [
     "MemorySnapshot",
     "ModuleTimer",
     "PhaseTimer",
+    "ProfileConfig",
     "ProfilerSchedule",
     "__version__",
     "ab_test",
@@ -62,6 +63,7 @@ _PUBLIC = {
     "MemorySnapshot": "lightning_gpuprof.callbacks.memory_snapshot",
     "ModuleTimer": "lightning_gpuprof.callbacks.module_timer",
     "PhaseTimer": "lightning_gpuprof.callbacks.phase_timer",
+    "ProfileConfig": "lightning_gpuprof.config",
     "ProfilerSchedule": "lightning_gpuprof.callbacks.profiler_schedule",
     "ab_test": "lightning_gpuprof.trials.ab_test",
     "benchmark_latency": "lightning_gpuprof.trials.latency",

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 import msgspec
 import yaml
@@ -29,14 +29,15 @@ class GpuProfConfig:
 
     Args:
         unit: What the schedule counts: "step" (the default) or "epoch".
-        wait: Units skipped once, at the start: by default 10 steps, or 1 epoch.
+        wait: Units skipped once, at the start: by default 10 steps, or 3 epochs.
         warmup: Units of each cycle in which torch.profiler is on but records nothing: by default
-            2 steps, or no epoch.
-        active: Units recorded in each cycle: by default 3 steps, or 1 epoch.
-        repeat: Further cycles after the first: by default none.
+            2 steps, or 1 epoch.
+        active: Units recorded in each cycle: by default 3 steps, or 3 epochs.
+        repeat: Further cycles after the first: by default none, or 1 if epochs are counted.
         record_shapes: Whether traces hold the shapes of operators' inputs.
         profile_memory: Whether traces hold allocations.
         with_stack: Whether traces hold Python's stack; slow, and traces get large.
+        trace_format: "json.gz", or "json" to leave traces uncompressed.
         trace: Whether torch.profiler records at all: on rank 0 alone. For other ranks pass False
             and add `ProfilerSchedule(ranks=(0, 8))` to the callbacks.
         timing: Whether phases are timed. Other parts count steps by this: without it no lines are
@@ -79,6 +80,7 @@ class GpuProfConfig:
     record_shapes: bool = True
     profile_memory: bool = False
     with_stack: bool = False
+    trace_format: Literal["json.gz", "json"] = "json.gz"
     trace: bool = True
     timing: bool = True
     window: int = 50
@@ -174,6 +176,17 @@ class GpuProfConfig:
             )
         cls.check_names(section, where=f"{SECTION}: in {path}")
         return cls(**section)
+
+
+@dataclass(frozen=True)
+class ProfileConfig(GpuProfConfig):
+    """`GpuProfConfig` with epochs as the unit, for tyro's `profiling:profile-config`.
+
+    Declare `profiling: ProfileConfig | None = None` in the dataclass that tyro parses, and pass
+    what it gives to `GpuProfCallback`; None is off.
+    """
+
+    unit: str | None = "epoch"
 
 
 def _read_yaml(path: str | os.PathLike[str]) -> Mapping[Any, Any]:

@@ -1,6 +1,6 @@
 """When torch.profiler warms up and records: pure arithmetic on steps or epochs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from lightning_gpuprof.errors import ConfigError
@@ -108,6 +108,8 @@ class Schedule:
 
 DEFAULT_SCHEDULE = Schedule(unit="step", wait=10, warmup=2, active=3, repeat=0)
 """Early, so that short runs are traced too, yet after compilation and cudnn's first choices."""
+EPOCH_SCHEDULE = Schedule(unit="epoch", wait=3, warmup=1, active=3, repeat=1)
+"""The defaults where the numbers count epochs: those of hand-written profiling guides."""
 
 
 def chosen_schedule(unit: str | None, *numbers: int | None) -> tuple[Schedule, bool]:
@@ -122,20 +124,14 @@ def chosen_schedule(unit: str | None, *numbers: int | None) -> tuple[Schedule, b
 
     >>> chosen_schedule(None, None, None, None, None)[0].explain()
     '10 + (2 + 3) = 15 steps'
+    >>> chosen_schedule("epoch", None, None, None, 0)[0].explain()
+    '3 + (1 + 3) = 7 epochs'
     """
     explicit = unit is not None or any(number is not None for number in numbers)
-    chosen_unit = unit or DEFAULT_SCHEDULE.unit
-    # A wait that suits steps would be most of a run in epochs.
-    defaults = (
-        (DEFAULT_SCHEDULE.wait, DEFAULT_SCHEDULE.warmup, DEFAULT_SCHEDULE.active, 0)
-        if chosen_unit == "step"
-        else (1, 0, 1, 0)
-    )
-    wait, warmup, active, repeat = (
-        default if number is None else number
-        for number, default in zip(numbers, defaults, strict=True)
-    )
-    return Schedule(chosen_unit, wait, warmup, active, repeat), explicit
+    base = EPOCH_SCHEDULE if unit == EPOCH_SCHEDULE.unit else DEFAULT_SCHEDULE
+    names = ("wait", "warmup", "active", "repeat")
+    given = {name: n for name, n in zip(names, numbers, strict=True) if n is not None}
+    return replace(base, unit=unit or base.unit, **given), explicit
 
 
 def too_short(schedule: Schedule, length: int) -> str:

@@ -26,6 +26,7 @@ from lightning_gpuprof.session.hooks import HOOKS, forward
 from lightning_gpuprof.session.output import RunOutput
 
 _OWN_HOOKS = ("setup", "on_fit_end", "on_exception")
+DEFAULT = GpuProfConfig()
 _LATER_HOOKS = tuple(hook for hook in HOOKS if hook != "setup")
 
 
@@ -39,7 +40,7 @@ class GpuProfCallback(Callback):
     and others. A part that fails is switched off for the run; training goes on.
 
     Args:
-        config: All settings as one object.
+        config: All settings as one object; None is off.
         clock: Returns nanoseconds; tests pass a fake.
         **settings: Single settings by name, instead of `config`: see `GpuProfConfig`.
 
@@ -49,7 +50,7 @@ class GpuProfCallback(Callback):
 
     def __init__(
         self,
-        config: GpuProfConfig | None = None,
+        config: GpuProfConfig | None = DEFAULT,
         *,
         clock: Callable[[], int] = time.perf_counter_ns,
         **settings: Any,
@@ -59,13 +60,14 @@ class GpuProfCallback(Callback):
                 f"GpuProfCallback({config!r}) is not a GpuProfConfig. Pass settings by name, such "
                 "as wait=3, or call GpuProfCallback.from_yaml(path)."
             )
-        if config is not None and settings:
+        GpuProfConfig.check_names(settings, where="GpuProfCallback")
+        # LightningCLI passes every setting, most of them with their defaults.
+        single = GpuProfConfig(**settings)
+        if DEFAULT not in (config, single):
             raise ConfigError(
                 f"GpuProfCallback got config=... and also {', '.join(settings)}. Pass either."
             )
-        if config is None:
-            GpuProfConfig.check_names(settings, where="GpuProfCallback")
-            config = GpuProfConfig(**settings)
+        config = single if config == DEFAULT else config
         self._compose(config, clock)
 
     @classmethod
@@ -78,6 +80,9 @@ class GpuProfCallback(Callback):
             ConfigError: The section cannot be read, or holds an unknown key.
         """
         config = GpuProfConfig.from_yaml(path)
+        if config is not None and config.unit is None and config.schedule():
+            numbers = ", ".join(f"{name}: {value}" for name, value in config.schedule().items())
+            say(f"[PROFILE] {path}: {numbers} count steps. For epochs, add `unit: epoch`.")
         callback = cls.__new__(cls)
         callback._compose(config, time.perf_counter_ns)
         return callback
@@ -194,6 +199,7 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
                 record_shapes=config.record_shapes,
                 profile_memory=config.profile_memory,
                 with_stack=config.with_stack,
+                trace_format=config.trace_format,
                 clock=clock,
             )
         )

@@ -53,6 +53,7 @@ class ProfilerSchedule(RecordingCallback):
         record_shapes: Record the shapes of operators' inputs, which rooflines need.
         profile_memory: Record allocations and frees.
         with_stack: Record Python frames: large and slow, yet names lines of code.
+        trace_format: "json.gz", or "json" to leave traces uncompressed.
         ranks: The ranks that record; None for all.
         new_trace: Makes a recording; tests pass a fake.
         clock: Returns nanoseconds.
@@ -74,6 +75,7 @@ class ProfilerSchedule(RecordingCallback):
         record_shapes: bool = True,
         profile_memory: bool = False,
         with_stack: bool = False,
+        trace_format: str = "json.gz",
         ranks: Sequence[int] | None = (0,),
         new_trace: Callable[..., TorchTrace] = TorchTrace,
         clock: Callable[[], int] = time.perf_counter_ns,
@@ -94,6 +96,7 @@ class ProfilerSchedule(RecordingCallback):
         }
         self.ranks = None if ranks is None else tuple(ranks)
         self._make_trace = new_trace
+        self._packed = trace_format != "json"
         self._clock = clock
         self._cycles: Cycles | None = None
         self._borders: StepBorders | None = None
@@ -131,7 +134,7 @@ class ProfilerSchedule(RecordingCallback):
             self._say_busy("The Trainer has Lightning's own PyTorchProfiler")
             return
         self._trainer = trainer
-        self._files = TraceFiles(output)
+        self._files = TraceFiles(output, packed=self._packed)
         self._cycles = Cycles(
             self.schedule,
             new_trace=partial(self._new_trace, trainer.strategy.root_device.type),

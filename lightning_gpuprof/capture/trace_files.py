@@ -29,15 +29,17 @@ _CHUNK_BYTES = 1 << 20
 
 
 class TraceFiles:
-    """One rank's traces of one session."""
+    """One rank's traces of one session, compressed unless `packed` is False."""
 
     def __init__(
         self,
         output: RunOutput,
         *,
+        packed: bool = True,
         now: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self._output = output
+        self._packed = packed
         self._now = now
         self._folder = plugin_dir(output.run_dir)
 
@@ -54,7 +56,7 @@ class TraceFiles:
             if not os.path.exists(part):  # Kineto prints its errors and goes on
                 raise OSError(f"torch.profiler left no file in {self._folder}; is the disk full?")
             plain_bytes = os.path.getsize(part)
-            path = put_in_place(part, plain)
+            path = put_in_place(part, plain, packed=self._packed)
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(part)
@@ -72,12 +74,12 @@ class TraceFiles:
         self._output.flush()
 
 
-def put_in_place(part: str, plain: str) -> str:
+def put_in_place(part: str, plain: str, *, packed: bool) -> str:
     """Make an exported file the trace `<plain>.gz`, or `plain`; returns the name.
 
     Without isal, or on a disk without room for both, the trace stays plain.
     """
-    if igzip is not None:
+    if packed and igzip is not None:
         with suppress(OSError):
             return _compressed(part, f"{plain}.gz")
     os.replace(part, plain)

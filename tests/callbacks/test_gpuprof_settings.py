@@ -1,10 +1,11 @@
 import sys
+from dataclasses import dataclass
 
 import pytest
 from lightning.pytorch.cli import LightningCLI
 from lightning.pytorch.demos.boring_classes import BoringModel
 
-from lightning_gpuprof import GpuProfCallback, GpuProfConfig, ProfilerSchedule
+from lightning_gpuprof import GpuProfCallback, GpuProfConfig, ProfileConfig, ProfilerSchedule
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import ProfilerCycle
@@ -23,7 +24,7 @@ def test_a_config_and_settings_are_the_same():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"config": GpuProfConfig(), "window": 5}, "Pass either"),
+        ({"config": GpuProfConfig(wait=4), "window": 5}, "Pass either"),
         ({"window": 0}, "would never write"),
         ({"vram_low": 0.9}, "not a band of a GPU"),
     ],
@@ -93,3 +94,76 @@ def test_ranks_that_write_traces_are_chosen_by_a_schedule_beside_it(fit, ranks, 
     trainer = fit(GpuProfCallback(trace=False, report=False), schedule)
     (session,) = read_run(trainer.log_dir)[0].sessions
     assert len(session.all(ProfilerCycle)) == traces
+
+
+def test_none_is_off(fit, tmp_path):
+    trainer = fit(GpuProfCallback(None))
+
+    assert GpuProfCallback(None).config is None
+    assert not list(tmp_path.rglob("rank0.jsonl"))
+    assert trainer.state.finished
+
+
+class SwitchedCLI(LightningCLI):
+    """As in docs/usage.md."""
+
+    def add_arguments_to_parser(self, parser):
+        parser.add_argument("--profiling", type=GpuProfConfig | None, default=GpuProfConfig())
+        parser.add_lightning_class_args(GpuProfCallback, "gpuprof")
+        parser.link_arguments("profiling", "gpuprof.config")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wait"), [(["--profiling.wait=2"], 2), (["--profiling=null"], "off"), ([], None)]
+)
+def test_lightning_cli_sets_it_or_switches_it_off(tmp_path, monkeypatch, arguments, wait):
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    cli = SwitchedCLI(
+        BoringModel,
+        run=False,
+        trainer_defaults={"default_root_dir": tmp_path, "max_steps": 2},
+        args=arguments,
+    )
+
+    (callback,) = [c for c in cli.trainer.callbacks if isinstance(c, GpuProfCallback)]
+    assert ("off" if callback.config is None else callback.config.wait) == wait
+
+
+def test_a_section_without_a_unit_says_once_that_it_counts_steps(tmp_path, caplog):
+    caplog.set_level("INFO", logger="lightning_gpuprof")
+    path = tmp_path / "config.yaml"
+    path.write_text("profiling: {wait: 3, active: 3}")
+    GpuProfCallback.from_yaml(path)
+    path.write_text("profiling: {unit: epoch, wait: 3}")
+    GpuProfCallback.from_yaml(path)
+    path.write_text("profiling: {window: 9}")
+    GpuProfCallback.from_yaml(path)
+
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "wait: 3, active: 3 count steps. For epochs, add `unit: epoch`." in line
+
+
+def test_a_trace_is_left_uncompressed_where_asked(fit):
+    trainer = fit(GpuProfCallback(wait=1, warmup=0, active=1, trace_format="json", report=False))
+    (session,) = read_run(trainer.log_dir)[0].sessions
+    (cycle,) = session.all(ProfilerCycle)
+    assert cycle.trace_file.endswith(".pt.trace.json")
+
+
+def test_tyro_takes_the_section_as_a_subcommand(fit):
+    tyro = pytest.importorskip("tyro")
+
+    @dataclass
+    class Settings:
+        epochs: int = 1
+        profiling: ProfileConfig | None = None
+
+    def parsed(*arguments):
+        return tyro.cli(Settings, args=["--epochs", "11", *arguments]).profiling
+
+    asked = ("--profiling.wait", "3", "--profiling.active", "1", "--profiling.no-with-stack")
+    config = parsed("profiling:profile-config", *asked, "--profiling.record-shapes")
+    callback = GpuProfCallback(config)
+    assert callback.config.unit == "epoch"
+    assert callback.config.active == 1
+    assert parsed() is None

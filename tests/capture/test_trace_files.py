@@ -93,5 +93,5 @@ def test_real_traces_stay_below_1_7_times_the_smallest_size(shared_traces, tmp_p
     content = gzip.decompress(source.read_bytes())
     exported, plain = tmp_path / "exported", tmp_path / "t.json"
     exported.write_bytes(content)
-    assert put_in_place(str(exported), str(plain)) == str(tmp_path / "t.json.gz")
+    assert put_in_place(str(exported), str(plain), packed=True) == str(tmp_path / "t.json.gz")
     assert (tmp_path / "t.json.gz").stat().st_size <= 1.7 * len(zlib.compress(content, 9))
