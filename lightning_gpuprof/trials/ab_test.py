@@ -2,7 +2,7 @@
 
 import copy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ _TAIL = 0.025
 
 @dataclass(frozen=True)
 class ABResult:
-    """The comparison of two versions.
+    """The comparison of two versions; `correct, speedup = ab_test(...)` unpacks it.
 
     Args:
         difference: How results differ beyond the tolerance; empty where they agree.
@@ -44,6 +44,11 @@ class ABResult:
     def faster(self) -> bool:
         """Whether it is faster beyond chance."""
         return self.speedup_low > 1
+
+    def __iter__(self) -> Iterator[bool | float]:
+        """Yield whether it is correct, and the speedup."""
+        yield self.correct
+        yield self.speedup
 
     @override
     def __str__(self) -> str:

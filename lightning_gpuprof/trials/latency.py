@@ -23,6 +23,8 @@ _NS_PER_MS = 1_000_000
 class Latency:
     """How long calls took, in milliseconds; warm-up calls are left out.
 
+    `latency["mean_ms"]` is `latency.mean_ms`.
+
     Args:
         first_call_ms: The very first call by the host's clock, with compilation, graph capture
             and lazy initialisation.
@@ -39,6 +41,12 @@ class Latency:
     first_call_ms: float
     clock: str
     times_ns: tuple[int, ...]
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a figure by its name; raises KeyError for any other."""
+        if name not in self.__dataclass_fields__:
+            raise KeyError(name)
+        return getattr(self, name)
 
 
 class Prepared:

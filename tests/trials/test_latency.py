@@ -36,6 +36,9 @@ def test_every_figure_is_of_the_timed_calls_alone():
     assert latency.p95_ms == 95
     assert latency.std_ms == pytest.approx(29.011, abs=1e-3)
     assert len(latency.times_ns) == latency.iterations == 100
+    assert latency["mean_ms"] == 50.5
+    with pytest.raises(KeyError, match="mean_s"):
+        latency["mean_s"]
 
 
 def test_the_first_call_with_its_compilation_is_given_apart():
