@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 RUNS ?= runs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test oldest newest tensorboard check bench figures gpu wheels docs golden clean
+.PHONY: help demo test fuzz oldest newest tensorboard check bench figures gpu wheels docs golden clean
 
 help: ## List these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,6 +31,9 @@ tensorboard: $(VENV)/.installed ## Open TensorBoard on the demo's runs (PROFILE 
 
 test: $(VENV)/.installed-dev ## Run every test that this machine can run
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+fuzz: $(VENV)/.installed-dev ## Read a million damaged files and ask 20,000 times about damaged runs; goes on where it was stopped
+	OMP_NUM_THREADS=1 nice $(BIN)/python tests/fuzz/run.py
 
 define with_lightning
 	$(PYTHON) -m venv $(VENV)-$(1)

@@ -19,3 +19,7 @@ class TraceError(GpuProfError):
 
 class UnknownTraceError(TraceError):
     """A file that no reader knows."""
+
+
+class UnreadableError(GpuProfError, ValueError):
+    """Content of a file that cannot be read; the message says why, and whoever reads says where."""

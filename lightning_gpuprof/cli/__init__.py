@@ -29,6 +29,8 @@ class CommandModule(Protocol):
     def run(self, args: argparse.Namespace) -> int: ...  # noqa: D102 - as the class says
 
 
+FAILED = 70
+"""Exit status where something failed that nobody foresaw (EX_SOFTWARE of sysexits.h)."""
 COMMANDS = {
     "report": "say where a run's time went and why",
     "compare": "say what changed between two runs or traces",
@@ -68,7 +70,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+    except Exception as error:  # noqa: BLE001 - the last resort: nobody is to meet a traceback
+        print(f"lightning-gpuprof: {_logged(error, argv)}", file=sys.stderr)
+        return FAILED
     return status
+
+
+def _logged(error: Exception, argv: Sequence[str]) -> str:
+    """Keep the traceback of what should not have happened, and say where."""
+    # Imported here: no command that goes well needs them.
+    import shlex
+    import tempfile
+    import traceback
+
+    said = traceback.format_exception_only(type(error), error)[-1].strip()[:200]
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="lightning-gpuprof-", suffix=".log", delete=False, errors="replace"
+        ) as log:
+            log.write(f"lightning-gpuprof {__version__} {shlex.join(argv)}\n")
+            log.writelines(traceback.format_exception(type(error), error, error.__traceback__))
+    except OSError as full:
+        return f"{said}. No log of it could be written: {full}."
+    return f"{said}. The traceback is in {log.name}: please report it, unless it is your own code's."
 
 
 def _print_anywhere() -> None:

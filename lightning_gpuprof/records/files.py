@@ -1,10 +1,12 @@
 """Where a run's files lie, and the little of a file system that reading them takes."""
 
+import errno
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from typing import BinaryIO
 
 PLUGIN_DIR = os.path.join("plugins", "gpuprof")
 """Under the run's log dir; TensorBoard's own convention for what a plugin keeps."""
@@ -15,7 +17,9 @@ KINDS_SUFFIX = ".kinds.json"
 """Beside a memory snapshot: the addresses of what is known to be of a kind."""
 LAYOUT_SUFFIX = ".layout"
 """After a trace file's name: its events laid out in lanes, for the tab's timeline."""
-_RECORD_NAME = re.compile(r"rank(\d+)\.jsonl")
+_RECORD_NAME = re.compile(r"rank([0-9]{1,6})\.jsonl")
+MOST_BYTES = 1 << 28
+"""Of a file that is read as a whole."""
 
 
 def record_name(rank: int) -> str:
@@ -56,6 +60,20 @@ def snapshot_name(rank: int, session: int, step: int, reason: str) -> str:
     return f"rank{rank}{part}-step{step}-{reason}{SNAPSHOT_SUFFIX}"
 
 
+def open_file(path: str) -> BinaryIO:
+    """Open a regular file to read.
+
+    Others are refused: a FIFO would be waited for, and a device may have no end.
+    """
+    # Without O_NONBLOCK, to open a FIFO is to wait for somebody who writes.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return open(descriptor, "rb")
+
+
 class FileSystem:
     """The operations that readers need, on this machine's disks."""
 
@@ -67,13 +85,16 @@ class FileSystem:
         """Return the names in a folder, sorted; an empty list where there is none."""
         return sorted(os.listdir(path)) if os.path.isdir(path) else []
 
-    def read_bytes(self, path: str) -> bytes:
-        """Return a file's content."""
-        return Path(path).read_bytes()
+    def read_bytes(self, path: str, most: int = MOST_BYTES) -> bytes:
+        """Return a file's content, unless it is longer than `most`."""
+        with open_file(path) as file:
+            if os.fstat(file.fileno()).st_size > most:
+                raise OSError(errno.EFBIG, f"longer than {most >> 20} MiB", path)
+            return file.read()
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """Return up to `length` bytes from `start`."""
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             file.seek(start)
             return file.read(length)
 
@@ -131,5 +152,6 @@ def find_runs(root: str) -> Iterator[str]:
         seen.add(real)
         names = sorted(name for name in subfolders if name != "plugins")
         subfolders[:] = sorted(names, key=lambda name: os.path.islink(os.path.join(folder, name)))
-        if record_files(folder):
-            yield folder
+        with suppress(OSError):  # what may not be read is nobody's run
+            if record_files(folder):
+                yield folder

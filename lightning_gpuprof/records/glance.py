@@ -1,14 +1,14 @@
 """The two ends of a record file, enough to list a run without reading it all."""
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass
 
-import msgspec
-
+from lightning_gpuprof.errors import UnreadableError
+from lightning_gpuprof.records.decode import read_record
 from lightning_gpuprof.records.files import LOCAL, FileSystem
 from lightning_gpuprof.records.schema import Record, RunEnd, RunStart, StepsWindow
 
-_DECODER = msgspec.json.Decoder(Record)
 _HEAD_BYTES = 2**16
 _TAIL_BYTES = 2**18
 """Room for several windows, so that a whole `steps` line is among them."""
@@ -19,12 +19,13 @@ class Glance:
     """The ends of one record file.
 
     Args:
-        start: The first session's start, None where it cannot be read.
+        start: The first session's start; the last one's where that cannot be read.
         last_start: The last session's start, None where it is not near the file's end.
         end: The last record, where that is a session's end.
         steps: Steps recorded by the last session as far as its last window, where one is near.
         last_unix_ns: When the last step seen ended (Unix time).
         size_bytes: Length of the file.
+        why: Why the first session's start cannot be read; empty where it can.
     """
 
     start: RunStart | None
@@ -33,6 +34,7 @@ class Glance:
     steps: int | None
     last_unix_ns: int | None
     size_bytes: int
+    why: str = ""
 
 
 def glance(path: str, fs: FileSystem = LOCAL) -> Glance:
@@ -43,8 +45,8 @@ def glance(path: str, fs: FileSystem = LOCAL) -> Glance:
         fs: Where it lies.
     """
     size = fs.size(path)
-    head = _records(fs.read_range(path, 0, _HEAD_BYTES).split(b"\n", 1)[:1])
-    start = head[0] if head and isinstance(head[0], RunStart) else None
+    start, why = _first(fs.read_range(path, 0, _HEAD_BYTES))
+    why = why and f"line 1 of {os.path.basename(path)} cannot be read: {why}."
     tail_from = max(0, size - _TAIL_BYTES)
     lines = fs.read_range(path, tail_from, _TAIL_BYTES).split(b"\n")
     last = _records(lines[1:] if tail_from else lines)
@@ -55,15 +57,24 @@ def glance(path: str, fs: FileSystem = LOCAL) -> Glance:
     window = next((one for one in reversed(last) if isinstance(one, StepsWindow)), None)
     steps = window.first_step + window.count if window else end.steps if end else None
     last_unix_ns = _last_unix_ns(last_start or start, window)
-    return Glance(start, last_start, end, steps, last_unix_ns, size)
+    # A session that can be read stands for the run, whatever the first line is.
+    return Glance(start or last_start, last_start, end, steps, last_unix_ns, size, why)
+
+
+def _first(head: bytes) -> tuple[RunStart | None, str]:
+    try:
+        first = read_record(head.split(b"\n", 1)[0])
+    except UnreadableError as error:
+        return None, str(error)
+    return (first, "") if isinstance(first, RunStart) else (None, "it begins no session")
 
 
 def _records(lines: list[bytes]) -> list[Record]:
     """Return the records of some lines, without those that cannot be read."""
     found = []
     for line in lines:
-        with suppress(msgspec.MsgspecError):
-            found.append(_DECODER.decode(line))
+        with suppress(UnreadableError):
+            found.append(read_record(line))
     return found
 
 
@@ -72,7 +83,7 @@ def _last_unix_ns(start: RunStart | None, window: StepsWindow | None) -> int | N
         return None
     columns = window.columns if window else {}
     try:
-        step_end = columns["start_ns"].unpack()[-1] + columns["dur_ns"].unpack()[-1]
+        start_ns, dur_ns = (int(columns[name].unpack()[-1]) for name in ("start_ns", "dur_ns"))
     except (KeyError, ValueError, IndexError):  # none, or damaged
         return start.started_unix_ns
-    return start.started_unix_ns + int(step_end)
+    return start.started_unix_ns + start_ns + dur_ns

@@ -132,7 +132,7 @@ class WorkerLines(FactBase, tag="worker_lines", frozen=True):
     @property
     def waiting_frac(self) -> float:
         """Share of the samples in which they waited for work."""
-        return self.waiting / self.whole
+        return self.waiting / max(1, self.whole)
 
     @property
     def as_lines(self) -> HostLines:

@@ -1,16 +1,17 @@
 """Reads a run's record files back: sessions of typed records with numpy columns."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from io import BytesIO
 from itertools import groupby, pairwise
 from typing import TypeVar
 
-import msgspec
 import numpy as np
 
 from lightning_gpuprof.arrays import Int64
-from lightning_gpuprof.errors import RecordError
+from lightning_gpuprof.errors import RecordError, UnreadableError
+from lightning_gpuprof.records.decode import read_record
 from lightning_gpuprof.records.files import LOCAL, FileSystem, record_files
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import (
@@ -25,10 +26,15 @@ from lightning_gpuprof.records.schema import (
 )
 
 _R = TypeVar("_R")
-_DECODER = msgspec.json.Decoder(Record)
 _PHASES = frozenset(phase.value for phase in Phase)
 _NEEDED = ("dur_ns", "start_ns")
 """Columns without which a window of steps says nothing."""
+_MOST_BYTES, _MOST_WARNINGS = 1 << 30, 100
+"""Of a record file."""
+_MOST_VALUE = 1 << 53
+"""Of ns, 104 days; a browser holds whole numbers as far as this."""
+_Refuse = Callable[[int, str], None]
+"""Notes why a line cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -94,11 +100,11 @@ def read_run(run: str, fs: FileSystem = LOCAL) -> dict[int, RankRecords]:
         fs: Where it lies.
 
     Returns:
-        By rank; ranks without a whole session are left out.
+        By rank; of a file that cannot be read a warning alone.
 
     Raises:
         RecordError: There is no such folder, or it holds no records.
-        OSError: It cannot be read.
+        OSError: The folder cannot be read.
     """
     if not fs.exists(run):
         raise RecordError(
@@ -119,36 +125,45 @@ def read_run(run: str, fs: FileSystem = LOCAL) -> dict[int, RankRecords]:
         )
     ranks = {}
     for rank, path in files.items():
-        ranks[rank] = parse_records(rank, fs.read_bytes(path), name=os.path.basename(path))
+        name = os.path.basename(path)
+        try:
+            ranks[rank] = parse_records(rank, fs.read_bytes(path, _MOST_BYTES), name=name)
+        except OSError as error:
+            said = f"{name} cannot be read: {error.strerror or error}."
+            ranks[rank] = RankRecords(rank, (), (said,))
     return ranks
 
 
 def parse_records(rank: int, data: bytes, *, name: str) -> RankRecords:
-    """Parse one record file's content; lines that cannot be read are skipped, with a warning.
+    """Parse one record file's content; lines that cannot be read are left out, with a warning.
 
     A session of another schema is left out, with a warning.
     """
     sessions: list[Session] = []
     warnings: list[str] = []
-    begun: list[Record] = []
+    begun: list[tuple[int, Record]] = []
     skipping, newer = False, ""
-    lines = data.split(b"\n")
-    for number, line in enumerate(lines, start=1):
-        if not line:
+
+    def refuse(number: int, why: str) -> None:
+        if len(warnings) < _MOST_WARNINGS:
+            warnings.append(f"line {number} of {name} cannot be read: {why}.")
+
+    for number, line in enumerate(BytesIO(data), start=1):
+        if line == b"\n":
             continue
         try:
-            record = _DECODER.decode(line)
-        except msgspec.MsgspecError as error:
-            if number == len(lines):
+            record = read_record(line)
+        except UnreadableError as error:
+            if line.endswith(b"\n"):
+                refuse(number, str(error))
+            else:
                 warnings.append(
                     f"{name}: the last line is torn (the run was killed or is being "
                     "written); it is skipped."
                 )
-            else:
-                warnings.append(f"{name}:{number}: not a record, skipped ({error}).")
             continue
         if isinstance(record, RunStart):
-            _close(begun, sessions)
+            _close(begun, sessions, refuse)
             begun = []
             reason = _unreadable(record)
             skipping = reason is not None
@@ -157,8 +172,8 @@ def parse_records(rank: int, data: bytes, *, name: str) -> RankRecords:
                 warnings.append(newer)
                 continue
         if not skipping and (begun or isinstance(record, RunStart)):
-            begun.append(record)
-    _close(begun, sessions)
+            begun.append((number, record))
+    _close(begun, sessions, refuse)
     return RankRecords(rank, tuple(sessions), tuple(warnings), newer)
 
 
@@ -178,36 +193,52 @@ def _unreadable(start: RunStart) -> str | None:
     return None
 
 
-def _close(records: list[Record], sessions: list[Session]) -> None:
-    if not records:
+def _close(numbered: list[tuple[int, Record]], sessions: list[Session], refuse: _Refuse) -> None:
+    if not numbered:
         return
-    start = records[0]
+    start = numbered[0][1]
     assert isinstance(start, RunStart)
-    windows = [record for record in records if isinstance(record, StepsWindow)]
-    others = tuple(record for record in records if not isinstance(record, StepsWindow))
-    whole = [window for window in windows if _is_whole(window)]
+    windows = [(number, one) for number, one in numbered if isinstance(one, StepsWindow)]
+    others = tuple(one for _, one in numbered if not isinstance(one, StepsWindow))
     warnings = []
-    if len(whole) < len(windows):
-        warnings.append(
-            f"{len(windows) - len(whole)} of {len(windows)} windows of steps lack columns or "
-            "values that every reader needs (damaged, or written by another version); they are "
-            "left out."
-        )
-    if any(later.first_step <= one.first_step for one, later in pairwise(windows)):
+    if any(later.first_step <= one.first_step for (_, one), (_, later) in pairwise(windows)):
         warnings.append(
             f"Session {start.session} holds the steps of several runs, mixed: they wrote to this "
             "folder at the same time. Give each its own: another version= of the logger, or "
             "GpuProfCallback(log_dir=...)."
         )
-    sessions.append(Session(start, others, _join(whole), tuple(warnings)))
+    wrong = {number: why for number, one in windows if (why := _lacking(one))}
+    sound = [(number, one) for number, one in windows if number not in wrong]
+    columns = _join([one for _, one in sound])
+    odd = _odd(columns, [one.count for _, one in sound]) if sound else {}
+    wrong |= {sound[at][0]: why for at, why in odd.items()}
+    for number, why in sorted(wrong.items()):
+        refuse(number, why)
+    if odd:
+        columns = _join([one for number, one in sound if number not in wrong])
+    sessions.append(Session(start, others, columns, tuple(warnings)))
 
 
-def _is_whole(window: StepsWindow) -> bool:
-    columns = window.columns
-    return all(name in columns for name in _NEEDED) and all(
-        column.dtype in ITEM_BYTES and len(column.data) == window.count * ITEM_BYTES[column.dtype]
-        for column in columns.values()
-    )
+def _lacking(window: StepsWindow) -> str | None:
+    """Say which column of a window is missing or not whole; None where none is."""
+    for name in (*_NEEDED, *window.columns):
+        column = window.columns.get(name)
+        size = ITEM_BYTES.get(column.dtype, 0) if column else 0
+        if column is None or not size or len(column.data) != window.count * size:
+            return f"{name} does not hold a value for each of its {window.count} steps"
+    return None
+
+
+def _odd(columns: dict[str, Int64], counts: list[int]) -> dict[int, str]:
+    """Return why windows, by place, hold values that no clock and no counter gives."""
+    window = np.repeat(np.arange(len(counts)), counts)
+    start, dur = columns["start_ns"], columns["dur_ns"]
+    back = np.append(False, (np.diff(start) < 0) & (np.diff(window) == 0))
+    found = [(dur <= 0, "a step took no time"), (back, "a step began before the one before it")]
+    for name, column in columns.items():
+        least = -_MOST_VALUE if name.startswith(("device", "run_ahead")) else 0
+        found.append(((column < least) | (column > _MOST_VALUE), f"{name} is out of range"))
+    return {at: why for rows, why in reversed(found) for at in np.unique(window[rows]).tolist()}
 
 
 def _join(windows: list[StepsWindow]) -> dict[str, Int64]:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from werkzeug import Request, Response
+from werkzeug.wsgi import wrap_file
 
 from lightning_gpuprof.records.files import (
     ANALYSIS_SUFFIX,
@@ -17,6 +18,7 @@ from lightning_gpuprof.records.files import (
     TRACE_SUFFIX,
     FileSystem,
     is_trace,
+    open_file,
     plugin_dir,
 )
 from lightning_gpuprof.records.schema import SCHEMA_VERSION
@@ -147,7 +149,15 @@ class Answers:
         headers = [("Content-Disposition", f'attachment; filename="{quoted}"')]
         mime_type = "application/gzip" if name.endswith(TRACE_SUFFIX) else "application/json"
         # Not content_encoding="gzip": the viewer is to get the file as it lies on disk.
-        return reply(request, run.fs.read_bytes(path), mime_type, headers=headers)
+        if run.fs is not LOCAL:
+            return reply(request, run.fs.read_bytes(path), mime_type, headers=headers)
+        response = reply(request, b"", mime_type, headers=headers)
+        # Piece by piece: traces may be larger than what a request may take of memory.
+        file = open_file(path)
+        response.content_length = os.fstat(file.fileno()).st_size
+        response.response = wrap_file(request.environ, file)
+        response.direct_passthrough = True
+        return response
 
     def _prepare(self, name: str, run: LoadedRun, payload: dict[str, Any]) -> None:
         """Have the file made that a view lacks, and say in its payload how that stands."""
@@ -200,5 +210,8 @@ def _state_of_run(path: str) -> _State:
 def _state_of_file(path: str, fs: FileSystem) -> tuple[int, int]:
     if fs is not LOCAL:
         return fs.size(path), 0
-    stat = os.stat(path)
+    try:
+        stat = os.stat(path)
+    except OSError:  # gone, or a link to nowhere
+        return 0, 0
     return stat.st_size, stat.st_mtime_ns

@@ -1,5 +1,6 @@
 """Replies as TensorBoard sends them, and our errors as sentences."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from lightning_gpuprof.views.tab.query import QueryError
 
 App = Callable[[Any, Any], Any]
 Handler = Callable[[Request], Response]
+_log = logging.getLogger(__name__)
 
 
 class NotFoundError(GpuProfError):
@@ -31,11 +33,20 @@ def reply(request: Request, content: bytes, mime_type: str, **options: Any) -> R
     return response
 
 
+_METHODS = ("GET", "HEAD")
+
+
 def route(handler: Handler) -> App:
     """Make a handler a WSGI application that answers our errors with their sentence."""
 
     def answer(request: Request) -> Response:
+        if request.method not in _METHODS:
+            refused = reply_json(request, {"error": "All routes are read only: use GET."}, code=405)
+            refused.headers["Allow"] = ", ".join(_METHODS)
+            return refused
         try:
+            if "\0" in request.path or any("\0" in text for text in request.args.values()):
+                raise QueryError("The request holds a NUL character, which no name does.")
             return handler(request)
         except QueryError as error:
             return reply_json(request, {"error": str(error)}, code=400)
@@ -44,6 +55,10 @@ def route(handler: Handler) -> App:
         except OSError as error:
             sentence = f"A file of this run could not be read: {error}. Is it being moved?"
             return reply_json(request, {"error": sentence}, code=404)
+        except Exception as error:  # noqa: BLE001 - the last resort: one page fails, not the tab
+            _log.exception("The PROFILE tab could not answer %s", request.path)
+            sentence = f"This cannot be shown ({type(error).__name__}); TensorBoard's log says why."
+            return reply_json(request, {"error": sentence}, code=500)
 
     app: App = Request.application(answer)
     return app

@@ -1,5 +1,6 @@
 """The runs that TensorBoard was pointed at, by the names that it gives them, and where they lie."""
 
+import errno
 import os
 import threading
 import time
@@ -8,7 +9,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.records.files import LOCAL, FileSystem, find_runs
+from lightning_gpuprof.records.files import LOCAL, MOST_BYTES, FileSystem, find_runs
 
 FRESH_S = 3.0
 """A listing younger than this is reused: TensorBoard asks on every page load, in series."""
@@ -151,7 +152,9 @@ class GFiles(FileSystem):
         return sorted(name.rstrip("/") for name in self._gfile.listdir(path))
 
     @override
-    def read_bytes(self, path: str) -> bytes:
+    def read_bytes(self, path: str, most: int = MOST_BYTES) -> bytes:
+        if self.size(path) > most:
+            raise OSError(errno.EFBIG, f"longer than {most >> 20} MiB", path)
         with self._gfile.GFile(path, "rb") as file:
             return bytes(file.read())
 

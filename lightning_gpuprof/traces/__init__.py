@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
-from lightning_gpuprof.errors import UnknownTraceError
+from msgspec import MsgspecError
+
+from lightning_gpuprof.errors import TraceError, UnknownTraceError
 from lightning_gpuprof.traces.sniff import Head, ReadOptions, read_head, unsupported
 from lightning_gpuprof.traces.timeline import Timeline
 
@@ -27,6 +29,11 @@ class Source:
 
 _HERE = "lightning_gpuprof.traces"
 _SQLITE = b"SQLite format 3"
+_OF_SHAPE = (
+    *(ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError),
+    MsgspecError,
+)
+"""What Python raises about data of an unexpected shape."""
 SOURCES: dict[str, Source] = {
     "rocprofv3-json": Source(f"{_HERE}.amd.rocprofv3_json", (b"rocprofiler-sdk-tool",)),
     "rocprof": Source(f"{_HERE}.amd.rocprof_v1", (b"BeginNs", _SQLITE)),
@@ -76,4 +83,12 @@ def find_reader(path: str) -> Reader:
 
 def open_timeline(path: str, options: ReadOptions | None = None) -> Timeline:
     """Read a trace file of any known kind."""
-    return find_reader(path).read(path, options or ReadOptions())
+    reader = find_reader(path)
+    try:
+        return reader.read(path, options or ReadOptions())
+    except _OF_SHAPE as error:
+        # Readers take apart what others wrote: what Python says of it is said of the file.
+        raise TraceError(
+            f"{path} is damaged, or not laid out as its kind of file is ({error!r:.200}). "
+            "Record it again, or export it in another form."
+        ) from error

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from lightning_gpuprof.arrays import Int64
-from lightning_gpuprof.traces.columns import Indexer, Threads, ids, plain_id
+from lightning_gpuprof.traces.columns import LIMIT_NS, LONGEST_NS, Indexer, Threads, ids, plain_id
 from lightning_gpuprof.traces.timeline import (
     CATEGORY_ID,
     MISSING,
@@ -19,8 +19,6 @@ from lightning_gpuprof.traces.timeline import (
 _HOST = ("start_ns", "dur_ns", "name", "category", "thread", "correlation")
 _DEVICE = ("start_ns", "dur_ns", "name", "category", "device", "stream", "correlation", "num_bytes")
 _Row = tuple[int | None, ...]
-_LIMIT_NS = 2**62
-"""Later times are damage; the difference of two earlier ones fits into int64."""
 _PROCESS_SHIFT = 40
 """Correlation ids count from 0 in each process; 2^40 launches are more than a trace holds."""
 
@@ -105,10 +103,15 @@ class TimelineBuilder:
         category: str,
         *where: int | None,
     ) -> None:
-        if start is None or end is None or not -_LIMIT_NS < start <= end < _LIMIT_NS:
+        if not (
+            isinstance(start, int)
+            and isinstance(end, int)
+            and -LIMIT_NS < start <= end < LIMIT_NS
+            and end - start < LONGEST_NS
+        ):
             self._cut += 1
         else:
-            index = self._names[name or "unnamed"]
+            index = self._names[str(name) if name else "unnamed"]
             rows.append((start, end - start, index, CATEGORY_ID[category], *where))
 
     def build(

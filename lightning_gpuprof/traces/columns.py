@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Sequence
+from math import isfinite
 from typing import TypeVar, cast
 
 import msgspec
 import numpy as np
 
 from lightning_gpuprof.arrays import AnyArray, Int64
+from lightning_gpuprof.errors import UnreadableError
+from lightning_gpuprof.records.decode import decoded
 from lightning_gpuprof.traces.timeline import (
     MISSING,
     OpArguments,
@@ -17,8 +20,15 @@ from lightning_gpuprof.traces.timeline import (
 )
 
 _T = TypeVar("_T", bound=Table)
-_DIGITS = re.compile(r"\d+")
+_ANY = msgspec.json.Decoder(object)
+_DIGITS = re.compile(r"\d{1,20}")
 _WRAP = 1 << 64
+LIMIT_NS = 2**61
+"""Later times are damage: 1970 is 1.8e18 ns ago, and from one end to the other fits into int64."""
+LONGEST_NS = 2**53
+"""Nothing in a trace takes 104 days, and a thousand such durations fit into int64."""
+_LONGEST_ID = 20
+"""Digits of the largest id of 64 bits."""
 
 
 class Indexer(dict[str, int]):
@@ -62,10 +72,12 @@ def plain_id(value: object) -> int | str:
     >>> plain_id("25"), plain_id(7), plain_id("stream 7"), plain_id(None)
     (25, 7, 'stream 7', '')
     """
-    if isinstance(value, (int, float)):
+    if isinstance(value, int):
         return int(value)
+    if isinstance(value, float):
+        return int(value) if isfinite(value) else MISSING
     text = "" if value is None else str(value)
-    return int(text) if text.isdigit() else text
+    return int(text) if text.isdecimal() and len(text) <= _LONGEST_ID else text
 
 
 def to_id(value: object) -> int:
@@ -80,7 +92,9 @@ def to_id(value: object) -> int:
         except ValueError:
             found = _DIGITS.search(str(value))
             value = int(found[0]) if found else MISSING
-    if not isinstance(value, (int, float)) or value != value:
+    if isinstance(value, float) and not isfinite(value):
+        return MISSING
+    if not isinstance(value, (int, float)):
         return MISSING
     number = int(value)
     return (number + (_WRAP >> 1)) % _WRAP - (_WRAP >> 1)
@@ -136,7 +150,7 @@ def decode_arguments(text: bytes) -> OpArguments:
 
 def _list(text: bytes) -> list[object]:
     try:
-        value = msgspec.json.decode(text) if text else []
-    except msgspec.DecodeError:
+        value = decoded(_ANY, text) if text else []
+    except UnreadableError:
         return []
     return value if isinstance(value, list) else [value]

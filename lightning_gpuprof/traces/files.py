@@ -6,9 +6,10 @@ import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from pathlib import Path
 from typing import Any, BinaryIO
 
+from lightning_gpuprof.errors import TraceError
+from lightning_gpuprof.records.files import open_file
 from lightning_gpuprof.traces.sniff import GZIP_MAGIC
 
 try:
@@ -17,6 +18,11 @@ except ImportError:  # where no wheel of isal fits: the same, slower
     _zlib = zlib
 BLOCK_BYTES = 1 << 20
 _PACKED_BYTES = 1 << 16
+MOST_BYTES = 1 << 30
+"""Of a file that is read as a whole, unpacked."""
+MOST_RATIO = 250
+"""Unpacked over packed bytes, of a file that unpacks to more than `_FREE_BYTES`."""
+_FREE_BYTES = 1 << 24
 
 
 def read_blocks(
@@ -26,28 +32,35 @@ def read_blocks(
 
     A gzip stream that ends early or is damaged gives what comes before, and a warning.
     """
-    with Path(path).open("rb") as file:
+    with open_file(path) as file:
         total = os.fstat(file.fileno()).st_size
         zipped = file.read(2) == GZIP_MAGIC
         file.seek(0)
         plain = iter(lambda: file.read(BLOCK_BYTES), b"")
-        for block in _unzipped(file, warnings) if zipped else plain:
+        for block in _unzipped(path, file, warnings) if zipped else plain:
             yield block
             if progress is not None:
                 progress(file.tell(), total)
 
 
-def _unzipped(file: BinaryIO, warnings: list[str]) -> Iterator[bytes]:
-    unpacker = _zlib.decompressobj(wbits=31)
+def _unzipped(path: str, file: BinaryIO, warnings: list[str]) -> Iterator[bytes]:
+    unpacker, whole = _zlib.decompressobj(wbits=31), 0
     while packed := file.read(_PACKED_BYTES):
         while packed:
             if unpacker.eof:  # gzip files may be concatenated
                 unpacker = _zlib.decompressobj(wbits=31)
             try:
-                yield unpacker.decompress(packed)
+                block = unpacker.decompress(packed)
             except (zlib.error, _zlib.error) as error:
                 warnings.append(f"The gzip stream is damaged ({error}); what follows is missing.")
                 return
+            whole += len(block)
+            if whole > max(_FREE_BYTES, MOST_RATIO * file.tell()):
+                raise TraceError(
+                    f"{path} unpacks to more than {MOST_RATIO} times its size, which no trace "
+                    "does. Unpack it with gunzip if you trust it."
+                )
+            yield block
             packed = unpacker.unused_data.lstrip(b"\0")
     if not unpacker.eof:
         warnings.append("The gzip stream ends early; what follows is missing.")
@@ -55,7 +68,16 @@ def _unzipped(file: BinaryIO, warnings: list[str]) -> Iterator[bytes]:
 
 def read_file(path: str, warnings: list[str]) -> bytes:
     """Return a file's content, unpacked where it is gzipped."""
-    return b"".join(read_blocks(path, warnings))
+    blocks, length = [], 0
+    for block in read_blocks(path, warnings):
+        blocks.append(block)
+        length += len(block)
+        if length > MOST_BYTES:
+            raise TraceError(
+                f"{path} holds more than {MOST_BYTES >> 20} MiB, and files of its kind are read as "
+                "a whole. Record fewer steps."
+            )
+    return b"".join(blocks)
 
 
 def read_text(path: str, warnings: list[str]) -> str:
@@ -126,13 +148,17 @@ def integer(text: str | int | None) -> int | None:
         return text
     plain = text.strip().replace(",", "")
     try:
-        return int(plain, 0) if plain[:2].lower() == "0x" else int(plain)
+        return _in_range(int(plain, 0) if plain[:2].lower() == "0x" else int(plain))
     except ValueError:
         pass
     try:
-        return round(float(plain))
+        return _in_range(round(float(plain)))
     except (ValueError, OverflowError):  # no number, or an infinite one
         return None
+
+
+def _in_range(number: int) -> int | None:
+    return number if abs(number) < 1 << 64 else None
 
 
 _DECIMALS = {"ns": 0, "us": 3, "ms": 6, "s": 9, "nsec": 0, "usec": 3, "msec": 6, "sec": 9}
@@ -149,6 +175,6 @@ def scaled(text: str, unit: str) -> int | None:
         return None
     whole, _, fraction = text.strip().replace(",", "").partition(".")
     try:
-        return int(whole + (fraction + "0" * digits)[:digits])
+        return _in_range(int(whole + (fraction + "0" * digits)[:digits]))
     except ValueError:
         return None

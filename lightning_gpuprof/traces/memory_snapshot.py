@@ -1,68 +1,78 @@
 """Reads `torch.cuda.memory._dump_snapshot` pickles without running anything in them.
 
 A snapshot is plain data: dicts, lists, tuples, strings and numbers. A pickle that names any class
-or function could run code, so it is refused.
+or function could run code, so it is refused. Its instructions are gone through before they are
+followed: a few bytes of them could ask for all of a machine's memory.
 """
 
 import io
 import pickle
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta, Struct, field
 from typing_extensions import override
 
-from lightning_gpuprof.errors import TraceError
+from lightning_gpuprof.errors import TraceError, UnreadableError
+from lightning_gpuprof.records.decode import typed
+from lightning_gpuprof.records.files import LOCAL
 from lightning_gpuprof.traces.sniff import Head
 
 _KEYS = (b"segments", b"device_traces")
 _ALLOCATED = "active_allocated"
+_MOST_BYTES = 1 << 31
+_ENTRIES, _ENTRIES_PER_BYTE = 100_000, 8
+"""Blocks, events and lines of stacks; a pickle of few bytes can repeat what it holds."""
+_Int = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
+_Size = Annotated[int, Meta(ge=0, le=1 << 62)]
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(Struct, frozen=True, gc=False):
     """A line of an allocation's stack."""
 
-    file: str
-    line: int
-    function: str
+    file: str = field(default="", name="filename")
+    line: _Int = 0
+    function: str = field(default="", name="name")
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(Struct, frozen=True):
     """A piece of a segment."""
 
-    num_bytes: int
-    requested_bytes: int | None
-    state: str
-    frames: tuple[Frame, ...]
-    address: int | None = None
+    num_bytes: _Size = field(name="size")
+    requested_bytes: _Size | None = field(default=None, name="requested_size")
+    state: str = ""
+    frames: tuple[Frame, ...] = ()
+    address: _Int | None = None
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(Struct, frozen=True):
     """Memory that the allocator holds from the device."""
 
-    device: int
-    num_bytes: int
-    blocks: tuple[Block, ...]
+    num_bytes: _Size = field(name="total_size")
+    device: _Int = 0
+    blocks: tuple[Block, ...] = ()
 
 
-@dataclass(frozen=True)
-class AllocatorEvent:
+class AllocatorEvent(Struct):
     """An entry of the allocator's history, such as `alloc`, `free_completed` or `oom`.
 
     `note` is the allocations' metadata that the program had set; empty without.
     """
 
-    device: int
-    action: str
-    num_bytes: int
-    time_us: int | None
-    frames: tuple[Frame, ...]
-    address: int | None = None
-    note: str = ""
+    device: int = field(default=0, name="")  # by place; no key of the file
+    action: str = ""
+    num_bytes: _Size = field(default=0, name="size")
+    time_us: _Int | None = None
+    frames: tuple[Frame, ...] = ()
+    address: _Int | None = field(default=None, name="addr")
+    note: str | None = field(default="", name="user_metadata")
+
+
+class _Content(Struct):
+    segments: tuple[Segment, ...] = ()
+    device_traces: tuple[tuple[AllocatorEvent, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,10 +110,6 @@ class _PlainUnpickler(pickle.Unpickler):
             "snapshot holds plain data only; record one with torch.cuda.memory._dump_snapshot."
         )
 
-    @override
-    def persistent_load(self, pid: Any) -> Any:
-        raise TraceError("The pickle refers to objects outside of it; it is not a memory snapshot.")
-
 
 def matches(head: Head) -> bool:
     """Tell a snapshot by a pickle's first byte and a key of the snapshot."""
@@ -112,26 +118,70 @@ def matches(head: Head) -> bool:
 
 def read_snapshot(path: str) -> AllocatorDump:
     """Read a snapshot."""
+    data = LOCAL.read_bytes(path, _MOST_BYTES)
     try:
-        content = _PlainUnpickler(io.BytesIO(Path(path).read_bytes())).load()
-    except (pickle.UnpicklingError, EOFError, ValueError, IndexError, KeyError) as error:
-        raise TraceError(
-            f"{path} is a damaged pickle or one that ends early ({error}). Record it again."
-        ) from error
-    if not isinstance(content, dict) or not {"segments", "device_traces"} & content.keys():
-        raise TraceError(f"{path} is a pickle, but not a memory snapshot: it has no segments.")
-    segments = tuple(_segment(entry) for entry in content.get("segments", ()))
-    events = tuple(
-        _event(device, entry)
-        for device, trace in enumerate(content.get("device_traces", ()))
-        for entry in trace
-    )
+        _check_opcodes(data)
+        content = _PlainUnpickler(io.BytesIO(data)).load()
+        if not isinstance(content, dict) or not {"segments", "device_traces"} & content.keys():
+            raise TraceError(f"{path} is a pickle, but not a memory snapshot: it has no segments.")
+        _check_entries(content, _ENTRIES + _ENTRIES_PER_BYTE * len(data))
+        plain = typed(content, _Content)
+    except (pickle.UnpicklingError, ArithmeticError, AttributeError, EOFError, LookupError) as error:
+        raise TraceError(f"{path} is damaged or ends early ({error}). Record it again.") from error
+    except (RecursionError, TypeError, ValueError) as error:
+        raise TraceError(f"{path} is no memory snapshot: {error}. Record it again.") from error
+    for device, trace in enumerate(plain.device_traces):
+        for event in trace:
+            event.device = device
+    events = tuple(event for trace in plain.device_traces for event in trace)
     warnings = []
     if not events:
         warnings.append(
             "No history was recorded: call torch.cuda.memory._record_memory_history() first."
         )
-    return AllocatorDump(segments, events, tuple(warnings))
+    return AllocatorDump(plain.segments, events, tuple(warnings))
+
+
+_PLAIN = re.compile(
+    rb"(?:[(0-2Nadelstu\])}\x85-\x89\x8f-\x91\x94]|[Khq\x80].|M..|[Jj].{4}|[G\x95].{8}){1,999}",
+    re.DOTALL,
+)
+"""Opcodes of plain data with arguments of a fixed length."""
+_LENGTHS = {b"U": 1, b"C": 1, b"\x8a": 1, b"\x8c": 1, b"B": 4, b"T": 4, b"X": 4, b"\x8d": 8}
+"""Opcodes of strings, bytes and long numbers, and how long the length is that follows."""
+
+
+def _check_opcodes(data: bytes) -> None:
+    """Refuse opcodes that a snapshot has no use for, broken text, and places far beyond the end.
+
+    Where objects are noted, by place, the unpickler makes room for all places before it.
+    """
+    at = 0
+    while data[at : at + 1] not in (b".", b""):
+        code, end = data[at : at + 1], at + 5
+        if found := _PLAIN.match(data, at):
+            end = found.end()
+        elif width := _LENGTHS.get(code):
+            start = at + 1 + width
+            end = start + int.from_bytes(data[at + 1 : start], "little")
+            if code in b"\x8cX\x8d":
+                data[start:end].decode()  # the unpickler lets surrogates pass
+        elif code != b"r":
+            raise UnreadableError(f"opcode {code!r} is none of plain data, and could run code")
+        elif (place := int.from_bytes(data[at + 1 : end], "little")) > at:
+            raise UnreadableError(f"at byte {at} it asks for {place:,} places")
+        at = end
+
+
+def _check_entries(content: dict[Any, Any], most: int) -> None:
+    """Refuse a pickle that repeats what it holds beyond all measure."""
+    traces, segments = content.get("device_traces", ()), content.get("segments", ())
+    count = 0 if len(traces) <= 128 else most
+    for group in (*traces, *(segment["blocks"] for segment in segments)):
+        for entry in group:
+            count += 1 + len(entry.get("frames", ()))
+            if count > most:
+                raise UnreadableError(f"more than {most:,} blocks, events and lines, or 128 devices")
 
 
 def user_frame(frames: tuple[Frame, ...]) -> Frame | None:
@@ -139,37 +189,3 @@ def user_frame(frames: tuple[Frame, ...]) -> Frame | None:
     python = [frame for frame in frames if frame.file.endswith(".py")]
     own = (f for f in python if "/torch/" not in f.file and "site-packages" not in f.file)
     return next(own, python[0] if python else None)
-
-
-def _segment(entry: Mapping[str, Any]) -> Segment:
-    return Segment(
-        device=entry.get("device", 0),
-        num_bytes=entry["total_size"],
-        blocks=tuple(_block(block) for block in entry.get("blocks", ())),
-    )
-
-
-def _block(entry: Mapping[str, Any]) -> Block:
-    return Block(
-        num_bytes=entry["size"],
-        requested_bytes=entry.get("requested_size"),
-        state=entry.get("state", ""),
-        frames=_frames(entry.get("frames", ())),
-        address=entry.get("address"),
-    )
-
-
-def _event(device: int, entry: Mapping[str, Any]) -> AllocatorEvent:
-    return AllocatorEvent(
-        device=device,
-        action=entry.get("action", ""),
-        num_bytes=entry.get("size", 0),
-        time_us=entry.get("time_us"),
-        frames=_frames(entry.get("frames", ())),
-        address=entry.get("addr"),
-        note=entry.get("user_metadata") or "",
-    )
-
-
-def _frames(entries: Iterable[Mapping[str, Any]]) -> tuple[Frame, ...]:
-    return tuple(Frame(e.get("filename", ""), e.get("line", 0), e.get("name", "")) for e in entries)

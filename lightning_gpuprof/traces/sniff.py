@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lightning_gpuprof.errors import TraceError
+from lightning_gpuprof.records.files import open_file
 
 HEAD_BYTES = 1 << 16
 GZIP_MAGIC = b"\x1f\x8b"
@@ -43,7 +44,7 @@ def read_head(path: str) -> Head:
             "and `lightning-gpuprof report` reads the run itself."
         )
     try:
-        with Path(path).open("rb") as file:
+        with open_file(path) as file:
             packed = file.read(HEAD_BYTES)
     except OSError as error:
         raise TraceError(

@@ -1,6 +1,8 @@
 """Reads profilers' SQLite files: tables and columns that may be missing, files that end early."""
 
+import os
 import sqlite3
+import sys
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
@@ -17,18 +19,53 @@ _TEXT = frozenset(
 )
 """Columns that hold text; every other one that a reader asks for holds integers. SQLite itself
 takes anything in any column, and other tools write numbers as text."""
+_ROWS, _ROWS_PER_BYTE = 1_000, 0.25
+"""Rows of a query: a row takes some bytes of the file, unless a view multiplies rows."""
+_EVERY, _ROUNDS, _ROUNDS_PER_MIB = 100_000, 100, 1_000
+"""Instructions of SQLite's machine between two looks at a query, and looks until it is ended."""
+_LONGEST_TEXT = 1 << 24
+_FUNCTIONS = frozenset(
+    "lz4_decompress json_extract -> ->> coalesce ifnull nullif iif count sum total min max avg abs "
+    "round length lower upper trim substr substring".split()
+)
+"""What views of profilers may call; none of these makes more of what it is given."""
+_PLAIN = frozenset(
+    (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_PRAGMA, sqlite3.SQLITE_TRANSACTION)
+)
+
+
+def _allowed(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+    """Refuse all that is more than reading, functions other than `_FUNCTIONS`, and recursion."""
+    called = action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _FUNCTIONS
+    return sqlite3.SQLITE_OK if called or action in _PLAIN else sqlite3.SQLITE_DENY
 
 
 class Database:
-    """A database opened for reading only, without touching the file or its folder."""
+    """A database opened for reading only, without touching the file or its folder.
+
+    Views are followed, since those of rocpd are what it has of a fixed form. So every query is
+    bounded, in rows and in work, by what a file of this length can hold.
+    """
 
     def __init__(self, path: str, warnings: list[str] | None = None) -> None:
         self._path = path
         self._warnings = warnings if warnings is not None else []
+        size = os.path.getsize(path)
+        self._most_rows = _ROWS + int(_ROWS_PER_BYTE * size)
+        self._most_rounds = _ROUNDS + _ROUNDS_PER_MIB * size // 2**20
+        self._rounds = 0
         self._connection = sqlite3.connect(f"file:{quote(path)}?immutable=1", uri=True)
         self._connection.text_factory = lambda data: data.decode("utf-8", "replace")
         # Views of rocpd may call it for what is packed; without it SQLite refuses the whole view.
         self._connection.create_function("lz4_decompress", 1, lambda packed: None)
+        self._connection.set_authorizer(_allowed)
+        self._connection.set_progress_handler(self._goes_on_too_long, _EVERY)
+        if sys.version_info >= (3, 11):
+            self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_TEXT)
+
+    def _goes_on_too_long(self) -> bool:
+        self._rounds += 1
+        return self._rounds > self._most_rounds
 
     def __enter__(self) -> "Database":
         return self
@@ -63,16 +100,24 @@ class Database:
             return
         present = self.tables[table]
         picked = ", ".join(_cast(c) if c in present else "NULL" for c in columns)
-        count = 0
+        count = self._rounds = 0
         try:
             for row in self._connection.execute(f'SELECT {picked} FROM "{table}"'):
-                count += 1
+                if (count := count + 1) > self._most_rows:
+                    raise sqlite3.DataError(f"more rows than {self._most_rows:,}: a view repeats them")
                 yield row
         except _ERRORS as error:
+            why = str(error)
+            if self._rounds > self._most_rounds:
+                why = f"more than {self._most_rounds * _EVERY:,} instructions: a view takes too long"
             self._warnings.append(
-                f"Table {table} could be read only up to row {count} ({error}): the file is "
-                "damaged or ends early."
+                f"Table {table} could be read only up to row {count} ({why}): the file is damaged "
+                "or ends early."
             )
+
+    def texts(self, table: str, number: str, text: str) -> dict[int, str]:
+        """Return a table of texts by number, without those that are null."""
+        return {at: one for at, one in self.rows(table, number, text) if one is not None}
 
     def _columns(self, table: str) -> list[str]:
         try:

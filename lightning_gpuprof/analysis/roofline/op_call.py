@@ -21,6 +21,9 @@ _DTYPES = {
     "long": ("int64", 8),
 }
 MATRIX, VECTOR = "matrix", "vector"
+MOST_ELEMENTS = 1 << 62
+LONGEST_VALUE = 256
+"""Characters of a value that is looked at: an argument that a cost depends on is short."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class OperatorCall:
         if index >= len(dims) or not isinstance(dims[index], Sequence):
             raise UnknownArgumentError
         shape: Shape = tuple(dims[index])  # type: ignore[arg-type]
-        if not all(isinstance(size, int) for size in shape):
+        if not all(isinstance(size, int) for size in shape) or abs(prod(shape)) > MOST_ELEMENTS:
             raise UnknownArgumentError
         return shape
 
@@ -95,11 +98,11 @@ class OperatorCall:
     def value(self, index: int) -> object:
         """Return the value of an input that is no tensor: a number, truth value or list."""
         values = self._arguments.values
-        if index >= len(values) or not values[index]:
+        if index >= len(values) or not 0 < len(values[index]) <= LONGEST_VALUE:
             raise UnknownArgumentError
         try:
             return ast.literal_eval(values[index])
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             raise UnknownArgumentError from None
 
     def ints(self, index: int) -> Shape:

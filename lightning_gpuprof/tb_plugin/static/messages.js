@@ -39,7 +39,7 @@ export function unreadable(run, known) {
     );
   }
   if (run.state !== "unreadable") return null;
-  return `${run.name} cannot be read: the first line of its record file is no record of lightning_gpuprof.`;
+  return `${run.name} cannot be read: ${run.error}`;
 }
 
 /**

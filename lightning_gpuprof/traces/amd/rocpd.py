@@ -7,7 +7,7 @@ Written from the published schemas (3.0.0 to 3.0.5 and 4.1.0) and tested with da
 them; no whole file was at hand.
 """
 
-import json
+import msgspec
 
 from lightning_gpuprof.traces.amd.rocprofv3_csv import call_category, direction_of
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
@@ -89,8 +89,8 @@ def _message(details: object) -> str | None:
     ('epoch 3', None, None)
     """
     try:
-        found = json.loads(details) if isinstance(details, str | bytes) else {}
-    except ValueError:
+        found = msgspec.json.decode(details) if isinstance(details, str | bytes) else {}
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
     text = found.get("message") if isinstance(found, dict) else None
     return text if isinstance(text, str) and text else None

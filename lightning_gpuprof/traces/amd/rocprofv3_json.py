@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces.amd.rocprofv3_csv import call_category, direction_of
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
 from lightning_gpuprof.traces.files import read_file
@@ -32,20 +31,14 @@ def read(path: str, options: ReadOptions) -> Timeline:
     builder = TimelineBuilder("rocprofv3-json", vendor="amd")
     text = read_file(path, builder.warnings).decode("utf-8", "replace")
     devices: dict[int, DeviceInfo] = {}
-    try:
-        content = msgspec.json.decode(text, type=Record)
-        for tool in content.get("rocprofiler-sdk-tool", ()):
-            _Process(builder, tool).read()
-            for agent in tool.get("agents", ()):
-                if agent["type"] == _GPU:
-                    number, name = agent["node_id"], agent.get("product_name") or agent.get("name")
-                    units = {"numSms": agent.get("cu_count", 0)}
-                    devices[number] = DeviceInfo(number, name, "amd", units)
-    except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
-        raise TraceError(
-            f"{path} is damaged, or not laid out as rocprofv3 writes it ({error!r}). "
-            "Record it again, or give the CSV files."
-        ) from error
+    content = msgspec.json.decode(text, type=Record)
+    for tool in content.get("rocprofiler-sdk-tool", ()):
+        _Process(builder, tool).read()
+        for agent in tool.get("agents", ()):
+            if agent["type"] == _GPU:
+                number, name = agent["node_id"], agent.get("product_name") or agent.get("name")
+                units = {"numSms": agent.get("cu_count", 0)}
+                devices[number] = DeviceInfo(number, name, "amd", units)
     return builder.build(devices=list(devices.values()))
 
 

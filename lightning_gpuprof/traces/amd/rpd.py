@@ -32,7 +32,7 @@ def read(path: str, options: ReadOptions) -> Timeline:
     """Read device operations and host calls."""
     builder = TimelineBuilder("rpd", vendor="amd")
     with Database(path, builder.warnings) as database:
-        strings = dict(database.rows("rocpd_string", "id", "string"))
+        strings = database.texts("rocpd_string", "id", "string")
         _operations(database, builder, strings)
         _calls(database, builder, strings)
     return builder.build()
@@ -52,7 +52,7 @@ def _operations(database: Database, builder: TimelineBuilder, strings: dict[int,
 
 
 def _calls(database: Database, builder: TimelineBuilder, strings: dict[int, str]) -> None:
-    details = dict(database.rows("rocpd_ustring", "id", "string")) or strings
+    details = database.texts("rocpd_ustring", "id", "string") or strings
     for call, start, end, pid, tid, text, arguments, domain, kind in database.rows(
         "rocpd_api", *_API, "domain_id", "category_id"
     ):

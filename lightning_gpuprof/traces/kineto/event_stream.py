@@ -17,7 +17,7 @@ from lightning_gpuprof.traces.kineto.salvage import BORDER, repaired, walk
 
 PIECE_BYTES = 1 << 20
 """Small enough for a piece and its events to stay in a core's cache."""
-_EVENTS_KEY = re.compile(rb',?\s*"traceEvents"\s*:\s*\[')
+_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _MARK = b"\xef\xbb\xbf"
 """The byte order mark that Windows puts before UTF-8 text."""
 _BARE_LIST = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
@@ -26,7 +26,7 @@ _WINDOWS = (1 << 13, 1 << 17, PIECE_BYTES)
 _TRIES = 4
 _LONGEST_TAIL = 1 << 26
 _OPEN, _CLOSE = ord("["), ord("]")
-_REFUSED = (msgspec.DecodeError, UnicodeDecodeError)
+_REFUSED = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
 """Errors of a strict parser over text that may still hold whole events."""
 T = TypeVar("T")
 Decode = Callable[[memoryview | bytes | msgspec.Raw], list[T]]
@@ -75,6 +75,11 @@ class EventStream(Generic[T]):
             while not self._ended and (left := len(self._buffer) - self._at) > PIECE_BYTES:
                 events = self._next_piece()
                 if events is None:
+                    if left > _LONGEST_TAIL:
+                        raise TraceError(
+                            f"An event is longer than {_LONGEST_TAIL >> 20} MiB: the file is "
+                            "damaged. Record it again."
+                        )
                     break
                 yield events
                 if not events and len(self._buffer) - self._at >= left:
@@ -96,7 +101,8 @@ class EventStream(Generic[T]):
             self._bare = found is not None
             found = found or _EVENTS_KEY.search(self._buffer, start)
             if found:
-                self._keep_header(bytes(self._buffer[: found.start()]).removeprefix(_MARK) + b"}")
+                before = bytes(self._buffer[: found.start()]).removeprefix(_MARK).rstrip()
+                self._keep_header(before.removesuffix(b",") + b"}")
                 self._at = found.end() - 1
                 return
             if len(self._buffer) > _LONGEST_TAIL:

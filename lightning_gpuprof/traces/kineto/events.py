@@ -8,6 +8,7 @@ import numpy as np
 from typing_extensions import override
 
 from lightning_gpuprof.arrays import Int64
+from lightning_gpuprof.traces.columns import LIMIT_NS
 from lightning_gpuprof.traces.timeline import MISSING
 
 Number = int | float
@@ -136,9 +137,6 @@ EXACT_US = 2.0**43
 """Below this a float64's last bit is under 0.001 us, so three decimals survive. Kineto moves
 its time base four times a year for just this reason; older files count from 1970 and do not."""
 
-LIMIT_NS = 2**62
-"""Times and durations beyond it are damage: 1970 is 1.8e18 ns ago, and int64 ends at 9.2e18."""
-
 
 def exact_ns(text: bytes) -> int:
     """Return decimal microseconds as nanoseconds, without going through a float.
@@ -167,11 +165,14 @@ def to_ns(us: Sequence[int | float | None]) -> Int64 | None:
     """
     values = np.array(us)
     if values.dtype == np.int64:
-        if len(values) and np.abs(values).max() > LIMIT_NS // 1000:
+        if len(values) and max(int(values.max()), -int(values.min())) > LIMIT_NS // 1000:
             return None
         exact: Int64 = values * 1000
         return exact
-    values = values.astype(np.float64)
+    try:
+        values = values.astype(np.float64)
+    except OverflowError:
+        return None
     if len(values) and np.abs(values).max() >= EXACT_US:
         return None
     whole = np.floor(values)

@@ -13,14 +13,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from lightning_gpuprof.traces.columns import decode_arguments
+from lightning_gpuprof.traces.columns import LIMIT_NS, LONGEST_NS, decode_arguments
 from lightning_gpuprof.traces.files import read_blocks
 from lightning_gpuprof.traces.kineto.collect import (
     Collector,
     NeedsExactTimesError,
 )
 from lightning_gpuprof.traces.kineto.event_stream import EventStream
-from lightning_gpuprof.traces.kineto.events import LIMIT_NS, Event, FullEvent, Times, exact_ns
+from lightning_gpuprof.traces.kineto.events import Event, FullEvent, Times, exact_ns
 from lightning_gpuprof.traces.kineto.salvage import without_controls
 from lightning_gpuprof.traces.sniff import OTHER_CHROME, Head, ReadOptions
 from lightning_gpuprof.traces.timeline import (
@@ -35,7 +35,7 @@ from lightning_gpuprof.traces.timeline import (
 )
 
 _START = re.compile(
-    rb'\s*\[\s*\{[^{}]*"ph"|"traceEvents"\s*:|\s*\{\s*"(?:schemaVersion|deviceProperties)"'
+    rb'\[\s*\{[^{}]*"ph"|"traceEvents"\s*:|\{\s*"(?:schemaVersion|deviceProperties)"'
     # A list whose first event is empty, or has its arguments before its phase.
     rb'|\A(?:\xef\xbb\xbf)?\s*\[\s*(?:\{\}\s*,\s*)?\{(?:[^{}]|\{[^{}]*\})*?"ph"'
 )
@@ -126,7 +126,7 @@ class _Decoder:
                     values[key] = ns if self._exact else ns / 1000
             # By way of JSON: what is kept as raw text, such as shapes, cannot be converted to.
             return self._loose.decode(msgspec.json.encode(values))
-        except (msgspec.MsgspecError, ValueError, OverflowError):
+        except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
             return None
 
 
@@ -140,10 +140,13 @@ def _timeline(collector: Collector, header: dict[str, Any], warnings: list[str])
     tables: list[Table] = [t for t in (host, device, memory, flows) if len(t)]
     negative = 0
     for table in tables:
-        negative += int((table.dur_ns < 0).sum())
-        np.maximum(table.dur_ns, 0, out=table.dur_ns)
+        odd = (table.dur_ns < 0) | (table.dur_ns > LONGEST_NS)
+        negative += int(odd.sum())
+        table.dur_ns[odd] = 0
     if negative:
-        warnings.append(f"{negative} events have a negative duration and count as 0 ns long.")
+        warnings.append(
+            f"{negative} events have a negative or impossible duration and count as 0 ns long."
+        )
     origin = _origin(host, device, tables)
     for table in tables:
         np.subtract(table.start_ns, origin, out=table.start_ns)

@@ -23,7 +23,7 @@ _LAUNCH = {
 }
 """Columns that say which launch a row is of; every other one is a metric, save NVTX ranges."""
 _RANGE = "_Range:"
-_FIRST = re.compile(r'^"?(?:ID|Process ID|Process Name|Kernel Name)"?,', re.MULTILINE)
+_FIRST = re.compile(r'^"?(?:ID|Process ID|Process Name|Kernel Name)"?,.*', re.MULTILINE)
 _GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
 _DOTTED_GROUPS = re.compile(r"[-+]?\d{1,3}(\.\d{3})*,\d+")
 
@@ -65,7 +65,7 @@ def number(text: str) -> float | str:
 def _header_start(text: str) -> int | None:
     """Return where the header line begins: the first that names launches and kernels."""
     for match in _FIRST.finditer(text):
-        header = _fields(text[match.start() :]).keys()
+        header = _fields(match[0]).keys()
         if "ID" in header and header & set(_NAMES):
             return match.start()
     return None

@@ -44,7 +44,7 @@ def read(path: str, options: ReadOptions) -> Timeline:
     """Read kernels, copies, fills, API calls, NVTX ranges and synchronizations."""
     builder = TimelineBuilder("nsys", vendor="nvidia")
     with Database(path, builder.warnings) as database:
-        strings = dict(database.rows("StringIds", "id", "value"))
+        strings = database.texts("StringIds", "id", "value")
         _kernels(database, builder, strings)
         _copies(database, builder)
         _calls(database, builder, strings)
@@ -143,7 +143,8 @@ def _ranges(database: Database, builder: TimelineBuilder, strings: dict[int, str
 def _devices(database: Database) -> list[DeviceInfo]:
     numbers: dict[int, int] = {}
     for gpu, number in database.rows("TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId"):
-        numbers.setdefault(gpu, number)
+        if number is not None:
+            numbers.setdefault(gpu, number)
     found = {}
     for gpu, name, memory, units in database.rows(
         "TARGET_INFO_GPU", "id", "name", "totalMemory", "smCount"

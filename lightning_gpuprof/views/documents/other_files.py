@@ -1,16 +1,18 @@
 """Files without a timeline: statistics, hardware counters and memory snapshots."""
 
-import json
 import os
-from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from lightning_gpuprof.analysis.memory.memory_snapshot import (
     Site,
     SnapshotAnalysis,
     analyze_snapshot,
 )
-from lightning_gpuprof.records.files import KINDS_SUFFIX
+from lightning_gpuprof.errors import TraceError, UnreadableError
+from lightning_gpuprof.records.decode import decoded
+from lightning_gpuprof.records.files import KINDS_SUFFIX, LOCAL
 from lightning_gpuprof.traces import memory_snapshot
 from lightning_gpuprof.traces.memory_snapshot import read_snapshot
 from lightning_gpuprof.traces.sniff import read_head
@@ -18,6 +20,7 @@ from lightning_gpuprof.traces.tables import Tables, open_tables
 
 SNAPSHOT_VERSION = 2
 """Of what is kept beside a snapshot; raise it when something in it is added or changes meaning."""
+_KINDS = msgspec.json.Decoder(dict[str, list[int]])
 
 
 def other_payload(path: str) -> dict[str, Any] | None:
@@ -33,8 +36,11 @@ def other_payload(path: str) -> dict[str, Any] | None:
 def snapshot_payload(path: str) -> dict[str, Any]:
     """Return what a memory snapshot says, one entry per device, as JSON values."""
     snapshot = read_snapshot(path)
-    beside = Path(path + KINDS_SUFFIX)
-    kinds: dict[str, list[int]] = json.loads(beside.read_bytes()) if beside.exists() else {}
+    beside = path + KINDS_SUFFIX
+    try:
+        kinds = decoded(_KINDS, LOCAL.read_bytes(beside)) if LOCAL.exists(beside) else {}
+    except UnreadableError as error:
+        raise TraceError(f"{beside} cannot be read: {error}. Delete it.") from error
     devices = [analyze_snapshot(snapshot, device, kinds=kinds) for device in snapshot.devices]
     return {
         "schema_version": 1,

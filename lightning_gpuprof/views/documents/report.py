@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,12 +56,16 @@ def runs_in(folder: str) -> list[str]:
 
 def _begun_unix_ns(run: str) -> int:
     files = record_files(run)
-    start = glance(files[min(files)]).start
-    return start.started_unix_ns if start is not None else 0
+    with suppress(OSError):
+        if (start := glance(files[min(files)]).start) is not None:
+            return start.started_unix_ns
+    return 0
 
 
 def _written_ns(run: str) -> int:
-    return max(os.stat(file).st_mtime_ns for file in record_files(run).values())
+    with suppress(OSError):
+        return max(os.stat(file).st_mtime_ns for file in record_files(run).values())
+    return 0
 
 
 _MOST_OF_ERROR = 300

@@ -2,12 +2,13 @@
 
 import json
 import os
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
-from lightning_gpuprof.errors import TraceError
+from lightning_gpuprof.errors import TraceError, UnreadableError
+from lightning_gpuprof.records.decode import check_values, decoded, typed
 from lightning_gpuprof.records.files import (
     ANALYSIS_SUFFIX,
     LOCAL,
@@ -20,16 +21,53 @@ from lightning_gpuprof.views.documents.finding_payload import ANALYSIS_VERSION, 
 from lightning_gpuprof.views.progress import Progress
 
 
-class _Head(msgspec.Struct):
-    analysis_version: int = 0
+_DOCUMENT = msgspec.json.Decoder(dict[str, Any])
+_Number = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
+_NUMBERS = (
+    "count loading_count repeated_count backward_count update_count device_count bytes num_bytes "
+    "total_ns self_ns dur_ns min_ns mean_ns blocked_ns device_total_ns repeated_ns backward_ns "
+    "update_self_ns peak_bytes_per_s"
+)
+_TEXTS = "name category kind cause memory operator bound"
+_TABLES = {
+    "operators": "name total_ns self_ns",
+    "kernels": "name total_ns",
+    "idle": "cause",
+    "steps": "start_ns dur_ns",
+    **dict.fromkeys("categories copies syncs gaps modules lines roofline".split(), ""),
+}
+"""Tables that readers compute with, each with the columns that none of its rows lacks."""
 
 
+def _row(needed: str) -> Any:
+    kinds: dict[str, Any] = {"start_ns": int | float}
+    kinds |= dict.fromkeys(_NUMBERS.split(), _Number) | dict.fromkeys(_TEXTS.split(), str)
+    fields = [(name, kind) for name, kind in kinds.items() if name in needed.split()]
+    rest = [(name, kind | None, None) for name, kind in kinds.items() if name not in needed.split()]
+    return msgspec.defstruct("Row", [*fields, *rest])
+
+
+_ANALYSIS = msgspec.defstruct(
+    "Analysis",
+    [
+        *((name, list[_row(needed)], []) for name, needed in _TABLES.items()),  # type: ignore[misc]
+        *((name, _Number | None, None) for name in ("sync_ns", "upload_wait_ns")),
+        ("warnings", list[str], []),
+        ("gpu", dict[str, _Number | list[Any] | None] | None, None),
+        ("thin_kernels", dict[str, _Number] | None, None),
+    ],
+)
+"""An analysis by type; other versions may lack some of it, and what is only shown is not here."""
 _unstored: dict[str, dict[str, Any]] = {}
 """Analyses made in this process that could not be written, by trace: of read-only folders."""
 
 
 def read_analysis(trace: str, fs: FileSystem = LOCAL) -> dict[str, Any] | None:
-    """Return the analysis kept of a trace, None where there is none."""
+    """Return the analysis kept of a trace, None where there is none.
+
+    Raises:
+        TraceError: It cannot be read, or is of a newer version.
+    """
     if trace in _unstored:
         return _unstored[trace]
     path = trace + ANALYSIS_SUFFIX
@@ -37,17 +75,16 @@ def read_analysis(trace: str, fs: FileSystem = LOCAL) -> dict[str, Any] | None:
         return None
     name = os.path.basename(path)
     try:
-        document = msgspec.json.decode(fs.read_bytes(path), type=dict[str, Any])
-    except msgspec.MsgspecError as error:
-        raise TraceError(
-            f"{name} is not a whole JSON document (copied in part, or its writer was killed); it "
-            "is left out."
-        ) from error
-    if not is_older(document, ANALYSIS_VERSION + 1):
-        raise TraceError(
-            f"{name} is of a newer version of this package, and left out: upgrade this one. "
-            "`report` analyses the trace again if it is there."
-        )
+        document = decoded(_DOCUMENT, fs.read_bytes(path))
+        if not is_older(document, ANALYSIS_VERSION + 1):
+            raise TraceError(
+                f"{name} is of a newer version of this package, and left out: upgrade this one. "
+                "`report` analyses the trace again if it is there."
+            )
+        typed(document, _ANALYSIS)
+    except (UnreadableError, OSError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise TraceError(f"{name} cannot be read: {why}. It is left out.") from error
     return document
 
 
@@ -61,6 +98,11 @@ def write_analysis(trace: str, progress: Progress | None = None) -> None:
     from lightning_gpuprof.views.documents.trace_payload import analyze_file
 
     document = analyze_file(trace, ReadOptions(stacks=True, progress=progress))
+    try:
+        check_values(document, "it")
+        typed(document, _ANALYSIS)
+    except UnreadableError as error:  # of values that no clock gives
+        raise TraceError(f"its analysis makes no sense: {error}. Record it again.") from error
     _unstored[trace] = document
     path = trace + ANALYSIS_SUFFIX
     with written_whole(path) as part, open(part, "w", encoding="utf-8") as file:
@@ -108,7 +150,10 @@ def stale_traces(run: str, *, or_newer: bool = False) -> list[str]:
 
 def _kept_version(trace: str) -> int:
     try:
-        content = Path(trace + ANALYSIS_SUFFIX).read_bytes()
-        return msgspec.json.decode(content, type=_Head).analysis_version
-    except (OSError, msgspec.MsgspecError):
+        content = LOCAL.read_bytes(trace + ANALYSIS_SUFFIX)
+        version = decoded(_DOCUMENT, content).get("analysis_version")
+        if version == ANALYSIS_VERSION:
+            read_analysis(trace)
+        return version if isinstance(version, int) else 0
+    except (OSError, UnreadableError, TraceError):
         return 0

@@ -4,6 +4,7 @@ A file of another layout number, written by another version, is made again from 
 """
 
 import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from functools import cached_property
@@ -17,12 +18,14 @@ from lightning_gpuprof.analysis.timeline.call_tree import CallTree, call_tree
 from lightning_gpuprof.analysis.timeline.cut import LayoutCutter
 from lightning_gpuprof.analysis.timeline.layout import KINDS, LaneGroup, Layout, lay_out
 from lightning_gpuprof.arrays import Int64, Mask
-from lightning_gpuprof.records.files import LAYOUT_SUFFIX, written_whole
+from lightning_gpuprof.errors import TraceError
+from lightning_gpuprof.records.files import LAYOUT_SUFFIX, MOST_BYTES, written_whole
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import MemoryEvents, OpArguments
 
 LAYOUT = 3
-MAX_TEXT = 1_000
+MAX_TEXT, MOST_EVENTS = 1_000, 4_000_000
+"""So many events take a quarter of a GiB in the process that shows them."""
 _EVENT_COLUMNS = (
     "lane_first",
     "start_ns",
@@ -63,6 +66,8 @@ def unpack(content: bytes) -> tuple[Layout, tuple[str, ...], CallTree]:
     """Return the layout, the texts of its operator arguments and its call tree."""
     try:
         with np.load(BytesIO(content)) as file:
+            if sum(one.file_size for one in file.zip.infolist()) > MOST_BYTES:
+                raise LayoutFileError(f"it unpacks to more than {MOST_BYTES >> 20} MiB")
             head = msgspec.json.decode(file["head"].tobytes())
             if head["layout"] != LAYOUT or tuple(head["kinds"]) != KINDS:
                 raise LayoutFileError("made by another version")
@@ -78,12 +83,8 @@ def unpack(content: bytes) -> tuple[Layout, tuple[str, ...], CallTree]:
         )
         return layout, tuple(head["arguments"]), tree
     except (
-        zipfile.BadZipFile,
-        msgspec.MsgspecError,
-        EOFError,
-        KeyError,
-        TypeError,
-        ValueError,
+        *(AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError, TypeError),
+        *(ValueError, msgspec.MsgspecError, zipfile.BadZipFile, zlib.error),
     ) as error:
         raise LayoutFileError(f"no whole layout: {error}") from error
 
@@ -92,6 +93,11 @@ def write_layout(trace_path: str) -> str:
     """Lay a trace's events out in lanes and write the file beside it; return its path."""
     timeline = open_timeline(trace_path, ReadOptions(stacks=True, memory=True))
     layout = lay_out(timeline)
+    if len(layout) > MOST_EVENTS:
+        raise TraceError(
+            f"{trace_path} holds {len(layout):,} events; the timeline shows at most "
+            f"{MOST_EVENTS:,}. Open it in Perfetto, or record fewer steps."
+        )
     texts = [argument_text(arguments) for arguments in timeline.arguments]
     path = trace_path + LAYOUT_SUFFIX
     with written_whole(path) as part, open(part, "wb") as file:
@@ -121,7 +127,7 @@ def _narrow(values: Int64) -> "np.ndarray[tuple[int], np.dtype[np.signedinteger]
     )
 
 
-MEMORY_POINTS = 2_000
+MEMORY_POINTS, MOST_AROUND = 2_000, 1_000
 
 
 class LoadedLayout:
@@ -161,7 +167,7 @@ class LoadedLayout:
         """Return the events around one, innermost first."""
         found = []
         event = int(self.layout.parent[event])
-        while event >= 0:
+        while event >= 0 and len(found) < MOST_AROUND:
             found.append(event)
             event = int(self.layout.parent[event])
         return found

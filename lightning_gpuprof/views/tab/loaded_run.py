@@ -53,7 +53,8 @@ class LoadedRun:
         """
         ranks = {rank: records for rank, records in self.ranks.items() if records.sessions}
         if not ranks:
-            newer = next((one.newer for one in self.ranks.values() if one.newer), "")
+            said = [one.newer or one.warnings[0] for one in self.ranks.values() if one.warnings]
+            newer = next(iter(said), "")
             why = f": {newer}" if newer else "."
             raise QueryError(f"{self.name} holds no session that this version can read{why}")
         rank = query.integer("rank", default=min(ranks), low=0, high=2**31)
@@ -87,6 +88,9 @@ class LoadedRun:
         # Record files come from anywhere: a name with a folder in it is none of ours.
         if name not in known or os.path.basename(name) != name or not self.fs.exists(path):
             raise QueryError(f"{self.name} has no trace file {name[:80]!r}.")
+        folder = os.path.realpath(self.folder)
+        if self.fs is LOCAL and os.path.dirname(os.path.realpath(path)) != folder:
+            raise QueryError(f"{self.name} has no trace file {name[:80]!r}: it is a link elsewhere.")
         return path
 
     def analysis(self, trace_file: str) -> dict[str, Any] | None:

@@ -8,6 +8,8 @@ import msgspec
 
 from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
 from lightning_gpuprof.analysis.run.sessions import same_session
+from lightning_gpuprof.errors import UnreadableError
+from lightning_gpuprof.records.decode import decoded
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, SNAPSHOT_SUFFIX, written_whole
 from lightning_gpuprof.records.schema import Memory
 from lightning_gpuprof.views.documents.finding_payload import is_older
@@ -16,6 +18,7 @@ from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query, QueryError
 
 MAX_POINTS = 1_000
+_DOCUMENT = msgspec.json.Decoder(dict[str, Any])
 _POINT = (
     "step",
     "allocated_bytes",
@@ -56,7 +59,7 @@ def _sizes(records: list[Memory]) -> list[dict[str, int]]:
 
 
 MAX_SITES = 100
-_NAME = re.compile(r"rank(\d+)(?:-session(\d+))?-step(\d+)-(\w+)")
+_NAME = re.compile(r"rank(\d{1,6})(?:-session(\d{1,9}))?-step(\d{1,15})-(\w+)")
 
 
 def memory_sites_view(run: LoadedRun, query: Query) -> dict[str, Any]:
@@ -100,8 +103,8 @@ def write_sites(path: str) -> str:
 
 def _decoded(text: bytes) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.MsgspecError:
+        return decoded(_DOCUMENT, text)
+    except UnreadableError:
         return {}
 
 
@@ -109,7 +112,7 @@ def _snapshots(run: LoadedRun) -> list[dict[str, Any]]:
     """Return the snapshots by session and step, those with other names first."""
     found = []
     for name in run.fs.listdir(run.folder):
-        if not name.endswith(SNAPSHOT_SUFFIX):
+        if not name.endswith(SNAPSHOT_SUFFIX) or not run.fs.exists(os.path.join(run.folder, name)):
             continue
         match = _NAME.fullmatch(name.removesuffix(SNAPSHOT_SUFFIX))
         rank, session, step, reason = match.groups() if match else (None, None, None, None)

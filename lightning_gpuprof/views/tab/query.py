@@ -1,8 +1,11 @@
 """The parameters of a request for a view, checked: a bad one is named, with what would do."""
 
+import re
 from collections.abc import Mapping
 
 from lightning_gpuprof.errors import GpuProfError
+
+_WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 
 class QueryError(GpuProfError, ValueError):
@@ -28,7 +31,7 @@ class Query:
         text = self._params.get(name)
         if text is None or text == "":
             return default
-        if not text.lstrip("-").isdecimal() or len(text) > 20:
+        if not _WHOLE.fullmatch(text):
             raise QueryError(f"{name}={text[:40]!r} is not a whole number.")
         value = int(text)
         if not low <= value <= high:

@@ -163,29 +163,46 @@ def runs_view(
 
 
 def _line(name: str, path: str, fs: FileSystem) -> dict[str, Any]:
-    files = record_files(path, fs)
+    """Describe a run by its first rank that can be read; where none can, say why the first one."""
     line: dict[str, Any] = {
         "name": name,
         "path": path,
-        "ranks": list(files),
+        "ranks": [],
         "state": "unreadable",
+        "error": "its record files are gone.",
         "started_unix_ns": None,
         "steps": None,
         "schema_version": None,
     }
-    if not files:
-        return line
-    seen = glance(files[min(files)], fs)
+    tried = []
+    try:
+        files = record_files(path, fs)
+    except OSError as error:
+        return {**line, "error": f"{path}: {error.strerror or error}."}
+    for file in files.values():
+        tried.append({**line, "ranks": list(files)})
+        try:
+            _describe(tried[-1], file, fs)
+        except OSError as error:
+            tried[-1]["error"] = f"{file}: {error.strerror or error}."
+        if tried[-1]["state"] != "unreadable":
+            return tried[-1]
+    return tried[0] if tried else line
+
+
+def _describe(line: dict[str, Any], file: str, fs: FileSystem) -> None:
+    seen, path = glance(file, fs), line["path"]
     version = seen.start.schema_version if seen.start is not None else None
     line["schema_version"] = version
     line["size_bytes"] = seen.size_bytes
+    line["error"] = seen.why or None
     analyses = [n for n in fs.listdir(plugin_dir(path)) if n.endswith(ANALYSIS_SUFFIX)]
     line["analysed"] = len(analyses)
     line["analysed_unix_ns"] = _newest(plugin_dir(path), analyses) if fs is LOCAL else None
     if version is not None and version > SCHEMA_VERSION:
         line["state"] = "newer-schema"
     if seen.start is None or line["state"] == "newer-schema":
-        return line
+        return
     device, last = seen.start.device, seen.last_start or seen.start
     line.update(
         state=run_state(seen),
@@ -198,7 +215,6 @@ def _line(name: str, path: str, fs: FileSystem) -> dict[str, Any]:
         device=(device.name or device.type) if device else None,
         host=seen.start.host,
     )
-    return line
 
 
 def _newest(folder: str, names: Sequence[str]) -> int | None:
@@ -226,6 +242,6 @@ def _is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except PermissionError:
         return True
-    except OSError:
+    except (OSError, OverflowError):
         return False
     return True

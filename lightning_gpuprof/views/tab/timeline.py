@@ -1,6 +1,7 @@
 """The timeline of a profiler cycle: what is there, what a range shows, one event, a search."""
 
 import os
+import re
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ MAX_FOUND = 200
 MAX_STACK = 60
 NAME_LENGTH = 300
 _ALIGN = 8
+_GROUP = re.compile(r"[0-9]{1,9}")
 
 
 def timeline_view(run: LoadedRun, query: Query) -> dict[str, Any]:
@@ -168,7 +170,7 @@ def _lanes(layout: Layout, groups: str) -> Int64:
     if not groups:
         return np.arange(len(layout.lane_first) - 1)
     numbers = groups.split(",")
-    if not all(one.isdecimal() and int(one) < len(layout.groups) for one in numbers):
+    if not all(_GROUP.fullmatch(one) and int(one) < len(layout.groups) for one in numbers):
         raise QueryError(f"groups={groups[:40]!r}: pass numbers below {len(layout.groups)}.")
     chosen = [layout.groups[int(one)] for one in numbers]
     return np.concatenate([np.arange(one.first, one.first + one.lanes) for one in chosen])

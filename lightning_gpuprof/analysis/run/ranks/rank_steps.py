@@ -47,7 +47,7 @@ class RankSteps:
         self._enough = len(shared) >= MIN_STEPS
         shared = shared[-max(MIN_STEPS, MOST_CELLS // max(1, len(sessions))) :]
         self._rows = [
-            at[np.isin(one[at], shared)] for one, at in zip(numbers, self._rows, strict=True)
+            _rows_of(one, at, shared) for one, at in zip(numbers, self._rows, strict=True)
         ]
 
     def __bool__(self) -> bool:
@@ -78,10 +78,17 @@ def _one_before(numbers: Int64, rows: Int64) -> Int64:
     return np.where(numbers[rows] - numbers[before] == 1, before, rows)
 
 
+def _rows_of(numbers: Int64, rows: Int64, shared: Int64) -> Int64:
+    """Return the row of each shared number; the first where a damaged file has it twice."""
+    found, first = np.unique(numbers[rows], return_index=True)
+    return rows[first[np.isin(found, shared)]]
+
+
 def _in_all(numbers: Sequence[Int64]) -> Int64:
     """Return the numbers, each once in every array, that are in all of them, in order."""
-    highest = max((int(one.max()) for one in numbers if len(one)), default=0)
-    seen = np.zeros(highest + 1, dtype=np.int64)
-    for one in numbers:
-        seen[one] += 1
-    return np.flatnonzero(seen == len(numbers))
+    if not numbers:
+        return np.zeros(0, dtype=np.int64)
+    found, count = np.unique(
+        np.concatenate([np.unique(one) for one in numbers]), return_counts=True
+    )
+    return found[count == len(numbers)]

@@ -1,0 +1,106 @@
+"""The border where text from a file becomes values: typed, finite, in range, or refused with why."""
+
+from collections import Counter
+from typing import Any, TypeVar
+
+import msgspec
+
+from lightning_gpuprof.errors import UnreadableError
+from lightning_gpuprof.records.lines import HostLines, WorkerLines
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import Record, RunStart
+
+_T = TypeVar("_T")
+MOST_NUMBER, MOST_FLOAT = 1 << 62, 1e150
+"""Sums of two such integers fit into 64 bits, and squares of such floats are finite."""
+MOST_NESTING, MOST_TEXT, MOST_RANKS = 64, 1 << 20, 1 << 20
+_RECORD = msgspec.json.Decoder(Record)
+_PHASES = frozenset(phase.value for phase in Phase)
+_SETTINGS = ("torch_settings", "trainer", "model", "config", "details", "value")
+"""Fields with values of the user's own, which may be below 0; all others count something."""
+
+
+class _Optimizer(msgspec.Struct):
+    kind: str = msgspec.field(name="class")
+    groups: int = 1
+
+
+class _Settings(msgspec.Struct):
+    """The settings that rules compute with."""
+
+    parameter_bytes: int = 0
+    dtypes: dict[str, int] = {}
+    optimizers: list[_Optimizer] = []
+    log_every_n_steps: int = 0
+
+
+def read_record(line: bytes) -> Record:
+    """Read a line of a record file, or raise `UnreadableError` with what is wrong with it."""
+    record = decoded(_RECORD, line)
+    if isinstance(record, RunStart):
+        if record.world_size > MOST_RANKS:
+            raise UnreadableError(f"world_size is more than {MOST_RANKS:,} ranks")
+        typed({**record.trainer, **record.model}, _Settings)
+    elif isinstance(record, HostLines):
+        _check_samples(record)
+    elif isinstance(record, WorkerLines):
+        _check_samples(record.as_lines)
+    return record
+
+
+def decoded(decoder: msgspec.json.Decoder[_T], text: bytes) -> _T:
+    """Decode JSON and check its values, or raise `UnreadableError`.
+
+    >>> decoded(msgspec.json.Decoder(dict[str, int]), b'{"steps": 4611686018427387904}')
+    Traceback (most recent call last):
+    lightning_gpuprof.errors.UnreadableError: steps is beyond 2^62
+    """
+    try:
+        value = decoder.decode(text)
+    except RecursionError:
+        raise UnreadableError(f"it is nested deeper than {MOST_NESTING} levels") from None
+    except (msgspec.MsgspecError, ValueError, OverflowError) as error:
+        raise UnreadableError(f"{error!s:.300}") from error
+    check_values(value, "it")
+    return value
+
+
+def typed(value: Any, kind: type[_T]) -> _T:
+    """Return plain values as a struct, or raise `UnreadableError`."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise UnreadableError(str(error)) from error
+
+
+def check_values(value: Any, name: str, least: int = -MOST_NUMBER, depth: int = 0) -> None:
+    """Refuse numbers out of range, long strings and deep nesting in what JSON can hold."""
+    kind = type(value)
+    if kind is int and not least <= value < MOST_NUMBER:
+        low = "below 0" if -MOST_NUMBER < value < 0 else "beyond 2^62"
+        raise UnreadableError(f"{name} is {low}")
+    if kind is float and not abs(value) < MOST_FLOAT:
+        raise UnreadableError(f"{name} is beyond {MOST_FLOAT:g}")
+    if kind is str and len(value) > MOST_TEXT:
+        raise UnreadableError(f"{name} is longer than {MOST_TEXT:,} characters")
+    if depth > MOST_NESTING:
+        raise UnreadableError(f"it is nested deeper than {MOST_NESTING} levels")
+    if isinstance(value, dict):
+        for key, one in value.items():
+            check_values(one, f"{key!s:.80}", least, depth + 1)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            check_values(one, name, least, depth + 1)
+    elif isinstance(value, msgspec.Struct):
+        for field in value.__struct_fields__:
+            low_end = -MOST_NUMBER if field in _SETTINGS else 0
+            check_values(getattr(value, field), field, low_end, depth + 1)
+
+
+def _check_samples(seen: HostLines) -> None:
+    at = Counter[str]()
+    for line in seen.lines:
+        at[line.phase] += line.count
+    beyond = any(count > seen.by_phase.get(phase, 0) for phase, count in at.items())
+    if beyond or max(seen.by_phase.values(), default=0) > seen.whole or at.keys() - _PHASES:
+        raise UnreadableError("its samples do not add up by phase")

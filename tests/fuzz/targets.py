@@ -1,0 +1,245 @@
+"""What is fuzzed: seeds of every kind of file, and what reads them."""
+
+import io
+import json
+import os
+import pickle
+import sys
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import made_runs
+import msgspec
+from fuzz import mutate
+from snapshot_builder import SnapshotBuilder
+from synthetic import SyntheticSpec, write_synthetic
+from tensorboard.backend import application
+from tensorboard.plugins import base_plugin
+from werkzeug.test import Client
+
+from lightning_gpuprof import cli
+from lightning_gpuprof.errors import UnknownTraceError
+from lightning_gpuprof.records.facts import CompileTime, CoreWait, CpuQuota, SyncSteps
+from lightning_gpuprof.records.files import FileSystem, plugin_dir
+from lightning_gpuprof.records.lines import HostLines, LineCount, WorkerLines
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.reader import parse_records
+from lightning_gpuprof.records.schema import (
+    Advice,
+    Device,
+    DeviceSample,
+    Loader,
+    Memory,
+    Note,
+    OutsideSpan,
+    ProbeDisabled,
+    ProfilerCycle,
+    Scalars,
+    SyncSite,
+)
+from lightning_gpuprof.tb_plugin import replies
+from lightning_gpuprof.tb_plugin.answers import Answers, Preparer
+from lightning_gpuprof.tb_plugin.plugin import GpuProfPlugin
+from lightning_gpuprof.traces import ReadOptions, open_timeline
+from lightning_gpuprof.views.documents.other_files import other_payload
+from lightning_gpuprof.views.documents.stored_analysis import read_analysis, write_analysis
+from lightning_gpuprof.views.tab.memory import write_sites
+
+DATA = Path(__file__).parents[1] / "data" / "traces"
+TRACE = "rank0-cycle0.pt.trace.json.gz"
+SNAPSHOT = "rank0-step120-oom.memory.pickle"
+CHANGES = {
+    ".csv": mutate.table,
+    ".db": mutate.database,
+    ".rpd": mutate.database,
+    ".sqlite": mutate.database,
+    ".pb": mutate.messages,
+    ".pickle": mutate.pickled,
+    ".gz": mutate.zipped(mutate.as_json),
+}
+SHAPES = {"Input Dims": [[2, 3], [3, 4]], "Input type": ["float", "float"], "Concrete Inputs": []}
+
+
+class InMemory(FileSystem):
+    """One file's content under every name."""
+
+    content = b""
+
+    def exists(self, path):
+        return True
+
+    def read_bytes(self, path, most=0):
+        return self.content
+
+
+class Light:
+    """Decodes records and stored analyses, and reads files of every kind, a few kB each."""
+
+    def __init__(self, folder):
+        self.path = os.path.join(folder, "file")
+        self.memory = InMemory()
+        made = Path(folder, "made")
+        write_synthetic(made, SyntheticSpec(steps=1, kernels_per_burst=2, stack_depth=1))
+        trace = json.loads(made.read_text())
+        events = trace["traceEvents"]
+        op = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 9, "dur": 2}
+        events[:] = [*events[:24], *({**op, "args": SHAPES} for _ in range(3))]
+        made_runs.traced_run(Path(folder, "run"), prepared=False)
+        analysed = Path(plugin_dir(os.path.join(folder, "run")), TRACE)
+        write_analysis(str(analysed))
+        snapshot = SnapshotBuilder()
+        snapshot.free(snapshot.allocate(1 << 20, line=7))
+        snapshot.allocate(1 << 30, line=9)
+        self.targets = {
+            "records": ([small_records(Path(folder, "small"))], mutate.records, self.parse),
+            "analysis": ([Path(f"{analysed}.analysis.json").read_bytes()], mutate.as_json, self.load),
+            "kineto": ([json.dumps(trace).encode(), json.dumps(events).encode()], mutate.as_json),
+            "memory": ([pickle.dumps(snapshot.content())], mutate.pickled),
+        }
+        for seed in sorted(DATA.iterdir()):
+            self.targets[seed.name] = ([seed.read_bytes()], CHANGES[seed.suffix])
+
+    def parse(self, data):
+        parse_records(0, data, name="rank0.jsonl")
+
+    def load(self, data):
+        self.memory.content = data
+        read_analysis("trace", self.memory)
+
+    def read(self, data):
+        with open(self.path, "wb") as file:
+            file.write(data)
+        try:
+            open_timeline(self.path, ReadOptions(stacks=True, memory=True))
+        except UnknownTraceError:
+            other_payload(self.path)
+
+    def execution(self, name, rng):
+        """Return the bytes of one execution, and what is to read them."""
+        seeds, change, *read = self.targets[name]
+        change = mutate.raw if rng.random() < 0.2 else change
+        return change(rng.choice(seeds), rng), read[0] if read else self.read
+
+
+def small_records(folder, rank=0):
+    """Write records of some steps, of nearly every kind, and return them."""
+    line = LineCount("forward", "a.py", 7, "forward", "x = y", "torch.mm", "torch", 5)
+    place = {"file": "a.py", "line": 7, "function": "f", "source": "x.item()", "owner": "user"}
+    nine = dict.fromkeys(("allocated_bytes", "reserved_bytes", "total_bytes"), 9)
+    peaks = dict.fromkeys(("peak_allocated_bytes", "peak_reserved_bytes"), 9)
+    device = Device(type="cuda", name="NVIDIA H100", index=0, count=2, total_bytes=80 << 30)
+    loader = Loader(num_workers=2, batch_size=4, length=9)
+    model = {"class": "M", "parameters": 9, "dtypes": {"float32": 400}, "parameter_bytes": 36}
+    model["optimizers"] = [{"class": "Adam", "groups": 1, "package": "torch"}]
+    facts = {"device": device, "loader": loader, "model": model, "world_size": 2, "rank": rank}
+    phases = {Phase.DATA_WAIT: 2.0, Phase.FORWARD: 6.0, Phase.OPTIMIZER_STEP: 3.0}
+
+    def marks(start, dur):
+        columns = ("device/forward", "run_ahead/forward", "device_part/forward/net", "device_dur")
+        return dict.fromkeys(columns, dur // 2)
+
+    steps = 60
+    found = [
+        made_runs.run_start(**facts),
+        OutsideSpan(where="setup", start_ns=0, dur_ns=5, phase_ns={"other": 5}),
+        *made_runs.windows(steps, phases, extra=marks, parts={"forward/net": 5.0}),
+        *(Memory(step=step, **nine, **peaks, free_bytes=1, samples=4) for step in (9, 19, 29)),
+        DeviceSample(step=9, start_ns=0, end_ns=9, samples=2, busy_frac=0.5, throttle_frac={"x": 1}),
+        Advice(step=9, batch_size=4, suggested_batch_size=8, low=6, high=9, details={"a": 1}),
+        SyncSite(**place, operation="item", count=3, steps_watched=2, blocked_ns=5),
+        *(SyncSteps(2), CoreWait(90, 30), CpuQuota(1.5, 9, 3), CompileTime(5, 90)),
+        HostLines(20, (line,), {"forward": 12}),
+        WorkerLines(2, 9, 3, 1, (msgspec.structs.replace(line, phase="data_wait"),), 5, 5),
+        Scalars(steps=[0, 1], values={"loss": [1.0, None]}, not_finite={"loss": [1]}),
+        ProfilerCycle(cycle=0, first_step=4, last_step=5, trace_file=TRACE, trace_bytes=9),
+        ProbeDisabled(probe="p", step=1, error="e", traceback="t"),
+        Note(step=1, name="n", value={"a": [1]}, message="m"),
+        OutsideSpan(where="epoch_end", start_ns=9, dur_ns=5, phase_ns={"validation": 5}),
+        made_runs.run_end(steps),
+    ]
+    made_runs.write_run(folder, found, rank=rank)
+    return Path(plugin_dir(str(folder)), f"rank{rank}.jsonl").read_bytes()
+
+
+class Deep:
+    """Commands and the tab's routes over a run with one damaged file beside a healthy run."""
+
+    def __init__(self, folder):
+        self.logs = Path(folder, "logs")
+        for name in ("a", "b"):
+            made_runs.traced_run(self.logs / name, steps=2)
+            Path(plugin_dir(str(self.logs / name)), "rank0.jsonl").unlink()
+            for rank in (0, 1):
+                small_records(self.logs / name, rank)
+        self.folder = Path(plugin_dir(str(self.logs / "a")))
+        SnapshotBuilder().dump(str(self.folder / SNAPSHOT))
+        write_sites(str(self.folder / SNAPSHOT))
+        self.whole = {path.name: path.read_bytes() for path in self.folder.iterdir()}
+        context = base_plugin.TBContext(
+            logdir=str(self.logs), flags=SimpleNamespace(logdir_spec="")
+        )
+        plugin = GpuProfPlugin(context)
+        never = SimpleNamespace(poll=lambda: None)
+        plugin.__dict__["_answers"] = Answers(plugin._index, Preparer(lambda kind, path: never))
+        self.client = Client(application.TensorBoardWSGI([plugin]))
+        self.routes = [name for name in plugin.get_plugin_apps() if "*" not in name]
+        self.caught = []
+        cli._logged = lambda error, argv: self.caught.append(error) or "caught"
+        replies._log.exception = lambda *_: self.caught.append(sys.exc_info()[1])
+
+    def damage(self, rng):
+        """Mend the run, and change one of its files."""
+        for path in self.folder.iterdir():
+            path.unlink()
+        for name, content in self.whole.items():
+            (self.folder / name).write_bytes(content)
+        name = rng.choice(["rank0.jsonl", "rank1.jsonl", *self.whole])
+        change = mutate.records if name.endswith("jsonl") else mutate.as_json
+        change = CHANGES.get(Path(name).suffix, change)
+        if rng.random() < 0.2 or name.endswith(".layout"):
+            change = mutate.raw
+        (self.folder / name).write_bytes(change(self.whole[name], rng))
+        if rng.random() < 0.1:
+            (self.folder / name).unlink()
+            odd = rng.choice((os.mkfifo, lambda path: os.symlink("/etc/passwd", path)))
+            odd(self.folder / name)
+
+    def execution(self, rng):
+        """Run a command or ask a route; what the last resort catches is raised."""
+        self.command(rng) if rng.random() < 0.3 else self.ask(rng)
+        if self.caught:
+            raise self.caught.pop()
+
+    def command(self, rng):
+        a, b, files = str(self.logs / "a"), str(self.logs / "b"), str(self.folder)
+        name = os.path.join(files, rng.choice(list(self.whole)))
+        more = rng.choice(([], ["--json"], ["--markdown"], ["--verbose"], ["--session", "0"]))
+        view = ["--view", rng.choice(("run", "steps", "traces", "memory", "device", "timeline"))]
+        argv = rng.choice(
+            (
+                ["report", a, *more],
+                ["report", a, *view],
+                ["report", str(self.logs)],
+                ["compare", a, b, *more[:1]],
+                ["compare", str(self.logs)],
+                ["analyze", name, *more[:1]],
+                ["analyze", name, "--stacks", "--steady"],
+            )
+        )
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), suppress(SystemExit):
+            cli.main(argv)
+
+    def ask(self, rng):
+        odd = ("-1", "--5", "9" * 5000, "\0", "0", "1", "7", "2000000", "aten", TRACE, "", "²", "a,b")
+        names = "run base rank session first last buckets trace file groups text event from to columns"
+        params = {name: rng.choice(odd) for name in names.split() if rng.random() < 0.15}
+        params |= {"run": "a", "base": "b"} if rng.random() < 0.9 else {}
+        params |= {"file": TRACE} if rng.random() < 0.5 else {}
+        method = rng.choice(("GET",) * 12 + ("HEAD", "POST", "PUT", "DELETE"))
+        route = "/data/plugin/gpuprof" + rng.choice((*self.routes, *self.routes, "/static/%00x"))
+        answer = self.client.open(route, query_string=params, method=method)
+        assert answer.status_code in (200, 400, 404, 405), answer.status
+        assert method in ("GET", "HEAD") or answer.status_code == 405
+        answer.get_data()
+        answer.close()

@@ -1,0 +1,23 @@
+"""A few seconds of `make fuzz`."""
+
+import pytest
+from fuzz.run import Fuzzer
+
+from lightning_gpuprof import cli
+from lightning_gpuprof.tb_plugin import replies
+
+
+@pytest.fixture
+def fuzzer(tmp_path, monkeypatch):
+    # The fuzzer puts its own in their place.
+    monkeypatch.setattr(cli, "_logged", cli._logged)
+    monkeypatch.setattr(replies._log, "exception", replies._log.exception)
+    return Fuzzer(tmp_path, seed=1)
+
+
+def test_damaged_files_give_figures_or_a_sentence(fuzzer):
+    for number in range(3_000):
+        fuzzer.run_light(number)
+    for number in range(160):
+        fuzzer.run_deep(number)
+    assert fuzzer.failures == {}
