@@ -92,7 +92,7 @@ def _logged(error: Exception, argv: Sequence[str]) -> str:
             log.writelines(traceback.format_exception(type(error), error, error.__traceback__))
     except OSError as full:
         return f"{said}. No log of it could be written: {full}."
-    return f"{said}. The traceback is in {log.name}: please report it, unless it is your own code's."
+    return f"{said}. The traceback is in {log.name}: please report it, unless your own code failed."
 
 
 def _print_anywhere() -> None:

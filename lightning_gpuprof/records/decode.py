@@ -1,4 +1,4 @@
-"""The border where text from a file becomes values: typed, finite, in range, or refused with why."""
+"""The border where text from a file becomes values: typed, finite, in range, or refused."""
 
 from collections import Counter
 from typing import Any, TypeVar
@@ -16,8 +16,8 @@ MOST_NUMBER, MOST_FLOAT = 1 << 62, 1e150
 MOST_NESTING, MOST_TEXT, MOST_RANKS = 64, 1 << 20, 1 << 20
 _RECORD = msgspec.json.Decoder(Record)
 _PHASES = frozenset(phase.value for phase in Phase)
-_SETTINGS = ("torch_settings", "trainer", "model", "config", "details", "value")
-"""Fields with values of the user's own, which may be below 0; all others count something."""
+_SIGNED = ("torch_settings", "trainer", "model", "config", "details", "value", "start_ns")
+"""Fields that may be below 0, such as settings of the user's own; all others count something."""
 
 
 class _Optimizer(msgspec.Struct):
@@ -93,7 +93,7 @@ def check_values(value: Any, name: str, least: int = -MOST_NUMBER, depth: int = 
             check_values(one, name, least, depth + 1)
     elif isinstance(value, msgspec.Struct):
         for field in value.__struct_fields__:
-            low_end = -MOST_NUMBER if field in _SETTINGS else 0
+            low_end = -MOST_NUMBER if field in _SIGNED else 0
             check_values(getattr(value, field), field, low_end, depth + 1)
 
 

@@ -233,7 +233,8 @@ def _odd(columns: dict[str, Int64], counts: list[int]) -> dict[int, str]:
     """Return why windows, by place, hold values that no clock and no counter gives."""
     window = np.repeat(np.arange(len(counts)), counts)
     start, dur = columns["start_ns"], columns["dur_ns"]
-    back = np.append(False, (np.diff(start) < 0) & (np.diff(window) == 0))
+    back = np.zeros(len(start), dtype=np.bool_)
+    back[1:] = (np.diff(start) < 0) & (np.diff(window) == 0)
     found = [(dur <= 0, "a step took no time"), (back, "a step began before the one before it")]
     for name, column in columns.items():
         least = -_MOST_VALUE if name.startswith(("device", "run_ahead")) else 0

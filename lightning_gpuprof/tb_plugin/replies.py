@@ -13,6 +13,7 @@ from lightning_gpuprof.views.tab.query import QueryError
 App = Callable[[Any, Any], Any]
 Handler = Callable[[Request], Response]
 _log = logging.getLogger(__name__)
+_METHODS = ("GET", "HEAD")
 
 
 class NotFoundError(GpuProfError):
@@ -31,9 +32,6 @@ def reply(request: Request, content: bytes, mime_type: str, **options: Any) -> R
     """Answer with content of any type; options as of TensorBoard's own `Respond`."""
     response: Response = http_util.Respond(request, content, mime_type, **options)
     return response
-
-
-_METHODS = ("GET", "HEAD")
 
 
 def route(handler: Handler) -> App:

@@ -22,7 +22,7 @@ from lightning_gpuprof.traces.sniff import Head
 
 _KEYS = (b"segments", b"device_traces")
 _ALLOCATED = "active_allocated"
-_MOST_BYTES = 1 << 31
+_MOST_BYTES, _MOST_DEVICES = 1 << 31, 128
 _ENTRIES, _ENTRIES_PER_BYTE = 100_000, 8
 """Blocks, events and lines of stacks; a pickle of few bytes can repeat what it holds."""
 _Int = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
@@ -126,9 +126,9 @@ def read_snapshot(path: str) -> AllocatorDump:
             raise TraceError(f"{path} is a pickle, but not a memory snapshot: it has no segments.")
         _check_entries(content, _ENTRIES + _ENTRIES_PER_BYTE * len(data))
         plain = typed(content, _Content)
-    except (pickle.UnpicklingError, ArithmeticError, AttributeError, EOFError, LookupError) as error:
+    except (pickle.UnpicklingError, AttributeError, EOFError, LookupError) as error:
         raise TraceError(f"{path} is damaged or ends early ({error}). Record it again.") from error
-    except (RecursionError, TypeError, ValueError) as error:
+    except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
         raise TraceError(f"{path} is no memory snapshot: {error}. Record it again.") from error
     for device, trace in enumerate(plain.device_traces):
         for event in trace:
@@ -176,12 +176,16 @@ def _check_opcodes(data: bytes) -> None:
 def _check_entries(content: dict[Any, Any], most: int) -> None:
     """Refuse a pickle that repeats what it holds beyond all measure."""
     traces, segments = content.get("device_traces", ()), content.get("segments", ())
-    count = 0 if len(traces) <= 128 else most
+    count = 0
+    if len(traces) > _MOST_DEVICES:
+        raise UnreadableError(f"it tells of more than {_MOST_DEVICES} devices")
     for group in (*traces, *(segment["blocks"] for segment in segments)):
         for entry in group:
             count += 1 + len(entry.get("frames", ()))
             if count > most:
-                raise UnreadableError(f"more than {most:,} blocks, events and lines, or 128 devices")
+                raise UnreadableError(
+                    f"more than {most:,} blocks, events and lines, or 128 devices"
+                )
 
 
 def user_frame(frames: tuple[Frame, ...]) -> Frame | None:

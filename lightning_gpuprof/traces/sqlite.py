@@ -104,12 +104,12 @@ class Database:
         try:
             for row in self._connection.execute(f'SELECT {picked} FROM "{table}"'):
                 if (count := count + 1) > self._most_rows:
-                    raise sqlite3.DataError(f"more rows than {self._most_rows:,}: a view repeats them")
+                    raise sqlite3.DataError(f"a view gives more than {self._most_rows:,} rows")
                 yield row
         except _ERRORS as error:
             why = str(error)
             if self._rounds > self._most_rounds:
-                why = f"more than {self._most_rounds * _EVERY:,} instructions: a view takes too long"
+                why = f"more than {self._most_rounds * _EVERY:,} instructions of SQLite"
             self._warnings.append(
                 f"Table {table} could be read only up to row {count} ({why}): the file is damaged "
                 "or ends early."

@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import made_runs
-import msgspec
 from fuzz import mutate
 from snapshot_builder import SnapshotBuilder
 from synthetic import SyntheticSpec, write_synthetic
@@ -20,24 +19,8 @@ from werkzeug.test import Client
 
 from lightning_gpuprof import cli
 from lightning_gpuprof.errors import UnknownTraceError
-from lightning_gpuprof.records.facts import CompileTime, CoreWait, CpuQuota, SyncSteps
 from lightning_gpuprof.records.files import FileSystem, plugin_dir
-from lightning_gpuprof.records.lines import HostLines, LineCount, WorkerLines
-from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import parse_records
-from lightning_gpuprof.records.schema import (
-    Advice,
-    Device,
-    DeviceSample,
-    Loader,
-    Memory,
-    Note,
-    OutsideSpan,
-    ProbeDisabled,
-    ProfilerCycle,
-    Scalars,
-    SyncSite,
-)
 from lightning_gpuprof.tb_plugin import replies
 from lightning_gpuprof.tb_plugin.answers import Answers, Preparer
 from lightning_gpuprof.tb_plugin.plugin import GpuProfPlugin
@@ -93,7 +76,11 @@ class Light:
         snapshot.allocate(1 << 30, line=9)
         self.targets = {
             "records": ([small_records(Path(folder, "small"))], mutate.records, self.parse),
-            "analysis": ([Path(f"{analysed}.analysis.json").read_bytes()], mutate.as_json, self.load),
+            "analysis": (
+                [Path(f"{analysed}.analysis.json").read_bytes()],
+                mutate.as_json,
+                self.load,
+            ),
             "kineto": ([json.dumps(trace).encode(), json.dumps(events).encode()], mutate.as_json),
             "memory": ([pickle.dumps(snapshot.content())], mutate.pickled),
         }
@@ -122,44 +109,27 @@ class Light:
         return change(rng.choice(seeds), rng), read[0] if read else self.read
 
 
-def small_records(folder, rank=0):
-    """Write records of some steps, of nearly every kind, and return them."""
-    line = LineCount("forward", "a.py", 7, "forward", "x = y", "torch.mm", "torch", 5)
-    place = {"file": "a.py", "line": 7, "function": "f", "source": "x.item()", "owner": "user"}
-    nine = dict.fromkeys(("allocated_bytes", "reserved_bytes", "total_bytes"), 9)
-    peaks = dict.fromkeys(("peak_allocated_bytes", "peak_reserved_bytes"), 9)
-    device = Device(type="cuda", name="NVIDIA H100", index=0, count=2, total_bytes=80 << 30)
-    loader = Loader(num_workers=2, batch_size=4, length=9)
-    model = {"class": "M", "parameters": 9, "dtypes": {"float32": 400}, "parameter_bytes": 36}
-    model["optimizers"] = [{"class": "Adam", "groups": 1, "package": "torch"}]
-    facts = {"device": device, "loader": loader, "model": model, "world_size": 2, "rank": rank}
-    phases = {Phase.DATA_WAIT: 2.0, Phase.FORWARD: 6.0, Phase.OPTIMIZER_STEP: 3.0}
+MORE = b"""{"kind":"outside","where":"epoch_end","start_ns":9,"dur_ns":5,"phase_ns":{"validation":5}}
+{"kind":"device","step":9,"start_ns":0,"end_ns":9,"samples":2,"busy_frac":0.5,"throttle_frac":{"x":1}}
+{"kind":"sync","file":"a.py","line":7,"function":"f","source":"x.item()","owner":"user","operation":"item","count":3,"steps_watched":2,"blocked_ns":5}
+{"kind":"sync_steps","steps":2}
+{"kind":"core_wait","wall_ns":90,"queued_ns":30}
+{"kind":"cpu_quota","cores":1.5,"periods":9,"throttled":3}
+{"kind":"compile_time","step":5,"took_ns":90}
+{"kind":"host_lines","whole":20,"lines":[{"phase":"forward","file":"a.py","line":7,"function":"f","source":"x = y","callee":"torch.mm","kind":"torch","count":5}],"by_phase":{"forward":12}}
+{"kind":"worker_lines","processes":2,"work":9,"waiting":3,"handing":1,"lines":[{"phase":"data_wait","file":"a.py","line":8,"function":"g","source":"x","callee":null,"kind":null,"count":6}],"start_ns":5,"init_ns":5}
+{"kind":"scalars","steps":[0,1],"values":{"loss":[1.0,null]},"not_finite":{"loss":[1]}}
+{"kind":"probe_disabled","probe":"p","step":1,"error":"e","traceback":"t"}
+{"kind":"note","step":1,"name":"n","value":{"a":[1]},"message":"m"}
+{"kind":"unused_gradients","tensors":2,"parameters":9,"all_parameters":20,"modules":["net"]}
+{"kind":"checkpoint_content","whole_bytes":90,"frozen_bytes":9,"buffer_bytes":9,"largest_buffer":["x",9]}
+"""  # noqa: E501 - as it stands in a file
 
-    def marks(start, dur):
-        columns = ("device/forward", "run_ahead/forward", "device_part/forward/net", "device_dur")
-        return dict.fromkeys(columns, dur // 2)
 
-    steps = 60
-    found = [
-        made_runs.run_start(**facts),
-        OutsideSpan(where="setup", start_ns=0, dur_ns=5, phase_ns={"other": 5}),
-        *made_runs.windows(steps, phases, extra=marks, parts={"forward/net": 5.0}),
-        *(Memory(step=step, **nine, **peaks, free_bytes=1, samples=4) for step in (9, 19, 29)),
-        DeviceSample(step=9, start_ns=0, end_ns=9, samples=2, busy_frac=0.5, throttle_frac={"x": 1}),
-        Advice(step=9, batch_size=4, suggested_batch_size=8, low=6, high=9, details={"a": 1}),
-        SyncSite(**place, operation="item", count=3, steps_watched=2, blocked_ns=5),
-        *(SyncSteps(2), CoreWait(90, 30), CpuQuota(1.5, 9, 3), CompileTime(5, 90)),
-        HostLines(20, (line,), {"forward": 12}),
-        WorkerLines(2, 9, 3, 1, (msgspec.structs.replace(line, phase="data_wait"),), 5, 5),
-        Scalars(steps=[0, 1], values={"loss": [1.0, None]}, not_finite={"loss": [1]}),
-        ProfilerCycle(cycle=0, first_step=4, last_step=5, trace_file=TRACE, trace_bytes=9),
-        ProbeDisabled(probe="p", step=1, error="e", traceback="t"),
-        Note(step=1, name="n", value={"a": [1]}, message="m"),
-        OutsideSpan(where="epoch_end", start_ns=9, dur_ns=5, phase_ns={"validation": 5}),
-        made_runs.run_end(steps),
-    ]
-    made_runs.write_run(folder, found, rank=rank)
-    return Path(plugin_dir(str(folder)), f"rank{rank}.jsonl").read_bytes()
+def small_records(folder, rank=0, steps=12):
+    """Return a record file of some steps, with records of nearly every kind."""
+    made_runs.gpu_run(folder, steps=steps, rank=rank, world_size=2)
+    return Path(plugin_dir(str(folder)), f"rank{rank}.jsonl").read_bytes() + MORE
 
 
 class Deep:
@@ -169,9 +139,9 @@ class Deep:
         self.logs = Path(folder, "logs")
         for name in ("a", "b"):
             made_runs.traced_run(self.logs / name, steps=2)
-            Path(plugin_dir(str(self.logs / name)), "rank0.jsonl").unlink()
             for rank in (0, 1):
-                small_records(self.logs / name, rank)
+                path = self.logs / name / f"plugins/gpuprof/rank{rank}.jsonl"
+                path.write_bytes(small_records(Path(folder, "small", name), rank, 60))
         self.folder = Path(plugin_dir(str(self.logs / "a")))
         SnapshotBuilder().dump(str(self.folder / SNAPSHOT))
         write_sites(str(self.folder / SNAPSHOT))
@@ -231,8 +201,22 @@ class Deep:
             cli.main(argv)
 
     def ask(self, rng):
-        odd = ("-1", "--5", "9" * 5000, "\0", "0", "1", "7", "2000000", "aten", TRACE, "", "²", "a,b")
-        names = "run base rank session first last buckets trace file groups text event from to columns"
+        odd = (
+            "-1",
+            "--5",
+            "9" * 5000,
+            "\0",
+            "0",
+            "1",
+            "7",
+            "2000000",
+            "aten",
+            TRACE,
+            "",
+            "²",
+            "a,b",
+        )
+        names = "run base rank session first last buckets trace file groups text event from to"
         params = {name: rng.choice(odd) for name in names.split() if rng.random() < 0.15}
         params |= {"run": "a", "base": "b"} if rng.random() < 0.9 else {}
         params |= {"file": TRACE} if rng.random() < 0.5 else {}

@@ -1,7 +1,6 @@
 """A test for each class of input that once failed: by hand, or found by `make fuzz`."""
 
 import gzip
-import io
 import json
 import os
 import pickle
@@ -19,7 +18,7 @@ from werkzeug.test import Client
 
 from lightning_gpuprof import cli
 from lightning_gpuprof.analysis.run.run import analyze_run
-from lightning_gpuprof.errors import GpuProfError, TraceError
+from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.records.files import plugin_dir
 from lightning_gpuprof.records.reader import parse_records, read_run
 from lightning_gpuprof.tb_plugin.plugin import GpuProfPlugin
@@ -86,7 +85,7 @@ def test_a_window_that_no_clock_gives_is_left_out_alone(tmp_path, column, values
 
     found = read_run(str(run))[0]
 
-    assert f"line 3 of rank0.jsonl cannot be read: " in found.warnings[0]
+    assert "line 3 of rank0.jsonl cannot be read: " in found.warnings[0]
     assert why in found.warnings[0]
     assert found.sessions[0].columns["step"].tolist() == [*range(50), *range(100, 150)]
     assert analyze_run({0: found}, {}).steps.count == 100
@@ -192,7 +191,11 @@ def test_views_and_functions_of_a_database_are_bounded(tmp_path, view):
 
 @pytest.mark.parametrize(
     "begin",
-    [b'"Kernel_Name","Start_Timestamp","End_Timestamp"\n', b'{"rocprofiler-sdk-tool": [', b"\n\x10/host:"],
+    [
+        b'"Kernel_Name","Start_Timestamp","End_Timestamp"\n',
+        b'{"rocprofiler-sdk-tool": [',
+        b"\n\x10/host:",
+    ],
 )
 def test_a_file_that_unpacks_to_far_more_than_it_is_long_is_refused(tmp_path, begin):
     path = tmp_path / "bomb.gz"

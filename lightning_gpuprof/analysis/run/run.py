@@ -147,9 +147,9 @@ def _facts(session: Session) -> dict[str, Any]:
 def _with_sessions(ranks: Mapping[int, RankRecords]) -> dict[int, RankRecords]:
     filled = {rank: records for rank, records in sorted(ranks.items()) if records.sessions}
     if not filled:
-        newer = next((records.newer for records in ranks.values() if records.newer), "")
+        texts = (text for one in ranks.values() for text in (one.newer, *one.warnings) if text)
         raise RecordError(
-            newer
+            next(texts, "")
             or "The record files hold no complete `run` line: the run was killed before its first "
             "write, or the files are not ours. Train again, or pass another run."
         )

@@ -20,7 +20,6 @@ from lightning_gpuprof.records.files import (
 from lightning_gpuprof.views.documents.finding_payload import ANALYSIS_VERSION, is_older
 from lightning_gpuprof.views.progress import Progress
 
-
 _DOCUMENT = msgspec.json.Decoder(dict[str, Any])
 _Number = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
 _NUMBERS = (
@@ -40,11 +39,13 @@ _TABLES = {
 
 
 def _row(needed: str) -> Any:
-    kinds: dict[str, Any] = {"start_ns": int | float}
-    kinds |= dict.fromkeys(_NUMBERS.split(), _Number) | dict.fromkeys(_TEXTS.split(), str)
-    fields = [(name, kind) for name, kind in kinds.items() if name in needed.split()]
-    rest = [(name, kind | None, None) for name, kind in kinds.items() if name not in needed.split()]
-    return msgspec.defstruct("Row", [*fields, *rest])
+    kinds: dict[str, Any] = {"start_ns": int | float, **dict.fromkeys(_TEXTS.split(), str)}
+    kinds |= dict.fromkeys(_NUMBERS.split(), _Number)
+    fields = [
+        (name, kind) if name in needed.split() else (name, kind | None, None)
+        for name, kind in kinds.items()
+    ]
+    return msgspec.defstruct("Row", fields, kw_only=True)
 
 
 _ANALYSIS = msgspec.defstruct(

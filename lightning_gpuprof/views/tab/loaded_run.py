@@ -53,9 +53,8 @@ class LoadedRun:
         """
         ranks = {rank: records for rank, records in self.ranks.items() if records.sessions}
         if not ranks:
-            said = [one.newer or one.warnings[0] for one in self.ranks.values() if one.warnings]
-            newer = next(iter(said), "")
-            why = f": {newer}" if newer else "."
+            said = [text for one in self.ranks.values() for text in (one.newer, *one.warnings)]
+            why = next((f": {text}" for text in said if text), ".")
             raise QueryError(f"{self.name} holds no session that this version can read{why}")
         rank = query.integer("rank", default=min(ranks), low=0, high=2**31)
         if rank not in ranks:
@@ -90,7 +89,7 @@ class LoadedRun:
             raise QueryError(f"{self.name} has no trace file {name[:80]!r}.")
         folder = os.path.realpath(self.folder)
         if self.fs is LOCAL and os.path.dirname(os.path.realpath(path)) != folder:
-            raise QueryError(f"{self.name} has no trace file {name[:80]!r}: it is a link elsewhere.")
+            raise QueryError(f"{self.name} has no trace file {name[:80]!r}, only a link.")
         return path
 
     def analysis(self, trace_file: str) -> dict[str, Any] | None:
