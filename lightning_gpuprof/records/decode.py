@@ -36,7 +36,7 @@ class _Settings(msgspec.Struct):
 
 def read_record(line: bytes) -> Record:
     """Read a line of a record file, or raise `UnreadableError` with what is wrong with it."""
-    record = decoded(_RECORD, line)
+    record: Record = decoded(_RECORD, line)
     if isinstance(record, RunStart):
         if record.world_size > MOST_RANKS:
             raise UnreadableError(f"world_size is more than {MOST_RANKS:,} ranks")

@@ -164,7 +164,7 @@ def pickled(data, rng):
         return raw(data, rng)
     content = several(tree, pickle.loads(data), rng)
     if rng.random() < 0.05:
-        content = {"segments": [content["segments"]] * 3, "device_traces": [[{}] * 1000] * 1000}
+        content = {"segments": [], "device_traces": [[{}] * 1000] * rng.choice((50, 1000))}
     return pickle.dumps(content, protocol=rng.choice((0, 2, 3, 4, 5)))
 
 

@@ -32,20 +32,18 @@ _TABLES = {
     "operators": "name total_ns self_ns",
     "kernels": "name total_ns",
     "idle": "cause",
-    "steps": "start_ns dur_ns",
-    **dict.fromkeys("categories copies syncs gaps modules lines roofline".split(), ""),
+    **dict.fromkeys("steps categories copies syncs gaps modules lines roofline".split(), ""),
 }
 """Tables that readers compute with, each with the columns that none of its rows lacks."""
 
 
 def _row(needed: str) -> Any:
-    kinds: dict[str, Any] = {"start_ns": int | float, **dict.fromkeys(_TEXTS.split(), str)}
-    kinds |= dict.fromkeys(_NUMBERS.split(), _Number)
+    kinds = dict.fromkeys(_NUMBERS.split(), _Number) | dict.fromkeys(_TEXTS.split(), str)
     fields = [
         (name, kind) if name in needed.split() else (name, kind | None, None)
         for name, kind in kinds.items()
     ]
-    return msgspec.defstruct("Row", fields, kw_only=True)
+    return msgspec.defstruct("Row", [*fields, ("start_ns", int | float, 0)], kw_only=True)
 
 
 _ANALYSIS = msgspec.defstruct(

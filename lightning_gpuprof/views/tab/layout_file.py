@@ -165,7 +165,7 @@ class LoadedLayout:
 
     def around(self, event: int) -> list[int]:
         """Return the events around one, innermost first."""
-        found = []
+        found: list[int] = []
         event = int(self.layout.parent[event])
         while event >= 0 and len(found) < MOST_AROUND:
             found.append(event)

@@ -116,8 +116,8 @@ def test_an_older_analysis_is_made_again_once(run, capsys):
     ("content", "said"),
     [
         (json.dumps(NEWER), "is of a newer version of this package, and left out"),
-        ('{"analysis_version"', "not a whole JSON document"),
-        ("[]", "not a whole JSON document"),
+        ('{"analysis_version"', "cannot be read"),
+        ("[]", "cannot be read"),
     ],
 )
 def test_where_its_trace_is_gone_an_unusable_analysis_is_left_out(run, capsys, content, said):

@@ -91,4 +91,5 @@ def _in_all(numbers: Sequence[Int64]) -> Int64:
     found, count = np.unique(
         np.concatenate([np.unique(one) for one in numbers]), return_counts=True
     )
-    return found[count == len(numbers)]
+    shared: Int64 = found[count == len(numbers)]
+    return shared
