@@ -164,6 +164,8 @@ def _check_opcodes(data: bytes) -> None:
         elif width := _LENGTHS.get(code):
             start = at + 1 + width
             end = start + int.from_bytes(data[at + 1 : start], "little")
+            if end > len(data):
+                raise UnreadableError("it ends early")
             if code in b"\x8cX\x8d":
                 data[start:end].decode()  # the unpickler lets surrogates pass
         elif code != b"r":

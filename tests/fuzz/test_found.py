@@ -152,6 +152,7 @@ def hostile_pickles():
     put = b"\x80\x02}q\x00X\x08\x00\x00\x00segments]r%b" % struct.pack("<I", 2**31)
     yield put + b"s."
     yield b"\x80\x05\x96" + struct.pack("<Q", 2**40) + b"segments device_traces."
+    yield b"\x80\x03B" + struct.pack("<I", 2**31 - 1) + b"segments device_traces."
     yield pickle.dumps({"segments": [], "device_traces": [[event] * 3000] * 100})
     yield pickle.dumps({"segments": [], "device_traces": [[]] * 5000})
     for odd in (7, [7], [[7]], {"a": 1}, "x", [{"total_size": "9", "blocks": []}], [{"blocks": 3}]):
