@@ -7,8 +7,8 @@ import pytest
 
 FIGURES = Path(__file__).parents[2] / "benchmarks" / "figures.py"
 BUDGET = {
-    "package": 39_000,
-    "tests": 31_500,
+    "package": 42_000,
+    "tests": 33_000,
     "benchmarks": 10_000,
     "words": 25_000,
     "long functions": 2,

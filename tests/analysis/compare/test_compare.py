@@ -13,7 +13,8 @@ MS = 1_000_000
 
 def noisy(mean_ms, *, spread=0.1, steps=100, seed=0):
     random = np.random.default_rng(seed)
-    return (mean_ms * MS * (1 + spread * random.standard_normal(steps))).astype(np.int64)
+    steps_ns = mean_ms * MS * (1 + spread * random.standard_normal(steps))
+    return steps_ns.astype(np.int64).clip(min=1)
 
 
 def both(analyze, base, new, tolerance=0.01):

@@ -154,5 +154,5 @@ def test_a_file_that_is_foreign_to_us_is_refused_with_a_reason(tmp_path):
     folder = tmp_path / "plugins" / "gpuprof"
     folder.mkdir(parents=True)
     (folder / "rank0.jsonl").write_text('{"hello": 1}\n')
-    with pytest.raises(RecordError, match="line 1 of rank0.jsonl cannot be read"):
+    with pytest.raises(RecordError, match=r"line 1 of rank0\.jsonl cannot be read"):
         load_report(str(tmp_path))
