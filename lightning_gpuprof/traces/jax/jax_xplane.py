@@ -3,8 +3,7 @@
 A plane is a device or the host; its lines are streams or threads. Times are ps from a line's own
 start; they are rounded to ns. A GPU's work is on the lines named `Stream #16(Kernel)`; a TPU's on
 `XLA Ops`. Lines that the profiler derives from those (`XLA Modules`, `Steps`, ...) are ranges,
-not work. Python calls are read only where stacks are asked for. The protobuf messages are built at
-run time: a compiled module would have to fit the protobuf that comes with TensorBoard.
+not work. Python calls are read only where stacks are asked for.
 """
 
 import re
@@ -12,12 +11,21 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
 from lightning_gpuprof.traces.files import read_file
+from lightning_gpuprof.traces.jax.messages import (
+    BYTES,
+    DOUBLE,
+    INT,
+    MESSAGE,
+    TEXT,
+    UINT,
+    Messages,
+    message_class,
+)
 from lightning_gpuprof.traces.sniff import Head, ReadOptions
 from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline
 
@@ -168,69 +176,45 @@ def _text(data: bytes) -> str:
 
 __all__ = ["DecodeError", "space_class"]
 
-_FIELD = descriptor_pb2.FieldDescriptorProto
-_INT, _UINT, _TEXT, _BYTES, _DOUBLE, _MESSAGE = (
-    _FIELD.TYPE_INT64,
-    _FIELD.TYPE_UINT64,
-    # Names may hold bytes that are no UTF-8, on which a string field would fail the whole file.
-    _FIELD.TYPE_BYTES,
-    _FIELD.TYPE_BYTES,
-    _FIELD.TYPE_DOUBLE,
-    _FIELD.TYPE_MESSAGE,
-)
-_PACKAGE = "lightning_gpuprof.xplane"
-_MESSAGES: dict[str, list[tuple[str, int, int, str]]] = {
-    "XSpace": [("planes", 1, _MESSAGE, "XPlane*"), ("errors", 2, _TEXT, "*")],
+_MESSAGES: Messages = {
+    "XSpace": [("planes", 1, MESSAGE, "XPlane*"), ("errors", 2, TEXT, "*")],
     "XPlane": [
-        ("name", 2, _TEXT, ""),
-        ("lines", 3, _MESSAGE, "XLine*"),
-        ("event_metadata", 4, _MESSAGE, "EventEntry*"),
-        ("stat_metadata", 5, _MESSAGE, "StatEntry*"),
-        ("stats", 6, _MESSAGE, "XStat*"),
+        ("name", 2, TEXT, ""),
+        ("lines", 3, MESSAGE, "XLine*"),
+        ("event_metadata", 4, MESSAGE, "EventEntry*"),
+        ("stat_metadata", 5, MESSAGE, "StatEntry*"),
+        ("stats", 6, MESSAGE, "XStat*"),
     ],
     "XLine": [
-        ("id", 1, _INT, ""),
-        ("name", 2, _TEXT, ""),
-        ("timestamp_ns", 3, _INT, ""),
-        ("events", 4, _MESSAGE, "XEvent*"),
-        ("display_name", 11, _TEXT, ""),
+        ("id", 1, INT, ""),
+        ("name", 2, TEXT, ""),
+        ("timestamp_ns", 3, INT, ""),
+        ("events", 4, MESSAGE, "XEvent*"),
+        ("display_name", 11, TEXT, ""),
     ],
     "XEvent": [
-        ("metadata_id", 1, _INT, ""),
-        ("offset_ps", 2, _INT, ""),
-        ("duration_ps", 3, _INT, ""),
-        ("stats", 4, _MESSAGE, "XStat*"),
+        ("metadata_id", 1, INT, ""),
+        ("offset_ps", 2, INT, ""),
+        ("duration_ps", 3, INT, ""),
+        ("stats", 4, MESSAGE, "XStat*"),
     ],
     "XStat": [
-        ("metadata_id", 1, _INT, ""),
-        ("double_value", 2, _DOUBLE, ""),
-        ("uint64_value", 3, _UINT, ""),
-        ("int64_value", 4, _INT, ""),
-        ("str_value", 5, _TEXT, ""),
-        ("bytes_value", 6, _BYTES, ""),
-        ("ref_value", 7, _UINT, ""),
+        ("metadata_id", 1, INT, ""),
+        ("double_value", 2, DOUBLE, ""),
+        ("uint64_value", 3, UINT, ""),
+        ("int64_value", 4, INT, ""),
+        ("str_value", 5, TEXT, ""),
+        ("bytes_value", 6, BYTES, ""),
+        ("ref_value", 7, UINT, ""),
     ],
-    "XEventMetadata": [("id", 1, _INT, ""), ("name", 2, _TEXT, ""), ("display_name", 4, _TEXT, "")],
-    "XStatMetadata": [("id", 1, _INT, ""), ("name", 2, _TEXT, "")],
-    "EventEntry": [("key", 1, _INT, ""), ("value", 2, _MESSAGE, "XEventMetadata")],
-    "StatEntry": [("key", 1, _INT, ""), ("value", 2, _MESSAGE, "XStatMetadata")],
+    "XEventMetadata": [("id", 1, INT, ""), ("name", 2, TEXT, ""), ("display_name", 4, TEXT, "")],
+    "XStatMetadata": [("id", 1, INT, ""), ("name", 2, TEXT, "")],
+    "EventEntry": [("key", 1, INT, ""), ("value", 2, MESSAGE, "XEventMetadata")],
+    "StatEntry": [("key", 1, INT, ""), ("value", 2, MESSAGE, "XStatMetadata")],
 }
 
 
 @cache
 def space_class() -> Any:
     """Return the message class of a whole file, `XSpace`."""
-    file = descriptor_pb2.FileDescriptorProto(
-        name="lightning_gpuprof/xplane.proto", package=_PACKAGE, syntax="proto2"
-    )
-    for name, fields in _MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for field_name, number, kind, rest in fields:
-            repeated = rest.endswith("*")
-            field = message.field.add(name=field_name, number=number, type=kind)
-            field.label = _FIELD.LABEL_REPEATED if repeated else _FIELD.LABEL_OPTIONAL
-            if kind == _MESSAGE:
-                field.type_name = f".{_PACKAGE}.{rest.rstrip('*')}"
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.XSpace"))
+    return message_class(_MESSAGES, "XSpace")

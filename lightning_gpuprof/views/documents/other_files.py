@@ -14,6 +14,7 @@ from lightning_gpuprof.errors import TraceError, UnreadableError
 from lightning_gpuprof.records.decode import decoded
 from lightning_gpuprof.records.files import KINDS_SUFFIX, LOCAL
 from lightning_gpuprof.traces import memory_snapshot
+from lightning_gpuprof.traces.jax import jax_memory
 from lightning_gpuprof.traces.memory_snapshot import read_snapshot
 from lightning_gpuprof.traces.sniff import read_head
 from lightning_gpuprof.traces.tables import Tables, open_tables
@@ -28,7 +29,10 @@ def other_payload(path: str) -> dict[str, Any] | None:
     tables = open_tables(path)
     if tables is not None:
         return tables_payload(path, tables)
-    if not memory_snapshot.matches(read_head(path)):
+    head = read_head(path)
+    if jax_memory.matches(head):
+        return {**jax_payload(path), "source": "jax-memory", "file": path}
+    if not memory_snapshot.matches(head):
         return None
     return {**snapshot_payload(path), "source": "memory-snapshot", "file": path}
 
@@ -49,6 +53,32 @@ def snapshot_payload(path: str) -> dict[str, Any]:
         "devices": [device_payload(device) for device in devices],
         "warnings": list(snapshot.warnings),
     }
+
+
+def jax_payload(path: str) -> dict[str, Any]:
+    """Return what JAX's device memory profile says, laid out as a memory snapshot."""
+    warnings: list[str] = []
+    devices: list[dict[str, Any]] = [
+        {
+            "device": name,
+            "reserved_bytes": None,
+            "peak": {
+                "allocated_bytes": one.kind_bytes.total(),
+                "kind_bytes": dict(one.kind_bytes),
+                "sites": [
+                    {
+                        **dict(zip(("file", "line", "function"), site or (None,) * 3, strict=True)),
+                        "bytes": size,
+                        "count": one.site_count[site],
+                    }
+                    for site, size in one.site_bytes.most_common()
+                ],
+            },
+            "growing": [],
+        }
+        for name, one in sorted(jax_memory.read_memory(path, warnings).items())
+    ]
+    return {"schema_version": 1, "devices": devices, "warnings": warnings}
 
 
 def device_payload(device: SnapshotAnalysis) -> dict[str, Any]:

@@ -207,10 +207,9 @@ def _device_lines(device: Document) -> Iterator[str]:
     whole = peak["allocated_bytes"]
     kinds = sorted(peak["kind_bytes"].items(), key=lambda pair: -pair[1])
     shares = [f"{kind} {size(n)} ({percent(n / whole)})" for kind, n in kinds if n]
-    yield (
-        f"device {device['device']}: {size(whole)} in use at the peak of the history, "
-        f"{size(device['reserved_bytes'])} reserved"
-    )
+    reserved = device["reserved_bytes"]
+    when = "" if reserved is None else f" at the peak of the history, {size(reserved)} reserved"
+    yield f"device {device['device']}: {size(whole)} in use{when}"
     yield f"  by kind: {', '.join(shares) or 'nothing'}"
     for site in peak["sites"][:_SHOWN_SITES]:
         yield f"  {size(site['bytes'])} in {site['count']} blocks: {_place(site)}"

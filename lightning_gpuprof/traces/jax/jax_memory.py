@@ -1,0 +1,110 @@
+"""Reads what `jax.profiler.save_device_memory_profile` writes: a pprof file, gzipped.
+
+Each sample is the memory of one stack: bytes and allocations, with the labels `kind` (buffer,
+executable) and `device`. A stack begins with its innermost call; the first frame outside JAX is
+taken for the line that allocated.
+"""
+
+import re
+from collections import Counter
+from functools import cache
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from lightning_gpuprof.errors import TraceError
+from lightning_gpuprof.traces.files import read_file
+from lightning_gpuprof.traces.jax.messages import INT, MESSAGE, TEXT, UINT, message_class
+from lightning_gpuprof.traces.sniff import Head
+
+_BEGIN = re.compile(rb"\n\x04\x08.\x10.\n\x04\x08.\x10.\x12")
+"""Two types of values, then a sample."""
+_JAX = re.compile(r"[/\\](jax|jaxlib)[/\\]|[/\\]contextlib\.py$")
+_MESSAGES = {
+    "Profile": [
+        ("sample_type", 1, MESSAGE, "ValueType*"),
+        ("sample", 2, MESSAGE, "Sample*"),
+        ("location", 4, MESSAGE, "Location*"),
+        ("function", 5, MESSAGE, "Function*"),
+        ("string_table", 6, TEXT, "*"),
+    ],
+    "ValueType": [("type", 1, INT, ""), ("unit", 2, INT, "")],
+    "Sample": [
+        ("location_id", 1, UINT, "*"),
+        ("value", 2, INT, "*"),
+        ("label", 3, MESSAGE, "Label*"),
+    ],
+    "Label": [("key", 1, INT, ""), ("str", 2, INT, "")],
+    "Location": [("id", 1, UINT, ""), ("line", 4, MESSAGE, "Line*")],
+    "Line": [("function_id", 1, UINT, ""), ("line", 2, INT, "")],
+    "Function": [("id", 1, UINT, ""), ("name", 2, INT, ""), ("filename", 4, INT, "")],
+}
+
+Place = tuple[str, int, str]
+"""File, line and function."""
+
+
+@cache
+def _profile_class() -> Any:
+    return message_class(_MESSAGES, "Profile")
+
+
+def matches(head: Head) -> bool:
+    """Tell the file by the two types of its values, which come first."""
+    return _BEGIN.match(head.data) is not None
+
+
+def read_memory(path: str, warnings: list[str]) -> dict[str, "DeviceMemory"]:
+    """Return the memory of each device, by its name.
+
+    Raises:
+        TraceError: The file is damaged.
+    """
+    profile = _profile_class()()
+    try:
+        profile.ParseFromString(read_file(path, warnings))
+        return _devices(profile)
+    except (DecodeError, IndexError) as error:
+        raise TraceError(f"{path} is damaged or ends early ({error}). Save it again.") from error
+
+
+class DeviceMemory:
+    """Bytes and allocations by place, and bytes by kind."""
+
+    def __init__(self) -> None:
+        self.site_bytes = Counter[Place | None]()
+        self.site_count = Counter[Place | None]()
+        self.kind_bytes = Counter[str]()
+
+
+def _devices(profile: Any) -> dict[str, DeviceMemory]:
+    texts = [text.decode("utf-8", "replace") for text in profile.string_table]
+    functions = {one.id: (texts[one.name], texts[one.filename]) for one in profile.function}
+    places = {one.id: _place(one, functions) for one in profile.location}
+    found: dict[str, DeviceMemory] = {}
+    for sample in profile.sample:
+        if len(sample.value) < 2:
+            continue
+        count, size = sample.value[:2]
+        labels = {texts[one.key]: texts[one.str] for one in sample.label}
+        device = found.setdefault(labels.get("device", "all"), DeviceMemory())
+        site = _site([places.get(one) for one in sample.location_id])
+        device.site_bytes[site] += size
+        device.site_count[site] += count
+        device.kind_bytes[labels.get("kind", "unknown")] += size
+    return found
+
+
+def _place(location: Any, functions: dict[int, tuple[str, str]]) -> Place | None:
+    if not location.line:
+        return None
+    line = location.line[0]
+    name, file = functions.get(line.function_id, ("", ""))
+    return (file, line.line, name) if file else None
+
+
+def _site(stack: list[Place | None]) -> Place | None:
+    """Return the innermost frame outside JAX, else the innermost."""
+    known = [place for place in stack if place is not None]
+    outside = (place for place in known if not _JAX.search(place[0]))
+    return next(outside, known[0] if known else None)
