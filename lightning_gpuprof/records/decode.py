@@ -8,7 +8,7 @@ import msgspec
 from lightning_gpuprof.errors import UnreadableError
 from lightning_gpuprof.records.lines import HostLines, WorkerLines
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.schema import Record, RunStart
+from lightning_gpuprof.records.schema import Column, Record, RunStart
 
 _T = TypeVar("_T")
 MOST_NUMBER, MOST_FLOAT = 1 << 62, 1e150
@@ -73,25 +73,29 @@ def typed(value: Any, kind: type[_T]) -> _T:
         raise UnreadableError(str(error)) from error
 
 
-def check_values(value: Any, name: str, least: int = -MOST_NUMBER, depth: int = 0) -> None:
+def check_values(value: Any, name: object, least: int = -MOST_NUMBER, depth: int = 0) -> None:
     """Refuse numbers out of range, long strings and deep nesting in what JSON can hold."""
     kind = type(value)
-    if kind is int and not least <= value < MOST_NUMBER:
-        low = "below 0" if -MOST_NUMBER < value < 0 else "beyond 2^62"
-        raise UnreadableError(f"{name} is {low}")
-    if kind is float and not abs(value) < MOST_FLOAT:
-        raise UnreadableError(f"{name} is beyond {MOST_FLOAT:g}")
-    if kind is str and len(value) > MOST_TEXT:
-        raise UnreadableError(f"{name} is longer than {MOST_TEXT:,} characters")
-    if depth > MOST_NESTING:
+    if kind is int:
+        if not least <= value < MOST_NUMBER:
+            low = "below 0" if -MOST_NUMBER < value < 0 else "beyond 2^62"
+            raise UnreadableError(f"{name!s:.80} is {low}")
+    elif kind is float:
+        if not abs(value) < MOST_FLOAT:
+            raise UnreadableError(f"{name!s:.80} is beyond {MOST_FLOAT:g}")
+    elif kind is str:
+        if len(value) > MOST_TEXT:
+            raise UnreadableError(f"{name!s:.80} is longer than {MOST_TEXT:,} characters")
+    elif depth > MOST_NESTING:
         raise UnreadableError(f"it is nested deeper than {MOST_NESTING} levels")
-    if isinstance(value, dict):
+    elif kind is dict:
         for key, one in value.items():
-            check_values(one, f"{key!s:.80}", least, depth + 1)
-    elif isinstance(value, list | tuple):
+            check_values(one, key, least, depth + 1)
+    elif kind is list or kind is tuple:
         for one in value:
-            check_values(one, name, least, depth + 1)
-    elif isinstance(value, msgspec.Struct):
+            if type(one) is not float or not abs(one) < MOST_FLOAT:  # losses are many
+                check_values(one, name, least, depth + 1)
+    elif isinstance(value, msgspec.Struct) and kind is not Column:  # checked where they are joined
         for field in value.__struct_fields__:
             low_end = -MOST_NUMBER if field in _SIGNED else 0
             check_values(getattr(value, field), field, low_end, depth + 1)
