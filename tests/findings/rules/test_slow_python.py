@@ -34,7 +34,8 @@ def sampled(analyze):
         traced_ns=None,
         phases=PHASES,
     ):
-        seen = HostLines(len(phases) * each, lines, dict.fromkeys(phases, each))
+        by_phase = dict.fromkeys([*phases, *(one.phase for one in lines)], each)
+        seen = HostLines(len(phases) * each, lines, by_phase)
         records, traces = [seen], {}
         if operators_ns is not None:
             row = {
