@@ -119,6 +119,8 @@ def touches_page() -> str:
         "filter, computes on your tensors (but for DeferredLoss), or leaves a process or a thread",
         "behind. One attribute of torch's modules is replaced in the steps of ProfilerSchedule's",
         "window. All exceptions are named below with their reasons, and put back as training ends.",
+        "Ranks make no collective for it, but for `DeferredLoss(sync_dist=True)`: rank 0 tells the",
+        "others its log dir through the store of the process group; they wait 5 s at most for it.",
         "`tests/callbacks/test_touches_nothing.py` holds it to that.",
         "",
     ]

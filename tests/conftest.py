@@ -138,9 +138,12 @@ def write_run(tmp_path):
 
 @pytest.fixture
 def analyze(write_run):
-    """Analyse one session given as to `make_session`."""
+    """Analyse one session given as to `make_session`; other ranks' steps are the same."""
 
     def analyse(phases=None, *, traces=None, **options):
+        for rank in range(1, options.get("world_size", 1)):
+            other = {**options, "records": (), "rank": rank}
+            write_run(make_session(phases, **other), rank=rank)
         run = write_run(make_session(phases, **options))
         return analyze_run(read_run(run), traces or {})
 

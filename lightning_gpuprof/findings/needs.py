@@ -29,6 +29,11 @@ def _on_device(run: RunResults) -> bool:
     return run.step_ns is not None and facts is not None and facts.on_device
 
 
+def _communication(run: RunResults) -> bool:
+    timed = run.rank_waits is not None or run.exchange_at_most_ns is not None
+    return run.start.world_size < 2 or timed or _on_device(run)
+
+
 def _operators(run: RunResults) -> bool:
     facts = trace_facts(run)
     return run.step_ns is not None and facts is not None and bool(facts.rows("operators"))
@@ -40,8 +45,8 @@ NEEDS = {
     "operators": Need(_operators, "it takes an analysed trace with operators", True),
     "kernels": Need(_on_device, "it takes an analysed trace with kernels of a GPU", True),
     "waits or kernels": Need(
-        lambda run: run.start.world_size < 2 or run.rank_waits is not None or _on_device(run),
-        "it takes the waits of two ranks or more, or an analysed trace with kernels of a GPU",
+        _communication,
+        "it takes each rank's exchange of gradients, or an analysed trace with kernels of a GPU",
         True,
     ),
     "marks or trace": Need(
@@ -74,7 +79,7 @@ NEEDS = {
     ),
     "rank waits": Need(
         lambda run: run.start.world_size < 2 or run.rank_waits is not None,
-        "the waits of two ranks or more were not recorded",
+        "it takes the records of all ranks, with how long each waits for the others",
     ),
     "model": Need(
         lambda run: bool(run.start.model.get("dtypes")), "the model's parameters were not recorded"

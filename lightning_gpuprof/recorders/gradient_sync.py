@@ -77,6 +77,9 @@ class GradientSync(Recorder):
 
     @override
     def release(self) -> None:
-        self._close()
         self._hooks.drop()
-        self._part, self._armed = None, False
+        self._armed = False
+        try:
+            self._close()
+        finally:
+            self._part = None

@@ -134,6 +134,8 @@ class RunStart(_Record, tag="run"):
     rank: int
     world_size: int = 1
     host: str = ""
+    hosts: list[str] = []
+    """Of rank 0: the machines by node rank, "" where one had not told its name yet."""
     pid: int = 0
     cpu_count: int | None = None
     """Cores that this rank's process may use, which it may share with other ranks."""

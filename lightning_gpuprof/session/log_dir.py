@@ -1,4 +1,4 @@
-"""Where a run's files go: one folder and one session number, agreed on by every rank."""
+"""Where a run's files go: one folder and one session number for all ranks."""
 
 import os
 import shutil
@@ -8,28 +8,40 @@ from functools import partial
 
 from lightning_gpuprof.adapters.lightning import Trainer, is_kind
 from lightning_gpuprof.records.writer import next_session
+from lightning_gpuprof.session.console import say
 from lightning_gpuprof.session.guard import attempt
+from lightning_gpuprof.session.rank_store import RankStore
 
 
 def resolve_session(
-    trainer: Trainer, override: str | os.PathLike[str] | None = None
+    trainer: Trainer,
+    override: str | os.PathLike[str] | None = None,
+    ranks: RankStore | None = None,
 ) -> tuple[str, int]:
-    """Return the run's log dir and the number of the session that begins, the same on every rank.
+    """Return the run's log dir and the number of the session that begins.
 
     The dir is, in this order: the override; the first TensorBoardLogger's; any logger's `log_dir`;
     and else a fresh `<default_root_dir>/lightning_logs/version_<n>`. Under `fast_dev_run`, which
     promises to leave nothing behind, a temporary folder that goes with the Trainer. Rank 0 decides
-    and broadcasts, since a logger's version may differ between processes, and a run that is resumed
-    on more ranks has fewer sessions in some ranks' files; so every rank must call this at the same
-    point.
+    and tells the others, since a logger's version may differ between processes, and a run that is
+    resumed on more ranks has fewer sessions in some ranks' files. A rank that is not told in time,
+    as where rank 0 has no callback, decides for itself.
     """
-    chosen = "", 0
-    if trainer.is_global_zero:
-        fallback = os.path.join(os.getcwd(), "lightning_logs")
-        folder = attempt(lambda: _choose(trainer, override), fallback)
-        chosen = folder, attempt(lambda: next_session(folder, rank=0), 0)
-    folder, session = trainer.strategy.broadcast(chosen)
-    return str(folder), int(session)
+    ranks = RankStore() if ranks is None else ranks
+    first = trainer.is_global_zero
+    if not first and (told := ranks.session()) is not None:
+        return told
+    fallback = os.path.join(os.getcwd(), "lightning_logs")
+    folder = attempt(lambda: _choose(trainer, override), fallback)
+    session = attempt(lambda: next_session(folder, rank=trainer.global_rank), 0)
+    if first:
+        ranks.tell_session(folder, session)
+    else:
+        say(
+            f"[PROFILE] rank {trainer.global_rank} was not told rank 0's log dir; "
+            f"its records go to {folder}"
+        )
+    return folder, session
 
 
 def _choose(trainer: Trainer, override: str | os.PathLike[str] | None) -> str:

@@ -14,6 +14,7 @@ from lightning_gpuprof.records.schema import Note, Record, RunEnd
 from lightning_gpuprof.records.writer import RecordWriter
 from lightning_gpuprof.session.log_dir import resolve_session
 from lightning_gpuprof.session.marker import write_marker
+from lightning_gpuprof.session.rank_store import RankStore
 from lightning_gpuprof.session.run_facts import run_start
 from lightning_gpuprof.session.timed_calls import TimedCalls
 
@@ -32,10 +33,9 @@ Ctrl-C and Lightning's SIGTERM lose nothing."""
 class RunOutput:
     """Keeps one session's records and appends them to this rank's file.
 
-    Get it with `RunOutput.of(trainer)` in `setup`, on every rank, since the log dir is agreed on
-    there. A session lasts until `end` was called; the next `of` begins a new one. A copy (pickle,
-    deepcopy) of an output is None: a copied callback is set up again by its own Trainer.
-
+    Get it with `RunOutput.of(trainer)` in `setup`, where rank 0 tells the others the log dir. A
+    session lasts until `end` was called; the next `of` begins a new one. A copy (pickle, deepcopy)
+    of an output is None: a copied callback is set up again by its own Trainer.
     """
 
     def __init__(
@@ -43,13 +43,14 @@ class RunOutput:
     ) -> None:
         self.run_dir = run_dir
         self.rank = int(trainer.global_rank)
-        self.session = session  # from 0, the same on every rank
+        self.session = session  # from 0; where rank 0 has told it, the same on every rank
         self.step_flags = 0  # of the running step; `PhaseTimer` takes them as its batch begins
         self.timer, self.phases, self.config = "", list[str](), dict[str, Any]()  # for `RunStart`
         # Of a `PhaseTimer`, where there is one:
         self.phase_clock: PhaseClock | None = None
         self.components: Callable[[str], Component] | None = None
         self.borders: list[StepBorders] | None = None
+        self.ranks = RankStore()
         self.calls = TimedCalls()  # put back by `end` at the latest
         self.ended = self.unwritten = False
         self.now = now
@@ -77,8 +78,10 @@ class RunOutput:
             return last
         if log_dir is None and last is not None:
             log_dir = last.run_dir
-        run_dir, session = resolve_session(trainer, log_dir)
+        ranks = RankStore.of(trainer)
+        run_dir, session = resolve_session(trainer, log_dir, ranks)
         output = cls(trainer, run_dir, session=session, now=now)
+        output.ranks = ranks
         _OUTPUTS[trainer] = output
         if output.rank == 0:
             output._try(lambda: write_marker(output.run_dir))
@@ -158,6 +161,7 @@ class RunOutput:
         self.ended = True
         self.calls.restore()
         self.flush()
+        self.ranks.close(delete=self.rank == 0)
         self._writer.close()
 
     def _begin(self, waiting: list[Record]) -> None:
@@ -166,6 +170,7 @@ class RunOutput:
         if trainer is not None:
             start = run_start(trainer, session=self.session, started_unix_ns=self.started_unix_ns)
             start.timer, start.phases, start.config = self.timer, list(self.phases), self.config
+            start.hosts = self.ranks.hosts() if self.rank == 0 else []
             for record in (start, *waiting):
                 writer.write(record)
         # At the end: after Ctrl-C amid this it is done again.

@@ -70,6 +70,8 @@ def logs(made_runs, tmp_path_factory):
     made_runs.two_cycle_run(root / "two_cycles")
     made_runs.runs_of_two_models(root / "two_models")
     made_runs.worker_run(root / "workers")
+    lacking = made_runs.many_rank_run(root / "lacking", ranks=3, late=2)
+    (lacking / "plugins" / "gpuprof" / "rank2.jsonl").unlink()
     lay_out(root / "h100")
     shared = Path(__file__).parents[3] / "shared" / "traces"
     for name, trace in REAL_TRACES.items():

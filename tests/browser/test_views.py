@@ -47,6 +47,12 @@ def test_each_rank_has_a_lane_and_the_slow_one_is_named(page):
     assert len(page.browser.run("return [...document.querySelectorAll('.rank-lane')]")) == 2
 
 
+def test_ranks_without_records_are_named(page):
+    page.open("lacking", view="ranks")
+    said = page.wait_for(".card", "Records of 2 of 3 ranks are here (missing: 2")
+    assert "Waits for others" not in said
+
+
 def test_of_many_ranks_the_lanes_are_those_that_others_wait_for(page):
     page.open("many_ranks", view="ranks")
     said = page.wait_for(".card", "Rank 27 delays each step by 9.")

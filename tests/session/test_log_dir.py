@@ -1,11 +1,15 @@
 import os
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
+import torch
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.loggers.logger import Logger
 
+from lightning_gpuprof.session import rank_store
 from lightning_gpuprof.session.log_dir import resolve_session
+from lightning_gpuprof.session.rank_store import RankStore
 
 
 class Named(Logger):
@@ -35,15 +39,14 @@ class Stub(SimpleNamespace):
 @pytest.fixture
 def trainer(tmp_path):
     def make(*loggers, **options):
-        sent = []
         facts = {
-            "is_global_zero": True,
+            "is_global_zero": options.get("global_rank", 0) == 0,
+            "global_rank": 0,
             "fast_dev_run": False,
             "default_root_dir": str(tmp_path),
             "loggers": list(loggers),
-            "strategy": SimpleNamespace(broadcast=lambda value: sent.append(value) or value),
         }
-        return Stub(**(facts | options), sent=sent)
+        return Stub(**(facts | options))
 
     return make
 
@@ -97,15 +100,56 @@ class Broken(Named):
         raise RuntimeError("no network")
 
 
-def test_only_rank_zero_asks_its_loggers_and_all_take_part(trainer):
-    other = trainer(Broken("x"), is_global_zero=False)
-    other.strategy.broadcast = lambda value: ("from rank 0", 3)
+@pytest.fixture
+def keys():
+    """The process group's store, here of one process: two machines share it."""
+    return torch.distributed.HashStore()
 
-    assert resolve_session(other) == ("from rank 0", 3)
+
+@pytest.fixture
+def ranks(keys):
+    return RankStore(keys, nodes=2)
 
 
-def test_a_logger_that_fails_does_not_keep_the_others_waiting(trainer, tmp_path):
-    broken = trainer(Broken("x"))
+@pytest.mark.parametrize("folder", ["mine", "with a space", b"no utf-8 \xff"])
+def test_other_ranks_are_told_what_rank_zero_chose(trainer, tmp_path, ranks, folder):
+    folder = os.path.join(tmp_path, os.fsdecode(folder))
 
-    assert log_dir(broken) == str(tmp_path / "lightning_logs" / "version_0")
-    assert len(broken.sent) == 1
+    chosen = resolve_session(trainer(), folder, ranks)
+
+    assert chosen == (folder, 0)
+    assert resolve_session(trainer(Broken("x"), global_rank=1), None, ranks) == chosen
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_rank_that_is_not_told_in_time_decides_by_the_same_rule(
+    trainer, tmp_path, ranks, monkeypatch, alone
+):
+    monkeypatch.setattr(rank_store, "WAIT", timedelta(milliseconds=1))
+    csv = CSVLogger(tmp_path)
+
+    chosen, _ = resolve_session(
+        trainer(csv, global_rank=1), None, ranks if alone else RankStore(None)
+    )
+
+    assert chosen == csv.log_dir == log_dir(trainer(csv))
+
+
+def test_a_logger_that_fails_does_not_keep_the_others_waiting(trainer, tmp_path, ranks):
+    assert resolve_session(trainer(Broken("x")), None, ranks) == ranks.session()
+    assert ranks.session() == (str(tmp_path / "lightning_logs" / "version_0"), 0)
+
+
+def test_of_other_machines_the_names_are_taken_that_are_there(ranks):
+    assert ranks.hosts()[1:] == [""]
+    ranks.tell_host(1, "node1")
+    assert ranks.hosts()[1:] == ["node1"]
+    assert RankStore().hosts() == []
+
+
+def test_nothing_is_left_in_the_store(keys, ranks):
+    ranks.tell_session("logs", 0)
+    ranks.tell_host(1, "node1")
+    ranks.close(delete=True)
+    assert keys.num_keys() == 0
+    assert ranks.session() is None

@@ -1,12 +1,13 @@
-"""Run by test_ddp.py: two processes of gloo; writes how many collectives training made.
+"""Run by test_ddp.py: two processes of gloo; writes how many collectives each fit made.
 
-With the callback, without, and with losses averaged: processes take far longer to start than to
-train.
+With the callback, without, on one rank alone, and with losses averaged: processes take far longer
+to start than to train.
 """
 
 import json
+import os
 import sys
-from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -14,47 +15,42 @@ from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
 
 from lightning_gpuprof import DeferredLoss, GpuProfCallback
+from lightning_gpuprof.session import rank_store
 
-COLLECTIVES = ("broadcast", "all_reduce", "all_gather", "barrier", "broadcast_object_list")
+RANK = int(os.environ.get("LOCAL_RANK", 0))
+rank_store.WAIT = timedelta(seconds=1)
 
 
 class Count(Callback):
-    """Counts the collectives between the first step's begin and the last one's end."""
+    """Counts all collectives of the process group, by its own number of the last one."""
 
-    def __init__(self, path):
-        self.path = path
-        self.counts = Counter()
-        for name in COLLECTIVES:
-            setattr(torch.distributed, name, self.counted(name))
+    def collectives(self):
+        return torch.distributed.group.WORLD._get_sequence_number_for_group()
 
-    def counted(self, name):
-        real = getattr(torch.distributed, name)
+    def setup(self, trainer, module, stage):
+        self.before = self.collectives()
 
-        def call(*args, **kwargs):
-            self.counts[name] += 1
-            return real(*args, **kwargs)
-
-        return call
-
-    def on_train_epoch_start(self, trainer, *args):
-        self.counts.clear()
-
-    def on_train_end(self, trainer, module):
+    def write(self, path, module):
         facts = {
-            "counts": dict(self.counts),
+            "collectives": self.collectives() - self.before,
             "weight": float(module.layer.weight.detach().double().sum()),
         }
-        Path(f"{self.path}-rank{trainer.global_rank}.json").write_text(json.dumps(facts))
+        Path(f"{path}-rank{RANK}.json").write_text(json.dumps(facts))
+
+
+def callbacks(mode):
+    if mode == "averaged":
+        return [DeferredLoss(window=3, sync_dist=True)]
+    if mode in ("profiled", f"rank {RANK} alone"):
+        return [GpuProfCallback(wait=1, window=3)]
+    return []
 
 
 if __name__ == "__main__":
     root = sys.argv[1]
-    for mode in ("profiled", "bare", "averaged"):
+    for mode in sys.argv[2:]:
         torch.manual_seed(0)
-        ours = {
-            "profiled": [GpuProfCallback(trace=False, window=3)],
-            "averaged": [DeferredLoss(window=3, sync_dist=True)],
-        }.get(mode, [])
+        count, model = Count(), BoringModel()
         trainer = Trainer(
             max_epochs=1,
             limit_train_batches=20,
@@ -62,11 +58,12 @@ if __name__ == "__main__":
             strategy="ddp",
             accelerator="cpu",
             devices=2,
-            callbacks=[Count(f"{root}/{mode}"), *ours],
+            callbacks=[count, *callbacks(mode)],
             default_root_dir=f"{root}/{mode}",
             enable_progress_bar=False,
             enable_model_summary=False,
             enable_checkpointing=False,
             logger=True,
         )
-        trainer.fit(BoringModel())
+        trainer.fit(model)
+        count.write(f"{root}/{mode}", model)

@@ -19,7 +19,7 @@ from lightning_gpuprof.analysis.run.outliers import spikes, step_noise_ns
 from lightning_gpuprof.analysis.run.phase_split import part_split, phase_split
 from lightning_gpuprof.analysis.run.ranks.rank_steps import common_steady
 from lightning_gpuprof.analysis.run.ranks.rank_view import rank_views
-from lightning_gpuprof.analysis.run.ranks.rank_waits import rank_waits
+from lightning_gpuprof.analysis.run.ranks.rank_waits import exchange_at_most, rank_waits
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.sessions import (
     choose_session,
@@ -115,11 +115,13 @@ def _of_steps(session: Session) -> dict[str, Any]:
 def _of_ranks(same: dict[int, Session], chosen: Session) -> dict[str, Any]:
     """Return the results that compare the session of every rank."""
     compared = common_steady(same)
-    waits = rank_waits(same, compared)
+    whole = len(compared) >= chosen.start.world_size
+    waits = rank_waits(same, compared) if whole else None
     growth, watched = memory_growth(chosen)
     return {
         "ranks": rank_views(same, compared, waits),
         "rank_waits": waits,
+        "exchange_at_most_ns": None if whole else exchange_at_most(same, compared),
         "memory_growth": growth,
         "memory_watched": watched,
         "advice": rank_advice(same, growth),

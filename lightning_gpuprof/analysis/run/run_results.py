@@ -100,7 +100,10 @@ class RunResults:
     """None where there was none."""
     ranks: tuple[RankView, ...] = ()
     rank_waits: RankWaits | None = None
-    """How long ranks wait for one another; None with one rank, or where it was not measured."""
+    """How long ranks wait for one another; None with one rank, where some rank has no steps here, or
+    where it was not measured."""
+    exchange_at_most_ns: int | None = None
+    """Where some rank has no steps here: the exchange of gradients per step, or waiting for that."""
     traces: tuple[TraceView, ...] = ()
     sync_sites: tuple[SyncSite, ...] = ()
     advice: Advice | None = None
@@ -182,6 +185,11 @@ class RunResults:
             return start.cpu_count
         shared = ranks > 1 and start.cpu_count * ranks > start.host_cpu_count
         return max(1, start.cpu_count // ranks) if shared else start.cpu_count
+
+    @property
+    def lacks_ranks(self) -> bool:
+        """Whether some rank has no steps here while others do: waits for it are not known then."""
+        return 0 < sum(1 for one in self.ranks if one.steps) < self.start.world_size
 
     def per_step(self, phase: Phase) -> PerStep | None:
         """Return a phase's time per steady step, or None where not measured."""

@@ -22,7 +22,8 @@ it; else, from a trace, communication kernels with nothing computed beside them.
 quarters of it go.
 
 ## Limits
-From a trace alone, waiting for a late rank counts too.
+From a trace alone, waiting for a late rank counts too. Without the records of all ranks as well:
+"up to" is said then, and the saving may be nothing.
 """
 
 import re
@@ -60,6 +61,10 @@ GATHERED = (
     "Most of it is not gradients (SyncBatchNorm, self.all_gather, sharded embeddings): gather once "
     "in many steps, or use plain BatchNorm where a rank's batch is large."
 )
+LACKING = (
+    "Records of some ranks are missing here, so part of this may be waiting for a late rank: copy "
+    "theirs beside these first. If it stays: "
+)
 EFFORT = Effort(Horizon.MEDIUM, "settings of the strategy, tried one by one", "a larger batch")
 
 
@@ -70,15 +75,18 @@ def judge(run: RunResults) -> Finding | None:
         return None
     facts, step_ns = trace_facts(run), measured(run.step_ns)
     cost = facts.per_step("gpu", "exposed_comm_ns") if facts else None
-    if run.rank_waits is not None and run.rank_waits.exchange_ns is not None:
-        cost = run.rank_waits.exchange_ns
+    timed_ns = run.rank_waits.exchange_ns if run.rank_waits else run.exchange_at_most_ns
+    cost = cost if timed_ns is None else timed_ns
     if cost is None or cost < WARNING_FRAC * step_ns:
         return None
     kernels = facts.rows("kernels") if facts else []
     rows = [row for row in kernels if row.get("category") == "communication"]
     strategy = str(run.start.trainer.get("strategy", ""))
-    saving = Range(low=round(LOW_FRAC * cost), high=min(step_ns, round(HIGH_FRAC * cost)))
     advice, change = _advice(run, rows)
+    sure, up_to = LOW_FRAC, ""
+    if run.lacks_ranks:
+        sure, up_to, advice, change = 0, "Up to ", LACKING + advice, None
+    saving = Range(low=round(sure * cost), high=min(step_ns, round(HIGH_FRAC * cost)))
     evidence = {"exposed_comm_ns": round(cost), "exposed_comm_frac": cost / step_ns}
     if facts and (comm := facts.per_step("gpu", "comm_ns")) is not None:
         evidence["comm_ns"] = round(comm)
@@ -87,11 +95,12 @@ def judge(run: RunResults) -> Finding | None:
         saving = Range(low=0, high=round(min(step_ns, cost)))
     return Finding(
         severity=grade(saving, step_ns),
-        title=f"{duration(cost)} of each step ({percent(cost / step_ns)}) is exposed communication",
+        title=f"{up_to}{duration(cost)} of each step ({percent(cost / step_ns)}) is exposed "
+        "communication",
         advice=advice,
         evidence={**evidence, "step_ns": step_ns},
         saving_ns=saving,
-        confidence=0.5 if shards else 0.6,
+        confidence=0.5 if shards or run.lacks_ranks else 0.6,
         where=tuple(Where(kernel=str(row["name"]), rank=run.start.rank) for row in rows[:3]),
         change=change,
     )

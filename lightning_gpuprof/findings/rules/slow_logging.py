@@ -81,8 +81,7 @@ def _as_usual(run: RunResults) -> Finding | None:
     mean_ns = logging.mean_ns - sum(one.mean_ns for _, one in own)
     # Without the longest step: a logger's first call imports and opens what it needs.
     longest_ns = max(0, logging.max_ns - sum(one.max_ns for _, one in own))
-    # Whoever waits for a late rank in self.log(sync_dist=True) would wait for it elsewhere.
-    waited_ns = run.rank_waits.log_waited_ns.get(run.start.rank, 0) if run.rank_waits else 0
+    waited_ns = _waited_ns(run)
     cost_ns = max(0, mean_ns - longest_ns // (run.every.steps if run.every else 1) - waited_ns)
     cost_ns += sum(part.per_step.mean_ns for part in hooks if part.per_step)
     if not cost_ns:
@@ -115,6 +114,19 @@ def _as_usual(run: RunResults) -> Finding | None:
         change=change,
         explains=EXPLAINS,
     )
+
+
+def _waited_ns(run: RunResults) -> int:
+    """Return the wait for late ranks in self.log(sync_dist=True), which would come elsewhere.
+
+    Without the records of some ranks, all of such calls may be that.
+    """
+    if run.rank_waits is not None:
+        return run.rank_waits.log_waited_ns.get(run.start.rank, 0)
+    if not run.lacks_ranks or not run.synced_logs:
+        return 0
+    calls = (part.per_step for part in run.parts_of(Phase.LOGGING) if part.name == SELF_LOG)
+    return sum(one.mean_ns for one in calls if one is not None)
 
 
 def _calls(run: RunResults, phase: Phase) -> list[tuple[str, PerStep]]:

@@ -24,9 +24,10 @@ def rank_notices(results: RunResults) -> Iterator[str]:
     missing = [rank for rank in range(world) if rank not in here]
     if missing:
         yield (
-            f"Records of {len(here)} of {world} ranks are here (missing: {rank_list(missing)}). "
-            "Each rank writes to its own machine's disk: where machines share none, copy the "
-            "others' plugins/gpuprof/rank*.jsonl beside these, and all are compared."
+            f"Records of {len(here)} of {world} ranks are here (missing: {rank_list(missing)}"
+            f"{_machines(results, missing)}). Each rank that has the callback writes to its own "
+            "machine's disk: where machines share none, copy the others' plugins/gpuprof/rank*.jsonl "
+            "beside these. Until then it is not known which rank the others wait for."
         )
     if results.status != "finished":
         yield from _unequal(results.ranks)
@@ -34,6 +35,21 @@ def rank_notices(results: RunResults) -> Iterator[str]:
     if len(ends) > 1 or (len(results.ranks) > 1 and results.status == "exception"):
         text = "; ".join(_endings(results.ranks))
         yield f"{text[0].upper()}{text[1:]}."
+
+
+def _machines(results: RunResults, ranks: Iterable[int]) -> str:
+    """Name the machines of some ranks, where rank 0 was told of each or one beside them tells.
+
+    Each machine has as many ranks, as Lightning numbers them.
+    """
+    each = results.start.trainer.get("num_devices")
+    if not isinstance(each, int) or each < 1:
+        return ""
+    names = {one.rank // each: one.host for one in results.ranks}
+    names |= {node: name for node, name in enumerate(results.start.hosts) if name}
+    found = list(dict.fromkeys(names.get(rank // each, "") for rank in ranks))
+    more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
+    return f" on {', '.join(found[:_MOST])}{more}" if all(found) else ""
 
 
 def trace_notices(

@@ -14,14 +14,16 @@ from lightning_gpuprof.views.documents.notices import rank_notices
 def notices():
     """Return the notices of a run, given each rank's status and error."""
 
-    def noticed(*ends, world=None, batches=()):
+    def noticed(*ends, world=None, batches=(), hosts=()):
         ranks = [
             RankView(rank, "host", 9, 1, 1, {}, status, error)
             for rank, (status, error) in enumerate(ends)
         ]
         if batches:
             ranks = [replace(rank, batches=batches[rank.rank]) for rank in ranks]
-        start = SimpleNamespace(world_size=world or len(ranks))
+        start = SimpleNamespace(
+            world_size=world or len(ranks), trainer={"num_devices": 2}, hosts=hosts
+        )
         return list(rank_notices(SimpleNamespace(ranks=ranks, start=start, status=ranks[0].status)))
 
     return noticed
@@ -55,6 +57,21 @@ def test_ranks_without_records_here_are_said_with_what_to_do(notices):
     [notice] = notices(("finished", None), world=8)
     assert notice.startswith("Records of 1 of 8 ranks are here (missing: 1 to 7). ")
     assert "copy the others' plugins/gpuprof/rank*.jsonl beside these" in notice
+
+
+@pytest.mark.parametrize(
+    ("here", "world", "hosts", "told"),
+    [
+        (1, 2, [], "1 on host"),  # beside one that is here
+        (2, 4, ["host", "node1"], "2, 3 on node1"),
+        (1, 4, ["host", "node1"], "1 to 3 on host, node1"),
+        (2, 6, ["host", "node1", ""], "2 to 5"),  # of node2 nobody knows
+        (1, 18, ["host", *"abcdefgh"], "1 to 17 on host, a, b, c, d, e and 3 more"),
+    ],
+)
+def test_machines_of_missing_ranks_are_named_where_all_are_known(notices, here, world, hosts, told):
+    [notice] = notices(*[("finished", None)] * here, world=world, hosts=hosts)
+    assert f"(missing: {told})." in notice
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from lightning_gpuprof.analysis.run.loader_wait import LoaderWait, loader_wait
 from lightning_gpuprof.analysis.run.ranks.rank_steps import RankSteps, Table
+from lightning_gpuprof.analysis.run.steady import mean
 from lightning_gpuprof.arrays import Floats, Int64, Mask
 from lightning_gpuprof.records.lines import HostLines, WorkerLines
 from lightning_gpuprof.records.phases import EXCHANGE, SELF_LOG, STOP_CHECK, Phase
@@ -99,6 +100,22 @@ def rank_waits(ranks: Mapping[int, Session], steady: Mapping[int, Mask]) -> Rank
     if not compared.steps:
         return None
     return compared.result()
+
+
+def exchange_at_most(ranks: Mapping[int, Session], steady: Mapping[int, Mask]) -> int | None:
+    """Return the mean exchange of the rank that has the shortest; None where it was not timed.
+
+    Of some ranks alone, no more can be known: the wait for one that is not here is part of it.
+    """
+    order = sorted(steady)
+    exchanges, timed = _exchanges([ranks[r] for r in order])
+    if exchanges is None or not timed:
+        return None
+    measured = [
+        column[steady[r] & (column != NOT_MEASURED)]
+        for r, column in zip(order, exchanges, strict=True)
+    ]
+    return min((mean(one) for one in measured if len(one)), default=None)
 
 
 def _exchanges(sessions: Sequence[Session]) -> tuple[list[Int64] | None, bool]:

@@ -26,11 +26,12 @@ export const ranks = {
     const report = await context.get("report");
     const traced = new Set(report.trace_files.map((/** @type {any} */ one) => one.rank));
     const lanes = report.ranks.filter((/** @type {any} */ one) => one.mean_ns);
+    const lacking = report.run.notices.find((/** @type {string} */ text) => text.startsWith("Records of "));
     if (lanes.length < 2) {
       const world = context.header.world_size;
       const why =
         world > 1
-          ? `Only ${lanes.length} of ${world} ranks left records of steps here.`
+          ? lacking ?? `Only ${lanes.length} of ${world} ranks left records of steps here.`
           : "This run has one rank: there is nothing to compare. Runs with several (DDP, FSDP) have a lane for each here.";
       return h("p.empty", { role: "note" }, why);
     }
@@ -41,6 +42,7 @@ export const ranks = {
     return card(
       "Ranks",
       verdict(lanes, report.findings),
+      lacking && h("p.muted", { role: "note" }, lacking),
       here > report.ranks.length && h("p.muted", { role: "note" }, `${report.ranks.length} of ${count(here)} ranks: the first, and those that the others wait for most. report --json has all of them.`),
       chart(lanes),
       legend(shown(lanes)),
