@@ -100,10 +100,10 @@ class RunResults:
     """None where there was none."""
     ranks: tuple[RankView, ...] = ()
     rank_waits: RankWaits | None = None
-    """How long ranks wait for one another; None with one rank, where some rank has no steps here, or
-    where it was not measured."""
+    """How long ranks wait for one another; None with one rank, where some rank has no steps here,
+    or where it was not measured."""
     exchange_at_most_ns: int | None = None
-    """Where some rank has no steps here: the exchange of gradients per step, or waiting for that."""
+    """Per step, where some rank has no steps here: communication, or waiting for such a rank."""
     traces: tuple[TraceView, ...] = ()
     sync_sites: tuple[SyncSite, ...] = ()
     advice: Advice | None = None

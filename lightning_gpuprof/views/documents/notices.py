@@ -26,8 +26,9 @@ def rank_notices(results: RunResults) -> Iterator[str]:
         yield (
             f"Records of {len(here)} of {world} ranks are here (missing: {rank_list(missing)}"
             f"{_machines(results, missing)}). Each rank that has the callback writes to its own "
-            "machine's disk: where machines share none, copy the others' plugins/gpuprof/rank*.jsonl "
-            "beside these. Until then it is not known which rank the others wait for."
+            "machine's disk: where machines share none, copy the others' "
+            "plugins/gpuprof/rank*.jsonl beside these. Until then it is not known which rank the "
+            "others wait for."
         )
     if results.status != "finished":
         yield from _unequal(results.ranks)
