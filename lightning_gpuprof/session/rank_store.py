@@ -60,9 +60,9 @@ class RankStore:
 
     def close(self, *, delete: bool) -> None:
         """Let go of the store; rank 0 deletes the fit's keys, which by now were read."""
-        for key in (_SESSION, *self._further) if delete else ():
-            attempt(partial(self._store.delete_key, key), None)
-        self._store = None
+        store, self._store = self._store, None
+        for key in (_SESSION, *self._further) if delete and store is not None else ():
+            attempt(partial(store.delete_key, key), None)
 
     def _tell(self, key: str, value: str) -> None:
         attempt(lambda: self._store.set(key, os.fsencode(value)), None)

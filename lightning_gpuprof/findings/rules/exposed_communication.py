@@ -22,8 +22,8 @@ it; else, from a trace, communication kernels with nothing computed beside them.
 quarters of it go.
 
 ## Limits
-From a trace alone, waiting for a late rank counts too. Without the records of all ranks as well:
-"up to" is said then, and the saving may be nothing.
+From a trace alone, or without the records of all ranks ("up to"), waiting for a late rank counts
+too.
 """
 
 import re
