@@ -23,20 +23,28 @@ from lightning_gpuprof.analysis.trace.time_split import TimeSplit, split_time
 from lightning_gpuprof.analysis.trace.trace_window import (
     TraceStep,
     Window,
+    over_steps,
     queued_before,
     spans_within,
     trace_steps,
+    usual_steps,
     within,
 )
 from lightning_gpuprof.traces.timeline import Timeline, select
 
 
 class DeviceReport(Struct, frozen=True):
-    """One device of a trace: its time split and what its idle time is due to."""
+    """One device of a trace: its time split and what its idle time is due to.
+
+    Both are of `steps` whole steps where the trace marks them, of a window where one is asked for;
+    else they reach from the first event to the end of the last, as `first_to_last` always does.
+    """
 
     device: int
     split: TimeSplit
     idle: IdleReport
+    first_to_last: TimeSplit
+    steps: int
 
 
 class TraceAnalysis(Struct, frozen=True):
@@ -71,13 +79,24 @@ def analyze_trace(trace: LinkedTrace, window: Window | None = None) -> TraceAnal
 
     A window's time split cuts device events at its borders; its tables count what the host
     began in it, and the device events launched by that. Of the whole trace both leave out what
-    devices still had queued when it began (`queued_before`).
+    devices still had queued when it began (`queued_before`); its time split is of whole steps.
     """
     places = code_places(trace.timeline)
     spans = spans_within(trace.timeline, trace.launches, window)
     quality = trace_quality(trace.timeline, trace.launches)
+    whole, steps = spans, 0
+    if window is None:
+        whole = over_steps(trace.timeline, trace.launches, spans)
+        steps = int(usual_steps(trace.timeline).sum())
     devices = tuple(
-        DeviceReport(one.device, split_time(one), idle_causes(trace, one, places)) for one in spans
+        DeviceReport(
+            device=one.device,
+            split=split_time(one),
+            idle=idle_causes(trace, one, places),
+            first_to_last=split_time(events),
+            steps=steps,
+        )
+        for one, events in zip(whole, spans, strict=True)
     )
     if window is not None:
         trace = within(trace, window)

@@ -26,7 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--steady", action="store_true", help="analyse all steps but the first of the trace"
     )
     parser.add_argument(
-        "--stacks", action="store_true", help="read Python stacks too, to name source lines"
+        "--stacks",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="read Python stacks, to name source lines and what ran while a device was idle",
     )
     parser.add_argument(
         "--top", type=positive, default=10, metavar="N", help="rows per table (default: 10)"

@@ -14,6 +14,8 @@ from lightning_gpuprof.analysis.trace.kernel_category import MATRIX_CATEGORIES, 
 from lightning_gpuprof.records.phases import Phase
 
 SHORT_WAIT_FRAC = 0.05
+MOST_FRAC = 0.5
+"""The limit of the questions on phases."""
 TOP_KERNELS = 10
 COPIES = ("aten::copy_", "aten::to", "aten::_to_copy")
 GROUPS = (
@@ -53,11 +55,11 @@ def slow_steps(seen: Seen) -> float | None:
     return None if spikes is None or not step_ns else spikes.excess_per_step_ns / step_ns
 
 
-def largest_share(seen: Seen) -> float | None:
-    """Return the share of the largest of the phases that a check asks about."""
+def dominant_phases(seen: Seen) -> float | None:
+    """Return how many of the phases that a check asks about take most of the step: one, or none."""
     shares = [share(*phases)(seen) for phases in GROUPS]
     known = [share for share in shares if share is not None]
-    return max(known) if known else None
+    return float(sum(share > MOST_FRAC for share in known)) if known else None
 
 
 def transfers(seen: Seen) -> float | None:
@@ -159,7 +161,7 @@ FIGURES: dict[str, Callable[[Seen], float | None]] = {
     "slow_steps_share_frac": slow_steps,
     "data_share_frac": share(Phase.DATA_WAIT, Phase.HOST_TO_DEVICE),
     **{f"{phase.value}_share_frac": share(phase) for phase in Phase},
-    "largest_share_frac": largest_share,
+    "dominant_phases_count": dominant_phases,
     "thin_calls_per_step_count": lambda seen: seen.work.thin_calls if seen.work else None,
     "copies_frac": transfers,
     "host_over_device_count": host_over_device,

@@ -36,7 +36,9 @@ def _communication(run: RunResults) -> bool:
 
 def _operators(run: RunResults) -> bool:
     facts = trace_facts(run)
-    return run.step_ns is not None and facts is not None and bool(facts.rows("operators"))
+    if run.step_ns is None or facts is None or facts.doubted:
+        return False
+    return bool(facts.rows("operators"))
 
 
 NEEDS = {

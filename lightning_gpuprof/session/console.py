@@ -50,8 +50,10 @@ def report_command(run_dir: str) -> str:
     return f"lightning-gpuprof report {shlex.quote(run_dir)}"
 
 
-def profile_line(phase_total_ns: Mapping[str, int], total_ns: int, steps: int) -> str:
-    """Return the line of one window: the share of time by phase, then the total.
+def profile_line(
+    phase_total_ns: Mapping[str, int], total_ns: int, steps: int, gpu: str = ""
+) -> str:
+    """Return the line of one window: the GPU, the share of time by phase, then the total.
 
     >>> profile_line({"data_wait": 1, "forward": 1, "backward": 1}, 3_000_000_000, 50)
     ... # doctest: +NORMALIZE_WHITESPACE
@@ -65,4 +67,5 @@ def profile_line(phase_total_ns: Mapping[str, int], total_ns: int, steps: int) -
     whole = sum(sums.values()) or 1
     parts = [f"{label}: {percent(spent / whole)}" for label, spent in sums.items()]
     many = "step" if steps == 1 else "steps"
+    parts = [gpu, *parts] if gpu else parts
     return f"[PROFILE] {' | '.join(parts)} | total: {seconds(total_ns)}/{steps} {many}"

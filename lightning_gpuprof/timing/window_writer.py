@@ -96,7 +96,8 @@ class WindowWriter:
             self._log_scalars(window, final=final)
         # Of a step that an error tore, by itself, the error is all there is to say.
         if self._console and not (window.flags & int(StepFlag.UNFINISHED)).all():
-            say(profile_line(window.phase_total_ns, window.total_ns, window.count))
+            gpu = window.gpu_line()
+            say(profile_line(window.phase_total_ns, window.total_ns, window.count, gpu))
 
     def own_ns_per_step(self) -> int | None:
         """Return the overhead of this package in each step, where that is known."""
@@ -125,10 +126,9 @@ class WindowWriter:
         if not len(facts):
             return None
         window = Window(facts, charged, self._layout, origin_ns=output.started_ns)
-        more = {}
         if device is not None:
-            more = device.columns(window.steps, window.total_ns, spacing=self._spacing)
-        output.write(window.record(more))
+            window.device = device.columns(window.steps, window.total_ns, spacing=self._spacing)
+        output.write(window.record())
         self.overhead.add(window)
         return window
 

@@ -5,6 +5,7 @@ from collections.abc import Container, Mapping, Sequence
 import numpy as np
 
 from lightning_gpuprof.arrays import Int64
+from lightning_gpuprof.records.device_marks import device_marks
 from lightning_gpuprof.records.phases import SAMPLER, WORKERS, Phase
 from lightning_gpuprof.records.schema import (
     UNMARKED_STEPS,
@@ -64,13 +65,19 @@ class Window:
         self.phase_total_ns = {
             name: total for name, total in zip(PHASE_NAMES, totals, strict=True) if total
         }
-        plain = self.flags & _NOT_STEADY == 0
+        self._plain = plain = self.flags & _NOT_STEADY == 0
         own_ns = layout.own @ self._charged
         self.own_ns: list[int] = sorted(own_ns[plain].tolist())
         self.plain_ns = int(self._dur_ns[plain].sum())
         self.plain_count = int(plain.sum())
+        self.device: Mapping[str, Int64] = {}
 
-    def record(self, more: Mapping[str, Int64] | None = None) -> StepsWindow:
+    def gpu_line(self) -> str:
+        """Say what the device does, by its marks in steps without a profiler; "" without marks."""
+        marks = device_marks(self.device, self._plain)
+        return marks.line() if marks is not None else ""
+
+    def record(self) -> StepsWindow:
         """Return the record of this window."""
         facts = self._facts
         rows = {name: facts[name] for name in ("step", "epoch", "batch_idx", "flags")}
@@ -87,7 +94,7 @@ class Window:
             part = self._layout.part_names[number]
             if part is not None:
                 rows[part] = self._charged[number]
-        rows.update(more or {})
+        rows.update(self.device)
         columns = dict(zip(rows, _pack(np.array(list(rows.values()))), strict=True))
         columns["start_ns"] = _pack(self._start_ns[np.newaxis])[0]
         return StepsWindow(

@@ -7,6 +7,7 @@ from typing import Protocol, cast
 from msgspec import MsgspecError
 
 from lightning_gpuprof.errors import TraceError, UnknownTraceError
+from lightning_gpuprof.traces.gate import checked
 from lightning_gpuprof.traces.sniff import Head, ReadOptions, read_head, unsupported
 from lightning_gpuprof.traces.timeline import Timeline
 
@@ -82,10 +83,10 @@ def find_reader(path: str) -> Reader:
 
 
 def open_timeline(path: str, options: ReadOptions | None = None) -> Timeline:
-    """Read a trace file of any known kind."""
+    """Read a trace file of any known kind, and keep what of its device events is possible."""
     reader = find_reader(path)
     try:
-        return reader.read(path, options or ReadOptions())
+        return checked(reader.read(path, options or ReadOptions()))
     except _OF_SHAPE as error:
         # Readers take apart what others wrote: what Python says of it is said of the file.
         raise TraceError(

@@ -1,6 +1,7 @@
 """Reads profilers' SQLite files: tables and columns that may be missing, files that end early."""
 
 import os
+import re
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from lightning_gpuprof.errors import TraceError
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """Errors of a damaged file; SQLite's own message may quote bytes that are no text."""
 MAGIC = b"SQLite format 3\x00"
+_VERSION = re.compile(r"_V\d+$")
 _TEXT = frozenset(
     "value string name text category extdata type model_name product_name vendor_name "
     "KernelName Name".split()
@@ -87,22 +89,29 @@ class Database:
             ) from error
         return {name: self._columns(name) for (name,) in names}
 
+    def named(self, table: str) -> str | None:
+        """Return a table's name in this file, which may end in a version; None without it."""
+        versions = (name for name in self.tables if _VERSION.sub("", name) == table)
+        return table if table in self.tables else next(versions, None)
+
     def has(self, table: str, *columns: str) -> bool:
         """Tell whether a table with these columns exists."""
-        return table in self.tables and set(columns) <= set(self.tables[table])
+        name = self.named(table)
+        return name is not None and set(columns) <= set(self.tables[name])
 
     def rows(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
         """Yield the rows, text and integers; a column that this version lacks comes as None.
 
         A file that ends early gives the rows before the damage, and a warning.
         """
-        if table not in self.tables:
+        name = self.named(table)
+        if name is None:
             return
-        present = self.tables[table]
+        present = self.tables[name]
         picked = ", ".join(_cast(c) if c in present else "NULL" for c in columns)
         count = self._rounds = 0
         try:
-            for row in self._connection.execute(f'SELECT {picked} FROM "{table}"'):
+            for row in self._connection.execute(f'SELECT {picked} FROM "{name}"'):
                 if (count := count + 1) > self._most_rows:
                     raise sqlite3.DataError(f"a view gives more than {self._most_rows:,} rows")
                 yield row
@@ -138,6 +147,6 @@ def has_tables(path: str, head: bytes, *any_of: str) -> bool:
         return False
     with Database(path) as database:
         try:
-            return any(table in database.tables for table in any_of)
+            return any(database.has(table) for table in any_of)
         except TraceError:
             return False

@@ -97,7 +97,7 @@ def compare_traces(base: Document, test: Document) -> TraceDiff:
         base_steps=steps[0],
         test_steps=steps[1],
         step_ns=_step_medians(base, test) if per_step else None,
-        gpu=_gpu(base["gpu"], test["gpu"], scale) if on_device else (),
+        gpu=_gpu(base["gpu"], test["gpu"], per_step=per_step) if on_device else (),
         categories=rows("categories", name="category"),
         kernels=rows("kernels"),
         operators=rows("operators", time="device_self_ns" if on_device else "self_ns"),
@@ -126,9 +126,12 @@ def _totals(rows: Sequence[Document], name: str, time: str, suffix: str) -> _Tot
     return found
 
 
-def _gpu(base: Document, test: Document, steps: tuple[int, int]) -> tuple[DiffRow, ...]:
+def _gpu(base: Document, test: Document, *, per_step: bool) -> tuple[DiffRow, ...]:
+    """Compare whole steps, or where one trace has none, all from first to last event."""
+    old, new = (one if per_step else one["first_to_last"] for one in (base, test))
+    steps = (base["steps"], test["steps"]) if per_step else (1, 1)
     parts = (field.name for field in msgspec.structs.fields(TimeSplit))
-    return tuple(DiffRow(p, 1, 1, base[p] / steps[0], test[p] / steps[1]) for p in parts)
+    return tuple(DiffRow(p, 1, 1, old[p] / steps[0], new[p] / steps[1]) for p in parts)
 
 
 def _step_medians(base: Document, test: Document) -> tuple[int, int]:

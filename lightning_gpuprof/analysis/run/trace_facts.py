@@ -9,6 +9,12 @@ from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.steady import EARLY
 from lightning_gpuprof.records.phases import Phase
 
+_ON_DEVICE = frozenset(
+    "gpu gpus idle idle_functions gaps kernels categories thin_kernels tensor_core_frac gemm_frac "
+    "copies roofline roofs modules lines critical_path".split()
+)
+"""Parts of a document that rest on the device's times."""
+
 
 @dataclass(frozen=True)
 class Operator:
@@ -61,10 +67,21 @@ class TraceFacts:
         value = self._at(*keys)
         return value if isinstance(value, int | float) else None
 
+    @property
+    def doubted(self) -> bool:
+        """Whether the device's times are impossible in part, and therefore not shown here."""
+        return bool(doubts_of(self.document))
+
+    @property
+    def gpu_steps(self) -> int:
+        """The steps that the device's time split and its idle time are of."""
+        return int(self.number("gpu", "steps") or self.steps)
+
     def per_step(self, *keys: str) -> float | None:
         """Return a total of the document per step."""
         value = self.number(*keys)
-        return None if value is None else value / self.steps
+        steps = self.gpu_steps if keys[0] == "gpu" else self.steps
+        return None if value is None else value / steps
 
     def free_ns(self, step_ns: int) -> float:
         """Return the part of a step in which the first device is idle: the most that can go."""
@@ -75,7 +92,7 @@ class TraceFacts:
         if not self.on_device:
             return None
         rows = [row for row in self.rows("idle") if row.get("cause") in causes]
-        return sum(row.get("total_ns") or 0 for row in rows) / self.steps
+        return sum(row.get("total_ns") or 0 for row in rows) / self.gpu_steps
 
     def sync_ns(self) -> float | None:
         """Return the time in synchronizing calls per step, without the profiler's own."""
@@ -140,7 +157,25 @@ def trace_facts(run: RunResults) -> TraceFacts | None:
     traced = [mark["dur_ns"] for mark in marks if mark.get("dur_ns")]
     steady = steady_as_traced_ns(run)
     scale = min(1.0, steady / median(traced)) if traced and steady else 1.0
-    return TraceFacts(document=trace.analysis, steps=len(marks), host_scale=scale)
+    document = _believed(trace.analysis)
+    return TraceFacts(document=document, steps=len(marks), host_scale=scale)
+
+
+def doubts_of(document: Mapping[str, Any]) -> Sequence[str]:
+    """Return why the device's times in a document are not to be believed; empty where they are."""
+    return (document.get("quality") or {}).get("doubts") or ()
+
+
+def _believed(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Leave out all that rests on the device's times where some of them cannot be."""
+    if not doubts_of(document):
+        return document
+    operators = [
+        {key: value for key, value in row.items() if not key.startswith("device_")}
+        for row in document.get("operators") or ()
+    ]
+    kept = {key: value for key, value in document.items() if key not in _ON_DEVICE}
+    return {**kept, "operators": operators}
 
 
 def steady_as_traced_ns(run: RunResults) -> int:
@@ -162,6 +197,7 @@ def is_early(run: RunResults) -> bool:
 
 
 def last_analysed(run: RunResults) -> TraceView | None:
-    """Return the last cycle of the lowest rank whose analysis is there."""
-    done = (t for t in reversed(run.traces) if t.analysis is not None and t.rank == run.start.rank)
-    return next(done, None)
+    """Return the last cycle of the lowest rank whose analysis is there, a sound one if possible."""
+    ranks = [t for t in run.traces if t.analysis is not None and t.rank == run.start.rank]
+    sound = [t for t in ranks if t.analysis is not None and not doubts_of(t.analysis)]
+    return next(reversed(sound or ranks), None)

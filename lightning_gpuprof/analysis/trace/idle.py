@@ -1,24 +1,31 @@
 """Why a device was idle: every nanosecond of its gaps is given to one cause.
 
-A gap is time in which none of the device's streams runs anything, between its first event
-and its last. The event that ends a gap tells why it lasted: where its launching call began
-after the gap did, the host was late, and what the launching thread did meanwhile is the
-cause up to the call; from the call's start to the event's start it is launch latency. Where
-the call had begun before the gap, the work was queued and the device did not take it yet: a
-short gap between two events of one stream is the device's own (`kernel_gap`), all else is a
-`dependency`.
+A gap is time in which none of the device's streams runs anything, between the borders of the marked
+steps, or without such marks between its first event and its last. The event that ends a gap tells
+why it lasted: where its launching call began after the gap did, the host was late, and what the
+launching thread did meanwhile is the cause up to the call; from the call's start to the event's
+start it is launch latency. Where the call had begun before the gap, the work was queued and the
+device did not take it yet: a short gap between two events of one stream is the device's own
+(`kernel_gap`), all else is a `dependency`.
 """
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import astuple
 
-from lightning_gpuprof.analysis.trace.code_places import CodePlaces, Place
-from lightning_gpuprof.analysis.trace.grouping import used
-from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, HostActivity
-from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting
-from lightning_gpuprof.analysis.trace.time_split import DeviceSpans, Spans, complement
+from lightning_gpuprof.analysis.trace.code_places import CodePlaces, Place, parse_frame
+from lightning_gpuprof.analysis.trace.grouping import passing, summed, used
+from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, HostActivity, changes
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting, nest
+from lightning_gpuprof.analysis.trace.time_split import (
+    DeviceSpans,
+    Spans,
+    complement,
+    covered_until,
+)
+from lightning_gpuprof.analysis.trace.trace_window import step_events
 from lightning_gpuprof.arrays import Int64
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, DeviceEvents, Timeline
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, DeviceEvents, Timeline, select
 
 HOST_CAUSES = tuple(f"host_{activity}" for activity in ACTIVITIES)
 CAUSES = (*HOST_CAUSES, "launch_latency", "kernel_gap", "dependency", "unknown")
@@ -58,10 +65,22 @@ class Gap(Struct, frozen=True):
     place: Place | None
 
 
+class IdleFunction(Struct, frozen=True):
+    """A Python function, and the idle time in which the host ran its own code and built-ins."""
+
+    name: str
+    place: Place | None
+    total_ns: int
+
+
 class IdleReport(Struct, frozen=True):
-    """Idle time of one device by cause; the totals add up to its idle time exactly."""
+    """Idle time of one device by cause; the totals add up to its idle time exactly.
+
+    `functions` say what the host ran meanwhile, where Python calls were read.
+    """
 
     causes: tuple[IdleCause, ...]
+    functions: tuple[IdleFunction, ...]
     longest: tuple[Gap, ...]
 
 
@@ -70,7 +89,8 @@ def idle_causes(
 ) -> IdleReport:
     """Attribute each gap of a device between the borders of its spans."""
     gaps = caused_gaps(trace, spans)
-    return IdleReport(_totals(gaps.parts), _longest(trace, gaps, places))
+    functions = _functions(trace.timeline, gaps)
+    return IdleReport(_totals(gaps.parts), functions, _longest(trace, gaps, places))
 
 
 class CausedGaps(Struct, frozen=True):
@@ -81,41 +101,59 @@ class CausedGaps(Struct, frozen=True):
         next_row: The device row that ends each; -1 where the window does.
         parts: The time of each gap (columns) by cause (rows).
         cause: The cause with the largest part of each, in `CAUSES`.
+        until: Up to when the host was late with the launch; the gap's start where it was not.
+        thread: The host thread that was late; -1 for none.
     """
 
     spans: Spans
     next_row: Int64
     parts: Int64
     cause: Int64
+    until: Int64
+    thread: Int64
 
 
 def caused_gaps(trace: LinkedTrace, spans: DeviceSpans) -> CausedGaps:
     """Divide a device's gaps among the causes."""
     device = trace.timeline.device
-    gaps = complement(spans.busy, spans.start_ns, spans.end_ns)
+    windows = zip(spans.windows.start.tolist(), spans.windows.end.tolist(), strict=True)
+    free = [complement(spans.busy, start, end) for start, end in windows]
+    gaps = Spans(*(np.concatenate(side) for side in zip(*map(astuple, free), strict=True)))
     rows = np.flatnonzero((device.device == spans.device) & (device.dur_ns > 0))
     # The table is sorted by start, and a gap ends where some event starts, or with the window.
     next_row = np.append(rows, -1)[np.searchsorted(device.start_ns[rows], gaps.end)]
     if not len(gaps):
         none = np.zeros((len(CAUSES), 0), dtype=np.int64)
-        return CausedGaps(gaps, next_row, none, gaps.start)
-    parts = _parts(trace, gaps, next_row, _previous(device, rows, gaps))
-    return CausedGaps(gaps, next_row, parts, parts.argmax(axis=0).astype(np.int64))
+        return CausedGaps(gaps, next_row, none, gaps.start, gaps.start, gaps.start)
+    parts, until, thread = _parts(trace, gaps, next_row, _previous(device, rows, gaps))
+    cause = parts.argmax(axis=0).astype(np.int64)
+    return CausedGaps(gaps, next_row, parts, cause, until, thread)
 
 
-def _parts(trace: LinkedTrace, gaps: Spans, next_row: Int64, before: Int64) -> Int64:
-    """Divide each gap (columns) among the causes (rows), by the launch of what ended it."""
+def _parts(
+    trace: LinkedTrace, gaps: Spans, next_row: Int64, before: Int64
+) -> tuple[Int64, Int64, Int64]:
+    """Divide each gap (columns) among the causes (rows), by the launch of what ended it.
+
+    Also returns up to when the host was late, and its thread. Behind the last event, up to the
+    end of the last step, the host did not launch anything: it is the thread of the steps.
+    """
     host, device = trace.timeline.host, trace.timeline.device
     parts, length = np.zeros((len(CAUSES), len(gaps)), dtype=np.int64), gaps.end - gaps.start
     call = np.where(next_row >= 0, trace.launches.call[next_row], -1)
     known = call >= 0
     if not len(host):
         parts[_UNKNOWN] = length
-        return parts
-    called, returned, thread = host.start_ns[call], host.end_ns[call], host.thread[call]
+        return parts, gaps.start, np.full(len(gaps), -1, dtype=np.int64)
+    called, returned = host.start_ns[call], host.end_ns[call]
     late = known & (called >= gaps.start)
     queued = known & ~late
-    parts[_UNKNOWN] = np.where(known, 0, length)
+    thread = np.where(late, host.thread[call], -1).astype(np.int64)
+    if len(steps := step_events(trace.timeline)):
+        behind = next_row < 0
+        thread[behind], called[behind] = steps.thread[-1], gaps.end[behind]
+        late |= behind
+    parts[_UNKNOWN, ~known & ~late] = length[~known & ~late]
     # A launch that seems to come after its kernel is a clock error: the host was late, at most
     # until the kernel started.
     until = np.minimum(called, gaps.end)
@@ -135,7 +173,7 @@ def _parts(trace: LinkedTrace, gaps: Spans, next_row: Int64, before: Int64) -> I
         parts[: len(HOST_CAUSES), mine] += activity.within(
             one, Spans(gaps.start[mine], until[mine])
         )
-    return parts
+    return parts, np.where(late, until, gaps.start), thread
 
 
 def _previous(device: DeviceEvents, rows: Int64, gaps: Spans) -> Int64:
@@ -152,6 +190,33 @@ def _totals(parts: Int64) -> tuple[IdleCause, ...]:
     rows = list(map(IdleCause, CAUSES, total_ns, count))
     present = [row for row in rows if row.total_ns]
     return tuple(sorted(present, key=lambda row: (-row.total_ns, row.cause)))
+
+
+def _functions(timeline: Timeline, gaps: CausedGaps) -> tuple[IdleFunction, ...]:
+    """Name the Python functions that the late threads were in, the longest first."""
+    host = timeline.host
+    python = host.category == CATEGORY_ID["python_function"]
+    if not python.any():
+        return ()
+    # A built-in says little without the function that calls it; regions stand apart (`nest`).
+    shown = ~passing(timeline, lambda name: name.startswith("<built-in"))[host.name]
+    shown &= host.category != CATEGORY_ID["user_annotation"]
+    total_ns = np.zeros(len(timeline.names), dtype=np.int64)
+    for one in used(gaps.thread[gaps.thread >= 0]):
+        mine = (gaps.thread == one) & (gaps.until > gaps.spans.start)
+        waited = Spans(gaps.spans.start[mine], gaps.until[mine])
+        calls = select(host, shown & (host.thread == one))
+        rows = np.arange(len(calls))
+        at, inner = changes(calls, nest(calls, python=True), rows, np.zeros_like(rows))
+        spent, inner = np.diff(covered_until(waited, at)), inner[:-1]
+        own = (inner >= 0) & (calls.category[inner] == CATEGORY_ID["python_function"])
+        total_ns += summed(calls.name[inner[own]], spent[own], len(timeline.names))
+    order = np.argsort(-total_ns, kind="stable")[:LONGEST].tolist()
+    return tuple(
+        IdleFunction(name := timeline.names[i], parse_frame(name), int(total_ns[i]))
+        for i in order
+        if total_ns[i]
+    )
 
 
 def _longest(trace: LinkedTrace, gaps: CausedGaps, places: CodePlaces | None) -> tuple[Gap, ...]:

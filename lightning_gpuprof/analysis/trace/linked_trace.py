@@ -7,12 +7,11 @@ from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.grouping import distinct
 from lightning_gpuprof.arrays import Int8, Int32, Int64
+from lightning_gpuprof.traces.gate import launch_rows
 from lightning_gpuprof.traces.timeline import (
     CATEGORY_ID,
-    MISSING,
     HostEvents,
     Timeline,
-    of_category,
 )
 
 
@@ -30,17 +29,7 @@ class Launches(Struct, frozen=True):
 
 def join_launches(timeline: Timeline) -> Launches:
     """Find the launching call of each device event."""
-    runtime = np.flatnonzero(of_category(timeline.host, "cuda_runtime", "cuda_driver"))
-    ids = timeline.host.correlation[runtime]
-    runtime, ids = runtime[ids != MISSING], ids[ids != MISSING]
-    order = np.argsort(ids, kind="stable")
-    runtime, ids = runtime[order], ids[order]
-    wanted = timeline.device.correlation
-    call = np.full(len(wanted), -1, dtype=np.int32)
-    if len(ids):
-        at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
-        found = (ids[at] == wanted) & (wanted != MISSING)
-        call[found] = runtime[at[found]]
+    call = launch_rows(timeline)
     return Launches(call, distinct(call[call >= 0]).astype(np.int32))
 
 

@@ -1,50 +1,107 @@
 """Faults of a trace itself, shown first because all else rests on it."""
 
+from typing import Any
+
 import numpy as np
 from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.grouping import passing
 from lightning_gpuprof.analysis.trace.host_calls import call_kind
 from lightning_gpuprof.analysis.trace.linked_trace import Launches
-from lightning_gpuprof.traces.timeline import Timeline, of_category
+from lightning_gpuprof.analysis.trace.trace_window import step_events
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, of_category
+
+_SLOW_START_NS = 1_000_000
+"""No idle device takes so long to begin what was launched."""
 
 
 class TraceQuality(Struct, frozen=True):
-    """Counts of faults."""
+    """Counts of faults, in words too: `notes` say what is missing.
+
+    `doubts` are of times that cannot be: no finding may rest on the device's times of the trace.
+    """
 
     launch_count: int
     lost_kernels: int
     orphan_kernels: int
     kernels_before_launch: int
+    device_events: int
+    impossible_durations: int
+    impossible_starts: int
+    behind_all_steps: int
+    doubts: tuple[str, ...]
     notes: tuple[str, ...]
 
 
 def trace_quality(timeline: Timeline, launches: Launches) -> TraceQuality:
     """Count what is lost, cut or impossible."""
-    host, device = timeline.host, timeline.device
+    host, device, faults = timeline.host, timeline.device, timeline.faults
     calls = np.flatnonzero(of_category(host, "cuda_runtime", "cuda_driver"))
     launches_work = passing(timeline, lambda name: call_kind(name) in ("kernel", "graph"))
     rows = calls[launches_work[host.name[calls]]]
     has_work = np.zeros(len(host), dtype=np.bool_)
     has_work[launches.calls] = True
-    lost = int((~has_work[rows]).sum())
     joined = launches.call >= 0
-    orphans = int((~joined).sum()) if len(calls) else 0
-    early = int((device.start_ns[joined] < host.start_ns[launches.call[joined]]).sum())
-    notes = []
-    if lost:
-        notes.append(
-            f"{lost} of {len(rows)} kernel launches have no kernel in the trace: device time is "
-            "too low by what they ran."
-        )
-    if orphans:
-        notes.append(
-            f"{orphans} of {len(device)} device events have no launching call in the trace: they "
-            "were launched before it began, or the calls were lost."
-        )
-    if early:
-        notes.append(
-            f"{early} device events start before their launching call: host and device clocks "
-            "disagree, and launch delays are off by as much."
-        )
-    return TraceQuality(len(rows), lost, orphans, early, tuple(notes))
+    late = device.start_ns[joined] - host.start_ns[launches.call[joined]]
+    counts = {
+        "launch_count": len(rows),
+        "lost_kernels": max(0, int((~has_work[rows]).sum()) - faults.left_out),
+        "orphan_kernels": int((~joined).sum()) if len(calls) else 0,
+        "kernels_before_launch": int((late < 0).sum()),
+        "device_events": len(device) + faults.left_out,
+        "impossible_durations": faults.cut,
+        "impossible_starts": faults.left_out,
+        "behind_all_steps": _behind_all_steps(timeline, launches),
+    }
+    kernels = bool((device.category == CATEGORY_ID["kernel"]).all())
+    what = "kernels" if kernels else "device events"
+    return TraceQuality(
+        **counts,
+        doubts=_said(_DOUBTS, counts, what=what),
+        notes=_said(_NOTES, counts, events=len(device)),
+    )
+
+
+_DOUBTS = {
+    "impossible_durations": "{impossible_durations} of {device_events} {what} have impossible "
+    "durations, beyond the start of later ones on their stream; they are cut there.",
+    "impossible_starts": "{impossible_starts} of {device_events} {what} have impossible times: "
+    "none at all, or out of the order of their launches; they are left out.",
+    "behind_all_steps": "All {behind_all_steps} {what} of the marked steps are stamped behind the "
+    "last step, on a device with nothing else to do: when they ran, and in which step, is not "
+    "known.",
+}
+_NOTES = {
+    "lost_kernels": "{lost_kernels} of {launch_count} kernel launches have no kernel in the trace: "
+    "device time is too low by what they ran.",
+    "orphan_kernels": "{orphan_kernels} of {events} device events have no launching call in the "
+    "trace: they were launched before it began, or the calls were lost.",
+    "kernels_before_launch": "{kernels_before_launch} device events start before their launching "
+    "call: host and device clocks disagree, and launch delays are off by as much.",
+}
+
+
+def _said(texts: dict[str, str], counts: dict[str, int], **more: Any) -> tuple[str, ...]:
+    return tuple(text.format(**counts, **more) for key, text in texts.items() if counts[key])
+
+
+def _behind_all_steps(timeline: Timeline, launches: Launches) -> int:
+    """Count the events that marked steps launched, where all of them ran behind the last step.
+
+    A device may be several steps behind, but then it works on what came before: here it had
+    nothing to do from the first launch on.
+    """
+    marks, device = step_events(timeline), timeline.device
+    joined = np.flatnonzero(launches.call >= 0)
+    called = timeline.host.start_ns[launches.call[joined]]
+    inside = np.zeros(len(joined), dtype=np.bool_)
+    if len(marks) > 1:
+        inside = (called >= marks.start_ns.min()) & (called < marks.end_ns.max())
+    own, called = joined[inside], called[inside]
+    if not len(own):
+        return 0
+    start_ns = device.start_ns[own].min()
+    if start_ns < max(marks.end_ns.max(), called.min() + _SLOW_START_NS):
+        return 0
+    between = (device.end_ns > called.min()) & (device.start_ns < start_ns)
+    return 0 if between.any() else len(own)

@@ -5,7 +5,7 @@ Unions of intervals, exact in integer nanoseconds.
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from lightning_gpuprof.analysis.trace.grouping import distinct, used
 from lightning_gpuprof.analysis.trace.kernel_category import categorize
@@ -107,7 +107,7 @@ class TimeSplit(Struct, frozen=True):
 
 
 class DeviceSpans(Struct, frozen=True):
-    """When a device did what: unions over its streams."""
+    """When a device did what, unions over its streams; `windows` are the parts to be looked at."""
 
     device: int
     compute: Spans
@@ -115,8 +115,7 @@ class DeviceSpans(Struct, frozen=True):
     copy: Spans
     compute_or_comm: Spans
     busy: Spans
-    start_ns: int
-    end_ns: int
+    windows: Spans
 
 
 def communicates(timeline: Timeline, events: DeviceEvents) -> Mask:
@@ -153,19 +152,20 @@ def _spans(timeline: Timeline, events: DeviceEvents, device: int) -> DeviceSpans
         copy=union(start[copy], end[copy]),
         compute_or_comm=union(start[not_copy], end[not_copy]),
         busy=busy,
-        start_ns=int(start.min()),
-        end_ns=int(end.max()),
+        windows=Spans(start[:1], end.max(keepdims=True)),
     )
 
 
-def cut(spans: DeviceSpans, start_ns: int, end_ns: int) -> DeviceSpans:
-    """Return the same spans with a window's borders; `split_time` then splits the window."""
-    return replace(spans, start_ns=start_ns, end_ns=end_ns)
+def cut(spans: DeviceSpans, *windows: tuple[int, int]) -> DeviceSpans:
+    """Return the same spans with windows, of which `split_time` then splits the sum."""
+    borders = np.array(windows, dtype=np.int64)
+    return replace(spans, windows=Spans(borders[:, 0], borders[:, 1]))
 
 
 def split_time(spans: DeviceSpans) -> TimeSplit:
-    """Split a device's whole span, from its first event to the end of its last."""
-    return split_windows(spans, np.array([spans.start_ns]), np.array([spans.end_ns]))[0]
+    """Split a device's windows; at first its whole span, from its first event to the last's end."""
+    parts = split_windows(spans, spans.windows.start, spans.windows.end)
+    return TimeSplit(*map(sum, zip(*map(astuple, parts), strict=True)))
 
 
 def split_windows(spans: DeviceSpans, start: Int64, end: Int64) -> list[TimeSplit]:

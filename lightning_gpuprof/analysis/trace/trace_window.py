@@ -1,7 +1,9 @@
 """The profiler's steps, and parts of a trace: one step, or the steady-state steps."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
+from statistics import median_low
 
 import numpy as np
 from msgspec import Struct
@@ -29,12 +31,16 @@ _STEP = re.compile(r"ProfilerStep\s*#?\s*\d+$")
 
 
 class TraceStep(Struct, frozen=True):
-    """A `ProfilerStep#N` on the host; `gpu` splits the device's time between its borders."""
+    """A `ProfilerStep#N` on the host; `gpu` splits the device's time between its borders.
+
+    Steps far longer than the others are `distorted`, and left out of the device's time split.
+    """
 
     name: str
     start_ns: int
     dur_ns: int
     gpu: TimeSplit | None
+    distorted: bool
 
 
 def is_step(name: str) -> bool:
@@ -61,9 +67,14 @@ def trace_steps(timeline: Timeline, spans: DeviceSpans | None) -> tuple[TraceSte
     marks = step_events(timeline)
     splits = split_windows(spans, marks.start_ns, marks.end_ns) if spans else [None] * len(marks)
     return tuple(
-        TraceStep(timeline.names[name], start, dur, split)
-        for name, start, dur, split in zip(
-            marks.name.tolist(), marks.start_ns.tolist(), marks.dur_ns.tolist(), splits, strict=True
+        TraceStep(timeline.names[name], start, dur, split, not usual)
+        for name, start, dur, split, usual in zip(
+            marks.name.tolist(),
+            marks.start_ns.tolist(),
+            marks.dur_ns.tolist(),
+            splits,
+            usual_steps(timeline).tolist(),
+            strict=True,
         )
     )
 
@@ -138,7 +149,7 @@ def spans_within(
     """
     spans = device_spans(timeline)
     if window is not None:
-        return [cut(one, window.start_ns, window.end_ns) for one in spans]
+        return [cut(one, (window.start_ns, window.end_ns)) for one in spans]
     before, device = queued_before(timeline, launches), timeline.device
     if not before.any():
         return spans
@@ -151,8 +162,9 @@ def _from_its_own(spans: DeviceSpans, device: DeviceEvents, before: Mask) -> Dev
     if not len(ends_ns):
         return spans
     own = select(device, here & ~before & (device.end_ns > ends_ns.max()))
-    begin_ns = max(own.start_ns.min(initial=spans.end_ns), ends_ns.max())
-    return cut(spans, int(begin_ns), spans.end_ns)
+    end_ns = int(spans.windows.end[-1])
+    begin_ns = max(own.start_ns.min(initial=end_ns), ends_ns.max())
+    return cut(spans, (int(begin_ns), end_ns))
 
 
 def within(trace: LinkedTrace, window: Window) -> LinkedTrace:
@@ -170,3 +182,44 @@ def within(trace: LinkedTrace, window: Window) -> LinkedTrace:
         device=select(device, (begun >= window.start_ns) & (begun < window.end_ns)),
     )
     return link(kept)
+
+
+SLOW_STEP = 2
+"""A step that takes so many times the median one is another kind of step."""
+
+
+def usual_steps(timeline: Timeline) -> Mask:
+    """Return which step marks are not far longer than the others.
+
+    The profiler distorts some: it starts in one, and writes what it has collected in another.
+    """
+    dur = step_events(timeline).dur_ns.tolist()
+    longest = SLOW_STEP * median_low(dur) if dur else 0
+    return np.array([one <= longest for one in dur], dtype=np.bool_)
+
+
+def over_steps(
+    timeline: Timeline, launches: Launches, spans: Sequence[DeviceSpans]
+) -> list[DeviceSpans]:
+    """Give each device's spans the usual steps as windows, on the device.
+
+    A window begins with a step, or when the device has done what was launched before it, and ends
+    with a step, or when the device has done what was launched in it.
+    """
+    marks, usual, device = step_events(timeline), usual_steps(timeline), timeline.device
+    if not len(marks):
+        return list(spans)
+    follow = np.split(np.flatnonzero(usual), np.flatnonzero(np.diff(np.flatnonzero(usual)) > 1) + 1)
+    joined, queued = launches.call >= 0, queued_before(timeline, launches)
+    called = np.where(joined, timeline.host.start_ns[launches.call], marks.end_ns.max())
+    found = []
+    for one in spans:
+        here, windows = device.device == one.device, []
+        for rows in follow:
+            begin_ns, end_ns = int(marks.start_ns[rows].min()), int(marks.end_ns[rows].max())
+            before = here & (queued | (called < begin_ns))
+            own = here & joined & ~before & (called <= end_ns)
+            begun = int(device.end_ns[before].max(initial=begin_ns))
+            windows.append((begun, int(device.end_ns[own].max(initial=max(begun, end_ns)))))
+        found.append(cut(one, *windows))
+    return found

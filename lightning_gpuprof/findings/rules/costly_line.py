@@ -80,8 +80,11 @@ def _line(run: RunResults, step_ns: int, line: LineTime) -> Finding | None:
 
 def _operator(step_ns: int, facts: TraceFacts) -> Finding | None:
     every = [op for op in facts.operators.values() if op.name.startswith("aten::")]
-    device = facts.on_device
-    taken = {op.name: (op.device_total_ns or 0.0) if device else op.self_ns for op in every}
+    device = facts.on_device or facts.doubted
+    several = facts.number("device", "count") or 1  # at the same time
+    taken = {
+        op.name: (op.device_total_ns or 0.0) / several if device else op.self_ns for op in every
+    }
     name = max(taken, key=lambda one: taken[one], default=None)
     if name is None or taken[name] < MIN_FRAC * step_ns:
         return None

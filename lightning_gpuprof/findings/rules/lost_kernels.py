@@ -38,7 +38,7 @@ def judge(run: RunResults) -> Finding | None:
     facts = measured(trace_facts(run))
     lost = facts.number("quality", "lost_kernels") or 0
     launched = facts.number("quality", "launch_count") or 0
-    if run.on_gpu and not facts.on_device:
+    if run.on_gpu and not facts.on_device and not facts.doubted:
         return _nothing(launched)
     if not lost or not launched:
         return None

@@ -58,9 +58,15 @@ def read(path: str, options: ReadOptions) -> Timeline:
         names = _Names(plane)
         if device := _DEVICE.search(_text(plane.name)):
             devices.append(_device_info(plane, names, int(device[2])))
-            _device_plane(builder, plane, names, int(device[2]))
-        elif _text(plane.name).startswith("/host:"):
+            known = _device_plane(builder, plane, names, int(device[2]))
+        elif known := _text(plane.name).startswith("/host:"):
             _host_plane(builder, plane, names, options)
+        events = sum(len(line.events) for line in plane.lines)
+        if not known and events and _text(plane.name).startswith("/device:"):
+            name = _text(plane.name)
+            builder.warnings.append(
+                f"Plane {name} is not known here: {events} events of a device are left out."
+            )
     return builder.build(devices=devices)
 
 
@@ -92,13 +98,12 @@ class _Names:
                 yield name, self.stats.get(stat.ref_value, "")
 
 
-def _device_plane(builder: TimelineBuilder, plane: Any, names: _Names, device: int) -> None:
+def _device_plane(builder: TimelineBuilder, plane: Any, names: _Names, device: int) -> bool:
+    """Read a device's streams, or else its operations; return whether it has any."""
     lines = [(line, _STREAM.match(_text(line.name))) for line in plane.lines]
-    has_streams = any(stream for _, stream in lines)
-    for line, stream in lines:
-        works = bool(stream) if has_streams else _text(line.name) == "XLA Ops"
-        if not works:
-            continue
+    streams = [pair for pair in lines if pair[1]]
+    works = streams or [pair for pair in lines if _text(pair[0].name) == "XLA Ops"]
+    for line, stream in works:
         number = int(stream[1]) if stream else line.id
         for event in line.events:
             start, end = _times(line, event)
@@ -117,6 +122,7 @@ def _device_plane(builder: TimelineBuilder, plane: Any, names: _Names, device: i
                 values.get("correlation_id"),
                 int(size) if size else None,
             )
+    return bool(works)
 
 
 def _work(name: str, details: Mapping[str, str]) -> tuple[str, str]:

@@ -64,7 +64,7 @@ class Collector:
         self.memory, self.flows = Columns(), Columns()
         self.names, self.threads, self.arguments = Indexer(), Threads(), Indexer()
         self.thread_names: dict[tuple[int | str, int | str], str] = {}
-        self.unfinished = 0
+        self.unfinished = self.unread = 0
         self._exact = exact
         self._options = options
 
@@ -87,6 +87,8 @@ class Collector:
             for kind in _PYTHON:
                 if rows := groups[kind]:
                     self._add_host(rows, "python_function")
+        unknown = [e for e in groups[Kind.OTHER] if e.ph is EventKind.COMPLETE and e.args]
+        self.unread += sum(1 for e in unknown if e.args and e.args.stream not in (MISSING, None))
         if rows := groups[None] + groups[Kind.INSTANT]:
             self._add_unnamed(rows)
 

@@ -133,6 +133,11 @@ class _Decoder:
 def _timeline(collector: Collector, header: dict[str, Any], warnings: list[str]) -> Timeline:
     if collector.unfinished:
         warnings.append(f"{collector.unfinished} events have no duration and count as 0 ns long.")
+    if collector.unread:
+        warnings.append(
+            f"{collector.unread} events with a stream are of kinds not known here: work of a "
+            "device may be missing."
+        )
     host = collector.host.table(HostEvents)
     device = collector.device.table(DeviceEvents)
     memory = collector.memory.table(MemoryEvents)

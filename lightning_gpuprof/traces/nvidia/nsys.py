@@ -7,6 +7,7 @@ start. `globalTid` packs process and thread into one number. Events of operating
 """
 
 import re
+from collections.abc import Iterator
 from functools import cache
 
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
@@ -15,6 +16,8 @@ from lightning_gpuprof.traces.sqlite import Database, has_tables
 from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline
 
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
+_READ = ("KERNEL", "GRAPH_TRACE", "MEMCPY", "MEMSET", "SYNCHRONIZATION")
+"""Kinds of device events that are read, and one that is no work."""
 _COPIES = {
     1: "HtoD",
     2: "DtoH",
@@ -52,8 +55,19 @@ def read(path: str, options: ReadOptions) -> Timeline:
         for name_id, packed in database.rows("ThreadNames", "nameId", "globalTid"):
             if name_id in strings and packed is not None:
                 builder.name_thread(*_pid_tid(packed), strings[name_id])
+        builder.warnings.extend(_unread(database))
         metadata = dict(database.rows("META_DATA_EXPORT", "name", "value"))
         return builder.build(devices=_devices(database), metadata=metadata)
+
+
+def _unread(database: Database) -> Iterator[str]:
+    """Name tables with work of a device that this reader does not know."""
+    read = {database.named(_CUPTI + kind) for kind in _READ}
+    for table in sorted(set(database.tables) - read):
+        on_device = {"deviceId", "streamId"} & set(database.tables[table])
+        if table.startswith("CUPTI_") and on_device and database.has(table, "start", "end"):
+            count = sum(1 for _ in database.rows(table, "start"))
+            yield f"Table {table} is not known here: {count} events of the device are left out."
 
 
 def _kernels(database: Database, builder: TimelineBuilder, strings: dict[int, str]) -> None:

@@ -16,6 +16,7 @@ from lightning_gpuprof.units import ascii_only, duration, quantity, spread
 from lightning_gpuprof.views.console import console_tables
 from lightning_gpuprof.views.console.console_rest import rest_table
 from lightning_gpuprof.views.console.console_tables import grid
+from lightning_gpuprof.views.documents.gpu_words import verdict
 from lightning_gpuprof.views.documents.report import Report, load_report
 from lightning_gpuprof.views.documents.report_words import (
     MOST_IN_FULL,
@@ -115,8 +116,7 @@ def _step(report: Report, verbose: bool, bar: str) -> Iterator[RenderableType]:
     yield _heading("STEP TIME")
     for number, line in enumerate(step_lines(results)):
         yield _indented(line, style="dim" if number == 1 else "")
-    device = "; the device's idle time included" if results.device_time else ""
-    yield _heading(f"WHERE A STEP GOES ({of_which_steps(report)}, host clock{device})")
+    yield _heading(f"WHERE A STEP GOES ({of_which_steps(report)}, host clock)")
     yield console_tables.phase_table(results, bar=bar, verbose=verbose)
     yield _heading("WHAT HOLDS IT BACK (by the saving you can count on, info last)")
     yield from _findings(report, verbose)
@@ -126,7 +126,9 @@ def _step(report: Report, verbose: bool, bar: str) -> Iterator[RenderableType]:
 
 def _findings(report: Report, verbose: bool) -> Iterator[RenderableType]:
     if not report.findings:
-        yield _indented("Nothing that these rules know. See --verbose for what they lacked.")
+        said = verdict(report.results)
+        nothing = "Nothing that these rules know. See --verbose for what they lacked."
+        yield _indented(f"{said[0]}. {said[1]}" if said is not None else nothing)
     first, brief = the_one(report), False
     for number, finding in enumerate(report.findings, start=1):
         head = Text(f"{number}. [{finding.severity.value}]", style=_STYLE[finding.severity.value])

@@ -72,7 +72,7 @@ def phase_table(results: RunResults, *, bar: str, verbose: bool) -> Padding:
     cells = []
     for row in rows:
         style = "" if row.of_phase else "dim"
-        marked = "" if row.device_ns is None else f"{duration(row.device_ns)} device"
+        marked = "" if row.device_ns is None else duration(row.device_ns)
         cells.append(
             (
                 Text(f"  {row.name}" if row.part else row.name, style=style),
@@ -82,7 +82,10 @@ def phase_table(results: RunResults, *, bar: str, verbose: bool) -> Padding:
                 Text(bar * round(row.frac * BAR_WIDTH), style="blue") if row.of_phase else "",
             )
         )
-    return grid(cells, right=(1, 2, 3) if device else (1, 2))
+    if not device:
+        return grid(cells, right=(1, 2))
+    head = ("", "host", "", "device, idle too", "")
+    return grid(cells, right=(1, 2, 3), head=head)
 
 
 def line_table(results: RunResults) -> Padding | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.trace_facts import doubts_of
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, FileSystem, plugin_dir
 from lightning_gpuprof.views.documents.finding_payload import is_older
 
@@ -68,6 +69,8 @@ def trace_notices(
         if name in failed:
             yield failed[name]
             continue
+        for doubt in doubts_of(trace.analysis or {}):
+            yield f"{name}: {doubt} No finding rests on this trace's device times."
         if trace.analysis is None:
             if os.path.exists(path + ANALYSIS_SUFFIX):
                 continue  # it cannot be read, which is said where that is tried

@@ -23,6 +23,7 @@ from lightning_gpuprof.findings.engine import PlanItem, make_plan
 from lightning_gpuprof.findings.model import Abstained, Finding
 from lightning_gpuprof.records.files import plugin_dir
 from lightning_gpuprof.views.documents.finding_payload import finding_payload, is_older, plain
+from lightning_gpuprof.views.documents.gpu_words import busy_payload
 
 SCHEMA_VERSION = 1
 TOP_OPERATORS = 20
@@ -169,6 +170,7 @@ def _device(results: RunResults) -> dict[str, Any]:
         **(_struct(device) if device else {"type": None}),
         "memory": {**asdict(memory), "peak_frac": memory.peak_frac} if memory else None,
         "time": {**plain(asdict(time)), "state": time.state.value} if time else None,
+        "busy": busy_payload(results),
         "advice": _struct(results.advice) if results.advice else None,
     }
 

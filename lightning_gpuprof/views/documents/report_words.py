@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.compare.bootstrap import MIN_BLOCKS
+from lightning_gpuprof.analysis.run.gpu_busy import gpu_busy
 from lightning_gpuprof.analysis.run.phase_split import PerStep
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
@@ -13,6 +14,7 @@ from lightning_gpuprof.findings.model import Finding, When, Where
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import duration, percent, shortened, spread
+from lightning_gpuprof.views.documents.gpu_words import line_of, verdict
 from lightning_gpuprof.views.documents.report import Report
 
 MOST_IN_FULL = 6
@@ -25,7 +27,7 @@ DOING = {"validate": "validation", "test": "testing", "predict": "prediction"}
 
 
 def headline(report: Report) -> str:
-    """Say what kind of session this is, how it ended and how long it is."""
+    """Say what kind of session this is, how it ended, how long it is and what its GPU does."""
     results = report.results
     status = {"open": "no closing record: live, or killed"}.get(results.status, results.status)
     ranks = f", {results.start.world_size} ranks" if results.start.world_size > 1 else ""
@@ -34,9 +36,11 @@ def headline(report: Report) -> str:
     steps = "1 step" if count == 1 else f"{count} steps"
     if results.end is not None and any(kind.where == UNMARKED_STEPS for kind in results.outside):
         steps = f"{results.end.steps} steps ({count} timed by phase)"
+    busy = gpu_busy(results)
+    gpu = f". {line_of(busy)}" if busy is not None else ""
     return (
         f"{results.start.stage}{session}, {status}{ranks}, "
-        f"{steps} in {duration(results.wall.wall_ns)}"
+        f"{steps} in {duration(results.wall.wall_ns)}{gpu}"
     )
 
 
@@ -65,17 +69,24 @@ def no_change(report: Report) -> tuple[str, str] | None:
     if count < MIN_BLOCKS:
         steps = "1 steady step is" if count == 1 else f"{count} steady steps are"
         return too_short, f"{steps} too few{again}"
+    said = verdict(report.results)
+    if said is not None:
+        return said[0], f"{said[1]}{_sure(report, step_ns)}"
     return f"Nothing here holds {doing or 'training'} back much", _instead(report, step_ns)
 
 
 def _instead(report: Report, step_ns: int) -> str:
-    said = "What is found here is small, usual, or not sure to save time. "
-    sure = [f for f in report.findings if f.saving_ns.low >= MIN_SAVING_FRAC * step_ns]
-    if sure:
-        low, high = sure[0].saving_ns.low / step_ns, sure[0].saving_ns.high / step_ns
-        said += f"The largest sure gain is {sure[0].id} ({percent(low)} to {percent(high)}). "
+    said = f"What is found here is small, usual, or not sure to save time.{_sure(report, step_ns)}"
     first = focus(run_checks(report.results))
-    return said + (f"Where to look next: {first.next}." if first else "")
+    return said + (f" Where to look next: {first.next}." if first else "")
+
+
+def _sure(report: Report, step_ns: int) -> str:
+    sure = [f for f in report.findings if f.saving_ns.low >= MIN_SAVING_FRAC * step_ns]
+    if not sure:
+        return ""
+    low, high = sure[0].saving_ns.low / step_ns, sure[0].saving_ns.high / step_ns
+    return f" The largest sure gain is {sure[0].id} ({percent(low)} to {percent(high)})."
 
 
 def saving(finding: Finding, step_ns: int | None) -> str:

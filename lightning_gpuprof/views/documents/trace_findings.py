@@ -28,7 +28,8 @@ def trace_findings(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """
     if not document["gpu"]:
         return []
-    marks = [step["dur_ns"] for step in document["steps"] if step["dur_ns"]]
+    usual = [step for step in document["steps"] if not step.get("distorted")]
+    marks = [step["dur_ns"] for step in usual if step["dur_ns"]]
     if marks:
         return _judged(document, marks)
     whole = {"name": "trace", "start_ns": 0, "dur_ns": document["gpu"]["span_ns"]}

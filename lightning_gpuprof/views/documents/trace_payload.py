@@ -1,6 +1,8 @@
 """The `analyze --json` document: what one trace file says, as plain values."""
 
 import dataclasses
+from collections.abc import Iterator
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, to_builtins
@@ -15,6 +17,7 @@ from lightning_gpuprof.analysis.trace.trace_window import Window, steady_window,
 from lightning_gpuprof.analysis.trace_analysis import DeviceReport, TraceAnalysis, analyze_trace
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import Timeline
+from lightning_gpuprof.units import duration
 from lightning_gpuprof.views.documents.finding_payload import ANALYSIS_VERSION, plain
 
 if TYPE_CHECKING:
@@ -60,10 +63,11 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
         "source": timeline.source,
         "file": path,
         "window": asdict(found.window) if found.window else None,
-        "quality": _values(found.quality),
+        "quality": {**_values(found.quality), "doubts": list(found.quality.doubts)},
         "device": _device(timeline, len(gpus)),
         "gpu": gpus[0] if gpus else None,
         "idle": gpus[0]["idle"] if gpus else [],
+        "idle_functions": [_placed(one) for one in found.devices[0].idle.functions] if gpus else [],
         "gaps": [_placed(gap) for gap in found.devices[0].idle.longest] if gpus else [],
         "kernels": [_values(row) for row in found.kernels.kernels],
         "categories": [_values(row) for row in found.kernels.categories],
@@ -84,7 +88,12 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
         **(roofline_payload(found.roofline) if found.roofline else {"roofline": [], "roofs": None}),
         "critical_path": None,
         "findings": [],
-        "warnings": [*found.quality.notes, *timeline.warnings],
+        "warnings": [
+            *found.quality.doubts,
+            *timeline.warnings,
+            *found.quality.notes,
+            *_distorted(found),
+        ],
     }
     if len(gpus) > 1:
         document["gpus"] = gpus
@@ -94,6 +103,17 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
 
         document["findings"] = trace_findings(document)
     return document
+
+
+def _distorted(found: TraceAnalysis) -> Iterator[str]:
+    apart = [step for step in found.steps if step.distorted]
+    if apart:
+        usual_ns = median(step.dur_ns for step in found.steps if not step.distorted)
+        yield (
+            f"{apart[0].name} takes {duration(apart[0].dur_ns)} where usual steps take "
+            f"{duration(usual_ns)}: the profiler distorts it, or it does more than they do; the "
+            "device's time is without it."
+        )
 
 
 def _can_be_judged(found: TraceAnalysis) -> bool:
@@ -122,7 +142,13 @@ def _split(split: TimeSplit) -> dict[str, Any]:
 
 def _gpu(report: DeviceReport) -> dict[str, Any]:
     causes = [_values(cause) for cause in report.idle.causes]
-    return {"device": report.device, **_split(report.split), "idle": causes}
+    return {
+        "device": report.device,
+        **_split(report.split),
+        "steps": report.steps,
+        "idle": causes,
+        "first_to_last": _split(report.first_to_last),
+    }
 
 
 def _step(step: Any) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def _where(finding: Finding) -> str:
 def _phases(report: Report) -> str:
     phases = list(phase_rows(report.results))
     device = any(row.device_ns is not None for row in phases)
-    header = ["phase", of_which_steps(report), "share", *(["on the device"] if device else [])]
+    header = ["phase", of_which_steps(report), "share", *(["device, idle too"] if device else [])]
     rows = [_phase(row, device) for row in phases]
     return table(header, rows, right=range(1, len(header)))
 

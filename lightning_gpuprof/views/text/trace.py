@@ -43,26 +43,48 @@ _TABLES = (
 
 
 def trace_lines(document: Document, *, top: int) -> Iterator[str]:
-    """Yield each device's time split, the trace's faults, then all tables, `top` rows each."""
+    """Yield doubts of the times, each device's time, what is missing, then `top` rows of tables."""
     part = f", {document['window']['name']}" if document["window"] else ""
     yield f"{document['file']} ({document['source']}{part})"
-    device = document["device"]
-    if device is None:
+    doubts = document["quality"]["doubts"]
+    yield from (f"! {doubt}" for doubt in doubts)
+    if doubts:
+        yield "! No finding rests on these times."
+    device, launched = document["device"], document["quality"]["launch_count"]
+    if device is None and launched:
+        yield f"{launched} kernels were launched, and none could be read: device time is not known."
+    elif device is None and document["warnings"]:
+        yield "No device events could be read: see the warnings below."
+    elif device is None:
         yield "No device events: host time only."
     else:
         yield f"{device['count']} x {device['name'] or 'device, model not recorded'}"
     gpus = document.get("gpus", [document["gpu"]] if document["gpu"] else [])
     for gpu in gpus:
-        yield f"\nDevice {gpu['device']}: {duration(gpu['span_ns'])} from first to last event"
+        yield f"\n{_extent(gpu, document['window'])}"
         for name, key in _PARTS:
             yield _share(name, gpu[key], gpu["span_ns"])
-    yield from (f"\n! {warning}" for warning in document["warnings"])
+    yield from (f"\n! {warning}" for warning in document["warnings"] if warning not in doubts)
     for gpu in gpus:
         if gpu["idle"]:
             yield f"\nDevice {gpu['device']} was idle because of"
         for cause in gpu["idle"]:
             yield _share(cause["cause"], cause["total_ns"], gpu["span_ns"])
+    if functions := document["idle_functions"][:top]:
+        yield "\nMeanwhile the host was in the code of"
+        rows = [
+            (shortened(one["name"], NAME_WIDTH), duration(one["total_ns"])) for one in functions
+        ]
+        yield from _indented(rows)
     yield from _tables(document, top)
+
+
+def _extent(gpu: Document, window: Document | None) -> str:
+    whole, busy = duration(gpu["span_ns"]), percent(gpu["busy_frac"] or 0)
+    steps = "1 whole step" if gpu["steps"] == 1 else f"{gpu['steps']} whole steps"
+    of = f"of {steps}" if gpu["steps"] else "from first to last event"
+    of = f"of {window['name']}" if window else of
+    return f"Device {gpu['device']}: {whole} {of}, {busy} busy"
 
 
 def _share(name: str, ns: int, whole_ns: int) -> str:

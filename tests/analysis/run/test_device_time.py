@@ -2,12 +2,13 @@ import numpy as np
 import pytest
 
 from lightning_gpuprof.analysis.run.device_time import StepState
+from lightning_gpuprof.analysis.run.gpu_busy import gpu_busy
+from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.hidden import exposed
+from lightning_gpuprof.records.device_marks import device_marks
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.schema import (
-    NOT_MEASURED,
-    Device,
-)
+from lightning_gpuprof.records.schema import NOT_MEASURED, Device, ProfilerCycle
+from lightning_gpuprof.views.documents.gpu_words import line_of
 
 US, MS = 1_000, 1_000_000
 GPU = Device(type="cuda", name="a GPU")
@@ -119,3 +120,63 @@ def test_a_components_device_time_is_told_and_steps_without_it_count_as_nothing(
     (encoder, critic) = analyze(HOST, steps=10, columns=columns).device_time.parts
     assert (encoder.phase, encoder.name, encoder.mean_ns) == (Phase.FORWARD, "encoder", 3 * MS)
     assert (critic.name, critic.mean_ns, critic.median_ns) == ("critic", 5 * MS // 10, 0)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "line"),
+    [
+        ((3 * MS, 5 * MS, 8 * MS), "GPU 100 % busy: it is the limit"),
+        ((10 * US, 12 * US, 11 * US), "GPU: it waits for the host"),
+        # Two of the four milliseconds of forward were queued for sure: that is not nearly always.
+        ((10 * US, 2 * MS, 10 * US), "GPU: the host stops to wait for it"),
+    ],
+)
+def test_marks_alone_show_a_device_that_always_had_work_and_claim_nothing_else(
+    analyze, ahead, line
+):
+    run = analyze(HOST, columns=marks(0, 4 * MS, 4 * MS, ahead=ahead), steps=20, device=GPU)
+    assert line_of(gpu_busy(run)) == line
+    windows = {name: np.asarray(column) for name, column in run_columns(ahead).items()}
+    assert device_marks(windows).line() == line
+
+
+def run_columns(ahead):
+    columns = marks(0, 4 * MS, 4 * MS, ahead=ahead)
+    return {name: np.full(20, value) for name, value in columns.items()}
+
+
+TRACE = {
+    "steps": [{"dur_ns": 30 * MS, "distorted": True}, {"dur_ns": 9 * MS}, {"dur_ns": 9 * MS}],
+    "gpu": {"steps": 2, "busy_ns": 8 * MS, "compute_ns": 5 * MS, "exposed_comm_ns": 2 * MS,
+            "exposed_copy_ns": 1 * MS, "span_ns": 18 * MS},
+}  # fmt: skip
+
+
+def traced(analyze, document):
+    cycle = ProfilerCycle(cycle=0, first_step=1, last_step=3, trace_file="t.gz")
+    columns = marks(100 * US, 4 * MS, 4 * MS, ahead=(10 * US, 12 * US, 11 * US))
+    return analyze(HOST, columns=columns, device=GPU, records=[cycle], traces={"t.gz": document})
+
+
+def test_busy_is_the_profiled_steps_work_over_the_devices_step_without_a_profiler(analyze):
+    found = gpu_busy(traced(analyze, TRACE))
+    step_ns = 8 * MS + 100 * US
+    assert (found.basis, found.state, found.step_ns) == ("trace", StepState.HOST_BOUND, step_ns)
+    assert found.busy_frac == pytest.approx(4 * MS / step_ns)
+    assert found.compute_frac == pytest.approx(2.5 * MS / step_ns)
+    assert line_of(found) == "GPU 49 % busy: it waits for the host"
+
+
+def test_no_device_does_more_than_its_time(analyze):
+    longer = {**TRACE["gpu"], "busy_ns": 20 * MS, "exposed_copy_ns": 13 * MS}
+    found = gpu_busy(traced(analyze, {**TRACE, "gpu": longer}))
+    assert (found.busy_frac, found.idle_frac) == (1.0, 0.0)
+    assert line_of(found) == "GPU 100 % busy, mostly with copies: it waits for the host"
+
+
+def test_a_trace_whose_times_cannot_be_says_nothing_of_the_device(analyze):
+    doubted = {**TRACE, "quality": {"doubts": ["2 of 60 kernels have impossible durations."]}}
+    run = traced(analyze, doubted)
+    assert gpu_busy(run).basis == "marks"
+    assert trace_facts(run).doubted
+    assert not trace_facts(run).on_device

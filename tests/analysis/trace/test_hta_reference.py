@@ -52,19 +52,19 @@ def test_idle_compute_and_span_are_theirs(shared_traces, name):
     idle, compute, span = TEMPORAL[name]
     timeline = open_timeline(str(shared_traces / "kineto" / name))
 
-    split = analyze_timeline(timeline).devices[0].split
+    split = analyze_timeline(timeline).devices[0].first_to_last
 
     assert (split.idle_ns, split.span_ns) == (idle * 1000, span * 1000)
     # Fills are memory to it and compute to us: without them ours is the same.
     kernels = timeline.device.category != CATEGORY_ID["gpu_memset"]
     without = replace(timeline, device=select(timeline.device, kernels))
-    assert analyze_timeline(without).devices[0].split.compute_ns == compute * 1000
+    assert analyze_timeline(without).devices[0].first_to_last.compute_ns == compute * 1000
 
 
 def test_kernels_overlap_by_kind_as_theirs_do(shared_traces):
     path = shared_traces / "kineto/hta/trace_diff/control/control.json.gz"
 
-    split = analyze_timeline(open_timeline(str(path))).devices[0].split
+    split = analyze_timeline(open_timeline(str(path))).devices[0].first_to_last
 
     # Of get_gpu_kernel_breakdown: communication alone, with compute, with memory, with both.
     assert split.comm_ns == (86_554 + 66_699 + 1_367 + 8_915) * 1000
@@ -85,7 +85,7 @@ def test_idle_is_theirs_once_events_without_a_launch_are_left_out(shared_traces)
     timeline = open_timeline(str(path))
     known = select(timeline.device, join_launches(timeline).call >= 0)
 
-    split = analyze_timeline(replace(timeline, device=known)).devices[0].split
+    split = analyze_timeline(replace(timeline, device=known)).devices[0].first_to_last
 
     assert (split.idle_ns, split.span_ns) == (848_216_000, 1_229_072_000)
 

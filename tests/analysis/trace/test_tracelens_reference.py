@@ -48,14 +48,14 @@ def test_the_time_split_is_theirs(reference):
     theirs = {row["type"]: float(row["time ms"]) * 1e6 for row in table("gpu_timeline")}
     (device,) = found.devices
     ours = {
-        "computation_time": device.split.compute_ns,
-        "exposed_comm_time": device.split.exposed_comm_ns,
-        "exposed_memcpy_time": device.split.exposed_copy_ns,
-        "busy_time": device.split.busy_ns,
-        "idle_time": device.split.idle_ns,
-        "total_time": device.split.span_ns,
-        "total_comm_time": device.split.comm_ns,
-        "total_memcpy_time": device.split.copy_ns,
+        "computation_time": device.first_to_last.compute_ns,
+        "exposed_comm_time": device.first_to_last.exposed_comm_ns,
+        "exposed_memcpy_time": device.first_to_last.exposed_copy_ns,
+        "busy_time": device.first_to_last.busy_ns,
+        "idle_time": device.first_to_last.idle_ns,
+        "total_time": device.first_to_last.span_ns,
+        "total_comm_time": device.first_to_last.comm_ns,
+        "total_memcpy_time": device.first_to_last.copy_ns,
     }
     assert ours == pytest.approx(theirs, rel=TOLERANCE, abs=2)
 

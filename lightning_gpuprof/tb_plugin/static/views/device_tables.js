@@ -15,6 +15,8 @@ export function deviceTables(summary, show) {
   return h(
     "div",
     null,
+    // What makes the times doubtful comes first, then what is missing and steps that are left out.
+    summary.warnings.slice(0, 4).map((/** @type {string} */ text) => h("p.notice", { role: "note" }, shorten(text, 400))),
     summary.gpu && split(summary.gpu),
     h(
       "div.columns",
@@ -37,7 +39,7 @@ function split(gpu) {
   ];
   return card(
     "The device's time",
-    `Busy ${percent(gpu.busy_frac)} of ${duration(gpu.span_ns)}, by the device's clock: any kernel, copy or fill of any stream.`,
+    `Busy ${percent(gpu.busy_frac)} of ${duration(gpu.span_ns)}${gpu.steps ? ` in ${count(gpu.steps)} whole ${gpu.steps === 1 ? "step" : "steps"}` : ""}, with the profiler on, by the device's clock: any kernel, copy or fill of any stream.`,
     h(
       "div.strip",
       { "aria-hidden": true },
@@ -81,6 +83,17 @@ function causes(summary, open) {
         ),
       ),
     ),
+    (summary.idle_functions ?? []).length > 0 &&
+      table({
+        label: "What the host ran meanwhile",
+        columns: [
+          { key: "name", label: "Meanwhile the host was in the code of", text: true, tail: true, format: (name) => shorten(name, 80) },
+          { key: "total_ns", label: "Time", format: duration, bar: true },
+        ],
+        rows: summary.idle_functions,
+        state: {},
+        first: 5,
+      }),
     summary.gaps.length > 0 &&
       table({
         label: "Longest gaps",

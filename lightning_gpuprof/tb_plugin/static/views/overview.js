@@ -19,19 +19,14 @@ export const overview = {
   label: "Overview",
   about: "Where a training step goes, what holds it back, and what a change would save; by the host's clock unless a figure says device.",
   async render(context) {
-    const gpu = context.header.device?.type && context.header.device.type !== "cpu";
-    const [report, steps, cycle] = await Promise.all([
-      context.get("report"),
-      context.get("steps", { buckets: OVERVIEW_BUCKETS }),
-      // A report may have left it out to stay small; the other figures stand without it.
-      gpu ? context.get("device").catch(() => null) : null,
-    ]);
+    const [report, steps] = await Promise.all([context.get("report"), context.get("steps", { buckets: OVERVIEW_BUCKETS })]);
     return h(
       "div.overview",
       null,
       notices(context.header, report),
+      report.device.busy && h("p.gpu-line", null, `${report.device.busy.line}.`),
       hero(report),
-      report.steps.count > 0 && meters(context.header, report, cycle),
+      report.steps.count > 0 && meters(context.header, report),
       (report.steps.count > 0 || report.findings.length > 0) && h(
         "div.columns",
         null,
@@ -70,6 +65,10 @@ function hero(report) {
   const first = report.findings[0];
   // Warm-up steps alone promise nothing for later ones.
   const gain = first && first.saving_ns.high > 0 && report.steps.basis !== "all";
+  const held = gain && first.severity !== "info";
+  // Where no finding is worth a change, the side that the steps wait for still is known.
+  const quiet = (!first || first.severity === "info") && report.steps.basis !== "all";
+  const known = quiet && report.device.busy?.title ? report.device.busy : null;
   return h(
     "section.hero",
     { "aria-label": "Step time" },
@@ -84,11 +83,11 @@ function hero(report) {
     h(
       "div.hero-cause",
       null,
-      h("span.label", null, first && !(gain && first.severity !== "info") ? "Worth a look" : "Held back by"),
-      h("strong.title", null, first ? shorten(first.title, 300) : "Nothing that the rules know of"),
-      h("p", null, first ? shorten(first.advice, 600) : "No finding fired on what was measured."),
+      h("span.label", null, first && !held && !known ? "Worth a look" : "Held back by"),
+      h("strong.title", null, known ? known.title : first ? shorten(first.title, 300) : "Nothing that the rules know of"),
+      h("p", null, known ? known.advice : first ? shorten(first.advice, 600) : "No finding fired on what was measured."),
     ),
-    gain && heroGain(first, mean),
+    gain && !known && heroGain(first, mean),
     phaseStrip(report),
   );
 }
@@ -175,15 +174,14 @@ function phaseStrip(report) {
 /**
  * @param {any} header
  * @param {any} report
- * @param {any} cycle The device view's payload, null on a CPU.
  */
-function meters(header, report, cycle) {
+function meters(header, report) {
   const { steps, run } = report;
   const loss = header.loss;
   /** @type {[label: string, value: string, note: string][]} */
   const meters = [
     ["Slow steps", duration(steps.p95_ns), `one in twenty takes longer; the slowest ${duration(steps.max_ns)}`],
-    ...(report.device.type === "cpu" ? [/** @type {[string, string, string]} */ (["GPU", "none", "trained on a CPU: .item() waits for nothing; for a GPU see lightning-gpuprof inspect"])] : deviceMeters(report.device, cycle)),
+    ...(report.device.type === "cpu" ? [/** @type {[string, string, string]} */ (["GPU", "none", "trained on a CPU: .item() waits for nothing; for a GPU see lightning-gpuprof inspect"])] : deviceMeters(report.device)),
     [
       loss && loss.name !== "loss" ? `Loss (${loss.name})` : "Loss",
       loss ? number(Number(loss.value.toPrecision(4))) : "not recorded",
@@ -210,21 +208,30 @@ const STATES = {
 
 /**
  * @param {any} device The report's.
- * @param {any} cycle
  * @returns {[label: string, value: string, note: string][]}
  */
-function deviceMeters({ time, memory }, cycle) {
+function deviceMeters({ time, busy, memory }) {
   const absent = "not measured";
   const [label, meaning] = time ? (STATES[time.state] ?? [time.state, ""]) : [absent, "device, host, data or syncs"];
   return [
     ["Bound by", label, time ? `${meaning}, in ${percent(time.state_frac[time.state])} of steps` : meaning],
-    cycle?.gpu
-      ? ["GPU busy", percent(cycle.gpu.busy_frac), "of the profiled steps: any kernel, copy or fill"]
+    busy && busy.busy_frac !== null
+      ? ["GPU busy", percent(busy.busy_frac), busyNote(busy)]
       : ["GPU busy", absent, "that takes a profiler cycle"],
     memory
       ? ["GPU memory", size(memory.peak_reserved_bytes), `peak reserved of ${size(memory.total_bytes)}`]
       : ["GPU memory", absent, "peak reserved"],
   ];
+}
+
+/** Of what the figure is, and how it was split. @param {any} busy */
+function busyNote(busy) {
+  const of = `of the device's steady step, ${duration(busy.step_ns)}`;
+  if (busy.basis === "marks") return `${of}: at least so long it had work queued, by its marks`;
+  /** @type {[string, number][]} */
+  const parts = [["compute", busy.compute_frac], ["communication", busy.communication_frac], ["copies", busy.copies_frac], ["idle", busy.idle_frac]];
+  const split = parts.filter(([, frac]) => frac >= 0.0005).map(([name, frac]) => `${name} ${percent(frac)}`);
+  return `${of}: ${split.join(", ")}; the work by the profiled steps`;
 }
 
 /** @param {any} report */

@@ -1,0 +1,137 @@
+"""Every recorded run and every real trace: figures that hold, and no two that contradict."""
+
+import json
+import re
+
+import pytest
+from recorded import RECORDED, lay_out
+
+from lightning_gpuprof.errors import GpuProfError
+from lightning_gpuprof.findings.checks import State, run_checks
+from lightning_gpuprof.views.console.console import render
+from lightning_gpuprof.views.documents.gpu_words import verdict
+from lightning_gpuprof.views.documents.report import load_report
+from lightning_gpuprof.views.documents.report_words import headline, the_one
+from lightning_gpuprof.views.documents.trace_payload import analyze_file
+
+RUNS = sorted(path.name for path in RECORDED.iterdir() if path.is_dir())
+NO_SHARE = {"jitter_frac", "roof_frac"}
+"""How far a value lies above another, which may be more than that; of a roof, which is a model."""
+WAITS_FOR = {
+    "low-precision-unused": {"it is the limit"},
+    "memory-bound-kernels": {"it is the limit"},
+    "host-bound": {"it waits for the host"},
+    "small-kernels": {"it waits for the host", "the host stops to wait for it"},
+    "host-sync": {"the host stops to wait for it", "it waits for the host"},
+    "slow-host-to-device-copy": {"mostly with copies"},
+    "data-wait": {"it waits for data"},
+}
+"""What the first line may say beside a first finding on what all steps wait for."""
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory):
+    """The reports of all recorded runs by name."""
+    logdir = lay_out(tmp_path_factory.mktemp("recorded") / "h100")
+    return {name: load_report(str(logdir / name)) for name in RUNS}
+
+
+@pytest.fixture(params=RUNS)
+def report(request, recorded):
+    """The report of one recorded run."""
+    return recorded[request.param]
+
+
+@pytest.fixture(scope="session")
+def analyzed(shared_traces):
+    """The documents of all real traces, by their path."""
+    found = {}
+    for kind in ("kineto/**/*.json*", "nsys/*.sqlite", "jax/**/*.pb", "rocprof/**/*.db"):
+        for path in sorted(shared_traces.glob(kind)):
+            try:
+                found[str(path.relative_to(shared_traces))] = analyze_file(str(path))
+            except GpuProfError:
+                continue  # no trace: a reference beside one
+    return found
+
+
+def shares(value, at=""):
+    """Yield the place and value of each share in a document."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from shares(one, f"{at}.{key}")
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            yield from shares(one, f"{at}[{index}]")
+    elif isinstance(value, float):
+        names = re.sub(r"\[\d+\]", "", at).split(".")
+        if any(name == "frac" or name.endswith("_frac") for name in names[-2:]):
+            if not NO_SHARE & set(names):
+                yield at, value
+
+
+def too_large(document):
+    return {at: share for at, share in shares(document) if not -1e-9 <= share <= 1 + 1e-9}
+
+
+def splits(document):
+    """Yield each split of a device's time in an analysis."""
+    for gpu in document.get("gpus") or [document["gpu"]]:
+        if gpu:
+            yield gpu
+            yield gpu["first_to_last"]
+            assert sum(row["total_ns"] for row in gpu["idle"]) == gpu["idle_ns"]
+    yield from (step["gpu"] for step in document["steps"] if step["gpu"])
+
+
+def add_up(document):
+    parts = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
+    for split in splits(document):
+        assert sum(split[part] for part in parts) == split["span_ns"]
+        assert split["busy_ns"] + split["idle_ns"] == split["span_ns"]
+
+
+def test_no_share_of_a_run_is_above_100_percent(report):
+    assert too_large(report.payload()) == {}
+    shown = re.findall(r"(\d+(?:\.\d+)?) ?%", render(report, verbose=True))
+    assert [share for share in shown if float(share) > 100] == []
+
+
+def test_the_parts_of_a_run_add_up(report):
+    document = report.payload()
+    for trace in report.results.traces:
+        add_up(json.loads(json.dumps(trace.analysis)))
+    busy = document["device"]["busy"]
+    if busy and busy["basis"] == "trace":
+        named = ("compute_frac", "communication_frac", "copies_frac", "idle_frac")
+        assert sum(busy[name] for name in named) == pytest.approx(1)
+        assert busy["busy_frac"] + busy["idle_frac"] == pytest.approx(1)
+    if document["steps"]["count"]:
+        phases = sum(phase["mean_ns"] or 0 for phase in document["phases"].values())
+        assert phases == pytest.approx(document["steps"]["mean_ns"], rel=0.01)
+
+
+def test_the_first_line_and_the_first_finding_agree(report):
+    first, said = the_one(report), headline(report)
+    busy = report.payload()["device"]["busy"]
+    assert busy is None or said.endswith(busy["line"])
+    if first is not None and first.id in WAITS_FOR and busy is not None:
+        assert any(words in said for words in WAITS_FOR[first.id]), said
+    if first is None and verdict(report.results) is not None:
+        text = render(report)
+        assert "NOTHING HERE HOLDS" not in text
+
+
+def test_no_figure_is_both_ok_and_to_be_looked_at(report):
+    states = {}
+    for check in run_checks(report.results):
+        if check.value:
+            states.setdefault(check.value, set()).add(check.state)
+    assert {value for value, both in states.items() if {State.OK, State.LOOK} <= both} == set()
+
+
+def test_figures_of_real_traces_hold(analyzed):
+    assert len(analyzed) > 30
+    for name, document in analyzed.items():
+        assert (name, too_large(document)) == (name, {})
+        add_up(document)
