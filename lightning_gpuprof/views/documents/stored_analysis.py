@@ -32,6 +32,7 @@ _TABLES = {
     "operators": "name total_ns self_ns",
     "kernels": "name total_ns",
     "idle": "cause",
+    "idle_functions": "name total_ns",
     **dict.fromkeys("steps categories copies syncs gaps modules lines roofline".split(), ""),
 }
 """Tables that readers compute with, each with the columns that none of its rows lacks."""
@@ -52,7 +53,8 @@ _ANALYSIS = msgspec.defstruct(
         *((name, list[_row(needed)], []) for name, needed in _TABLES.items()),  # type: ignore[misc]
         *((name, _Number | None, None) for name in ("sync_ns", "upload_wait_ns")),
         ("warnings", list[str], []),
-        ("gpu", dict[str, _Number | list[Any] | None] | None, None),
+        ("gpu", dict[str, _Number | list[Any] | dict[str, _Number | None] | None] | None, None),
+        ("quality", dict[str, _Number | list[str]] | None, None),
         ("thin_kernels", dict[str, _Number] | None, None),
     ],
 )
