@@ -40,6 +40,7 @@ CHANGES = {
     ".pb": mutate.messages,
     ".pickle": mutate.pickled,
     ".gz": mutate.zipped(mutate.as_json),
+    ".prof": mutate.zipped(mutate.raw),
 }
 SHAPES = {"Input Dims": [[2, 3], [3, 4]], "Input type": ["float", "float"], "Concrete Inputs": []}
 
@@ -85,7 +86,7 @@ class Light:
             "memory": ([pickle.dumps(snapshot.content())], mutate.pickled),
         }
         for seed in sorted(DATA.iterdir()):
-            self.targets[seed.name] = ([seed.read_bytes()], CHANGES[seed.suffix])
+            self.targets[seed.name] = ([seed.read_bytes()], CHANGES.get(seed.suffix, mutate.raw))
 
     def parse(self, data):
         parse_records(0, data, name="rank0.jsonl")
