@@ -60,17 +60,21 @@ def snapshot_name(rank: int, session: int, step: int, reason: str) -> str:
     return f"rank{rank}{part}-step{step}-{reason}{SNAPSHOT_SUFFIX}"
 
 
-def open_file(path: str) -> BinaryIO:
-    """Open a regular file to read.
+def open_file(path: str, most: int | None = None) -> BinaryIO:
+    """Open a regular file to read, unless it is longer than `most`.
 
     Others are refused: a FIFO would be waited for, and a device may have no end.
     """
     # Without O_NONBLOCK, to open a FIFO is to wait for somebody who writes.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     descriptor = os.open(path, flags)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    found = os.fstat(descriptor)
+    why = "" if stat.S_ISREG(found.st_mode) else "not a regular file"
+    if most is not None and found.st_size > most:
+        why = f"longer than {most >> 20} MiB"
+    if why:
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a regular file", path)
+        raise OSError(errno.EINVAL, why, path)
     return open(descriptor, "rb")
 
 
@@ -87,9 +91,7 @@ class FileSystem:
 
     def read_bytes(self, path: str, most: int = MOST_BYTES) -> bytes:
         """Return a file's content, unless it is longer than `most`."""
-        with open_file(path) as file:
-            if os.fstat(file.fileno()).st_size > most:
-                raise OSError(errno.EFBIG, f"longer than {most >> 20} MiB", path)
+        with open_file(path, most) as file:
             return file.read()
 
     def read_range(self, path: str, start: int, length: int) -> bytes:

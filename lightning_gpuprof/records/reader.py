@@ -3,16 +3,17 @@
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from itertools import groupby, pairwise
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 import numpy as np
 
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.errors import RecordError, UnreadableError
 from lightning_gpuprof.records.decode import read_record
-from lightning_gpuprof.records.files import LOCAL, FileSystem, record_files
+from lightning_gpuprof.records.files import LOCAL, FileSystem, open_file, record_files
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import (
     ITEM_BYTES,
@@ -29,8 +30,8 @@ _R = TypeVar("_R")
 _PHASES = frozenset(phase.value for phase in Phase)
 _NEEDED = ("dur_ns", "start_ns")
 """Columns without which a window of steps says nothing."""
-_MOST_BYTES, _MOST_WARNINGS = 1 << 30, 100
-"""Of a record file."""
+_MOST_BYTES, _MOST_LINE, _MOST_WARNINGS = 1 << 30, 1 << 26, 100
+"""Of a record file: its length, that of a line, and lines that are named as unreadable."""
 _MOST_VALUE = 1 << 53
 """Of ns, 104 days; a browser holds whole numbers as far as this."""
 _Refuse = Callable[[int, str], None]
@@ -127,15 +128,17 @@ def read_run(run: str, fs: FileSystem = LOCAL) -> dict[int, RankRecords]:
     for rank, path in files.items():
         name = os.path.basename(path)
         try:
-            ranks[rank] = parse_records(rank, fs.read_bytes(path, _MOST_BYTES), name=name)
+            file = open_file(path, _MOST_BYTES) if fs is LOCAL else BytesIO(fs.read_bytes(path))
+            with file:
+                ranks[rank] = parse_records(rank, file, name=name)
         except OSError as error:
             said = f"{name} cannot be read: {error.strerror or error}."
             ranks[rank] = RankRecords(rank, (), (said,))
     return ranks
 
 
-def parse_records(rank: int, data: bytes, *, name: str) -> RankRecords:
-    """Parse one record file's content; lines that cannot be read are left out, with a warning.
+def parse_records(rank: int, file: BinaryIO, *, name: str) -> RankRecords:
+    """Parse one record file; lines that cannot be read are left out, with a warning.
 
     A session of another schema is left out, with a warning.
     """
@@ -148,7 +151,7 @@ def parse_records(rank: int, data: bytes, *, name: str) -> RankRecords:
         if len(warnings) < _MOST_WARNINGS:
             warnings.append(f"line {number} of {name} cannot be read: {why}.")
 
-    for number, line in enumerate(BytesIO(data), start=1):
+    for number, line in enumerate(iter(partial(file.readline, _MOST_LINE), b""), start=1):
         if line == b"\n":
             continue
         try:

@@ -89,7 +89,7 @@ class Light:
             self.targets[seed.name] = ([seed.read_bytes()], CHANGES.get(seed.suffix, mutate.raw))
 
     def parse(self, data):
-        parse_records(0, data, name="rank0.jsonl")
+        parse_records(0, io.BytesIO(data), name="rank0.jsonl")
 
     def load(self, data):
         self.memory.content = data

@@ -6,6 +6,7 @@ import os
 import pickle
 import sqlite3
 import struct
+from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -52,7 +53,7 @@ def test_a_line_that_cannot_be_read_is_named_and_the_rest_is_shown(tmp_path, lin
     path = Path(plugin_dir(str(tmp_path)), "rank0.jsonl")
     begin, end = path.read_bytes().splitlines()
 
-    found = parse_records(0, b"\n".join([begin, line, end, b""]), name=path.name)
+    found = parse_records(0, BytesIO(b"\n".join([begin, line, end, b""])), name=path.name)
 
     (warning,) = found.warnings
     assert warning.startswith("line 2 of rank0.jsonl cannot be read: ")

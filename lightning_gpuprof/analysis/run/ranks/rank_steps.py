@@ -39,15 +39,17 @@ class RankSteps:
 
     def __init__(self, sessions: Sequence[Session], chosen: Sequence[Mask]) -> None:
         self.sessions, self.chosen = sessions, chosen
-        self._rows = [np.flatnonzero(mask) for mask in chosen]
         numbers = [_numbers(one) for one in sessions]
+        self._rows = [
+            _once(one, np.flatnonzero(mask)) for one, mask in zip(numbers, chosen, strict=True)
+        ]
         shared = np.zeros(0, dtype=np.int64)
         if all(map(len, numbers)):
             shared = _in_all([one[at] for one, at in zip(numbers, self._rows, strict=True)])
         self._enough = len(shared) >= MIN_STEPS
         shared = shared[-max(MIN_STEPS, MOST_CELLS // max(1, len(sessions))) :]
         self._rows = [
-            _rows_of(one, at, shared) for one, at in zip(numbers, self._rows, strict=True)
+            at[np.isin(one[at], shared)] for one, at in zip(numbers, self._rows, strict=True)
         ]
 
     def __bool__(self) -> bool:
@@ -78,18 +80,21 @@ def _one_before(numbers: Int64, rows: Int64) -> Int64:
     return np.where(numbers[rows] - numbers[before] == 1, before, rows)
 
 
-def _rows_of(numbers: Int64, rows: Int64, shared: Int64) -> Int64:
-    """Return the row of each shared number; the first where a damaged file has it twice."""
-    found, first = np.unique(numbers[rows], return_index=True)
-    return rows[first[np.isin(found, shared)]]
+def _once(numbers: Int64, rows: Int64) -> Int64:
+    """Return rows in the order of their numbers, the first of equal ones, as damaged files have."""
+    if not len(numbers):
+        return rows[:0]
+    chosen = numbers[rows]
+    if (np.diff(chosen) > 0).all():
+        return rows
+    return rows[np.unique(chosen, return_index=True)[1]]
 
 
 def _in_all(numbers: Sequence[Int64]) -> Int64:
-    """Return the numbers, each once in every array, that are in all of them, in order."""
+    """Return the numbers that are in all of some arrays, in order."""
     if not numbers:
         return np.zeros(0, dtype=np.int64)
-    found, count = np.unique(
-        np.concatenate([np.unique(one) for one in numbers]), return_counts=True
-    )
-    shared: Int64 = found[count == len(numbers)]
+    shared = numbers[0][_once(numbers[0], np.arange(len(numbers[0])))]
+    for one in numbers[1:]:
+        shared = shared[np.isin(shared, one)]
     return shared
