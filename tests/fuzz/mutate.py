@@ -5,6 +5,7 @@ import gzip
 import json
 import pickle
 import sqlite3
+from contextlib import suppress
 from random import Random
 
 import msgspec
@@ -128,6 +129,8 @@ def table(data, rng):
 def database(data, rng):
     """Change an SQLite file by its own means: cells, tables, columns, views in a table's place."""
     made = sqlite3.connect(":memory:")
+    if not hasattr(made, "deserialize"):  # before Python 3.11
+        return raw(data, rng)
     made.deserialize(data)
     made.text_factory = bytes
     names = [name.decode() for (name,) in made.execute("SELECT name FROM sqlite_master")]
@@ -136,24 +139,20 @@ def database(data, rng):
         columns = [row[1].decode() for row in made.execute(f'PRAGMA table_info("{name}")')] or ["x"]
         column, value = rng.choice(columns), rng.choice((*ODD[:19], "", "x", b"\xff", "9" * 5000))
         value = max(-(2**63), min(value, 2**63 - 1)) if isinstance(value, int) else value
-        how = rng.randrange(12)
-        try:
-            if how < 7:
-                made.execute(f'UPDATE "{name}" SET "{column}" = ?', [value])
-            elif how == 7:
-                made.execute(f'ALTER TABLE "{name}" DROP COLUMN "{column}"')
-            elif how == 8:
-                made.execute(f'DROP TABLE "{name}"')
-            elif how == 9:
-                made.execute(f'INSERT INTO "{name}" SELECT * FROM "{name}"')
-            else:
-                made.execute(f'ALTER TABLE "{name}" RENAME TO moved')
+        orders = (f'UPDATE "{name}" SET "{column}" = ?',) * 7 + (
+            f'ALTER TABLE "{name}" DROP COLUMN "{column}"',
+            f'DROP TABLE "{name}"',
+            f'INSERT INTO "{name}" SELECT * FROM "{name}"',
+            f'ALTER TABLE "{name}" RENAME TO moved',
+        )
+        order = rng.choice(orders)
+        with suppress(sqlite3.Error, OverflowError):
+            made.execute(order, [value] if "?" in order else [])
+            if order.endswith("moved"):
                 many = ", ".join(f"moved AS t{i}" for i in range(rng.choice((1, 6))))
-                what = rng.choice(("t0.*", f'randomblob(9999999) AS "{column}"', "t0.*"))
+                what = rng.choice(("t0.*", "t0.*", f'randomblob(9999999) AS "{column}"'))
                 where = rng.choice(("", " WHERE 0", " WHERE abs(t0.rowid) < 0"))
                 made.execute(f'CREATE VIEW "{name}" AS SELECT {what} FROM {many}{where}')
-        except (sqlite3.Error, OverflowError):
-            continue
     made.commit()
     return made.serialize()
 

@@ -19,7 +19,7 @@ from werkzeug.test import Client
 
 from lightning_gpuprof import cli
 from lightning_gpuprof.errors import UnknownTraceError
-from lightning_gpuprof.records.files import FileSystem, plugin_dir
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir
 from lightning_gpuprof.records.reader import parse_records
 from lightning_gpuprof.tb_plugin import replies
 from lightning_gpuprof.tb_plugin.answers import Answers, Preparer
@@ -33,10 +33,8 @@ DATA = Path(__file__).parents[1] / "data" / "traces"
 TRACE = "rank0-cycle0.pt.trace.json.gz"
 SNAPSHOT = "rank0-step120-oom.memory.pickle"
 CHANGES = {
+    **dict.fromkeys((".db", ".rpd", ".sqlite"), mutate.database),
     ".csv": mutate.table,
-    ".db": mutate.database,
-    ".rpd": mutate.database,
-    ".sqlite": mutate.database,
     ".pb": mutate.messages,
     ".pickle": mutate.pickled,
     ".gz": mutate.zipped(mutate.as_json),
@@ -45,24 +43,11 @@ CHANGES = {
 SHAPES = {"Input Dims": [[2, 3], [3, 4]], "Input type": ["float", "float"], "Concrete Inputs": []}
 
 
-class InMemory(FileSystem):
-    """One file's content under every name."""
-
-    content = b""
-
-    def exists(self, path):
-        return True
-
-    def read_bytes(self, path, most=0):
-        return self.content
-
-
 class Light:
     """Decodes records and stored analyses, and reads files of every kind, a few kB each."""
 
     def __init__(self, folder):
         self.path = os.path.join(folder, "file")
-        self.memory = InMemory()
         made = Path(folder, "made")
         write_synthetic(made, SyntheticSpec(steps=1, kernels_per_burst=2, stack_depth=1))
         trace = json.loads(made.read_text())
@@ -72,16 +57,13 @@ class Light:
         made_runs.traced_run(Path(folder, "run"), prepared=False)
         analysed = Path(plugin_dir(os.path.join(folder, "run")), TRACE)
         write_analysis(str(analysed))
+        kept = Path(f"{analysed}{ANALYSIS_SUFFIX}")
         snapshot = SnapshotBuilder()
         snapshot.free(snapshot.allocate(1 << 20, line=7))
         snapshot.allocate(1 << 30, line=9)
         self.targets = {
             "records": ([small_records(Path(folder, "small"))], mutate.records, self.parse),
-            "analysis": (
-                [Path(f"{analysed}.analysis.json").read_bytes()],
-                mutate.as_json,
-                self.load,
-            ),
+            "analysis": ([kept.read_bytes()], mutate.as_json, self.load),
             "kineto": ([json.dumps(trace).encode(), json.dumps(events).encode()], mutate.as_json),
             "memory": ([pickle.dumps(snapshot.content())], mutate.pickled),
         }
@@ -92,12 +74,11 @@ class Light:
         parse_records(0, io.BytesIO(data), name="rank0.jsonl")
 
     def load(self, data):
-        self.memory.content = data
-        read_analysis("trace", self.memory)
+        Path(self.path + ANALYSIS_SUFFIX).write_bytes(data)
+        read_analysis(self.path)
 
     def read(self, data):
-        with open(self.path, "wb") as file:
-            file.write(data)
+        Path(self.path).write_bytes(data)
         try:
             open_timeline(self.path, ReadOptions(stacks=True, memory=True))
         except UnknownTraceError:
@@ -188,15 +169,11 @@ class Deep:
         more = rng.choice(([], ["--json"], ["--markdown"], ["--verbose"], ["--session", "0"]))
         view = ["--view", rng.choice(("run", "steps", "traces", "memory", "device", "timeline"))]
         argv = rng.choice(
-            (
-                ["report", a, *more],
-                ["report", a, *view],
-                ["report", str(self.logs)],
-                ["compare", a, b, *more[:1]],
-                ["compare", str(self.logs)],
-                ["analyze", name, *more[:1]],
-                ["analyze", name, "--stacks", "--steady"],
-            )
+            [
+                *(["report", a, *more], ["report", a, *view], ["report", str(self.logs)]),
+                *(["compare", a, b, *more[:1]], ["compare", str(self.logs)]),
+                *(["analyze", name, *more[:1]], ["analyze", name, "--stacks", "--steady"]),
+            ]
         )
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), suppress(SystemExit):
             cli.main(argv)
