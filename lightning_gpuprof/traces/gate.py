@@ -74,8 +74,12 @@ def _too_late(timeline: Timeline, device: DeviceEvents, call: Int32) -> Mask:
     """Return which events start after events of their stream that were launched later."""
     host, late = timeline.host, np.zeros(len(device), dtype=np.bool_)
     for rows in _by_stream(device, call >= 0):
-        rows = rows[np.argsort(host.start_ns[call[rows]], kind="stable")]
-        called, start = host.start_ns[call[rows]], device.start_ns[rows]
+        called = host.start_ns[call[rows]]
+        if (np.diff(called) >= 0).all():
+            continue
+        order = np.argsort(called, kind="stable")
+        rows, called = rows[order], called[order]
+        start = device.start_ns[rows]
         first = np.append(np.minimum.accumulate(start[::-1])[::-1], np.iinfo(np.int64).max)
         later = np.searchsorted(called, host.end_ns[call[rows]], side="right")
         late[rows] = start - CLOCK_NS > first[later]
@@ -91,10 +95,9 @@ def _possible_ends(device: DeviceEvents, call: Int32) -> Int64:
     alone[launched] = ~shared[call[launched]]
     for rows in _by_stream(device, alone):
         start, end = device.start_ns[rows], end_ns[rows]
-        reach = np.searchsorted(start, end) - np.arange(1, len(rows) + 1)
-        next_ns = np.append(start[1:], np.iinfo(np.int64).max)
-        over = (reach > 1) & (end - next_ns > OVERLAP_NS)
-        end_ns[rows[over]] = next_ns[over]
+        over = np.flatnonzero(end[:-1] - start[1:] > OVERLAP_NS)
+        over = over[np.searchsorted(start, end[over]) > over + 2]
+        end_ns[rows[over]] = start[over + 1]
     return end_ns
 
 
