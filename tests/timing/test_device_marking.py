@@ -78,9 +78,9 @@ class Optimizer(torch.optim.SGD):
 
 @pytest.fixture
 def fit(clock, tmp_path):
-    def fitted(model, *callbacks, window=64, **options):
+    def fitted(model, *callbacks, window=64, console=False, **options):
         timer = PhaseTimer(
-            window=window, warmup=0, console=False, clock=clock, device_marks=model.simulated
+            window=window, warmup=0, console=console, clock=clock, device_marks=model.simulated
         )
         defaults = {
             "max_epochs": 1,
@@ -135,6 +135,24 @@ def test_a_slow_host_leaves_the_device_waiting(clock, fake_device, fit):
     assert columns["run_ahead/forward"][steps] == near(15 * US)
     found = analyze_run(run, {}).device_time
     assert found.state_frac[StepState.HOST_BOUND] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("times", "says"),
+    [
+        ({}, "GPU 100 % busy: it is the limit | data: "),
+        ({"host_ns": 2 * MS, "work_ns": 10 * US}, "GPU: it waits for the host | data: "),
+        ({"host_ns": 2 * MS, "work_ns": 10 * US, "data_ns": 20 * MS}, "GPU: it waits for data | "),
+    ],
+)
+def test_the_live_line_begins_with_what_the_device_does(
+    clock, fake_device, fit, caplog, times, says
+):
+    device = fake_device(clock, latency_ns=5 * US, poll_ns=100)
+    with caplog.at_level("INFO", logger="lightning_gpuprof"):
+        fit(Model(device, **times), console=True)
+    lines = [one.getMessage() for one in caplog.records]
+    assert any(line.startswith(f"[PROFILE] {says}") for line in lines), lines
 
 
 def test_slow_data_leaves_the_device_idle(clock, fake_device, fit):
