@@ -23,9 +23,9 @@ WHAT_EACH_VIEW_SAYS = {
     },
     "nvidia": {
         **ONE_RANK,
-        "overview": (".meter", "GPU busy\n83.6%"),
+        "overview": (".meter", "GPU busy\n100.0%"),
         "steps": (".card", "Steps 0 to 199 of 200, one by one."),
-        "timeline": (".card", "Busy 83.6% of 465 ms"),
+        "timeline": (".card", "Busy 83.5% of 465 ms in 6 whole steps"),
         "operators": (".meter", "On tensor cores\n80.8%"),
         "roofline": (".card", "Peaks of NVIDIA A100"),
         "compare": (".hero", "197 against"),
@@ -33,7 +33,7 @@ WHAT_EACH_VIEW_SAYS = {
     },
     "amd": {
         **ONE_RANK,
-        "overview": (".meter", "GPU busy\n10.6%"),
+        "overview": (".meter", "GPU busy\nnot measured"),
         "steps": (".card", "Steps 0 to 199 of 200, one by one."),
         "timeline": (".card", "23,175 events over 3.39 s"),
         "operators": (".meter", "Launch call\n3.13 \u00b5s"),
@@ -42,7 +42,7 @@ WHAT_EACH_VIEW_SAYS = {
         "traces": (".traces li", "538 KiB"),
     },
     "two_ranks": {
-        "overview": (".meter", "GPU busy\n98.5%"),
+        "overview": (".meter", "GPU busy\n100.0%"),
         "steps": (".card", "of 300"),
         "timeline": (".card", "Communication not hidden 28.2 ms (27.4%)"),
         "operators": (".meter", "Device busy\n98.5%"),
