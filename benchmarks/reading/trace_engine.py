@@ -95,7 +95,8 @@ def measure(command: list[str]) -> tuple[float, float]:
 
 
 def ours(path: Path) -> list[str]:
-    return [sys.executable, "-m", "lightning_gpuprof.cli", "analyze", "--json", str(path)]
+    command = [sys.executable, "-m", "lightning_gpuprof.cli", "analyze", "--json"]
+    return [*command, "--no-stacks", str(path)]
 
 
 def contenders(path: Path, args: argparse.Namespace, size: int) -> dict[str, tuple[list[str], int]]:

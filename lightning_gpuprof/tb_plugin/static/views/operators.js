@@ -62,7 +62,7 @@ function meters(device) {
   const { launches, thin_kernels: thin } = device;
   /** @type {[label: string, value: string, note: string][]} */
   const meters = [];
-  if (device.gpu) meters.push(["Device busy", percent(device.gpu.busy_frac), "any kernel, copy or fill of any stream"]);
+  if (device.gpu) meters.push(["Device busy", percent(device.gpu.busy_frac), "of the profiled steps: any kernel, copy or fill"]);
   if (device.gemm_frac !== null) meters.push(["Matrix multiplies", percent(device.gemm_frac), "of kernel time"]);
   if (device.tensor_core_frac !== null) meters.push(["On tensor cores", percent(device.tensor_core_frac), "of multiply, convolution and attention time, by kernel names"]);
   if (launches?.overhead) meters.push(["Launch call", duration(launches.overhead.median_ns), `median of ${count(launches.count)} launches`]);
