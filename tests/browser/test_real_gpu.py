@@ -26,6 +26,15 @@ def test_a_copy_that_the_host_waits_for_is_a_host_sync(page):
     page.wait_for(".card", "1 call made the host wait for the device")
 
 
+def test_a_step_that_the_profiler_distorts_is_marked(page):
+    page.open("h100/reads-in-a-loop", view="timeline")
+    page.wait_for(".notice", "ProfilerStep#15 takes 16.6 ms where usual steps take 3.91 ms")
+    page.open("h100/reads-in-a-loop", view="steps")
+    page.wait_for(".card", "left out: profiled")
+    page.open("h100/reads-in-a-loop")
+    page.wait_for(".gpu-line", "GPU 43 % busy: the host stops to wait for it.")
+
+
 def test_gaps_and_kernels_have_readable_names(page):
     page.open("h100/small-batch", view="operators")
     page.wait_for("td.name", "cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_64x64_32x6_tn_align4>")

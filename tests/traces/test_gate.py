@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lightning_gpuprof.cli import main
-from lightning_gpuprof.traces import open_timeline
+from lightning_gpuprof.traces import ReadOptions, find_reader, open_timeline
 from lightning_gpuprof.traces.timeline import Faults
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
 
@@ -67,6 +67,22 @@ def test_tables_whose_names_end_in_a_version_are_read():
     found = analyze_file(str(CASES / "19_nsys_versioned_tables.sqlite"))
     assert kernels(found) == (40, 8 * MS)
     assert sum(row["count"] for row in found["ranges"]) == 4
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["nsys.sqlite", "jax.xplane.pb", "rocpd.db", "run.rpd", "rocprof_v1.db",
+     "rocprofv3_results.json.gz"],
+)  # fmt: skip
+def test_what_any_reader_gives_passes_the_gate(tiny_traces, monkeypatch, name):
+    path = str(tiny_traces / name)
+    reader = find_reader(path)
+    timeline = reader.read(path, ReadOptions())
+    timeline.device.dur_ns[0] = 5_000 * MS
+    monkeypatch.setattr(reader, "read", lambda *_: timeline)
+    found = open_timeline(path)
+    assert found.faults == Faults(cut=1, left_out=0)
+    assert found.device.dur_ns[0] == 70 * US
 
 
 def test_a_table_of_a_device_that_is_not_known_is_named(write_database, capsys):
