@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 RUNS ?= runs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz oldest newest tensorboard check bench figures gpu wheels docs golden clean
+.PHONY: help demo test faults fuzz oldest newest tensorboard check bench figures gpu wheels docs golden clean
 
 help: ## List these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -34,6 +34,9 @@ test: $(VENV)/.installed-dev ## Run every test that this machine can run
 
 fuzz: $(VENV)/.installed-dev ## Read a million damaged files and ask 20,000 times about damaged runs; goes on where it was stopped
 	OMP_NUM_THREADS=1 nice $(BIN)/python tests/fuzz/run.py
+
+faults: $(VENV)/.installed-dev ## Train with some 130 planted faults, with and without the callback, in 15 minutes
+	FAULTS=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/faults
 
 define with_lightning
 	$(PYTHON) -m venv $(VENV)-$(1)

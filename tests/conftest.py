@@ -4,6 +4,8 @@ import gzip
 import importlib.util
 import json
 import os
+import re
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -34,6 +36,21 @@ def figure():
         assert figures.figure(name, value, **limits), name
 
     return note
+
+
+@pytest.fixture
+def said(caplog):
+    """Check that a line is shown within a block, as `pytest.warns` does of warnings."""
+
+    @contextmanager
+    def expect(match):
+        texts, begun = [], len(caplog.records)
+        with caplog.at_level("INFO", logger="lightning_gpuprof"):
+            yield texts
+        texts += [record.getMessage() for record in caplog.records[begun:]]
+        assert any(re.search(match, text) for text in texts), texts
+
+    return expect
 
 
 @pytest.fixture(scope="session")

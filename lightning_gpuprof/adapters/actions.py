@@ -79,6 +79,10 @@ BORDERS: dict[str, Border] = {
     "on_train_end": Border.END,
 }
 
+EXCEPTION_HOOK = "on_exception"
+ENDS = ("run_training_epoch", EXCEPTION_HOOK, "teardown")
+"""Actions after which a fit may be over: of each epoch, of an error, of a fit that ends."""
+
 
 def parse_action(name: str) -> Action:
     """Split an action's name into its parts.

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer
     from lightning.pytorch.callbacks import TQDMProgressBar
     from lightning.pytorch.profilers import Profiler
-    from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn
 else:
     try:
         _package = import_module("pytorch_lightning" if _OTHER_IN_USE else "lightning.pytorch")
@@ -38,8 +37,6 @@ else:
     Trainer, Profiler = _package.Trainer, _package.profilers.Profiler
     RichProgressBar = _package.callbacks.RichProgressBar
     TQDMProgressBar = _package.callbacks.TQDMProgressBar
-    _rank_zero = _package.utilities.rank_zero
-    rank_zero_info, rank_zero_warn = _rank_zero.rank_zero_info, _rank_zero.rank_zero_warn
 
 __all__ = [
     "STOP_CHECK_METHOD",
@@ -57,8 +54,6 @@ __all__ = [
     "is_kind",
     "logged_results",
     "logging_step",
-    "rank_zero_info",
-    "rank_zero_warn",
     "step_value",
     "users_profiler",
     "validation_batches",

@@ -47,7 +47,8 @@ class TorchTrace:
     """Records operators, kernels and copies from `start` to `stop`; used once.
 
     Where another profiler begins meanwhile, `on_intruder` is called first and must end this
-    recording: the other profiler works as if this recording had never been.
+    recording: the other profiler works as if this recording had never been. Where a call fails,
+    torch is left alone from then on: to stop what was never prepared crashes the process.
 
     `device_type` is recorded beside the CPU: "cuda" (also for HIP) or "xpu"; the other options are
     torch's.
@@ -72,18 +73,22 @@ class TorchTrace:
         self._on_intruder = on_intruder
         self._original: Callable[..., Any] | None = None
         self._step: Any = None
-        self._started = False
+        self._prepared = self._started = False
 
     def prepare(self) -> None:
         """Warm up: load the tracing library, whose first use is slow, and record nothing yet."""
         self._profiler.prepare_trace()
+        self._prepared = True
         self._original = _autograd_profiler._prepare_profiler
         _autograd_profiler._prepare_profiler = self._give_way
 
     def start(self) -> None:
         """Record from now on."""
-        self._profiler.start_trace()
-        self._started = True
+        self._prepared = False
+        try:
+            self._profiler.start_trace()
+        finally:
+            self._started = self._records()
 
     def begin_step(self, number: int) -> None:
         """Open the span `ProfilerStep#<number>`, which trace readers split a trace by."""
@@ -103,17 +108,23 @@ class TorchTrace:
             RuntimeError: Somebody took the recording away unseen, so there is nothing to export.
         """
         self._restore()
-        if not self._started:
-            self._profiler.start_trace()
-        elif not torch._C._autograd._profiler_enabled():
-            # Exporting what is gone would crash the process, not raise.
-            raise RuntimeError("another profiler ended this recording; it cannot be exported")
-        self._started = False
-        self._profiler.stop_trace()
+        try:
+            if self._prepared:
+                self.start()  # Kineto leaves its warm-up by no other way
+            elif self._started and not self._records():
+                # Exporting what is gone would crash the process, not raise.
+                raise RuntimeError("another profiler ended this recording; it cannot be exported")
+        finally:
+            started, self._started = self._started, False
+            if started and self._records():
+                self._profiler.stop_trace()
 
     def export(self, path: str) -> None:
         """Write the recorded events as plain JSON, without a Python object per event."""
         self._profiler.export_chrome_trace(path)
+
+    def _records(self) -> bool:
+        return bool(torch._C._autograd._profiler_enabled())
 
     def _restore(self) -> None:
         if self._original is not None and _autograd_profiler._prepare_profiler == self._give_way:

@@ -8,12 +8,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from lightning_gpuprof.adapters.lightning import (
-    LightningModule,
-    Trainer,
-    is_kind,
-    rank_zero_warn,
-)
+from lightning_gpuprof.adapters.lightning import LightningModule, Trainer, is_kind
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.recorders.scalars.scalar_log import ScalarLog
 from lightning_gpuprof.recorders.scalars.scalar_sink import ScalarSink, logged_names
@@ -186,9 +181,9 @@ class DeferredLoss(RecordingCallback):
         self._flush()
 
     def _refuse(self, name: str, error: Exception) -> None:
-        if name not in self._refused:
+        if name not in self._refused and self._output is not None:
             self._refused.add(name)
-            rank_zero_warn(f"DeferredLoss leaves {name!r} out: {error}")
+            self._output.warn(f"DeferredLoss leaves {name!r} out: {error}")
 
     @guarded
     def _flush(self) -> None:
@@ -220,11 +215,12 @@ class DeferredLoss(RecordingCallback):
 
     def _say_missing(self) -> None:
         # Of the default nobody is warned: with several optimizers a step often returns nothing.
-        if self._sink is None or self.metrics == ("loss",):
+        output = self._output
+        if output is None or self._sink is None or self.metrics == ("loss",):
             return
         missing = [name for name in self._sink.missing if name not in self._refused]
         if missing:
-            rank_zero_warn(
+            output.warn(
                 f"DeferredLoss recorded nothing for {missing}: training_step never returned "
                 'them. Return a dict such as {"loss": loss, "kl": kl}, or ask for others.'
             )

@@ -1,8 +1,8 @@
 """The callback that is all the others together."""
 
+import logging
 import os
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -111,12 +111,11 @@ class GpuProfCallback(Callback):
         """Say that nothing is measured: this hook is called by Fabric, and by no Trainer."""
         # Fabric calls hooks with whatever a program passes, which the parts could not read.
         self.__dict__.update(dict.fromkeys(_LATER_HOOKS))
-        warnings.warn(
+        say(
             "GpuProfCallback works inside Lightning's Trainer: it measures nothing in a loop of "
             "Fabric. Record that loop with torch.profiler, export_chrome_trace(), and read the "
             "file with `lightning-gpuprof analyze FILE`.",
-            UserWarning,
-            stacklevel=2,
+            logging.WARNING,
         )
 
     @override

@@ -114,7 +114,10 @@ class LineSampler(EpochRecorder):
 
     def sample(self) -> None:
         """Take one sample of the training thread, where it is in a step."""
-        if self._output is None or self._output.step < self.warmup or not may_walk():
+        if self._output is None or self._output.over:
+            self._stop.set()  # the fit has ended, and nobody has said so
+            return
+        if self._output.step < self.warmup or not may_walk():
             return
         frames = sys._current_frames()
         try:

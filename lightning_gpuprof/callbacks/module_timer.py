@@ -59,6 +59,8 @@ class ModuleTimer(Callback):
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         self._output = RunOutput.of(trainer) if stage == "fit" else None
+        if self._output is not None:
+            self._output.at_end(lambda *_: self._release())
 
     @override
     @guarded
@@ -75,18 +77,6 @@ class ModuleTimer(Callback):
                 self._say_left_out(name)
             else:
                 self._time(module, self._output.components(name))
-
-    @override
-    @guarded
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self._release()
-
-    @override
-    @guarded
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
-        self._release()
 
     def _time(self, module: torch.nn.Module, component: Component) -> None:
         enter, leave = _Hook(self._enter, component), _Hook(self._leave, component)

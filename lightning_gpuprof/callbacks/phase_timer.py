@@ -11,7 +11,8 @@ from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trai
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.session.guard import guarded, guarded_call
 from lightning_gpuprof.session.hooks import BatchCalls, called_by_trainer, silence_unused
-from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.session.output import RunOutput, status_of
+from lightning_gpuprof.timing.fit_end import FitEnd
 from lightning_gpuprof.timing.run import TimingRun
 from lightning_gpuprof.timing.window_writer import TimerSettings
 
@@ -101,6 +102,8 @@ class PhaseTimer(Callback):
             raise ConfigError(
                 "This Trainer has two PhaseTimers. GpuProfCallback contains one: remove the other."
             )
+        self._output.at_end(self._session_ends, last=True)
+        host = called_by_trainer(trainer, self)
         self._run = TimingRun(
             trainer,
             self._output,
@@ -112,7 +115,8 @@ class PhaseTimer(Callback):
                 overhead_budget=self.overhead_budget,
             ),
             shield=partial(guarded_call, self),
-            calls=BatchCalls.counted_by(called_by_trainer(trainer, self)),
+            calls=BatchCalls.counted_by(host),
+            fit_end=FitEnd(trainer, host, self._fit_has_ended),
             events=self._events(trainer),
         )
 
@@ -131,32 +135,39 @@ class PhaseTimer(Callback):
     @override
     @guarded
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._finish("finished")
+        self._leave(None)
 
     @override
     @guarded
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self._finish("finished")
+        self._leave(None)
 
     @override
     @guarded
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
-        stopped = isinstance(exception, KeyboardInterrupt)
-        self._finish("interrupted" if stopped else "exception", exception)
+        self._leave(exception)
 
     def _events(self, trainer: Trainer) -> DeviceEvents | None:
         if isinstance(self.device_marks, bool):
             return device_events(trainer.strategy.root_device) if self.device_marks else None
         return self.device_marks
 
-    def _finish(self, status: str, error: BaseException | None = None) -> None:
+    def _leave(self, error: BaseException | None) -> None:
+        if self._output is not None:
+            self._output.end(status_of(error), error=error)
+
+    @guarded
+    def _fit_has_ended(self, error: BaseException | None) -> None:
+        """Nobody has told this callback."""
+        self._leave(error)
+
+    @guarded
+    def _session_ends(self, status: str, error: BaseException | None) -> None:
         run, self._run = self._run, None
         if run is not None:
             run.finish(status, error)
-        elif self._output is not None and not self._output.ended:
-            self._output.end(status, error=error)
 
     def _release(self) -> None:
         run, self._run = self._run, None

@@ -7,7 +7,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.adapters.lightning import LightningModule, Trainer, rank_zero_warn
+from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.adapters.profiler import TorchTrace, busy_profiler
 from lightning_gpuprof.capture.checks import check_length, has_own_profiler, refuse_device
 from lightning_gpuprof.capture.cycles import Cycles, Recorded
@@ -15,7 +15,6 @@ from lightning_gpuprof.capture.trace_files import TraceFiles
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.schema import Note, StepFlag
 from lightning_gpuprof.schedule import chosen_schedule
-from lightning_gpuprof.session.console import say
 from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.recording import RecordingCallback
 from lightning_gpuprof.session.step_start import StepBorders
@@ -103,7 +102,7 @@ class ProfilerSchedule(RecordingCallback):
         self._files: TraceFiles | None = None
         self._trainer: Any = None
         self._step = -1
-        self._said_busy = False
+        self._said = False
 
     @property
     def recording(self) -> bool:
@@ -129,7 +128,7 @@ class ProfilerSchedule(RecordingCallback):
         if self.ranks is not None and output.rank not in self.ranks:
             return
         self._step = -1
-        self._said_busy = False
+        self._said = False
         if has_own_profiler(trainer):
             self._say_busy("The Trainer has Lightning's own PyTorchProfiler")
             return
@@ -196,6 +195,9 @@ class ProfilerSchedule(RecordingCallback):
         if busy is not None:
             self._say_busy(f"{busy[0].upper()}{busy[1:]} is at work")
             return None
+        if (why := self._files and self._files.why_not()) is not None:
+            self._leave_out("trace-failed", f"No trace is recorded: {why}.")
+            return None
         return self._make_trace(device_type=device_type, on_intruder=self._give_way, **self.options)
 
     @guarded
@@ -204,16 +206,20 @@ class ProfilerSchedule(RecordingCallback):
         self._close()
 
     def _say_busy(self, why: str) -> None:
-        """Note each time why nothing is recorded, and show it once."""
-        message = (
+        self._leave_out(
+            "profiler-busy",
             f"{why}; only one profiler can record at a time, so ProfilerSchedule gives way. "
-            "Remove the other one to get a trace of ours."
+            "Remove the other one to get a trace of ours.",
         )
-        if self._output is not None:
-            self._output.note("profiler-busy", message=message)
-        if not self._said_busy:
-            self._said_busy = True
-            rank_zero_warn(message)
+
+    def _leave_out(self, name: str, message: str) -> None:
+        """Note each time why nothing is recorded, and show it once."""
+        if self._output is None:
+            return
+        self._output.note(name, message=message)
+        if not self._said:
+            self._said = True
+            self._output.warn(message)
 
     @guarded
     def _save(self, recorded: Recorded) -> None:
@@ -223,8 +229,8 @@ class ProfilerSchedule(RecordingCallback):
             self._files.save(recorded)
         except OSError as error:  # no folder, no space: the next cycle may fare better
             message = f"The trace of cycle {recorded.cycle} could not be written: {error}."
-            say(f"[PROFILE] {message} Training goes on.")
             if self._output is not None:
+                self._output.warn(f"{message} Training goes on.")
                 note = Note(step=recorded.last_step, name="trace-failed", message=message)
                 self._output.write(note)
 

@@ -15,6 +15,7 @@ from lightning_gpuprof.adapters.lightning import (
 )
 from lightning_gpuprof.recorders.scalars.transfer import Numbers
 from lightning_gpuprof.session.guard import enable, guarded
+from lightning_gpuprof.session.output import RunOutput
 from lightning_gpuprof.session.patches import Patches
 
 
@@ -54,6 +55,8 @@ class DeferredProgressBar(TQDMProgressBar):
     def _take_over(self, trainer: Any) -> None:
         self._begin(logged_results(trainer.fit_loop.epoch_loop))
         self._patches.put(self._results, "log", self._without_bar)
+        if (output := RunOutput.running(trainer)) is not None:
+            output.at_end(lambda *_: self._release())
 
     def _without_bar(self, original: Any) -> Any:
         def log(fx: str, name: str, *args: Any, **kwargs: Any) -> Any:

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from lightning_gpuprof.adapters.lightning import is_kind, rank_zero_warn, users_profiler
+from lightning_gpuprof.adapters.lightning import is_kind, users_profiler
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.schedule import Schedule, too_short
 from lightning_gpuprof.session.output import RunOutput
@@ -25,7 +25,7 @@ def check_length(trainer: Any, schedule: Schedule, output: RunOutput, *, explici
         return
     message = too_short(schedule, length)
     if schedule.fitting(length):
-        rank_zero_warn(message)
+        output.warn(message)
     elif explicit and not trainer.fast_dev_run:
         raise ConfigError(message)
     else:

@@ -127,9 +127,11 @@ class Cycles:
             return
         with interrupts_wait():
             self._trace, self._recording, self._steps = None, False, None
-            trace.end_step()
-            begun = self._now()
-            trace.stop()
-            stop_ns = self._now() - begun
+            try:
+                trace.end_step()
+            finally:
+                begun = self._now()
+                trace.stop()
+                stop_ns = self._now() - begun
         if recording and steps is not None:
             self._on_recorded(Recorded(self._cycle, steps[0], steps[1], trace, stop_ns))

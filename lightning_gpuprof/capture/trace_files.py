@@ -16,6 +16,7 @@ from lightning_gpuprof.records.files import (
 )
 from lightning_gpuprof.records.schema import ProfilerCycle
 from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.units import size
 
 try:
     igzip: Any = import_module("isal.igzip")
@@ -26,6 +27,8 @@ _LEVEL = 1
 """In a tenth of the time that torch takes to stop and export; 1.7 times zlib's smallest size:
 a thread beside training would be no gain."""
 _CHUNK_BYTES = 1 << 20
+FIRST_BYTES = 64 << 20
+"""Free space for a first trace; a later one needs the size of the one before."""
 
 
 class TraceFiles:
@@ -37,11 +40,29 @@ class TraceFiles:
         *,
         packed: bool = True,
         now: Callable[[], int] = time.perf_counter_ns,
+        free_bytes: Callable[[str], int] = lambda folder: shutil.disk_usage(folder).free,
     ) -> None:
         self._output = output
         self._packed = packed
         self._now = now
+        self._free_bytes = free_bytes
+        self._needed_bytes = FIRST_BYTES
         self._folder = plugin_dir(output.run_dir)
+
+    def why_not(self) -> str | None:
+        """Say why no trace can be written now, or return None: asked before a window."""
+        try:
+            self._folder.encode()
+            os.makedirs(self._folder, exist_ok=True)
+            free = self._free_bytes(self._folder)
+        except UnicodeEncodeError:
+            return f"torch.profiler cannot write to {self._folder!a}, which is not UTF-8"
+        except OSError as error:
+            return str(error)
+        if free < self._needed_bytes:
+            needed = size(self._needed_bytes)
+            return f"{self._folder} has {size(free)} free, and a trace may need {needed}"
+        return None
 
     def save(self, recorded: Recorded) -> None:
         """Write a recording's file and record; raises OSError or torch's RuntimeError."""
@@ -55,11 +76,12 @@ class TraceFiles:
             recorded.trace.export(part)
             if not os.path.exists(part):  # Kineto prints its errors and goes on
                 raise OSError(f"torch.profiler left no file in {self._folder}; is the disk full?")
-            plain_bytes = os.path.getsize(part)
+            plain_bytes = self._needed_bytes = os.path.getsize(part)
             path = put_in_place(part, plain, packed=self._packed)
         finally:
-            with suppress(FileNotFoundError):
-                os.unlink(part)
+            for left in (part, f"{part}.tmp"):  # Kineto writes to the second, then renames it
+                with suppress(OSError):
+                    os.unlink(left)
         self._output.write(
             ProfilerCycle(
                 cycle=recorded.cycle,

@@ -39,10 +39,14 @@ class SnapshotFiles:
         """
         name = snapshot_name(self._output.rank, self._output.session, step, reason)
         path = self.path(name)
-        self.history.dump(str(path))
         trainer = self._trainer
-        kinds = json.dumps(kind_addresses(trainer.lightning_module, trainer.optimizers))
-        Path(f"{path}{KINDS_SUFFIX}").write_text(kinds, encoding="utf-8")
+        try:
+            self.history.dump(str(path))
+            kinds = json.dumps(kind_addresses(trainer.lightning_module, trainer.optimizers))
+            Path(f"{path}{KINDS_SUFFIX}").write_text(kinds, encoding="utf-8")
+        except BaseException:
+            self.remove(name)
+            raise
         return Snapshot(step, reason, file=name, oom=oom or {})
 
     def record(self, written: Snapshot) -> None:

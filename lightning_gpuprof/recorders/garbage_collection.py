@@ -39,7 +39,8 @@ class GarbageCollections(Recorder):
     @override
     def train_starts(self, trainer: Any, host: Callback) -> None:
         self.release()
-        gc.callbacks.append(self._collects)
+        if self._region is not None:
+            gc.callbacks.append(self._collects)
 
     def _collects(self, phase: str, info: dict[str, Any]) -> None:
         if info["generation"] != _FULL or self._region is None:

@@ -1,6 +1,7 @@
 """Appends records to a rank's file, one JSON line each, whole lines only."""
 
 import os
+import stat
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
@@ -15,6 +16,17 @@ from lightning_gpuprof.records.schema import Record, RunStart
 def _encode_foreign(value: Any) -> Any:
     """Turn a user's value (a path, an enum, a torch dtype) into its text."""
     return str(value)
+
+
+def _readable(value: Any) -> Any:
+    """Return the same with what is not UTF-8 written as escapes."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_readable(key): _readable(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_readable(one) for one in value]
+    return value
 
 
 class _Kept(NamedTuple):
@@ -53,7 +65,11 @@ class RecordWriter:
 
     def write(self, record: Record) -> None:
         """Keep a record for the next `flush`."""
-        line = self._encoder.encode(record)
+        try:
+            line = self._encoder.encode(record)
+        except UnicodeEncodeError:  # in a name of a file, which may be any bytes
+            plain = msgspec.to_builtins(record, enc_hook=_encode_foreign)
+            line = self._encoder.encode(_readable(plain))
         if isinstance(record, RunStart):
             self._begun = line
         self._kept.lines.append(line)
@@ -105,18 +121,27 @@ class RecordWriter:
                 return self._file, found.st_size
             self.close()  # somebody has deleted it
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = FileIO(self.path, "ab")
+        self._file = FileIO(self.path, "ab", opener=_open_regular)
         return self._file, os.fstat(self._file.fileno()).st_size
 
 
 def next_session(run: str | os.PathLike[str], *, rank: int) -> int:
     """Return the number of sessions already in a rank's file: the next session's number."""
     path = Path(plugin_dir(os.fspath(run))) / record_name(rank)
-    if not path.exists():
+    if not path.is_file():  # to read a pipe or a device may take for ever
         return 0
     marker = msgspec.json.encode(RunStart.__struct_config__.tag)
     with path.open("rb") as file:
         return sum(line.startswith(b'{"kind":' + marker) for line in file)
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """Open a file, but none at which a write would wait: a pipe without a reader, a device."""
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path} is no regular file")
+    return descriptor
 
 
 def _ends_with_newline(path: Path) -> bool:

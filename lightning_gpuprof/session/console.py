@@ -4,6 +4,7 @@ import logging
 import shlex
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 
 from typing_extensions import override
 
@@ -29,16 +30,18 @@ class _Terminal(logging.Handler):
             sys.stderr.write(text + "\n")
 
 
-def say(text: str) -> None:
+def say(text: str, level: int = logging.INFO) -> None:
     """Show a line to the user through the logger `lightning_gpuprof`.
 
-    Where the user has configured logging, the line goes where that says; else to the terminal.
+    Where the user has configured logging, the line goes where that says; else to the terminal. A
+    warning would end training where a program has warnings raised, and so would a closed terminal.
     """
     if log.level == logging.NOTSET:
         log.setLevel(logging.INFO)
     if not log.hasHandlers():
         log.addHandler(_Terminal())
-    log.info(text)
+    with suppress(OSError, ValueError, AttributeError):
+        log.log(level, text)
 
 
 def report_command(run_dir: str) -> str:

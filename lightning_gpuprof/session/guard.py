@@ -1,13 +1,14 @@
 """The one place that catches every exception: a failing probe is switched off, training goes on."""
 
 import functools
+import logging
 import traceback
-import warnings
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.schema import ProbeDisabled
+from lightning_gpuprof.session.console import say
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -21,8 +22,8 @@ def guarded(
 ) -> Callable[Concatenate[_Owner, _P], _R | None]:
     """Wrap a hook so that its failure disables its owner for the run instead of ending training.
 
-    The first failure warns with the traceback, writes `ProbeDisabled` to the owner's `_output` and
-    calls its `_release()`, which must put back whatever it changed. From then on its guarded hooks
+    The first failure is logged with its traceback, writes `ProbeDisabled` to the owner's `_output`
+    and calls its `_release()`, which must put back whatever it changed. Then its guarded hooks
     return None at once, but for `teardown` and `on_exception`, in which sessions end; `setup`
     enables it again. `ConfigError` passes, as do `KeyboardInterrupt` and `SystemExit`.
     """
@@ -86,12 +87,10 @@ def disable(owner: Any, error: BaseException) -> None:
     release = getattr(owner, "_release", None)
     if release is not None:
         attempt(release, None)
-    # At last: where the program has warnings raised, nothing of ours is left behind.
-    warnings.warn(
-        f"{name} failed and is off for the rest of this run; training goes on without it.\n{text}",
-        RuntimeWarning,
-        stacklevel=3,
+    said = (
+        f"{name} failed and is off for the rest of this run; training goes on without it.\n{text}"
     )
+    attempt(lambda: say(said, logging.WARNING), None)  # a handler of the program may raise
 
 
 def attempt(read: Callable[[], _R], otherwise: _D) -> _R | _D:
@@ -102,6 +101,15 @@ def attempt(read: Callable[[], _R], otherwise: _D) -> _R | _D:
         return otherwise
 
 
+def text_of(error: BaseException) -> str:
+    """Return the class and the text of an error, which may fail to give one.
+
+    >>> text_of(ValueError("boom"))
+    'ValueError: boom'
+    """
+    return f"{type(error).__name__}: {attempt(lambda: str(error), '(its text cannot be read)')}"
+
+
 def _write(output: Any, name: str, error: BaseException, text: str) -> None:
-    said = f"{type(error).__name__}: {error}"
-    output.write(ProbeDisabled(probe=name, step=output.step, error=said, traceback=text))
+    error_text = text_of(error)
+    output.write(ProbeDisabled(probe=name, step=output.step, error=error_text, traceback=text))

@@ -31,7 +31,7 @@ def resolve_session(
     first = trainer.is_global_zero
     if not first and (told := ranks.session()) is not None:
         return told
-    fallback = os.path.join(os.getcwd(), "lightning_logs")
+    fallback = attempt(partial(os.path.abspath, "lightning_logs"), "lightning_logs")
     folder = attempt(lambda: _choose(trainer, override), fallback)
     session = attempt(lambda: next_session(folder, rank=trainer.global_rank), 0)
     if first:
@@ -51,11 +51,11 @@ def _choose(trainer: Trainer, override: str | os.PathLike[str] | None) -> str:
         brief = tempfile.mkdtemp(prefix="lightning_gpuprof-fast_dev_run-")
         weakref.finalize(trainer, shutil.rmtree, brief, ignore_errors=True)
         return brief
-    root = _local(trainer.default_root_dir) or os.getcwd()
     loggers = sorted(trainer.loggers, key=lambda logger: not is_kind(logger, "TensorBoardLogger"))
     for logger in loggers:
         if folder := _local(attempt(partial(getattr, logger, "log_dir"), None)):
             return os.path.abspath(folder)
+    root = _local(trainer.default_root_dir) or os.getcwd()
     return _fresh_version(os.path.join(os.path.abspath(root), "lightning_logs"))
 
 

@@ -1,5 +1,6 @@
 """The event by which TensorBoard shows the PROFILE tab for a run."""
 
+import io
 import os
 import time
 from pathlib import Path
@@ -39,9 +40,12 @@ def write_marker(run_dir: str) -> None:
         tag=TAG, metadata=metadata, tensor=make_tensor_proto(SCHEMA_VERSION, dtype="int64")
     )
     now = time.time()
-    with path.open("wb") as file:
-        writer = RecordWriter(file)
-        writer.write(Event(wall_time=now, file_version="brain.Event:2").SerializeToString())
-        writer.write(
-            Event(wall_time=now, step=0, summary=Summary(value=[value])).SerializeToString()
-        )
+    whole = io.BytesIO()
+    writer = RecordWriter(whole)
+    writer.write(Event(wall_time=now, file_version="brain.Event:2").SerializeToString())
+    writer.write(Event(wall_time=now, step=0, summary=Summary(value=[value])).SerializeToString())
+    try:
+        path.write_bytes(whole.getvalue())
+    except OSError:  # a full disk keeps the name
+        path.unlink(missing_ok=True)
+        raise

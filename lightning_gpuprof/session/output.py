@@ -1,8 +1,8 @@
 """The one output that all callbacks of a Trainer share: this rank's record file."""
 
+import logging
 import os
 import time
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
@@ -12,6 +12,8 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.lightning import Trainer
 from lightning_gpuprof.records.schema import Note, Record, RunEnd
 from lightning_gpuprof.records.writer import RecordWriter
+from lightning_gpuprof.session.console import say
+from lightning_gpuprof.session.guard import text_of
 from lightning_gpuprof.session.log_dir import resolve_session
 from lightning_gpuprof.session.marker import write_marker
 from lightning_gpuprof.session.rank_store import RankStore
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from lightning_gpuprof.timing.components import Component
     from lightning_gpuprof.timing.phase_clock import PhaseClock
 
+Ending = Callable[[str, BaseException | None], object]
+"""Puts back what a part has put in place; given the status and the error that end the session."""
 _WRITE_EVERY_NS = 15_000_000_000
 _WAIT_FRAC = 0.5
 """Full windows of records wait at most this long, and this share of the run so far, to be written
@@ -34,8 +38,9 @@ class RunOutput:
     """Keeps one session's records and appends them to this rank's file.
 
     Get it with `RunOutput.of(trainer)` in `setup`, where rank 0 tells the others the log dir. A
-    session lasts until `end` was called; the next `of` begins a new one. A copy (pickle, deepcopy)
-    of an output is None: a copied callback is set up again by its own Trainer.
+    session lasts until `end` was called; the next `of` begins a new one. A part puts back what it
+    has changed in what it hands to `at_end`, whoever ends the session. A copy (pickle, deepcopy) of
+    an output is None: a copied callback is set up again by its own Trainer.
     """
 
     def __init__(
@@ -52,6 +57,7 @@ class RunOutput:
         self.borders: list[StepBorders] | None = None
         self.ranks = RankStore()
         self.calls = TimedCalls()  # put back by `end` at the latest
+        self._endings: list[Ending] = []
         self.ended = self.unwritten = False
         self.now = now
         self.started_ns = now()
@@ -73,9 +79,12 @@ class RunOutput:
 
         Of `log_dir`, in the place of the loggers', and of the clock the first caller's count.
         """
+        running = cls.running(trainer)
+        if running is not None:
+            if running._waiting is not None:
+                return running
+            running.end("exception")  # of an earlier fit, whose end nobody was told of
         last = _OUTPUTS.get(trainer)
-        if last is not None and not last.ended:
-            return last
         if log_dir is None and last is not None:
             log_dir = last.run_dir
         ranks = RankStore.of(trainer)
@@ -87,6 +96,12 @@ class RunOutput:
             output._try(lambda: write_marker(output.run_dir))
         return output
 
+    @staticmethod
+    def running(trainer: Trainer) -> "RunOutput | None":
+        """Return the output of the session that runs in a Trainer, if there is one."""
+        last = _OUTPUTS.get(trainer)
+        return None if last is None or last.ended else last
+
     @property
     def step(self) -> int:
         """The step now running, from 0; counted by `PhaseTimer`, and 0 without one."""
@@ -95,6 +110,16 @@ class RunOutput:
     def count_steps(self, step: Callable[[], int]) -> None:
         """Let a callback that counts steps provide `step`."""
         self._step = step
+
+    @property
+    def over(self) -> bool:
+        """Whether the Trainer is through with the fit, as it sets before it tells anybody."""
+        trainer = self._trainer()
+        return trainer is None or trainer.state.stopped
+
+    def at_end(self, ending: Ending, *, last: bool = False) -> None:
+        """Have this called as the session ends, before what was handed over earlier, or `last`."""
+        self._endings.insert(0 if last else len(self._endings), ending)
 
     def clock(self) -> int:
         """Return ns since the session's start."""
@@ -122,10 +147,15 @@ class RunOutput:
         """Keep a `Note` of the step now running."""
         self.write(Note(step=self.step, name=name, value=value, message=message))
 
+    def warn(self, message: str) -> None:
+        """Show on rank 0 what does not work."""
+        if self.rank == 0:
+            say(message, logging.WARNING)
+
     def flush(self) -> None:
         """Append what was kept to the file; the first flush begins the session's `RunStart`.
 
-        A folder that cannot be written or a full disk warns once, and ends recording.
+        A folder that cannot be written or a full disk is said once, and ends recording.
         """
         if self._waiting is not None:
             self._begin(self._waiting)
@@ -141,11 +171,13 @@ class RunOutput:
         error: BaseException | None = None,
         wall_ns: int | None = None,
     ) -> None:
-        """Write `RunEnd` and flush; every callback calls this in `teardown` and `on_exception`.
+        """End every part, write `RunEnd` and flush; any callback may call this, and each does.
 
         Only the first call writes, except that a later one which knows the steps (the
         `PhaseTimer`'s) adds a fuller record: readers take the last.
         """
+        while self._endings:
+            self._endings.pop()(status, error)
         last = self.step if steps is None else steps
         self._step = lambda: last  # who has counted them holds the Trainer, whose value this is
         if not self.ended or steps is not None:
@@ -155,7 +187,7 @@ class RunOutput:
                     wall_ns=self.clock() if wall_ns is None else wall_ns,
                     steps=last,
                     own_cost_ns_per_step=own_cost_ns_per_step,
-                    error=None if error is None else f"{type(error).__name__}: {error}",
+                    error=None if error is None else text_of(error),
                 )
             )
         self.ended = True
@@ -183,16 +215,26 @@ class RunOutput:
         except OSError as error:
             self.unwritten = True
             self._writer = RecordWriter(self.run_dir, rank=self.rank)
-            warnings.warn(
+            say(
                 f"lightning_gpuprof cannot write to {self.run_dir}: {error}. Training goes on, and "
                 "nothing more is recorded in this run. Pass log_dir=... to write elsewhere.",
-                RuntimeWarning,
-                stacklevel=3,
+                logging.WARNING,
             )
 
     @override
     def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
         return _no_output, ()
+
+
+def status_of(error: BaseException | None) -> str:
+    """Return the status of a session that this error ends, or none.
+
+    >>> status_of(None), status_of(KeyboardInterrupt()), status_of(ValueError())
+    ('finished', 'interrupted', 'exception')
+    """
+    if error is None:
+        return "finished"
+    return "interrupted" if isinstance(error, KeyboardInterrupt) else "exception"
 
 
 def _no_steps() -> int:

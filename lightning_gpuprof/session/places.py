@@ -5,12 +5,13 @@ import os
 import re
 import sys
 import sysconfig
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 
 import lightning_gpuprof
 from lightning_gpuprof.records.code_place import CodePlace
+from lightning_gpuprof.session.guard import attempt
 
 Place = tuple[str, int, str]
 """File, line and function."""
@@ -51,8 +52,13 @@ def _own_files() -> list[str]:
 
 def shown_path(file: str) -> str:
     """Return a path as a user in the training's folder would write it."""
-    path, here = os.path.abspath(file), os.getcwd()
-    return os.path.relpath(path, here) if path.startswith(here + os.sep) else path
+    path, here = _absolute(file), attempt(os.getcwd, None)
+    return os.path.relpath(path, here) if here and path.startswith(here + os.sep) else path
+
+
+def _absolute(file: str) -> str:
+    """Return an absolute path, or the path as it is where the working directory is gone."""
+    return attempt(partial(os.path.abspath, file), file)
 
 
 @lru_cache(maxsize=4096)
@@ -66,7 +72,7 @@ def package_of(filename: str) -> str:
     """
     if filename.startswith("<"):  # frozen or generated: no line to show
         return "python"
-    path = os.path.abspath(filename)
+    path = _absolute(filename)
     if path.startswith(_OWN + os.sep):
         return GPUPROF
     for mark in (_SITE, "site-packages", "dist-packages"):
@@ -81,6 +87,6 @@ def package_of(filename: str) -> str:
 def _is_generated(path: str) -> bool:
     """Tell whether torch.compile wrote a file; torch puts a folder of its own into the variable."""
     folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
-    if folder and path.startswith(os.path.abspath(folder) + os.sep):
+    if folder and path.startswith(_absolute(folder) + os.sep):
         return True
     return f"{os.sep}{_GENERATED}" in path

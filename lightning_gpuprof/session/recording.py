@@ -1,18 +1,21 @@
 """What callbacks that write to a run's records have in common: how they join and leave it."""
 
+from functools import partial
+
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.hooks import silence_unused
-from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.session.output import RunOutput, status_of
 
 
 class RecordingCallback(Callback):
     """A callback with a share in the run's output, from `setup` to the end of the stage.
 
     However a stage ends, what a subclass has changed is put back (`_release`) and the output is
-    ended. Where an exception ends it, `_rescue` comes first, since no `on_train_end` will.
+    ended, by this callback or another. Where an exception ends it, `_rescue` comes first, since no
+    `on_train_end` will.
     """
 
     def __init__(self) -> None:
@@ -24,6 +27,8 @@ class RecordingCallback(Callback):
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Join the run's output in a fit."""
         self._output = RunOutput.of(trainer) if stage == "fit" else None
+        if self._output is not None:
+            self._output.at_end(partial(self._session_ends, trainer))
 
     @override
     @guarded
@@ -31,21 +36,26 @@ class RecordingCallback(Callback):
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
         """Keep what was measured, also at Ctrl-C; Lightning calls no `teardown` after this."""
-        try:
-            self._rescue(trainer, exception)
-        finally:
-            self._release()
-            if self._output is not None:
-                interrupted = isinstance(exception, KeyboardInterrupt)
-                self._output.end("interrupted" if interrupted else "exception", error=exception)
+        self._leave(exception)
 
     @override
     @guarded
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Put everything back and close the run's output."""
-        self._release()
+        self._leave(None)
+
+    def _leave(self, error: BaseException | None) -> None:
         if self._output is not None:
-            self._output.end("finished")
+            self._output.end(status_of(error), error=error)
+        self._release()
+
+    @guarded
+    def _session_ends(self, trainer: Trainer, status: str, error: BaseException | None) -> None:
+        try:
+            if error is not None:
+                self._rescue(trainer, error)
+        finally:
+            self._release()
 
     def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
         """Write what an exception left unwritten."""

@@ -44,7 +44,7 @@ def run_start(trainer: Trainer, *, session: int, started_unix_ns: int) -> RunSta
         started_unix_ns=started_unix_ns,
         rank=trainer.global_rank,
         world_size=trainer.world_size,
-        host=socket.gethostname(),
+        host=attempt(socket.gethostname, ""),
         pid=os.getpid(),
         cpu_count=attempt(lambda: len(os.sched_getaffinity(0)), os.cpu_count()),
         host_cpu_count=os.cpu_count(),

@@ -17,6 +17,7 @@ from lightning_gpuprof.adapters.lightning import does_nothing
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing.batches import Batches
+from lightning_gpuprof.timing.fit_end import FitEnd
 from lightning_gpuprof.timing.phase_clock import PartRegion, Region
 from lightning_gpuprof.timing.regions import (
     AtBorder,
@@ -46,6 +47,7 @@ class ActionRegions:
         timeline: StepTimeline,
         *,
         batches: Batches,
+        fit_end: FitEnd,
         watch: Callable[[Region], Context] | None = None,
     ) -> None:
         self._trainer = trainer
@@ -53,6 +55,7 @@ class ActionRegions:
         self._timeline = timeline
         self._clock = timeline.clock
         self._batches = batches
+        self._fit_end = fit_end
         self._watch = watch
         self._reach: dict[Border, Callable[[], None]] = {
             Border.TRAIN_START: timeline.end_startup,
@@ -136,10 +139,10 @@ class ActionRegions:
         return callback_name(self._trainer.callbacks, action.owner)
 
     def _handing_on(self, region: Context, action_name: str) -> Context:
-        watched = self.watched(region)
-        if not self.hands_on:
-            return watched
-        return HandingOn(watched, self._inner, action_name, self._now)
+        context = self.watched(region)
+        if self.hands_on:
+            context = HandingOn(context, self._inner, action_name, self._now)
+        return self._fit_end.around(parse_action(action_name), context)
 
     def _now(self, action_name: str) -> Context:
         return self.profile(action_name)

@@ -14,6 +14,7 @@ from lightning_gpuprof.session.guard import attempt
 from lightning_gpuprof.session.timed_calls import After, LoggingCall, TimedCalls
 from lightning_gpuprof.timing.action_regions import ActionRegions
 from lightning_gpuprof.timing.batches import Batches
+from lightning_gpuprof.timing.fit_end import FitEnd
 from lightning_gpuprof.timing.phase_clock import Region
 from lightning_gpuprof.timing.profiler_proxy import proxy_of
 from lightning_gpuprof.timing.regions import ByExperiment, Context
@@ -40,6 +41,7 @@ class ProxyTiming:
         *,
         batches: Batches,
         calls: TimedCalls,
+        fit_end: FitEnd,
         watch: Callable[[Region], Context] | None = None,
     ) -> None:
         self._trainer = trainer
@@ -54,6 +56,7 @@ class ProxyTiming:
             trainer,
             timeline,
             batches=batches,
+            fit_end=fit_end,
             watch=watch,
         )
         self.proxy = proxy_of(self._inner, timeline, self._actions)

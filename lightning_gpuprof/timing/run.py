@@ -19,6 +19,7 @@ from lightning_gpuprof.timing.batches import Batches, size_of
 from lightning_gpuprof.timing.components import ActiveComponents, Component
 from lightning_gpuprof.timing.device_marking import DeviceMarking
 from lightning_gpuprof.timing.device_marks import DeviceMarks
+from lightning_gpuprof.timing.fit_end import FitEnd
 from lightning_gpuprof.timing.overhead import StepChoice
 from lightning_gpuprof.timing.phase_clock import PhaseClock
 from lightning_gpuprof.timing.step_timeline import StepTimeline
@@ -39,12 +40,14 @@ class TimingRun:
         *,
         shield: Callable[[Callable[[], object]], Callable[[], None]],
         calls: BatchCalls,
+        fit_end: FitEnd,
         events: DeviceEvents | None = None,
     ) -> None:
         self.timeline = StepTimeline(PhaseClock(output.now), warmup=settings.warmup)
         self.output = output
         self.counters: Mapping[str, Any] | None = None
         self.calls = calls
+        self._fit_end = fit_end
         self.left = settings.window + 1  # the step whose batch ends has not ended itself
         self.first = True
         self.batch_holder = batch_holder(trainer)
@@ -80,6 +83,7 @@ class TimingRun:
             self.timeline,
             batches=batches,
             calls=output.calls,
+            fit_end=self._fit_end,
             watch=None if self._device is None else self._device.watch,
         )
         self._writer.choice = StepChoice(self.timeline, use=timing.mark, insists=output)
@@ -113,6 +117,9 @@ class TimingRun:
 
     def do_due(self) -> None:
         """A batch has run for which `due` was set: write a full window, and make rare calls."""
+        if self._fit_end.gone():
+            self._fit_end.end()
+            return
         if self.left <= 0:
             self.left = self._writer.fill()
         if self.calls.left <= 0:

@@ -106,19 +106,19 @@ def test_a_step_that_returns_none_is_absent(tmp_path):
     assert recorded(trainer) == expected | {1: None}
 
 
-def test_a_metric_that_is_no_number_is_left_out_with_its_name(tmp_path):
+def test_a_metric_that_is_no_number_is_left_out_with_its_name(tmp_path, said):
     class Shapes(Model):
         def training_step(self, batch, batch_idx):
             return super().training_step(batch, batch_idx) | {"bad": torch.zeros(3)}
 
     model = Shapes()
-    with pytest.warns(UserWarning, match=r"'bad' has shape \(3,\)"):
+    with said(r"'bad' has shape \(3,\)"):
         trainer = fit(tmp_path, model, DeferredLoss(("loss", "bad")))
     assert logged(trainer) == dict(enumerate(model.items))
 
 
-def test_a_metric_that_never_came_is_named_at_the_end(tmp_path):
-    with pytest.warns(UserWarning, match=r"recorded nothing for \['los'\]"):
+def test_a_metric_that_never_came_is_named_at_the_end(tmp_path, said):
+    with said(r"recorded nothing for \['los'\]"):
         fit(tmp_path, Model(), DeferredLoss(("loss", "los")))
 
 

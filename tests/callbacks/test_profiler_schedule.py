@@ -225,8 +225,8 @@ def test_a_given_schedule_that_cannot_fit_is_an_error_with_the_smallest_number_t
         fit(tmp_path, ProfilerSchedule(**schedule), **options)
 
 
-def test_later_cycles_that_cannot_fit_are_one_warning(tmp_path):
-    with pytest.warns(UserWarning, match="only 2 of its 3 cycles"):
+def test_later_cycles_that_cannot_fit_are_one_warning(tmp_path, said):
+    with said("only 2 of its 3 cycles"):
         trainer = fit(tmp_path, ProfilerSchedule(wait=0, warmup=2, active=3, repeat=2))
     assert len(Run(trainer).cycles) == 2
 
@@ -251,10 +251,10 @@ def test_a_run_that_ends_inside_a_window_keeps_what_was_recorded(tmp_path, error
     assert not torch._C._autograd._profiler_enabled()
 
 
-def test_a_users_profiler_around_the_fit_is_left_alone(tmp_path):
+def test_a_users_profiler_around_the_fit_is_left_alone(tmp_path, said):
     with (
         torch.profiler.profile() as theirs,
-        pytest.warns(UserWarning, match="only one profiler can record"),
+        said("only one profiler can record"),
     ):
         trainer = fit(tmp_path, ProfilerSchedule(wait=1, warmup=0, active=2))
     assert "aten::linear" in {event.key for event in theirs.key_averages()}
@@ -263,7 +263,7 @@ def test_a_users_profiler_around_the_fit_is_left_alone(tmp_path):
     assert "profiler-busy" in run.notes
 
 
-def test_a_users_profiler_that_waits_in_its_schedule_is_left_alone(tmp_path):
+def test_a_users_profiler_that_waits_in_its_schedule_is_left_alone(tmp_path, said):
     class Theirs(Callback):
         def on_train_start(self, trainer, pl_module):
             options = torch.profiler.schedule(wait=3, warmup=2, active=2)
@@ -277,27 +277,27 @@ def test_a_users_profiler_that_waits_in_its_schedule_is_left_alone(tmp_path):
             self.profiler.stop()
 
     theirs = Theirs()
-    with pytest.warns(UserWarning, match="waits in its schedule"):
+    with said("waits in its schedule"):
         trainer = fit(tmp_path, theirs, ProfilerSchedule(wait=2, warmup=1, active=6))
     assert theirs.profiler.key_averages()
     assert Run(trainer).cycles == []
 
 
-def test_a_profiler_that_begins_during_a_window_gets_its_trace_and_ends_ours(tmp_path):
+def test_a_profiler_that_begins_during_a_window_gets_its_trace_and_ends_ours(tmp_path, said):
     class Nested(BoringModel):
         def training_step(self, batch, batch_idx):
             with torch.profiler.profile() as self.theirs:
                 return super().training_step(batch, batch_idx)
 
     model = Nested()
-    with pytest.warns(UserWarning, match="began during a cycle"):
+    with said("began during a cycle"):
         trainer = fit(tmp_path, ProfilerSchedule(wait=2, warmup=1, active=3), model=model)
     assert "aten::linear" in {event.key for event in model.theirs.key_averages()}
     assert Run(trainer).disabled == []
 
 
-def test_lightnings_own_torch_profiler_comes_first(tmp_path):
-    with pytest.warns(UserWarning, match="Lightning's own PyTorchProfiler"):
+def test_lightnings_own_torch_profiler_comes_first(tmp_path, said):
+    with said("Lightning's own PyTorchProfiler"):
         trainer = fit(
             tmp_path,
             ProfilerSchedule(wait=1, warmup=0, active=2),
@@ -316,7 +316,7 @@ def test_steps_that_the_profiler_slows_down_are_marked(tmp_path):
     assert {n for n in range(12) if cost[n] > 1_000_000} <= set(profiled)
 
 
-def test_a_trace_that_cannot_be_written_does_not_stop_training(tmp_path):
+def test_a_trace_that_cannot_be_written_does_not_stop_training(tmp_path, said):
     class NoExport:
         def __init__(self, **options):
             pass
@@ -327,7 +327,7 @@ def test_a_trace_that_cannot_be_written_does_not_stop_training(tmp_path):
         def export(self, path):
             raise RuntimeError("disk full")
 
-    with pytest.warns(RuntimeWarning, match="disk full"):
+    with said("disk full"):
         trainer = fit(tmp_path, ProfilerSchedule(wait=1, active=2, new_trace=NoExport))
     assert trainer.global_step == 12
     assert Run(trainer).disabled[0].error == "RuntimeError: disk full"

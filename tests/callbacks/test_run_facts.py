@@ -115,8 +115,8 @@ class Broken(FirstBatch):
         raise ValueError("no")
 
 
-def test_a_recorder_that_fails_is_switched_off_alone(fit):
-    with pytest.warns(RuntimeWarning, match="Broken failed and is off"):
+def test_a_recorder_that_fails_is_switched_off_alone(fit, said):
+    with said("Broken failed and is off"):
         records = fit(Broken(), FirstBatch())
     assert records.last(facts.BatchBytes) is not None
     assert [one.probe for one in records.all(ProbeDisabled)] == ["Broken"]

@@ -6,7 +6,7 @@ import pytest
 
 from lightning_gpuprof.capture import trace_files
 from lightning_gpuprof.capture.cycles import Recorded
-from lightning_gpuprof.capture.trace_files import TraceFiles, put_in_place
+from lightning_gpuprof.capture.trace_files import FIRST_BYTES, TraceFiles, put_in_place
 
 CONTENT = b'{"traceEvents": []}'
 
@@ -23,16 +23,17 @@ class Exported:
                 file.write(self.content)
 
 
+def output_in(folder, write=lambda record: None):
+    return SimpleNamespace(run_dir=str(folder), rank=0, session=0, write=write, flush=lambda: None)
+
+
 @pytest.fixture
 def save(tmp_path):
     """Save recordings as the cycles of one run; returns its records by kind."""
 
     def run(*recordings):
         written = []
-        output = SimpleNamespace(
-            run_dir=str(tmp_path), rank=0, session=0, write=written.append, flush=lambda: None
-        )
-        files = TraceFiles(output)
+        files = TraceFiles(output_in(tmp_path, written.append))
         for cycle, recording in enumerate(recordings):
             files.save(Recorded(cycle, 0, 0, recording, stop_ns=0))
         return written
@@ -81,6 +82,26 @@ def test_no_reader_sees_half_a_trace(save, folder):
     with pytest.raises(RuntimeError):
         save(Broken())
     assert names(folder) == []
+
+
+def test_nothing_remains_of_an_export_that_failed(save, folder):
+    class Full(Exported):
+        def export(self, path):
+            super().export(f"{path}.tmp")  # as Kineto does, which renames it at last
+
+    with pytest.raises(OSError, match="is the disk full"):
+        save(Full())
+    assert names(folder) == []
+
+
+def test_before_a_window_there_is_room_for_a_first_trace_or_one_more(tmp_path):
+    free = [FIRST_BYTES - 1, FIRST_BYTES, len(CONTENT) - 1, len(CONTENT)]
+    files = TraceFiles(output_in(tmp_path), free_bytes=lambda folder: free.pop(0))
+    assert "has 64.0 MiB free, and a trace may need 64.0 MiB" in files.why_not()
+    assert files.why_not() is None
+    files.save(Recorded(0, 0, 0, Exported(), stop_ns=0))
+    assert "has 18 B free, and a trace may need 19 B" in files.why_not()
+    assert files.why_not() is None
 
 
 def test_a_trace_that_kineto_did_not_write_is_a_full_disk(save):

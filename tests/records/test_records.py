@@ -1,4 +1,5 @@
 import errno
+import os
 import sys
 from io import FileIO
 
@@ -20,6 +21,7 @@ from lightning_gpuprof.records.schema import (
     NOT_MEASURED,
     SCHEMA_VERSION,
     Column,
+    Note,
     RunEnd,
     RunStart,
     StepsWindow,
@@ -207,6 +209,26 @@ def test_sessions_are_numbered_on(tmp_path):
     assert next_session(tmp_path, rank=0) == 0
     write(tmp_path, start(), start(session=1))
     assert next_session(tmp_path, rank=0) == 2
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/full")])
+def test_a_pipe_or_a_device_in_the_place_of_records_is_refused_and_never_waited_for(tmp_path, make):
+    writer = RecordWriter(tmp_path, rank=0)
+    writer.path.parent.mkdir(parents=True)
+    make(writer.path)
+    assert next_session(tmp_path, rank=0) == 0
+    writer.write(Note(step=0, name="n"))
+    with pytest.raises(OSError, match=r"rank0\.jsonl"):
+        writer.flush()
+
+
+def test_a_name_that_is_not_utf_8_is_written_with_escapes(tmp_path):
+    writer = RecordWriter(tmp_path, rank=0)
+    writer.write(start())
+    writer.write(Note(step=0, name="n", value={"\udcff": ["na\udcefve", 1]}))
+    writer.flush()
+    (note,) = read_run(tmp_path)[0].sessions[0].all(Note)
+    assert note.value == {"\\udcff": ["na\\udcefve", 1]}
 
 
 def test_a_failed_flush_keeps_the_lines_for_the_next(tmp_path):

@@ -145,7 +145,9 @@ def fails(error, *args, **kwargs):
     raise error
 
 
-def test_a_failure_amid_the_making_of_iterators_puts_everything_back(fit, sampler, monkeypatch):
+def test_a_failure_amid_the_making_of_iterators_puts_everything_back(
+    fit, sampler, monkeypatch, said
+):
     data = [loader(worker_init_fn=worker_data.begin), loader()]
     made = []
 
@@ -157,7 +159,7 @@ def test_a_failure_amid_the_making_of_iterators_puts_everything_back(fit, sample
 
     monkeypatch.setattr(worker_sampler, "WorkerStart", start)
     monkeypatch.setattr(worker_sampler, "_starts_workers", lambda loader: True)
-    with pytest.warns(RuntimeWarning, match="WorkerSampler failed and is off"):
+    with said("WorkerSampler failed and is off"):
         fit(sampler, CombinedLoader(data, "min_size"))
     assert [one.worker_init_fn for one in data] == [worker_data.begin, None]
 

@@ -1,0 +1,87 @@
+"""A run with the callback ends as it does without, whatever fails: the cases are in the files beside.
+
+`make test` runs the fast third of it, `make faults` all.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from faults import around_us, machine, program  # noqa: F401 - they add their cases
+from faults.rig import CASES, chosen, slug
+
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import ProbeDisabled
+
+TESTS = Path(__file__).parents[1]
+NAMES = chosen(os.environ.get("FAULTS") == "all")
+
+
+class Outcome:
+    """How one run ended: its exit code, negative for a signal, and what it said before."""
+
+    def __init__(self, folder, code):
+        self.folder, self.code = folder, code
+        text = (folder / "result.json").read_text()
+        self.found = json.loads(text) if text else {}
+
+    @property
+    def output(self):
+        return (self.folder / "output.txt").read_text(errors="replace")[-3000:]
+
+    def sessions(self):
+        for path in self.folder.rglob("rank0.jsonl"):
+            if path.is_file() and path.stat().st_size:
+                yield from read_run(str(path.parents[2]))[0].sessions
+
+
+@pytest.fixture(scope="session")
+def outcomes(request, tmp_path_factory):
+    """Run each wanted case twice, without the callback and with it."""
+    params = [getattr(item, "callspec", None) for item in request.session.items]
+    wanted = {one.params.get("name") for one in params if one is not None} & set(CASES)
+    root = tmp_path_factory.mktemp("faults")
+    path = os.pathsep.join([str(TESTS), str(TESTS.parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-m", "faults.runner", root, *(one for one in CASES if one in wanted)],
+        env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    found = {}
+    for name, ours, code in map(json.loads, done.stdout.splitlines()):
+        folder = root / slug(name) / ("with" if ours else "without")
+        found.setdefault(name, []).append(Outcome(folder, code))
+    return found
+
+
+def test_the_table_has_its_length():
+    assert len(CASES) >= 80
+    assert len(CASES) / 4 <= len(chosen(False)) <= len(CASES) / 3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_ends_as_it_does_without_us_and_nothing_is_left(name, outcomes):
+    plain, ours = outcomes[name]
+    assert ours.code == plain.code, ours.output
+    for fact in ("error", "seen", "left", "files"):
+        assert ours.found.get(fact) == plain.found.get(fact), f"{fact}\n{ours.output}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_fault_costs_only_the_part_that_needs_it_and_one_sentence(name, outcomes):
+    case, ours = CASES[name], outcomes[name][1]
+    said = ours.found.get("said", [])
+    if case.off is not None:
+        assert len(said) == (1 if case.says else 0), said
+        off = {one.probe for session in ours.sessions() for one in session.all(ProbeDisabled)}
+        assert off == case.off
+    if case.says:
+        assert all(re.search(case.says, text) for text in said), said
+    if case.records is not None:
+        assert bool(sum(session.steps for session in ours.sessions())) == case.records
