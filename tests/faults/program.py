@@ -2,12 +2,10 @@
 
 import os
 import signal
-import sys
-import time
 
 import torch
 from faults.rig import Model, put, raises, row
-from torch.utils.data import DataLoader, IterableDataset, Sampler, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 
 class Planted(Exception):
@@ -27,12 +25,19 @@ class OwnBase(BaseException):
     pass
 
 
-FAST = ("setup", "on_fit_start", "training_step 2", "validation_step", "teardown")
+FAST = (
+    "setup",
+    "on_train_start",
+    "training_step 1",
+    "training_step 6",
+    "validation_step",
+    "teardown",
+)
 # fmt: off
 MOMENTS = (
-    *FAST, "prepare_data", "configure_model", "configure_optimizers", "on_train_start",
-    "on_train_epoch_start", "on_train_batch_start 0", "training_step 0", "training_step 1",
-    "training_step 6", "on_before_backward 3", "on_after_backward 5", "on_before_optimizer_step 4",
+    *FAST, "prepare_data", "configure_model", "configure_optimizers", "on_fit_start",
+    "on_train_epoch_start", "on_train_batch_start 0", "training_step 0", "training_step 2",
+    "on_before_backward 3", "on_after_backward 5", "on_before_optimizer_step 4",
     "on_train_batch_end 3", "on_validation_start", "on_train_epoch_end", "on_train_end",
     "on_fit_end", "on_save_checkpoint",
 )
@@ -61,15 +66,6 @@ class Stream(IterableDataset):
     __iter__ = lambda self: (torch.randn(8) for _ in range(5))  # noqa: E731 - a row of a class
 
 
-class Fails(Sampler):
-    def __iter__(self):
-        yield from range(3)
-        raise Planted("sampler")
-
-    def __len__(self):
-        return 8
-
-
 class Batch:
     """A program's own, which refuses to be asked."""
 
@@ -88,16 +84,6 @@ class OfBatches(Model):
         return super().training_step(batch.rows, batch_idx)
 
 
-class Backward(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, value):
-        return value.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        raise Planted("backward")
-
-
 def output(model):
     return model.layers(torch.randn(2, 8))
 
@@ -114,11 +100,6 @@ def at_row(act, *, worker=False):
     return lambda run: setattr(run.data, "at", at)
 
 
-def own_clock(run):
-    now = iter(range(10**6, 0, -1))
-    time.time, time.time_ns = lambda: float(next(now)), lambda: next(now) * 10**9
-
-
 ROW, WORKER, HERE = raises(Planted("row")), {"num_workers": 1}, raises(Planted("here"))
 STAYING = {"num_workers": 2, "persistent_workers": True}
 # fmt: off
@@ -126,30 +107,25 @@ row("an error without a text", plan={"training_step 5": raises(Unspeakable())}, 
 row("an error of a book's length", plan={"training_step 5": raises(Planted("word " * 100_000))})
 row("an error that is not UTF-8", plan={"training_step 5": raises(Planted("\udcff"))})
 row("an endless recursion", plan={"training_step 5": lambda m: m.do("training_step")})
-row("an error in the backward pass", plan={"training_step 3": lambda m: Backward.apply(output(m).sum())})
+row("an error in the backward pass", plan={"training_step 3": lambda m: (loss := output(m).sum(), loss.register_hook(HERE))[0]})
 row("a loss that is not a number", plan={"training_step 3": lambda m: output(m).sum() * float("nan")})
 row("a loss of a shape", plan={"training_step 3": output})
-row("an epoch that is left out", plan={"on_train_batch_start 3": lambda model: -1})
 row("training that is told to stop", plan={"training_step 3": lambda m: setattr(m.trainer, "should_stop", True)})
 row("SIGINT amid a step", plan={"training_step 3": kill(signal.SIGINT)}, fast=True)
-row("SIGTERM amid a step", plan={"training_step 5": kill(signal.SIGTERM)})
-row("SIGKILL amid a step", plan={"training_step 5": kill(signal.SIGKILL)})
+row("SIGTERM amid a step", plan={"training_step 5": kill(signal.SIGTERM)}, fast=True)
+row("SIGKILL amid a step", plan={"training_step 5": kill(signal.SIGKILL)}, fast=True)
 row("an abort amid the window", plan={"training_step 3": lambda model: os.abort()})
 row("an exit past all handlers", plan={"training_step 5": lambda model: os._exit(5)})
 row("a dataset that fails", at_row(ROW), fast=True)
 row("a dataset at which Ctrl-C comes", at_row(raises(KeyboardInterrupt())))
 row("a worker that fails", at_row(ROW, worker=True), loader=WORKER)
-row("a worker that dies", at_row(lambda: os._exit(9), worker=True), loader=WORKER, fast=True)
+row("a worker that dies", at_row(lambda: os._exit(9), worker=True), loader=WORKER, loose=True, off=None, says=".", fast=True)
 row("a worker that fails as it begins", loader=WORKER | {"worker_init_fn": raises(Planted("begin"))})
-row("an error while workers run", plan={"training_step 3": HERE}, loader=STAYING)
+row("an error while workers run", plan={"training_step 3": HERE}, loader=STAYING, fast=True)
 row("Ctrl-C while workers run", plan={"training_step 3": raises(KeyboardInterrupt())}, loader=STAYING)
 row("a batch that cannot be collated", loader={"collate_fn": raises(Planted("collate"))})
 row("a batch that refuses to be asked", loader={"collate_fn": Batch}, model=OfBatches(), options={"limit_val_batches": 0})
-row("a loader without a length", data=Stream())
+row("a loader without a length", data=Stream(), fast=True)
 row("a loader without batches", options={"limit_train_batches": 0})
 row("a loader that fails", put(DataLoader, "__iter__", raises(Planted("iterator"))))
-row("a sampler that fails", loader={"sampler": Fails()})
-row("a clock that runs backwards", own_clock)
-row("a debugger that traces", lambda run: sys.settrace(lambda *args: None))
-row("an error hook of the program's own", put(sys, "excepthook", lambda *args: None), plan={"training_step 5": HERE})
 # fmt: on

@@ -47,12 +47,25 @@ class Case:
     """The one warning that is shown matches this."""
     records: bool | None = None
     """Whether steps are recorded, where that is known."""
+    loose: bool = False
+    """How it ends depends on the moment: only that it ends so, and leaves nothing, is compared."""
 
 
 CASES: dict[str, Case] = {}
 
 
-def row(name, plant=None, *, plan=(), fast=False, off=(), says=None, records=None, **changes):
+def row(
+    name,
+    plant=None,
+    *,
+    plan=(),
+    fast=False,
+    off=(),
+    says=None,
+    records=None,
+    loose=False,
+    **changes,
+):
     """Add a case: `changes` of a run, what its hooks do (`plan`), and a function of the run."""
 
     def planted(run):
@@ -63,7 +76,7 @@ def row(name, plant=None, *, plan=(), fast=False, off=(), says=None, records=Non
         return plant and plant(run)
 
     assert name not in CASES
-    CASES[name] = Case(planted, fast, off if off is None else frozenset(off), says, records)
+    CASES[name] = Case(planted, fast, off if off is None else frozenset(off), says, records, loose)
 
 
 def put(owner, name, value):
