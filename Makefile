@@ -35,7 +35,7 @@ test: $(VENV)/.installed-dev ## Run every test that this machine can run
 fuzz: $(VENV)/.installed-dev ## Read a million damaged files and ask 20,000 times about damaged runs; goes on where it was stopped
 	OMP_NUM_THREADS=1 nice $(BIN)/python tests/fuzz/run.py
 
-faults: $(VENV)/.installed-dev ## Train with some 130 planted faults, with and without the callback, in 15 minutes
+faults: $(VENV)/.installed-dev ## Train with some 160 planted faults, with and without the callback, in 15 minutes
 	FAULTS=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/faults
 
 define with_lightning

@@ -1,5 +1,6 @@
 """Shows the report when a fit has ended."""
 
+import io
 import sys
 
 from lightning_gpuprof.errors import RecordError
@@ -37,4 +38,5 @@ def show_report(output: RunOutput) -> None:
             f"{report_command(output.run_dir)}"
         )
         return
-    say(render_for(report, sys.stderr).rstrip())
+    closed = getattr(sys.stderr, "closed", True)  # also where there is none: a log may take it
+    say(render_for(report, io.StringIO() if closed else sys.stderr).rstrip())

@@ -27,7 +27,7 @@ class Progress:
 
     def __call__(self, done: int, total: int) -> None:
         """Show that `done` of `total` is done."""
-        if self._clock() < self._from_s:
+        if self._clock() < self._from_s or getattr(self._stream, "closed", True):
             return
         if not self._stream.isatty():
             self._show(f"{self._label}\n")

@@ -1,6 +1,6 @@
 """A run with the callback ends as it does without, whatever fails: the cases are in the files beside.
 
-`make test` runs the fast third of it, `make faults` all.
+`make test` runs the fast ones, `make faults` all.
 """
 
 import json
