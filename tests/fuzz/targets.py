@@ -40,6 +40,7 @@ CHANGES = {
     ".gz": mutate.zipped(mutate.as_json),
     ".prof": mutate.zipped(mutate.raw),
 }
+ODD_PATHS = ("/static/%00x", "/static/../x", "/static/" + "a" * 5000, "/perfetto/%ff", "/perfetto/")
 SHAPES = {"Input Dims": [[2, 3], [3, 4]], "Input type": ["float", "float"], "Concrete Inputs": []}
 
 
@@ -199,7 +200,7 @@ class Deep:
         params |= {"run": "a", "base": "b"} if rng.random() < 0.9 else {}
         params |= {"file": TRACE} if rng.random() < 0.5 else {}
         method = rng.choice(("GET",) * 12 + ("HEAD", "POST", "PUT", "DELETE"))
-        route = "/data/plugin/gpuprof" + rng.choice((*self.routes, *self.routes, "/static/%00x"))
+        route = "/data/plugin/gpuprof" + rng.choice((*self.routes, *self.routes, *ODD_PATHS))
         answer = self.client.open(route, query_string=params, method=method)
         assert answer.status_code in (200, 400, 404, 405), answer.status
         assert method in ("GET", "HEAD") or answer.status_code == 405

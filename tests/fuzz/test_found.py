@@ -6,6 +6,7 @@ import os
 import pickle
 import sqlite3
 import struct
+import time
 from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +27,7 @@ from lightning_gpuprof.tb_plugin.plugin import GpuProfPlugin
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.memory_snapshot import read_snapshot
 from lightning_gpuprof.views.documents.stored_analysis import read_analysis
+from lightning_gpuprof.views.documents.trace_payload import analyze_file
 
 ROUTE = "/data/plugin/gpuprof"
 
@@ -305,3 +307,16 @@ def test_what_nobody_foresaw_is_one_sentence_with_a_log(monkeypatch, capsys):
     assert "KeyError: 'x'" in said
     assert "Traceback (most recent call last)" in log.read_text()
     log.unlink()
+
+
+def test_a_piece_of_many_broken_events_is_gone_through_in_time_of_its_length(write_text):
+    text = '{"traceEvents": [' + '} , {"ph":' * 60_000
+    began = time.process_time()
+    assert len(open_timeline(write_text(text)).host) == 0
+    assert time.process_time() - began < 3  # 13 s before
+
+
+def test_of_a_trace_of_thousands_of_threads_the_critical_path_is_left_out(write_trace):
+    document = analyze_file(write_trace([{**EVENT, "tid": i} for i in range(1_001)]))
+    assert document["critical_path"] is None
+    assert "more than 1,000 threads" in document["warnings"][-1]

@@ -11,6 +11,7 @@ _EVENTS = re.compile(rb'\}\s*(,)\s*\{\s*"ph"\s*:')
 """Between two events as Kineto writes them, and nowhere inside of one."""
 _BETWEEN = re.compile(rb"[\s,}]*")
 _DECODER = json.JSONDecoder(strict=False)
+_SHORT = 1 << 14
 _NOT_A_NUMBER = re.compile(rb"([:\[,]\s*)[-+]?(?:nan|inf|NaN|Infinity)(?=\s*[,\]}])")
 _ESCAPES = re.compile(rb'\\["\\/bfnrt]|\\u[0-9a-fA-F]{4}|\\')
 _CONTROL = re.compile(rb"[\x00-\x1f]")
@@ -56,7 +57,7 @@ def walk(text: bytes, patience: int = 0) -> Walked:
         if text[start : start + 1] == b"]":
             return Walked(spans, start + 1, lost, ended=True)
         try:
-            value, rest = _DECODER.raw_decode(characters, start)
+            value, rest = _decode(characters, start)
         except (ValueError, RecursionError):
             following = bisect_right(borders, start)
             if following == len(borders) or len(text) - rest <= patience:
@@ -66,6 +67,19 @@ def walk(text: bytes, patience: int = 0) -> Walked:
         else:
             if isinstance(value, dict):
                 spans.append((start, rest))
+
+
+def _decode(text: str, start: int) -> tuple[object, int]:
+    """Decode the value that begins at a place; return it with its end."""
+    # An error counts the lines before it: those of a short text are soon counted.
+    begin = text[start : start + _SHORT]
+    try:
+        value, end = _DECODER.raw_decode(begin)
+        return value, start + end
+    except json.JSONDecodeError as error:
+        if len(begin) == _SHORT and (error.pos > _SHORT - 16 or error.msg.startswith("Unterm")):
+            return _DECODER.raw_decode(text, start)
+        raise
 
 
 def repaired(text: bytes) -> bytes:

@@ -31,6 +31,8 @@ MIN_STEPS = 2
 """One step alone may be the first, with its compilation and allocations: it is not judged."""
 MIN_KERNELS = 50
 """A trace without marked steps and with fewer kernels than this is an example, not a training."""
+MOST_THREADS = 1_000
+"""At each step of the critical path every thread is looked at."""
 
 
 def analyze_file(
@@ -47,7 +49,10 @@ def analyze_file(
         window = step_window(timeline, step)
     trace = link(timeline)
     document = trace_payload(path, timeline, analyze_trace(trace, window))
-    document["critical_path"] = path_payload(trace, window)
+    if len(timeline.threads) <= MOST_THREADS:
+        document["critical_path"] = path_payload(trace, window)
+    else:
+        document["warnings"].append(f"No critical path: more than {MOST_THREADS:,} threads.")
     return document
 
 
