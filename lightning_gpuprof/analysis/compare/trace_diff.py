@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec.structs
 
+from lightning_gpuprof.analysis.run.trace_facts import doubts_of
 from lightning_gpuprof.analysis.trace.time_split import TimeSplit
 
 SAME_FRAC = 0.01
@@ -142,6 +143,8 @@ def _step_medians(base: Document, test: Document) -> tuple[int, int]:
 def _notes(base: Document, test: Document, *, per_step: bool) -> Iterable[str]:
     if not per_step:
         yield "One of the traces has no step marks: whole traces are compared, not steps."
+    for one in (base, test):
+        yield from doubts_of(one)
     if bool(base.get("gpu")) != bool(test.get("gpu")):
         yield "Only one of the traces has device events."
     if max(len(one.get("gpus", ())) for one in (base, test)) > 1:

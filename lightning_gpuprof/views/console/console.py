@@ -126,9 +126,10 @@ def _step(report: Report, verbose: bool, bar: str) -> Iterator[RenderableType]:
 
 def _findings(report: Report, verbose: bool) -> Iterator[RenderableType]:
     if not report.findings:
-        said = verdict(report.results)
+        known, said = verdict(report.results), no_change(report)
         nothing = "Nothing that these rules know. See --verbose for what they lacked."
-        yield _indented(f"{said[0]}. {said[1]}" if said is not None else nothing)
+        sure = known is not None and said is not None and said[0] == known[0]
+        yield _indented(f"{known[0]}. {known[1]}" if known and sure else nothing)
     first, brief = the_one(report), False
     for number, finding in enumerate(report.findings, start=1):
         head = Text(f"{number}. [{finding.severity.value}]", style=_STYLE[finding.severity.value])
