@@ -62,6 +62,8 @@ def outcome(finding_id, run):
     if (reason := rule.lacking(run)) is not None:
         return Abstained(finding_id, reason)
     found = rule.evaluate(run)
+    if found and isinstance(found[0], Abstained):
+        return found[0]
     for one in found:
         assert len(re.findall(r"\b[^\W\d]{2,}\b(?!/)", one.title)) <= MOST_WORDS, one.title
     several = "tuple" in str(rule.judge.__annotations__["return"])

@@ -50,21 +50,32 @@ class Cause:
         """Tell whether a finding of this id names the cause."""
         return finding_id == self.finding or finding_id in self.also
 
+    def asked(self, finding: Mapping[str, Any] | None) -> tuple[str, int] | None:
+        """Return the setting that a finding proposes, where the fix to measure is that."""
+        change = (finding or {}).get("change") or ""
+        for name in self.settings:
+            asked = re.search(rf"\b{name}=(\d+)\)", change)
+            # Code beside the setting is no longer the setting alone.
+            if asked is not None and "\n" not in change:
+                return name, int(asked[1])
+        proposed = re.search(r"num_workers=(\d+)", change)
+        if self.advised is None or proposed is None:
+            return None
+        return "num_workers", int(proposed[1])
+
     def remedy(self, finding: Mapping[str, Any] | None, knob: float) -> Setup:
         """Return the run to measure the saving by: as the finding proposes, else `fixed`.
 
         A prediction is one for the change that comes with it. Where that change is a setting,
         which can be applied without reading the code, it is applied.
         """
-        change = (finding or {}).get("change") or ""
-        for name, run in self.settings.items():
-            asked = re.search(rf"\b{name}=(\d+)\)", change)
-            # Code beside the setting is no longer the setting alone.
-            if asked is not None and "\n" not in change:
-                return run(int(asked[1]), knob)
-        proposed = re.search(r"num_workers=(\d+)", change)
-        if self.advised is None or proposed is None:
+        asked = self.asked(finding)
+        if asked is None:
             return self.fixed(knob)
-        setup, workers = self.advised(knob), int(proposed[1])
+        name, workers = asked
+        if name in self.settings:
+            return self.settings[name](workers, knob)
+        assert self.advised is not None
+        setup = self.advised(knob)
         loader = {**setup.loader, "num_workers": workers, "persistent_workers": workers > 0}
         return replace(setup, loader=loader)

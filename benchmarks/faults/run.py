@@ -2,18 +2,19 @@
 
     python benchmarks/faults/run.py [--only slow_getitem ...] [--quick] [--folder DIR]
     python benchmarks/faults/run.py --reports     # is the first finding right? measures no saving
+    python benchmarks/faults/run.py --reread      # judges the kept recordings and pairs anew
 
 Every cause is calibrated on this machine to cost about 5, 20 and 60 % of a step, trained once
 under GpuProfCallback, and asked about with `lightning-gpuprof report --json`. Then the faulty and
 the fixed run take turns without any profiler, and what the fix saved is compared with what the
 report had predicted. Clean controls must give no warning. The suite takes `--minutes` on two quiet
-cores, with knobs to be found some more; nothing else should run meanwhile.
+cores, with knobs to be found some more; nothing else should run meanwhile. Recordings and pairs
+stay in the folder: `--reread` asks today's rules about them and trains nothing.
 """
 
 import json
 import math
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -64,12 +65,18 @@ class Suite:
     """Runs cases in fresh processes and remembers the knobs that calibration found.
 
     Args:
-        folder: Takes log dirs, what the children print, and `knobs.json`.
+        folder: Takes log dirs, what the children print, `knobs.json`, and in `kept.json` which
+            recording and pairs each case has.
         quick: One pair of processes takes turns for each case, however little it costs.
+        reread: Take recordings and pairs from the folder.
     """
 
-    def __init__(self, folder: Path, *, quick: bool) -> None:
-        self.folder, self.quick = folder, quick
+    def __init__(self, folder: Path, *, quick: bool, reread: bool = False) -> None:
+        self.folder, self.quick, self.reread = folder, quick, reread
+        self.kept_path = folder / "kept.json"
+        self.kept: dict[str, dict[str, Any]] = {}
+        if reread:
+            self.kept = json.loads(self.kept_path.read_text(encoding="utf-8"))
         self.children = Children("case", log=folder / "children.log")
         self.knobs_path = folder / "knobs.json"
         self.knobs: dict[str, float] = {}
@@ -78,9 +85,13 @@ class Suite:
 
     def trial(self, cause: Cause, share: float) -> "Trial":
         """Ask for the report of one case, and measure what its fix saves by the first pairs."""
+        if self.reread:
+            return self.kept_trial(cause, share)
         knob = self.knob(cause, share)
-        profiled_ns, said = self.said(cause.name, knob)
+        key = f"{cause.name} {share}"
+        profiled_ns, said = self.said(cause.name, knob, key=key)
         named = next((one for one in said if cause.accepts(one["id"])), None)
+        self.kept[key] |= {"knob": knob, "asked": cause.asked(named)}
         fixed = cause.remedy(named, knob)
         length = {"timed_steps": fixed.timed_steps, "block_steps": fixed.block_steps}
         faulty = replace(cause.faulty(knob), **length)
@@ -98,6 +109,29 @@ class Suite:
         """
         slow, fast = self._pair(trial.faulty, trial.fixed, number=len(trial.pairs))
         trial.pairs.append(Pair(slow.block_ns, fast.block_ns, slow.median_ns))
+        self.kept[f"{trial.cause.name} {trial.share}"]["pairs"] = [asdict(p) for p in trial.pairs]
+        self.keep()
+
+    def kept_trial(self, cause: Cause, share: float) -> "Trial":
+        """Return a case with the recording and the pairs of an earlier run."""
+        kept = self.kept[f"{cause.name} {share}"]
+        said: list[dict[str, Any]] = report(kept["log_dir"])["findings"]
+        named = next((one for one in said if cause.accepts(one["id"])), None)
+        asked = cause.asked(named)
+        return Trial(
+            cause,
+            share,
+            kept["knob"],
+            said,
+            kept["median_ns"],
+            cause.faulty(kept["knob"]),
+            cause.fixed(kept["knob"]),
+            [Pair(**pair) for pair in kept["pairs"]],
+            other_fix=(None if asked is None else [*asked]) != kept["asked"],
+        )
+
+    def keep(self) -> None:
+        self.kept_path.write_text(json.dumps(self.kept, indent=1), encoding="utf-8")
 
     def knob(self, cause: Cause, share: float) -> float:
         """Return the knob for a share of the step, calibrated once per folder."""
@@ -109,13 +143,16 @@ class Suite:
             _say(f"  calibrated: {found.knob:g} {cause.knob}, {found.frac:.0%} of the step")
         return self.knobs[name]
 
-    def said(self, name: str, knob: float = 1.0) -> tuple[float, list[dict[str, Any]]]:
+    def said(self, name: str, knob: float = 1.0, *, key: str) -> tuple[float, list[dict[str, Any]]]:
         """Train a faulty run or a control under our callback; return its median step and report."""
-        folder = tempfile.mkdtemp(prefix=f"{name}-", dir=self.folder)
-        fitted = self.children.call(case.profiled, name, knob, False, folder)
-        findings: list[dict[str, Any]] = report(fitted.log_dir)["findings"]
-        shutil.rmtree(folder)
-        return fitted.median_ns, findings
+        if not self.reread:
+            folder = tempfile.mkdtemp(prefix=f"{name}-", dir=self.folder)
+            fitted = self.children.call(case.profiled, name, knob, False, folder)
+            self.kept[key] = {"log_dir": str(fitted.log_dir), "median_ns": fitted.median_ns}
+            self.keep()
+        kept = self.kept[key]
+        findings: list[dict[str, Any]] = report(kept["log_dir"])["findings"]
+        return kept["median_ns"], findings
 
     def steps_ns(self, faulty: Setup, fixed: Setup) -> tuple[float, float]:
         """Return the step times of two runs that take turns once."""
@@ -167,6 +204,7 @@ class Trial:
     faulty: Setup
     fixed: Setup
     pairs: list[Pair] = field(default_factory=list)
+    other_fix: bool = False
 
     @property
     def lacking(self) -> float:
@@ -184,6 +222,7 @@ class Trial:
             said=self.said,
             pairs=self.pairs,
             profiled_ns=self.profiled_ns,
+            other_fix=self.other_fix,
         )
 
 
@@ -202,6 +241,8 @@ def run_cases(suite: Suite, args: Namespace) -> Iterator[Trial]:
         # The largest first: it is calibrated best, and the others begin from its knob.
         for share in sorted(args.shares, reverse=True):
             if args.only and name not in args.only:
+                continue
+            if suite.reread and not suite.kept.get(f"{name} {share}", {}).get("pairs"):
                 continue
             _say(f"{name} at {share:.0%}")
             trial = suite.trial(cause, share)
@@ -230,9 +271,11 @@ def run_reports(suite: Suite, args: Namespace, controls: dict[str, Said]) -> Non
         for share in sorted(args.shares, reverse=True):
             if args.only and name not in args.only:
                 continue
-            said = [brief(one) for one in suite.said(name, suite.knob(cause, share))[1]]
+            key = f"{name} {share}"
+            found = suite.said(name, suite.knob(cause, share), key=key)[1]
+            said = [brief(one) for one in found]
             right = right_first(cause, said)
-            cases[f"{name} {share}"] = {"right_first": right, "said": said}
+            cases[key] = {"right_first": right, "said": said}
             first = said[0]["id"] if said else "nothing"
             _say(f"{name} at {share:.0%}: {'right' if right else 'WRONG'}, said {first}")
     totals = {
@@ -260,9 +303,11 @@ def _tell(trial: Trial) -> None:
 def run_controls(suite: Suite, args: Namespace) -> dict[str, Said]:
     said: dict[str, Said] = {}
     for name in CONTROLS:
+        if suite.reread and name not in suite.kept:
+            continue
         if not args.only or name in args.only:
             _say(f"control {name}")
-            said[name] = [brief(one) for one in suite.said(name)[1]]
+            said[name] = [brief(one) for one in suite.said(name, key=name)[1]]
             _say(f"  said {', '.join(one['id'] for one in said[name]) or 'nothing'}")
     return said
 
@@ -273,7 +318,7 @@ def main() -> None:
     keep_memory()
     args.folder.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + 60 * args.minutes
-    suite = Suite(args.folder, quick=args.quick)
+    suite = Suite(args.folder, quick=args.quick, reread=args.reread)
     controls = run_controls(suite, args)
     if args.reports:
         return run_reports(suite, args, controls)
@@ -283,7 +328,7 @@ def main() -> None:
         for trial in run_cases(suite, args):
             trials.append(trial)
         complete = True
-        if not args.quick:
+        if not args.quick and not args.reread:
             know_more(suite, trials, until)
     except KeyboardInterrupt:
         _say("stopped: the results hold the cases that were measured, and say so")
@@ -297,10 +342,12 @@ def main() -> None:
     payload = {
         "summary": totals,
         "complete": complete,
+        "reread": args.reread,
         "cases": [v.as_dict() for v in verdicts],
         "controls": controls,
     }
-    path = write_results("faults", payload, folder=args.results)
+    name = "faults-reread" if args.reread else "faults"
+    path = write_results(name, payload, folder=args.results)
     path.with_suffix(".md").write_text(text, encoding="utf-8")
     _say(f"written: {path} and {path.with_suffix('.md').name}")
 
@@ -311,6 +358,7 @@ def _arguments() -> Namespace:
     parser.add_argument("--shares", nargs="+", type=float, default=list(SHARES))
     parser.add_argument("--quick", action="store_true", help="one pair each, write nothing")
     parser.add_argument("--reports", action="store_true", help="the first findings alone")
+    parser.add_argument("--reread", action="store_true", help="judge what the folder keeps")
     parser.add_argument("--minutes", type=float, default=MINUTES, help="no further pair after")
     parser.add_argument(
         "--folder",

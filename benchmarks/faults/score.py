@@ -1,5 +1,6 @@
 """Compares a report with the saving of the fix. No I/O, no training."""
 
+import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +22,8 @@ DERIVED = (
     "told",
     "near",
     "near_at_speed",
+    "step_error_frac",
+    "step_error_at_speed_frac",
 )
 
 
@@ -93,6 +96,8 @@ class Verdict:
     """The faulty program's median step when the saving was measured, over that of the reported run:
     above 1 the machine was slower."""
     predicted_ns: tuple[int, int] | None
+    likely_ns: float | None
+    """The one figure that was predicted: the finding's `likely_ns`, or the middle without it."""
 
     @property
     def first(self) -> bool:
@@ -115,6 +120,16 @@ class Verdict:
         if self.predicted_ns is None or self.saved_ns <= 0:
             return None
         return sum(self.predicted_ns) / 2 / self.saved_ns - 1
+
+    @property
+    def step_error_frac(self) -> float | None:
+        """How far the predicted new step time is from the measured one, as a share of that."""
+        return self._step_error(1.0)
+
+    @property
+    def step_error_at_speed_frac(self) -> float | None:
+        """The same with the prediction scaled to the machine's speed at the measurement."""
+        return self._step_error(self.slower)
 
     @property
     def told(self) -> bool:
@@ -141,9 +156,32 @@ class Verdict:
         low, high = self.predicted_ns
         return low * slower <= self.saved_ns <= high * slower
 
+    def _step_error(self, slower: float) -> float | None:
+        if self.likely_ns is None:
+            return None
+        measured_ns = self.faulty_ns.median - self.saved_ns
+        return step_error(self.faulty_ns.median - slower * self.likely_ns, measured_ns)
+
     def _near(self, slower: float) -> bool:
         error = self.middle_error_frac
         return error is not None and abs((1 + error) * slower - 1) <= NEAR_FRAC
+
+
+def step_error(predicted: float, measured: float) -> float:
+    """Return the relative error of a predicted step time.
+
+    >>> step_error(90.0, 100.0)
+    0.1
+    """
+    return abs(predicted - measured) / measured
+
+
+def error_summary(errors: Iterable[float | None]) -> dict[str, Any]:
+    """Return median and 90th percentile of the errors that are known."""
+    known = sorted(one for one in errors if one is not None)
+    p90 = known[min(len(known) - 1, math.ceil(0.9 * len(known)) - 1)] if known else None
+    median = statistics.median(known) if known else None
+    return {"count": len(known), "median_frac": median, "p90_frac": p90}
 
 
 def right_first(cause: Cause, said: Said) -> bool:
@@ -160,11 +198,17 @@ def judge(
     said: Said,
     pairs: Sequence[Pair],
     profiled_ns: float,
+    other_fix: bool = False,
 ) -> Verdict:
-    """Return the verdict on one case; `profiled_ns` is the median step of the reported run."""
+    """Return the verdict on one case; `profiled_ns` is the median step of the reported run.
+
+    Where the report proposes another fix than the one that was measured (`other_fix`) its
+    prediction is of something else, and none here.
+    """
     rank = next((place for place, one in enumerate(said) if cause.accepts(one["id"])), None)
     named = None if rank is None else said[rank]
-    saving = None if named is None else named["saving_ns"]
+    saving = None if named is None or other_fix else named["saving_ns"]
+    likely = saving and named.get("likely_ns", (saving["low"] + saving["high"]) / 2)
     return Verdict(
         case=cause.name,
         wanted_frac=wanted_frac,
@@ -179,12 +223,13 @@ def judge(
         pair_saved_ns=[saving_ns([pair]) for pair in pairs],
         slower=statistics.median(pair.median_ns for pair in pairs) / profiled_ns,
         predicted_ns=None if saving is None else (saving["low"], saving["high"]),
+        likely_ns=likely,
     )
 
 
 def brief(finding: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parts of a finding that the results keep."""
-    kept = ("id", "severity", "title", "advice", "change", "saving_ns", "confidence")
+    kept = ("id", "severity", "title", "advice", "change", "saving_ns", "likely_ns", "confidence")
     return {name: finding[name] for name in kept if finding.get(name) is not None}
 
 
@@ -207,6 +252,8 @@ def summary(verdicts: Sequence[Verdict], controls: Mapping[str, Said]) -> dict[s
         "inside_told_count": sum(v.inside is True and v.told for v in verdicts),
         "near_told_count": sum(v.near and v.told for v in verdicts),
         "near_told_at_speed_count": sum(v.near_at_speed and v.told for v in verdicts),
+        "step_error": error_summary(v.step_error_frac for v in verdicts),
+        "step_error_at_speed": error_summary(v.step_error_at_speed_frac for v in verdicts),
         "control_count": len(controls),
         "false_alarm_count": sum(bool(false_alarms(said)) for said in controls.values()),
     }

@@ -30,7 +30,21 @@ def _totals(totals: Mapping[str, Any]) -> list[str]:
         ("controls with a false warning", "false_alarm_count", totals["control_count"]),
     ]
     counts = [f"| {name} | {totals[count]} | {of} |" for name, count, of in rows]
-    return ["| | count | of |", "|---|---|---|", *counts]
+    return ["| | count | of |", "|---|---|---|", *counts, "", *_errors(totals)]
+
+
+def _errors(totals: Mapping[str, Any]) -> list[str]:
+    """Say how far the predicted new step times are from the measured ones."""
+    said = []
+    for key, how in (("step_error", ""), ("step_error_at_speed", f", {AT_SPEED}")):
+        one = totals[key]
+        if one["count"]:
+            said.append(
+                f"Relative error of the predicted new step time{how}: median "
+                f"{one['median_frac']:.1%}, 90th percentile {one['p90_frac']:.1%} of "
+                f"{one['count']} cases."
+            )
+    return said
 
 
 def _cases(verdicts: Sequence[Verdict]) -> list[str]:

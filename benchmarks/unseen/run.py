@@ -28,6 +28,7 @@ four ids that authors granted later (double-precision, unused-gradients twice, s
 import argparse
 import ast
 import json
+import statistics
 import subprocess
 import sys
 import time
@@ -113,6 +114,7 @@ def brief(case: Case, finding: dict[str, Any]) -> dict[str, Any]:
         "where": [f"{Path(at['file']).name}:{at['line']}" for at in own],
         "line_right": marked(case, own[0]) if own and case.cause else None,
         "saving_ms": [round(saving[end] / 1e6, 3) for end in ("low", "high")],
+        "likely_ms": round(finding["likely_ns"] / 1e6, 3),
     }
 
 
@@ -142,8 +144,10 @@ def first_id(entry: dict[str, Any]) -> str | None:
     return next((finding["id"] for finding in entry["look"]["findings"]), None)
 
 
-def saving(entry: dict[str, Any]) -> tuple[float, bool, bool] | None:
+def saving(entry: dict[str, Any]) -> tuple[float, bool, bool, float] | None:
     """Return what the fix saved in ms, and whether interval and middle of the first finding hold.
+
+    The last is the relative error of the step time that it predicts.
 
     None without pairs, or where look and pairs met machines that differ by a factor of two.
     """
@@ -154,7 +158,9 @@ def saving(entry: dict[str, Any]) -> tuple[float, bool, bool] | None:
     if max(step_ms, slow) > 2 * min(step_ms, slow):
         return None
     saved, (low, high) = slow - fixed, entry["look"]["findings"][0]["saving_ms"]
-    return saved, low <= saved <= high, abs((low + high) / 2 - saved) <= 0.25 * abs(saved)
+    likely = entry["look"]["findings"][0].get("likely_ms", (low + high) / 2)
+    close = abs((low + high) / 2 - saved) <= 0.25 * abs(saved)
+    return saved, low <= saved <= high, close, abs(slow - likely - fixed) / fixed
 
 
 def alarms(entry: dict[str, Any]) -> list[str]:
@@ -173,13 +179,23 @@ def counts(entries: dict[str, Any]) -> dict[str, Any]:
         "right_first": sum(map(right, slow)),
         "of_these_costly_line": sum(right(e) and first_id(e) == "costly-line" for e in slow),
         "savings": len(timed),
-        "inside": sum(inside for _, inside, _ in timed),
-        "middle_within_25_percent": sum(close for _, _, close in timed),
+        "inside": sum(inside for _, inside, _, _ in timed),
+        "middle_within_25_percent": sum(close for _, _, close, _ in timed),
+        **{f"step_error_{key}": value for key, value in errors(timed).items()},
         "line_among_first_three": sum(r is not None and r <= FIRST_LINES for r in ranks),
         "lines_judged": len(ranks),
         "clean": len(clean),
         "clean_warned": sum(bool(alarms(e)) for e in clean),
     }
+
+
+def errors(timed: list[tuple[float, bool, bool, float]]) -> dict[str, float]:
+    """Return median and 90th percentile of the relative errors, where there are any."""
+    known = sorted(error for *_, error in timed)
+    if not known:
+        return {}
+    p90 = known[-(-9 * len(known) // 10) - 1]
+    return {"median_frac": round(statistics.median(known), 4), "p90_frac": round(p90, 4)}
 
 
 def page(state: dict[str, Any]) -> str:

@@ -4,17 +4,20 @@ The rest of the wait is making a batch or, with workers, taking over what they s
 
 Private names, seen in torch 2.2 to 2.13; an iterator without them is not split:
     torch.utils.data.dataloader._SingleProcessDataLoaderIter, ._MultiProcessingDataLoaderIter
-    DataLoader._iterator; the iterators' _sampler_iter, _dataset_kind, _data_queue, and its _poll
+    DataLoader._iterator, ._get_iterator; the iterators' _sampler_iter, _dataset_kind, _data_queue,
+    and its _poll
 Seen in Lightning 2.4 to 2.6: fit_loop._data_fetcher, and its CombinedLoader's _iterator;
-fit_loop._combined_loader and fit_loop._load_combined_loader_states
+_combined_loader of fit_loop and val_loop, and fit_loop._load_combined_loader_states
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from torch.utils.data import dataloader
+from typing_extensions import override
 
 from lightning_gpuprof.adapters.names import reach
 
@@ -30,9 +33,13 @@ BEFORE_FIRST_ITERATORS = "_load_combined_loader_states"
 """The fit loop's last call before it makes the first epoch's iterators: its loaders are final."""
 
 
-def training_loaders(fit_loop: Any) -> list[Any]:
-    """Return the loaders that training fetches from; empty where they are not to be found."""
-    return list(reach(fit_loop, "_combined_loader.flattened") or ())
+MAKES_ITERATOR = "_get_iterator"
+"""What a loader calls to make an iterator, and with it its workers; not where it has kept one."""
+
+
+def loaders_of(loop: Any) -> list[Any]:
+    """Return the loaders that a loop fetches from; empty where they are not to be found."""
+    return list(reach(loop, "_combined_loader.flattened") or ())
 
 
 def has_iterator(loader: Any) -> bool:
@@ -68,6 +75,27 @@ class TimedPoll:
             return self.poll(*timeout)
 
 
+class TimedStart:
+    """A loader's making of an iterator inside a region; it does not keep the loader alive."""
+
+    def __init__(self, loader: Any, region: Context) -> None:
+        self._loader = ref(loader)
+        self._region = region
+
+    def __call__(self) -> Any:
+        """Make the iterator."""
+        # A shallow copy of a loader has this too: it is the one whose `__iter__` called.
+        calls = sys._getframe(1).f_locals.get("self")
+        own = getattr(calls, "__dict__", {}).get(MAKES_ITERATOR) is self
+        loader = calls if own else self._loader()
+        with self._region:
+            return getattr(type(loader), MAKES_ITERATOR)(loader)
+
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (self._loader(), MAKES_ITERATOR)
+
+
 class LoaderParts:
     """The loaders' iterators that are being timed.
 
@@ -77,11 +105,14 @@ class LoaderParts:
     Args:
         sampler: Region of choosing what the next batch holds.
         workers: Region of waiting for a worker process.
+        start: Region of making an iterator, and its workers.
     """
 
-    def __init__(self, sampler: Context, workers: Context) -> None:
+    def __init__(self, sampler: Context, workers: Context, start: Context) -> None:
         self._sampler = sampler
         self._workers = workers
+        self._start = start
+        self._loaders: WeakSet[Any] = WeakSet()
         self._timed: WeakSet[Any] = WeakSet()
 
     def watch(self, trainer: Any) -> None:
@@ -93,6 +124,14 @@ class LoaderParts:
                 self._time_workers(iterator)
                 self._timed.add(iterator)
 
+    def watch_starts(self, loop: Any) -> None:
+        """Time from now on when loaders of a loop make iterators with workers."""
+        for loader in loaders_of(loop):
+            known = hasattr(type(loader), MAKES_ITERATOR) and MAKES_ITERATOR not in vars(loader)
+            if known and int(getattr(loader, "num_workers", 0)):
+                vars(loader)[MAKES_ITERATOR] = TimedStart(loader, self._start)
+                self._loaders.add(loader)
+
     def mark(self, marked: bool) -> None:
         """Time the sampler, or for now leave it alone; the wait for workers is always timed."""
         for iterator in self._timed:
@@ -100,6 +139,10 @@ class LoaderParts:
 
     def restore(self) -> None:
         """Put everything back as it was."""
+        for loader in list(self._loaders):
+            if isinstance(vars(loader).get(MAKES_ITERATOR), TimedStart):
+                del vars(loader)[MAKES_ITERATOR]
+        self._loaders.clear()
         for iterator in list(self._timed):
             self._leave_sampler(iterator)
             poll = reach(iterator, "_data_queue._poll")

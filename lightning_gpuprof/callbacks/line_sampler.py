@@ -11,8 +11,14 @@ from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.recorders.sampling.pacing import keep_sampling, may_walk
 from lightning_gpuprof.recorders.sampling.stack_lines import At, line_counts, where_is
+from lightning_gpuprof.recorders.sampling.storage_waits import (
+    filesystem_of,
+    waits_for_storage,
+    waits_seen,
+)
 from lightning_gpuprof.recorders.sampling.worker_sampler import WorkerSampler
 from lightning_gpuprof.records.lines import HostLines
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.hooks import Hooks, called_by_trainer
 from lightning_gpuprof.session.recording import EpochRecorder
@@ -37,7 +43,8 @@ class LineSampler(EpochRecorder):
         collection that is near is made before a sample, as one amid it may crash); while
         the training loader's workers start, its `worker_init_fn`, which is how code runs in them,
         and to know when that is in the first epoch, `_load_combined_loader_states` of Lightning's
-        loop; a thread and a temporary file of the first two workers.
+        loop; a thread and a temporary file of the first two workers. At each sample it reads the
+        kernel's account of the sampled thread in /proc.
     When: training, from the end of warm-up.
     Switch: lines=False
 
@@ -68,7 +75,8 @@ class LineSampler(EpochRecorder):
         self.interval_s, self.most, self.warmup = interval_s, most, warmup
         self._seen: Counter[At] = Counter()
         self._noted = 0
-        self._watched = 0
+        self._watched = self._native = 0
+        self._blocked: Counter[str] = Counter()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._workers = workers or WorkerSampler()
@@ -79,7 +87,7 @@ class LineSampler(EpochRecorder):
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
-        self._seen, self._noted = Counter(), 0
+        self._seen, self._blocked, self._noted = Counter(), Counter(), 0
         if stage == "fit" and self._output is not None and _can_walk_frames():
             self._workers.setup(trainer, self._output)
 
@@ -91,7 +99,7 @@ class LineSampler(EpochRecorder):
         self._end_thread()
         if not _can_walk_frames():
             return
-        self._watched = threading.get_ident()
+        self._watched, self._native = threading.get_ident(), threading.get_native_id()
         self._stop = threading.Event()
         self._thread = threading.Thread(
             target=self._watch, args=(self._stop,), name=THREAD, daemon=True
@@ -119,11 +127,14 @@ class LineSampler(EpochRecorder):
             return
         if self._output.step < self.warmup or not may_walk():
             return
+        path = waits_for_storage(self._native)
         frames = sys._current_frames()
         try:
             at = where_is(frames.get(self._watched))
             if at is not None:
                 self._seen[at] += 1
+                if path is not None and at.phase is Phase.DATA_WAIT:
+                    self._blocked[filesystem_of(path)] += 1
         finally:
             # This function's own frame is in it: a circle that would keep all threads' local
             # variables, such as a loader's iterator with its workers, for the collector.
@@ -147,7 +158,8 @@ class LineSampler(EpochRecorder):
         if self._output is None or whole == self._noted:
             return
         self._noted = whole
-        self._output.write(HostLines(whole, line_counts(seen), _by_phase(seen)))
+        waits = waits_seen(self._blocked)
+        self._output.write(HostLines(whole, line_counts(seen), _by_phase(seen), **waits))
 
     @override
     def _release(self) -> None:

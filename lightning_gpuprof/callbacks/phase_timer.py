@@ -30,10 +30,11 @@ class PhaseTimer(Callback):
         on. Wraps methods of single objects that the profiler does not show: `log` of the module,
         `log_metrics`, `save` and the writer's methods of each logger, as logging amid a step would
         be forward's time; `_load_combined_loader_states` of the fit's loop, after which the first
-        epoch's workers start; `run` and `reset` of its validation loop; with manual optimization
-        `backward` of the strategy; the sampler and the queue of the loader's iterator; with several
-        ranks their check for SIGTERM. Records events where there is a device. All is put back at
-        the end, however that comes.
+        epoch's workers start; `run` and `reset` of its validation loop;
+        `_get_iterator` of loaders with workers, which may start amid an epoch; with manual
+        optimization `backward` of the strategy; the sampler and the queue of the loader's iterator;
+        with several ranks their check for SIGTERM. Records events where there is a device. All is
+        put back at the end, however that comes.
     When: every step.
     Switch: timing=False
 

@@ -46,8 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fail-if-slower",
         type=share,
         metavar="SHARE",
-        help="exit with status 1 where a NEW is surely slower, by more than this (5%% or 0.05), "
-        "also where its model is another, and with 2 where there are too few steps to say",
+        help="exit with status 1 where the fit of a NEW, with what is between its epochs, is "
+        "surely slower by more than this (5%% or 0.05), also where its model is another, and "
+        "with 2 where there are too few steps to say",
     )
     parser.add_argument(
         "--fail-if-values-differ",
@@ -124,7 +125,7 @@ def _status(found: RunComparison, args: argparse.Namespace) -> int:
         return SLOWER
     if args.fail_if_slower is None:
         return 0
-    if result.change is None:
+    if result.fit_change is None:
         return NOT_SURE
-    slower = result.verdict is Verdict.SLOWER and result.change.middle > args.fail_if_slower
+    slower = result.verdict is Verdict.SLOWER and result.fit_change.middle > args.fail_if_slower
     return SLOWER if slower else 0

@@ -140,15 +140,13 @@ def suggested_workers(run: RunResults) -> int | None:
 
     With workers that keep up, the fetch time is not known: as many stay, but no more than cores.
     """
-    loader, cores, wait = run.start.loader, run.cores, run.per_step(Phase.DATA_WAIT)
-    if loader is None or loader.num_workers is None or not cores or wait is None or not run.step_ns:
+    loader, cores, wait_ns = run.start.loader, run.cores, run.wait_ns
+    if loader is None or loader.num_workers is None or not cores or wait_ns is None:
         return None
     now = loader.num_workers
-    startup = run.epoch_starts.steady_mean_ns if run.epoch_starts else 0
-    wait_ns = max(0, wait.mean_ns - startup)
     if loader.shares:
         return now
-    if wait_ns <= SHORT_WAIT_FRAC * run.step_ns:
+    if not run.step_ns or wait_ns <= SHORT_WAIT_FRAC * run.step_ns:
         return min(now, cores)
     plan = loader_plan(run, run.step_ns, wait_ns, Exposed(wait_ns, wait_ns, "cpu"))
     more = [one for one in (plan, plan.instead) if one is not None and one.num_workers]

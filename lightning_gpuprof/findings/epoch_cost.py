@@ -21,8 +21,9 @@ def epoch_finding(
     gone_frac: tuple[float, float],
     confidence: float,
     change: str | None = None,
+    error_frac: float = 0.0,
 ) -> Finding | None:
-    """Return a finding where work takes a share of the epochs.
+    """Return a finding where work takes a share of the epochs; `title` has its share of the run.
 
     Args:
         run: Whose epochs.
@@ -35,6 +36,7 @@ def epoch_finding(
         gone_frac: The least and the most of it that the change saves.
         confidence: That it does.
         change: The change as code.
+        error_frac: Half the 90 % interval of what one epoch's takes, as a share of it.
     """
     if run.steps is None or run.step_ns is None:
         return None
@@ -45,17 +47,33 @@ def epoch_finding(
     saving = Range(low=round(least * cost_ns), high=round(most * cost_ns))
     return Finding(
         severity=grade(saving, run.step_ns),
-        title=f"{title.format(each=duration(each_ns))} ({percent(cost_ns / run.step_ns)})",
+        title=f"{title.format(each=duration(each_ns))} ({of_run(run, taken_ns)})",
         advice=advice,
         evidence={
             f"{name}_ns": cost_ns,
             f"{name}_per_epoch_ns": each_ns,
+            f"{name}_frac": run.of_run(taken_ns),
             "epochs_count": times,
             "step_ns": run.step_ns,
         },
         saving_ns=saving,
+        cause_ns=Range(cost_ns, round(cost_ns * (1 + error_frac))),
         confidence=confidence,
         where=(where,),
         change=change,
         when=When.BETWEEN,
     )
+
+
+def of_run(run: RunResults, taken_ns: float) -> str:
+    """Say what share of the run some time is: of a step, what is between epochs may be any."""
+    return f"{percent(run.of_run(taken_ns))} of the run"
+
+
+def workers_stay(run: RunResults) -> bool:
+    """Tell whether no workers start with an epoch: there are none, or they are kept."""
+    loader, starts = run.start.loader, run.epoch_starts
+    if loader is None or loader.num_workers is None:
+        return False
+    remade = starts is not None and starts.remade_ns > 0
+    return not loader.num_workers or (bool(loader.persistent_workers) and not remade)

@@ -8,8 +8,6 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.records.phases import Phase
 
-OWN = {"GpuProfCallback", "PhaseTimer", "ProfilerSchedule", "DeferredLoss", "BatchSizeAdvisor"}
-"""This package's: their cost is reported as such, not as the user's to change."""
 SCHEDULER = "lr_scheduler_step"
 _WEIGHTS = r"(Weights?|Models?|Param(eter)?s?)"
 AVERAGE = re.compile(

@@ -116,7 +116,12 @@ class Finding:
         advice: The change to make.
         evidence: Numbers; every key ends in its unit (`_ns`, `_bytes`, `_frac`, `_per_s`,
             `_count`).
-        saving_ns: Expected saving per step, low to high; 0 to 0 where no time is claimed.
+        saving_ns: Expected saving per step, low to high; 0 to 0 where no time is claimed. The
+            engine cuts it at the upper end of `cause_ns`.
+        cause_ns: What the cause takes of a step, as far as the rule knows; the engine widens it
+            by how far the mean of its phase or part may be off. None: at most the step.
+        likely_ns: The middle of what the rule expects within the cause; the engine fills it in.
+        indirect_ns: How much more than its cause a change may save; the engine fills it in.
         confidence: 0 to 1: how sure the rule is that this is the cause.
         where: Places it applies to.
         change: The change as code to paste, where there is one.
@@ -130,6 +135,9 @@ class Finding:
     advice: str
     evidence: Mapping[str, int | float]
     saving_ns: Range = Range(0, 0)
+    cause_ns: Range | None = None
+    likely_ns: int = 0
+    indirect_ns: int = 0
     confidence: float
     where: tuple[Where, ...] = ()
     change: str | None = None

@@ -11,11 +11,11 @@ from importlib import import_module
 from typing import TypeVar
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.findings.model import Effort, Finding
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding
 from lightning_gpuprof.findings.needs import NEEDS
 
 _T = TypeVar("_T")
-Judged = Finding | tuple[Finding, ...] | None
+Judged = Finding | tuple[Finding, ...] | Abstained | None
 """What a rule returns: None where all is well."""
 
 
@@ -47,7 +47,7 @@ class Rule:
         """Whether a trace alone gives all that the rule needs."""
         return bool(self.needs) and all(NEEDS[name].by_trace for name in self.needs)
 
-    def evaluate(self, run: RunResults) -> tuple[Finding, ...]:
+    def evaluate(self, run: RunResults) -> tuple[Finding | Abstained, ...]:
         """Judge a run that has what the rule needs."""
         judged = self.judge(run)
         several = judged if isinstance(judged, tuple) else (judged,)

@@ -1,4 +1,4 @@
-"""How a run waited for the machine's cores: by its control group's quota, and for a free one."""
+"""How a run waited for the machine: by its control group's quota, for a core, and for storage."""
 
 import threading
 import time
@@ -10,14 +10,14 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Callback
 from lightning_gpuprof.recorders.recorder import Recorder
-from lightning_gpuprof.records.facts import CoreWait, CpuQuota
+from lightning_gpuprof.records.facts import CoreWait, CpuQuota, IoPressure
 
 ROOT, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-TASKS = Path("/proc/self/task")
+TASKS, PRESSURE = Path("/proc/self/task"), Path("/proc/pressure/io")
 
 
 class CoreWaits(Recorder):
-    """Records how long the training thread waited for a core, and how often for its CPU quota.
+    """Records how long training waited for a core, for its CPU quota and, by PSI, for storage.
 
     Costs: some 100 us, twice.
     Touches: nothing; it reads files of /proc and /sys/fs/cgroup.
@@ -26,6 +26,7 @@ class CoreWaits(Recorder):
     Args:
         wait: Returns wall time and the time spent waiting so far; tests pass a fake.
         quota: Returns the control group's counters; tests pass a fake.
+        pressure: Returns the machine's waits for storage; tests pass a fake.
     """
 
     def __init__(
@@ -33,23 +34,27 @@ class CoreWaits(Recorder):
         *,
         wait: Callable[[], CoreWait | None] | None = None,
         quota: Callable[[], CpuQuota | None] | None = None,
+        pressure: Callable[[], IoPressure | None] | None = None,
     ) -> None:
         self._wait, self._quota = wait or core_wait, quota or cpu_quota
-        self._before: tuple[CoreWait | None, CpuQuota | None] = (None, None)
+        self._pressure = pressure or io_pressure
+        self._before: tuple[CoreWait | None, CpuQuota | None, IoPressure | None] = (None,) * 3
 
     @override
     def train_starts(self, trainer: Any, host: Callback) -> None:
-        self._before = self._wait(), self._quota()
+        self._before = self._wait(), self._quota(), self._pressure()
 
     @override
     def train_ends(self, trainer: Any) -> None:
-        wait, quota = self._before
+        wait, quota, pressure = self._before
         if self._output is None:
             return
         if wait is not None and (now := self._wait()) is not None:
             self._output.write(now.since(wait))
         if quota is not None and (counts := self._quota()) is not None:
             self._output.write(counts.since(quota))
+        if pressure is not None and (stalls := self._pressure()) is not None:
+            self._output.write(stalls.since(pressure))
 
 
 def core_wait(tasks: Path = TASKS) -> CoreWait | None:
@@ -57,6 +62,15 @@ def core_wait(tasks: Path = TASKS) -> CoreWait | None:
     try:
         text = (tasks / str(threading.get_native_id()) / "schedstat").read_text(encoding="ascii")
         return CoreWait(time.perf_counter_ns(), int(text.split()[1]))
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def io_pressure(path: Path = PRESSURE) -> IoPressure | None:
+    """Return how long some task of the machine has waited for storage; None where not counted."""
+    try:
+        total = path.read_text(encoding="ascii").split("total=")[1].split()[0]
+        return IoPressure(time.perf_counter_ns(), 1_000 * int(total))
     except (OSError, ValueError, IndexError):
         return None
 

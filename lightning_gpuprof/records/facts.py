@@ -19,6 +19,17 @@ class CoreWait(FactBase, tag="core_wait", frozen=True):
         return self.queued_ns / max(1, self.wall_ns)
 
 
+class IoPressure(FactBase, tag="io_pressure", frozen=True):
+    """How long some task of the machine waited for storage, in `wall_ns` of training."""
+
+    wall_ns: int
+    stalled_ns: int
+
+    def since(self, earlier: "IoPressure") -> "IoPressure":
+        """Return what was added since an earlier reading."""
+        return IoPressure(self.wall_ns - earlier.wall_ns, self.stalled_ns - earlier.stalled_ns)
+
+
 class CpuQuota(FactBase, tag="cpu_quota", frozen=True):
     """A limit that Docker, Kubernetes or systemd has set (CFS bandwidth control), in cores.
 
@@ -88,6 +99,7 @@ class SyncSteps(FactBase, tag="sync_steps", frozen=True):
 Fact = (
     CoreWait
     | CpuQuota
+    | IoPressure
     | UnusedGradients
     | AnomalyMode
     | BatchBytes

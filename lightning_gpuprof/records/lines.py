@@ -78,11 +78,16 @@ class LineCount(Struct, frozen=True):
 
 
 class HostLines(FactBase, tag="host_lines", frozen=True):
-    """All samples in training steps. `whole` counts those outside the user's code too."""
+    """All samples in training steps. `whole` counts those outside the user's code too.
+
+    In `blocked` of those that waited for data without workers the thread waited for storage.
+    """
 
     whole: int
     lines: tuple[LineCount, ...]
     by_phase: dict[str, int]
+    blocked: int | None = None
+    filesystem: str | None = None
 
     def of(self, phase: Phase, kinds: Sequence[str | None] | None = None) -> list[LineCount]:
         """Return the lines of a phase, the most often seen first."""
@@ -114,6 +119,9 @@ class WorkerLines(FactBase, tag="worker_lines", frozen=True):
         handing: Samples in which they handed a batch over, or did anything else.
         start_ns: From when the loader was asked for an iterator until its first worker ran.
         init_ns: What the user's `worker_init_fn` took in it; None where there is none.
+        blocked: Samples of `work` in which they waited for storage; None where nobody knows.
+        filesystem: Where the files that they waited for are, such as nfs4; None where not seen.
+        read_bytes: What they read while they were sampled, for `read_ns` of all together.
     """
 
     processes: int
@@ -123,6 +131,10 @@ class WorkerLines(FactBase, tag="worker_lines", frozen=True):
     lines: tuple[LineCount, ...]
     start_ns: int | None = None
     init_ns: int | None = None
+    blocked: int | None = None
+    filesystem: str | None = None
+    read_bytes: int = 0
+    read_ns: int = 0
 
     @property
     def whole(self) -> int:

@@ -21,6 +21,10 @@ class Phase(str, Enum):
     OTHER = "other"
 
 
+OWN_CALLBACKS = frozenset(
+    {"GpuProfCallback", "PhaseTimer", "ProfilerSchedule", "DeferredLoss", "BatchSizeAdvisor"}
+)
+"""This package's own parts of `callbacks`: their cost is reported as such."""
 BATCH_WORK = (
     Phase.HOST_TO_DEVICE,
     Phase.FORWARD,
@@ -41,6 +45,9 @@ EXPERIMENT = "experiment."
 SAMPLER, WORKERS = "sampler", "workers"
 """Parts of `data_wait`: choosing what the next batch holds, and waiting for a worker process.
 With workers, the rest of the wait is taking over what they sent; without, making the batch."""
+WORKER_STARTUP = "worker_startup"
+"""Part of `data_wait`: where an epoch begins, until its loaders' iterators are made; amid one, the
+fetch in which a loader of several makes its iterator anew."""
 LOADER_START, FIRST_BATCH, NEXT_BATCHES = "loader start", "first batch", "next batches"
 """Parts of `validation`: making its loader's iterator and workers (the last ones end then), waiting
 for its first batch, and for the others."""

@@ -120,6 +120,8 @@ class Loader(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Its samples are rows of a `TensorDataset` or of parts of one, stacked as by default."""
     shares: str | None = None
     """Part of the module that the dataset reads: "the model", or an attribute's name."""
+    loaders: int | None = None
+    """How many alike there are, where several; `length` is then of all together."""
 
 
 class RunStart(_Record, tag="run"):
@@ -157,7 +159,7 @@ class RunStart(_Record, tag="run"):
     none for it) or "not_found" (torch does not see what the driver has)."""
     loader: Loader | None = None
     validation_loader: Loader | None = None
-    """Of a fit's validations, unless there are several; `length` is what they take."""
+    """Of a fit's validations, unless there are several unlike; `length` is what they take."""
     config: dict[str, Any] = {}
     timer: str = "tap"
     """"tap" (by the Trainer's profiler actions) or "hooks" (fallback: some phases merged)."""

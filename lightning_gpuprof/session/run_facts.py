@@ -28,6 +28,7 @@ _TRAINER_FACTS = (
     "num_devices", "log_every_n_steps", "check_val_every_n_epoch", "val_check_interval",
     "limit_train_batches", "overfit_batches", "fast_dev_run", "barebones",
 )  # fmt: skip
+_ALIKE = ("num_workers", "batch_size", "persistent_workers", "dataset_kind")
 _NOT_OWN = ("builtins", "torch", "lightning", "lightning_fabric", "pytorch_lightning")
 """Packages whose samplers take no time to speak of."""
 SMALL_ROW_BYTES = 16 * 1024
@@ -168,14 +169,18 @@ def _optimizer(optimizer: Any) -> dict[str, Any]:
 
 
 def _validation_loader(trainer: Any) -> Loader | None:
-    """Return the settings of a fit's validation loader; None where there are several."""
-    loaders = _listed(trainer.val_dataloaders)
-    if len(loaders) != 1:
+    """Return the settings of a fit's validation loaders; None where they are not alike."""
+    loaders = [_loader(trainer, one) for one in _listed(trainer.val_dataloaders)]
+    found = loaders[0]
+    if found is None:
         return None
-    found = _loader(trainer, loaders)
-    (batches,) = validation_batches(trainer)
-    if found is not None:
-        found.length = batches if isinstance(batches, int) else None
+    for one in loaders:
+        if one is None or any(getattr(one, key) != getattr(found, key) for key in _ALIKE):
+            return None
+    batches = validation_batches(trainer)
+    known = len(batches) == len(loaders) and all(isinstance(one, int) for one in batches)
+    found.length = round(sum(batches)) if known else None
+    found.loaders = len(loaders) if len(loaders) > 1 else None
     return found
 
 

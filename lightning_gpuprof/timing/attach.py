@@ -17,7 +17,7 @@ from lightning_gpuprof.timing.batches import Batches
 from lightning_gpuprof.timing.fit_end import FitEnd
 from lightning_gpuprof.timing.phase_clock import Region
 from lightning_gpuprof.timing.profiler_proxy import proxy_of
-from lightning_gpuprof.timing.regions import ByExperiment, Context
+from lightning_gpuprof.timing.regions import ByExperiment, Context, IteratorStart
 from lightning_gpuprof.timing.step_timeline import StepTimeline
 
 FIT_PHASES = tuple(phase for phase in Phase if phase is not Phase.GARBAGE_COLLECTION)
@@ -48,16 +48,17 @@ class ProxyTiming:
         self._inner = trainer.profiler
         self._calls = calls
         self._timeline, self._clock = timeline, timeline.clock
-        self._loaders = LoaderParts(
-            self._clock.region(Phase.DATA_WAIT, SAMPLER),
-            self._clock.region(Phase.DATA_WAIT, WORKERS),
-        )
         self._actions = ActionRegions(
             trainer,
             timeline,
             batches=batches,
             fit_end=fit_end,
             watch=watch,
+        )
+        self._loaders = LoaderParts(
+            self._clock.region(Phase.DATA_WAIT, SAMPLER),
+            self._clock.region(Phase.DATA_WAIT, WORKERS),
+            IteratorStart(timeline, self._actions.fetching, batches.look_again),
         )
         self.proxy = proxy_of(self._inner, timeline, self._actions)
         trainer.profiler = self.proxy
@@ -81,6 +82,7 @@ class ProxyTiming:
     def time_loader(self) -> None:
         """Split the wait for data into its parts from now on; for each epoch anew."""
         self._loaders.watch(self._trainer)
+        self._loaders.watch_starts(self._trainer.fit_loop)
 
     def mark(self, marked: bool) -> None:
         """Time the parts of training steps from here on, or no more."""
@@ -119,7 +121,8 @@ class ProxyTiming:
             self._calls.add(module, "log", self.proxy.module_log())
         epoch_loop = fit_loop.epoch_loop
         self._calls.add(epoch_loop.val_loop, "run", self.proxy.validation())
-        self._calls.add(epoch_loop.val_loop, "reset", self.proxy.loader_start())
+        watch = partial(self._loaders.watch_starts, epoch_loop.val_loop)
+        self._calls.add(epoch_loop.val_loop, "reset", self.proxy.loader_start(watch))
         if self._trainer.world_size > 1:
             stop_check = self._clock.region(Phase.OTHER, STOP_CHECK)
             self._calls.add(epoch_loop, STOP_CHECK_METHOD, stop_check)

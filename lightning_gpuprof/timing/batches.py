@@ -114,6 +114,10 @@ class Batches:
         own = self._clock.slot(Phase.CALLBACKS, "PhaseTimer")
         return Batch(region, self._run, self._on_due, own=own, marked=True)
 
+    def look_again(self) -> None:
+        """A loader has a new iterator: time its parts from the next batch on."""
+        self._run.first = True
+
     def passed_over(self) -> Region:
         """Return the region of batches in other steps, in which nothing is charged."""
         region = self._clock.region(Phase.OTHER)

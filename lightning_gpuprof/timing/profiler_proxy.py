@@ -97,10 +97,17 @@ class ProfilerProxy(Profiler):
         training = self._clock.region(Phase.LOGGING, SELF_LOG)
         return _ByLoop(self, training, self._clock.region(Phase.VALIDATION))
 
-    def loader_start(self) -> Context:
-        """Return the region in which a validation's loader starts; a resumed run does so too."""
-        region = self._clock.region(Phase.VALIDATION, LOADER_START)
-        start = Calling(region, self._actions.fetching.restart)
+    def loader_start(self, watch: Callable[[], object]) -> Context:
+        """Return the region in which a validation's loader starts; a resumed run does so too.
+
+        `watch` is called before it does.
+        """
+
+        def begin() -> None:
+            watch()
+            self._actions.fetching.restart()
+
+        start = Calling(self._clock.region(Phase.VALIDATION, LOADER_START), begin)
         return _ByLoop(self, nullcontext(), start)
 
     @property

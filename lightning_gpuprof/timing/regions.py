@@ -7,7 +7,14 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.records.phases import EXPERIMENT, FIRST_BATCH, NEXT_BATCHES, Phase
+from lightning_gpuprof.records.phases import (
+    EXPERIMENT,
+    FIRST_BATCH,
+    LOADER_START,
+    NEXT_BATCHES,
+    WORKER_STARTUP,
+    Phase,
+)
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing.phase_clock import (
     LOG_LIMIT,
@@ -85,6 +92,7 @@ class ValidationFetch(Region):
         super().__init__(clock, slots[False])
         self._pairs = [(code(OPEN, slot), code(CLOSE, slot)) for slot in slots]
         self.first = True
+        self.running = False
 
     def restart(self) -> None:
         """The next fetch is the first."""
@@ -93,10 +101,52 @@ class ValidationFetch(Region):
     @override
     def __enter__(self) -> None:
         self._opens, self._closes = self._pairs[self.first]
-        self.first = False
+        self.first, self.running = False, True
         if len(self.clock.codes) > LOG_LIMIT:
             self.clock.settle()
         super().__enter__()
+
+    @override
+    def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None:
+        self.running = False
+        super().__exit__(kind, error, trace)
+
+
+class IteratorStart:
+    """A loader makes its iterator, and starts workers, amid an epoch or a validation's batches.
+
+    Amid an epoch the whole fetch that it is in is charged to that. In a validation its next batch
+    is a first one. What is opened here is closed with the fetch around it.
+
+    Args:
+        timeline: Knows whether a marked training step fetches.
+        fetching: The region of a validation's fetches.
+        again: Called where a training loader has a new iterator.
+    """
+
+    def __init__(
+        self, timeline: StepTimeline, fetching: ValidationFetch, again: Callable[[], object]
+    ) -> None:
+        clock = timeline.clock
+        self._timeline, self._fetching, self._again = timeline, fetching, again
+        self._amid = clock.region(Phase.DATA_WAIT, WORKER_STARTUP)
+        self._starts, self._first = (
+            clock.region(Phase.VALIDATION, part) for part in (LOADER_START, FIRST_BATCH)
+        )
+
+    def __enter__(self) -> None:
+        timeline = self._timeline
+        if self._fetching.running:
+            self._starts.__enter__()
+        elif timeline.in_step and not (timeline.ran or timeline.begun):
+            self._again()
+            if timeline.marked:
+                self._amid.__enter__()
+
+    def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None:
+        if self._fetching.running:
+            self._starts.__exit__(kind, error, trace)
+            self._first.__enter__()
 
 
 class Idle:

@@ -11,7 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from lightning_gpuprof.arrays import Int64
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import WORKER_STARTUP, Phase
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing.phase_clock import Cut, PhaseClock, Region
 from lightning_gpuprof.timing.region_paths import CUT, CUT_OPEN, code
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from lightning_gpuprof.session.step_start import StepBorders
 
 SETUP, EPOCH_START, EPOCH_END, TEARDOWN = "setup", "epoch_start", "epoch_end", "teardown"
-WORKER_STARTUP = "worker_startup"
 UNKNOWN_SAMPLES = -1
 
 

@@ -37,6 +37,10 @@ class Fetching:
     _data_fetcher = iterator = _iterator = fit_loop
 
 
+def parts_of(said):
+    return LoaderParts(*(Told(name, said) for name in ("sampler", "workers", "start")))
+
+
 def loader(**options):
     return DataLoader(range(6), batch_size=2, **options)
 
@@ -44,7 +48,7 @@ def loader(**options):
 def test_the_sampler_is_timed_and_batches_stay_the_same():
     said = []
     iterator = iter(loader())
-    parts = LoaderParts(Told("sampler", said), Told("workers", said))
+    parts = parts_of(said)
     parts.watch(Fetching(iterator))
 
     assert [batch.tolist() for batch in iterator] == [[0, 1], [2, 3], [4, 5]]
@@ -58,7 +62,7 @@ def test_an_iterable_has_no_sampler_to_time():
 
     said = []
     iterator = iter(DataLoader(Words(), batch_size=2))
-    LoaderParts(Told("sampler", said), Told("workers", said)).watch(Fetching(iterator))
+    parts_of(said).watch(Fetching(iterator))
 
     assert [batch.tolist() for batch in iterator] == [[0, 1], [2]]
     assert said == []
@@ -67,7 +71,7 @@ def test_an_iterable_has_no_sampler_to_time():
 def test_waiting_for_a_worker_is_timed_until_it_is_restored():
     said = []
     iterator = iter(loader(num_workers=1, prefetch_factor=2))
-    parts = LoaderParts(Told("sampler", said), Told("workers", said))
+    parts = parts_of(said)
     parts.watch(Fetching(iterator))
     parts.watch(Fetching(iterator))  # as for the next epoch of kept workers
 
@@ -83,7 +87,7 @@ def test_an_iterator_that_is_dropped_goes_at_once():
     gc.disable()
     try:
         iterator = iter(loader(num_workers=1))
-        LoaderParts(Told("sampler", []), Told("workers", [])).watch(Fetching(iterator))
+        parts_of([]).watch(Fetching(iterator))
         gone = weakref.ref(iterator)
         del iterator
         assert gone() is None
@@ -93,7 +97,7 @@ def test_an_iterator_that_is_dropped_goes_at_once():
 
 def test_another_kind_of_loader_is_left_alone():
     iterator = iter([1, 2])
-    LoaderParts(Told("sampler", []), Told("workers", [])).watch(Fetching(iterator))
+    parts_of([]).watch(Fetching(iterator))
     assert list(iterator) == [1, 2]
 
 

@@ -1,3 +1,4 @@
+import json
 from functools import partial
 
 import pytest
@@ -136,12 +137,48 @@ def test_the_summary_counts_what_the_suite_is_judged_by(judged, fault_suite):
         "inside_told_count": 0,
         "near_told_count": 0,
         "near_told_at_speed_count": 0,
+        "step_error": {"count": 2, "median_frac": 0.375, "p90_frac": 0.75},
+        "step_error_at_speed": {"count": 2, "median_frac": 0.375, "p90_frac": 0.75},
         "control_count": 2,
         "false_alarm_count": 1,
     }
     text = markdown([right, off], controls, totals)
     row = "| slow_callback | 40% | 40% | 10.00 | slow-callback | yes | 3.00 to 5.00 | x1.00 |"
     assert f"{row} 4.00 ± 1.43 | yes | +0%, cannot be told |" in text
+    said = "error of the predicted new step time: median 37.5%, 90th percentile 75.0% of 2 cases."
+    assert said in text
+
+
+def test_the_new_step_time_is_predicted_by_the_one_figure_that_a_finding_names(judged):
+    # 10 ms less 3 ms, where the fix left 6 ms.
+    verdict = judged("slow_callback", finding("slow-callback", 0, 8 * MS, likely_ns=3 * MS))
+    assert verdict.step_error_frac == pytest.approx(1 / 6)
+    assert judged("slow_callback").step_error_frac is None
+
+
+@pytest.mark.parametrize(
+    ("change", "inside"),
+    [("DataLoader(..., num_workers=0)", True), ("DataLoader(..., num_workers=1)", None)],
+    ids=["the same fix", "another fix"],
+)
+def test_kept_recordings_and_pairs_are_judged_by_what_is_said_today(
+    fault_suite, tmp_path, monkeypatch, change, inside
+):
+    import run
+    from causes import CAUSES
+
+    pair = {"slow_ns": [10 * MS] * 3, "fast_ns": [6 * MS] * 3, "median_ns": 10 * MS}
+    kept = {"log_dir": "a run", "median_ns": 10 * MS, "knob": 3.0, "pairs": [pair]}
+    case = {**kept, "asked": ["num_workers", 0]}
+    (tmp_path / "kept.json").write_text(json.dumps({"too_many_workers 0.6": case}))
+    said = finding("data-wait", 3 * MS, 5 * MS, change=change)
+    monkeypatch.setattr(run, "report", lambda log_dir: {"findings": [said]})
+    suite = run.Suite(tmp_path, quick=False, reread=True)
+
+    trial = suite.trial(CAUSES["too_many_workers"], 0.6)
+
+    assert (trial.knob, trial.verdict().saved_ns) == (3.0, 4 * MS)
+    assert trial.verdict().inside is inside
 
 
 def test_of_three_pairs_and_more_the_pairs_say_how_uncertain_a_saving_is(fault_suite):

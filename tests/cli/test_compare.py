@@ -5,7 +5,7 @@ import pytest
 
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.records.facts import CoreWait
-from lightning_gpuprof.records.schema import Loader, Scalars, StepFlag
+from lightning_gpuprof.records.schema import Loader, OutsideSpan, Scalars, StepFlag
 
 MS = 1_000_000
 
@@ -155,3 +155,36 @@ def test_of_a_run_without_steps_no_finding_is_gone(make_session, write_run, caps
         out = capsys.readouterr().out
         assert "too few steps to compare" in out
         assert "FINDINGS" not in out
+
+
+def test_a_fit_whose_epochs_start_slowly_fails_however_fast_its_steps_are(
+    make_session, write_run, capsys
+):
+    flags = (np.arange(200) % 50 == 0) * int(StepFlag.EPOCH_START)
+    runs = []
+    for name, started_ms in {"slow": 6_000, "fast": 10}.items():
+        start = OutsideSpan(
+            "epoch_start", 0, started_ms * MS, phase_ns={"data_wait": started_ms * MS}
+        )
+        step = {"forward": 10 * MS + np.arange(200) % 7 * 100_000}
+        session = make_session(
+            step,
+            steps=200,
+            flags=flags,
+            records=[start] * 3,
+            wall_ns=2_000 * MS + 4 * started_ms * MS,
+        )
+        runs.append(write_run(session, name=name))
+    slow, fast = runs
+    assert main(["compare", slow, fast, "--fail-if-slower", "5%"]) == 0
+    out = capsys.readouterr().out
+    assert "The new run is faster: 90% less time per step of the whole fit (" in out
+    assert "; steps alone: no difference that" in out
+    assert "BETWEEN EPOCHS, MEAN PER STEP" in out
+    assert main(["compare", fast, slow, "--fail-if-slower", "5%"]) == 1
+    capsys.readouterr()
+    assert main(["compare", slow, fast, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["verdict"] == "faster"
+    assert document["fit_change_frac"]["middle"] < -0.85 < document["change_frac"]["middle"]
+    assert document["between_epochs"][0]["name"] == "data_wait"

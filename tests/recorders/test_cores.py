@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from lightning_gpuprof.recorders.cores import core_wait, cpu_quota
+from lightning_gpuprof.recorders.cores import core_wait, cpu_quota, io_pressure
 from lightning_gpuprof.records.facts import CpuQuota
 
 STAT = "usage_usec 9\nnr_periods 200\nnr_throttled 150\nthrottled_usec 77\n"
@@ -54,3 +54,10 @@ def test_the_threads_wait_for_a_core_is_read_where_the_kernel_counts_it(tmp_path
     folder.mkdir()
     (folder / "schedstat").write_text("1000 250 3\n")
     assert core_wait(tmp_path).queued_ns == 250
+
+
+def test_how_long_storage_held_something_up_is_read_where_the_kernel_counts_it(tmp_path):
+    assert io_pressure(tmp_path / "io") is None
+    line = "avg10=0.00 avg60=1.25 avg300=0.40 total=2500"
+    (tmp_path / "io").write_text(f"some {line}\nfull {line.replace('2500', '9')}\n")
+    assert io_pressure(tmp_path / "io").stalled_ns == 2_500_000

@@ -73,18 +73,6 @@ def test_a_start_outside_of_validations_is_none_of_theirs(tmp_path):
     assert not validated.all()
 
 
-def test_of_several_validation_loaders_none_is_described(tmp_path):
-    class Several(Model):
-        def val_dataloader(self):
-            return [super().val_dataloader()] * 2
-
-        def validation_step(self, batch, batch_idx, dataloader_idx):
-            return super().validation_step(batch, batch_idx)
-
-    records = trained(tmp_path, Several())
-    assert records[0].sessions[-1].start.validation_loader is None
-
-
 @pytest.mark.parametrize(
     ("dataset", "options", "found"),
     [

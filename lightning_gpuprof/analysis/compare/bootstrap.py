@@ -4,7 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lightning_gpuprof.analysis.run.whole_fit import PLAIN, WholeFit
 from lightning_gpuprof.arrays import Int64
+
+Draws = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 RESAMPLES = 2_000
 """The 2.5 and 97.5 percentiles then vary by about a twentieth of the interval's width."""
@@ -28,32 +31,42 @@ class Interval:
         return self.low > 0 or self.high < 0
 
 
-def change_of_mean(base: Int64, new: Int64) -> Interval | None:
-    """Return by how much the mean of `new` lies above that of `base`, as a fraction of it.
+def change_of_fit(base: WholeFit | None, new: WholeFit | None) -> Interval | None:
+    """Return by how much the mean step of `new` lies above that of `base`, as a fraction of it.
 
-    Blocks of consecutive steps are drawn, not single steps: neighbours resemble each other
-    (caches, clocks, checkpoints every n steps), and single draws would make the interval too
-    narrow. None where either side has too few steps.
-
-    >>> change_of_mean(np.full(40, 100), np.full(40, 80))
-    Interval(low=-0.2, middle=-0.2, high=-0.2)
+    Blocks of consecutive steps are drawn, not single steps: neighbours resemble each other (caches,
+    clocks), and single draws would make the interval too narrow. Of each other kind as many are
+    drawn as there are: an epoch's start comes once in an epoch, however the dice fall. None where
+    either side has too few steps.
     """
-    if min(len(base), len(new)) < MIN_BLOCKS or not base.sum():
+    if base is None or new is None or not base.step_ns:
+        return None
+    if min(sum(len(one.values_ns) for one in fit.steps.kinds) for fit in (base, new)) < MIN_BLOCKS:
         return None
     random = np.random.default_rng(SEED)
-    middle = float(new.mean() / base.mean()) - 1
-    ratios = _resampled(new, random) / _resampled(base, random) - 1
+    ratios = _drawn(new, random) / _drawn(base, random) - 1
     low, high = np.percentile(ratios, (2.5, 97.5))
+    middle = new.step_ns / base.step_ns - 1
     return Interval(round(float(low), 6), round(middle, 6), round(float(high), 6))
 
 
-def _resampled(
-    values: Int64, random: np.random.Generator
-) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+def _drawn(fit: WholeFit, random: np.random.Generator) -> Draws:
+    draws: Draws = np.zeros(RESAMPLES)
+    for one in fit.kinds:
+        values, count = one.values_ns, len(one.values_ns)
+        if count > MAX_BLOCKS or (one.name == PLAIN and count >= MIN_BLOCKS):
+            draws += one.per_step * _resampled(values, random)
+        else:
+            at = random.integers(0, count, size=(RESAMPLES, count))
+            draws += one.per_step * values[at].mean(axis=1)
+    return draws
+
+
+def _resampled(values: Int64, random: np.random.Generator) -> Draws:
     """Return the means of `RESAMPLES` draws of blocks."""
     length = max(1, round(len(values) ** (1 / 3)), -(-len(values) // MAX_BLOCKS))
     count = max(MIN_BLOCKS, len(values) // length)
     blocks = np.array([part.mean() for part in np.array_split(values, count)])
     drawn = random.integers(0, len(blocks), size=(RESAMPLES, len(blocks)))
-    means: np.ndarray[tuple[int], np.dtype[np.float64]] = blocks[drawn].mean(axis=1)
+    means: Draws = blocks[drawn].mean(axis=1)
     return means

@@ -1,15 +1,19 @@
 """Two runs side by side: what changed, by how much, and how sure that is."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from lightning_gpuprof.analysis.compare.bootstrap import MIN_BLOCKS, Interval, change_of_mean
+from lightning_gpuprof.analysis.compare.bootstrap import (
+    MIN_BLOCKS,
+    Interval,
+    change_of_fit,
+)
 from lightning_gpuprof.analysis.compare.same_run import Difference, differences
 from lightning_gpuprof.analysis.compare.same_values import ValueCheck, check_values
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
-from lightning_gpuprof.arrays import Int64
+from lightning_gpuprof.analysis.run.whole_fit import PLAIN, Kind, WholeFit
 from lightning_gpuprof.records.phases import Phase
 
 BATCH_TOLERANCE = 0.02
@@ -46,11 +50,13 @@ class Change:
 class Comparison:
     """New against base; times in ns per step, or per sample where `per_sample`.
 
-    `change` is the mean steady step's change as a fraction: -0.2 is a fifth less time.
+    `change` is the mean steady step's change as a fraction: -0.2 is a fifth less time. `fit_change`
+    is that of the whole fit, with the time between epochs in it: the verdict goes by it.
     """
 
     verdict: Verdict
     change: Interval | None
+    fit_change: Interval | None
     per_sample: bool
     base_steps: int
     new_steps: int
@@ -61,11 +67,18 @@ class Comparison:
     """Profiled steps that operators and kernels are of."""
     steps: tuple[Change, ...]
     phases: tuple[Change, ...]
+    between: tuple[Change, ...]
+    """Phases between epochs, per step."""
     operators: tuple[Change, ...]
     kernels: tuple[Change, ...]
     memory: tuple[Change, ...]
     values: tuple[ValueCheck, ...]
     differs: tuple[Difference, ...]
+
+    @property
+    def step_verdict(self) -> Verdict:
+        """The verdict on the steady step alone."""
+        return _verdict(self.change)
 
     @property
     def other_model(self) -> tuple[Difference, ...]:
@@ -77,13 +90,13 @@ def compare(base: RunResults, new: RunResults, *, tolerance: float) -> Compariso
     """Compare two runs."""
     per_sample = _other_batch(base, new)
     scale = [run.batch_size or 1.0 if per_sample else 1.0 for run in (base, new)]
-    change = None
-    if base.steps is not None and new.steps is not None:
-        (old_ns, old), (new_ns, newer) = _timed(base), _timed(new)
-        change = _scaled(change_of_mean(old_ns, new_ns), (scale[0] * newer, scale[1] * old))
+    fits = [_fit(run) for run in (base, new)]
+    whole = _scaled(change_of_fit(*fits), scale)
+    change = _scaled(change_of_fit(*(fit and fit.steps for fit in fits)), scale)
     return Comparison(
-        verdict=_verdict(change),
+        verdict=_verdict(whole),
         change=change,
+        fit_change=whole,
         per_sample=per_sample,
         base_steps=len(base.steady_dur_ns),
         new_steps=len(new.steady_dur_ns),
@@ -91,6 +104,7 @@ def compare(base: RunResults, new: RunResults, *, tolerance: float) -> Compariso
         traced_steps=_traced_steps(base, new),
         steps=_steps(base, new, scale),
         phases=_phases(base, new, scale),
+        between=_between(base, new, scale),
         operators=_table(base, new, "operators", scale),
         kernels=_table(base, new, "kernels", scale),
         memory=_memory(base, new),
@@ -109,18 +123,22 @@ def _other_batch(base: RunResults, new: RunResults) -> bool:
     return abs(a - b) > BATCH_TOLERANCE * max(a, b)
 
 
-def _timed(run: RunResults) -> tuple[Int64, float]:
-    """Return the steps whose spread tells how sure a change is, and how their mean falls short.
+def _fit(run: RunResults) -> WholeFit | None:
+    """Return the whole fit; of a host that was ahead, with its steps on the device's clock.
 
-    Those on the device's clock where the host was ahead of it, if there are enough of them. The
-    mean step is that many times as long: it is of the steps too that were not marked.
+    What such a host then waited for the device between epochs is in these.
     """
-    durs, device = run.steady_dur_ns, run.device_dur_ns
-    if run.by_device and device is not None and len(device) >= MIN_BLOCKS:
-        durs = device
-    elif run.steps is None or (run.steps.ran == run.steps.count and not run.by_device):
-        return durs, 1.0
-    return durs, float(run.step_ns / durs.mean()) if run.step_ns and durs.any() else 1.0
+    fit, device_ns, step_ns = run.whole_fit, run.device_dur_ns, run.step_ns
+    if fit is None or device_ns is None or not run.by_device or len(device_ns) < MIN_BLOCKS:
+        return fit
+    between = [one for one in fit.kinds if one.between]
+    between_ns = sum(one.per_step * float(one.values_ns.mean()) for one in between)
+    waited_ns = (step_ns or 0) - (run.steps.dur.mean_ns if run.steps else 0)
+    left = max(0.0, 1 - waited_ns / between_ns) if between_ns else 0.0
+    steps = Kind(PLAIN, device_ns, (step_ns or 0) / float(device_ns.mean()))
+    return replace(
+        fit, kinds=(steps, *(replace(one, per_step=left * one.per_step) for one in between))
+    )
 
 
 def _scaled(change: Interval | None, scale: Sequence[float]) -> Interval | None:
@@ -140,6 +158,8 @@ def _verdict(change: Interval | None) -> Verdict:
 
 
 def _steps(base: RunResults, new: RunResults, scale: Sequence[float]) -> tuple[Change, ...]:
+    fits = [run.whole_fit.step_ns if run.whole_fit else None for run in (base, new)]
+    fit = [None if one is None else one / by for one, by in zip(fits, scale, strict=True)]
     rows = []
     for name in ("mean_ns", "p50_ns", "p95_ns", "p99_ns", "max_ns"):
         sides = [
@@ -147,7 +167,9 @@ def _steps(base: RunResults, new: RunResults, scale: Sequence[float]) -> tuple[C
             for run, by in zip((base, new), scale, strict=True)
         ]
         rows.append(Change(name, *sides))
-    return (*rows, Change("samples_per_s", base.samples_per_s, new.samples_per_s))
+    walls = [run.wall.wall_ns if run.wall.closed else None for run in (base, new)]
+    samples = Change("samples_per_s", base.samples_per_s, new.samples_per_s)
+    return (*rows, Change("whole_fit_ns", *fit), Change("wall_ns", *walls), samples)
 
 
 def _phases(base: RunResults, new: RunResults, scale: Sequence[float]) -> tuple[Change, ...]:
@@ -160,6 +182,15 @@ def _phases(base: RunResults, new: RunResults, scale: Sequence[float]) -> tuple[
         if any(sides):
             rows.append(Change(phase.value, *sides))
     return tuple(rows)
+
+
+def _between(base: RunResults, new: RunResults, scale: Sequence[float]) -> tuple[Change, ...]:
+    sides = [
+        {phase: ns / by for phase, ns in run.whole_fit.between_ns.items()} if run.whole_fit else {}
+        for run, by in zip((base, new), scale, strict=True)
+    ]
+    names = [phase.value for phase in Phase if any(phase.value in side for side in sides)]
+    return tuple(Change(name, *(side.get(name, 0.0) for side in sides)) for name in names)
 
 
 def _table(

@@ -3,13 +3,15 @@
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
+import numpy as np
+
 from lightning_gpuprof.analysis.run.every_step import (
     EveryStep,
     between_epochs,
     parts_in_all,
     unmarked_spans,
 )
-from lightning_gpuprof.analysis.run.steady import median, step_flags
+from lightning_gpuprof.analysis.run.steady import error_of_mean_frac, median, step_flags
 from lightning_gpuprof.arrays import Mask
 from lightning_gpuprof.records.phases import FETCHES, Phase
 from lightning_gpuprof.records.reader import Session
@@ -32,6 +34,8 @@ class EpochStarts:
     """Total time of the module's `train_dataloader` after the first epoch began."""
     steady_mean_ns: int
     """How much of the mean wait per steady step is such excess."""
+    error_frac: float = 0.0
+    """Half the 90 % interval of what the first steps of epochs waited, as a share of it."""
 
 
 def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
@@ -55,6 +59,7 @@ def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
         again_ns=again_ns,
         remade_ns=remade,
         steady_mean_ns=round(int(excess[steady].sum()) / (int(steady.sum()) + unmarked)),
+        error_frac=error_of_mean_frac(excess[first][1:]),
     )
 
 
@@ -72,6 +77,8 @@ class BetweenEpochs:
     total_ns: int
     longest_ns: int
     """The longest call of its hooks at one end or start."""
+    error_frac: float = 0.0
+    """Half the 90 % interval of such a call's mean, as a share of it."""
 
 
 def work_between_epochs(session: Session) -> tuple[BetweenEpochs, ...]:
@@ -92,6 +99,7 @@ def work_between_epochs(session: Session) -> tuple[BetweenEpochs, ...]:
             epochs=max(ends[phase, name, where] for where in ("epoch_end", "epoch_start")),
             total_ns=sum(times),
             longest_ns=max(times),
+            error_frac=error_of_mean_frac(np.array(times)),
         )
         for (phase, name), times in taken.items()
     ]
@@ -112,7 +120,7 @@ class Validations:
     hooks_ns: int
     """Callbacks' and the module's hooks that have a name of their own."""
     loader: Loader | None
-    """Their one loader's settings; None of several, or of another kind."""
+    """Their loader's settings; None of several that are not alike, or of another kind."""
 
     @property
     def batches_ns(self) -> int:
@@ -139,9 +147,10 @@ class Validations:
         whole_ns = self.start_ns + self.first_batch_ns
         ahead = self.loader is not None and self.loader.dataset_kind == "iterable"
         most_made_ns = whole_ns if ahead else self.first_batch_ns
-        if not workers or not batches or batches < 2 * workers:
+        loaders = (self.loader.loaders if self.loader else None) or 1
+        if not workers or not batches or batches < 2 * workers * loaders:
             return whole_ns - most_made_ns, whole_ns
-        made_ns = workers * (self.each_ns - whole_ns) // batches
+        made_ns = workers * loaders * (self.each_ns - whole_ns) // batches
         return whole_ns - min(most_made_ns, made_ns), whole_ns
 
 

@@ -6,7 +6,7 @@ from math import sqrt
 import numpy as np
 
 from lightning_gpuprof.analysis.run.every_step import unmarked_spans
-from lightning_gpuprof.analysis.run.steady import median, step_flags
+from lightning_gpuprof.analysis.run.steady import BATCHES, median, step_flags
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.phases import BATCH_WORK, Phase
 from lightning_gpuprof.records.reader import Session
@@ -25,6 +25,19 @@ SPAN = 0.5
 """Regular work goes on through at least half of the run."""
 EVEN_PHASES = (*BATCH_WORK, Phase.OTHER)
 """The phases that should take the same each time."""
+
+
+LASTING = 0.8
+"""By so much the share of high steps differs before and after a step from which on all is other."""
+
+
+@dataclass(frozen=True)
+class PaceChange:
+    """The step from which on steps take another time, and the medians before and after."""
+
+    step: int
+    before_ns: int
+    after_ns: int
 
 
 @dataclass(frozen=True)
@@ -46,6 +59,8 @@ class Spikes:
     """Where most of the excess lies."""
     gc_count: int
     """Steps in which the collector ran, or a window's without marks."""
+    changed: PaceChange | None = None
+    """Where the high steps are all those before, or after, one of them: no spikes."""
 
 
 def spikes(session: Session, steady: Mask) -> Spikes | None:
@@ -75,7 +90,27 @@ def spikes(session: Session, steady: Mask) -> Spikes | None:
         phase=max(by_phase, key=lambda phase: by_phase[phase]) if count else None,
         gc_count=int((collected > 0).sum())
         + sum(bool(span.phase_ns.get(gc.value)) for span in unmarked_spans(session)),
+        changed=_pace_change(high[steady], numbers[steady], session.columns["dur_ns"][steady]),
     )
+
+
+def _pace_change(high: Mask, numbers: Int64, dur_ns: Int64) -> PaceChange | None:
+    """Return the change that lasts; None where high steps lie among the others.
+
+    >>> _pace_change(np.arange(40) >= 30, np.arange(40), np.full(40, 7)).step
+    30
+    >>> _pace_change(np.arange(40) % 4 == 0, np.arange(40), np.full(40, 7)) is None
+    True
+    """
+    at = np.arange(MIN_REGULAR, len(high) - MIN_REGULAR + 1)
+    if not len(at) or not high.any():
+        return None
+    before = np.cumsum(high)[at - 1]
+    apart = np.abs((high.sum() - before) / (len(high) - at) - before / at)
+    if apart.max() < LASTING:
+        return None
+    place = int(at[apart.argmax()])
+    return PaceChange(int(numbers[place]), median(dur_ns[:place]), median(dur_ns[place:]))
 
 
 def _distance(spiking: Int64, numbers: Int64) -> float | None:
@@ -90,9 +125,6 @@ def _distance(spiking: Int64, numbers: Int64) -> float | None:
     return mean if float(distances.std()) <= REGULAR * mean else None
 
 
-BATCHES = 12
-"""Stretches of the run whose means are compared: few and long, as a machine's speed drifts over
-many steps, and enough that their spread is known to within a fifth."""
 MIN_STEPS = 4 * BATCHES
 CONFIDENCE_Z = 1.96
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.every_step import Spread, timed_in_every_step
-from lightning_gpuprof.analysis.run.steady import EARLY, median
+from lightning_gpuprof.analysis.run.steady import EARLY, error_of_mean_frac, median
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
@@ -16,7 +16,7 @@ class PerStep:
 
     The mean is of all steps (`Spread`), median and maximum are of the marked ones. `early_ns` is
     the median of the first `EARLY`, near which a trace is usually taken; `active_frac` the share of
-    steps in which it took any time.
+    steps in which it took any time; `error_frac` half the mean's 90 % interval, as a share of it.
     """
 
     median_ns: int
@@ -25,6 +25,7 @@ class PerStep:
     frac: float
     early_ns: int
     active_frac: float
+    error_frac: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,7 @@ def _per_step(key: str, column: Int64 | None, spread: Spread) -> PerStep | None:
         frac=total_ns / max(1, steps_ns),
         early_ns=median(chosen[:EARLY]),
         active_frac=float((chosen > 0).mean()),
+        error_frac=error_of_mean_frac(chosen),
     )
 
 

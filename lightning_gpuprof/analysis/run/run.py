@@ -30,12 +30,14 @@ from lightning_gpuprof.analysis.run.sessions import (
 )
 from lightning_gpuprof.analysis.run.slowest import slowest_steps
 from lightning_gpuprof.analysis.run.steady import mean_samples, steady_steps, step_stats
+from lightning_gpuprof.analysis.run.whole_fit import whole_fit
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.facts import (
     AnomalyMode,
     BatchBytes,
     CoreWait,
     CpuQuota,
+    IoPressure,
     SyncedLogs,
     SyncSteps,
     UnusedGradients,
@@ -96,6 +98,7 @@ def _of_steps(session: Session) -> dict[str, Any]:
         "phases": phases,
         "parts": parts,
         "every": every,
+        "whole_fit": whole_fit(session, steady),
         "epoch_starts": epoch_starts(session, steady),
         "between_epochs": work_between_epochs(session),
         "validations": validations(session, steady, every),
@@ -142,6 +145,7 @@ def _facts(session: Session) -> dict[str, Any]:
         "synced_logs": () if synced is None else synced.names,
         "cpu_quota": session.last(CpuQuota),
         "core_wait": session.last(CoreWait),
+        "io_pressure": session.last(IoPressure),
         "syncs_watched": any(one.steps for one in session.all(SyncSteps)),
     }
 

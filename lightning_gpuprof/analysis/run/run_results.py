@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from lightning_gpuprof.records.phases import WORKER_STARTUP, Phase
+
 if TYPE_CHECKING:
     from lightning_gpuprof.analysis.memory.memory_growth import MemoryGrowth
     from lightning_gpuprof.analysis.memory.memory_use import MemoryUse
@@ -28,15 +30,16 @@ if TYPE_CHECKING:
     from lightning_gpuprof.analysis.run.sessions import OutsideTime, SessionView, WallTime
     from lightning_gpuprof.analysis.run.slowest import SlowStep
     from lightning_gpuprof.analysis.run.steady import Distribution, StepStats
+    from lightning_gpuprof.analysis.run.whole_fit import WholeFit
     from lightning_gpuprof.arrays import Int64
     from lightning_gpuprof.records.facts import (
         AnomalyMode,
         CoreWait,
         CpuQuota,
+        IoPressure,
         UnusedGradients,
     )
     from lightning_gpuprof.records.lines import WorkerLines
-    from lightning_gpuprof.records.phases import Phase
     from lightning_gpuprof.records.schema import (
         Advice,
         Note,
@@ -96,6 +99,7 @@ class RunResults:
     compiling: Compiling | None = None
     every: EveryStep | None = None
     """All steps, also those that were not marked."""
+    whole_fit: WholeFit | None = None
     validations: Validations | None = None
     """None where there was none."""
     ranks: tuple[RankView, ...] = ()
@@ -128,6 +132,7 @@ class RunResults:
     """Values that `self.log` exchanges between ranks in each step."""
     cpu_quota: CpuQuota | None = None
     core_wait: CoreWait | None = None
+    io_pressure: IoPressure | None = None
     syncs_watched: bool = False
     """An inspection watched some steps for syncs."""
     probe_failures: tuple[ProbeDisabled, ...] = ()
@@ -146,6 +151,35 @@ class RunResults:
         may have queued most before the device has done a good part. By how much, run-ahead tells.
         """
         return None if self.steps is None else self.steps.dur.mean_ns + self._behind_ns
+
+    @property
+    def fit_step_ns(self) -> int | None:
+        """The mean step with its share of the time between epochs."""
+        if self.steps is None or self.step_ns is None:
+            return None
+        between_ns = sum(one.total_ns for one in self.outside if one.where.startswith("epoch"))
+        return self.step_ns + between_ns // max(1, self.steps.ran)
+
+    @property
+    def wait_ns(self) -> int | None:
+        """The mean wait for a batch per steady step, without what workers take to start."""
+        wait = self.per_step(Phase.DATA_WAIT)
+        if wait is None:
+            return None
+        started = (one.per_step for one in self.parts if one.name == WORKER_STARTUP)
+        again_ns = sum(one.mean_ns for one in started if one is not None)
+        first_ns = self.epoch_starts.steady_mean_ns if self.epoch_starts else 0
+        return max(0, wait.mean_ns - again_ns - first_ns)
+
+    @property
+    def windows_ns(self) -> int:
+        """What this rank's profiler windows took to close: to stop, and to write their traces."""
+        own = (one.cycle for one in self.traces if one.rank == self.start.rank)
+        return sum((one.stop_ns or 0) + (one.export_ns or 0) for one in own)
+
+    def of_run(self, taken_ns: float) -> float:
+        """Return the share of the whole run that some time is."""
+        return min(1.0, taken_ns / max(1, self.wall.wall_ns))
 
     @property
     def _behind_ns(self) -> int:

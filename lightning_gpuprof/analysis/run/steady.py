@@ -60,6 +60,28 @@ def median(values_ns: Int64) -> int:
     return round(float(np.median(values_ns)))
 
 
+BATCHES = 12
+"""Stretches of the run whose means are compared: few and long, as a machine's speed drifts over
+many steps, and enough that their spread is known to within a fifth."""
+STUDENT = 1.8
+"""Student's t of so many, two-sided 90 %."""
+
+
+def error_of_mean_frac(values_ns: Int64) -> float:
+    """Return half the 90 % interval of a mean as a share of it; 0 of fewer than two values.
+
+    Zeros are left out: how often a validation runs is no matter of chance.
+
+    >>> [round(error_of_mean_frac(np.array(one)), 2) for one in ([0, 10, 10], [8, 12])]
+    [0.0, 0.36]
+    """
+    taken = values_ns[values_ns > 0]
+    if len(taken) < 2:
+        return 0.0
+    means = np.array([one.mean() for one in np.array_split(taken, min(BATCHES, len(taken)))])
+    return float(STUDENT * means.std(ddof=1) / np.sqrt(len(means)) / means.mean())
+
+
 _APART = StepFlag.WARMUP | StepFlag.COMPILED | StepFlag.UNFINISHED
 SLOWED_BY_MEASURING = StepFlag.PROFILED | StepFlag.WATCHED
 MIN_STEADY = 3

@@ -48,6 +48,15 @@ def batch_lines(run: RunResults) -> HostLines | None:
     return workers.as_lines
 
 
+def storage_frac(run: RunResults) -> float | None:
+    """Return the share of making batches in which storage was waited for; None if unknown."""
+    seen, host = run.worker_lines, run.lines
+    if seen is not None and seen.work:
+        return None if seen.blocked is None else seen.blocked / seen.work
+    whole = host.by_phase.get(Phase.DATA_WAIT.value, 0) if host is not None else 0
+    return None if host is None or host.blocked is None or not whole else host.blocked / whole
+
+
 def made_in_ns(run: RunResults) -> int | None:
     """Return what a worker takes to make one batch; None where that is not known, or too little.
 

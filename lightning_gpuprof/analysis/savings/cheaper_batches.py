@@ -54,22 +54,37 @@ def draws(run: RunResults) -> float:
     return count / max(1, sum(one.count for one in seen))
 
 
-def cheaper_batches(run: RunResults, step_ns: int, lost: Exposed) -> tuple[int, int]:
+def validation_ns(run: RunResults) -> int:
+    """Return what validation waits per step for batches that are made at the same lines."""
+    seen, lines = run.validations, run.lines
+    if seen is None or lines is None or run.every is None or run.worker_lines is not None:
+        return 0
+    at = {(one.file, one.line) for one in lines.of(Phase.DATA_WAIT)}
+    if not any((one.file, one.line) in at for one in lines.of(Phase.VALIDATION)):
+        return 0
+    return (seen.first_batch_ns + seen.next_batches_ns) * seen.count // run.every.steps
+
+
+def cheaper_batches(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> tuple[int, int]:
     """Return the least and the most that cheaper samples save of a wait, per step.
 
     At most all of it. At least, the user's code done once, where it was seen to be most of it;
     code that was not seen, or that draws at random, becomes half as long. Without workers, what
-    cheap samples take stays. Workers that are waited for work as much of the step as was seen.
+    cheap samples take stays, and validation that makes its batches at the same lines saves as much
+    of its own. Workers that are waited for work as much of the step as was seen.
     """
     loader, own = run.start.loader, own_code(run)
-    gone_frac = 0.5
+    gone_frac, once = 0.5, own is not None and draws(run) < MOSTLY
     if own is not None:
-        gone_frac = own.low_frac * (0.5 if draws(run) >= MOSTLY else 1 - LEFT_FRAC)
+        gone_frac = own.low_frac * (1 - LEFT_FRAC if once else 0.5)
     if loader is not None and loader.num_workers:
         seen = run.worker_lines
         busy_frac = seen.work / seen.whole if seen and own else 1.0
         return min(lost.low_ns, round(gone_frac * busy_frac * step_ns)), lost.high_ns
     if run.batch_size is None:
         return 0, lost.high_ns
-    cheap_ns = round(SAMPLE_NS * run.batch_size)
-    return max(0, min(round(gone_frac * lost.low_ns), lost.low_ns - cheap_ns)), lost.high_ns
+    # What is done once is known by its share of the samples: all that it takes goes.
+    sure_ns = wait_ns if once and lost.basis == "cpu" else lost.low_ns
+    low_ns = min(round(gone_frac * sure_ns), sure_ns - round(SAMPLE_NS * run.batch_size))
+    also_ns = validation_ns(run)
+    return max(0, low_ns) + round(gone_frac * also_ns), lost.high_ns + also_ns

@@ -31,7 +31,7 @@ def larger_batches(run: RunResults) -> LargerBatches | None:
     """
     seen, trained, step_ns = run.validations, run.batch_size, run.step_ns
     loader = seen.loader if seen else None
-    if seen is None or loader is None or run.every is None or not step_ns:
+    if seen is None or loader is None or loader.loaders or run.every is None or not step_ns:
         return None
     size, batches = loader.batch_size, loader.length
     if not size or not batches or not trained or size > AT_MOST * trained:

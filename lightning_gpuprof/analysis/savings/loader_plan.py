@@ -9,6 +9,7 @@ from lightning_gpuprof.analysis.run.worker_lines import (
     longer_here,
     made_here_ns,
     made_in_ns,
+    storage_frac,
 )
 from lightning_gpuprof.analysis.savings.cheaper_batches import (
     SAMPLE_NS,
@@ -20,6 +21,7 @@ from lightning_gpuprof.analysis.savings.host_work import computes_on_all_cores
 from lightning_gpuprof.analysis.savings.input_pipeline import (
     HANDOVER_HIGH_NS,
     HANDOVER_LOW_NS,
+    MAX_WORKERS,
     most_workers,
     plan_workers,
 )
@@ -47,6 +49,8 @@ class LoaderChange(str, Enum):
     CHEAPER = "cheaper"
     """Less work for each sample."""
     WORKERS = "workers"
+    STORAGE = "storage"
+    """Wait less, or more of them at a time, for storage."""
 
 
 class NoWorkers(str, Enum):
@@ -98,7 +102,13 @@ def loader_plan(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> L
         if keep_up(run):
             return LoaderPlan(LoaderChange.SMALLER, 0, min(lost.high_ns, step_ns), sure=False)
     waited = 1.0 - sampler if not workers or parts.workers_frac is None else parts.workers_frac
-    cheaper = _cheaper(run, step_ns, lost, waited)
+    if (storage_frac(run) or 0.0) >= MOST:
+        # Who waits takes no core: as many may wait at a time as are proposed at all.
+        more = _more_workers(run, step_ns, round(waited * wait_ns), lost, cores=MAX_WORKERS)
+        low, number = (more.low_ns, more.num_workers) if more else (0, 0)
+        high = round(waited * lost.high_ns)
+        return LoaderPlan(LoaderChange.STORAGE, min(low, high), high, num_workers=number)
+    cheaper = _cheaper(run, step_ns, wait_ns, lost, waited)
     if loader is not None and loader.shares and not workers:
         return replace(cheaper, why=NoWorkers.SHARED)
     if workers and cores is not None and workers >= cores:
@@ -106,13 +116,13 @@ def loader_plan(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> L
     busy = computes_on_all_cores(run)
     if busy:
         return replace(cheaper, why=NoWorkers.BUSY)
-    more = _more_workers(run, step_ns, round(waited * wait_ns), lost)
+    more = _more_workers(run, step_ns, round(waited * wait_ns), lost, cores=cores)
     if more is None:
         return replace(cheaper, why=NoWorkers.LITTLE)
     if busy is None:
         more = replace(more, low_ns=0)
     # A setting is tried in a minute: the user's code must be seen in the wait to come before it.
-    if own_code(run) is not None and cheaper.low_ns > more.low_ns:
+    if own_code(run) is not None and around(cheaper.low_ns)[0] > more.low_ns:
         return replace(cheaper, instead=more)
     return replace(more, instead=cheaper)
 
@@ -144,9 +154,11 @@ def _no_workers(run: RunResults, step_ns: int, lost: Exposed, most_ns: int) -> L
     return LoaderPlan(LoaderChange.NO_WORKERS, low_ns, min(step_ns, high_ns), sure=sure)
 
 
-def _cheaper(run: RunResults, step_ns: int, lost: Exposed, waited: float) -> LoaderPlan:
+def _cheaper(
+    run: RunResults, step_ns: int, wait_ns: int, lost: Exposed, waited: float
+) -> LoaderPlan:
     """Return the change to cheaper samples; `waited` is the share of the wait that they are."""
-    low_ns, high_ns = cheaper_batches(run, step_ns, lost)
+    low_ns, high_ns = cheaper_batches(run, step_ns, wait_ns, lost)
     loader = run.start.loader
     if loader and loader.num_workers and run.loader_wait.workers_frac is None:
         # The wait holds taking over what workers made, which stays.
@@ -156,9 +168,11 @@ def _cheaper(run: RunResults, step_ns: int, lost: Exposed, waited: float) -> Loa
     return LoaderPlan(LoaderChange.CHEAPER, low_ns, min(high_ns, step_ns))
 
 
-def _more_workers(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> LoaderPlan | None:
+def _more_workers(
+    run: RunResults, step_ns: int, wait_ns: int, lost: Exposed, *, cores: int | None
+) -> LoaderPlan | None:
     """Return the change to more workers; None where they may cost as much as they hide."""
-    loader, cores = run.start.loader, run.cores
+    loader = run.start.loader
     if loader is None or loader.num_workers is None or cores is None or cores < 2:
         return None
     plan = plan_workers(

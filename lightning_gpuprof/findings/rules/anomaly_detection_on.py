@@ -67,6 +67,7 @@ def judge(run: RunResults) -> Finding | None:
         "only to find a NaN that you have seen.",
         evidence=evidence,
         saving_ns=saving,
+        cause_ns=saving,
         confidence=0.9 if known else 0.7,
         where=tuple(Where(phase=phase.value) for phase in COMPUTE),
         change="Trainer(..., detect_anomaly=False)",

@@ -4,8 +4,8 @@
 `data_wait` takes a noticeable share of the step.
 
 ## Why
-The host queues no work while it waits, so a device that has caught up stands idle. With
-`num_workers=0` the wait is the whole making of a batch.
+The host queues no work while it waits, so a device that has caught up stands idle. Without
+workers the wait is the making of a batch.
 
 ## Fix
 ```python
@@ -13,12 +13,13 @@ DataLoader(data)  # before
 DataLoader(data, num_workers=4, persistent_workers=True)  # after
 ```
 
-Or decode once, before training, and index whole batches. Workers do not help a slow sampler, or
-where all cores make batches already, or where a batch costs less than sending it.
+Or decode once, before training, and index whole batches. Workers do not help a slow sampler, on
+busy cores, or where a batch costs less than sending it.
 
 ## How it is measured
 `data_wait_ns`: mean wait per steady step, without epochs' starts, in three parts (sampler, making,
-receiving). The saving is an estimate from cores and sampled lines (docs/adr/0031).
+receiving). The saving is an estimate from cores and sampled lines (docs/adr/0031), in validation
+too where that is at the same lines.
 
 ## Limits
 On a GPU only the device's idle time during the wait counts. An `IterableDataset` must shard its
@@ -26,8 +27,8 @@ samples among workers.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.worker_lines import batch_lines, made_in_ns
-from lightning_gpuprof.analysis.savings.cheaper_batches import draws, own_code
+from lightning_gpuprof.analysis.run.worker_lines import batch_lines, made_in_ns, storage_frac
+from lightning_gpuprof.analysis.savings.cheaper_batches import draws, own_code, validation_ns
 from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.analysis.savings.loader_plan import (
     LoaderChange,
@@ -54,6 +55,9 @@ CHANGES = {
     LoaderChange.SMALLER: "Workers have batches ready; the wait is receiving them. Send fewer "
     "bytes and tensors: uint8 instead of float32, crops, a few stacked tensors.",
     LoaderChange.WORKERS: "Make batches in {workers} worker processes instead of {now}.",
+    LoaderChange.STORAGE: "Whoever makes the batches waits for storage{filesystem}: pack samples "
+    "into larger files that are read in sequence, copy the data to a local disk first, or "
+    "let more workers than cores wait at a time.",
     LoaderChange.CHEAPER: "Make __getitem__ and the collate function cheaper: decode once before "
     "training, keep tensors, and index whole batches instead of samples.",
 }
@@ -85,11 +89,9 @@ EFFORT = Effort(
 @rule(id="data-wait", needs=("steps",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where the wait for data lengthens the step."""
-    wait, step_ns = run.per_step(Phase.DATA_WAIT), measured(run.step_ns)
-    if wait is None:
+    wait_ns, step_ns = run.wait_ns, measured(run.step_ns)
+    if wait_ns is None:
         return None
-    startup_ns = run.epoch_starts.steady_mean_ns if run.epoch_starts else 0
-    wait_ns = max(0, wait.mean_ns - startup_ns)
     lost = exposed(run, Phase.DATA_WAIT, wait_ns)
     plan = rows_in_memory(run, lost)
     if plan is None and min(wait_ns, lost.high_ns) < WARNING_FRAC * step_ns:
@@ -97,12 +99,16 @@ def judge(run: RunResults) -> Finding | None:
     plan = plan or loader_plan(run, step_ns, wait_ns, lost)
     loader = run.start.loader
     saving = Range(low=plan.low_ns, high=plan.high_ns)
+    cause_ns = wait_ns + (validation_ns(run) if plan.change is LoaderChange.CHEAPER else 0)
+    also = ", validation too" * (cause_ns > wait_ns)
     return Finding(
         severity=grade(saving, step_ns) if plan.sure else Severity.INFO,
-        title=f"{percent(wait_ns / step_ns)} of each step ({duration(wait_ns)}) waits for data",
+        title=f"{percent(cause_ns / step_ns)} of each step ({duration(cause_ns)}) waits for data"
+        f"{also}",
         advice=_advice(run, plan),
         evidence=_evidence(run, step_ns, wait_ns),
         saving_ns=saving,
+        cause_ns=Range(cause_ns, cause_ns),
         confidence=0.9
         if lost.basis != "unknown" and loader and loader.num_workers is not None
         else 0.6,
@@ -120,6 +126,7 @@ def _advice(run: RunResults, plan: LoaderPlan) -> str:
         sampler=(loader.sampler if loader else None) or "The sampler",
         shares=loader.shares if loader else None,
         workers=plan.num_workers,
+        filesystem=f" ({kind})" if (kind := _filesystem(run)) else "",
     )
     advice = WHY[plan.why].format(**words) if plan.why else ""
     cheaper = plan.change is LoaderChange.CHEAPER
@@ -132,6 +139,11 @@ def _advice(run: RunResults, plan: LoaderPlan) -> str:
         other = other.split("\n")[0] if other else f"cheaper samples. {_cheaper(run)}"
         advice += f" Instead, saving {saved}: {other}"
     return advice
+
+
+def _filesystem(run: RunResults) -> str | None:
+    seen = [one.filesystem for one in (run.worker_lines, run.lines) if one is not None]
+    return next(filter(None, seen), None)
 
 
 def _cheaper(run: RunResults) -> str:
@@ -153,7 +165,7 @@ def _named(one: Seen) -> str:
 def _change(run: RunResults, plan: LoaderPlan) -> str | None:
     if plan.change in (LoaderChange.ROWS, LoaderChange.NO_WORKERS):
         return "DataLoader(..., num_workers=0)"
-    if plan.change is not LoaderChange.WORKERS:
+    if plan.change not in (LoaderChange.WORKERS, LoaderChange.STORAGE) or not plan.num_workers:
         return None
     change = f"DataLoader(..., num_workers={plan.num_workers}, persistent_workers=True)"
     loader = run.start.loader
@@ -162,7 +174,7 @@ def _change(run: RunResults, plan: LoaderPlan) -> str | None:
 
 
 def _evidence(run: RunResults, step_ns: int, wait_ns: int) -> dict[str, int | float]:
-    loader, seen = run.start.loader, run.worker_lines
+    loader, seen, io = run.start.loader, run.worker_lines, run.io_pressure
     workers = loader.num_workers if loader else None
     found: dict[str, int | float | None] = {
         "data_wait_ns": wait_ns,
@@ -176,5 +188,16 @@ def _evidence(run: RunResults, step_ns: int, wait_ns: int) -> dict[str, int | fl
         "worker_samples_count": seen.whole if seen else None,
         "worker_waiting_frac": seen.waiting_frac if seen else None,
         "worker_batch_ns": made_in_ns(run),
+        "storage_frac": storage_frac(run),
+        "io_pressure_frac": io.stalled_ns / max(1, io.wall_ns) if io else None,
+        "read_per_batch_bytes": _read_bytes(run),
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _read_bytes(run: RunResults) -> int | None:
+    """Return what workers read for a batch, of which each step takes one."""
+    seen, loader = run.worker_lines, run.start.loader
+    if seen is None or not seen.read_ns or loader is None or not run.step_ns:
+        return None
+    return round((loader.num_workers or 1) * run.step_ns * seen.read_bytes / seen.read_ns)

@@ -64,6 +64,7 @@ def judge(run: RunResults) -> Finding | None:
         "for the few sums that need it.",
         evidence={"double_frac": share, "operators_ns": operators_ns, "step_ns": step_ns},
         saving_ns=saving,
+        cause_ns=Range(operators_ns, operators_ns),
         confidence=0.8,
         change='array.astype("float32")  # in the dataset; and no model.double()',
     )

@@ -100,6 +100,7 @@ def judge(run: RunResults) -> Finding | None:
         advice=advice,
         evidence={**evidence, "step_ns": step_ns},
         saving_ns=saving,
+        cause_ns=Range(round(cost), round(cost)),
         confidence=0.5 if shards or run.lacks_ranks else 0.6,
         where=tuple(Where(kernel=str(row["name"]), rank=run.start.rank) for row in rows[:3]),
         change=change,

@@ -75,6 +75,7 @@ def judge(run: RunResults) -> Finding | None:
             "step_ns": step_ns,
         },
         saving_ns=saving,
+        cause_ns=Range(mean_ns, mean_ns),
         confidence=0.8 if larger else 0.9,
         where=(Where(phase=Phase.VALIDATION.value, name=hook),),
         change=change,

@@ -85,10 +85,10 @@ def _on_cpu(step_ns: int, work: HostWork) -> Finding | None:
     few = round(work.own_frac * work.forward_calls) < MIN_CALLS or not work.repeated_ns
     if few or work.recurrent_frac > MOSTLY or reads_in_a_loop(work):
         return None
-    title = f"{duration(work.repeated_ns)} of each step ({percent(work.repeated_ns / step_ns)}) "
+    saving = _of_loops(step_ns, work)
+    title = f"{duration(saving.high)} of each step ({percent(saving.high / step_ns)}) "
     title += "dispatches small operators"
     confidence = 0.7 if work.usual_calls is not None else 0.4
-    saving = _of_loops(step_ns, work)
     return _finding(step_ns, title, saving, confidence, _evidence(work), work, on_gpu=False)
 
 
@@ -143,6 +143,7 @@ def _finding(
         f"one, fuse the optimizer, compile{graphs}, or raise the batch size.",
         evidence={**evidence, "step_ns": step_ns},
         saving_ns=saving,
+        cause_ns=saving,
         confidence=confidence,
         where=(Where(name=work.worst),) if work and work.worst else (),
         change=GRAPHS if on_gpu else "model = torch.compile(model)",

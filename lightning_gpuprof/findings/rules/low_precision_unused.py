@@ -63,6 +63,7 @@ def judge(run: RunResults) -> Finding | None:
         advice="Allow TF32, or train in bfloat16 mixed precision; then compare the loss curves.",
         evidence={"gemm_ns": round(gemm_ns), "step_ns": step_ns},
         saving_ns=saving,
+        cause_ns=Range(round(gemm_ns), round(gemm_ns)),
         confidence=0.7,
         where=tuple(Where(kernel=str(row["name"])) for row in kernels[:3]),
         change='torch.set_float32_matmul_precision("high")\n# or Trainer(precision="bf16-mixed")',

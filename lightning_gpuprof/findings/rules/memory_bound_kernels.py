@@ -76,6 +76,7 @@ def judge(run: RunResults) -> Finding | None:
         "use scaled_dot_product_attention for attention.",
         evidence=evidence,
         saving_ns=saving,
+        cause_ns=Range(round(per_step), round(per_step)),
         confidence=0.7 if facts.rows("roofline") else 0.5,
         where=tuple(Where(kernel=str(row["name"])) for row in rows[:MOST]),
         change="model = torch.compile(model)",

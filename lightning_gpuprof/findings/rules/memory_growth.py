@@ -123,6 +123,7 @@ def _finding(
         advice=("" if memory else UNSURE) + (COPIED if copies else ADVICE),
         evidence=evidence,
         saving_ns=saving,
+        cause_ns=saving,
         confidence=0.8 if memory else 0.3,
         where=(
             *([Where.at(line, phase=line.phase)] if line else []),

@@ -86,6 +86,7 @@ def judge(run: RunResults) -> Finding | None:
             "step_ns": step_ns,
         },
         saving_ns=saving,
+        cause_ns=Range(cost_ns, cost_ns),
         confidence=0.6,
         where=kernels or (Where(phase=Phase.FORWARD.value, name="aten::contiguous"),),
         change=CHANNELS_LAST if kernels else None,

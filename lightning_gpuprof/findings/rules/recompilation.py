@@ -63,7 +63,7 @@ def judge(run: RunResults) -> Finding | None:
         "compiling_ns": cost_ns,
         "step_ns": step_ns,
     }
-    return _finding(run, step_ns, title, ADVICE, evidence, saving, 0.9)
+    return _finding(run, step_ns, title, ADVICE, evidence, saving, cost_ns, 0.9)
 
 
 def _early(run: RunResults, seen: Compiling, step_ns: int) -> Finding:
@@ -80,7 +80,7 @@ def _early(run: RunResults, seen: Compiling, step_ns: int) -> Finding:
         "compiling_ns": again_ns // steps,
         "step_ns": step_ns,
     }
-    return _finding(run, step_ns, title, advice, evidence, saving, 0.8)
+    return _finding(run, step_ns, title, advice, evidence, saving, again_ns // steps, 0.8)
 
 
 def _finding(
@@ -90,6 +90,7 @@ def _finding(
     advice: str,
     evidence: dict[str, int | float],
     saving: Range,
+    cause_ns: int,
     confidence: float,
 ) -> Finding:
     return Finding(
@@ -98,6 +99,7 @@ def _finding(
         advice=advice,
         evidence=evidence,
         saving_ns=saving,
+        cause_ns=Range(cause_ns, cause_ns),
         confidence=confidence,
         when=When.BETWEEN,
         change=CHANGE,

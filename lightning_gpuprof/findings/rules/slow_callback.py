@@ -30,10 +30,10 @@ from lightning_gpuprof.analysis.run.phase_split import Part, PerStep
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.findings.grade import ONCE_FRAC, grade, seldom
-from lightning_gpuprof.findings.hooks import AVERAGE, OWN, SCHEDULER, norm_hooks, trains
+from lightning_gpuprof.findings.hooks import AVERAGE, SCHEDULER, norm_hooks, trains
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rule import measured, rule
-from lightning_gpuprof.records.phases import STOP_CHECK, Phase
+from lightning_gpuprof.records.phases import OWN_CALLBACKS, STOP_CHECK, Phase
 from lightning_gpuprof.units import duration, percent
 
 EVERY_N_STEPS = 50
@@ -72,7 +72,9 @@ def judge(run: RunResults) -> tuple[Finding, ...]:
     parts = [
         part
         for part in (*run.parts_of(Phase.CALLBACKS), *run.parts_of(Phase.OTHER))
-        if part.name not in (*OWN, STOP_CHECK) and part not in to_log and _comes_again(run, part)
+        if part.name not in (*OWN_CALLBACKS, STOP_CHECK)
+        and part not in to_log
+        and _comes_again(run, part)
     ]
     parts.sort(key=lambda part: -part.total_ns)
     return tuple(_finding(run, part) for part in parts[:MOST])
@@ -101,6 +103,7 @@ def _finding(run: RunResults, part: Part) -> Finding:
             "step_ns": step_ns,
         },
         saving_ns=saving,
+        cause_ns=Range(taken.mean_ns, taken.mean_ns),
         confidence=0.5 if lost.basis == "unknown" else 0.9,
         where=(Where(phase=part.phase.value, name=part.name),),
         change=None if trains(part.name) else _change(part, every, works_every),

@@ -22,11 +22,12 @@ Some saves wait for a slow disk, which fewer saves need not.
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
+from lightning_gpuprof.findings.epoch_cost import of_run
 from lightning_gpuprof.findings.grade import FEWER, grade, seldom
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, When, Where
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.units import duration, percent
+from lightning_gpuprof.units import duration
 
 TARGET_FRAC = 0.01
 """The interval proposed keeps checkpoints at about this share of the time."""
@@ -55,18 +56,19 @@ def judge(run: RunResults) -> Finding | None:
     parts = [part for part in run.parts_of(Phase.CHECKPOINT) if part.per_step is not None]
     evidence: dict[str, int | float] = {
         "checkpoint_ns": mean_ns,
-        "checkpoint_frac": mean_ns / step_ns,
+        "checkpoint_frac": run.of_run(mean_ns * run.every.steps),
         "per_checkpoint_ns": each_ns,
         "checkpoints_count": saves,
         "step_ns": step_ns,
     }
     return Finding(
         severity=grade(saving, step_ns),
-        title=f"Checkpoints take {duration(mean_ns)} of each step "
-        f"({percent(mean_ns / step_ns)}), {duration(each_ns)} each",
+        title=f"Checkpoints take {duration(each_ns)} each "
+        f"({of_run(run, mean_ns * run.every.steps)})",
         advice=advice,
         evidence=evidence,
         saving_ns=saving,
+        cause_ns=Range(mean_ns, mean_ns),
         confidence=0.9,
         where=(
             Where(phase=Phase.CHECKPOINT.value, name=parts[0].name if parts else "ModelCheckpoint"),

@@ -33,10 +33,10 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
 from lightning_gpuprof.findings.epoch_cost import epoch_finding
 from lightning_gpuprof.findings.grade import FEWER, ONCE_FRAC
-from lightning_gpuprof.findings.hooks import OWN, trains
+from lightning_gpuprof.findings.hooks import trains
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Where
 from lightning_gpuprof.findings.rule import rule
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import OWN_CALLBACKS, Phase
 
 OF_TWO_FRAC = 0.75
 """Of two times the longer has half or more: it counts as single from three times the other."""
@@ -58,7 +58,7 @@ def judge(run: RunResults) -> tuple[Finding, ...]:
 
 def _comes_again(one: BetweenEpochs) -> bool:
     once_frac = OF_TWO_FRAC if one.epochs == 2 else ONCE_FRAC
-    return one.name not in OWN and one.longest_ns <= once_frac * one.total_ns
+    return one.name not in OWN_CALLBACKS and one.longest_ns <= once_frac * one.total_ns
 
 
 def _finding(run: RunResults, one: BetweenEpochs) -> Finding | None:
@@ -77,5 +77,6 @@ def _finding(run: RunResults, one: BetweenEpochs) -> Finding | None:
         where=Where(phase=one.phase.value, name=one.name),
         gone_frac=(least, goes * (1 + AROUND_FRAC)),
         confidence=0.5 if run.on_gpu else 0.9,
+        error_frac=one.error_frac,
         change=None if learns else f"# in {one.name}, around what takes the time\n{seldom}",
     )

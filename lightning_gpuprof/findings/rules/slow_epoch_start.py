@@ -4,8 +4,8 @@
 Each epoch after the first begins with a wait that other steps do not have.
 
 ## Why
-An `IterableDataset` may read or shuffle a lot before its first sample; a sampler of your own may
-compute what to draw from. Training stands still meanwhile.
+An `IterableDataset` may read a lot before its first sample, such as to fill a shuffle buffer, in
+kept workers too; a sampler of your own may compute what to draw from. Training stands still.
 
 ## Fix
 ```python
@@ -20,15 +20,14 @@ Work on whole arrays, and prepare during the epoch before.
 
 ## How it is measured
 `first_batch_ns`: the extra wait of epochs' first steps and between epochs, per step, without the
-first epoch.
+first epoch; of kept workers, beyond one batch of each.
 
 ## Limits
-How much can go is not known, except half of a sampler's time. Only loaders without workers; workers
-that start anew are `worker-startup`.
+How much can go is unknown, but for half of a sampler's time. Workers that start: `worker-startup`.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.findings.epoch_cost import epoch_finding
+from lightning_gpuprof.findings.epoch_cost import epoch_finding, workers_stay
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Where
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
@@ -43,6 +42,10 @@ OF_SAMPLER = (
     "{sampler}.__iter__ runs in the training process before the first batch: compute once, in "
     "__init__, what is the same in each epoch, and only draw from it here."
 )
+OF_WORKERS = (
+    "The workers are kept, but begin an epoch with work before its first sample: let reading go on "
+    "beside training, with a smaller shuffle buffer or one that stays filled; read an index once."
+)
 EFFORT = Effort(
     Horizon.QUICK, "what the dataset or sampler does in __iter__ before its first sample", "none"
 )
@@ -52,16 +55,21 @@ EFFORT = Effort(
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where epochs begin with a long wait, though no workers are started."""
     starts, loader = measured(run.epoch_starts), run.start.loader
-    if loader is None or loader.num_workers != 0:
+    if loader is None or not workers_stay(run):
         return None
+    workers, again = loader.num_workers or 0, starts.count - 1
+    # Kept workers begin their first batches with the epoch, whatever the dataset does.
+    taken_ns = starts.again_ns - workers * again * measured(run.step_ns)
     sampler = loader.sampler if loader.dataset_kind == "map" else None
+    advice = OF_WORKERS if workers else OF_DATASET
     return epoch_finding(
         run,
-        starts.again_ns,
-        starts.count - 1,
+        taken_ns,
+        again,
         name="first_batch",
         title="Each epoch's first batch takes {each} longer",
-        advice=OF_SAMPLER.format(sampler=sampler) if sampler else OF_DATASET,
+        advice=OF_SAMPLER.format(sampler=sampler) if sampler else advice,
+        error_frac=starts.error_frac,
         where=Where(phase=Phase.DATA_WAIT.value, name=sampler),
         gone_frac=(SAMPLER_FRAC if sampler else 0, 1),
         confidence=0.6 if sampler else 0.5,

@@ -108,6 +108,7 @@ def judge(run: RunResults) -> Finding | None:
             **_evidence(copies),
         },
         saving_ns=saving,
+        cause_ns=Range(cost_ns, cost_ns),
         confidence=0.5 if lost.basis == "unknown" else 0.8,
         where=tuple(Where(phase=Phase.HOST_TO_DEVICE.value, name=hook.name) for hook in hooks)
         or (Where(phase=Phase.HOST_TO_DEVICE.value),),

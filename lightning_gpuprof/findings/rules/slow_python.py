@@ -171,7 +171,8 @@ def _finding(
     if cost_ns < MIN_FRAC * step_ns or not low:
         return None
     least_ns = min(low * spent.mean_ns, within.low)
-    most_ns = min(step_ns, (1 + AROUND_FRAC) * min(high * spent.mean_ns, within.high))
+    whole_ns = min(high * spent.mean_ns, within.high)
+    most_ns = min(step_ns, (1 + AROUND_FRAC) * whole_ns)
     saving = Range(low=round((1 - LEFT_FRAC) * least_ns), high=round(most_ns))
     return Finding(
         severity=grade(saving, step_ns),
@@ -185,6 +186,7 @@ def _finding(
             "step_ns": step_ns,
         },
         saving_ns=saving,
+        cause_ns=Range(round(least_ns), round(whole_ns)),
         confidence=0.8,
         where=_places(seen, phase),
     )

@@ -97,6 +97,7 @@ def judge(run: RunResults) -> Finding | None:
             "step_ns": step_ns,
         },
         saving_ns=saving,
+        cause_ns=Range(idle_ns, idle_ns),
         confidence=0.7,
         where=(Where(kernel=str(most["name"])),) if most else (),
         change=None if graphs else 'model = torch.compile(model, mode="reduce-overhead")',

@@ -7,8 +7,7 @@ Steps half a step or more above the median, or full runs of Python's garbage col
 Spikes hide in medians and cost all the same; under DDP every rank waits for each rank's spikes.
 
 ## Fix
-Regular spikes have a cause in the program: `gc.collect()`, `empty_cache()`, a print or file every n
-steps.
+Regular spikes have a cause in the program: `gc.collect()`, `empty_cache()`, a print or file.
 
 ```python
 gc.collect()  # before: in the loop
@@ -22,6 +21,7 @@ and more; freezing, half of the collector's time and more.
 
 ## Limits
 Irregular spikes without a cause are `info` and save nothing: they are more often the machine's.
+A change that lasts from one step on is none.
 """
 
 from lightning_gpuprof.analysis.run.line_times import line_times
@@ -29,7 +29,15 @@ from lightning_gpuprof.analysis.run.outliers import Spikes
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity, Where
+from lightning_gpuprof.findings.model import (
+    Abstained,
+    Effort,
+    Finding,
+    Horizon,
+    Range,
+    Severity,
+    Where,
+)
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration
@@ -59,11 +67,12 @@ SHAPES = (
     "Trainer(benchmark=True) try algorithms: pad to a few lengths."
 )
 UNKNOWN = "No pattern and no recorded cause: look for other programs on this machine first."
+LASTS = "steps take another time from step {step:,} on, which is a change and no jitter"
 EFFORT = Effort(Horizon.QUICK, "a call taken out of the loop", "none")
 
 
 @rule(id="step-time-jitter", needs=("steps",), effort=EFFORT)
-def judge(run: RunResults) -> Finding | None:
+def judge(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where spikes or the collector cost time."""
     seen, step_ns = run.spikes, measured(run.step_ns)
     if seen is None:
@@ -71,6 +80,8 @@ def judge(run: RunResults) -> Finding | None:
     collected_ns = (run.every.mean_ns(Phase.GARBAGE_COLLECTION) if run.every else None) or 0
     if seen.gc_count >= MIN_COLLECTIONS and collected_ns >= GC_FRAC * step_ns:
         return _of_collector(run, seen, step_ns, collected_ns)
+    if seen.changed is not None:
+        return Abstained("", LASTS.format(step=seen.changed.step))
     regular = seen.count > 1 and seen.every_steps is not None
     if not regular and (seen.count < 2 or seen.excess_per_step_ns < MIN_FRAC * step_ns):
         return None
@@ -91,6 +102,7 @@ def judge(run: RunResults) -> Finding | None:
         advice=advice,
         evidence=evidence,
         saving_ns=saving,
+        cause_ns=Range(most, most),
         confidence=0.6 if regular else 0.3,
         where=_spiking(run, seen),
     )
@@ -116,6 +128,7 @@ def _of_collector(run: RunResults, seen: Spikes, step_ns: int, collected_ns: int
         advice=advice,
         evidence=_evidence(seen, step_ns, collected_ns),
         saving_ns=saving,
+        cause_ns=Range(collected_ns, collected_ns),
         confidence=0.9,
         where=(where,),
         change=None if call is not None else change,

@@ -78,6 +78,7 @@ def _late(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
             "step_ns": step_ns,
         },
         saving_ns=saving,
+        cause_ns=Range(waits.late_ns, waits.late_ns),
         confidence=0.8,
         where=tuple(
             Where(rank=rank, phase=phase.value if phase else None)
@@ -117,6 +118,7 @@ def _turns(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
             "step_ns": step_ns,
         },
         saving_ns=saving,
+        cause_ns=Range(waits.mean_wait_ns, waits.mean_wait_ns),
         confidence=0.5,
         where=(Where(phase=phase.value, rank=last if often else None),) if phase else (),
     )

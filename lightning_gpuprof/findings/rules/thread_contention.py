@@ -60,6 +60,7 @@ def judge(run: RunResults) -> Finding | None:
         "items through a queue, ahead of time.",
         evidence={"lock_ns": cost_ns, "lock_frac": cost_ns / step_ns, "step_ns": step_ns},
         saving_ns=saving,
+        cause_ns=Range(cost_ns, round(high * forward.mean_ns)),
         confidence=0.8,
         where=tuple(Where.at(one, phase=one.phase) for one in waits[:MOST_LINES]),
     )

@@ -107,6 +107,7 @@ def _finding(
             "step_ns": step_ns,
         },
         saving_ns=saving,
+        cause_ns=Range(step.mean_ns, step.mean_ns),
         confidence=confidence,
         where=(Where(phase=Phase.OPTIMIZER_STEP.value, name=name),),
         change=change,

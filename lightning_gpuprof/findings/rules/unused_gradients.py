@@ -56,6 +56,7 @@ def judge(run: RunResults) -> Finding | None:
             "step_ns": measured(run.step_ns),
         },
         saving_ns=saving,
+        cause_ns=saving,
         confidence=0.6,
         where=(
             Where(phase=Phase.BACKWARD.value),

@@ -65,6 +65,7 @@ def judge(run: RunResults) -> Finding | None:
         "checkpoint activations, or let segments grow.",
         evidence={name: value for name, value in known.items() if value is not None},
         saving_ns=Range(low=0, high=stalled),
+        cause_ns=Range(stalled, stalled),
         confidence=0.9,
         change="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
     )

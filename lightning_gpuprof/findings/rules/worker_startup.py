@@ -1,7 +1,8 @@
-"""Every epoch, or every validation, begins with a long wait: data workers start again.
+"""Data workers start again and again: for each epoch or validation, or amid an epoch.
 
 ## Symptom
-The first step of each epoch, or of each validation, waits for workers to start.
+The first step of each epoch or validation waits for workers to start; or, every few steps, one
+of several loaders.
 
 ## Why
 Without persistent workers, Lightning ends all worker processes with an epoch and starts new ones:
@@ -13,12 +14,12 @@ DataLoader(data, num_workers=4)  # before
 DataLoader(data, num_workers=4, persistent_workers=True)  # after
 ```
 
-Return the same loader from `train_dataloader` each time.
+Return the same loader each time.
 
 ## How it is measured
-`startup_ns` per step: what first steps of epochs wait above the usual, the waits between epochs,
-and what those steps compute above the usual; the first epoch is left out. Of validations, the
-making of the iterator and the first batch.
+`startup_ns` per step: what first steps of epochs wait above the usual, and the waits between
+epochs, without the first; amid an epoch, fetches that make an iterator; in validation, iterators
+and first batches.
 
 ## Limits
 A first batch is still made, at most `num_workers` steps long: that is not in the least saving.
@@ -27,28 +28,40 @@ A first batch is still made, at most `num_workers` steps long: that is not in th
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around, exposed
 from lightning_gpuprof.analysis.savings.loader_plan import rows_in_memory
+from lightning_gpuprof.findings.epoch_cost import of_run
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, When, Where
 from lightning_gpuprof.findings.rule import measured, rule
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import WORKER_STARTUP, Phase
 from lightning_gpuprof.units import duration, percent
 
 WITHOUT = "DataLoader(..., num_workers=0)"
 ROWS = "Samples are rows of tensors in memory: make batches of them without workers."
 KEEP = "Keep the workers from one epoch to the next."
+AMID = (
+    "A loader beside a longer one comes to its end and starts its workers anew: keep them, or make "
+    "its batches in the training process (num_workers=0)."
+)
+FEW_BATCHES = (
+    "They make {each} batches each: make them in the training process, or keep the workers "
+    "(persistent_workers=True)."
+)
 KEEP_VALIDATION = "Keep the workers of the validation's loader from one validation to the next."
 RELOAD = "Trainer(..., reload_dataloaders_every_n_epochs=0)  # keeps the loader, and its workers"
 ANEW = (
     " train_dataloader makes a new loader for each epoch: return the same one, with "
     "persistent_workers=True, and draw anew inside the dataset."
 )
+FEW = 2
+"""Batches per worker that are soon made without it."""
 EFFORT = Effort(Horizon.QUICK, "one argument of the DataLoader", "workers keep their memory")
 
 
 @rule(id="worker-startup", needs=("steps",), effort=EFFORT)
 def judge(run: RunResults) -> tuple[Finding, ...]:
-    """Return a finding where epochs or validations wait for workers to start."""
-    return tuple(one for one in (_of_epochs(run), _of_validations(run)) if one is not None)
+    """Return a finding where epochs, steps or validations wait for workers to start."""
+    found = _of_epochs(run), _amid_epochs(run), _of_validations(run)
+    return tuple(one for one in found if one is not None)
 
 
 def _of_epochs(run: RunResults) -> Finding | None:
@@ -85,10 +98,11 @@ def _of_epochs(run: RunResults) -> Finding | None:
     return Finding(
         severity=grade(saving, step_ns),
         title=f"Each epoch waits {duration(waited_ns)} for workers to start "
-        f"({percent(cost_ns / step_ns)})",
+        f"({of_run(run, starts.again_ns)})",
         advice=advice,
         evidence={name: value for name, value in known.items() if value is not None},
         saving_ns=saving,
+        cause_ns=Range(cost_ns, round(cost_ns * (1 + starts.error_frac))),
         confidence=0.9,
         where=(Where(phase=Phase.DATA_WAIT.value),),
         when=When.BETWEEN,
@@ -98,11 +112,35 @@ def _of_epochs(run: RunResults) -> Finding | None:
 
 def _needless(run: RunResults) -> bool:
     """Tell whether the samples are rows in memory, for which no workers are needed."""
-    wait = run.per_step(Phase.DATA_WAIT)
-    if wait is None or run.epoch_starts is None:
-        return False
-    wait_ns = max(0, wait.mean_ns - run.epoch_starts.steady_mean_ns)
-    return rows_in_memory(run, exposed(run, Phase.DATA_WAIT, wait_ns)) is not None
+    lost = exposed(run, Phase.DATA_WAIT, run.wait_ns or 0)
+    return run.wait_ns is not None and rows_in_memory(run, lost) is not None
+
+
+def _amid_epochs(run: RunResults) -> Finding | None:
+    """Return a finding where a loader starts its workers anew in the middle of an epoch."""
+    parts = (one for one in run.parts_of(Phase.DATA_WAIT) if one.name == WORKER_STARTUP)
+    taken, step_ns = next((one.per_step for one in parts), None), measured(run.step_ns)
+    if taken is None or not taken.mean_ns or not taken.active_frac:
+        return None
+    every = max(1, round(1 / taken.active_frac))
+    saving = Range(*around(taken.mean_ns, step_ns))
+    return Finding(
+        severity=grade(saving, step_ns),
+        title=f"Worker processes start amid the epoch, every {every} steps: "
+        f"{duration(taken.mean_ns)} of each step ({percent(taken.frac)})",
+        advice=AMID,
+        evidence={
+            "startup_ns": taken.mean_ns,
+            "startup_frac": taken.frac,
+            "steps_between_count": every,
+            "step_ns": step_ns,
+        },
+        saving_ns=saving,
+        cause_ns=Range(taken.mean_ns, taken.mean_ns),
+        confidence=0.9,
+        where=(Where(phase=Phase.DATA_WAIT.value, name=WORKER_STARTUP),),
+        change="DataLoader(..., persistent_workers=True)  # the shorter loader's",
+    )
 
 
 def _of_validations(run: RunResults) -> Finding | None:
@@ -118,11 +156,16 @@ def _of_validations(run: RunResults) -> Finding | None:
     # The first validation always starts them, unless one ran before training.
     low_ns = low_ns * (seen.count - 1) // run.every.steps
     saving = Range(low=around(low_ns)[0], high=around(cost_ns, step_ns)[1])
+    advice, change = KEEP_VALIDATION, f"num_workers={workers}, persistent_workers=True"
+    loaders = seen.loader.loaders or 1
+    each, started = (seen.loader.length or 0) / loaders, workers * loaders
+    if 0 < each <= FEW * workers:
+        advice, change = FEW_BATCHES.format(each=round(each)), "num_workers=0"
     return Finding(
         severity=grade(saving, step_ns),
-        title=f"Starting workers costs each validation {duration(each_ns)} "
-        f"({percent(cost_ns / step_ns)})",
-        advice=KEEP_VALIDATION,
+        title=f"Starting {started} worker{'s' * (started > 1)} costs each validation "
+        f"{duration(each_ns)} ({of_run(run, each_ns * seen.count)})",
+        advice=advice,
         evidence={
             "startup_ns": cost_ns,
             "startup_per_validation_ns": each_ns,
@@ -130,10 +173,12 @@ def _of_validations(run: RunResults) -> Finding | None:
             "validations_count": seen.count,
             "step_ns": step_ns,
             "num_workers_count": workers,
+            "loaders_count": loaders,
         },
         saving_ns=saving,
+        cause_ns=Range(cost_ns, cost_ns),
         confidence=0.9,
         where=(Where(phase=Phase.VALIDATION.value, name="val_dataloader"),),
         when=When.ALSO_BETWEEN,
-        change=f"DataLoader(..., num_workers={workers}, persistent_workers=True)  # validation's",
+        change=f"DataLoader(..., {change})  # validation's",
     )

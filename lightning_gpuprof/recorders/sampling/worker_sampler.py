@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from lightning_gpuprof.adapters.loaders import (
     BEFORE_FIRST_ITERATORS,
     has_iterator,
-    training_loaders,
+    loaders_of,
 )
 from lightning_gpuprof.recorders.sampling.stack_lines import MOST_LINES
 from lightning_gpuprof.recorders.sampling.worker_sampling import WORKERS, WorkerStart
@@ -73,7 +73,7 @@ class WorkerSampler:
         self.put_back()
         self._read()
         left = self.most - (self._found.whole // WORKERS if self._found else 0)
-        for number, loader in enumerate(training_loaders(fit_loop) if left > 0 else []):
+        for number, loader in enumerate(loaders_of(fit_loop) if left > 0 else []):
             if _starts_workers(loader) and self._made_folder() is not None:
                 self._starts += 1
                 start = WorkerStart(
@@ -153,6 +153,10 @@ def _together(found: Sequence[WorkerLines]) -> WorkerLines:
         lines=tuple(replace(line, count=n) for line, n in lines.most_common(MOST_LINES)),
         start_ns=max((one.start_ns for one in found if one.start_ns is not None), default=None),
         init_ns=max((one.init_ns for one in found if one.init_ns is not None), default=None),
+        blocked=None if found[0].blocked is None else sum(one.blocked or 0 for one in found),
+        filesystem=next((one.filesystem for one in found if one.filesystem), None),
+        read_bytes=sum(one.read_bytes for one in found),
+        read_ns=sum(one.read_ns for one in found),
     )
 
 

@@ -25,6 +25,12 @@ from lightning_gpuprof.recorders.sampling.stack_lines import (
     name_of,
     outwards,
 )
+from lightning_gpuprof.recorders.sampling.storage_waits import (
+    bytes_read,
+    filesystem_of,
+    waits_for_storage,
+    waits_seen,
+)
 from lightning_gpuprof.records.files import written_whole
 from lightning_gpuprof.records.lines import WorkerLines
 from lightning_gpuprof.records.phases import Phase
@@ -113,10 +119,12 @@ class WorkerSampling:
     _doing: Counter[str] = field(default_factory=Counter)
     _idle: int = 0
     _waiting: int = 0
+    _blocked: Counter[str] = field(default_factory=Counter)
     _thread: threading.Thread | None = None
 
     def __post_init__(self) -> None:
         self._stop = threading.Event()
+        self._begun_ns, self._begun_bytes = time.perf_counter_ns(), bytes_read() or 0
 
     def begin(self, *, interval_s: float, most: int) -> None:
         """Start the thread; it ends with its samples, with the process or at a first failure."""
@@ -149,6 +157,7 @@ class WorkerSampling:
         """Take one sample of the main thread, where it is in the worker's loop."""
         if not may_walk():
             return
+        path = waits_for_storage(os.getpid())  # its main thread has the process's number
         frames = sys._current_frames()
         try:
             seen = where_in_worker(frames.get(self.watched))
@@ -164,6 +173,8 @@ class WorkerSampling:
         if at is not None:
             self._seen[at] += 1
         self._doing[doing] += 1
+        if doing == WORK and path is not None:
+            self._blocked[filesystem_of(path)] += 1
         if self._doing.total() % WRITE_EVERY == 0:
             self.write()
 
@@ -182,6 +193,9 @@ class WorkerSampling:
             lines=line_counts(self._seen),
             start_ns=self.start_ns,
             init_ns=self.init_ns,
+            **waits_seen(self._blocked),
+            read_bytes=(bytes_read() or 0) - self._begun_bytes,
+            read_ns=time.perf_counter_ns() - self._begun_ns,
         )
         with written_whole(self.path) as path, open(path, "wb") as file:
             file.write(json.encode(found))

@@ -150,7 +150,7 @@ def _rows(
     if info and not finding.saving_ns.high and not verbose:
         yield finding.id, finding.advice
         return
-    yield finding.id, saving(finding, report.results.step_ns)
+    yield finding.id, saving(finding, report.results)
     if info and not verbose:
         return
     if at_the_end and not verbose:
@@ -206,7 +206,8 @@ def _expected(finding: Finding, step_ns: int) -> str:
         saved = spread(saving.low, saving.high)
         return f"{saved} less per step on average (a steady step: {duration(step_ns)})"
     low, high = step_ns - saving.high, step_ns - saving.low
-    return f"a step of {spread(low, high)} instead of {duration(step_ns)}"
+    about = duration(step_ns - finding.likely_ns)
+    return f"a step of {about} ({spread(low, high)}) instead of {duration(step_ns)}"
 
 
 def _heading(text: str) -> Text:

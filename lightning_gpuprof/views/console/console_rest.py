@@ -114,10 +114,12 @@ def _outside(results: RunResults) -> str:
 
 def _own_cost(results: RunResults) -> str:
     cost = results.end.own_cost_ns_per_step if results.end else None
-    if cost is None:
-        return "not measured"
-    share = f" ({cost / results.step_ns:.2%})" if results.step_ns else ""
-    return f"{duration(cost)} per step{share}, by its own clock"
+    share = f" ({cost / results.step_ns:.2%})" if results.step_ns and cost is not None else ""
+    said = "not measured" if cost is None else f"{duration(cost)} per step{share}, by its own clock"
+    if windows_ns := results.windows_ns:
+        of_run = percent(results.of_run(windows_ns))
+        said += f"; closing profiler windows took {duration(windows_ns)} ({of_run} of the run)"
+    return said
 
 
 def _ranks(ranks: Sequence[RankView]) -> str:

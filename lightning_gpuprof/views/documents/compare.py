@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lightning_gpuprof.analysis.compare.bootstrap import Interval
 from lightning_gpuprof.analysis.compare.compare import Change, Comparison, Verdict, compare
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.findings.model import Finding
@@ -16,6 +17,8 @@ TOP = 20
 """Operators and kernels listed: the largest changes."""
 TOLERANCE = 0.01
 """A hundredth: what another order of summation or TF32 may do to a loss early in training."""
+APART = 0.01
+"""Where the whole fit changed by so much more or less of its time than a step, both are said."""
 MIN_SHARE = 0.005
 """Phases and operators that changed by less than this share of the step are left out."""
 _VERDICTS = {
@@ -65,7 +68,7 @@ class RunComparison:
 
     def payload(self) -> dict[str, Any]:
         """Return the `compare --json` document of docs/json.md; null was not measured."""
-        result, change = self.result, self.result.change
+        result, change, whole = self.result, self.result.change, self.result.fit_change
         clocks = ["device" if by_device else "host" for by_device in result.by_device]
         return {
             "schema_version": SCHEMA_VERSION,
@@ -75,10 +78,12 @@ class RunComparison:
             "same_model": not result.other_model,
             "sentence": self.sentence,
             "change_frac": None if change is None else asdict(change),
+            "fit_change_frac": None if whole is None else asdict(whole),
             "per_sample": result.per_sample,
             "traced_steps": None if result.traced_steps is None else list(result.traced_steps),
             "steps": [_change(one) for one in result.steps],
             "phases": [_change(one) for one in result.phases],
+            "between_epochs": [_change(one) for one in result.between],
             "operators": [_change(one) for one in result.operators[:TOP]],
             "kernels": [_change(one) for one in result.kernels[:TOP]],
             "memory": [_change(one) for one in result.memory],
@@ -194,17 +199,27 @@ def changed(rows: Sequence[Change], least: float) -> list[Change]:
 
 
 def _said(result: Comparison) -> str:
-    change, steps = result.change, min(result.base_steps, result.new_steps)
-    per = "per sample" if result.per_sample else "per step"
+    """Say how the whole fit changed, and where a step by itself did not do so, that too."""
+    fit, step = result.fit_change, result.change
+    apart = fit is not None and step is not None and abs(fit.middle - step.middle) >= APART
+    said = _change_said(result, fit, result.verdict, " of the whole fit" * apart)
+    if apart:
+        said += f"; steps alone: {_change_said(result, step, result.step_verdict, '')}"
+    return said
+
+
+def _change_said(result: Comparison, change: Interval | None, verdict: Verdict, of: str) -> str:
+    steps = min(result.base_steps, result.new_steps)
+    per = ("per sample" if result.per_sample else "per step") + of
     if change is None:
         return f"too few steps to compare: {result.base_steps} and {result.new_steps}"
-    if result.verdict is Verdict.NO_DIFFERENCE:
+    if verdict is Verdict.NO_DIFFERENCE:
         return (
-            f"no difference{' per sample' * result.per_sample} that {steps} steps could show "
+            f"no difference{' per sample' * result.per_sample}{of} that {steps} steps could show "
             f"({change.low * 100:+.1f}% to {change.high * 100:+.1f}% in time)"
         )
     figures = change.middle, change.low, change.high
-    if result.verdict is Verdict.FASTER:
+    if verdict is Verdict.FASTER:
         word, less = "faster", "less"
         figures = -change.middle, -change.high, -change.low
     else:

@@ -5,13 +5,16 @@ from dataclasses import asdict
 from enum import Enum
 from typing import Any
 
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.findings.engine import step_of
 from lightning_gpuprof.findings.model import Finding
 
 
-def finding_payload(finding: Finding, step_ns: int | None) -> dict[str, Any]:
+def finding_payload(finding: Finding, run: RunResults) -> dict[str, Any]:
     """Return one finding as JSON types; `saving_frac` is the middle of its saving."""
     document: dict[str, Any] = plain(asdict(finding))
     del document["explains"]  # those findings are not in the report
+    step_ns = step_of(finding, run)
     document["saving_frac"] = finding.saving_ns.middle / step_ns if step_ns else None
     document["where"] = [
         {key: value for key, value in place.items() if value is not None}

@@ -15,6 +15,7 @@ from lightning_gpuprof.records.files import LOCAL, FileSystem, find_runs, plugin
 from lightning_gpuprof.records.glance import glance
 from lightning_gpuprof.records.reader import RankRecords, read_run
 from lightning_gpuprof.records.schema import ProfilerCycle
+from lightning_gpuprof.units import duration
 from lightning_gpuprof.views.documents.notices import first_few, rank_notices, trace_notices
 from lightning_gpuprof.views.documents.report_payload import report_payload
 from lightning_gpuprof.views.documents.stored_analysis import analyse_traces, read_analysis
@@ -131,12 +132,22 @@ def load_report(
         notices=(
             *found.notices,
             *_of_its_end(results),
+            *_of_its_pace(results),
             *rank_notices(results),
             *first_few(list(trace_notices(found.run, results, failed, fs))),
             *first_few(results.warnings),
             *first_few(unreadable),
         ),
     )
+
+
+def _of_its_pace(results: RunResults) -> Iterator[str]:
+    changed = results.spikes.changed if results.spikes else None
+    if changed is not None:
+        yield (
+            f"From step {changed.step:,} on steps take {duration(changed.after_ns)} instead of "
+            f"{duration(changed.before_ns)}: means are of both."
+        )
 
 
 def _of_its_end(results: RunResults) -> Iterator[str]:

@@ -55,10 +55,10 @@ def report_payload(
         "lines": [plain(asdict(one)) for one in line_times(results)[:TOP_LINES]],
         "workers": _workers(results),
         "outside": [plain(asdict(outside)) for outside in results.outside],
-        "findings": [finding_payload(finding, results.step_ns) for finding in findings],
+        "findings": [finding_payload(finding, results) for finding in findings],
         "abstained": [asdict(one) for one in abstained],
         "silent": list(silent),
-        "plan": [_plan_item(item, results.step_ns) for item in make_plan(findings)],
+        "plan": [_plan_item(item, results) for item in make_plan(findings)],
         **_checks(results),
         "device": _device(results),
         "ranks": [plain(asdict(rank)) for rank in results.ranks],
@@ -82,8 +82,8 @@ def _workers(results: RunResults) -> dict[str, Any] | None:
     }
 
 
-def _plan_item(item: PlanItem, step_ns: int | None) -> dict[str, Any]:
-    finding = finding_payload(item.finding, step_ns)
+def _plan_item(item: PlanItem, run: RunResults) -> dict[str, Any]:
+    finding = finding_payload(item.finding, run)
     kept = ("id", "severity", "title", "advice", "change", "saving_ns", "saving_frac")
     return {**{key: finding[key] for key in kept}, **plain(asdict(item.effort))}
 

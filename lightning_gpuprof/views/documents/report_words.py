@@ -9,7 +9,7 @@ from lightning_gpuprof.analysis.run.phase_split import PerStep
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.findings.checks import focus, run_checks
-from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC
+from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC, step_of
 from lightning_gpuprof.findings.model import Finding, When, Where
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
@@ -89,17 +89,20 @@ def _sure(report: Report, step_ns: int) -> str:
     return f" The largest sure gain is {sure[0].id} ({percent(low)} to {percent(high)})."
 
 
-def saving(finding: Finding, step_ns: int | None) -> str:
+def saving(finding: Finding, run: RunResults) -> str:
     """Say what a finding saves, and how sure that is."""
     range_ns = finding.saving_ns
     if range_ns.high == 0:
         return "no time is claimed as saved"
-    share = ""
-    if step_ns and finding.when is not When.BETWEEN:  # none of it is a share of a steady step
+    share = more = ""
+    if step_ns := step_of(finding, run):
+        of = "" if finding.when is When.IN_STEPS else " of the run"
         least = f"{percent(range_ns.low / step_ns)} to " if range_ns.low else ""
-        share = f" ({least}{percent(range_ns.high / step_ns)})"
+        share = f" ({least}{percent(range_ns.high / step_ns)}{of})"
+        if finding.indirect_ns >= MIN_SAVING_FRAC * step_ns:
+            more = f", indirectly up to {duration(finding.indirect_ns)} more"
     return (
-        f"saves {spread(range_ns.low, range_ns.high)} per step{share}, "
+        f"saves {spread(range_ns.low, range_ns.high)} per step{share}{more}, "
         f"confidence {finding.confidence:.0%}"
     )
 

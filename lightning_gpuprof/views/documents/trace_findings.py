@@ -43,7 +43,7 @@ def trace_findings(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _judged(document: Mapping[str, Any], marks: Sequence[int]) -> list[dict[str, Any]]:
     run = _as_run(document, np.array(marks, dtype=np.int64))
     found = evaluate_rules(run, [one for one in rules().values() if one.of_trace]).found
-    payloads = [finding_payload(finding, run.step_ns) for finding in found]
+    payloads = [finding_payload(finding, run) for finding in found]
     if document["source"].startswith("jax"):
         for payload in payloads:
             payload["change"] = None  # the rules' code is torch's

@@ -38,6 +38,8 @@ def comparison_blocks(found: RunComparison) -> Iterator[Block]:
     phases = changed(result.phases, found.least_ns)
     yield from _changes(f"Step time, {unit}", result.steps)
     yield from _changes(f"Phases that changed, mean {unit}{clock}", phases, unit="_ns")
+    between = changed(result.between, found.least_ns)
+    yield from _changes(f"Between epochs, mean {unit}", between, unit="_ns")
     yield from _traced("operators", result.operators, found)
     kernels = [replace(row, name=kernel_name(row.name)) for row in result.kernels]
     yield from _traced("kernels", kernels, found)

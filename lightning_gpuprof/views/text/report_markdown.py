@@ -57,7 +57,7 @@ def _finding(report: Report, number: int, finding: Finding) -> Iterator[str]:
         return
     rows = []
     if finding.saving_ns.high:
-        rows.append(plain(saving(finding, report.results.step_ns)))
+        rows.append(plain(saving(finding, report.results)))
     if where := _where(finding):
         rows.append(f"where: {where}")
     rows.append(f"change: {plain(finding.advice)}")

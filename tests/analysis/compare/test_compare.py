@@ -1,12 +1,18 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from lightning_gpuprof.analysis.compare.bootstrap import change_of_mean
+from lightning_gpuprof.analysis.compare.bootstrap import change_of_fit
 from lightning_gpuprof.analysis.compare.compare import Verdict, compare
 from lightning_gpuprof.analysis.compare.same_values import check_values
-from lightning_gpuprof.records.schema import Device, ProfilerCycle, Scalars
+from lightning_gpuprof.analysis.run.whole_fit import PLAIN, Kind, WholeFit
+from lightning_gpuprof.records.schema import (
+    UNMARKED_STEPS,
+    Device,
+    OutsideSpan,
+    ProfilerCycle,
+    Scalars,
+    StepFlag,
+)
 
 MS = 1_000_000
 
@@ -19,6 +25,11 @@ def noisy(mean_ms, *, spread=0.1, steps=100, seed=0):
 
 def both(analyze, base, new, tolerance=0.01):
     return compare(analyze(**base), analyze(**new), tolerance=tolerance)
+
+
+def change_of_mean(base, new):
+    fits = (WholeFit((Kind(PLAIN, steps, 1.0),), {}) for steps in (base, new))
+    return change_of_fit(*fits)
 
 
 class TestInterval:
@@ -92,11 +103,11 @@ class TestVerdict:
         assert not both(analyze, base, new).per_sample
 
     def test_the_change_is_of_all_steps_also_where_few_were_marked(self, analyze):
-        base, new = (analyze({"forward": noisy(ms, seed=ms)}) for ms in (10, 5))
-        dur = replace(new.steps.dur, mean_ns=6 * MS)
-        new = replace(new, steps=replace(new.steps, ran=1_000, dur=dur))
-        result = compare(base, new, tolerance=0.01)
+        rest = OutsideSpan(UNMARKED_STEPS, 0, 900 * 6 * MS, phase_ns={}, steps=900)
+        base, new = {"phases": {"forward": noisy(10)}}, {"phases": {"forward": noisy(5, seed=1)}}
+        result = both(analyze, base, {**new, "records": [rest]})
         mean = result.steps[0]
+        assert mean.new == pytest.approx(5.9 * MS, rel=0.01)
         assert result.change.middle == pytest.approx(mean.diff / mean.base, abs=1e-3)
         assert result.change.low < result.change.middle < result.change.high
 
@@ -168,3 +179,64 @@ class TestValues:
         assert (check.count, check.same, check.last_base) == (2, True, None)
         (check,) = check_values([one], [num], tolerance=0.01)
         assert (check.count, check.first_step) == (2, 1)
+
+
+class TestWholeFit:
+    EPOCHS = (np.arange(200) % 50 == 0) * int(StepFlag.EPOCH_START)
+
+    def run(self, epoch_ms, *, first_ms=10, seed=0, own_ms=0):
+        """Four epochs of 50 steps of about 10 ms, with so much before each but the first."""
+        spans = [
+            OutsideSpan(
+                where="epoch_start",
+                start_ns=0,
+                dur_ns=(epoch_ms + own_ms) * MS,
+                phase_ns={"data_wait": epoch_ms * MS, "callbacks": own_ms * MS},
+                part_ns={"callbacks/ProfilerSchedule": own_ms * MS},
+            )
+            for _ in range(3)
+        ]
+        forward = noisy(10, steps=200, seed=seed)
+        forward[self.EPOCHS > 0] = first_ms * MS
+        phases = {"forward": forward}
+        return {"phases": phases, "steps": 200, "flags": self.EPOCHS, "records": spans}
+
+    def test_what_lies_between_epochs_makes_a_run_slower(self, analyze):
+        result = both(analyze, self.run(10), self.run(2_000, seed=1))
+        # 30 ms less of 2 s at each of three starts, in 200 steps.
+        assert result.verdict is Verdict.SLOWER
+        assert result.fit_change.middle == pytest.approx(3 * 1_990 / 200 / 10.15, abs=0.05)
+        assert result.step_verdict is Verdict.NO_DIFFERENCE
+        (waits,) = result.between
+        assert (waits.name, waits.base, waits.new) == ("data_wait", 150_000, 30 * MS)
+        fit = next(row for row in result.steps if row.name == "whole_fit_ns")
+        assert fit.new - fit.base == pytest.approx(29.85 * MS, abs=0.3 * MS)
+
+    def test_so_do_the_first_steps_of_epochs_however_few(self, analyze):
+        result = both(analyze, self.run(0), self.run(0, first_ms=900, seed=1))
+        assert result.verdict is Verdict.SLOWER
+        assert result.fit_change.low > 0.8 * result.fit_change.middle > 0
+
+    def test_what_our_own_parts_take_there_is_not_the_programs(self, analyze):
+        result = both(analyze, self.run(10), self.run(10, own_ms=3_000, seed=1))
+        assert result.verdict is Verdict.NO_DIFFERENCE
+        assert not any(row.name == "callbacks" for row in result.between)
+
+    def test_a_device_that_is_behind_is_waited_for_between_epochs_only_once(self, analyze):
+        def behind(between_ms):
+            columns = {
+                "device_dur": 8 * MS,
+                "device/forward": 8 * MS,
+                "run_ahead/forward": 7 * MS * np.arange(1, 101),
+            }
+            end = OutsideSpan("epoch_end", 0, between_ms * MS, phase_ns={"other": between_ms * MS})
+            device = Device(type="cuda", name="a GPU")
+            run = {"phases": {"forward": MS}, "columns": columns, "device": device}
+            return {**run, "records": [end], "samples": 32}
+
+        # 700 ms are what the device still had to do; the rest comes on top of 800 ms of steps.
+        same = both(analyze, behind(700), behind(700))
+        assert same.fit_change.middle == 0
+        more = both(analyze, behind(700), behind(1_100))
+        assert more.verdict is Verdict.SLOWER
+        assert more.fit_change.middle == pytest.approx(0.5, abs=0.02)

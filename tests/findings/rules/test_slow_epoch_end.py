@@ -23,7 +23,7 @@ def ends(*, ms, name="callbacks/Neighbours"):
 
 def test_a_callback_that_works_after_each_epoch_is_named(judge):
     (finding,) = judge("slow-epoch-end", WORK, records=ends(ms=[50, 30, 30, 40]))
-    assert finding.title == "Neighbours takes 37.5 ms between epochs (15.0%)"
+    assert finding.title == "Neighbours takes 37.5 ms between epochs (15.0% of the run)"
     assert finding.severity is Severity.WARNING
     assert finding.when is When.BETWEEN
     assert finding.where[0].name == "Neighbours"

@@ -1,4 +1,4 @@
-from rule_cases import EPOCH_FLAGS, EPOCHS, US, WORK, span
+from rule_cases import EPOCH_FLAGS, EPOCHS, MS, REMADE, US, WORK, every, span
 
 from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.records.schema import Loader
@@ -23,3 +23,26 @@ def test_is_silent_where_epochs_begin_as_they_go_on(judge):
 
 def test_abstains_without_epochs(judge):
     assert isinstance(judge("slow-epoch-start", WORK), Abstained)
+
+
+KEPT = Loader(num_workers=1, persistent_workers=True)
+
+
+def test_workers_that_are_kept_but_begin_an_epoch_with_work_are_told(judge):
+    finding = judge("slow-epoch-start", EPOCHS, flags=EPOCH_FLAGS, loader=KEPT)
+    # Of 99.9 ms each the one worker's first batch is none of the dataset's doing.
+    step_ns = finding.evidence["step_ns"]
+    assert finding.evidence["first_batch_per_epoch_ns"] == 99_900 * US - step_ns
+    assert finding.cause_ns.low == 9 * (99_900 * US - step_ns) // 100
+    assert "shuffle buffer" in finding.advice
+    assert finding.title.endswith("of the run)")
+
+
+def test_a_kept_workers_first_batch_alone_is_nothing_to_change(judge):
+    short = {**WORK, "data_wait": every(10, 9 * MS, 100 * US)}
+    assert judge("slow-epoch-start", short, flags=EPOCH_FLAGS, loader=KEPT) is None
+
+
+def test_kept_workers_of_a_loader_that_is_made_anew_do_start(judge):
+    run = {"flags": EPOCH_FLAGS, "loader": KEPT, "records": [REMADE]}
+    assert judge("slow-epoch-start", EPOCHS, **run) is None

@@ -1,7 +1,7 @@
 from rule_cases import MS, US, WORK, every, span, unmarked
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
-from lightning_gpuprof.findings.model import Severity, Where
+from lightning_gpuprof.findings.model import Abstained, Severity, Where
 from lightning_gpuprof.records.schema import Device
 
 
@@ -102,3 +102,20 @@ def test_a_burst_is_no_rhythm(judge):
 def test_waits_and_callbacks_are_other_findings_business(judge):
     callbacks = every(20, 60 * MS, MS, first=7)
     assert judge("step-time-jitter", {**WORK, "callbacks": callbacks}) is None
+
+
+def test_steps_that_are_slow_from_one_on_are_a_change_and_no_jitter(judge, analyze):
+    # A run that trains nothing in its first 300 batches.
+    phases = {"forward": [MS if step < 300 else 12 * MS for step in range(400)]}
+    said = judge("step-time-jitter", phases, steps=400)
+    assert isinstance(said, Abstained)
+    assert said.reason == (
+        "steps take another time from step 300 on, which is a change and no jitter"
+    )
+    changed = analyze(phases, steps=400).spikes.changed
+    assert (changed.step, changed.before_ns, changed.after_ns) == (300, MS, 12 * MS)
+
+
+def test_slow_steps_among_the_others_are_no_change(judge):
+    phases = {"forward": [12 * MS if step % 7 in (0, 3) else MS for step in range(400)]}
+    assert not isinstance(judge("step-time-jitter", phases, steps=400), Abstained)

@@ -163,3 +163,35 @@ def test_starts_between_epochs_may_take_longer_than_all_steps(judge, in_memory):
     if in_memory:
         low, high = span(judge("data-wait", phases, **run, records=[began]))
         assert low < high <= 2 * MS
+
+
+AMID = {
+    "phases": {**WORK, "data_wait": every(5, 60 * MS, 2 * MS)},
+    "parts": {"data_wait/worker_startup": every(5, 58 * MS)},
+}
+
+
+def test_workers_that_start_amid_an_epoch_are_told_as_that(judge):
+    (finding,) = judge("worker-startup", **AMID, loader=Loader(num_workers=1))
+    # 58 ms at every fifth step of 23.6 ms on average.
+    assert "every 5 steps: 11.6 ms of each step (49.2%)" in finding.title
+    assert finding.change.startswith("DataLoader(..., persistent_workers=True)")
+    assert finding.cause_ns.high == 11_600 * US
+    assert finding.when is When.IN_STEPS
+
+
+def test_the_wait_for_data_is_without_the_starts_amid_an_epoch(judge):
+    wait = judge("data-wait", **AMID, loader=Loader(num_workers=1))
+    assert wait.evidence["data_wait_ns"] == 2 * MS
+
+
+@pytest.mark.parametrize(
+    ("length", "change"),
+    [(16, "num_workers=0"), (80, "num_workers=2, persistent_workers=True")],
+    ids=["few", "many"],
+)
+def test_of_many_loaders_with_few_batches_each_no_worker_is_worth_its_start(judge, length, change):
+    loader = Loader(num_workers=2, length=length, loaders=8)
+    (finding,) = judge("worker-startup", **VALIDATED, validation_loader=loader)
+    assert finding.title.startswith("Starting 16 workers costs each validation 40.0 ms (")
+    assert finding.change == f"DataLoader(..., {change})  # validation's"

@@ -178,7 +178,7 @@ function format(row) {
 /** @param {string} name */
 function label(name) {
   /** @type {Record<string, string>} */
-  const known = { mean_ns: "mean step", p50_ns: "median step", p95_ns: "95th percentile", p99_ns: "99th percentile", max_ns: "slowest", samples_per_s: "samples" };
+  const known = { mean_ns: "mean step", p50_ns: "median step", p95_ns: "95th percentile", p99_ns: "99th percentile", max_ns: "slowest", whole_fit_ns: "whole fit, per step", wall_ns: "wall time", samples_per_s: "samples" };
   return known[name] ?? (name.endsWith("_bytes") ? name.replace(/_bytes$/, "").replaceAll("_", " ") : name);
 }
 

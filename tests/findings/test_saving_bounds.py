@@ -1,0 +1,64 @@
+"""No saving exceeds its cause: the interval, its likely middle, and what is called indirect."""
+
+import numpy as np
+import pytest
+from rule_cases import EPOCH_FLAGS, EPOCHS, MS, every
+
+from lightning_gpuprof.findings.engine import MOST_FRAC, evaluate_rules, step_of
+from lightning_gpuprof.records.schema import Loader, OutsideSpan, StepFlag
+
+UNSTEADY = [(120 if step // 16 % 2 else 80) * MS // 10 for step in range(192)]
+
+
+def said_of(run, finding_id):
+    return next(one for one in evaluate_rules(run).found if one.id == finding_id)
+
+
+def test_a_saving_ends_where_its_cause_does_and_the_rest_is_called_indirect(analyze):
+    phases = {"forward": UNSTEADY, "callbacks": 4 * MS}
+    said = said_of(analyze(phases, parts={"callbacks/A": 4 * MS}, steps=192), "slow-callback")
+    assert said.saving_ns.high == said.cause_ns.high == 4 * MS
+    assert said.saving_ns.low < said.likely_ns <= 4 * MS
+    # A fifth more than its own time may go with it, of 49 steps in 50.
+    assert said.indirect_ns == pytest.approx(1.2 * 0.98 * 4 * MS - 4 * MS, rel=0.01)
+
+
+def test_how_far_the_mean_of_a_cause_may_be_off_is_left_to_its_saving(analyze):
+    random = np.random.default_rng(1)
+    takes = (4 * MS * (1 + 0.3 * random.standard_normal(192))).astype(np.int64)
+    phases = {"forward": UNSTEADY, "callbacks": takes}
+    run = analyze(phases, parts={"callbacks/A": takes}, steps=192)
+    said = said_of(run, "slow-callback")
+    (part,) = (one.per_step for one in run.parts if one.name == "A")
+    # 1.8 standard errors of twelve means, each of 16 values that scatter by three tenths.
+    assert part.error_frac == pytest.approx(1.8 * 0.3 / np.sqrt(192), rel=0.5)
+    assert said.saving_ns.high == round(part.mean_ns * (1 + part.error_frac))
+
+
+def test_how_often_a_validation_runs_is_no_matter_of_chance(analyze):
+    flags = every(60, StepFlag.VALIDATION, count=192)
+    phases = {"forward": UNSTEADY, "validation": every(60, 600 * MS, count=192)}
+    said = said_of(analyze(phases, flags=flags, steps=192), "frequent-validation")
+    assert said.saving_ns.high <= said.cause_ns.high
+
+
+def test_a_step_keeps_a_twentieth_of_its_time(analyze):
+    run = analyze({"forward": MS, "callbacks": 99 * MS}, parts={"callbacks/A": 99 * MS})
+    assert said_of(run, "slow-callback").saving_ns.high == round(MOST_FRAC * 100 * MS)
+
+
+def test_what_is_between_epochs_is_a_share_of_the_run_and_never_more_than_all_of_it(analyze):
+    began = OutsideSpan("epoch_end", 0, 9_000 * MS, phase_ns={"data_wait": 9_000 * MS})
+    run = analyze(
+        EPOCHS,
+        flags=EPOCH_FLAGS,
+        loader=Loader(num_workers=1),
+        records=[began],
+        wall_ns=12_000 * MS,
+    )
+    said = said_of(run, "worker-startup")
+    # 9 s between epochs and 0.9 s in their first steps, of a run of 12 s.
+    assert said.title.endswith("(82.5% of the run)")
+    assert said.saving_ns.high > run.step_ns  # more than a step takes, in all of which it is not
+    assert step_of(said, run) == run.step_ns + 90 * MS
+    assert said.saving_ns.middle < step_of(said, run)

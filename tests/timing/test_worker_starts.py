@@ -1,0 +1,119 @@
+"""Loaders that start worker processes amid an epoch, or for each of a validation's loaders."""
+
+import copy
+import pickle
+from contextlib import nullcontext
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
+from lightning.pytorch.utilities import CombinedLoader
+from torch.utils.data import DataLoader
+
+from lightning_gpuprof.adapters.loaders import MAKES_ITERATOR, LoaderParts, TimedStart
+from lightning_gpuprof.analysis.run.run import analyze_run
+from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+from lightning_gpuprof.findings.engine import evaluate_rules
+from lightning_gpuprof.findings.rule import rules
+from lightning_gpuprof.records.phases import FETCHES, FIRST_BATCH, NEXT_BATCHES
+from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import StepFlag
+
+
+class Model(BoringModel):
+    def training_step(self, batch, batch_idx):
+        rows = torch.cat(list(batch.values())) if isinstance(batch, dict) else batch
+        return super().training_step(rows, batch_idx)
+
+    def validation_step(self, batch, batch_idx, dataloader_idx=0):
+        return super().validation_step(batch, batch_idx)
+
+
+def loader(rows, **options):
+    return DataLoader(RandomDataset(32, rows), batch_size=4, **options)
+
+
+def trained(tmp_path, training, validation=None, **options):
+    torch.manual_seed(0)
+    plain = {"limit_val_batches": 0} if validation is None else {"num_sanity_val_steps": 0}
+    trainer = Trainer(
+        default_root_dir=tmp_path, max_epochs=1, callbacks=[PhaseTimer()], **(plain | options)
+    )
+    trainer.fit(Model(), training, validation)
+    return read_run(trainer.log_dir)
+
+
+def startup(records):
+    found = evaluate_rules(analyze_run(records, {}), [rules()["worker-startup"]]).found
+    return next((one for one in found if "amid" in one.title or "validation" in one.title), None)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_fetch_in_which_a_loader_starts_its_workers_anew_is_charged_to_that(tmp_path, kept):
+    short = loader(8, num_workers=1, persistent_workers=kept)
+    both = CombinedLoader({"short": short, "long": loader(40)}, "max_size_cycle")
+    records = trained(tmp_path, both)
+
+    columns = records[0].sessions[-1].columns
+    starts = columns.get("part/data_wait/worker_startup")
+    if kept:
+        assert starts is None
+        assert startup(records) is None
+    else:
+        # Two batches of the short loader, ten of the long one.
+        assert torch.as_tensor(starts > 0).nonzero().flatten().tolist() == [2, 4, 6, 8]
+        assert (starts <= columns["phase/data_wait"]).all()
+        assert startup(records).change.startswith("DataLoader(..., persistent_workers=True)")
+    phases = sum(column for name, column in columns.items() if name.startswith("phase/"))
+    assert (phases == columns["dur_ns"]).all()
+    assert MAKES_ITERATOR not in vars(short)
+
+
+def test_each_of_several_validation_loaders_has_its_start_and_its_first_batch(tmp_path):
+    several = [loader(4, num_workers=1) for _ in range(3)]
+    records = trained(tmp_path, loader(16), several, val_check_interval=2)
+
+    session = records[0].sessions[-1]
+    described = session.start.validation_loader
+    assert (described.loaders, described.length, described.num_workers) == (3, 3, 1)
+    columns = session.columns
+    validated = (columns["flags"] & StepFlag.VALIDATION) != 0
+    start, first, later = (
+        columns.get(f"part/validation/{part}", 0 * validated) for part in FETCHES
+    )
+    assert (FETCHES[1:]) == (FIRST_BATCH, NEXT_BATCHES)
+    # There are no other batches: fetches beside the first find none.
+    assert (start[validated] > 10 * later[validated]).all()
+    assert (first[validated] > later[validated]).all()
+    assert (start + first + later <= columns["phase/validation"]).all()
+    finding = startup(records)
+    assert finding.title.startswith("Starting 3 workers costs each validation ")
+    assert "num_workers=0" in finding.change
+    assert all(MAKES_ITERATOR not in vars(one) for one in several)
+
+
+def test_unlike_validation_loaders_are_not_described(tmp_path):
+    records = trained(tmp_path, loader(8), [loader(4), loader(4, num_workers=1)])
+    assert records[0].sessions[-1].start.validation_loader is None
+
+
+class Loop:
+    def __init__(self, *loaders):
+        self._combined_loader = CombinedLoader(list(loaders))
+
+
+def test_copies_of_a_loader_start_their_own_workers():
+    original = loader(8, num_workers=1)
+    parts = LoaderParts(nullcontext(), nullcontext(), nullcontext())
+    parts.watch_starts(Loop(original, loader(8)))
+    assert isinstance(vars(original)[MAKES_ITERATOR], TimedStart)
+    other = copy.copy(original)
+    vars(other)["num_workers"] = 0
+    deep, sent = copy.deepcopy(original), pickle.loads(pickle.dumps(original))
+    parts.restore()
+    assert MAKES_ITERATOR not in vars(original)
+    # Had it been the original's, it would have one worker.
+    assert iter(other)._num_workers == 0
+    for one in (deep, sent):
+        assert vars(one)[MAKES_ITERATOR].__self__ is one
