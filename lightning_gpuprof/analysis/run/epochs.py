@@ -13,12 +13,15 @@ from lightning_gpuprof.analysis.run.every_step import (
 )
 from lightning_gpuprof.analysis.run.steady import error_of_mean_frac, median, step_flags
 from lightning_gpuprof.arrays import Mask
-from lightning_gpuprof.records.phases import FETCHES, Phase
+from lightning_gpuprof.records.phases import FETCHES, WORKER_STARTUP, Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import Loader, StepFlag
 
 REMADE = f"{Phase.DATA_WAIT.value}/train_dataloader"
 """The part of a wait in which the module makes its loader anew."""
+
+
+STARTED = f"part/{Phase.DATA_WAIT.value}/{WORKER_STARTUP}"
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,29 @@ def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
         steady_mean_ns=round(int(excess[steady].sum()) / (int(steady.sum()) + unmarked)),
         error_frac=error_of_mean_frac(excess[first][1:]),
     )
+
+
+@dataclass(frozen=True)
+class AmidStarts:
+    """Workers that start amid epochs: in one step of so many, what the wait is longer there."""
+
+    every_steps: int
+    per_step_ns: int
+
+
+def amid_starts(session: Session, steady: Mask) -> AmidStarts | None:
+    """Measure the steps that wait for workers to end and start anew; None where none does."""
+    wait, part = session.phase_ns(Phase.DATA_WAIT), session.columns.get(STARTED)
+    if wait is None or part is None:
+        return None
+    started = steady & (part > 0)
+    others = steady & ~started
+    if not started.any() or not others.any():
+        return None
+    # The old workers are waited for before the new ones start: all beyond the usual counts.
+    more_ns = int((wait[started] - median(wait[others])).clip(min=0).sum())
+    steps = int(steady.sum())
+    return AmidStarts(round(steps / int(started.sum())), more_ns // steps)
 
 
 _WORK = {phase.value: phase for phase in (Phase.CALLBACKS, Phase.OTHER)}

@@ -2,16 +2,17 @@
 
 from dataclasses import dataclass
 
+from lightning_gpuprof.analysis.run.epochs import STARTED
 from lightning_gpuprof.analysis.run.steady import step_flags
 from lightning_gpuprof.arrays import Int64, Mask
-from lightning_gpuprof.records.phases import SAMPLER, WORKER_STARTUP, WORKERS, Phase
+from lightning_gpuprof.records.phases import SAMPLER, WORKERS, Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import StepFlag
 
 
 @dataclass(frozen=True)
 class LoaderWait:
-    """Shares of the wait for data in the steady steps that begin no epoch, but for workers' starts.
+    """Shares of the wait for data in the steady steps that begin no epoch, and start no workers.
 
     None where not measured: an unusual loader, or with `workers_frac` one without workers or
     with pinned memory.
@@ -36,16 +37,12 @@ def loader_wait(session: Session, steady: Mask) -> LoaderWait:
     inside = (
         steady & ((step_flags(session) & int(StepFlag.EPOCH_START)) == 0) if len(steady) else steady
     )
-
-    def column(part: str) -> Int64 | None:
-        return session.columns.get(f"part/{Phase.DATA_WAIT.value}/{part}")
-
-    started = column(WORKER_STARTUP)
+    if STARTED in session.columns:
+        inside = inside & (session.columns[STARTED] == 0)
     whole = 0 if wait is None else int(wait[inside].sum())
-    whole -= 0 if started is None else int(started[inside].sum())
 
     def frac(part: str) -> float | None:
-        taken = column(part)
-        return None if taken is None or whole <= 0 else float(taken[inside].sum() / whole)
+        column: Int64 | None = session.columns.get(f"part/{Phase.DATA_WAIT.value}/{part}")
+        return None if column is None or not whole else float(column[inside].sum() / whole)
 
     return LoaderWait(frac(SAMPLER), frac(WORKERS))

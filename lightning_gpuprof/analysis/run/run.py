@@ -11,7 +11,12 @@ from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
 from lightning_gpuprof.analysis.run.compiling import compiling
 from lightning_gpuprof.analysis.run.device_time import device_dur_ns, device_time
 from lightning_gpuprof.analysis.run.device_use import device_use
-from lightning_gpuprof.analysis.run.epochs import epoch_starts, validations, work_between_epochs
+from lightning_gpuprof.analysis.run.epochs import (
+    amid_starts,
+    epoch_starts,
+    validations,
+    work_between_epochs,
+)
 from lightning_gpuprof.analysis.run.every_step import Spread, every_step
 from lightning_gpuprof.analysis.run.growth import phase_growth
 from lightning_gpuprof.analysis.run.loader_wait import loader_wait
@@ -100,6 +105,7 @@ def _of_steps(session: Session) -> dict[str, Any]:
         "every": every,
         "whole_fit": whole_fit(session, steady),
         "epoch_starts": epoch_starts(session, steady),
+        "amid_starts": amid_starts(session, steady),
         "between_epochs": work_between_epochs(session),
         "validations": validations(session, steady, every),
         "loader_wait": loader_wait(session, steady),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from lightning_gpuprof.records.phases import WORKER_STARTUP, Phase
+from lightning_gpuprof.records.phases import Phase
 
 if TYPE_CHECKING:
     from lightning_gpuprof.analysis.memory.memory_growth import MemoryGrowth
@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from lightning_gpuprof.analysis.run.compiling import Compiling
     from lightning_gpuprof.analysis.run.device_time import DeviceTime
     from lightning_gpuprof.analysis.run.device_use import DeviceUse
-    from lightning_gpuprof.analysis.run.epochs import BetweenEpochs, EpochStarts, Validations
+    from lightning_gpuprof.analysis.run.epochs import (
+        AmidStarts,
+        BetweenEpochs,
+        EpochStarts,
+        Validations,
+    )
     from lightning_gpuprof.analysis.run.every_step import EveryStep
     from lightning_gpuprof.analysis.run.growth import Growth
     from lightning_gpuprof.analysis.run.host_lines import HostLines
@@ -81,6 +86,7 @@ class RunResults:
     parts: tuple[Part, ...] = ()
     outside: tuple[OutsideTime, ...] = ()
     epoch_starts: EpochStarts | None = None
+    amid_starts: AmidStarts | None = None
     between_epochs: tuple[BetweenEpochs, ...] = ()
     """Time of callbacks and hooks between epochs, the longest first."""
     loader_wait: LoaderWait
@@ -166,10 +172,9 @@ class RunResults:
         wait = self.per_step(Phase.DATA_WAIT)
         if wait is None:
             return None
-        started = (one.per_step for one in self.parts if one.name == WORKER_STARTUP)
-        again_ns = sum(one.mean_ns for one in started if one is not None)
+        amid_ns = self.amid_starts.per_step_ns if self.amid_starts else 0
         first_ns = self.epoch_starts.steady_mean_ns if self.epoch_starts else 0
-        return max(0, wait.mean_ns - again_ns - first_ns)
+        return max(0, wait.mean_ns - amid_ns - first_ns)
 
     @property
     def windows_ns(self) -> int:

@@ -18,8 +18,8 @@ Return the same loader each time.
 
 ## How it is measured
 `startup_ns` per step: what first steps of epochs wait above the usual, and the waits between
-epochs, without the first; amid an epoch, fetches that make an iterator; in validation, iterators
-and first batches.
+epochs, without the first; amid an epoch, what steps with a start wait above the usual; in
+validation, iterators and first batches.
 
 ## Limits
 A first batch is still made, at most `num_workers` steps long: that is not in the least saving.
@@ -118,25 +118,24 @@ def _needless(run: RunResults) -> bool:
 
 def _amid_epochs(run: RunResults) -> Finding | None:
     """Return a finding where a loader starts its workers anew in the middle of an epoch."""
-    parts = (one for one in run.parts_of(Phase.DATA_WAIT) if one.name == WORKER_STARTUP)
-    taken, step_ns = next((one.per_step for one in parts), None), measured(run.step_ns)
-    if taken is None or not taken.mean_ns or not taken.active_frac:
+    amid, step_ns = run.amid_starts, measured(run.step_ns)
+    if amid is None or not amid.per_step_ns:
         return None
-    every = max(1, round(1 / taken.active_frac))
-    saving = Range(*around(taken.mean_ns, step_ns))
+    cost_ns, every = amid.per_step_ns, amid.every_steps
+    saving = Range(*around(cost_ns, step_ns))
     return Finding(
         severity=grade(saving, step_ns),
         title=f"Worker processes start amid the epoch, every {every} steps: "
-        f"{duration(taken.mean_ns)} of each step ({percent(taken.frac)})",
+        f"{duration(cost_ns)} of each step ({percent(cost_ns / step_ns)})",
         advice=AMID,
         evidence={
-            "startup_ns": taken.mean_ns,
-            "startup_frac": taken.frac,
+            "startup_ns": cost_ns,
+            "startup_frac": cost_ns / step_ns,
             "steps_between_count": every,
             "step_ns": step_ns,
         },
         saving_ns=saving,
-        cause_ns=Range(taken.mean_ns, taken.mean_ns),
+        cause_ns=Range(cost_ns, cost_ns),
         confidence=0.9,
         where=(Where(phase=Phase.DATA_WAIT.value, name=WORKER_STARTUP),),
         change="DataLoader(..., persistent_workers=True)  # the shorter loader's",

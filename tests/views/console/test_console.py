@@ -91,7 +91,7 @@ def test_it_ends_with_the_change_its_gain_and_the_command_that_compares(report):
     words = [word for line in end if (word := line[2:10].strip())]
     assert words == ["why", "change", "expect", "check", "look"]
     assert end[0].endswith("60.0% of each step (6.00 ms) waits for data")
-    assert end[-3].endswith("a step of 4.10 ms to 6.50 ms instead of 10.0 ms")
+    assert end[-3].endswith("a step of 5.30 ms (4.10 ms to 6.50 ms) instead of 10.0 ms")
     assert end[-2].endswith(f"lightning-gpuprof compare {loaded.run} NEW_RUN")
     assert f"tensorboard --logdir {loaded.run} " in end[-1]
 
