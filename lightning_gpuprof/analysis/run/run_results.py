@@ -160,11 +160,11 @@ class RunResults:
 
     @property
     def fit_step_ns(self) -> int | None:
-        """The mean step with its share of the time between epochs."""
+        """The mean of all steps, those that compile too, with the time between epochs in it."""
         if self.steps is None or self.step_ns is None:
             return None
-        between_ns = sum(one.total_ns for one in self.outside if one.where.startswith("epoch"))
-        return self.step_ns + between_ns // max(1, self.steps.ran)
+        apart = [one.total_ns for one in self.outside if one.where in ("setup", "teardown")]
+        return max(self.step_ns, (self.wall.accounted_ns - sum(apart)) // self.steps.ran)
 
     @property
     def wait_ns(self) -> int | None:

@@ -32,7 +32,7 @@ from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.units import duration, percent
+from lightning_gpuprof.units import percent, spread
 
 BACKWARD = 2.0
 MIN_CALLS = 2
@@ -72,13 +72,14 @@ def judge(run: RunResults) -> Finding | None:
         high += around(round(kernels_ns))[1]
         low, high = faster_kernels(run, step_ns, low, high)
     saving = Range(low=min(low, step_ns), high=min(high, step_ns))
+    cause = Range(cost_ns, max(cost_ns, saving.high))
     if not saving.high:
         return None
     kernels = tuple(Where(kernel=str(row["name"])) for row in around_convolutions[:MOST])
     return Finding(
         severity=grade(saving, step_ns, cost_ns=cost_ns),
-        title=f"{duration(cost_ns)} of each step ({percent(cost_ns / step_ns)}) only changes "
-        "layouts",
+        title=f"{spread(cause.low, cause.high)} of each step (up to "
+        f"{percent(cause.high / step_ns)}) only change layouts",
         advice=CHANNELS_LAST_ADVICE if kernels else ADVICE,
         evidence={
             "relayout_ns": cost_ns,
@@ -86,7 +87,7 @@ def judge(run: RunResults) -> Finding | None:
             "step_ns": step_ns,
         },
         saving_ns=saving,
-        cause_ns=Range(cost_ns, cost_ns),
+        cause_ns=cause,
         confidence=0.6,
         where=kernels or (Where(phase=Phase.FORWARD.value, name="aten::contiguous"),),
         change=CHANNELS_LAST if kernels else None,
