@@ -5,9 +5,6 @@ from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Finding, Range, When, Where
 from lightning_gpuprof.units import duration, percent
 
-MIN_FRAC = 0.01
-"""Below one percent of the steps' time nobody would change a program."""
-
 
 def epoch_finding(
     run: RunResults,
@@ -38,13 +35,10 @@ def epoch_finding(
         change: The change as code.
         error_frac: Half the 90 % interval of what one epoch's takes, as a share of it.
     """
-    if run.steps is None or run.step_ns is None:
+    if run.steps is None or run.step_ns is None or taken_ns <= 0:
         return None
     cost_ns, each_ns = taken_ns // run.steps.ran, taken_ns // max(1, times)
-    if cost_ns < MIN_FRAC * run.step_ns:
-        return None
-    least, most = gone_frac
-    saving = Range(low=round(least * cost_ns), high=round(most * cost_ns))
+    saving = Range(*(round(part * cost_ns) for part in gone_frac))
     return Finding(
         severity=grade(saving, run.step_ns),
         title=f"{title.format(each=duration(each_ns))} ({of_run(run, taken_ns)})",
@@ -52,7 +46,6 @@ def epoch_finding(
         evidence={
             f"{name}_ns": cost_ns,
             f"{name}_per_epoch_ns": each_ns,
-            f"{name}_frac": run.of_run(taken_ns),
             "epochs_count": times,
             "step_ns": run.step_ns,
         },

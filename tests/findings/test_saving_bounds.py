@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from rule_cases import EPOCH_FLAGS, EPOCHS, MS, every
+from rule_cases import EPOCH_FLAGS, EPOCHS, MS
 
 from lightning_gpuprof.findings.engine import MOST_FRAC, evaluate_rules, step_of
-from lightning_gpuprof.records.schema import Loader, OutsideSpan, StepFlag
+from lightning_gpuprof.records.schema import Loader, OutsideSpan
 
 UNSTEADY = [(120 if step // 16 % 2 else 80) * MS // 10 for step in range(192)]
 
@@ -33,13 +33,6 @@ def test_how_far_the_mean_of_a_cause_may_be_off_is_left_to_its_saving(analyze):
     # 1.8 standard errors of twelve means, each of 16 values that scatter by three tenths.
     assert part.error_frac == pytest.approx(1.8 * 0.3 / np.sqrt(192), rel=0.5)
     assert said.saving_ns.high == round(part.mean_ns * (1 + part.error_frac))
-
-
-def test_how_often_a_validation_runs_is_no_matter_of_chance(analyze):
-    flags = every(60, StepFlag.VALIDATION, count=192)
-    phases = {"forward": UNSTEADY, "validation": every(60, 600 * MS, count=192)}
-    said = said_of(analyze(phases, flags=flags, steps=192), "frequent-validation")
-    assert said.saving_ns.high <= said.cause_ns.high
 
 
 def test_a_step_keeps_a_twentieth_of_its_time(analyze):

@@ -93,11 +93,6 @@ def test_each_of_several_validation_loaders_has_its_start_and_its_first_batch(tm
     assert all(MAKES_ITERATOR not in vars(one) for one in several)
 
 
-def test_unlike_validation_loaders_are_not_described(tmp_path):
-    records = trained(tmp_path, loader(8), [loader(4), loader(4, num_workers=1)])
-    assert records[0].sessions[-1].start.validation_loader is None
-
-
 class Loop:
     def __init__(self, *loaders):
         self._combined_loader = CombinedLoader(list(loaders))

@@ -1,7 +1,5 @@
 """Threads as the kernel shows them, in a folder of the test's own."""
 
-import os
-
 import pytest
 
 from lightning_gpuprof.recorders.sampling import storage_waits
@@ -77,9 +75,3 @@ def test_a_system_that_does_not_show_its_threads_has_none_that_wait(tmp_path):
 def test_a_file_is_on_the_file_system_that_is_mounted_nearest(tmp_path, path, kind):
     (tmp_path / "mountinfo").write_text(MOUNTS)
     assert filesystem_of(path, tmp_path) == kind
-
-
-def test_this_thread_runs_and_has_read(tmp_path):
-    assert waits_for_storage(os.getpid()) is None
-    (tmp_path / "io").write_text("rchar: 4096\nwchar: 1\n")
-    assert bytes_read(tmp_path) == 4096
