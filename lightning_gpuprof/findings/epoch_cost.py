@@ -5,6 +5,9 @@ from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Finding, Range, When, Where
 from lightning_gpuprof.units import duration, percent
 
+MIN_FRAC = 0.01
+"""Below one percent of the steps' time nobody would change a program."""
+
 
 def epoch_finding(
     run: RunResults,
@@ -35,7 +38,7 @@ def epoch_finding(
         change: The change as code.
         error_frac: Half the 90 % interval of what one epoch's takes, as a share of it.
     """
-    if run.steps is None or run.step_ns is None or taken_ns <= 0:
+    if run.steps is None or not run.step_ns or taken_ns < MIN_FRAC * run.step_ns * run.steps.ran:
         return None
     cost_ns, each_ns = taken_ns // run.steps.ran, taken_ns // max(1, times)
     saving = Range(*(round(part * cost_ns) for part in gone_frac))

@@ -14,15 +14,6 @@ def said_of(run, finding_id):
     return next(one for one in evaluate_rules(run).found if one.id == finding_id)
 
 
-def test_a_saving_ends_where_its_cause_does_and_the_rest_is_called_indirect(analyze):
-    phases = {"forward": UNSTEADY, "callbacks": 4 * MS}
-    said = said_of(analyze(phases, parts={"callbacks/A": 4 * MS}, steps=192), "slow-callback")
-    assert said.saving_ns.high == said.cause_ns.high == 4 * MS
-    assert said.saving_ns.low < said.likely_ns <= 4 * MS
-    # A fifth more than its own time may go with it, of 49 steps in 50.
-    assert said.indirect_ns == pytest.approx(1.2 * 0.98 * 4 * MS - 4 * MS, rel=0.01)
-
-
 def test_how_far_the_mean_of_a_cause_may_be_off_is_left_to_its_saving(analyze):
     random = np.random.default_rng(1)
     takes = (4 * MS * (1 + 0.3 * random.standard_normal(192))).astype(np.int64)

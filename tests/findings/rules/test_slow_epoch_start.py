@@ -1,4 +1,4 @@
-from rule_cases import EPOCH_FLAGS, EPOCHS, MS, REMADE, US, WORK, every, span
+from rule_cases import EPOCH_FLAGS, EPOCHS, MS, US, WORK, every, span
 
 from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.records.schema import Loader
@@ -41,8 +41,3 @@ def test_workers_that_are_kept_but_begin_an_epoch_with_work_are_told(judge):
 def test_a_kept_workers_first_batch_alone_is_nothing_to_change(judge):
     short = {**WORK, "data_wait": every(10, 9 * MS, 100 * US)}
     assert judge("slow-epoch-start", short, flags=EPOCH_FLAGS, loader=KEPT) is None
-
-
-def test_kept_workers_of_a_loader_that_is_made_anew_do_start(judge):
-    run = {"flags": EPOCH_FLAGS, "loader": KEPT, "records": [REMADE]}
-    assert judge("slow-epoch-start", EPOCHS, **run) is None

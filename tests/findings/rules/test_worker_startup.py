@@ -178,9 +178,7 @@ def test_workers_that_start_amid_an_epoch_are_told_as_that(judge):
     assert finding.change.startswith("DataLoader(..., persistent_workers=True)")
     assert finding.cause_ns.high == 11_600 * US
     assert finding.when is When.IN_STEPS
-
-
-def test_the_wait_for_data_is_without_the_starts_amid_an_epoch(judge):
+    # The wait for data is without them.
     wait = judge("data-wait", **AMID, loader=Loader(num_workers=1))
     assert wait.evidence["data_wait_ns"] == 2 * MS
 
