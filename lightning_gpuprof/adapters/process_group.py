@@ -15,10 +15,7 @@ def fit_store() -> Any:
     """Return the store, under a prefix that all ranks know and that no other fit has.
 
     The prefix is the number of collectives so far: ranks that have come to the same place have made
-    as many, and Lightning makes some in each fit.
-
-    Raises:
-        Exception: There is no process group.
+    as many, and Lightning makes some in each fit. Raises where there is no process group.
     """
     distributed: Any = torch.distributed
     store, made = distributed.distributed_c10d._get_default_store(), 0

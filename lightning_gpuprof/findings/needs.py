@@ -29,11 +29,6 @@ def _on_device(run: RunResults) -> bool:
     return run.step_ns is not None and facts is not None and facts.on_device
 
 
-def _communication(run: RunResults) -> bool:
-    timed = run.rank_waits is not None or run.exchange_at_most_ns is not None
-    return run.start.world_size < 2 or timed or _on_device(run)
-
-
 def _operators(run: RunResults) -> bool:
     facts = trace_facts(run)
     if run.step_ns is None or facts is None or facts.doubted:
@@ -47,7 +42,11 @@ NEEDS = {
     "operators": Need(_operators, "it takes an analysed trace with operators", True),
     "kernels": Need(_on_device, "it takes an analysed trace with kernels of a GPU", True),
     "waits or kernels": Need(
-        _communication,
+        lambda run: (
+            run.start.world_size < 2
+            or bool(run.rank_waits or run.exchange_at_most_ns)
+            or _on_device(run)
+        ),
         "it takes each rank's exchange of gradients, or an analysed trace with kernels of a GPU",
         True,
     ),

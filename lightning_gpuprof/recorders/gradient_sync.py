@@ -79,7 +79,5 @@ class GradientSync(Recorder):
     def release(self) -> None:
         self._hooks.drop()
         self._armed = False
-        try:
-            self._close()
-        finally:
-            self._part = None
+        self._close()
+        self._part = None

@@ -10,13 +10,11 @@ from lightning_gpuprof.adapters.lightning import Trainer, is_kind
 from lightning_gpuprof.records.writer import next_session
 from lightning_gpuprof.session.console import say
 from lightning_gpuprof.session.guard import attempt
-from lightning_gpuprof.session.rank_store import RankStore
+from lightning_gpuprof.session.rank_store import SESSION, WAIT, RankStore
 
 
 def resolve_session(
-    trainer: Trainer,
-    override: str | os.PathLike[str] | None = None,
-    ranks: RankStore | None = None,
+    trainer: Trainer, override: str | os.PathLike[str] | None, ranks: RankStore
 ) -> tuple[str, int]:
     """Return the run's log dir and the number of the session that begins.
 
@@ -27,20 +25,16 @@ def resolve_session(
     resumed on more ranks has fewer sessions in some ranks' files. A rank that is not told in time,
     as where rank 0 has no callback, decides for itself.
     """
-    ranks = RankStore() if ranks is None else ranks
-    first = trainer.is_global_zero
-    if not first and (told := ranks.session()) is not None:
-        return told
+    if not trainer.is_global_zero and (told := ranks.told(SESSION, wait=WAIT)):
+        number, _, folder = told.partition(" ")
+        return folder, int(number)
     fallback = attempt(partial(os.path.abspath, "lightning_logs"), "lightning_logs")
     folder = attempt(lambda: _choose(trainer, override), fallback)
     session = attempt(lambda: next_session(folder, rank=trainer.global_rank), 0)
-    if first:
-        ranks.tell_session(folder, session)
+    if trainer.is_global_zero:
+        ranks.tell(SESSION, f"{session} {folder}")
     else:
-        say(
-            f"[PROFILE] rank {trainer.global_rank} was not told rank 0's log dir; "
-            f"its records go to {folder}"
-        )
+        say(f"[PROFILE] rank {trainer.global_rank} was not told rank 0's log dir; it uses {folder}")
     return folder, session
 
 

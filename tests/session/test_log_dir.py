@@ -7,9 +7,9 @@ import torch
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.loggers.logger import Logger
 
-from lightning_gpuprof.session import rank_store
+from lightning_gpuprof.session import log_dir as log_dirs
 from lightning_gpuprof.session.log_dir import resolve_session
-from lightning_gpuprof.session.rank_store import RankStore
+from lightning_gpuprof.session.rank_store import SESSION, RankStore
 
 
 class Named(Logger):
@@ -27,7 +27,7 @@ class Named(Logger):
 
 
 def log_dir(trainer, override=None):
-    folder, session = resolve_session(trainer, override)
+    folder, session = resolve_session(trainer, override, RankStore())
     assert session == 0
     return folder
 
@@ -125,7 +125,7 @@ def test_other_ranks_are_told_what_rank_zero_chose(trainer, tmp_path, ranks, fol
 def test_a_rank_that_is_not_told_in_time_decides_by_the_same_rule(
     trainer, tmp_path, ranks, monkeypatch, alone
 ):
-    monkeypatch.setattr(rank_store, "WAIT", timedelta(milliseconds=1))
+    monkeypatch.setattr(log_dirs, "WAIT", timedelta(milliseconds=1))
     csv = CSVLogger(tmp_path)
 
     chosen, _ = resolve_session(
@@ -136,21 +136,22 @@ def test_a_rank_that_is_not_told_in_time_decides_by_the_same_rule(
 
 
 def test_a_logger_that_fails_does_not_keep_the_others_waiting(trainer, tmp_path, ranks):
-    assert resolve_session(trainer(Broken("x")), None, ranks) == ranks.session()
-    assert ranks.session() == (str(tmp_path / "lightning_logs" / "version_0"), 0)
+    chosen, _ = resolve_session(trainer(Broken("x")), None, ranks)
+    assert chosen == str(tmp_path / "lightning_logs" / "version_0")
+    assert ranks.told(SESSION) == f"0 {chosen}"
 
 
 def test_of_other_machines_the_names_are_taken_that_are_there(ranks):
     assert ranks.hosts()[1:] == [""]
-    ranks.tell_host(1, "node1")
+    ranks.tell("host1", "node1")
     assert ranks.hosts()[1:] == ["node1"]
     assert RankStore().hosts() == []
 
 
 def test_nothing_is_left_in_the_store(keys, ranks):
-    ranks.tell_session("logs", 0)
-    ranks.tell_host(1, "node1")
+    ranks.tell(SESSION, "0 logs")
+    ranks.tell("host1", "node1")
     for _ in range(2):
         ranks.close(delete=True)
     assert keys.num_keys() == 0
-    assert ranks.session() is None
+    assert ranks.told(SESSION) == ""

@@ -15,10 +15,10 @@ from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
 
 from lightning_gpuprof import DeferredLoss, GpuProfCallback
-from lightning_gpuprof.session import rank_store
+from lightning_gpuprof.session import log_dir
 
 RANK = int(os.environ.get("LOCAL_RANK", 0))
-rank_store.WAIT = timedelta(seconds=1)
+log_dir.WAIT = timedelta(seconds=1)
 
 
 class Count(Callback):

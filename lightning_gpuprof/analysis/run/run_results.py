@@ -110,8 +110,7 @@ class RunResults:
     """None where there was none."""
     ranks: tuple[RankView, ...] = ()
     rank_waits: RankWaits | None = None
-    """How long ranks wait for one another; None with one rank, where some rank has no steps here,
-    or where it was not measured."""
+    """How long ranks wait for one another; None with one rank, or where some rank's are unknown."""
     exchange_at_most_ns: int | None = None
     """Per step, where some rank has no steps here: communication, or waiting for such a rank."""
     traces: tuple[TraceView, ...] = ()

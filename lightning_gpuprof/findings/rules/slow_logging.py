@@ -81,14 +81,19 @@ def _as_usual(run: RunResults) -> Finding | None:
     mean_ns = logging.mean_ns - sum(one.mean_ns for _, one in own)
     # Without the longest step: a logger's first call imports and opens what it needs.
     longest_ns = max(0, logging.max_ns - sum(one.max_ns for _, one in own))
-    waited_ns = _waited_ns(run)
+    logs = [part.per_step for part in run.parts_of(Phase.LOGGING) if part.name == SELF_LOG]
+    called_ns = sum(one.mean_ns for one in logs if one is not None)
+    # Whoever waits for a late rank in self.log(sync_dist=True) would wait for it elsewhere. Where
+    # some ranks left no records, all of such calls may be that.
+    waited_ns = called_ns if run.lacks_ranks and run.synced_logs else 0
+    if run.rank_waits is not None:
+        waited_ns = run.rank_waits.log_waited_ns.get(run.start.rank, 0)
     cost_ns = max(0, mean_ns - longest_ns // (run.every.steps if run.every else 1) - waited_ns)
     cost_ns += sum(part.per_step.mean_ns for part in hooks if part.per_step)
     if not cost_ns:
         return None
     loggers = [part for part in run.parts_of(Phase.LOGGING) if part.per_step is not None]
     loggers = [part for part in loggers if not part.name.startswith(EXPERIMENT)]
-    called_ns = sum(p.per_step.mean_ns for p in loggers if p.name == SELF_LOG and p.per_step)
     called_ns = max(0, called_ns - waited_ns)
     change, goes_ns = _change(run, cost_ns, called_ns, hooks[0].name if hooks else None)
     if not goes_ns:
@@ -115,19 +120,6 @@ def _as_usual(run: RunResults) -> Finding | None:
         change=change,
         explains=EXPLAINS,
     )
-
-
-def _waited_ns(run: RunResults) -> int:
-    """Return the wait for late ranks in self.log(sync_dist=True), which would come elsewhere.
-
-    Without the records of some ranks, all of such calls may be that.
-    """
-    if run.rank_waits is not None:
-        return run.rank_waits.log_waited_ns.get(run.start.rank, 0)
-    if not run.lacks_ranks or not run.synced_logs:
-        return 0
-    calls = (part.per_step for part in run.parts_of(Phase.LOGGING) if part.name == SELF_LOG)
-    return sum(one.mean_ns for one in calls if one is not None)
 
 
 def _calls(run: RunResults, phase: Phase) -> list[tuple[str, PerStep]]:

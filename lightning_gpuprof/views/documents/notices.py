@@ -40,17 +40,14 @@ def rank_notices(results: RunResults) -> Iterator[str]:
 
 
 def _machines(results: RunResults, ranks: Iterable[int]) -> str:
-    """Name the machines of some ranks, where rank 0 was told of each or one beside them tells.
-
-    Each machine has as many ranks, as Lightning numbers them.
-    """
+    """Name the machines of some ranks, where all are known; Lightning numbers ranks by machine."""
     each = results.start.trainer.get("num_devices")
     if not isinstance(each, int) or each < 1:
         return ""
     names = {one.rank // each: one.host for one in results.ranks}
     names |= {node: name for node, name in enumerate(results.start.hosts) if name}
     found = list(dict.fromkeys(names.get(rank // each, "") for rank in ranks))
-    more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
+    more = " and more" * (len(found) > _MOST)
     return f" on {', '.join(found[:_MOST])}{more}" if all(found) else ""
 
 

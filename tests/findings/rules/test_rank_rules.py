@@ -9,6 +9,7 @@ from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.findings.rule import rules
+from lightning_gpuprof.records.facts import SyncedLogs
 from lightning_gpuprof.records.lines import WorkerLines
 from lightning_gpuprof.records.phases import SAMPLER, WORKERS
 from lightning_gpuprof.records.reader import read_run
@@ -108,6 +109,16 @@ def test_the_trace_of_one_rank_is_not_sure_either_without_the_records_of_others(
     traces = {"t.gz": {"steps": [{}, {}], "gpu": GPU}}
     finding = outcome("exposed-communication", analyze_run(read_run(run), traces))
     assert (finding.title.startswith("Up to 2.00 ms"), span(finding)) == (True, (0, 1_500_000))
+
+
+@pytest.mark.parametrize(("world", "told"), [(2, False), (1, True)])
+def test_what_may_be_a_wait_for_a_rank_without_records_is_not_told_to_log_less(
+    make_session, write_run, world, told
+):
+    phases, parts = {"forward": 9 * MS, "logging": 6 * MS}, {"logging/self.log": 6 * MS}
+    synced = [SyncedLogs(("loss",))]
+    run = write_run(make_session(phases, parts=parts, records=synced, world_size=world))
+    assert bool(outcome("slow-logging", analyze_run(read_run(run), {}))) is told
 
 
 class TestStragglerRank:

@@ -103,19 +103,13 @@ def rank_waits(ranks: Mapping[int, Session], steady: Mapping[int, Mask]) -> Rank
 
 
 def exchange_at_most(ranks: Mapping[int, Session], steady: Mapping[int, Mask]) -> int | None:
-    """Return the mean exchange of the rank that has the shortest; None where it was not timed.
-
-    Of some ranks alone, no more can be known: the wait for one that is not here is part of it.
-    """
-    order = sorted(steady)
-    exchanges, timed = _exchanges([ranks[r] for r in order])
+    """Return the mean exchange of the rank with the shortest; None where it was not timed."""
+    exchanges, timed = _exchanges([ranks[r] for r in steady])
     if exchanges is None or not timed:
         return None
-    measured = [
-        column[steady[r] & (column != NOT_MEASURED)]
-        for r, column in zip(order, exchanges, strict=True)
-    ]
-    return min((mean(one) for one in measured if len(one)), default=None)
+    pairs = zip(exchanges, steady.values(), strict=True)
+    chosen = [one[mask & (one != NOT_MEASURED)] for one, mask in pairs]
+    return min((mean(one) for one in chosen if len(one)), default=None)
 
 
 def _exchanges(sessions: Sequence[Session]) -> tuple[list[Int64] | None, bool]:
