@@ -3,7 +3,7 @@
 Work on one stream runs in the order in which it was launched, one after the other, and none of it
 before its launch. Profilers at times write what contradicts that: durations of seconds, events at
 time 0, times of another clock. An event that is too long ends where the next one of its stream
-starts; one at an impossible time is left out; both are counted in `Timeline.faults`.
+starts; one at an impossible time is left out; both are counted.
 """
 
 from dataclasses import replace
@@ -15,7 +15,6 @@ from lightning_gpuprof.traces.timeline import (
     CATEGORY_ID,
     MISSING,
     DeviceEvents,
-    Faults,
     Timeline,
     of_category,
     select,
@@ -51,11 +50,12 @@ def checked(timeline: Timeline) -> Timeline:
     wrong[~wrong] = _too_late(timeline, select(timeline.device, ~wrong), call[~wrong])
     kept = select(timeline.device, ~wrong)
     end_ns = _possible_ends(kept, call[~wrong])
-    faults = Faults(cut=int((end_ns < kept.end_ns).sum()), left_out=int(wrong.sum()))
-    if faults == Faults():
+    cut, left_out = int((end_ns < kept.end_ns).sum()), int(wrong.sum())
+    if not cut and not left_out:
         return timeline
     kept = replace(kept, dur_ns=end_ns - kept.start_ns)
-    return _from_its_first(replace(timeline, device=kept, faults=faults))
+    found = replace(timeline, device=kept, cut_count=cut, left_out_count=left_out)
+    return _from_its_first(found)
 
 
 def _too_early(timeline: Timeline, call: Int32) -> Mask:

@@ -217,19 +217,6 @@ class DeviceInfo:
     properties: Mapping[str, object] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Faults:
-    """Device events that contradict their stream or their launch; see `traces/gate.py`.
-
-    Args:
-        cut: Those that lasted beyond later ones of their stream; they end where the next starts.
-        left_out: Those at times at which they cannot have run.
-    """
-
-    cut: int = 0
-    left_out: int = 0
-
-
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
     """A trace from any source.
@@ -248,7 +235,8 @@ class Timeline:
         distributed: Rank, world size and process groups, where recorded.
         metadata: The file's other top-level values.
         warnings: What is missing or was skipped, in sentences.
-        faults: What was impossible in the file.
+        cut_count: Device events that lasted beyond later ones of their stream, and are cut there.
+        left_out_count: Device events at impossible times, which are left out; see `gate.py`.
     """
 
     source: str
@@ -264,4 +252,5 @@ class Timeline:
     distributed: Mapping[str, object] | None = None
     metadata: Mapping[str, object] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    faults: Faults = Faults()
+    cut_count: int = 0
+    left_out_count: int = 0

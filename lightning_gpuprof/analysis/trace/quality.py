@@ -35,7 +35,7 @@ class TraceQuality(Struct, frozen=True):
 
 def trace_quality(timeline: Timeline, launches: Launches) -> TraceQuality:
     """Count what is lost, cut or impossible."""
-    host, device, faults = timeline.host, timeline.device, timeline.faults
+    host, device, left_out = timeline.host, timeline.device, timeline.left_out_count
     calls = np.flatnonzero(of_category(host, "cuda_runtime", "cuda_driver"))
     launches_work = passing(timeline, lambda name: call_kind(name) in ("kernel", "graph"))
     rows = calls[launches_work[host.name[calls]]]
@@ -45,12 +45,12 @@ def trace_quality(timeline: Timeline, launches: Launches) -> TraceQuality:
     late = device.start_ns[joined] - host.start_ns[launches.call[joined]]
     counts = {
         "launch_count": len(rows),
-        "lost_kernels": max(0, int((~has_work[rows]).sum()) - faults.left_out),
+        "lost_kernels": max(0, int((~has_work[rows]).sum()) - left_out),
         "orphan_kernels": int((~joined).sum()) if len(calls) else 0,
         "kernels_before_launch": int((late < 0).sum()),
-        "device_events": len(device) + faults.left_out,
-        "impossible_durations": faults.cut,
-        "impossible_starts": faults.left_out,
+        "device_events": len(device) + left_out,
+        "impossible_durations": timeline.cut_count,
+        "impossible_starts": left_out,
         "behind_all_steps": _behind_all_steps(timeline, launches),
     }
     kernels = bool((device.category == CATEGORY_ID["kernel"]).all())
