@@ -44,6 +44,18 @@ def percent(frac: float) -> str:
     return f"{frac * 100:.1f}%"
 
 
+def percents(low: float, high: float) -> str:
+    """Format an interval of fractions of 1, without decimals.
+
+    >>> percents(0.172, 0.338), percents(0.201, 0.203), percents(0.0, 0.12)
+    ('17 to 34%', '20%', 'up to 12%')
+    """
+    first, last = f"{low * 100:.0f}", f"{high * 100:.0f}"
+    if first == last:
+        return f"{last}%"
+    return f"up to {last}%" if first == "0" else f"{first} to {last}%"
+
+
 def size(num_bytes: float) -> str:
     """Format bytes in powers of 1024.
 

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
+from lightning_gpuprof.recorders.sampling.pacing import When
 from lightning_gpuprof.recorders.sampling.worker_sampling import THREAD
 
 begun = []
@@ -25,7 +26,9 @@ def sample():
     """Take a sample as the thread of this worker would, if it has one."""
     for thread in threading.enumerate():
         if thread.name == THREAD:
-            thread._args[0].func.__self__.sample()
+            one = thread._args[0].func.__self__
+            if (seen := one.look()) is not None:
+                one.note(seen, When())
 
 
 class Looked(Dataset):

@@ -9,8 +9,8 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.recorders.sampling.pacing import keep_sampling, may_walk
-from lightning_gpuprof.recorders.sampling.stack_lines import At, line_counts, where_is
+from lightning_gpuprof.recorders.sampling.pacing import When, keep_sampling, look_at
+from lightning_gpuprof.recorders.sampling.stack_lines import At, line_counts, settled, where_is
 from lightning_gpuprof.recorders.sampling.storage_waits import (
     filesystem_of,
     waits_for_storage,
@@ -37,7 +37,7 @@ class LineSampler(EpochRecorder):
     time: on a GPU, the work it queued may run later.
 
     Costs: 0.1 to 5 ms for each of 300 samples, about 20 s long; nothing after that.
-    Touches: a thread until it has its samples, at most until training ends; for up to 10 ms before
+    Touches: a thread until it has its samples, at most until training ends; for the 6 ms before
         each sample `sys.setswitchinterval`, without which samples show calls that let go of the
         interpreter's lock instead of the Python before them (on Python 3.11 a young garbage
         collection that is near is made before a sample, as one amid it may crash); while
@@ -74,6 +74,7 @@ class LineSampler(EpochRecorder):
         super().__init__()
         self.interval_s, self.most, self.warmup = interval_s, most, warmup
         self._seen: Counter[At] = Counter()
+        self._doubts: Counter[At] = Counter()
         self._noted = 0
         self._watched = self._native = 0
         self._blocked: Counter[str] = Counter()
@@ -88,6 +89,7 @@ class LineSampler(EpochRecorder):
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
         self._seen, self._blocked, self._noted = Counter(), Counter(), 0
+        self._doubts.clear()
         if stage == "fit" and self._output is not None and _can_walk_frames():
             self._workers.setup(trainer, self._output)
 
@@ -120,30 +122,31 @@ class LineSampler(EpochRecorder):
         self._placed.drop()
         self._workers.put_back()
 
-    def sample(self) -> None:
-        """Take one sample of the training thread, where it is in a step."""
+    def look(self) -> tuple[At, str | None] | None:
+        """Return where in a step the training thread is, and the file it waits for."""
         if self._output is None or self._output.over:
             self._stop.set()  # the fit has ended, and nobody has said so
-            return
-        if self._output.step < self.warmup or not may_walk():
-            return
-        path = waits_for_storage(self._native)
-        frames = sys._current_frames()
-        try:
-            at = where_is(frames.get(self._watched))
-            if at is not None:
-                self._seen[at] += 1
-                if path is not None and at.phase is Phase.DATA_WAIT:
-                    self._blocked[filesystem_of(path)] += 1
-        finally:
-            # This function's own frame is in it: a circle that would keep all threads' local
-            # variables, such as a loader's iterator with its workers, for the collector.
-            frames.clear()
+            return None
+        at = None if self._output.step < self.warmup else look_at(self._watched, where_is)
+        if at is None:
+            return None
+        # Reading lets go of the interpreter's lock: the stack comes first.
+        reads = at.phase is Phase.DATA_WAIT
+        return at, waits_for_storage(self._native) if reads else None
+
+    def note(self, found: tuple[At, str | None], when: When) -> None:
+        """Count a sample."""
+        at, doubted = settled(found[0], when, self._seen.total())
+        self._seen[at] += when.times
+        self._doubts[at] += when.times * doubted
+        if found[1] is not None:
+            self._blocked[filesystem_of(found[1])] += when.times
 
     @guarded
     def _watch(self, stop: threading.Event) -> None:
         keep_sampling(
-            self.sample,
+            self.look,
+            self.note,
             lambda: self._seen.total(),
             stop,
             interval_s=self.interval_s,
@@ -153,13 +156,13 @@ class LineSampler(EpochRecorder):
     @override
     def _write(self) -> None:
         self._workers.write()
-        seen = self._seen.copy()
+        doubts, seen = self._doubts.copy(), self._seen.copy()
         whole = seen.total()
         if self._output is None or whole == self._noted:
             return
         self._noted = whole
-        waits = waits_seen(self._blocked)
-        self._output.write(HostLines(whole, line_counts(seen), _by_phase(seen), **waits))
+        waits, lines = waits_seen(self._blocked), line_counts(seen, doubts)
+        self._output.write(HostLines(whole, lines, _by_phase(seen), **waits))
 
     @override
     def _release(self) -> None:

@@ -8,7 +8,7 @@ from importlib import resources
 from typing import Any
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
-from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
+from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT, LineTime
 from lightning_gpuprof.records.phases import Phase
 
 if sys.version_info >= (3, 11):
@@ -28,7 +28,7 @@ class Pattern:
     Args:
         name: What the operation is called.
         callee: Regular expression for the beginning of what a sampled line was in.
-        written: Regular expression for the line's text, where its callee has no name.
+        written: Regular expression for the line's text, the operation seen running included.
         operators: Names of operators in a trace.
         advice: What to do.
         change: The same as code, where there is one.
@@ -43,11 +43,12 @@ class Pattern:
     change: str | None = None
     source: str
 
-    def fits(self, source: str, callee: str | None) -> bool:
-        """Tell whether a sampled line is such an operation."""
-        if callee and self.callee:
-            return re.match(self.callee, callee) is not None
-        return bool(self.written and re.search(self.written, source.split("#")[0]))
+    def fits(self, line: LineCount | LineTime) -> bool:
+        """Tell whether a sampled line was seen in such an operation, not beside it."""
+        if line.callee and self.callee:
+            return re.match(self.callee, line.callee) is not None
+        found = re.search(self.written, line.source.split("#")[0]) if self.written else None
+        return found is not None and line.operation in re.findall(r"\w+|/", found[0])
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def seen_loading(lines: HostLines | None) -> tuple[Seen, ...]:
     rows = patterns("loading")
     for one in lines.of(Phase.DATA_WAIT) if lines else ():
         named = (row for row in rows if row.callee or not one.callee)
-        fitting = next((row for row in named if row.fits(one.source, one.callee)), None)
+        fitting = next((row for row in named if row.fits(one)), None)
         if fitting is not None:
             at.setdefault(fitting.name, []).append(one)
     found = []

@@ -1,7 +1,6 @@
 """Names the lines of the user's own code in which the phase of a finding was spent."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -76,21 +75,23 @@ def _only_there(waits: RankWaits) -> tuple[Where, ...]:
         return ()
     ours, others = _by_line(there), _by_line(elsewhere)
     least = max(LEAST_COUNT, MIN_FRAC * there.by_phase.get(Phase.FORWARD.value, 0))
-    known = {(one.file, one.line): one for one in there.of(Phase.FORWARD)}
     # One that was never seen elsewhere may be there still, as seldom as once.
     late = [
-        at
-        for at, count in ours.most_common()
-        if count >= least and there.interval(count)[0] > elsewhere.interval(max(1, others[at]))[1]
+        seen[0]
+        for at, seen in ours.items()
+        if sum(one.count for one in seen) >= least
+        and there.interval(seen)[0] > elsewhere.interval(others.get(at, []))[1]
     ]
-    return tuple(Where.at(known[at], phase=Phase.FORWARD.value) for at in late[:MOST])
+    return tuple(Where.at(one, phase=Phase.FORWARD.value) for one in late[:MOST])
 
 
-def _by_line(lines: HostLines) -> Counter[tuple[str, int]]:
-    found = Counter[tuple[str, int]]()
+def _by_line(lines: HostLines) -> dict[tuple[str, int], list[LineCount]]:
+    """Return the samples of each line, the one seen most first."""
+    found: dict[tuple[str, int], list[LineCount]] = {}
     for one in lines.of(Phase.FORWARD):
-        found[one.file, one.line] += one.count
-    return found
+        found.setdefault((one.file, one.line), []).append(one)
+    ranked = sorted(found.items(), key=lambda item: -sum(one.count for one in item[1]))
+    return dict(ranked)
 
 
 def as_late_rank(run: RunResults) -> RunResults:

@@ -36,6 +36,8 @@ class LineCount(Struct, frozen=True):
             module, whatever it calls; `wait` where it waits for another thread; `traceback`
             where the stack was being written down, as anomaly detection does; None as above.
         count: Samples.
+        operation: The call or operator in the line that was seen running, such as `tensor`.
+        doubt: Of the samples, those that may be of other lines of the function.
     """
 
     phase: str
@@ -46,6 +48,13 @@ class LineCount(Struct, frozen=True):
     callee: str | None
     kind: str | None
     count: int
+    operation: str | None = None
+    doubt: int = 0
+
+    @property
+    def in_package(self) -> bool:
+        """Whether another package's function ran, which is named instead of one of the program."""
+        return "." in self.function
 
     @property
     def named(self) -> str:
@@ -98,17 +107,33 @@ class HostLines(FactBase, tag="host_lines", frozen=True):
         ]
         return sorted(found, key=lambda one: -one.count)
 
-    def interval(self, count: int, phase: Phase | None = None) -> tuple[float, float]:
-        """Return an interval of the share of a phase's time, or a step's, that samples stand for.
+    def interval(
+        self, lines: Sequence[LineCount], phase: Phase | None = None
+    ) -> tuple[float, float]:
+        """Return an interval of the share of a phase's time, or a step's, that lines stand for.
 
-        >>> low, high = HostLines(400, (), {"forward": 100}).interval(50, Phase.FORWARD)
+        It holds what chance does to so many samples, and samples in doubt where lines that are not
+        among these have some too.
+
+        >>> line = LineCount("forward", "t.py", 7, "f", "", None, None, 50)
+        >>> low, high = HostLines(400, (line,), {"forward": 100}).interval([line], Phase.FORWARD)
         >>> round(low, 2), round(high, 2)
         (0.4, 0.6)
         """
         whole = self.whole if phase is None else self.by_phase[phase.value]
-        share = count / whole
-        error = Z * sqrt(share * (1 - share) / whole)
-        return max(0.0, share - error), min(1.0, share + error)
+        ours, near = set(lines), {(one.phase, one.file, one.function) for one in lines}
+        others = sum(
+            one.doubt
+            for one in self.lines
+            if one not in ours and (one.phase, one.file, one.function) in near
+        )
+        count = sum(one.count for one in lines)
+        sure = count - sum(one.doubt for one in lines) if others else count
+        low, high = sure / whole, min(1.0, max(1, count + others) / whole)
+        return (
+            max(0.0, low - Z * sqrt(low * (1 - low) / whole)),
+            min(1.0, high + Z * sqrt(high * (1 - high) / whole)),
+        )
 
 
 class WorkerLines(FactBase, tag="worker_lines", frozen=True):

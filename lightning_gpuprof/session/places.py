@@ -20,6 +20,8 @@ USER, GPUPROF = "", "lightning_gpuprof"
 _SITE = os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__)))
 _OWN = os.path.dirname(os.path.abspath(lightning_gpuprof.__file__))
 _PYTHON = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
+_TYPED = ("<stdin>", "<ipython-input-", "<python-input-")
+"""Begin the names of code from a shell, a notebook's cell or standard input."""
 _GENERATED = "torchinductor_"
 """Begins the name of the folder into which torch.compile writes the modules it makes."""
 
@@ -51,7 +53,11 @@ def _own_files() -> list[str]:
 
 
 def shown_path(file: str) -> str:
-    """Return a path as a user in the training's folder would write it."""
+    """Return a path as a user in the training's folder would write it; a cell as `In[3]`."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    named = getattr(getattr(shell, "compile", None), "format_code_name", lambda name: None)(file)
+    if named:
+        return str(named[1])
     path, here = _absolute(file), attempt(os.getcwd, None)
     return os.path.relpath(path, here) if here and path.startswith(here + os.sep) else path
 
@@ -70,8 +76,8 @@ def package_of(filename: str) -> str:
     >>> package_of(os.__file__), package_of(torch.__file__), package_of("train.py")
     ('python', 'torch', '')
     """
-    if filename.startswith("<"):  # frozen or generated: no line to show
-        return "python"
+    if filename.startswith("<"):  # typed in, or frozen or generated: no line to show
+        return USER if filename.startswith(_TYPED) else "python"
     path = _absolute(filename)
     if path.startswith(_OWN + os.sep):
         return GPUPROF

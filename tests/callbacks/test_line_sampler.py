@@ -12,6 +12,7 @@ from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.callbacks import line_sampler
 from lightning_gpuprof.callbacks.line_sampler import LineSampler
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.recorders.sampling.pacing import When
 from lightning_gpuprof.records.lines import HostLines
 from lightning_gpuprof.session.guard import is_disabled
 
@@ -23,7 +24,9 @@ class Writes:
         self.sampler = sampler
 
     def write(self, text):
-        self.sampler.sample()
+        seen = self.sampler.look()
+        if seen is not None:
+            self.sampler.note(seen, When())
 
 
 class Dumps(BoringModel):
@@ -65,7 +68,7 @@ def test_samples_are_told_apart_by_line_phase_and_what_the_line_called(fit, idle
     # The sink is the user's own, and innermost: its line is the one that is named.
     assert {one.function for one in lines.lines} == {"write"}, seen
     assert {one.phase for one in lines.lines} == {"forward", "clip_gradients", "other"}
-    assert all(one.source == "self.sampler.sample()" for one in lines.lines)
+    assert all(one.source == "seen = self.sampler.look()" for one in lines.lines)
 
 
 def test_steps_of_the_warm_up_are_left_out(fit):
@@ -85,24 +88,13 @@ def test_it_does_not_look_where_threads_run_at_once(fit, monkeypatch):
     assert fit(LineSampler(interval_s=1e-4, warmup=0), BoringModel()) is None
 
 
-def test_the_first_samples_are_close_together_and_there_are_only_so_many(monkeypatch):
-    sampler = LineSampler(interval_s=1.0, most=150)
-    monkeypatch.setattr(sampler, "sample", lambda: sampler._seen.update(["here"]))
-    waits = []
-    sampler._watch(SimpleNamespace(wait=waits.append))
-    waits = waits[::2]  # each is followed by a short one, in which turns are quick
-    assert len(waits) == 150
-    assert sum(waits[:100]) == pytest.approx(100, rel=0.1)
-    assert sum(waits[100:]) == pytest.approx(50 * 4, rel=0.15)
-
-
 def test_a_sample_keeps_nothing_alive_that_the_training_thread_lets_go_of(idle):
     class Batch:
         pass
 
     def step():
         batch = Batch()
-        sample = threading.Thread(target=idle.sample)
+        sample = threading.Thread(target=idle.look)
         sample.start()
         sample.join()
         return weakref.ref(batch)

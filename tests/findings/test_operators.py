@@ -12,8 +12,9 @@ from lightning_gpuprof.findings.operators import patterns, seen_loading
 ROWS = (*patterns("loading"), *patterns("computing"))
 
 
-def at(source="", callee=None, count=10, line=7):
-    return LineCount("data_wait", "data.py", line, "__getitem__", source, callee, None, count)
+def at(source="", callee=None, count=10, line=7, operation=None):
+    place = "data_wait", "data.py", line, "__getitem__"
+    return LineCount(*place, source, callee, None, count, operation)
 
 
 def seen(*lines, whole=20):
@@ -44,14 +45,23 @@ def test_every_row_is_complete(row):
         (at(callee="numpy.choice"), "weighted sampling"),
         (at(callee="scipy.fft"), "filters and spectra"),
         (at(callee="tokenizers.encode"), "tokenization"),
-        (at(source="rows = self.db.execute(QUERY)"), "database queries"),
-        (at(source="x = torch.tensor(self.rows[i])"), "lists of numbers"),
-        (at(source="x = x.float() / 255"), "normalization"),
-        (at(source="seen = np.append(seen, new)"), "growing arrays"),
+        (at(source="rows = self.db.execute(QUERY)", operation="execute"), "database queries"),
+        (at(source="x = torch.tensor(self.rows[i])", operation="tensor"), "lists of numbers"),
+        (at(source="x = x.float() / 255", operation="/"), "normalization"),
+        (at(source="seen = np.append(seen, new)", operation="append"), "growing arrays"),
     ],
 )
 def test_lines_that_make_batches_are_known_by_what_they_do(line, name):
     assert [one.pattern.name for one in seen(line)] == [name]
+
+
+@pytest.mark.parametrize("operation", [None, "encode", "to"])
+def test_a_sample_beside_the_operation_has_no_advice_of_it(operation):
+    source = "return torch.tensor(self.encode(text)).to(self.device)"
+    assert seen(at(source=source, operation=operation)) == ()
+    assert [one.pattern.name for one in seen(at(source=source, operation="tensor"))] == [
+        "lists of numbers"
+    ]
 
 
 @pytest.mark.parametrize("line", [at(callee="mine.work"), at(source="x = self.rows[index]")])

@@ -15,8 +15,9 @@ LEAST_COUNT = 5
 class LineTime:
     """The share of a mean step in a line and all that it calls outside the program.
 
-    `low_ns` to `high_ns` holds the true mean 19 times in 20, as far as chance goes. The samples are
-    of the first twenty seconds; on a GPU the host may wait at a line for work queued by others.
+    `low_ns` to `high_ns` holds the true mean 19 times in 20, as far as chance goes, and samples
+    that may be of other lines. They are of the first twenty seconds; on a GPU the host may wait at
+    a line for work queued by others.
     """
 
     phase: Phase
@@ -32,6 +33,10 @@ class LineTime:
     high_ns: int
     frac: float
     """`mean_ns` as a share of the mean step."""
+    low_frac: float
+    high_frac: float
+    operation: str | None
+    """The call or operator that was seen running there most often."""
 
 
 def line_times(run: RunResults) -> tuple[LineTime, ...]:
@@ -53,7 +58,7 @@ def line_times(run: RunResults) -> tuple[LineTime, ...]:
         per_step = run.per_step(phase)
         if count < LEAST_COUNT or per_step is None or not per_step.mean_ns:
             continue
-        low, high = seen.interval(count, phase)
+        low, high = seen.interval(ones, phase)
         mean_ns = round(per_step.mean_ns * count / seen.by_phase[name])
         most = max(ones, key=lambda one: one.count)
         found.append(
@@ -69,6 +74,9 @@ def line_times(run: RunResults) -> tuple[LineTime, ...]:
                 round(low * per_step.mean_ns),
                 round(high * per_step.mean_ns),
                 mean_ns / run.step_ns,
+                low * per_step.mean_ns / run.step_ns,
+                high * per_step.mean_ns / run.step_ns,
+                most.operation,
             )
         )
     return tuple(sorted(found, key=lambda one: -one.mean_ns))

@@ -114,7 +114,7 @@ def worker_line_times(run: RunResults) -> tuple[WorkerLineTime, ...]:
             continue
         most = max(ones, key=lambda one: one.count)
         frac = count / seen.work
-        low, high = seen.as_lines.interval(count, Phase.DATA_WAIT)
+        low, high = seen.as_lines.interval(ones, Phase.DATA_WAIT)
         found.append(
             WorkerLineTime(
                 file,

@@ -31,14 +31,14 @@ def own_code(run: RunResults) -> OwnCode | None:
     """Return the user's part in making batches; None where too little was seen, or of it."""
     lines = batch_lines(run)
     whole = 0 if lines is None else lines.by_phase.get(Phase.DATA_WAIT.value, 0)
-    seen = [] if lines is None else lines.of(Phase.DATA_WAIT)
+    seen = [one for one in lines.of(Phase.DATA_WAIT) if not one.in_package] if lines else []
     count = sum(one.count for one in seen)
     if lines is None or whole < MIN_SAMPLES or count < MOSTLY * whole:
         return None
     functions = Counter[str]()
     for one in seen:
         functions[one.named] += one.count
-    return OwnCode(lines.interval(count, Phase.DATA_WAIT)[0], functions.most_common(1)[0][0])
+    return OwnCode(lines.interval(seen, Phase.DATA_WAIT)[0], functions.most_common(1)[0][0])
 
 
 def draws(run: RunResults) -> float:

@@ -80,9 +80,9 @@ def _formatting(run: RunResults) -> Range | None:
     lines, forward = run.lines, run.per_step(Phase.FORWARD)
     if lines is None or forward is None:
         return None
-    count = sum(one.count for one in lines.of(Phase.FORWARD, ("traceback",)))
-    if lines.by_phase.get(Phase.FORWARD.value, 0) < MIN_SAMPLES or not count:
+    formats = lines.of(Phase.FORWARD, ("traceback",))
+    if lines.by_phase.get(Phase.FORWARD.value, 0) < MIN_SAMPLES or not formats:
         return None
-    most = sum(one.count for one in lines.of(Phase.FORWARD, MAY_BE))
-    low, high = lines.interval(count, Phase.FORWARD)[0], lines.interval(most, Phase.FORWARD)[1]
+    most = lines.of(Phase.FORWARD, MAY_BE)
+    low, high = lines.interval(formats, Phase.FORWARD)[0], lines.interval(most, Phase.FORWARD)[1]
     return Range(low=round(low * forward.mean_ns), high=round(high * forward.mean_ns))

@@ -30,7 +30,7 @@ from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Severity, Where
 from lightning_gpuprof.findings.operators import Pattern, patterns
 from lightning_gpuprof.findings.rule import measured, rule
-from lightning_gpuprof.units import duration, percent
+from lightning_gpuprof.units import duration, percent, percents
 
 MIN_FRAC = 0.2
 """A line with less is one of many."""
@@ -65,11 +65,11 @@ def _line(run: RunResults, step_ns: int, line: LineTime) -> Finding | None:
         evidence["phase_device_ns"] = marks.mean_ns
         evidence["phase_device_frac"] = marks.mean_ns / step_ns
     inside = f", mostly in {line.callee}" if line.callee else ""
-    row = next((one for one in patterns("computing") if one.fits(line.source, line.callee)), None)
+    row = next((one for one in patterns("computing") if one.fits(line)), None)
     return Finding(
         severity=Severity.INFO,
-        title=f"{line.function}, line {line.line}, takes {duration(line.mean_ns)} of each step "
-        f"({percent(line.frac)})",
+        title=f"{line.function}, line {line.line}, takes "
+        f"{percents(line.low_frac, line.high_frac)} of each step",
         advice=f"`{line.source}` is in {line.phase.value}{inside}. {_advice(row)}",
         evidence=evidence,
         confidence=0.9,

@@ -37,7 +37,7 @@ from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.units import duration, percent
+from lightning_gpuprof.units import percents
 
 MOSTLY = 0.5
 LEFT_FRAC = 0.1
@@ -166,17 +166,17 @@ def _finding(
     if spent is None or not count:
         return None
     within = within or Range(low=spent.mean_ns, high=spent.mean_ns)
-    low, high = lines.interval(count, phase)
+    low, high = lines.interval(seen, phase)
     cost_ns = round(min(count / lines.by_phase[phase.value] * spent.mean_ns, within.low))
     if cost_ns < MIN_FRAC * step_ns or not low:
         return None
     least_ns = min(low * spent.mean_ns, within.low)
-    whole_ns = min(high * spent.mean_ns, within.high)
-    most_ns = min(step_ns, (1 + AROUND_FRAC) * whole_ns)
+    held_ns = min(step_ns, high * spent.mean_ns, within.high)
+    most_ns = min(step_ns, (1 + AROUND_FRAC) * held_ns)
     saving = Range(low=round((1 - LEFT_FRAC) * least_ns), high=round(most_ns))
     return Finding(
         severity=grade(saving, step_ns),
-        title=f"{duration(cost_ns)} of each step ({percent(cost_ns / step_ns)}) goes to "
+        title=f"{percents(least_ns / step_ns, held_ns / step_ns)} of each step goes to "
         f"{WHAT[kind].format(function=seen[0].named)}",
         advice=ADVICE[kind],
         evidence={
@@ -186,7 +186,7 @@ def _finding(
             "step_ns": step_ns,
         },
         saving_ns=saving,
-        cause_ns=Range(round(least_ns), round(whole_ns)),
+        cause_ns=Range(round(least_ns), round(held_ns)),
         confidence=0.8,
         where=_places(seen, phase),
     )

@@ -47,7 +47,7 @@ def judge(run: RunResults) -> Finding | None:
     count = sum(one.count for one in waits)
     if lines.whole < MIN_SAMPLES or forward is None or not count:
         return None
-    low, high = lines.interval(count, Phase.FORWARD)
+    low, high = lines.interval(waits, Phase.FORWARD)
     cost_ns = round(count / lines.by_phase[Phase.FORWARD.value] * forward.mean_ns)
     if cost_ns < MIN_FRAC * step_ns or not low:
         return None

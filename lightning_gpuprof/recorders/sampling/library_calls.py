@@ -1,6 +1,7 @@
 """Which library a line is in that calls code written in C: such a call has no frame of its own."""
 
 import ast
+import builtins
 import linecache
 import sys
 from functools import lru_cache
@@ -10,6 +11,12 @@ from types import CodeType, FrameType, ModuleType
 _TORCHS = ("torch", "lightning", "pytorch_lightning", "lightning_fabric")
 """Packages that compute with tensors: their calls are operators, the model's own."""
 _WAITS = frozenset({"_thread", "threading", "queue", "_queue", "select", "_multiprocessing"})
+_SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.MatMult: "@"}
+_QUICK = (
+    frozenset(dir(builtins)),
+    frozenset(name for one in (list, dict, set, str) for name in dir(one)),
+)
+"""Python's functions and methods: short calls, unless they are given much."""
 _PYTHONS = sys.stdlib_module_names - {"builtins", "operator", "_operator"} - _WAITS
 """Python's own modules whose calls work on Python's own values. Built-in functions, such as `sum`,
 may go through tensors, and are not named."""
@@ -23,7 +30,8 @@ def called_library(frame: FrameType) -> str | None:
     an instruction does not say to which expression it belongs: None then.
     """
     code = frame.f_code
-    path = _called_path(code, frame.f_lasti)
+    called = _expression(code, frame.f_lasti)
+    path = _path(called.func) if isinstance(called, ast.Call) else None
     if path is None or path[0] not in frame.f_globals:
         return None
     if path[0] in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
@@ -36,19 +44,38 @@ def called_library(frame: FrameType) -> str | None:
     return f"{package}.{path[-1]}"
 
 
-@lru_cache(maxsize=4096)
-def _called_path(code: CodeType, instruction: int) -> tuple[str, ...] | None:
-    """Return the names of the function that an instruction calls: `("np", "random", "normal")`."""
-    try:
-        call = ast.parse(_text_of(code, instruction) or "", mode="eval").body
-    except (SyntaxError, ValueError):
-        return None
-    called = call.func if isinstance(call, ast.Call) else None
+def operation_of(frame: FrameType) -> str | None:
+    """Return what a running frame computes, such as `tensor` in a call of it, or `/`."""
+    found = _expression(frame.f_code, frame.f_lasti)
+    if isinstance(found, ast.BinOp):
+        return _SIGNS.get(type(found.op))
+    called = found.func if isinstance(found, ast.Call) else None
+    return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", None)
+
+
+def is_quick(code: CodeType, instruction: int) -> bool:
+    """Tell whether an instruction calls a built-in function or method, which hardly takes time."""
+    called = _expression(code, instruction)
+    path = _path(called.func) if isinstance(called, ast.Call) else None
+    return path is not None and (path[-1] in _QUICK[len(path) > 1] or path[0] == "math")
+
+
+def _path(called: ast.expr) -> tuple[str, ...] | None:
+    """Return the names of a function that is called: `("np", "random", "normal")`."""
     names: list[str] = []
     while isinstance(called, ast.Attribute):
         names.insert(0, called.attr)
         called = called.value
     return (called.id, *names) if isinstance(called, ast.Name) else None
+
+
+@lru_cache(maxsize=4096)
+def _expression(code: CodeType, instruction: int) -> ast.expr | None:
+    """Return the expression that an instruction belongs to."""
+    try:
+        return ast.parse(_text_of(code, instruction) or "", mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
 
 
 def _text_of(code: CodeType, instruction: int) -> str | None:

@@ -3,20 +3,28 @@
 import gc
 import random
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from dataclasses import dataclass
+from types import FrameType
+from typing import Protocol, TypeVar
+
+from lightning_gpuprof.recorders.cores import core_wait
+from lightning_gpuprof.records.facts import CoreWait
 
 DENSE, SPARSER = 100, 4
 """The first samples, enough to name a line, come one `interval_s` apart; the rest, which make its
 share more exact, come so many times further apart, as each of them holds the other thread up."""
-SETTLE_S = 0.01
-"""Longest random wait before a sample. The thread wakes where the other thread lets go of the
-interpreter's lock; after some quick turns it samples every place alike."""
-QUICK_S = 50e-6
+EARLY_S = 0.006
+"""Turns are quick for so long before a sample: Python lets this thread run within 5 ms."""
+QUICK_S = 5e-6
+CROWDED_NS = 1_000_000
+"""A wait for a core in which the other thread may have gone from one line to another."""
 _COLLECTS_IN_A_WALK = sys.version_info[:2] == (3, 11)
 _WALK_OBJECTS = 300
 """More than a walk over all threads' frames makes."""
+T = TypeVar("T")
 
 
 class Stop(Protocol):
@@ -27,38 +35,68 @@ class Stop(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class When:
+    """When a sample was taken.
+
+    Args:
+        after_ns: How long after its time.
+        times: How many times it stands for: all that passed until the thread had its turn.
+        crowded: Whether this thread waited for a core meanwhile, and the other one went on.
+    """
+
+    after_ns: int = 0
+    times: int = 1
+    crowded: bool = False
+
+
 def keep_sampling(
-    sample: Callable[[], object],
+    look: Callable[[], T | None],
+    note: Callable[[T, When], object],
     count: Callable[[], int],
     stop: Stop,
     *,
     interval_s: float,
     most: int,
-) -> bool:
+    clock: Callable[[], int] = time.perf_counter_ns,
+) -> None:
     """Sample at irregular distances until there are `most` samples, or it is told to stop.
 
     The distances come from a generator of their own: the program's random numbers stay as they are.
+    The times are set ahead: counted from where this thread had its turn, they would follow calls
+    that let go of the interpreter's lock. All times that pass while it waits for its turn are of
+    the place where it has it.
 
     Args:
-        sample: Takes a sample, or none where there is nothing to see.
+        look: Takes a sample; None where there is nothing to see.
+        note: Keeps it.
         count: Returns how many there are.
         stop: Ends it.
         interval_s: Mean distance of the first samples.
         most: Samples after which it ends.
-
-    Returns:
-        Whether it has them all.
+        clock: Returns nanoseconds.
     """
-    chance = random.Random(0)
+    chance, due_ns = random.Random(0), clock()
     while (taken := count()) < most:
         mean_s = interval_s if taken < DENSE else SPARSER * interval_s
-        if stop.wait(mean_s * (0.5 + chance.random())):
-            return False
+        due_ns += round(mean_s * (0.5 + chance.random()) * 1e9)
+        if stop.wait(max(0.0, (due_ns - clock()) / 1e9 - EARLY_S)):
+            return
+        before = core_wait()
         with quick_turns():
-            if stop.wait(SETTLE_S * chance.random()):
-                return False
-            sample()
-    return True
+            if stop.wait(max(0.0, (due_ns - clock()) / 1e9)):
+                return
+            after_ns, seen = max(0, clock() - due_ns), look()
+        times = 1 + round(after_ns // (mean_s * 1e9))
+        due_ns += round((times - 1) * mean_s * 1e9)
+        if seen is not None:
+            note(seen, When(after_ns, times, _waited_ns(before) > CROWDED_NS))
+
+
+def _waited_ns(before: CoreWait | None) -> int:
+    """Return how long this thread has waited for a core since."""
+    now = core_wait()
+    return 0 if now is None or before is None else now.since(before).queued_ns
 
 
 @contextmanager
@@ -76,6 +114,19 @@ def quick_turns() -> Iterator[None]:
         yield
     finally:
         sys.setswitchinterval(usual)
+
+
+def look_at(thread: int, where: Callable[[FrameType | None], T | None]) -> T | None:
+    """Return what a thread's innermost frame says; None where frames may not be walked."""
+    if not may_walk():
+        return None
+    frames = sys._current_frames()
+    try:
+        return where(frames.get(thread))
+    finally:
+        # This function's own frame is in it: a circle that would keep all threads' local
+        # variables, such as a loader's iterator with its workers, for the collector.
+        frames.clear()
 
 
 def may_walk() -> bool:

@@ -4,16 +4,22 @@ import linecache
 import os
 from collections import Counter
 from collections.abc import Iterator
-from types import FrameType
+from types import CodeType, FrameType
 from typing import NamedTuple
 
 from lightning_gpuprof.adapters.frames import CALLBACK_HOOKS, MODULE_CALL, MODULE_HOOK
-from lightning_gpuprof.recorders.sampling.library_calls import called_library
+from lightning_gpuprof.recorders.sampling.checks import begins, since_check
+from lightning_gpuprof.recorders.sampling.library_calls import (
+    called_library,
+    is_quick,
+    operation_of,
+)
+from lightning_gpuprof.recorders.sampling.pacing import When
 from lightning_gpuprof.records.lines import LineCount
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.session.places import GPUPROF, USER, package_of, shown_path
 
-MOST_LINES = 40
+MOST_LINES = 60
 """Lines kept: any other takes less than a sample in a hundred."""
 _LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric")
 _BY_FUNCTION = {
@@ -42,6 +48,10 @@ _BY_FILE = {
 _STAY_IN_VALIDATION = (Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT)
 """All else inside it is validation, as the timer has it: its batches, the module's hooks."""
 _LOOP = "training_epoch_loop.py"
+LONG_NS = 200_000
+"""A quick call that took this long was not quick: the time was in it."""
+_TOOLS = {"torch", "python", GPUPROF, *_LIGHTNING}
+"""Packages that run what the program gives them."""
 _WAITING = ("threading.py", "queue.py")
 """Files of Python in which one thread waits for another."""
 _CALLS_MODULES = (MODULE_CALL, "inner")
@@ -52,7 +62,7 @@ _LOADING = ("serialization.py",)
 
 
 class At(NamedTuple):
-    """Where a thread is; `file` is empty where no frame of the user's own is in the step."""
+    """Where a thread is; `file` is empty where no frame of the user's own is known."""
 
     phase: Phase
     file: str
@@ -60,6 +70,9 @@ class At(NamedTuple):
     function: str
     callee: str | None
     kind: str | None
+    operation: str | None = None
+    spot: tuple[CodeType, int] | None = None
+    """The innermost instruction, where that is of the user's own."""
 
 
 def where_is(frame: FrameType | None) -> At | None:
@@ -102,7 +115,7 @@ def where_is(frame: FrameType | None) -> At | None:
         return None
     phase = phase or Phase.OTHER
     if users is None:
-        return At(phase, "", 0, "", None, None)
+        return in_package(phase, called, each)
     if phase is Phase.CALLBACKS and caller is not None and hook is not None:
         # A callback that runs the model: the line is the callback's, not the model's.
         users, called = caller, []
@@ -122,26 +135,69 @@ def where_is(frame: FrameType | None) -> At | None:
         users.f_code.co_name,
         callee,
         kind,
+        operation_of(users),
+        spot_of(users, frame),
     )
 
 
-def line_counts(seen: Counter[At]) -> tuple[LineCount, ...]:
-    """Return the lines of the user's own that were seen most often."""
+def line_counts(seen: Counter[At], doubts: Counter[At]) -> tuple[LineCount, ...]:
+    """Return the lines of the user's own that were seen most often.
+
+    `doubts` are the samples among them that may be of other lines.
+    """
     counts = [
         LineCount(
             phase=at.phase.value,
             file=shown_path(at.file),
             line=at.line,
             function=at.function,
-            source=linecache.getline(at.file, at.line).strip(),
+            source=_source(at),
             callee=at.callee,
             kind=at.kind,
             count=count,
+            operation=at.operation,
+            doubt=doubts[at],
         )
         for at, count in seen.most_common()
         if at.file
     ]
     return tuple(counts[:MOST_LINES])
+
+
+def in_package(phase: Phase, called: list[FrameType], around: FrameType) -> At:
+    """Return where a thread is that is in no code of the user's own, which runs `around` at most.
+
+    That is the outermost function of another package, at the user's line nearest to it.
+    """
+    packages = [package_of(each.f_code.co_filename) for each in called]
+    inside = next((n for n in reversed(range(len(called))) if packages[n] not in _TOOLS), None)
+    if inside is None:
+        callee = name_of(called[-1]) if called else None
+        return At(phase, "", 0, "", callee, kind_of(called))
+    frame = called[inside]
+    near = (each for each in outwards(around) if package_of(each.f_code.co_filename) == USER)
+    users, name = next(near, frame), name_of(frame)
+    kind = kind_of(called[: inside + 1])
+    return At(phase, users.f_code.co_filename, line_of(users), name, name, kind)
+
+
+def settled(at: At, when: When, number: int) -> tuple[At, bool]:
+    """Return the place of a sample, and whether that may be another line as well.
+
+    Where a check (`since_check`) let the sampler in soon, behind a loop's turn or a quick call, the
+    sample stands for any line since the last check: one of them, by the sample's number.
+    """
+    spot, at = at.spot, at._replace(spot=None)
+    if spot is None:
+        return at, when.crowded
+    lines, is_call = since_check(*spot)
+    if set(lines) <= {at.line} or (is_call and (when.after_ns >= LONG_NS or not is_quick(*spot))):
+        return at, when.crowded
+    line = lines[number % len(lines)]
+    if line != at.line:
+        kind = None if at.kind == "python" else at.kind
+        at = at._replace(line=line, callee=None, kind=kind, operation=None)
+    return at, True
 
 
 def line_of(frame: FrameType) -> int:
@@ -152,6 +208,17 @@ def line_of(frame: FrameType) -> int:
     code = frame.f_code
     before = [line for start, _, line in code.co_lines() if line and start <= frame.f_lasti]
     return before[-1] if before else code.co_firstlineno
+
+
+def spot_of(users: FrameType, frame: FrameType | None) -> tuple[CodeType, int] | None:
+    """Return the instruction that a user's frame is at, if it is the innermost."""
+    return (users.f_code, users.f_lasti) if next(outwards(frame)) is users else None
+
+
+def _source(at: At) -> str:
+    """Return the text of a line, and which function of a package ran there where it is not its."""
+    source = linecache.getline(at.file, at.line).strip()
+    return f"{source}  # in {at.function}".strip() if "." in at.function else source
 
 
 def _phase(frame: FrameType, package: str) -> Phase | None:
@@ -228,7 +295,9 @@ def name_of(frame: FrameType) -> str:
 
 
 def outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    """Go through a thread's frames, the innermost first."""
+    """Go through a thread's frames, the innermost first; one that only begins is left out."""
+    if frame is not None and begins(frame.f_code, frame.f_lasti):
+        frame = frame.f_back
     while frame is not None:
         yield frame
         frame = frame.f_back

@@ -142,15 +142,20 @@ def _starts_workers(loader: object) -> bool:
 
 def _together(found: Sequence[WorkerLines]) -> WorkerLines:
     """Return the samples of all workers as one."""
-    lines: Counter[LineCount] = Counter()
+    lines, doubts = Counter[LineCount](), Counter[LineCount]()
     for line in (line for one in found for line in one.lines):
-        lines[replace(line, count=0)] += line.count
+        key = replace(line, count=0, doubt=0)
+        lines[key] += line.count
+        doubts[key] += line.doubt
     return WorkerLines(
         processes=len(found),
         work=sum(one.work for one in found),
         waiting=sum(one.waiting for one in found),
         handing=sum(one.handing for one in found),
-        lines=tuple(replace(line, count=n) for line, n in lines.most_common(MOST_LINES)),
+        lines=tuple(
+            replace(line, count=count, doubt=doubts[line])
+            for line, count in lines.most_common(MOST_LINES)
+        ),
         start_ns=max((one.start_ns for one in found if one.start_ns is not None), default=None),
         init_ns=max((one.init_ns for one in found if one.init_ns is not None), default=None),
         blocked=None if found[0].blocked is None else sum(one.blocked or 0 for one in found),

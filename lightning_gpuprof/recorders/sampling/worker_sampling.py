@@ -1,7 +1,6 @@
 """Runs in a loader's worker process: a thread that samples its main thread for a while."""
 
 import os
-import sys
 import threading
 import time
 from collections import Counter
@@ -15,15 +14,17 @@ from typing import Any
 from msgspec import json
 
 from lightning_gpuprof.adapters.frames import WORKER_LOOP
-from lightning_gpuprof.recorders.sampling.pacing import keep_sampling, may_walk
+from lightning_gpuprof.recorders.sampling.library_calls import operation_of
+from lightning_gpuprof.recorders.sampling.pacing import When, keep_sampling, look_at
 from lightning_gpuprof.recorders.sampling.stack_lines import (
     At,
+    in_package,
     inside_of,
-    kind_of,
     line_counts,
     line_of,
-    name_of,
     outwards,
+    settled,
+    spot_of,
 )
 from lightning_gpuprof.recorders.sampling.storage_waits import (
     bytes_read,
@@ -116,6 +117,7 @@ class WorkerSampling:
     start_ns: int | None = None
     init_ns: int | None = None
     _seen: Counter[At] = field(default_factory=Counter)
+    _doubts: Counter[At] = field(default_factory=Counter)
     _doing: Counter[str] = field(default_factory=Counter)
     _idle: int = 0
     _waiting: int = 0
@@ -145,7 +147,7 @@ class WorkerSampling:
         """Sample until there are `most`, and write them again and again."""
         self.write()  # how long the start took, however soon the worker ends
         try:
-            keep_sampling(self.sample, self.count, stop, interval_s=interval_s, most=most)
+            keep_sampling(self.look, self.note, self.count, stop, interval_s=interval_s, most=most)
         finally:
             self.write()
 
@@ -153,17 +155,15 @@ class WorkerSampling:
         """Return how many samples there are; `IDLE` samples of nothing count as one."""
         return self._doing.total() + self._idle // IDLE
 
-    def sample(self) -> None:
-        """Take one sample of the main thread, where it is in the worker's loop."""
-        if not may_walk():
-            return
-        path = waits_for_storage(os.getpid())  # its main thread has the process's number
-        frames = sys._current_frames()
-        try:
-            seen = where_in_worker(frames.get(self.watched))
-        finally:
-            frames.clear()  # see `LineSampler.sample`
-        doing, at = seen or ("", None)
+    def look(self) -> tuple[Seen, str | None] | None:
+        """Return what the main thread does, empty outside the loop, and the file it waits for."""
+        seen = look_at(self.watched, lambda frame: where_in_worker(frame) or ("", None))
+        # Its main thread has the process's number.
+        return None if seen is None else (seen, waits_for_storage(os.getpid()))
+
+    def note(self, found: tuple[Seen, str | None], when: When) -> None:
+        """Count a sample of the main thread."""
+        (doing, at), path = found
         if not doing or (doing != WORK and not self._seen):
             self._idle += 1  # before the first batch the other workers are started
             self._waiting += doing == WAITING
@@ -171,11 +171,13 @@ class WorkerSampling:
                 self.write()
             return
         if at is not None:
-            self._seen[at] += 1
-        self._doing[doing] += 1
+            at, doubted = settled(at, when, self._seen.total())
+            self._seen[at] += when.times
+            self._doubts[at] += when.times * doubted
         if doing == WORK and path is not None:
-            self._blocked[filesystem_of(path)] += 1
-        if self._doing.total() % WRITE_EVERY == 0:
+            self._blocked[filesystem_of(path)] += when.times
+        before, self._doing[doing] = self._doing.total(), self._doing[doing] + when.times
+        if before // WRITE_EVERY < self._doing.total() // WRITE_EVERY:
             self.write()
 
     def write(self) -> None:
@@ -190,7 +192,7 @@ class WorkerSampling:
             work=self._doing[WORK],
             waiting=self._waiting if idle else self._doing[WAITING],
             handing=self._doing[HANDING],
-            lines=line_counts(self._seen),
+            lines=line_counts(self._seen, self._doubts),
             start_ns=self.start_ns,
             init_ns=self.init_ns,
             **waits_seen(self._blocked),
@@ -209,12 +211,12 @@ def where_in_worker(frame: FrameType | None) -> Seen | None:
     inside: list[FrameType] = []
     for each in outwards(frame):
         if each.f_code.co_name == WORKER_LOOP and package_of(each.f_code.co_filename) != USER:
-            return _seen(inside)
+            return _seen(inside, each, frame)
         inside.append(each)
     return None
 
 
-def _seen(inside: list[FrameType]) -> Seen:
+def _seen(inside: list[FrameType], loop: FrameType, frame: FrameType | None) -> Seen:
     """Classify the frames inside of a worker's loop, innermost first."""
     called = inside[-1].f_code.co_name if inside else ""
     if called == _WAITS:
@@ -224,10 +226,10 @@ def _seen(inside: list[FrameType]) -> Seen:
     work = inside[:-1]
     packages = [package_of(each.f_code.co_filename) for each in work]
     if USER not in packages:
-        callee = name_of(work[-1]) if work else None
-        return WORK, At(Phase.DATA_WAIT, "", 0, "", callee, kind_of(work))
+        return WORK, in_package(Phase.DATA_WAIT, work, loop)
     own = packages.index(USER)
     users, code = work[own], work[own].f_code
     callee, kind = inside_of(users, work[:own])
     place = code.co_filename, line_of(users), code.co_name
-    return WORK, At(Phase.DATA_WAIT, *place, callee, kind)
+    operation, spot = operation_of(users), spot_of(users, frame)
+    return WORK, At(Phase.DATA_WAIT, *place, callee, kind, operation, spot)

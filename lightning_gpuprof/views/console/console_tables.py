@@ -11,7 +11,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.worker_lines import worker_line_times
 from lightning_gpuprof.findings.checks import State, run_checks
 from lightning_gpuprof.findings.engine import make_plan
-from lightning_gpuprof.units import duration, percent, quantity, shortened, spread
+from lightning_gpuprof.units import duration, percent, percents, quantity, shortened, spread
 from lightning_gpuprof.views.documents.report import Report
 from lightning_gpuprof.views.documents.report_payload import top_operators
 from lightning_gpuprof.views.documents.report_words import MIN_PART_FRAC, NAME_WIDTH, phase_rows
@@ -93,7 +93,7 @@ def line_table(results: RunResults) -> Padding | None:
     rows = [
         (
             spread(one.low_ns, one.high_ns),
-            percent(one.frac),
+            percents(one.low_frac, one.high_frac),
             one.phase.value,
             _place(one.file, one.line, one.source),
         )
@@ -109,7 +109,7 @@ def worker_table(results: RunResults) -> Titled | None:
     rows = [
         (
             "" if one.batch_ns is None else duration(one.batch_ns),
-            percent(one.frac),
+            percents(one.low_frac, one.high_frac),
             _place(one.file, one.line, one.source),
         )
         for one in worker_line_times(results)

@@ -2,35 +2,99 @@
 
 import gc
 import sys
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
 
 from lightning_gpuprof.recorders.sampling import pacing
 from lightning_gpuprof.recorders.sampling.pacing import (
+    CROWDED_NS,
+    DENSE,
+    EARLY_S,
     QUICK_S,
-    SETTLE_S,
+    SPARSER,
     keep_sampling,
     may_walk,
     quick_turns,
 )
+from lightning_gpuprof.records.facts import CoreWait
 
 
-def test_it_samples_until_it_has_enough_or_is_stopped():
-    waited, taken = [], []
-    options = {"interval_s": 1.0, "most": 3}
+class Waits:
+    """A clock that stands still but while the sampler waits; `late` adds to a wait for a sample."""
 
-    def sample():
-        taken.append(1)
+    def __init__(self, late=lambda: 0.0):
+        self.now_s, self.late, self.quick = 0.0, late, []
 
-    going = SimpleNamespace(wait=waited.append)
-    assert keep_sampling(sample, lambda: len(taken), going, **options)
-    assert len(taken) == 3
-    assert all(0.5 <= one < 1.5 for one in waited[::2])
-    assert all(0 <= one < SETTLE_S for one in waited[1::2])
-    stopped = SimpleNamespace(wait=lambda timeout: True)
-    assert not keep_sampling(sample, lambda: 0, stopped, **options)
-    assert len(taken) == 3
+    def wait(self, timeout):
+        quick = sys.getswitchinterval() < 1e-3
+        self.quick.append((quick, timeout))
+        self.now_s += timeout + (self.late() if quick else 0.0)
+
+    def clock(self):
+        return round(self.now_s * 1e9)
+
+
+def taken(most, waits, **options):
+    """Return when samples were taken, and what was noted of each."""
+    times, notes = [], []
+
+    def look():
+        times.append(waits.now_s)
+        return "here"
+
+    keep_sampling(
+        look,
+        lambda seen, when: notes.append(when),
+        lambda: len(notes),
+        waits,
+        most=most,
+        clock=waits.clock,
+        **{"interval_s": 1.0, **options},
+    )
+    return times, notes
+
+
+def test_the_first_samples_are_close_together_and_there_are_only_so_many():
+    times, notes = taken(DENSE + 50, waits := Waits())
+    assert len(notes) == DENSE + 50
+    apart = [after - before for before, after in pairwise([0.0, *times])]
+    assert all(0.5 <= one < 1.5 for one in apart[:DENSE])
+    assert len(set(apart)) == len(apart)
+    assert sum(apart[:DENSE]) == pytest.approx(DENSE, rel=0.1)
+    assert sum(apart[DENSE:]) == pytest.approx(50 * SPARSER, rel=0.15)
+    # Turns are quick for the last milliseconds alone.
+    assert all(wait == pytest.approx(EARLY_S) for quick, wait in waits.quick if quick)
+
+
+def test_times_are_set_ahead_of_how_late_a_sample_comes():
+    punctual, _ = taken(20, Waits())
+    late, notes = taken(20, Waits(lambda: 0.3))
+    assert late == pytest.approx([one + 0.3 for one in punctual])
+    assert {(round(when.after_ns, -6), when.times) for when in notes} == {(300_000_000, 1)}
+
+
+def test_all_times_that_pass_before_its_turn_are_of_one_sample():
+    delays = iter([0.0, 2.6, *[0.0] * 20])
+    times, notes = taken(6, Waits(lambda: next(delays)))
+    assert [when.times for when in notes] == [1, 3, 1, 1, 1, 1]
+    assert 0 < times[2] - times[1] < 1.5
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_wait_for_a_core_is_noted(monkeypatch, more):
+    readings = iter([CoreWait(0, 0), CoreWait(9, CROWDED_NS + more)])
+    monkeypatch.setattr(pacing, "core_wait", lambda: next(readings))
+    _, (when,) = taken(1, Waits())
+    assert when.crowded == bool(more)
+
+
+def test_where_there_is_nothing_to_see_it_goes_on_until_it_is_stopped():
+    left = [0] * 7
+    stop = SimpleNamespace(wait=lambda timeout: not left or left.pop())
+    assert not keep_sampling(lambda: None, None, lambda: 0, stop, interval_s=1e-9, most=1)
+    assert not left
 
 
 def test_turns_are_quick_for_a_sample_alone_also_where_it_fails():

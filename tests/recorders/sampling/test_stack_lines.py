@@ -1,6 +1,8 @@
+import dis
 import json
 import sys
 import threading
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +12,15 @@ from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader
 
-from lightning_gpuprof.recorders.sampling.stack_lines import line_of, where_is
+from lightning_gpuprof.recorders.sampling.pacing import When
+from lightning_gpuprof.recorders.sampling.stack_lines import (
+    LONG_NS,
+    At,
+    line_counts,
+    line_of,
+    settled,
+    where_is,
+)
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.session.places import package_of
 
@@ -202,8 +212,9 @@ def stack(*calls):
     """Return the innermost frame of calls, given from the outermost one on."""
     frame = None
     for file, name in calls:
-        code = SimpleNamespace(co_filename=file, co_name=name)
-        frame = SimpleNamespace(f_code=code, f_back=frame, f_lineno=1, f_globals={})
+        code = (lambda: None).__code__.replace(co_filename=file, co_name=name)
+        space = {"__name__": file.split("site-packages/")[-1].split("/")[0]}
+        frame = SimpleNamespace(f_code=code, f_back=frame, f_lineno=1, f_lasti=-1, f_globals=space)
     return frame
 
 
@@ -248,3 +259,75 @@ def test_a_jump_without_a_line_has_that_of_the_instruction_before_it():
     here = sys._getframe()
     frame = SimpleNamespace(f_lineno=None, f_code=here.f_code, f_lasti=here.f_lasti)
     assert line_of(frame) == here.f_lineno - 1
+
+
+FETCH = f"{SITE}/lightning/pytorch/loops/fetchers.py", "__next__"
+PACKAGE = f"{SITE}/torchvision/datasets/folder.py", "__getitem__"
+MAIN = "/home/me/train.py", "main"
+
+
+def test_in_a_packages_dataset_its_function_is_named_and_the_nearest_line_of_the_program():
+    inner = (
+        (f"{SITE}/torch/utils/data/fetch.py", "fetch"),
+        PACKAGE,
+        (f"{SITE}/PIL/Image.py", "open"),
+    )
+    at = where_is(stack(MAIN, LOOP, FETCH, *inner))
+    assert (at.phase, at.file, at.function) == (Phase.DATA_WAIT, MAIN[0], "torchvision.__getitem__")
+    assert (at.callee, at.kind) == ("torchvision.__getitem__", "python")
+    (line,) = line_counts(Counter([at]), Counter())
+    assert line.in_package
+    assert line.source == "# in torchvision.__getitem__"
+    # Where nothing of the program is on the stack, as in a worker that was spawned.
+    assert where_is(stack(LOOP, FETCH, *inner)).file == PACKAGE[0]
+    # What torch and Lightning do between is theirs.
+    assert where_is(stack(MAIN, LOOP, FETCH, inner[0])).file == ""
+
+
+def work(rows, slow):
+    total = 0
+    for row in rows:
+        twice = row * 2
+        total += abs(twice)
+        total %= 7
+    return slow.all(total)
+
+
+FIRST = work.__code__.co_firstlineno
+
+
+def at_instruction(number):
+    """Return the place of the so-and-so-manieth call, or of the loop's turn."""
+    found = [one for one in dis.get_instructions(work) if one.opname in ("CALL", "JUMP_BACKWARD")]
+    line = FIRST + (4, 5, 6)[number]
+    spot = work.__code__, found[number].offset
+    return At(Phase.FORWARD, "t.py", line, "work", "lib.abs", "python", "abs", spot)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="no check stands for more before")
+@pytest.mark.parametrize(
+    ("number", "after_ns", "chosen", "line", "doubted"),
+    [
+        (0, LONG_NS, 0, 4, False),  # so long it waited for the call that is behind it
+        (0, 0, 0, 1, True),  # or it was between the function's begin and the call
+        (0, 0, -1, 4, True),
+        (1, LONG_NS, -1, 5, True),
+        (2, 0, 0, 6, False),  # a call that is none of Python's own takes the time
+    ],
+)
+def test_a_sample_stands_for_all_lines_since_the_last_check(
+    number, after_ns, chosen, line, doubted
+):
+    at, doubt = settled(at_instruction(number), When(after_ns), chosen)
+    assert (at.line - FIRST, doubt) == (line, doubted)
+    assert at.spot is None
+    assert at.operation == ("abs" if line == (4, 5, 6)[number] else None)
+
+
+@pytest.mark.parametrize("spot", [None, (work.__code__, 0)])
+def test_a_sample_that_waited_for_a_core_is_doubted(spot):
+    at = At(Phase.FORWARD, "t.py", FIRST, "work", None, None, spot=spot)
+    at, doubted = settled(at, When(crowded=True), 0)
+    assert doubted
+    (line,) = line_counts(Counter({at: 3}), Counter({at: 2}))
+    assert (line.count, line.doubt) == (3, 2)

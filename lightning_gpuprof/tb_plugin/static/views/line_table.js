@@ -1,7 +1,7 @@
 // At which lines of the program a step's time is spent, by samples of the training thread and of workers.
 
 import { card, h, shorten } from "../dom.js";
-import { duration, durationRange, percent } from "../format.js";
+import { duration, durationRange, percent, percentRange } from "../format.js";
 import { phaseColor, phaseLabel } from "../phases.js";
 
 /** A line below this share of the step is in the report's JSON alone. */
@@ -92,7 +92,7 @@ function row(one, time, color, where) {
       where && h("span.muted", null, where),
       one.source && h("code.source", null, shorten(one.source.trim(), 200)),
     ),
-    h("td.number", null, percent(one.frac)),
+    h("td.number", null, percentRange(one.low_frac, one.high_frac)),
     h("td.number.muted", null, time),
   );
 }
