@@ -103,16 +103,11 @@ def workers() -> object:
     return x.sort().values
 
 
-FUNCTIONS = [
-    python_loops,
-    lets_go_of_the_lock,
-    keeps_the_lock,
-    sleeps,
-    small_operators,
-    batches,
-    workers,
-]
-PROGRAMS = {one.__name__: one for one in FUNCTIONS}
+SHORT = (small_operators, batches, workers)
+PROGRAMS = {
+    one.__name__: one for one in (python_loops, lets_go_of_the_lock, keeps_the_lock, sleeps)
+}
+PROGRAMS |= {one.__name__: one for one in SHORT}
 SAMPLES = {"batches": 16, "workers": 8}
 """Programs that make samples of a batch, and how many of them."""
 
@@ -229,8 +224,8 @@ def compared(name: str, seconds: float) -> list[dict[str, Any]]:
         true = sorted((before.get(line, 0.0), after.get(line, 0.0)))
         share, low, high = shares.get(line, (0.0, 0.0, 0.0))
         off = share - sum(true) / 2
-        row = {"line": text[line - 1].strip(), "truth": true, "share": share, "low": low}
-        row |= {"high": high, "near": abs(off) <= POINTS}
+        row = {"line": text[line - 1].strip(), "truth": true, "share": share}
+        row |= {"shown": (low, high), "near": abs(off) <= POINTS}
         row["right"] = row["near"] or (low <= true[1] and true[0] <= high)
         if max(true[1], share) >= LEAST:
             rows.append(row)
@@ -251,14 +246,9 @@ def main() -> int:
         found[name].append(children.call(compared, name, args.seconds))
         print(name)
         for row in found[name][-1]:
-            said = "" if row["right"] else "  WRONG"
-            print(
-                "  truth {:5.1%} to {:5.1%}, sampled {:5.1%} ({:5.1%} to {:5.1%})  ".format(
-                    *row["truth"], row["share"], row["low"], row["high"]
-                )
-                + f"{row['line'][:70]}{said}",
-                flush=True,
-            )
+            true, shown = ("{:.0%} to {:.0%}".format(*row[key]) for key in ("truth", "shown"))
+            said = f"truth {true:12} sampled {row['share']:4.0%}, shown {shown:12}"
+            print(f"  {said} {row['line'][:60]}{'' if row['right'] else '  WRONG'}", flush=True)
     rows = [row for runs in found.values() for run in runs for row in run]
     summary = {key: sum(row[key] for row in rows) for key in ("near", "right")}
     print(f"{len(rows)} lines: {summary['near']} within 3 points, {summary['right']} right")

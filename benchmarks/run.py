@@ -17,6 +17,7 @@ BENCHMARKS = {
     "memory": "on_gpu/gpu_memory.py",
     "records": "reading/records.py",
     "ranks": "ranks.py",
+    "lines": "lines.py",
     "trace_engine": "reading/trace_engine.py",
     "tab": "reading/tab.py",
     "faults": "faults/run.py",
