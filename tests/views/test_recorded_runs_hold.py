@@ -8,6 +8,8 @@ from recorded import RECORDED, lay_out
 
 from lightning_gpuprof.errors import GpuProfError
 from lightning_gpuprof.findings.checks import State, run_checks
+from lightning_gpuprof.findings.engine import step_of
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.views.console.console import render
 from lightning_gpuprof.views.documents.gpu_words import verdict
 from lightning_gpuprof.views.documents.report import load_report
@@ -135,3 +137,16 @@ def test_figures_of_real_traces_hold(analyzed):
     for name, document in analyzed.items():
         assert (name, too_large(document)) == (name, {})
         add_up(document)
+
+
+def test_no_saving_is_above_its_bound(report):
+    for finding in report.findings:
+        saving, step_ns = finding.saving_ns, step_of(finding, report.results)
+        assert saving.low <= saving.high
+        if finding.cause_ns is not None:
+            at = finding.where[0].phase if finding.where else None
+            phase = report.results.per_step(Phase(at)) if at else None
+            parts = [one.per_step for one in report.results.parts if one.per_step]
+            error = max((one.error_frac for one in [phase, *parts] if one), default=0.0)
+            assert saving.high <= round(finding.cause_ns.high * (1 + error)) + 1, finding
+        assert step_ns is None or saving.high <= 0.95 * step_ns + 1, finding
