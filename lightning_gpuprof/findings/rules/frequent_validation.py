@@ -24,9 +24,11 @@ Validation once an epoch that takes less than a second in all is not reported. S
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.savings.hidden import around
+from lightning_gpuprof.analysis.savings.cheaper_batches import validation_ns
+from lightning_gpuprof.analysis.savings.hidden import around, exposed
 from lightning_gpuprof.analysis.savings.larger_validation import larger_batches
-from lightning_gpuprof.findings.grade import FEWER, grade, seldom
+from lightning_gpuprof.analysis.savings.loader_plan import LoaderChange, loader_plan
+from lightning_gpuprof.findings.grade import FEWER, WARNING_FRAC, grade, seldom
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, When, Where
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import FETCHES, Phase
@@ -109,11 +111,15 @@ def _less_often(run: RunResults, mean_ns: int, runs: int) -> tuple[str, str, Ran
 
 
 def _found_elsewhere(run: RunResults) -> int:
-    """Return what worker-startup finds of a step's share."""
-    seen = run.validations
-    if seen is None or run.every is None or not seen.starts_workers:
+    """Return what worker-startup and data-wait find of a step's share."""
+    seen, wait_ns, step_ns = run.validations, run.wait_ns or 0, measured(run.step_ns)
+    if seen is None or run.every is None:
         return 0
-    return seen.start_again_ns[1] * seen.count // run.every.steps
+    if seen.starts_workers:
+        return seen.start_again_ns[1] * seen.count // run.every.steps
+    plan = loader_plan(run, step_ns, wait_ns, exposed(run, Phase.DATA_WAIT, wait_ns))
+    told = wait_ns >= WARNING_FRAC * step_ns and plan.change is LoaderChange.CHEAPER
+    return validation_ns(run) if told else 0
 
 
 def _one_hook(run: RunResults) -> str | None:

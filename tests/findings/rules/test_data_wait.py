@@ -459,3 +459,5 @@ def test_validation_that_makes_its_batches_at_the_same_line_is_of_the_cause(anal
         # 6 ms of each step of 11 ms, and 24 ms of validation at every tenth.
         assert finding.cause_ns.high == 6 * MS + also_ns
         assert ("validation too" in finding.title) == (also_ns > 0)
+        rest = outcome("frequent-validation", analyze(**run, records=[lines]))
+        assert rest.saving_ns.high == pytest.approx(1.2 * 0.8 * (3 * MS - also_ns), rel=0.25)
