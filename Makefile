@@ -66,7 +66,7 @@ figures: $(VENV)/.installed-dev ## Print sizes, rules, default parts and import 
 	$(BIN)/python benchmarks/figures.py
 
 PARTS ?=
-gpu: ## On a CUDA or ROCm machine: GPU tests and benchmarks with the Python at hand, in 8 minutes; PARTS=examples
+gpu: ## On a CUDA or ROCm machine: GPU tests and benchmarks with the Python at hand, in 8 minutes; PARTS=examples or PARTS=try
 	$(PYTHON) benchmarks/gpu.py $(PARTS)
 
 # For the machine with the GPU: make wheels GPU_PYTHON=3.11

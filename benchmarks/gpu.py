@@ -51,7 +51,7 @@ most its own limit."""
 FETCH_S = 40
 """For all that is fetched: where the network swallows what is sent, nobody says so."""
 KEEP_EVERY_S = 10
-ASKED_FOR = ("examples",)
+ASKED_FOR = ("examples", "try")
 """Parts that run only where they are named: beside the others there is no time for them."""
 EXAMPLES = (
     "--rounds", "1", "--seconds", "420",
@@ -138,6 +138,7 @@ def parts(work: Path) -> dict[str, Part]:
             80,
             ("tensorboard", "rich"),
         ),
+        "try": tests("try", 420),
         "examples": Part(
             ("benchmarks/examples.py", *EXAMPLES, "--json", str(work / "examples.json"),
              "--runs", runs("examples")),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.recorders.scalars.deferred import DeferredScalars
     from lightning_gpuprof.trials.ab_test import ab_test
     from lightning_gpuprof.trials.latency import benchmark_latency
-    from lightning_gpuprof.trials.tune import tune
+    from lightning_gpuprof.trials.try_changes import try_changes
     from lightning_gpuprof.views.console.console import report
     from lightning_gpuprof.views.documents.compare import compare_runs, compare_several
 
@@ -49,7 +49,7 @@ __all__ = [
     "plan",
     "region",
     "report",
-    "tune",
+    "try_changes",
 ]
 
 _PUBLIC = {
@@ -72,7 +72,7 @@ _PUBLIC = {
     "plan": "lightning_gpuprof.trials.plan",
     "region": "lightning_gpuprof.callbacks.region",
     "report": "lightning_gpuprof.views.console.console",
-    "tune": "lightning_gpuprof.trials.tune",
+    "try_changes": "lightning_gpuprof.trials.try_changes",
 }
 """Each public name and the module that defines it."""
 

@@ -13,6 +13,7 @@ Private names, seen in Lightning 2.4 to 2.6, and what happens without them:
     a result's _forward_cache: a progress bar does not show values logged in steps
     epoch_loop._results, val_loop._results: nothing is known of what `self.log` was asked
     fit_loop._should_accumulate: batches are taken to step
+    a logger's _root_dir, _save_dir: in a child of `try` it logs nothing
     trainer._detect_anomaly: anomaly detection counts as off
     val_loop._max_batches: a validation's length is unknown
 """
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 _OTHER_IN_USE = "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules
 
+_package: Any
 if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer
     from lightning.pytorch.callbacks import TQDMProgressBar
@@ -54,6 +56,7 @@ __all__ = [
     "is_kind",
     "logged_results",
     "logging_step",
+    "moved_logger",
     "step_value",
     "users_profiler",
     "validation_batches",
@@ -143,3 +146,14 @@ def detects_anomaly(trainer: Any) -> bool:
 def validation_batches(trainer: Any) -> list[int | float]:
     """Return how many batches a validation takes from each of its loaders; empty where unknown."""
     return list(getattr(trainer.fit_loop.epoch_loop.val_loop, "_max_batches", None) or ())
+
+
+def moved_logger(logger: Any, folder: str) -> Any:
+    """Let a logger write below a folder; one of a kind that is not known is replaced by none."""
+    known = is_kind(logger, "TensorBoardLogger") or is_kind(logger, "CSVLogger")
+    if not known or not hasattr(logger, "_root_dir"):
+        return _package.loggers.logger.DummyLogger()
+    for name in ("_root_dir", "_save_dir"):
+        if hasattr(logger, name):
+            setattr(logger, name, folder)
+    return logger

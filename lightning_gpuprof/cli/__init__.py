@@ -38,7 +38,7 @@ COMMANDS = {
     "inspect": "run a script for a few steps and name the lines that wait or work for nothing",
     "lint": "the former name of inspect",
     "plan": "predict the batch size that fits a card",
-    "tune": "measure a few batch sizes for real",
+    "try": "measure what a change gains, in short runs of the script itself",
     "doctor": "say what this machine has and can measure",
 }
 """Each command's help; its module, of the same name, is imported only when asked for."""

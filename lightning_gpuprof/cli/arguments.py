@@ -1,8 +1,11 @@
 """Arguments that several commands share, and the types that argparse reads them with."""
 
 import argparse
+import os
 import re
 from typing import Any
+
+from lightning_gpuprof.errors import ConfigError
 
 _UNITS = {"": 1, "B": 1, "MB": 10**6, "GB": 10**9, "MIB": 2**20, "GIB": 2**30}
 
@@ -20,7 +23,7 @@ def add_form(parser: argparse.ArgumentParser) -> Any:
 
 
 def add_training_arguments(parser: argparse.ArgumentParser, *, sizes: str) -> None:
-    """Declare which model `plan` and `tune` take, and how it is trained."""
+    """Declare which model `plan` takes, and how it is trained."""
     parser.add_argument(
         "--model",
         required=True,
@@ -87,3 +90,30 @@ def memory_size(text: str) -> int:
             f"{text!r} is not a size. Write it as 24GiB, 512MiB or 80GB"
         )
     return int(float(match[1]) * unit)
+
+
+def program_of(args: argparse.Namespace) -> list[str]:
+    """Return the script and its arguments, without the `python` or the `--` before them.
+
+    Raises:
+        ConfigError: There is no such script.
+    """
+    program = [args.script, *(args.arguments[args.arguments[:1] == ["--"] :])]
+    if re.fullmatch(r"python[\d.]*", os.path.basename(args.script)):
+        program = program[1:]
+    if not program or (program[0] != "-m" and not os.path.isfile(program[0])):
+        named = program[0] if program else args.script
+        raise ConfigError(f"There is no script {named}. Pass the path of a Python file.")
+    return program
+
+
+def span(text: str) -> float:
+    """Read a time in seconds.
+
+    >>> span("90s"), span("10m"), span("1.5h")
+    (90.0, 600.0, 5400.0)
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
+    if match is None or not float(match[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no time. Write it as 90s or 10m")
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]

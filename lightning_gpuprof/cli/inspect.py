@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from lightning_gpuprof.cli.arguments import positive
+from lightning_gpuprof.cli.arguments import positive, program_of
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.inspect.advice import advice
 from lightning_gpuprof.records.inspection import Inspection
@@ -56,12 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what was found; 1 if there is anything."""
-    if not os.path.isfile(args.script):
-        raise ConfigError(f"There is no script {args.script}. Pass the path of a Python file.")
+    program = program_of(args)
     if args.into is not None:
         _check_run(args.into)
-    arguments = args.arguments[1:] if args.arguments[:1] == ["--"] else args.arguments
-    found = _inspect(args.script, args.steps, arguments)
+    found = _inspect(program, args.steps)
     if args.into is not None:
         writer = RecordWriter(args.into, rank=0)
         for record in found.records():
@@ -149,10 +147,11 @@ def _calls(found: Inspection) -> Iterator[str]:
         yield f"{row.makes:10,.0f} calls  {place}  {row.function}, called {row.calls:,.4g} times"
 
 
-def _inspect(script: str, steps: int, arguments: Sequence[str]) -> Inspection:
+def _inspect(program: Sequence[str], steps: int) -> Inspection:
+    script = " ".join(program[:2] if program[0] == "-m" else program[:1])
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "found.json")
-        status = _wait([sys.executable, "-m", CHILD, str(file), str(steps), script, *arguments])
+        status = _wait([sys.executable, "-m", CHILD, str(file), str(steps), *program])
         found = msgspec.json.decode(file.read_bytes(), type=Inspection) if file.exists() else None
     if status:
         raise ConfigError(

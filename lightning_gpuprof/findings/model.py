@@ -127,6 +127,7 @@ class Finding:
         change: The change as code to paste, where there is one.
         when: Whether the saving is time of a steady step.
         explains: Ids of findings that say less of the same time (`overlap.py`).
+        measured: The trial that the saving is from; None where a model expects it.
     """
 
     id: str = ""
@@ -143,6 +144,7 @@ class Finding:
     change: str | None = None
     when: When = When.IN_STEPS
     explains: tuple[str, ...] = ()
+    measured: str | None = None
 
     @property
     def worth_a_change(self) -> bool:

@@ -3,16 +3,11 @@
 `python -m lightning_gpuprof.inspect.child RESULT STEPS script.py args...`
 """
 
-import importlib
-import os
-import runpy
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import wraps
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +17,7 @@ import torch
 from lightning_gpuprof.adapters.lightning import is_kind
 from lightning_gpuprof.inspect.inspector import InspectionDone, Inspector
 from lightning_gpuprof.records.inspection import Inspection
+from lightning_gpuprof.session.launch import change_trainers, run_program
 
 
 @dataclass
@@ -33,27 +29,22 @@ class Inspecting:
     trainers: int = 0
     result: Inspection | None = None
 
-    def patch(self, trainer_class: Any) -> None:
-        """Let Trainers run on one device, without validation, and end early."""
-        original: Callable[..., None] = trainer_class.__init__
+    def options(self, kwargs: dict[str, Any]) -> None:
+        """Let a Trainer run on one device, and write to the folder alone."""
+        kwargs |= {"devices": 1, "num_nodes": 1, "fast_dev_run": False, "profiler": None}
+        kwargs["default_root_dir"] = self.folder
+        if not torch.cuda.is_available():
+            # A script for GPUs can be inspected too, before it reaches one.
+            kwargs |= {"accelerator": "cpu", "strategy": "auto"}
 
-        @wraps(original)  # LightningCLI reads the Trainer's arguments from its signature
-        def init(trainer: Any, *args: Any, **kwargs: Any) -> None:
-            kwargs |= {"devices": 1, "num_nodes": 1, "fast_dev_run": False, "profiler": None}
-            kwargs["default_root_dir"] = self.folder
-            if not torch.cuda.is_available():
-                # A script for GPUs can be inspected too, before it reaches one.
-                kwargs |= {"accelerator": "cpu", "strategy": "auto"}
-            original(trainer, *args, **kwargs)
-            self.trainers += 1
-            trainer.limit_val_batches = 0
-            trainer.num_sanity_val_steps = 0
-            inspector = Inspector(steps=self.steps, done=self._take)
-            # A profile of these few steps would be thrown away.
-            others = [one for one in trainer.callbacks if not is_kind(one, "GpuProfCallback")]
-            trainer.callbacks = [inspector, *others]
-
-        trainer_class.__init__ = init
+    def made(self, trainer: Any) -> None:
+        """Add the inspector; no validation, and none of our own callback: few steps tell little."""
+        self.trainers += 1
+        trainer.limit_val_batches = 0
+        trainer.num_sanity_val_steps = 0
+        inspector = Inspector(steps=self.steps, done=self._take)
+        others = [one for one in trainer.callbacks if not is_kind(one, "GpuProfCallback")]
+        trainer.callbacks = [inspector, *others]
 
     def _take(self, result: Inspection) -> None:
         self.result = result
@@ -61,28 +52,20 @@ class Inspecting:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the script; an exception of its own ends it as it would without us."""
-    path, steps, script, *rest = arguments
+    path, steps, *program = arguments
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         inspecting = Inspecting(int(steps), folder)
+        change_trainers(inspecting.options, inspecting.made)
+        if not torch.cuda.is_available():
+            # Without a GPU it raises: the script is inspected as if there were one.
+            torch.cuda.synchronize = lambda device=None: None
         try:
-            _run(inspecting, script, rest)
+            with suppress(InspectionDone):
+                run_program(program)
         finally:
             result = inspecting.result or Inspection(trainers=inspecting.trainers)
             Path(path).write_bytes(msgspec.json.encode(result))
     return 0
-
-
-def _run(inspecting: Inspecting, script: str, arguments: Sequence[str]) -> None:
-    for name in ("lightning.pytorch", "pytorch_lightning"):
-        if find_spec(name.partition(".")[0]) is not None:
-            inspecting.patch(importlib.import_module(name).Trainer)
-    if not torch.cuda.is_available():
-        # Without a GPU it raises: the script is inspected as if there were one.
-        torch.cuda.synchronize = lambda device=None: None
-    sys.argv = [script, *arguments]
-    sys.path[0] = os.path.dirname(os.path.abspath(script))
-    with suppress(InspectionDone):
-        runpy.run_path(script, run_name="__main__")
 
 
 if __name__ == "__main__":

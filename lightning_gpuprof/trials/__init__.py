@@ -1,1 +1,1 @@
-"""Measurements in child runs: tune, latency, A/B. Nothing else imports this package."""
+"""Trials in child runs, plan, latency, A/B. Nothing else imports this package."""

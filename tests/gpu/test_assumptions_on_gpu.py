@@ -18,7 +18,6 @@ from lightning_gpuprof.memory.device import memory_probe
 from lightning_gpuprof.recorders.scalars.transfer import HostCopy
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import ProbeDisabled, Snapshot
-from lightning_gpuprof.trials.tune import tune
 
 pytestmark = ON_GPU
 BUSY_CYCLES = 200_000_000
@@ -175,24 +174,3 @@ def test_workers_forked_from_a_process_that_uses_the_device_touch_it_not(tmp_pat
     trainer = fit(tmp_path, Loaded(), whole())
     assert not session(trainer).all(ProbeDisabled)
     assert trainer.global_step == 30
-
-
-TUNED = """
-import torch
-
-class Squared(torch.nn.Linear):
-    def forward(self, batch):
-        return super().forward(batch).square().mean()
-
-def squared():
-    return Squared(64, 64), lambda size: torch.randn(size, 64)
-"""
-
-
-def test_sizes_are_tuned_in_processes_of_their_own(tmp_path):
-    model = tmp_path / "model.py"
-    model.write_text(TUNED)  # without Lightning, whose import may take each process ten seconds
-    points = tune(f"{model}:squared", (8, 16), steps=3)
-    assert [point.batch_size for point in points] == [8, 16]
-    assert all(point.step_ns and point.peak_allocated_bytes for point in points)
-    assert points[0].device == torch.cuda.get_device_name(0)

@@ -14,6 +14,7 @@ def finding_payload(finding: Finding, run: RunResults) -> dict[str, Any]:
     """Return one finding as JSON types; `saving_frac` is the middle of its saving."""
     document: dict[str, Any] = plain(asdict(finding))
     del document["explains"]  # those findings are not in the report
+    del document["measured"]  # of a trace alone there are no trials
     step_ns = step_of(finding, run)
     document["saving_frac"] = finding.saving_ns.middle / step_ns if step_ns else None
     document["where"] = [

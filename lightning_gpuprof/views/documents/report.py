@@ -10,11 +10,13 @@ from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.errors import RecordError, TraceError
 from lightning_gpuprof.findings.engine import evaluate_rules
+from lightning_gpuprof.findings.measured import with_trials
 from lightning_gpuprof.findings.model import Abstained, Finding
 from lightning_gpuprof.records.files import LOCAL, FileSystem, find_runs, plugin_dir, record_files
 from lightning_gpuprof.records.glance import glance
 from lightning_gpuprof.records.reader import RankRecords, read_run
 from lightning_gpuprof.records.schema import ProfilerCycle
+from lightning_gpuprof.records.trials import Trials, read_trials
 from lightning_gpuprof.units import duration
 from lightning_gpuprof.views.documents.notices import first_few, rank_notices, trace_notices
 from lightning_gpuprof.views.documents.report_payload import report_payload
@@ -85,11 +87,19 @@ class Report:
     silent: tuple[str, ...]
     notices: tuple[str, ...]
     """Remarks on the files: torn lines, which of several runs this is."""
+    trials: Trials | None = None
+    """What `try` measured of this run's program."""
 
     def payload(self) -> dict[str, Any]:
         """Return the `report --json` document, as documented in docs/json.md."""
         return report_payload(
-            self.run, self.results, self.findings, self.abstained, self.silent, self.notices
+            self.run,
+            self.results,
+            self.findings,
+            self.abstained,
+            self.silent,
+            self.notices,
+            self.trials,
         )
 
 
@@ -100,6 +110,7 @@ def load_report(
     session: int | None = None,
     ranks: Mapping[int, RankRecords] | None = None,
     analyse: bool = False,
+    measured: bool = True,
 ) -> Report:
     """Read, analyse and judge a run.
 
@@ -109,6 +120,7 @@ def load_report(
         session: Session number; by default the last fit that recorded steps.
         ranks: The run's records where they were read before.
         analyse: First analyse traces that nobody has read, which takes seconds.
+        measured: Take what trials have measured in place of what models expect.
 
     Raises:
         RecordError: There is no such run, session, or nothing recorded in it.
@@ -123,10 +135,11 @@ def load_report(
     except RecordError as error:
         raise RecordError(f"{found.run}: {error}") from error
     judged = evaluate_rules(results)
+    trials = _read_trials(found.run, fs, unreadable) if measured and session is None else None
     return Report(
         run=found.run,
         results=results,
-        findings=judged.found,
+        findings=tuple(with_trials(judged.found, trials)),
         abstained=judged.abstained,
         silent=judged.silent,
         notices=(
@@ -138,6 +151,7 @@ def load_report(
             *first_few(results.warnings),
             *first_few(unreadable),
         ),
+        trials=trials,
     )
 
 
@@ -155,6 +169,14 @@ def _of_its_end(results: RunResults) -> Iterator[str]:
         first, *_ = results.end.error.splitlines()
         error = first[:_MOST_OF_ERROR].rstrip(": ")  # of one without a message the name is left
         yield f"The session ended with {error}"
+
+
+def _read_trials(run: str, fs: FileSystem, unreadable: list[str]) -> Trials | None:
+    try:
+        return read_trials(run, fs)
+    except RecordError as error:
+        unreadable.append(str(error))
+        return None
 
 
 def _read_analyses(

@@ -22,6 +22,7 @@ from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.engine import PlanItem, make_plan
 from lightning_gpuprof.findings.model import Abstained, Finding
 from lightning_gpuprof.records.files import plugin_dir
+from lightning_gpuprof.records.trials import Trials
 from lightning_gpuprof.views.documents.finding_payload import finding_payload, is_older, plain
 from lightning_gpuprof.views.documents.gpu_words import busy_payload
 
@@ -42,6 +43,7 @@ def report_payload(
     abstained: Sequence[Abstained],
     silent: Sequence[str],
     notices: Sequence[str],
+    trials: Trials | None = None,
 ) -> dict[str, Any]:
     """Return the document as JSON types."""
     return {
@@ -55,7 +57,10 @@ def report_payload(
         "lines": [plain(asdict(one)) for one in line_times(results)[:TOP_LINES]],
         "workers": _workers(results),
         "outside": [plain(asdict(outside)) for outside in results.outside],
-        "findings": [finding_payload(finding, results) for finding in findings],
+        "findings": [
+            {**finding_payload(finding, results), "measured": finding.measured}
+            for finding in findings
+        ],
         "abstained": [asdict(one) for one in abstained],
         "silent": list(silent),
         "plan": [_plan_item(item, results) for item in make_plan(findings)],
@@ -63,6 +68,7 @@ def report_payload(
         "device": _device(results),
         "ranks": [plain(asdict(rank)) for rank in results.ranks],
         "sync_sites": [_struct(site) for site in results.sync_sites],
+        "trials": None if trials is None else plain(msgspec.to_builtins(trials)),
         "trace_files": [_trace(run, trace) for trace in results.traces],
     }
 

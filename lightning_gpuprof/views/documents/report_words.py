@@ -93,18 +93,18 @@ def saving(finding: Finding, run: RunResults) -> str:
     """Say what a finding saves, and how sure that is."""
     range_ns = finding.saving_ns
     if range_ns.high == 0:
-        return "no time is claimed as saved"
+        tried = f"measured ({finding.measured}): it saves nothing"
+        return tried if finding.measured else "no time is claimed as saved"
     share = more = ""
     if step_ns := step_of(finding, run):
         of = "" if finding.when is When.IN_STEPS else " of the run"
         least = f"{percent(range_ns.low / step_ns)} to " if range_ns.low else ""
         share = f" ({least}{percent(range_ns.high / step_ns)}{of})"
-        if finding.indirect_ns >= MIN_SAVING_FRAC * step_ns:
+        if finding.indirect_ns >= MIN_SAVING_FRAC * step_ns and not finding.measured:
             more = f", indirectly up to {duration(finding.indirect_ns)} more"
-    return (
-        f"saves {spread(range_ns.low, range_ns.high)} per step{share}{more}, "
-        f"confidence {finding.confidence:.0%}"
-    )
+    sure = f"confidence {finding.confidence:.0%}"
+    sure = f"measured ({finding.measured})" if finding.measured else sure
+    return f"saves {spread(range_ns.low, range_ns.high)} per step{share}{more}, {sure}"
 
 
 def step_lines(results: RunResults) -> Iterator[str]:

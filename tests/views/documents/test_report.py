@@ -87,6 +87,7 @@ def test_findings_come_first_things_first_with_every_documented_field(run):
         "where",
         "change",
         "when",
+        "measured",
     }
     assert findings[0]["severity"] == "critical"
     assert set(findings[0]["saving_ns"]) == {"low", "high"}

@@ -24,7 +24,7 @@ export function findingCard(finding, stepNs) {
     ),
     h("p.advice", null, finding.advice),
     finding.change && h("pre.code", null, finding.change),
-    gain(finding.saving_ns, stepNs),
+    gain(finding, stepNs),
     where.length > 0 &&
       h(
         "ul.where",
@@ -59,12 +59,14 @@ function paired(figures) {
 
 /**
  * The saving as a bar on the scale of a step: sure part solid, possible part hatched.
- * @param {{low: number, high: number}} saving
+ * @param {any} finding
  * @param {number | undefined} stepNs
  */
-function gain(saving, stepNs) {
+function gain(finding, stepNs) {
+  const saving = finding.saving_ns;
   if (!saving || !saving.high) return null;
-  const text = `saves ${durationRange(saving.low, saving.high)} per step`;
+  const how = finding.measured ? ", measured (" + shorten(finding.measured, 80) + ")" : "";
+  const text = `saves ${durationRange(saving.low, saving.high)} per step${how}`;
   if (!stepNs) return h("p.gain-text", null, text);
   const width = (/** @type {number} */ ns) => `${Math.min(100, (ns / stepNs) * 100).toFixed(2)}%`;
   return h(

@@ -7,6 +7,7 @@ import { findingCard } from "./findings.js";
 import { lineTable, workerTable } from "./line_table.js";
 import { measured, phaseTable } from "./phase_table.js";
 import { stepsChart } from "./steps_chart.js";
+import { trialsCard } from "./trials_card.js";
 
 /** Enough to see how the run went; the steps view has every step. */
 const OVERVIEW_BUCKETS = 160;
@@ -30,7 +31,7 @@ export const overview = {
       (report.steps.count > 0 || report.findings.length > 0) && h(
         "div.columns",
         null,
-        h("div.column", null, findings(report)),
+        h("div.column", null, findings(report), trialsCard(report)),
         h(
           "div.column",
           null,

@@ -1,0 +1,287 @@
+"""Does `try` choose the best settings, is its ceiling true, and does it leave clean programs alone?
+
+    python benchmarks/try.py settings    # 8 programs and 4 examples: chosen against a whole grid
+    python benchmarks/try.py loaders     # 8 loaders: cached batches against data in memory
+    python benchmarks/try.py controls    # 10 clean programs: is anything recommended that slows?
+    python benchmarks/try.py table       # the results so far as a page
+
+Each call goes on where the last one stopped, also within a grid, and stops after `--budget`
+seconds. Nothing else should run meanwhile. A grid has at most 40 points, each measured in
+turns with the program as it is; then what `try` chose and the best point take turns themselves.
+ `settings` takes up to 20 minutes a program, `loaders` one a loader, `controls` six each.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from _harness import RESULTS, keep_memory, machine, one_thread  # noqa: E402
+
+from lightning_gpuprof.trials.change import Settings, changes, merged  # noqa: E402
+from lightning_gpuprof.trials.pairs import Pairs  # noqa: E402
+from lightning_gpuprof.trials.processes import ChildFailed, Family, Program  # noqa: E402
+from lightning_gpuprof.trials.proposals import Context  # noqa: E402
+from lightning_gpuprof.trials.try_changes import lengths, try_program  # noqa: E402
+from lightning_gpuprof.trials.trying import take_turns  # noqa: E402
+from lightning_gpuprof.views.documents.report import load_report  # noqa: E402
+
+UNSEEN = (
+    "csv_rows", "needless_workers", "tensors_through_worker", "file_per_molecule",
+    "oversized_jpegs", "many_logs", "group_per_parameter", "clean_cnn",
+)  # fmt: skip
+EXAMPLES = ("char_lm", "dreamer_rssm", "kg_rollout", "latent_yaml")
+CONTROLS = (
+    "perceptron", "convolutions", "attention", "compiled", "two_players", "accumulation",
+    "clipping_and_epochs", "one_worker", "logging_and_rates", "validation_and_checkpoint",
+)  # fmt: skip
+GRID = ("num_workers", "torch_threads", "optimizer", "log_every_n_steps")
+MOST_POINTS = 40
+POINT_PAIRS, FINAL_PAIRS = 6, 12
+NEAR = 0.07
+LOADERS = (
+    "python_rows", "csv_text", "slow_collate", "ragged", "iterable", "whole_batches",
+    "one_worker", "two_workers",
+)  # fmt: skip
+
+State = dict[str, Any]
+Save = Callable[[], None]
+
+
+def program(name: str) -> list[str]:
+    """Return the command of a program."""
+    if name in UNSEEN:
+        return [str(HERE / "unseen" / "train.py"), name, "--root", "runs/try"]
+    if name in CONTROLS:
+        return [str(HERE / "faults" / "case.py"), name, "--folder", "runs/try"]
+    return [str(HERE.parent / "example_projects" / name / "before.py")]
+
+
+def compared(
+    command: list[str], before: Settings, after: Settings, pairs: int, context: Context
+) -> Pairs:
+    """Let a program with some settings and with others take turns."""
+    step_ns = context.run.step_ns or 1
+    warm, steps = lengths(context.run, step_ns)
+    with Family(command, time.monotonic() + 600) as family:
+        forms = [Program(family, one, warm=warm, steps=steps) for one in (before, after)]
+        left = iter(range(pairs - 2))
+        try:
+            return take_turns(
+                *forms, go_on=lambda: next(left, None) is not None, tell=lambda pairs: None
+            )
+        finally:
+            for form in forms:
+                form.close()
+
+
+def watched(command: list[str]) -> Context:
+    with Family(command, time.monotonic() + 120) as family:
+        report = load_report(family.watch(), analyse=True, measured=False)
+        return Context(report.results, report.findings)
+
+
+def grid(context: Context) -> list[Settings]:
+    """Return every combination of the values that suit the program, itself first."""
+    ladders: list[list[Settings]] = []
+    for name in GRID:
+        change = changes()[name]
+        values = change.values(context.run)
+        tried = values if isinstance(values, list) else []
+        ladders.append([{}, *(change.settings(value, context.run) for value in tried)])
+    points = [merged(point) for point in product(*ladders)]
+    assert len(points) <= MOST_POINTS, f"{len(points)} points"
+    return points
+
+
+def settings(name: str, entry: State, save: Save, seconds: float) -> Iterator[None]:
+    """Let `try` choose, measure each point of the grid, then the choice against the best point."""
+    command = program(name)
+    if "chosen" not in entry:
+        found = try_program(command, seconds=seconds, say=tell)
+        entry["chosen"], entry["seconds"] = found.settings, found.seconds
+        entry["gain_frac"] = found.combination.gain_frac if found.combination else 0.0
+        entry["trials"] = [
+            {
+                "name": trial.name,
+                "verdict": trial.verdict,
+                "gain_frac": trial.gain_frac,
+                "interval": [trial.low_frac, trial.high_frac],
+                "saving_ns": trial.gain_ns,
+                "predicted_ns": trial.predicted_ns,
+            }
+            for trial in found.trials
+        ]
+        save()
+        yield
+    context = watched(command)
+    points = entry.setdefault("points", [])
+    for point in grid(context)[len(points) + 1 :]:
+        tell(f"{name}: {point}")
+        try:
+            gain = compared(command, {}, point, POINT_PAIRS, context).gain
+            points.append({"settings": point, "gain_frac": gain.middle if gain else None})
+        except ChildFailed as error:
+            points.append({"settings": point, "failed": str(error)})
+        save()
+        yield
+    timed = [one for one in points if one.get("gain_frac") is not None]
+    best = max(timed, key=lambda one: one["gain_frac"], default={"gain_frac": 0.0, "settings": {}})
+    best = best if best["gain_frac"] > 0 else {"gain_frac": 0.0, "settings": {}}
+    entry["best"] = best
+    if best["settings"] != entry["chosen"]:
+        gain = compared(command, entry["chosen"], best["settings"], FINAL_PAIRS, context).gain
+        assert gain is not None
+        entry["behind"] = [gain.low, gain.middle, gain.high]
+    else:
+        entry["behind"] = [0.0, 0.0, 0.0]
+    entry["done"] = True
+
+
+def loaders(name: str, entry: State, save: Save, seconds: float) -> Iterator[None]:
+    """Compare a loader whose batches are cached with a loader that has them all in memory."""
+    here = str(HERE / "unseen" / "loaders.py")
+    functions = ["--functions", f"{here}:make_trainer", f"{here}:make_model"]
+    families = [
+        Family([*functions, f"{here}:{name}{memory}"], time.monotonic() + 300)
+        for memory in ("", "_in_memory")
+    ]
+    with families[0] as first, families[1] as second:
+        cached = Program(first, {"cached_batches": [16]}, warm=20, steps=64)
+        in_memory = Program(second, {}, warm=20, steps=64)
+        plain = Program(first, {}, warm=20, steps=64)
+        for form, key in ((cached, "cached_frac"), (plain, "plain_frac")):
+            left = iter(range(FINAL_PAIRS))
+            pairs = take_turns(
+                in_memory, form, go_on=lambda left=left: next(left, None) is not None,
+                tell=lambda pairs: None,
+            )  # fmt: skip
+            assert pairs.gain is not None
+            entry[key] = -pairs.gain.middle  # by how much longer than with data in memory
+            form.close()
+        in_memory.close()
+    entry["done"] = True
+    yield
+
+
+def controls(name: str, entry: State, save: Save, seconds: float) -> Iterator[None]:
+    """Let `try` choose for a clean program; measure anew what it recommends."""
+    command = program(name)
+    found = try_program(command, seconds=seconds / 3, say=tell)
+    entry["chosen"], entry["seconds"] = found.settings, found.seconds
+    entry["verdicts"] = {trial.name: trial.verdict for trial in found.trials}
+    if found.settings:
+        gain = compared(command, {}, found.settings, FINAL_PAIRS, watched(command)).gain
+        assert gain is not None
+        entry["gain"] = [gain.low, gain.middle, gain.high]
+    entry["done"] = True
+    yield
+
+
+PARTS = {
+    "settings": (settings, (*UNSEEN, *EXAMPLES)),
+    "loaders": (loaders, LOADERS),
+    "controls": (controls, CONTROLS),
+}
+
+
+def page(state: State) -> str:
+    """Return what was measured as tables."""
+    done = {part: {n: e for n, e in state[part].items() if e.get("done")} for part in PARTS}
+    rows = done["settings"].items()
+    near = sum(entry["behind"][1] <= NEAR for _, entry in rows)
+    true = sum(abs(entry["cached_frac"]) <= NEAR for entry in done["loaders"].values())
+    slow = sum(entry.get("gain", [0, 0, 0])[1] < 0 for entry in done["controls"].values())
+    trials = [
+        t for _, entry in rows for t in entry["trials"] if t["predicted_ns"] and t["saving_ns"]
+    ]
+    inside = sum(
+        t["predicted_ns"][0] <= t["saving_ns"][1] and t["saving_ns"][0] <= t["predicted_ns"][1]
+        for t in trials
+    )
+    lines = [
+        "# Trials", "",
+        f"- chosen settings within {NEAR:.0%} of the best of the grid: {near} of {len(rows)}",
+        f"- cached batches within {NEAR:.0%} of data in memory: {true} of {len(done['loaders'])}",
+        f"- controls with a recommendation that slows: {slow} of {len(done['controls'])}",
+        f"- predictions whose interval meets the measured one: {inside} of {len(trials)}", "",
+        "| program | chosen | gain % | best point's gain % | behind it % | points | seconds |",
+        "|---|---|--:|--:|--:|--:|--:|",
+    ]  # fmt: skip
+    for name, entry in rows:
+        lines.append(
+            f"| {name} | {_brief(entry['chosen'])} | {entry['gain_frac'] * 100:.1f} | "
+            f"{entry['best']['gain_frac'] * 100:.1f} | {entry['behind'][1] * 100:.1f} | "
+            f"{len(entry['points']) + 1} | {entry['seconds']:.0f} |"
+        )
+    lines += ["", "| loader | its step % | cached % |", "|---|--:|--:|"]
+    for name, entry in done["loaders"].items():
+        over = (f"{entry[key] * 100:+.1f}" for key in ("plain_frac", "cached_frac"))
+        lines.append(f"| {name} | {' | '.join(over)} |")
+    lines += ["", "Both over the step with data in memory.", ""]
+    lines += ["| control | recommended | its gain % | seconds |", "|---|---|--:|--:|"]
+    for name, entry in done["controls"].items():
+        gain = f"{entry['gain'][1] * 100:.1f}" if "gain" in entry else ""
+        seconds = f"{entry['seconds']:.0f}"
+        lines.append(f"| {name} | {_brief(entry['chosen'])} | {gain} | {seconds} |")
+    return "\n".join(lines) + "\n"
+
+
+def _brief(chosen: Settings) -> str:
+    words = [
+        f"{key}={value}"
+        for options in chosen.values() if isinstance(options, dict)
+        for key, value in options.items()
+    ]  # fmt: skip
+    return ", ".join([*words, *chosen.get("lines", [])]) or "nothing"
+
+
+def tell(text: str) -> None:
+    print(f"{datetime.now(timezone.utc):%H:%M:%S} {text}", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("part", choices=[*PARTS, "table"])
+    parser.add_argument("--only", nargs="+", help="some programs, loaders or controls")
+    parser.add_argument("--budget", type=float, default=1e9, help="seconds after which it stops")
+    parser.add_argument("--for", dest="seconds", type=float, default=600.0, help="of each `try`")
+    today = f"try-{datetime.now(timezone.utc):%Y-%m-%d}.json"
+    parser.add_argument("--results", type=Path, default=RESULTS / today)
+    args = parser.parse_args()
+    one_thread()
+    keep_memory()
+    until = time.monotonic() + args.budget
+    empty: State = {part: {} for part in PARTS}
+    path: Path = args.results
+    state: State = json.loads(path.read_text(encoding="utf-8")) if path.exists() else empty
+
+    def save() -> None:
+        state["machine"] = machine()
+        path.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
+
+    measure, names = PARTS.get(args.part, (None, ()))
+    for name in names:
+        entry = state[args.part].setdefault(name, {})
+        if measure is None or entry.get("done") or (args.only and name not in args.only):
+            continue
+        for _ in measure(name, entry, save, args.seconds):
+            if time.monotonic() > until:
+                break
+        save()
+        if time.monotonic() > until:
+            break
+    path.with_suffix(".md").write_text(page(state), encoding="utf-8")
+    print(page(state))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""`lightning-gpuprof try`: what a change gains, measured in short runs of the script itself."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from lightning_gpuprof.cli.arguments import program_of, span
+from lightning_gpuprof.records.trials import Trials
+from lightning_gpuprof.trials.try_changes import try_program
+from lightning_gpuprof.views.text.trials import trials_text
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add = parser.add_argument
+    add(
+        "--change",
+        action="append",
+        type=_change,
+        default=[],
+        metavar="NAME[=VALUE]",
+        help="try this change, with this value or all that suit; repeat for more. Default: those "
+        "that the findings of --into, or of a first watched run, suggest",
+    )
+    add("--finding", metavar="ID", help="only changes that answer this finding")
+    add("--for", dest="seconds", type=span, default="10m", metavar="TIME", help="time for all "
+        "trials, such as 90s (default: 10m)")  # fmt: skip
+    add("--into", metavar="RUN", help="log dir of a run of this script: its findings choose what "
+        "is tried, and its report gets the result")  # fmt: skip
+    add("--write", metavar="FILE", help="write what to change as YAML")
+    add("--json", action="store_true", help="print the result as JSON")
+    add("script", metavar="SCRIPT", help="training script, as in `try train.py --lr 1` or `try -- "
+        "python train.py fit`; it runs unchanged on one device and writes to a temporary folder "
+        "alone")  # fmt: skip
+    add("arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Try, and print what was measured."""
+    options = {"changes": args.change, "finding": args.finding, "seconds": args.seconds}
+    trials = try_program(program_of(args), into=args.into, say=_progress, **options)
+    _progress("")
+    if args.write:
+        Path(args.write).write_text(_yaml(trials), encoding="utf-8")
+    as_json = json.dumps(msgspec.to_builtins(trials), indent=2)
+    print(as_json if args.json else trials_text(trials))
+    return 0
+
+
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text[:79]}", end="", file=sys.stderr, flush=True)
+    elif text and ": pair" not in text:
+        print(text, file=sys.stderr)
+
+
+def _change(text: str) -> tuple[str, Any]:
+    name, _, value = text.partition("=")
+    return name, yaml.safe_load(value) if value else None
+
+
+def _yaml(trials: Trials) -> str:
+    """Return the settings as YAML for LightningCLI; what it has no key for is a comment."""
+    trainer = trials.settings.get("Trainer")
+    lines = [line for line in trials.paste.splitlines() if not line.startswith("Trainer(..., ")]
+    comments = [f"# {line}\n" for line in (f"lightning-gpuprof try: {trials.program}", *lines)]
+    return "".join(comments) + (yaml.safe_dump({"trainer": trainer}) if trainer else "")

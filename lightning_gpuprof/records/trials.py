@@ -1,0 +1,103 @@
+"""What `lightning-gpuprof try` measured: a JSON file in the folder of the run it is about."""
+
+import os
+from typing import Any
+
+import msgspec
+
+from lightning_gpuprof.errors import RecordError, UnreadableError
+from lightning_gpuprof.records.decode import decoded
+from lightning_gpuprof.records.files import LOCAL, FileSystem, plugin_dir, written_whole
+
+TRIALS_FILE = "trials.json"
+FASTER, SLOWER, SAME, UNDECIDED = "faster", "slower", "same", "undecided"
+FAILED, NOT_RUN = "failed", "not run"
+BIT_EQUAL, CLOSE, CHANGED, NOT_COMPARED = (
+    "bit-equal", "within tolerance", "changed", "not compared",
+)  # fmt: skip
+
+
+class Side(msgspec.Struct, frozen=True):
+    """The program with or without a change; a step is of as many samples in both."""
+
+    step_ns: int
+    samples_per_s: float | None = None
+    memory_bytes: int | None = None
+    first_step_ns: int | None = None
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """A change, or several together (`combination`), against the program as it is.
+
+    docs/json.md describes the fields; the gain is a share of the step, with its 95 % interval.
+    """
+
+    change: str
+    value: Any = None
+    verdict: str
+    note: str = ""
+    alters: str = ""
+    ceiling: bool = False
+    computed: bool = False
+    losses: str = NOT_COMPARED
+    pairs: int = 0
+    before: Side | None = None
+    after: Side | None = None
+    low_frac: float | None = None
+    gain_frac: float | None = None
+    high_frac: float | None = None
+    break_even_step: int | None = None
+    findings: tuple[str, ...] = ()
+    predicted_ns: tuple[int, int] | None = None
+    paste: str = ""
+
+    @property
+    def name(self) -> str:
+        """The change with its value, as `--change` takes it."""
+        return self.change if self.value is None else f"{self.change}={self.value}"
+
+    @property
+    def gain_ns(self) -> tuple[int, int] | None:
+        """The interval of what a step takes less."""
+        if self.before is None or self.low_frac is None or self.high_frac is None:
+            return None
+        step_ns = self.before.step_ns
+        return round(self.low_frac * step_ns), round(self.high_frac * step_ns)
+
+
+class Trials(msgspec.Struct, frozen=True, kw_only=True):
+    """All trials of one program, the winners together, and these as `paste` and as `settings`."""
+
+    program: str
+    seconds: float
+    schema_version: int = 1
+    notes: tuple[str, ...] = ()
+    trials: tuple[Trial, ...] = ()
+    combination: Trial | None = None
+    paste: str = ""
+    settings: dict[str, Any] = {}
+
+
+_TRIALS = msgspec.json.Decoder(Trials)
+
+
+def write_trials(run: str, trials: Trials) -> str:
+    """Write trials into a run's folder, in place of earlier ones; return the file's path."""
+    path = os.path.join(plugin_dir(run), TRIALS_FILE)
+    with written_whole(path) as part, open(part, "wb") as file:
+        file.write(msgspec.json.encode(trials))
+    return path
+
+
+def read_trials(run: str, fs: FileSystem = LOCAL) -> Trials | None:
+    """Return a run's trials; None where there are none.
+
+    Raises:
+        RecordError: The file is damaged, or of a newer version.
+    """
+    path = os.path.join(plugin_dir(run), TRIALS_FILE)
+    try:
+        return decoded(_TRIALS, fs.read_bytes(path)) if fs.exists(path) else None
+    except (UnreadableError, OSError) as error:
+        said = f"{path} cannot be read ({error}). Run `try` again to renew it."
+        raise RecordError(said) from error

@@ -1,0 +1,41 @@
+"""Runs a user's program in a child process of ours, with a hand on every Trainer that it makes."""
+
+import os
+import runpy
+import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+
+def change_trainers(
+    options: Callable[[dict[str, Any]], object], made: Callable[[Any], object]
+) -> None:
+    """Have `options` change the arguments of every Trainer of this process, and `made` each one."""
+
+    def patch(trainer_class: Any) -> None:
+        original: Callable[..., None] = trainer_class.__init__
+
+        @wraps(original)  # LightningCLI reads the Trainer's arguments from its signature
+        def init(trainer: Any, *args: Any, **kwargs: Any) -> None:
+            options(kwargs)
+            original(trainer, *args, **kwargs)
+            made(trainer)
+
+        trainer_class.__init__ = init
+
+    for name in ("lightning.pytorch", "pytorch_lightning"):
+        if find_spec(name.partition(".")[0]) is not None:
+            patch(import_module(name).Trainer)
+
+
+def run_program(program: Sequence[str]) -> None:
+    """Run a script, or `-m` and a module, with its arguments, as Python would."""
+    if program[0] == "-m":
+        sys.argv, sys.path[0] = list(program[1:]), os.getcwd()
+        runpy.run_module(program[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv, sys.path[0] = list(program), os.path.dirname(os.path.abspath(program[0]))
+        runpy.run_path(program[0], run_name="__main__")

@@ -1,0 +1,144 @@
+"""The command's own: its arguments, its page and its YAML. Programs are tried in tests/trials."""
+
+import importlib
+import json
+
+import pytest
+import yaml
+
+from lightning_gpuprof.cli import main
+from lightning_gpuprof.errors import RecordError
+from lightning_gpuprof.records.trials import Side, Trial, Trials, read_trials, write_trials
+from lightning_gpuprof.views.documents.report import load_report
+from lightning_gpuprof.views.text.trials import trials_text
+
+WORKERS = Trial(
+    change="num_workers",
+    value=2,
+    verdict="faster",
+    losses="bit-equal",
+    pairs=6,
+    before=Side(10_000_000, 3200.0, 2**30, 20_000_000),
+    after=Side(6_000_000, 5333.3, 2**30, 30_000_000),
+    low_frac=0.38,
+    gain_frac=0.4,
+    high_frac=0.42,
+    break_even_step=3,
+    findings=("data-wait",),
+    predicted_ns=(3_000_000, 5_000_000),
+    paste="DataLoader(..., num_workers=2, persistent_workers=True)",
+)
+TRIALS = Trials(
+    program="train.py --lr 1",
+    seconds=61.0,
+    notes=("Steps are on one device.",),
+    trials=(
+        WORKERS,
+        Trial(change="pin_memory", verdict="not run", note="there is no GPU"),
+        Trial(
+            change="val_check_interval",
+            value=50,
+            verdict="faster",
+            computed=True,
+            gain_frac=0.25,
+            alters="validations come less often",
+        ),
+    ),
+    combination=WORKERS,
+    paste="Trainer(..., log_every_n_steps=50)\nDataLoader(..., num_workers=2)",
+    settings={"Trainer": {"log_every_n_steps": 50}, "DataLoader": {"num_workers": 2}},
+)
+
+
+@pytest.fixture
+def tried(monkeypatch, tmp_path):
+    """What the command asks for; the answer is the trials above."""
+    asked = {}
+
+    def try_program(program, **options):
+        asked.update(options, program=program)
+        return TRIALS
+
+    module = importlib.import_module("lightning_gpuprof.cli.try")
+    monkeypatch.setattr(module, "try_program", try_program)
+    (tmp_path / "train.py").touch()
+    monkeypatch.chdir(tmp_path)
+    return asked
+
+
+def test_arguments_say_what_to_try(tried, capsys):
+    options = ["--change", "num_workers=4", "--change", "compile", "--for", "90s"]
+    assert main(["try", *options, "--finding", "data-wait", "--json", "train.py", "--lr", "1"]) == 0
+    assert tried["program"] == ["train.py", "--lr", "1"]
+    assert tried["changes"] == [("num_workers", 4), ("compile", None)]
+    assert (tried["seconds"], tried["finding"]) == (90, "data-wait")
+    assert json.loads(capsys.readouterr().out)["combination"]["gain_frac"] == 0.4
+
+
+@pytest.mark.parametrize("before", [[], ["--"], ["--", "python"], ["--", "python3.11"]])
+def test_a_program_may_be_written_as_it_is_run(tried, before):
+    assert main(["try", *before, "train.py", "fit", "--config", "c.yaml"]) == 0
+    assert tried["program"] == ["train.py", "fit", "--config", "c.yaml"]
+    assert main(["try", "--", "python", "-m", "package.train"]) == 0
+    assert tried["program"] == ["-m", "package.train"]
+
+
+def test_what_cannot_be_is_refused(tried, capsys):
+    assert main(["try", "absent.py"]) == 2
+    assert "no script absent.py" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["try", "--for", "ten", "train.py"])
+
+
+def test_settings_are_written_as_yaml_for_lightning_cli(tried, tmp_path):
+    assert main(["try", "--write", "best.yaml", "train.py"]) == 0
+    text = (tmp_path / "best.yaml").read_text()
+    assert yaml.safe_load(text) == {"trainer": {"log_every_n_steps": 50}}
+    assert "# DataLoader(..., num_workers=2)" in text
+
+
+def test_the_page_has_each_trial_and_what_to_change():
+    text = trials_text(TRIALS)
+    row = next(line for line in text.splitlines() if line.startswith("num_workers=2 "))
+    assert "6.00 ms" in row
+    assert "40.0% (38.0 to 42.0)" in row
+    assert "bit-equal" in row
+    for said in (
+        "- num_workers=2: predicted 3.00 ms to 5.00 ms, measured: 3.80 ms to 4.20 ms",
+        "- num_workers=2: its first step is made good by step 3",
+        "- pin_memory: not run: there is no GPU",
+        "- val_check_interval=50: 25.0% less, by the run's own figures; validations come less",
+        "TO CHANGE (measured together: 40.0% less per step)",
+        "  DataLoader(..., num_workers=2)",
+    ):
+        assert said in text
+
+
+def test_without_a_winner_the_page_says_so():
+    assert "leave it as it is" in trials_text(Trials(program="a.py", seconds=1.0))
+
+
+def test_a_report_has_the_trials_of_its_run(write_run, make_session):
+    phases = {"data_wait": 6_000_000, "forward": 4_000_000}
+    run = write_run(make_session(phases))
+    assert load_report(run).payload()["trials"] is None
+    write_trials(run, TRIALS)
+    assert read_trials(run) == TRIALS
+    payload = load_report(run).payload()
+    assert payload["trials"]["trials"][0]["predicted_ns"] == [3_000_000, 5_000_000]
+    finding = next(one for one in payload["findings"] if one["id"] == "data-wait")
+    assert finding["measured"] == "num_workers=2"
+    assert finding["saving_ns"] == {"low": 3_800_000, "high": 4_200_000}
+    raw = load_report(run, measured=False).payload()["findings"]
+    assert all(one["measured"] is None for one in raw)
+
+
+def test_a_damaged_file_of_trials_is_told(write_run, make_session):
+    run = write_run(make_session({"forward": 1_000_000}))
+    path = write_trials(run, TRIALS)
+    with open(path, "w") as file:
+        file.write("{")
+    with pytest.raises(RecordError, match="Run `try` again to renew"):
+        read_trials(run)
+    report = load_report(run)
+    assert any("Run `try` again to renew" in notice for notice in report.notices)

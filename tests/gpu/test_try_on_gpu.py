@@ -1,0 +1,53 @@
+"""On a GPU: precision, compilation and pinning are tried on a script in processes of their own."""
+
+import json
+
+import pytest
+
+from lightning_gpuprof.cli import main
+
+pytestmark = pytest.mark.gpu
+
+SCRIPT = """
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(LightningModule):
+    def __init__(self):
+        super().__init__()
+        layer = torch.nn.Linear(2048, 2048)
+        self.net = torch.nn.Sequential(layer, torch.nn.GELU(), torch.nn.Linear(2048, 2048))
+
+    def training_step(self, batch, batch_idx):
+        return self.net(batch[0]).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters())
+
+
+if __name__ == "__main__":
+    data = DataLoader(TensorDataset(torch.randn(8192, 2048)), batch_size=512)
+    trainer = Trainer(
+        max_epochs=-1, accelerator="gpu", logger=False, enable_checkpointing=False,
+        enable_progress_bar=False,
+    )
+    trainer.fit(Net(), data)
+"""
+
+
+@pytest.mark.parametrize("change", ["precision", "matmul_precision", "pin_memory", "compile"])
+def test_a_change_is_measured(tmp_path, monkeypatch, capfd, figure, change):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    monkeypatch.chdir(tmp_path)
+    asked = ["try", "--change", change, "--for", "100s", "--json", "train.py"]
+    assert main(asked) == 0
+    [trial] = json.loads(capfd.readouterr().out)["trials"]
+    if trial["verdict"] == "not run":
+        pytest.skip(f"{change}: {trial['note']}")
+    assert trial["verdict"] != "failed", trial["note"]
+    assert trial["after"]["memory_bytes"] > 2**20
+    figure(f"try {change}: gain of the step", trial["gain_frac"])
+    assert trial["losses"] != "not compared"
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
