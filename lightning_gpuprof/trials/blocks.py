@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.adapters.loaders import BEFORE_FIRST_ITERATORS, training_loaders
+from lightning_gpuprof.adapters.loaders import BEFORE_FIRST_ITERATORS, loaders_of
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.session.patches import Patches
 from lightning_gpuprof.tensors import first_dimension
@@ -66,7 +66,7 @@ class Blocks(Callback):
             )
 
     def _last(self, fit_loop: Any, last: Callable[[], Any]) -> Any:
-        for loader in training_loaders(fit_loop):
+        for loader in loaders_of(fit_loop):
             if isinstance(loader, DataLoader):
                 change_loader(loader, self._settings)
                 self._changed = True
