@@ -15,6 +15,29 @@ import browser_driver
 import pytest
 from recorded import lay_out
 
+from lightning_gpuprof.records.trials import Side, Trial, Trials, write_trials
+
+WORKERS = Trial(
+    change="num_workers",
+    value=4,
+    verdict="faster",
+    losses="bit-equal",
+    before=Side(10_000_000),
+    after=Side(6_000_000),
+    low_frac=0.38,
+    gain_frac=0.4,
+    high_frac=0.42,
+    findings=("data-wait",),
+    predicted_ns=(3_000_000, 5_000_000),
+    paste="DataLoader(..., num_workers=4)",
+)
+TRIALS = Trials(
+    program="train.py",
+    seconds=60.0,
+    trials=(WORKERS, Trial(change="pin_memory", verdict="not run", note="there is no GPU")),
+    combination=WORKERS,
+    paste=WORKERS.paste,
+)
 HARMLESS = ("Three.js", "swiftshader", "favicon", "font-roboto")
 """What TensorBoard's own page says on the console, with or without us."""
 
@@ -69,7 +92,7 @@ def logs(made_runs, tmp_path_factory):
     root = made_runs.all_runs(tmp_path_factory.mktemp("logs"))
     made_runs.two_cycle_run(root / "two_cycles")
     made_runs.runs_of_two_models(root / "two_models")
-    made_runs.worker_run(root / "workers")
+    write_trials(str(made_runs.worker_run(root / "workers")), TRIALS)
     lacking = made_runs.many_rank_run(root / "lacking", ranks=3, late=2)
     (lacking / "plugins" / "gpuprof" / "rank2.jsonl").unlink()
     lay_out(root / "h100")
