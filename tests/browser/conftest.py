@@ -90,9 +90,9 @@ REAL_TRACES = {
 @pytest.fixture(scope="session")
 def logs(made_runs, tmp_path_factory):
     root = made_runs.all_runs(tmp_path_factory.mktemp("logs"))
-    made_runs.two_cycle_run(root / "two_cycles")
+    write_trials(str(made_runs.two_cycle_run(root / "two_cycles")), TRIALS)
     made_runs.runs_of_two_models(root / "two_models")
-    write_trials(str(made_runs.worker_run(root / "workers")), TRIALS)
+    made_runs.worker_run(root / "workers")
     lacking = made_runs.many_rank_run(root / "lacking", ranks=3, late=2)
     (lacking / "plugins" / "gpuprof" / "rank2.jsonl").unlink()
     lay_out(root / "h100")

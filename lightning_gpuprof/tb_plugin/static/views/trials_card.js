@@ -1,7 +1,7 @@
 // What `lightning-gpuprof try` measured of the program's changes, beside what the findings had predicted.
 
 import { card, h, shorten } from "../dom.js";
-import { duration, durationRange, percent, percentRange } from "../format.js";
+import { duration, durationRange, percent } from "../format.js";
 
 /**
  * @param {any} report
@@ -37,13 +37,14 @@ export function trialsCard(report) {
 function row(one) {
   const named = one.value === null ? one.change : `${one.change}=${one.value}`;
   const step = one.before.step_ns;
-  const interval = one.verdict === "faster" || one.verdict === "slower" ? percentRange(one.low_frac, one.high_frac) : one.verdict;
+  const gain = `${percent(one.low_frac)} to ${percent(one.high_frac)}`;
+  const interval = one.verdict === "faster" || one.verdict === "slower" ? gain : one.verdict;
   return h(
     "tr",
     null,
     h("td", { title: one.alters }, h("code", null, shorten(named, 80)), one.ceiling && " (the most that data can give)", one.alters && !one.ceiling && " (alters results)"),
     h("td", null, one.predicted_ns ? durationRange(one.predicted_ns[0], one.predicted_ns[1]) : ""),
-    h("td", { title: `${percentRange(one.low_frac, one.high_frac)}, 19 times in 20` }, interval),
+    h("td", { title: `${gain}, 19 times in 20` }, interval),
     h("td", null, `${duration(step)} to ${duration(one.after.step_ns)}`),
     h("td", null, one.losses),
   );
