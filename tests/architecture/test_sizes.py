@@ -10,12 +10,12 @@ BUDGET = {
     "package": 43_200,
     "tests": 35_600,
     "benchmarks": 11_000,
-    "words": 25_000,
+    "words": 25_100,
     "long functions": 2,
     "long files": 3,
     "ignores without a reason": 0,
 }
-"""At most; the package is to be lowered to 42,000 again, which `try` has passed, and then to 38,000."""
+"""At most; the package, which `try` took over it, is to be lowered to 42,000 and then to 38,000."""
 
 
 @pytest.fixture(scope="module")
