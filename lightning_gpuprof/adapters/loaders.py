@@ -129,8 +129,9 @@ class LoaderParts:
         for loader in loaders_of(loop):
             known = hasattr(type(loader), MAKES_ITERATOR) and MAKES_ITERATOR not in vars(loader)
             if known and int(getattr(loader, "num_workers", 0)):
-                vars(loader)[MAKES_ITERATOR] = TimedStart(loader, self._start)
+                start = TimedStart(loader, self._start)
                 self._loaders.add(loader)
+                vars(loader)[MAKES_ITERATOR] = start
 
     def mark(self, marked: bool) -> None:
         """Time the sampler, or for now leave it alone; the wait for workers is always timed."""

@@ -82,7 +82,10 @@ class ProxyTiming:
     def time_loader(self) -> None:
         """Split the wait for data into its parts from now on; for each epoch anew."""
         self._loaders.watch(self._trainer)
-        self._loaders.watch_starts(self._trainer.fit_loop)
+        self._watch_starts(self._trainer.fit_loop)
+
+    def _watch_starts(self, loop: Any) -> None:
+        attempt(partial(self._loaders.watch_starts, loop), None)
 
     def mark(self, marked: bool) -> None:
         """Time the parts of training steps from here on, or no more."""
@@ -121,7 +124,7 @@ class ProxyTiming:
             self._calls.add(module, "log", self.proxy.module_log())
         epoch_loop = fit_loop.epoch_loop
         self._calls.add(epoch_loop.val_loop, "run", self.proxy.validation())
-        watch = partial(self._loaders.watch_starts, epoch_loop.val_loop)
+        watch = partial(self._watch_starts, epoch_loop.val_loop)
         self._calls.add(epoch_loop.val_loop, "reset", self.proxy.loader_start(watch))
         if self._trainer.world_size > 1:
             stop_check = self._clock.region(Phase.OTHER, STOP_CHECK)

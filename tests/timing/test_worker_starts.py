@@ -112,3 +112,14 @@ def test_copies_of_a_loader_start_their_own_workers():
     assert iter(other)._num_workers == 0
     for one in (deep, sent):
         assert vars(one)[MAKES_ITERATOR].__self__ is one
+
+
+def test_a_loader_that_cannot_be_watched_is_trained_from_all_the_same(tmp_path):
+    class Unhashable(DataLoader):
+        __hash__ = None
+
+    records = trained(tmp_path, Unhashable(RandomDataset(32, 16), batch_size=4, num_workers=1))
+    session = records[0].sessions[-1]
+    assert session.steps == 4
+    assert session.end.status == "finished"
+    assert not [one for one in session.records if type(one).__name__ == "ProbeDisabled"]
