@@ -191,6 +191,8 @@ class ProfilerSchedule(RecordingCallback):
             self._borders.sleep_until(None if change is None else change - 1)
 
     def _new_trace(self, device_type: str) -> TorchTrace | None:
+        if self._output is None or self._output.unwritten:  # which was said
+            return None
         busy = busy_profiler()
         if busy is not None:
             self._say_busy(f"{busy[0].upper()}{busy[1:]} is at work")

@@ -217,7 +217,7 @@ def around():
     """Return what a fit must leave as it was, by name."""
     opened = (os.path.realpath(f"/proc/self/fd/{one}") for one in os.listdir("/proc/self/fd"))
     return {
-        "threads": sorted(one.name for one in threading.enumerate()),
+        "threads": sorted({one.name for one in threading.enumerate()} - {"QueueFeederThread"}),
         "processes": len(multiprocessing.active_children()),
         "gc.callbacks": [getattr(one, "__qualname__", repr(one)) for one in gc.callbacks],
         "gc": (gc.isenabled(), gc.get_threshold()),
@@ -261,7 +261,7 @@ def files(folder):
     own, ours = [], []
     for path in sorted(Path(folder).rglob("*")) + sorted(Path(tempfile.gettempdir()).rglob("*")):
         name = str(path.relative_to(Path(folder).parent)).partition(os.sep)[2]
-        if path.name.endswith((".part", ".tmp")) or "gpuprof-" in path.name:
+        if path.name.endswith((".part", ".tmp")) or "gpuprof-workers" in path.name:
             ours.append(name)
         elif path.is_file() and "plugins" not in path.parts and path.name not in OF_LOGGERS:
             own.append(name)
