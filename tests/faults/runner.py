@@ -80,13 +80,15 @@ def trained(case, folder, ours):
     after = rig.around()
     own, tmp = rig.files(run.folder)
     named = ("threads", "gc.callbacks")
-    changed = {
-        name: after[name] if name in named else "" for name in before if before[name] != after[name]
-    }
+    changed = [
+        f"{name} {after[name] if name in named else ''}"
+        for name in before
+        if before[name] != after[name]
+    ]
     found = {
         "error": error,
         "seen": run.model.seen,
-        "left": [changed, rig.left_in(run), tmp],
+        "left": changed + rig.left_in(run) + tmp,
         "files": own,
         "said": said,
     }
