@@ -6,6 +6,7 @@ import pytest
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.facts import AnomalyMode
 from lightning_gpuprof.records.schema import Loader, OutsideSpan, ProfilerCycle
+from lightning_gpuprof.views.console.console import render
 from lightning_gpuprof.views.documents.report import load_report
 
 MS = 1_000_000
@@ -160,3 +161,16 @@ def test_a_file_that_is_foreign_to_us_is_refused_with_a_reason(tmp_path):
     (folder / "rank0.jsonl").write_text('{"hello": 1}\n')
     with pytest.raises(RecordError, match=r"line 1 of rank0\.jsonl cannot be read"):
         load_report(str(tmp_path))
+
+
+def test_a_change_of_pace_and_the_cost_of_closing_windows_are_said(make_session, write_run):
+    forward = [MS if step < 300 else 12 * MS for step in range(400)]
+    cycle = ProfilerCycle(
+        cycle=0, first_step=3, last_step=5, trace_file="t.gz", stop_ns=60 * MS, export_ns=15 * MS
+    )
+    report = load_report(write_run(make_session({"forward": forward}, steps=400, records=[cycle])))
+    assert "From step 300 on steps take 12.0 ms instead of 1.00 ms: means are of both." in (
+        report.notices
+    )
+    # 75 ms of a run of 1.5 s.
+    assert "closing profiler windows took 75.0 ms (5.0%" in " ".join(render(report).split())
