@@ -13,7 +13,7 @@ from lightning_gpuprof.records.schema import Column, Record, RunStart
 _T = TypeVar("_T")
 MOST_NUMBER, MOST_FLOAT = 1 << 62, 1e150
 """Sums of two such integers fit into 64 bits, and squares of such floats are finite."""
-MOST_NESTING, MOST_TEXT, MOST_RANKS = 64, 1 << 20, 1 << 20
+MOST_NESTING, MOST_TEXT, MOST_RANKS, MOST_LINES = 64, 1 << 20, 1 << 20, 1_000
 _RECORD = msgspec.json.Decoder(Record)
 _PHASES = frozenset(phase.value for phase in Phase)
 _SIGNED = ("torch_settings", "trainer", "model", "config", "details", "value", "start_ns")
@@ -102,6 +102,8 @@ def check_values(value: Any, name: object, least: int = -MOST_NUMBER, depth: int
 
 
 def _check_samples(seen: HostLines) -> None:
+    if len(seen.lines) > MOST_LINES:
+        raise UnreadableError(f"it holds more than {MOST_LINES:,} lines")
     at = Counter[str]()
     for line in seen.lines:
         at[line.phase] += line.count

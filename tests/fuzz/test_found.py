@@ -30,6 +30,7 @@ from lightning_gpuprof.views.documents.stored_analysis import read_analysis
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
 
 ROUTE = "/data/plugin/gpuprof"
+LINE = b'{"phase":"forward","file":"","line":1,"function":"","source":"","callee":null,"kind":null,"count":0}'  # noqa: E501 - as in a file
 
 
 def note(value):
@@ -47,6 +48,11 @@ def note(value):
         (note(b'"%b"' % (b"a" * (1 << 21))), "longer than 1,048,576 characters"),
         (b'{"kind":"cycle","cycle":0,"first_step":-4,"last_step":1,"trace_file":"x"}', "below 0"),
         (b'{"kind":"host_lines","whole":0,"lines":[],"by_phase":{"forward":9}}', "do not add up"),
+        (
+            b'{"kind":"host_lines","whole":0,"lines":[%b],"by_phase":{}}'
+            % b",".join([LINE] * 1001),
+            "1,000",
+        ),
         (b"\x00\x01", "JSON is malformed"),
     ],
 )
