@@ -8,6 +8,7 @@ and after the training. A line is right within 3 points of it, or where it lies 
 """
 
 import ast
+import gc
 import inspect
 import json
 import logging
@@ -103,11 +104,8 @@ def workers() -> object:
     return x.sort().values
 
 
-SHORT = (small_operators, batches, workers)
-PROGRAMS = {
-    one.__name__: one for one in (python_loops, lets_go_of_the_lock, keeps_the_lock, sleeps)
-}
-PROGRAMS |= {one.__name__: one for one in SHORT}
+LONG = (python_loops, lets_go_of_the_lock, keeps_the_lock, sleeps)
+PROGRAMS = {one.__name__: one for one in (*LONG, small_operators, batches, workers)}
 SAMPLES = {"batches": 16, "workers": 8}
 """Programs that make samples of a batch, and how many of them."""
 
@@ -214,6 +212,7 @@ def compared(name: str, seconds: float) -> list[dict[str, Any]]:
     """Return truth and samples of each line to which either gives one percent."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore")
+    gc.disable()  # a collection falls on any line
     text = Path(__file__).read_text(encoding="utf-8").splitlines()
     before = truth(name)
     with tempfile.TemporaryDirectory() as folder:

@@ -59,6 +59,7 @@ def keep_sampling(
     interval_s: float,
     most: int,
     clock: Callable[[], int] = time.perf_counter_ns,
+    sleep: Callable[[float], object] = time.sleep,
 ) -> None:
     """Sample at irregular distances until there are `most` samples, or it is told to stop.
 
@@ -75,6 +76,7 @@ def keep_sampling(
         interval_s: Mean distance of the first samples.
         most: Samples after which it ends.
         clock: Returns nanoseconds.
+        sleep: Waits so many seconds and returns at once when it has the interpreter's lock.
     """
     chance, due_ns = random.Random(0), clock()
     while (taken := count()) < most:
@@ -84,9 +86,8 @@ def keep_sampling(
             return
         before = core_wait()
         with quick_turns():
-            if stop.wait(max(0.0, (due_ns - clock()) / 1e9)):
-                return
-            after_ns, seen = max(0, clock() - due_ns), look()
+            sleep(max(0.0, (due_ns - clock()) / 1e9))
+        after_ns, seen = max(0, clock() - due_ns), look()
         times = 1 + round(after_ns // (mean_s * 1e9))
         due_ns += round((times - 1) * mean_s * 1e9)
         if seen is not None:
@@ -106,7 +107,8 @@ def quick_turns() -> Iterator[None]:
     Python grants the lock after 5 ms, or when the other thread lets go of it. At 5 ms nearly every
     sample shows a call that lets go, hardly ever the Python before it: in example_projects/char_lm
     the regular expression that takes half of the step got 17 % of the samples, and the tensor
-    operation after it 34 %. The setting is the process's, so it is put back after each sample.
+    operation after it 34 %. The setting is the process's. It is put back before the other thread,
+    which gave way, asks for the lock: else that would have it again amid the sample.
     """
     usual = sys.getswitchinterval()
     sys.setswitchinterval(min(usual, QUICK_S))
@@ -142,7 +144,8 @@ def may_walk() -> bool:
         return True
     if _collection_is_near():
         gc.collect(0)
-    return not _collection_is_near()
+    # Where that did nothing, the other thread is amid a collection: no other begins before its end.
+    return not _collection_is_near() or gc.get_threshold()[0] > _WALK_OBJECTS
 
 
 def _collection_is_near() -> bool:
