@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 RUNS ?= runs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults fuzz oldest newest tensorboard check bench figures gpu wheels docs golden clean
+.PHONY: help demo test faults fuzz oldest newest tensorboard check bench figures soak programs gpu wheels docs golden clean
 
 help: ## List these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -64,6 +64,12 @@ bench: $(VENV)/.installed-dev ## Measure overhead, trace speed and the tab; writ
 
 figures: $(VENV)/.installed-dev ## Print sizes, rules, default parts and import times
 	$(BIN)/python benchmarks/figures.py
+
+soak: $(VENV)/.installed-dev ## Train 200,000 steps and say what grew
+	$(BIN)/python benchmarks/soak.py
+
+programs: $(VENV)/.installed-dev ## Train programs of other packages with and without the callback
+	$(BIN)/python benchmarks/programs/run.py
 
 PARTS ?=
 gpu: ## On a CUDA or ROCm machine: GPU tests and benchmarks with the Python at hand, in 8 minutes; PARTS=examples or PARTS=try

@@ -1,0 +1,28 @@
+"""docs/safety.md: what holds each promise exists."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "safety.md").read_text(encoding="utf-8")
+ROWS = [line for line in PAGE.splitlines() if line.startswith("|")][2:]
+
+
+@pytest.mark.parametrize("held", sorted(set(re.findall(r"`(tests/[^`]+)`", PAGE))))
+def test_a_test_that_the_page_names_exists(held):
+    file, _, name = held.partition("::")
+    assert (ROOT / file).exists()
+    assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8") if name else True
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"`make (\w+)`", PAGE))))
+def test_a_command_that_the_page_names_exists(target):
+    assert f"\n{target}:" in (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def test_each_promise_names_what_holds_it():
+    assert ROWS
+    bare = [row for row in ROWS if row.count("|") == 3 and not re.search(r"`(tests/|make )", row)]
+    assert bare == []
