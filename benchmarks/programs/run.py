@@ -41,7 +41,7 @@ def environment(name: str, requires: str) -> str:
         packages = next(folder.glob("lib/python*/site-packages"))
         (packages / "over.pth").write_text(sysconfig.get_path("purelib") + "\n")
         pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
-        pinned = ["-c", str(REPOSITORY / "constraints.txt"), "torch==2.13.0"]
+        pinned = ["--no-compile", "-c", str(REPOSITORY / "constraints.txt"), "torch==2.13.0"]
         subprocess.run([*pip, *pinned, requires], check=True)
         made.write_text(wanted)
     return str(python)

@@ -1,9 +1,10 @@
 """Graph convolutions over 2,000 small graphs, batched by `LightningDataset`."""
 
 import torch
+from lightning.pytorch import Trainer
 from packages.supervised import Trained
-from pytorch_lightning import Trainer
-from torch_geometric.data import Data, LightningDataset
+from torch_geometric.data import Data
+from torch_geometric.data.lightning import LightningDataset
 from torch_geometric.nn import GCN, global_mean_pool
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from pytorch_lightning import LightningModule
+from lightning.pytorch import LightningModule
 
 
 class Trained(LightningModule):

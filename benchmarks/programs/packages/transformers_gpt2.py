@@ -3,8 +3,8 @@
 import random
 
 import torch
+from lightning.pytorch import Trainer
 from packages.supervised import Trained
-from pytorch_lightning import Trainer
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
@@ -25,6 +25,6 @@ def fit(options):
     def collate(some):
         return dict(tokenizer(some, return_tensors="pt", truncation=True, max_length=64))
 
-    config = GPT2Config(len(tokenizer), n_positions=64, n_embd=64, n_layer=2, n_head=4)
+    config = GPT2Config(vocab_size=len(tokenizer), n_positions=64, n_embd=64, n_layer=2, n_head=4)
     loader = torch.utils.data.DataLoader(texts, batch_size=16, shuffle=True, collate_fn=collate)
     Trainer(max_epochs=2, enable_model_summary=False, **options).fit(Trained(Gpt2(config)), loader)
