@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from typing_extensions import override
+
 from lightning_gpuprof.adapters.lightning import Callback
 from lightning_gpuprof.session.output import RunOutput
 
@@ -9,7 +11,8 @@ from lightning_gpuprof.session.output import RunOutput
 class Recorder:
     """Records one fact of a fit; a subclass overrides the moments that it needs.
 
-    A failing recorder is switched off alone: `guard.disable` calls its `release`.
+    A failing recorder is switched off alone: `guard.disable` calls its `release`. A copy knows
+    nothing of the fit, whose parts could not all be pickled.
     """
 
     _output: RunOutput | None = None
@@ -32,3 +35,7 @@ class Recorder:
 
     def _release(self) -> None:
         self.release()
+
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()

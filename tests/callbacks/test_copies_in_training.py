@@ -77,7 +77,9 @@ def test_the_callback(train):
     def act(trainer, pl_module):
         profiling = next(one for one in trainer.callbacks if isinstance(one, GpuProfCallback))
         assert copy.deepcopy(profiling).parts
-        assert pickle.loads(pickle.dumps(profiling)).parts
+        pickled = pickle.dumps(profiling)
+        assert b"phase_clock" not in pickled  # nor what it reaches: not all of it can be pickled
+        assert pickle.loads(pickled).parts
 
     train(act)
 

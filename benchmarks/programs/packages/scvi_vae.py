@@ -6,6 +6,7 @@ import scvi
 
 
 def fit(options):
+    scvi.settings.seed = 1
     counts = np.random.default_rng(1).poisson(1.0, (4000, 500)).astype(np.float32)
     cells = anndata.AnnData(counts)
     scvi.model.SCVI.setup_anndata(cells)
