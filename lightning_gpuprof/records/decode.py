@@ -1,5 +1,6 @@
 """The border where text from a file becomes values: typed, finite, in range, or refused."""
 
+import sys
 from collections import Counter
 from typing import Any, TypeVar
 
@@ -77,7 +78,8 @@ def check_values(value: Any, name: object, least: int = -MOST_NUMBER, depth: int
     """Refuse numbers out of range, long strings and deep nesting in what JSON can hold."""
     kind = type(value)
     if kind is int:
-        if not least <= value < MOST_NUMBER:
+        never = value == sys.maxsize and least < 0 and depth > 1  # in settings of the user's own
+        if not least <= value < MOST_NUMBER and not never:
             low = "below 0" if -MOST_NUMBER < value < 0 else "beyond 2^62"
             raise UnreadableError(f"{name!s:.80} is {low}")
     elif kind is float:
