@@ -2,11 +2,9 @@
 
     python benchmarks/programs/run.py [NAME ...]     # some: the others keep today's result
 
-Environments lie in ~/.cache/lightning_gpuprof/programs, over the packages of the Python that runs
-this: torch stays the one at hand. Each program trains twice in one process with a fixed seed:
-losses, random streams after each step, weights and optimizer states must be the same with and
-without the callback, and the trainer must be copied where it is without. programs.yaml has what a
-right report says.
+Environments lie in ~/.cache/lightning_gpuprof/programs, over the packages of this Python: torch
+stays the one at hand. Each program trains twice in one process with a fixed seed: losses, random
+streams, weights, optimizer states and copies of the trainer must be as without the callback.
 """
 
 import json
@@ -49,8 +47,8 @@ def environment(name: str, requires: str) -> str:
 
 def output(*command: str) -> Any:
     """Return the last line that a command prints, as JSON."""
-    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    done = subprocess.run(command, capture_output=True, text=True, env=variables, timeout=1200)
+    where = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(command, capture_output=True, text=True, env=where, timeout=3600)
     if done.returncode:
         raise RuntimeError(f"{command[1]} failed:\n{done.stderr[-3000:]}")
     return json.loads(done.stdout.splitlines()[-1])
@@ -86,8 +84,8 @@ def page(rows: dict[str, Any], found: dict[str, Any]) -> str:
         same = ["same" if one[key] else "**differ**" for key in ("same_results", "same_copies")]
         cells = [rows[name]["requires"], ", ".join(same), one["first_finding"]]
         said = f"{one['first_finding']} {one['first_line']}"
-        named = any(part in said for part in rows[name]["right"])
-        cells += [one["first_line"], rows[name]["why"], "yes" if named else "**no**"]
+        named = "yes" if any(part in said for part in rows[name]["right"]) else "**no**"
+        cells += [one["first_line"], rows[name]["why"], named]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(["# Programs of other packages", "", *lines, ""])
 

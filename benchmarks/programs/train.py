@@ -19,8 +19,7 @@ from typing import Any
 
 ROW, ROOT, HOW = json.loads(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 LIGHTNING = importlib.import_module(ROW["lightning"])  # before the callback, as a program does
-COPIED_AT = 20
-"""In this batch of the second fit the trainer is copied, and again at its end."""
+COPIED_AT = 20  # in this batch of the second fit the trainer is copied, and again at its end
 
 
 def digest(value: Any) -> str:
