@@ -64,7 +64,7 @@ def test_lines_of_worker_processes_are_listed_with_what_they_take_of_a_batch(pag
     text = page.text()
     assert "by 200 samples of 2 worker processes, which waited for work in 20.0% of them" in text
     ((_, share, each),) = page.rows(".lines")
-    assert share == "90.0%"
+    assert share == "85\N{EN DASH}95%"
     # Two workers for a step of 20 ms, at work in 80 samples of 100: 32 ms a batch.
     assert float(each.removesuffix(" ms")) == pytest.approx(0.9 * 32, rel=0.03)
 
