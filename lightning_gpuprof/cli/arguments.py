@@ -22,31 +22,6 @@ def add_form(parser: argparse.ArgumentParser) -> Any:
     return form
 
 
-def add_training_arguments(parser: argparse.ArgumentParser, *, sizes: str) -> None:
-    """Declare which model `plan` takes, and how it is trained."""
-    parser.add_argument(
-        "--model",
-        required=True,
-        metavar="MODULE:FUNCTION",
-        help="pkg.module:make or file.py:make; make() returns (model, batch_fn), where "
-        "batch_fn(batch_size) returns a batch; without configure_optimizers AdamW is taken",
-    )
-    parser.add_argument(
-        "--precision",
-        choices=("32-true", "bf16-mixed", "16-mixed"),
-        default="32-true",
-        help="as for Lightning's Trainer (default: 32-true)",
-    )
-    parser.add_argument(
-        "--batch-sizes",
-        type=whole_numbers,
-        default=sizes,
-        metavar="N,N",
-        help=f"sizes to try (default: {sizes})",
-    )
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-
-
 def positive(text: str) -> int:
     """Read a whole number above 0."""
     if not text.isdecimal() or not int(text):

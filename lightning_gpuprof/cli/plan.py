@@ -7,7 +7,7 @@ from contextlib import redirect_stdout
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from lightning_gpuprof.cli.arguments import add_training_arguments, memory_size, share
+from lightning_gpuprof.cli.arguments import memory_size, whole_numbers
 from lightning_gpuprof.units import percent, size
 from lightning_gpuprof.views.text.blocks import aligned
 
@@ -27,14 +27,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="memory of a card, such as 24GiB; repeat for more "
         f"(default: {', '.join(f'{card >> 30}GiB' for card in DEFAULT_CARDS)})",
     )
-    add_training_arguments(parser, sizes="8,16,32")
     parser.add_argument(
-        "--target",
-        type=share,
-        default="80%",
-        metavar="SHARE",
-        help="share of a card's memory to fill (default: 80%%)",
+        "--model",
+        required=True,
+        metavar="MODULE:FUNCTION",
+        help="pkg.module:make or file.py:make; make() returns (model, batch_fn), where "
+        "batch_fn(batch_size) returns a batch; without configure_optimizers AdamW is taken",
     )
+    parser.add_argument(
+        "--precision",
+        choices=("32-true", "bf16-mixed", "16-mixed"),
+        default="32-true",
+        help="as for Lightning's Trainer (default: 32-true)",
+    )
+    parser.add_argument(
+        "--batch-sizes",
+        type=whole_numbers,
+        default="8,16,32",
+        metavar="N,N",
+        help="sizes to try (default: 8,16,32)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,7 +62,6 @@ def run(args: argparse.Namespace) -> int:
             vram_bytes=args.vram or DEFAULT_CARDS,
             batch_sizes=args.batch_sizes,
             precision=args.precision,
-            target_frac=args.target,
         )
     print(json.dumps(payload(planned), indent=2) if args.json else text(planned))
     return 0
@@ -57,8 +69,7 @@ def run(args: argparse.Namespace) -> int:
 
 def payload(plan: "Plan") -> dict[str, Any]:
     """Return the plan as JSON values: bytes and fractions, nothing formatted."""
-    cards = [{**asdict(card), "vram_frac": card.vram_frac} for card in plan.cards]
-    return {"schema_version": 1, "measured": False, **asdict(plan), "cards": cards}
+    return {"schema_version": 1, "measured": False, **asdict(plan)}
 
 
 def text(plan: "Plan") -> str:

@@ -20,16 +20,9 @@ _MEMORY_TOLERANCE = 0.12
 
 @dataclass(frozen=True)
 class Peaks:
-    """The most that one device can do per second, by its vendor's sheet.
+    """The most that one device can do per second by its vendor's sheet, as in peaks.toml.
 
-    Args:
-        name: The product.
-        flop_per_s: Dense operations per second by dtype: fp32, tf32, fp16, bf16, fp8, int8.
-        memory_bytes_per_s: Bandwidth of the device memory.
-        url: The sheet.
-        memory_gb: Memory size of the product.
-        units: Multiprocessors (NVIDIA) or compute units (AMD) of the whole device.
-        checked: What the rates were held against: `vendor`, `copy`, `clock`, as in peaks.toml.
+    `flop_per_s` is dense, by dtype; `units` are multiprocessors (NVIDIA) or compute units (AMD).
     """
 
     name: str
@@ -54,11 +47,7 @@ def find_peaks(
 ) -> Lookup:
     """Look a device up by its reported name; never guess.
 
-    Args:
-        name: As torch, Kineto or another profiler reports it.
-        memory_bytes: Total memory that the device reports; decides between products that
-            share a name, and unmasks partitions.
-        units: Multiprocessors or compute units that it reports; unmasks partitions too.
+    Memory and units that it reports decide between products of one name and unmask partitions.
 
     >>> find_peaks("NVIDIA H100 80GB HBM3").peaks.flop_per_s["bf16"]
     989400000000000.0

@@ -36,13 +36,11 @@ _ATEN_NAMES = {"_local_scalar_dense": "item", "index": "boolean mask", "_unique2
 
 
 class _Call(NamedTuple):
-    """The outermost call of a Python function of torch's that is under way.
-
-    A tensor that it makes from nothing would lie on the host if `on_host`.
-    """
+    """The outermost call of a Python function of torch's that is under way."""
 
     name: str = ""
     on_host: bool = False
+    """A tensor that it makes from nothing would lie there."""
 
     @property
     def judged(self) -> bool:
@@ -56,15 +54,8 @@ class CpuSyncDetector:
     It follows from call to call which tensors would lie on the GPU: a tensor that is made without
     `device=` or fetched from a loader stays on the host until it is moved; a result computed from
     a tensor on the device is on the device; an older tensor is taken to be on the device, unless
-    named as `on_host`. Every operator's result passes here, so a storage's address can be reused.
-
-    Start and stop it at one depth of torch's modes. Meanwhile torch.compile runs functions
-    uncompiled, and torch.nn does not use its fast paths.
-
-    Args:
-        report: Told of each call that would sync.
-        on_host: Tensors that would be on the host even with a GPU, such as optimizers' counters.
-        fetching: Tells whether a batch is being fetched, which happens on the host.
+    it is `on_host` even with a GPU, as optimizers' counters are. Every operator's result passes
+    here, so a storage's address can be reused. Meanwhile torch.compile runs functions uncompiled.
     """
 
     would_sync = True

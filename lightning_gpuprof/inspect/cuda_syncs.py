@@ -11,12 +11,7 @@ import torch
 from lightning_gpuprof.adapters.dynamo import counters
 from lightning_gpuprof.inspect.advice import PAGEABLE_COPY
 from lightning_gpuprof.inspect.places import Hit, Report
-from lightning_gpuprof.inspect.sync_calls import (
-    NAMES,
-    READS,
-    SYNCHRONIZE,
-    synchronize_calls,
-)
+from lightning_gpuprof.inspect.sync_calls import NAMES, READS, SYNCHRONIZE, synchronize_calls
 from lightning_gpuprof.session.patches import Patches
 
 MESSAGE = "called a synchronizing CUDA operation"
@@ -35,11 +30,6 @@ class CudaSyncDetector:
     of autograd's threads to the thread that called `backward`. Explicit waits, which bring no
     warning, are replaced meanwhile. Methods that read values are timed. Functions that sync are
     named, but not after torch.compile, which would compile anew.
-
-    Args:
-        report: Told of each sync.
-        clock: Returns nanoseconds.
-        device: Holds `get_sync_debug_mode` and `set_sync_debug_mode`; tests pass a fake.
     """
 
     would_sync = False

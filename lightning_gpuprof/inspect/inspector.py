@@ -31,12 +31,7 @@ class Inspector(Callback):
     """Inspects a few training steps and ends the script, at the latest at its first epoch's end.
 
     First `steps` steps are inspected for host syncs, then as many others for needless work: finding
-    syncs adds calls of its own.
-
-    Args:
-        steps: Steps of either kind.
-        done: Receives the result.
-        new_detector: Makes the device's detector of syncs; tests pass a fake.
+    syncs adds calls of its own. `done` receives the result.
     """
 
     def __init__(

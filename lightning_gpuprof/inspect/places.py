@@ -41,8 +41,7 @@ class Place(NamedTuple):
 def place_of(frame: FrameType | None) -> Place | None:
     """Return the line to blame; None outside the training loop, and for this package's own calls.
 
-    Args:
-        frame: The innermost frame while the call that syncs is under way.
+    `frame` is the innermost while the call that syncs is under way.
     """
     walk = _Walk()
     return walk.place() if all(map(walk.passes, outwards(frame))) else None

@@ -21,16 +21,10 @@ FACTORIES = frozenset(
 FROM_DATA = frozenset({"tensor", "as_tensor", "asarray", "new_tensor"})
 """Factories that copy values of the host: with `device=`, a copy from pageable memory."""
 
-NAMES = {
+NAMES = {f"__{name}__": name for name in "format bool int float complex index".split()} | {
     "__repr__": "print",
-    "__format__": "format",
     "__getitem__": "boolean mask",
     "__setitem__": "boolean mask",
-    "__bool__": "bool",
-    "__int__": "int",
-    "__float__": "float",
-    "__complex__": "complex",
-    "__index__": "index",
     "__array__": "numpy",
     "__contains__": "in",
 }
@@ -56,11 +50,7 @@ def synchronize_calls() -> Iterable[tuple[Any, str]]:
 def shows_values(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Tell whether data decide the shape or the host value that an ATen operator returns.
 
-    >>> import torch
-    >>> mask = torch.tensor([True, False])
-    >>> shows_values(torch.ops.aten.nonzero.default, (mask,), {})
-    True
-    >>> shows_values(torch.ops.aten.index.Tensor, (mask, [torch.tensor([0])]), {})
+    >>> shows_values(torch.ops.aten.index.Tensor, (None, [torch.tensor([0])]), {})
     False
     """
     name, _, overload = operator_name(operator).partition(".")

@@ -25,17 +25,13 @@ _ALIGNMENT = 8
 
 @dataclass(frozen=True)
 class Peak:
-    """The highest memory while training at one batch size.
-
-    Args:
-        split_bytes: Free at the end of forward in segments that are partly in use, which the
-            pool cannot release; 0 where not read.
-    """
+    """The highest memory while training at one batch size."""
 
     samples: int
     peak_allocated_bytes: int
     peak_reserved_bytes: int
     split_bytes: int = 0
+    """Free at the end of forward in segments in use, which the pool cannot release."""
 
     @property
     def reserved_per_allocated(self) -> float:
@@ -58,36 +54,26 @@ class Line:
 
 @dataclass(frozen=True)
 class DeviceRoom:
-    """The memory to fill, and the part that is taken already.
-
-    Args:
-        total_bytes: The device's memory.
-        others_bytes: Highest use outside torch's allocator: the context, libraries, other
-            processes.
-        resting_bytes: Allocated between steps: parameters, gradients, optimizer state, and the
-            batch and outputs of the last step.
-        known_bytes: The part of it known not to grow with the batch; None where nothing is.
-    """
+    """The memory to fill, and the part that is taken already."""
 
     total_bytes: int
     others_bytes: int
+    """Highest use outside torch's allocator: the context, libraries, other processes."""
     resting_bytes: int
+    """Allocated between steps, the last step's batch and outputs with it."""
     known_bytes: int | None = None
+    """The part of it known not to grow with the batch; None where nothing is."""
 
 
 @dataclass(frozen=True)
 class Circumstances:
-    """Facts that withhold a suggestion, or widen it.
-
-    Args:
-        growth_bytes_per_step: How fast memory between steps surely grows; 0.0 where it does not.
-        alloc_retries: How often the allocator had to release its cache and try again.
-        validation_peak_bytes: The peak that validation set; None where training set it.
-    """
+    """Facts that withhold a suggestion, or widen it."""
 
     growth_bytes_per_step: float = 0.0
+    """0.0 where memory between steps does not surely grow."""
     alloc_retries: int = 0
     validation_peak_bytes: int | None = None
+    """None where training set the peak."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-_NATIVE, _DRIVERS = "native", "cudaMallocAsync"
+_COUNTING = ("native", "cudaMallocAsync")
 """Names of torch's own allocator, and of the driver's behind torch's calls."""
 
 
@@ -65,10 +65,6 @@ class CudaMemory:
         )
 
 
-def _backend(cuda: Any) -> str:
-    return str(cuda.memory.get_allocator_backend())
-
-
 def memory_probe(device: torch.device, *, cuda: Any = torch.cuda) -> CudaMemory | None:
     """Return the reader of a device's memory, or None where it cannot be measured.
 
@@ -77,15 +73,14 @@ def memory_probe(device: torch.device, *, cuda: Any = torch.cuda) -> CudaMemory 
     >>> memory_probe(torch.device("cpu")) is None
     True
     """
-    counts = device.type == "cuda" and _backend(cuda) in (_NATIVE, _DRIVERS)
-    return CudaMemory(device, cuda=cuda) if counts else None
+    if device.type != "cuda" or cuda.memory.get_allocator_backend() not in _COUNTING:
+        return None
+    return CudaMemory(device, cuda=cuda)
 
 
 def out_of_memory_error() -> type[RuntimeError]:
     """Return torch's error for a full device, whose place depends on the version."""
-    kind: type[RuntimeError] = (
-        getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
-    )
+    kind: type[RuntimeError] = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
     return kind
 
 

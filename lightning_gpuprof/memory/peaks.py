@@ -44,10 +44,8 @@ class TrainingPeaks:
     """Attributes rises of torch's peak to batch sizes, and judges the batch size by them.
 
     torch's peak is since the process began and is never reset here, so a window's own peak is
-    known only where it exceeds every earlier peak; then it belongs to the window's largest batch.
-
-    Args:
-        before: The reading at the start of training; None before the device's first use.
+    known only where it exceeds every earlier one; then it belongs to the window's largest batch.
+    `before` is the reading at the start of training; None before the device's first use.
     """
 
     def __init__(self, before: MemoryReading | None) -> None:
@@ -86,21 +84,16 @@ class TrainingPeaks:
     def add(
         self, reading: MemoryReading, batches: WindowBatches, *, batch: int, kinds: dict[str, int]
     ) -> Memory:
-        """Note a window of training and return its record.
+        """Note a window of training that ends with a batch (by number), and return its record.
 
-        Args:
-            reading: At the window's end.
-            batches: Of the window; empty where nobody counted.
-            batch: Batches trained so far.
-            kinds: Bytes of parameters, gradients and optimizer state.
+        `kinds` are the bytes of parameters, gradients and optimizer state.
         """
         self._used.append((batch, reading.allocated_bytes))
         self._others_bytes = max(self._others_bytes, reading.others_bytes)
         self.samples = max(self.samples, batches.samples)
         if batches.samples:
-            growing = 2 * (
-                batches.batch_bytes + batches.output_bytes
-            )  # the next batch may be there
+            # The next batch may be there.
+            growing = 2 * (batches.batch_bytes + batches.output_bytes)
             constant = max(sum(kinds.values()), reading.allocated_bytes - growing)
             self._known_bytes = constant or None
         raised = self._raises(reading)
@@ -110,16 +103,10 @@ class TrainingPeaks:
         if samples and raised:
             peak = Peak(samples, reading.peak_allocated_bytes, reading.peak_reserved_bytes)
             self._peaks[samples] = peak
+        recorded = {name: bytes for name, bytes in vars(reading).items() if name != "split_bytes"}
         return Memory(
             step=batch - 1,
-            allocated_bytes=reading.allocated_bytes,
-            reserved_bytes=reading.reserved_bytes,
-            peak_allocated_bytes=reading.peak_allocated_bytes,
-            peak_reserved_bytes=reading.peak_reserved_bytes,
-            total_bytes=reading.total_bytes,
-            free_bytes=reading.free_bytes,
-            alloc_retries=reading.alloc_retries,
-            ooms=reading.ooms,
+            **recorded,
             samples=batches.samples if raised and batches.samples else None,
             peak_from_before=not self._own,
             kind_bytes=_at_peak(reading, kinds) if self._own else {},

@@ -30,13 +30,7 @@ class SnapshotFiles:
         self._folder = Path(plugin_dir(output.run_dir))
 
     def write(self, step: int, reason: str, oom: dict[str, int] | None = None) -> Snapshot:
-        """Write a snapshot and the addresses of the model beside it; returns its record.
-
-        Args:
-            step: The training step.
-            reason: window or oom.
-            oom: Sizes of the failed allocation.
-        """
+        """Write a snapshot and the addresses of the model beside it; returns its record."""
         name = snapshot_name(self._output.rank, self._output.session, step, reason)
         path = self.path(name)
         trainer = self._trainer

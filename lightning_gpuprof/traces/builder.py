@@ -1,6 +1,6 @@
 """Collects a trace's rows in any order and makes the `Timeline` of them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -27,11 +27,7 @@ class TimelineBuilder:
     """Collects events for the readers of every source but Kineto; times are absolute, in ns.
 
     An event without an end, that ends before it starts, or at a time that no clock shows, is left
-    out and counted in a warning.
-
-    Args:
-        source: Name of the kind of file.
-        vendor: Whose devices such files are of, for those that the file does not describe.
+    out and counted in a warning. Devices that the file does not describe are the `vendor`'s.
 
     >>> builder = TimelineBuilder("nsys")
     >>> builder.host(5, 9, "cudaLaunchKernel", "cuda_runtime", builder.thread(1, 1))
@@ -60,12 +56,11 @@ class TimelineBuilder:
         """Name a thread, where it has events."""
         self._thread_names[plain_id(pid), plain_id(tid)] = name
 
-    def process_offset(self, process: int) -> int:
-        """Return what to add to a process's correlation ids to keep them apart from others'.
-
-        The first process keeps its own.
-        """
-        return self._processes.setdefault(process, len(self._processes)) << _PROCESS_SHIFT
+    def of_process(self, call: int | None, process: int | None) -> int | None:
+        """Return a correlation id that no other process of the file has."""
+        if call is None or process is None:
+            return call
+        return call + (self._processes.setdefault(process, len(self._processes)) << _PROCESS_SHIFT)
 
     def host(
         self,
@@ -121,6 +116,9 @@ class TimelineBuilder:
         metadata: Mapping[str, object] | None = None,
     ) -> Timeline:
         """Make the timeline, with its origin at the earliest start."""
+        if self._cut:
+            cut = f"{self._cut} events have no end after their start; they are left out."
+            self.warnings.append(cut)
         host = _columns(self._host, _HOST)
         device = _columns(self._device, _DEVICE)
         starts = [columns["start_ns"] for columns in (host, device)]
@@ -137,13 +135,8 @@ class TimelineBuilder:
             threads=self._threads.table(self._thread_names),
             devices=_all_devices(devices, events, self._vendor),
             metadata=metadata or {},
-            warnings=tuple(self._warnings()),
+            warnings=tuple(self.warnings),
         )
-
-    def _warnings(self) -> Iterable[str]:
-        yield from self.warnings
-        if self._cut:
-            yield f"{self._cut} events have no end after their start; they are left out."
 
 
 def copy_name(direction: str, source: str | None = None, target: str | None = None) -> str:

@@ -8,6 +8,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
+from math import inf
 
 MIN_BLOCK_BYTES = 512
 SMALL_BYTES = 2**20
@@ -58,25 +59,17 @@ class CachingAllocator:
     With a capacity, a segment that does not fit makes it release its wholly free segments and try
     again, as torch does.
 
-    Args:
-        capacity_bytes: Most that may be reserved; None for no limit.
-
     >>> pool = CachingAllocator()
-    >>> handle = pool.allocate(3000)
-    >>> pool.allocated_bytes, pool.reserved_bytes
-    (3072, 2097152)
-    >>> pool.free(handle)
+    >>> pool.free(pool.allocate(3000))
     >>> pool.allocated_bytes, pool.reserved_bytes, pool.peak_allocated_bytes
     (0, 2097152, 3072)
     """
 
-    def __init__(self, capacity_bytes: int | None = None) -> None:
+    def __init__(self, capacity_bytes: float = inf) -> None:
         self.capacity_bytes = capacity_bytes
         self.retries = self.ooms = 0
-        self.allocated_bytes = 0
-        self.reserved_bytes = 0
-        self.peak_allocated_bytes = 0
-        self.peak_reserved_bytes = 0
+        self.allocated_bytes = self.reserved_bytes = 0
+        self.peak_allocated_bytes = self.peak_reserved_bytes = 0
         # Free blocks by size, then address: the first that is large enough fits best.
         self._free: dict[bool, list[tuple[int, int, _Block]]] = {True: [], False: []}
         self._used: dict[int, _Block] = {}
@@ -84,11 +77,7 @@ class CachingAllocator:
         self._next_address = 0
 
     def allocate(self, requested: int) -> int:
-        """Take a block; returns the handle that frees it.
-
-        Raises:
-            MemoryError: The capacity does not hold it.
-        """
+        """Take a block, or raise `MemoryError`; returns the handle that frees it."""
         size = block_bytes(requested)
         small = size <= SMALL_BYTES
         free = self._free[small]
@@ -128,10 +117,10 @@ class CachingAllocator:
 
     def _new_segment(self, size: int, *, small: bool) -> _Block:
         segment = segment_bytes(size)
-        if self._lacks(segment):
+        if self.reserved_bytes + segment > self.capacity_bytes:
             self._release_cached()
             self.retries += 1
-            if self._lacks(segment):
+            if self.reserved_bytes + segment > self.capacity_bytes:
                 self.ooms += 1
                 raise MemoryError(f"{segment} bytes on top of {self.reserved_bytes} reserved")
         block = _Block(self._next_address, segment, small)
@@ -139,10 +128,6 @@ class CachingAllocator:
         self.reserved_bytes += segment
         self.peak_reserved_bytes = max(self.peak_reserved_bytes, self.reserved_bytes)
         return block
-
-    def _lacks(self, segment: int) -> bool:
-        limit = self.capacity_bytes
-        return limit is not None and self.reserved_bytes + segment > limit
 
     def _release_cached(self) -> None:
         """Release every segment that is wholly free."""
@@ -164,7 +149,6 @@ class CachingAllocator:
 
 def _merge(low: _Block, high: _Block) -> _Block:
     low.size += high.size
-    low.free = True
     low.next = high.next
     if high.next is not None:
         high.next.previous = low
@@ -181,12 +165,8 @@ class Footprint:
     """Index of the event after which allocated bytes were highest."""
 
 
-def replay(events: Iterable[tuple[int, int]], *, capacity_bytes: int | None = None) -> Footprint:
-    """Replay `(block id, bytes)` events; a negative size frees the block of that id.
-
-    Raises:
-        MemoryError: The capacity does not hold them.
-    """
+def replay(events: Iterable[tuple[int, int]], *, capacity_bytes: float = inf) -> Footprint:
+    """Replay `(block id, bytes)` events; a negative size frees the block of that id."""
     pool = CachingAllocator(capacity_bytes)
     handles: dict[int, int] = {}
     peak, peak_index = 0, 0
@@ -201,11 +181,7 @@ def replay(events: Iterable[tuple[int, int]], *, capacity_bytes: int | None = No
 
 
 def least_capacity(events: Sequence[tuple[int, int]], whole: Footprint) -> int:
-    """Return the least device memory on which events succeed, to half a percent.
-
-    Args:
-        events: As `replay` takes them.
-        whole: Their footprint without a limit.
+    """Return the least device memory on which events of a footprint succeed, to half a percent.
 
     >>> MiB = 2**20  # a segment of 30 MiB is released once it is free
     >>> events = [(0, 30 * MiB), (0, -1), (1, 40 * MiB)]

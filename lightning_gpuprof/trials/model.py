@@ -13,7 +13,6 @@ import torch
 from lightning_gpuprof.errors import ConfigError
 
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
-CPU = torch.device("cpu")
 CONTRACT = (
     "make() takes nothing and returns (model, batch_fn), where batch_fn(batch_size) returns a "
     "batch as the training DataLoader would."
@@ -22,12 +21,10 @@ CONTRACT = (
 
 @dataclass(frozen=True)
 class Made:
-    """A model and the batches to train it on.
+    """A model and what returns a batch of so many samples to train it on.
 
-    Attributes:
-        model: A LightningModule, whose `training_step` is run, or another Module, which is
-            called with the batch (unpacked, if that is a tuple or dict).
-        batch: Returns a batch of so many samples.
+    A LightningModule's `training_step` is run; another Module is called with the batch (unpacked,
+    if that is a tuple or dict).
     """
 
     model: torch.nn.Module
@@ -35,11 +32,7 @@ class Made:
 
 
 def load(spec: str) -> Callable[[], Any]:
-    """Import the function that `package.module:function` or `file.py:function` names.
-
-    Raises:
-        ConfigError: There is no such module or function.
-    """
+    """Import the function that `package.module:function` or `file.py:function` names."""
     place, _, name = spec.rpartition(":")
     if not place or not name:
         raise ConfigError(
@@ -54,11 +47,7 @@ def load(spec: str) -> Callable[[], Any]:
 
 
 def call(make: Callable[[], Any]) -> Made:
-    """Call `make()` and check its result.
-
-    Raises:
-        ConfigError: The result does not follow the contract.
-    """
+    """Call `make()` and check its result."""
     made = make()
     pair = isinstance(made, tuple) and len(made) == 2
     if pair and isinstance(made[0], torch.nn.Module) and callable(made[1]):
@@ -68,11 +57,7 @@ def call(make: Callable[[], Any]) -> Made:
 
 
 def check(precision: str, batch_sizes: list[int]) -> None:
-    """Refuse a precision or batch size that cannot be run.
-
-    Raises:
-        ConfigError: Says what can.
-    """
+    """Refuse a precision or batch size that cannot be run."""
     if precision not in PRECISIONS:
         raise ConfigError(f"precision={precision!r} is not known. Pass one of {PRECISIONS}.")
     if not batch_sizes or min(batch_sizes) < 1:
@@ -84,9 +69,7 @@ def train_step(
     batch: Any,
     optimizer: torch.optim.Optimizer,
     precision: str,
-    *,
-    device: torch.device = CPU,
-    begin: Callable[[str], None] = lambda phase: None,
+    begin: Callable[[str], None],
 ) -> None:
     """Train one step in Lightning's order; `begin` is told each phase after forward.
 
@@ -94,8 +77,7 @@ def train_step(
     the next one's forward.
     """
     # On a CPU both mixed precisions halve the same tensors, and every version knows bfloat16.
-    half = torch.float16 if precision == "16-mixed" and device.type == "cuda" else torch.bfloat16
-    with torch.autocast(device.type, half, enabled=precision.endswith("-mixed")):
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision.endswith("-mixed")):
         loss = _loss(made.model, batch)
     begin("zero_grad")
     optimizer.zero_grad()
@@ -105,15 +87,10 @@ def train_step(
     optimizer.step()
 
 
-def make_optimizer(model: Any, *, as_on_cuda: bool = True) -> torch.optim.Optimizer:
+def make_optimizer(model: Any) -> torch.optim.Optimizer:
     """Return the model's own optimizer, or AdamW for a model without `configure_optimizers`.
 
-    Args:
-        model: With its parameters in place.
-        as_on_cuda: Take the multi-tensor path, torch's choice for parameters on CUDA.
-
-    Raises:
-        ConfigError: The model has not one optimizer.
+    It takes the multi-tensor path, torch's choice for parameters on CUDA.
     """
     configured = getattr(model, "configure_optimizers", lambda: torch.optim.AdamW(_trained(model)))
     found = _optimizers(configured())
@@ -123,7 +100,7 @@ def make_optimizer(model: Any, *, as_on_cuda: bool = True) -> torch.optim.Optimi
             "make() return a model with one."
         )
     for group in found[0].param_groups:
-        if as_on_cuda and group.get("foreach", False) is None and not group.get("fused"):
+        if group.get("foreach", False) is None and not group.get("fused"):
             group["foreach"] = True
     return found[0]
 

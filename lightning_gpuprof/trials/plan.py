@@ -6,7 +6,6 @@ from functools import partial
 from statistics import linear_regression
 from typing import Any
 
-from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.memory.advise import Line
 from lightning_gpuprof.trials.predict import PlanPoint, cublas_workspace_bytes, predict
 
@@ -29,27 +28,18 @@ _TRIES = 8
 
 @dataclass(frozen=True)
 class CardPlan:
-    """The batch size for one card.
+    """The batch size for a card of so much memory; None where not even one sample fits.
 
-    Args:
-        vram_bytes: The card's memory.
-        batch_size: The largest whose predicted reserved peak stays within the target; None where
-            none does.
-        peak_reserved_bytes: Predicted by a run at that size.
-        largest_batch_size: The most that the whole card would hold, after allocation retries; None
-            where not even one sample fits.
+    `batch_size` is the largest whose predicted reserved peak stays within the target,
+    `largest_batch_size` the most that the whole card would hold, after allocation retries.
     """
 
     vram_bytes: int
     batch_size: int | None
     peak_reserved_bytes: int | None
     largest_batch_size: int | None
-
-    @property
-    def vram_frac(self) -> float | None:
-        """Share of the card that `batch_size` is predicted to reserve."""
-        peak = self.peak_reserved_bytes
-        return None if peak is None else peak / self.vram_bytes
+    vram_frac: float | None
+    """Share of the card that `batch_size` is predicted to reserve."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +47,11 @@ class Plan:
     """Predicted memory by batch size, and the batch size for each card."""
 
     precision: str
-    target_frac: float
     points: tuple[PlanPoint, ...]
     allocated: Line
     """Allocated bytes as a line in the batch size."""
     cards: tuple[CardPlan, ...]
+    target_frac: float = TARGET_FRAC
     assumptions: tuple[str, ...] = ASSUMPTIONS
 
 
@@ -71,7 +61,6 @@ def plan(
     vram_bytes: int | Sequence[int] = (),
     batch_sizes: Sequence[int] = (8, 16, 32),
     precision: str = "32-true",
-    target_frac: float = TARGET_FRAC,
     compute_capability: float | None = None,
 ) -> Plan:
     """Predict a training step's memory, and the batch size for each card.
@@ -86,7 +75,6 @@ def plan(
         vram_bytes: Memory of the card or cards to plan for.
         batch_sizes: Sizes to predict.
         precision: As Lightning's Trainer names it.
-        target_frac: Share of a card's memory to fill.
         compute_capability: Of an NVIDIA card; from 9.0 (Hopper) on cuBLAS has larger workspaces.
             None for an older or unknown card.
 
@@ -96,8 +84,6 @@ def plan(
     Raises:
         ConfigError: An argument or the model cannot be planned with.
     """
-    if not 0 < target_frac <= 1:
-        raise ConfigError(f"target_frac={target_frac}: give a share of the card, such as 0.8.")
     workspace = cublas_workspace_bytes(compute_capability)
     measure = partial(predict, make, precision=precision, workspace_bytes=workspace)
     points = {point.batch_size: point for point in measure(batch_sizes)}
@@ -105,21 +91,18 @@ def plan(
         only = next(iter(points))
         points[2 * only] = measure([2 * only])[0]
     sizes = [vram_bytes] if isinstance(vram_bytes, int) else vram_bytes
-    cards = tuple(fit_card(measure, points, size, target_frac) for size in sizes)
+    cards = tuple(fit_card(measure, points, size) for size in sizes)
     return Plan(
         precision=precision,
-        target_frac=target_frac,
         points=tuple(points[size] for size in sorted(points)),
         allocated=_line(points, "peak_allocated_bytes"),
         cards=cards,
     )
 
 
-def fit_card(
-    measure: Measure, points: dict[int, PlanPoint], vram_bytes: int, target_frac: float
-) -> CardPlan:
+def fit_card(measure: Measure, points: dict[int, PlanPoint], vram_bytes: int) -> CardPlan:
     """Go from the line's answer to a size whose own prediction fits; adds it to the points."""
-    limit = target_frac * vram_bytes
+    limit = TARGET_FRAC * vram_bytes
     best: PlanPoint | None = None
     size = _by_line(points, limit)
     for _ in range(_TRIES):
@@ -133,12 +116,11 @@ def fit_card(
             size = round_down(min(size - max(1, size // 16), again or size))
         else:
             best, size = points[size], again
-    return CardPlan(
-        vram_bytes,
-        best.batch_size if best else None,
-        best.peak_reserved_bytes if best else None,
-        _largest(_line(points, "least_capacity_bytes"), vram_bytes) or None,
-    )
+    largest = _largest(_line(points, "least_capacity_bytes"), vram_bytes) or None
+    if best is None:
+        return CardPlan(vram_bytes, None, None, largest, None)
+    peak = best.peak_reserved_bytes
+    return CardPlan(vram_bytes, best.batch_size, peak, largest, peak / vram_bytes)
 
 
 def _by_line(points: dict[int, PlanPoint], limit: float) -> int:

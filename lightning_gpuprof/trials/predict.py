@@ -23,10 +23,9 @@ from lightning_gpuprof.trials.caching_allocator import least_capacity, replay
 from lightning_gpuprof.trials.live_bytes import Block, LiveBytes
 from lightning_gpuprof.trials.model import Made, call, check, make_optimizer, train_step
 
-CUBLAS_WORKSPACE_BYTES = (2 * 4096 + 8 * 16) * 1024
-"""torch's default `CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8` (notes/cuda.html, cuBLAS workspaces)."""
-_HOPPER_WORKSPACE_BYTES = 8 * 4096 * 1024
-_HOPPER = 9.0
+CUBLAS_WORKSPACE_BYTES, _HOPPER_WORKSPACE_BYTES = (2 * 4096 + 8 * 16) * 1024, 8 * 4096 * 1024
+"""What torch gives each cuBLAS handle by default (`parseChosenWorkspaceSize` in
+`aten/src/ATen/cuda/CublasHandlePool.cpp`)."""
 _STEPS = 2
 _HANDLES = 2
 """cuBLAS has one handle for the thread of forward and one for autograd's."""
@@ -41,15 +40,8 @@ _NOT_THE_USERS = tuple(
 class PlanPoint:
     """The predicted memory of one training step at one batch size, in bytes.
 
-    Args:
-        batch_size: Samples per step and device.
-        peak_allocated_bytes: Rounded to the allocator's blocks, as is the next.
-        peak_reserved_bytes: The most that the allocator takes from the device.
-        least_capacity_bytes: With less memory the step fails; from here to `peak_reserved_bytes` it
-            fits, after retries in which the allocator gives back its free segments.
-        peak_phase: forward, zero_grad, backward or optimizer_step.
-        exact_bytes: Requested sizes of parameters, gradients, optimizer_state and activations.
-        optimizer: Its class.
+    With less than `least_capacity_bytes` the step fails; from there to `peak_reserved_bytes` it
+    fits after retries. `exact_bytes` are the requested sizes of what lives through a step.
     """
 
     batch_size: int
@@ -62,15 +54,12 @@ class PlanPoint:
 
 
 def cublas_workspace_bytes(compute_capability: float | None) -> int:
-    """Return what torch gives each cuBLAS handle by default: 32 MiB from Hopper on, else 8.1 MiB.
-
-    Source: PyTorch, `aten/src/ATen/cuda/CublasHandlePool.cpp`, `parseChosenWorkspaceSize`.
+    """Return the workspace of a cuBLAS handle: 32 MiB from Hopper on, else 8.1 MiB.
 
     >>> cublas_workspace_bytes(9.0) // 2**20, cublas_workspace_bytes(8.9) == CUBLAS_WORKSPACE_BYTES
     (32, True)
     """
-    hopper = compute_capability is not None and compute_capability >= _HOPPER
-    return _HOPPER_WORKSPACE_BYTES if hopper else CUBLAS_WORKSPACE_BYTES
+    return _HOPPER_WORKSPACE_BYTES if (compute_capability or 0) >= 9 else CUBLAS_WORKSPACE_BYTES
 
 
 def predict(
@@ -80,16 +69,9 @@ def predict(
     precision: str = "32-true",
     workspace_bytes: int = CUBLAS_WORKSPACE_BYTES,
 ) -> list[PlanPoint]:
-    """Predict the memory of a training step at each batch size.
+    """Predict the memory of a training step at each batch size; see `plan` for the arguments.
 
-    Args:
-        make: See `model.CONTRACT`; called once for each size, under fake tensors.
-        batch_sizes: Samples per step and device.
-        precision: As Lightning's Trainer names it; one of `PRECISIONS`.
-        workspace_bytes: Of each cuBLAS handle, see `cublas_workspace_bytes`.
-
-    Raises:
-        ConfigError: An argument or the model cannot be planned with.
+    `make` is called once for each size; `workspace_bytes` are those of each cuBLAS handle.
     """
     check(precision, list(batch_sizes))
     return [_point(make, size, precision, workspace_bytes) for size in batch_sizes]
@@ -108,7 +90,7 @@ def run_steps(
         batch = made.batch(batch_size)
         live.mark(batch, "inputs")
         with _reading_no_values(model):
-            train_step(made, batch, used, precision, begin=partial(setattr, live, "phase"))
+            train_step(made, batch, used, precision, partial(setattr, live, "phase"))
         del batch
         live.mark([parameter.grad for parameter in model.parameters()], "gradients")
         states = list(used.state.values())

@@ -84,7 +84,6 @@ def test_a_model_that_is_not_there_is_said_in_one_line(arguments, message, capfd
         (["--vram", "much"], "'much' is not a size"),
         (["--vram", "80"], "'80' is not a size"),
         (["--batch-sizes", "8,x"], "invalid whole_numbers value: '8,x'"),
-        (["--target", "80"], "'80' is not a share"),
     ],
 )
 def test_a_bad_argument_is_echoed_before_anything_is_run(arguments, message, capfd):

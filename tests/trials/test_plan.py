@@ -2,7 +2,6 @@ from dataclasses import replace
 
 import pytest
 
-from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.memory.advise import Line
 from lightning_gpuprof.trials import plan as planning
 from lightning_gpuprof.trials.plan import LARGEST_BATCH, plan
@@ -123,11 +122,6 @@ def test_one_size_is_doubled_to_have_a_line(planned):
     model = Linear(GIB, MIB)
     assert planned(model, vram=(), sizes=(4,)).allocated == Line(GIB, MIB)
     assert model.asked == [4, 8]
-
-
-def test_a_target_out_of_range_is_refused(planned):
-    with pytest.raises(ConfigError, match="a share of the card"):
-        planned(Linear(GIB, MIB), target_frac=80)
 
 
 def test_small_batches_that_peak_in_the_optimizer_do_not_bend_the_line(planned):

@@ -4,11 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from lightning_gpuprof.analysis.compare.bootstrap import (
-    MIN_BLOCKS,
-    Interval,
-    change_of_fit,
-)
+from lightning_gpuprof.analysis.compare.bootstrap import MIN_BLOCKS, Interval, change_of_fit
 from lightning_gpuprof.analysis.compare.same_run import Difference, differences
 from lightning_gpuprof.analysis.compare.same_values import ValueCheck, check_values
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -17,10 +13,8 @@ from lightning_gpuprof.analysis.run.whole_fit import PLAIN, Kind, WholeFit
 from lightning_gpuprof.records.phases import Phase
 
 BATCH_TOLERANCE = 0.02
-"""Mean batch sizes further apart are other batch sizes, not another last batch of an epoch, nor
-one such batch more or less among the steps that were marked: of 79 batches, the last with 8
-samples and the others with 64, the mean is 63.3, and 64 without it. What loaders were asked for
-needs no tolerance."""
+"""Mean batch sizes further apart are other batch sizes, not another last batch of an epoch. What
+loaders were asked for needs no tolerance."""
 
 
 class Verdict(str, Enum):
@@ -118,9 +112,7 @@ def _other_batch(base: RunResults, new: RunResults) -> bool:
     if a is None or b is None:
         return False
     asked = [run.start.loader and run.start.loader.batch_size for run in (base, new)]
-    if all(asked) and asked[0] != asked[1]:
-        return True
-    return abs(a - b) > BATCH_TOLERANCE * max(a, b)
+    return (all(asked) and asked[0] != asked[1]) or abs(a - b) > BATCH_TOLERANCE * max(a, b)
 
 
 def _fit(run: RunResults) -> WholeFit | None:

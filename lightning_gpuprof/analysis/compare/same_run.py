@@ -37,24 +37,16 @@ class Difference:
 
 def differences(base: RunStart, new: RunStart) -> tuple[Difference, ...]:
     """List the facts on which two runs differ; what either does not know is left out."""
-    found = [
-        Difference(kind, name, a, b)
-        for kind, name, a, b in _facts(base, new)
-        if a is not None and b is not None and a != b
-    ]
-    return tuple(found)
+    facts = (Difference(*fact) for fact in _facts(base, new))
+    return tuple(one for one in facts if None not in (one.base, one.new) and one.base != one.new)
 
 
 def _facts(base: RunStart, new: RunStart) -> Iterator[tuple[str, str, Any, Any]]:
     yield "machine", "host", base.host or None, new.host or None
     yield "machine", "cpu_count", base.cpu_count, new.cpu_count
     for name in ("type", "name", "total_bytes"):
-        yield (
-            "machine",
-            f"device {name}",
-            getattr(base.device, name, None),
-            getattr(new.device, name, None),
-        )
+        old, now = (getattr(run.device, name, None) for run in (base, new))
+        yield "machine", f"device {name}", old, now
     yield "settings", "world_size", base.world_size, new.world_size
     for name in _VERSIONS:
         yield "versions", name, base.versions.get(name), new.versions.get(name)

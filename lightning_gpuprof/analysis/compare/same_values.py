@@ -32,11 +32,6 @@ def check_values(
     Batches count from the start of training, also in a resumed run. A value differs where the two
     are further apart than `tolerance` times the base's, or than `tolerance` itself near zero, or
     where only one is a finite number.
-
-    >>> one = Scalars(steps=[0, 1], values={"loss": [2.0, 1.0]})
-    >>> two = Scalars(steps=[0, 1], values={"loss": [2.0, 1.5]})
-    >>> check_values([one], [two], tolerance=0.01)[0].first_step
-    1
     """
     left, right = _series(base), _series(new)
     return tuple(

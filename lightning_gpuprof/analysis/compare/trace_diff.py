@@ -1,9 +1,7 @@
 """Differences between two traces: device time, kernels, categories, operators, copies, steps.
 
-Traces seldom hold the same number of steps, so times and counts are compared per step where both
-have step marks, and as they are where not. Names are compared as recorded: a kernel that a new
-version of a library calls otherwise is one removed and one added; the categories and operators
-tell whether that was a change of time.
+Times and counts are compared per step where both have step marks, and as they are where not. Names
+are compared as recorded: a kernel that a new version calls otherwise is one removed and one added.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -87,6 +85,8 @@ def compare_traces(base: Document, test: Document) -> TraceDiff:
     scale = steps if per_step else (1, 1)
     on_device = bool(base.get("gpu") and test.get("gpu"))
 
+    medians = [round(median(s["dur_ns"] for s in one["steps"])) for one in documents if per_step]
+
     def rows(
         table: str, *, name: str = "name", time: str = "total_ns", suffix: str = ""
     ) -> tuple[DiffRow, ...]:
@@ -97,7 +97,7 @@ def compare_traces(base: Document, test: Document) -> TraceDiff:
         per_step=per_step,
         base_steps=steps[0],
         test_steps=steps[1],
-        step_ns=_step_medians(base, test) if per_step else None,
+        step_ns=(medians[0], medians[1]) if per_step else None,
         gpu=_gpu(base["gpu"], test["gpu"], per_step=per_step) if on_device else (),
         categories=rows("categories", name="category"),
         kernels=rows("kernels"),
@@ -133,11 +133,6 @@ def _gpu(base: Document, test: Document, *, per_step: bool) -> tuple[DiffRow, ..
     steps = (base["steps"], test["steps"]) if per_step else (1, 1)
     parts = (field.name for field in msgspec.structs.fields(TimeSplit))
     return tuple(DiffRow(p, 1, 1, old[p] / steps[0], new[p] / steps[1]) for p in parts)
-
-
-def _step_medians(base: Document, test: Document) -> tuple[int, int]:
-    first, second = (round(median(s["dur_ns"] for s in t["steps"])) for t in (base, test))
-    return first, second
 
 
 def _notes(base: Document, test: Document, *, per_step: bool) -> Iterable[str]:

@@ -1,10 +1,9 @@
 """The critical path: the chain of work, on host and device, that took all of a trace's time.
 
-It is walked backwards from what ended last. A device event began when the latest of these let
-it: its launch, the event before it on its stream, or an event of another stream that it had
-to wait for. Host work began when the work before it on the thread in control had ended, or when
-a synchronizing call returned. So each nanosecond of the span lies in exactly one segment, and
-shortening anything that is not on the path saves nothing.
+A device event began when the latest of these let it: its launch, the event before it on its
+stream, or an event of another stream that it had to wait for. Host work began when the work before
+it on the thread in control had ended, or when a synchronizing call returned. So each nanosecond
+lies in exactly one segment, and shortening anything that is not on the path saves nothing.
 """
 
 from collections.abc import Sequence
@@ -87,10 +86,6 @@ class CriticalPath:
 
 
 def critical_path(trace: LinkedTrace) -> CriticalPath | None:
-    """Walk the critical path of a whole trace.
-
-    Returns:
-        The path; None where the trace holds neither operators nor device events.
-    """
+    """Walk the critical path of a whole trace; None without operators or device events."""
     found = walk(trace)
     return None if found is None else CriticalPath(*found, trace.timeline.names)

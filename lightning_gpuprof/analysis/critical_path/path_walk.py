@@ -26,11 +26,7 @@ _IDLE = (ACTIVITIES.index("region"), _PYTHON)
 
 
 def walk(trace: LinkedTrace) -> tuple[int, int, PathRows] | None:
-    """Walk back from what ended last to the beginning of a trace.
-
-    Returns:
-        Begin, end and segments in order of time; None where nothing ran.
-    """
+    """Return a path's begin, end and segments in order of time; None where nothing ran."""
     steps = _Walk(trace)
     if steps.end < 0:
         return None
@@ -84,8 +80,7 @@ class _Walk:
     def _on_host(self, time: int, thread: int) -> tuple[int, int, int]:
         """Go back on a thread, or on the one that worked last where it does not.
 
-        Returns:
-            How far, the device event that was waited for (-1 for none), and the thread.
+        Returns how far, the device event that was waited for (-1 for none), and the thread.
         """
         lanes, since, at, row = self._lanes, self.begin, self._at, self._row
         shift = lanes.shift
@@ -169,23 +164,17 @@ class _Walk:
 
 
 class _Lanes(Struct, frozen=True):
-    """What the threads that run operators or launch work were doing, one thread after the other.
-
-    Args:
-        at: When the innermost event changes; a thread's times are moved by its `shift`.
-        row: The innermost host event from then on; -1 where nothing is recorded.
-        works: Whether that is work.
-        worked: The last position up to each at which a thread worked.
-        first: The position up to which work goes on without a break or a wait.
-        shift: By thread.
-        end: When the last event of these threads ends; -1 without events.
-    """
+    """What the threads that run operators or launch work were doing, one thread after the other."""
 
     at: Int64
+    """When the innermost event changes; a thread's times are moved by its `shift`."""
     row: Int64
+    """The innermost host event from then on; -1 where nothing is recorded."""
     works: Mask
     worked: Int64
+    """The last position up to each at which a thread worked."""
     first: Int64
+    """The position up to which work goes on without a break or a wait."""
     shift: dict[int, int]
     end: int
 
@@ -220,9 +209,8 @@ def _lanes(trace: LinkedTrace, activity: Int8, waiting: Int64, begin: int) -> _L
 def _device_starts(trace: LinkedTrace) -> tuple[Mask, Int64, Int64]:
     """Find what every device event's start waited for.
 
-    Returns:
-        Whether it was the launching call; else the lower row that ended last of those it waited for
-        (-1 for none); and when that call or row ended.
+    Returns whether it was the launching call; else the lower row that ended last of those it waited
+    for (-1 for none); and when that call or row ended.
     """
     device, call = trace.timeline.device, trace.launches.call
     launched = np.full(len(device), -1, dtype=np.int64)

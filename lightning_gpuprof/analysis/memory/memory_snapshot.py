@@ -81,16 +81,8 @@ def analyze_snapshot(
     device: int,
     *,
     kinds: Mapping[str, Iterable[int]] | None = None,
-    top: int = TOP_SITES,
 ) -> SnapshotAnalysis:
-    """Find what filled one device's memory.
-
-    Args:
-        snapshot: As read from the pickle.
-        device: One of `snapshot.devices`.
-        kinds: Addresses of blocks alive at the end, by kind.
-        top: Number of sites to keep.
-    """
+    """Find what filled one device's memory; `kinds` are addresses alive at the end, by kind."""
     events = [event for event in snapshot.events if event.device == device]
     lives = _lives(snapshot, device, events)
     phases = _phases(events)
@@ -105,9 +97,9 @@ def analyze_snapshot(
         peak_bytes=totals[peak],
         peak_time_us=events[peak - 1].time_us if peak else None,
         peak_kind_bytes=_by_kind(at_peak),
-        peak_sites=tuple(_sites(at_peak)[:top]),
+        peak_sites=tuple(_sites(at_peak)[:TOP_SITES]),
         kind_bytes=_by_kind(life for life in lives if life.end is None),
-        growing=tuple(_growing(lives, phases)[:top]),
+        growing=tuple(_growing(lives, phases)[:TOP_SITES]),
         steps=len(_step_begins(phases)) or None,
         ooms=sum(event.action == "oom" for event in events),
         before_bytes=totals[0],
@@ -125,11 +117,10 @@ def _lives(snapshot: AllocatorDump, device: int, events: Sequence[AllocatorEvent
             live[event.address] = life
             lives.append(life)
         elif event.action == "free_completed":
-            known = live.pop(event.address, None)
-            if known is None:
-                known = _Life(event.address, event.num_bytes, -1, event.frames)
-                lives.append(known)
-            known.end = index
+            if event.address not in live:
+                live[event.address] = _Life(event.address, event.num_bytes, -1, event.frames)
+                lives.append(live[event.address])
+            live.pop(event.address).end = index
     for segment in snapshot.segments:
         for block in segment.blocks if segment.device == device else ():
             if block.state == "active_allocated" and block.address not in live:

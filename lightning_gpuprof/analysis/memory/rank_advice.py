@@ -13,12 +13,8 @@ from lightning_gpuprof.records.schema import Advice
 def rank_advice(ranks: Mapping[int, Session], growth: MemoryGrowth | None = None) -> Advice | None:
     """Return the last suggestion of the rank that allows least; `details` name the rank.
 
-    One batch size goes to every rank, so the one with the least headroom decides.
-
-    Args:
-        ranks: One session of each.
-        growth: Of memory in use between steps; it withdraws a suggestion that was made before
-            the growth showed.
+    One batch size goes to every rank, so the one with the least headroom decides. Growth of memory
+    between steps withdraws a suggestion that was made before it showed.
     """
     last = {rank: found[-1] for rank, s in ranks.items() if (found := s.all(Advice))}
     if not last:

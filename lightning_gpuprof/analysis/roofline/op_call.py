@@ -36,11 +36,6 @@ class Cost:
     unit: str
     category: str
 
-    @property
-    def intensity(self) -> float:
-        """FLOPs per byte."""
-        return self.flop_count / self.num_bytes if self.num_bytes else 0.0
-
 
 class UnknownArgumentError(Exception):
     """A shape, type or value that the cost needs was not recorded."""
@@ -53,8 +48,8 @@ class OperatorCall:
     """
 
     def __init__(self, name: str, arguments: OpArguments) -> None:
-        self.name = name
-        self._arguments = arguments
+        self.name, self._arguments = name, arguments
+        self.argument_count = len(arguments.dims)
 
     def shape(self, index: int) -> Shape:
         """Return a tensor's shape."""
@@ -90,10 +85,6 @@ class OperatorCall:
             if len(stride) == len(shape):
                 shape = tuple(n if s else 1 for n, s in zip(shape, stride, strict=True))
         return prod(shape) * self.dtype(index)[1]
-
-    def argument_count(self) -> int:
-        """Return how many inputs the call was recorded with."""
-        return len(self._arguments.dims)
 
     def value(self, index: int) -> object:
         """Return the value of an input that is no tensor: a number, truth value or list."""

@@ -159,7 +159,7 @@ def _copy(call: OperatorCall) -> Cost:
 def _reduction(call: OperatorCall) -> Cost:
     """Reduce some axes; all with the overload of few arguments, as in `sum(x)`."""
     shape = call.shape(0)
-    axes = () if call.argument_count() <= 2 else call.ints(1)
+    axes = () if call.argument_count <= 2 else call.ints(1)
     reduced = {axis % len(shape) for axis in axes or range(len(shape))}
     out = prod(size for axis, size in enumerate(shape) if axis not in reduced)
     moved = call.footprint(0) + out * call.dtype(0)[1]
@@ -176,40 +176,28 @@ _BINARY = (
     "tanh_backward sigmoid_backward leaky_relu_backward"
 )
 _REDUCTIONS = "sum mean amax amin prod var std"
-
-_NORMS = "layer_norm group_norm batch_norm"
+_NORMS = "native_layer_norm native_group_norm native_batch_norm cudnn_batch_norm miopen_batch_norm"
+_SOFTMAXES = ("_softmax", "_log_softmax")
 
 MODELS: dict[str, Callable[[OperatorCall], Cost]] = {
     **{f"aten::{name}{end}": _elementwise(1) for name in _UNARY.split() for end in ("", "_")},
     **{f"aten::{name}{end}": _elementwise(2) for name in _BINARY.split() for end in ("", "_")},
     **{f"aten::{name}": _elementwise(3) for name in ("addcmul", "addcdiv", "where", "lerp")},
     **{f"aten::{name}": _reduction for name in _REDUCTIONS.split()},
-    **{f"aten::native_{name}": _streamed("norm", 7, 2) for name in _NORMS.split()},
-    **{f"aten::native_{name}_backward": _streamed("norm", 11, 3, 1) for name in _NORMS.split()},
-    **{f"aten::{name}_batch_norm": _streamed("norm", 7, 2) for name in ("cudnn", "miopen")},
-    **{
-        f"aten::{name}_batch_norm_backward": _streamed("norm", 11, 3, 1)
-        for name in ("cudnn", "miopen")
-    },
+    **{f"aten::{name}": _streamed("norm", 7, 2) for name in _NORMS.split()},
+    **{f"aten::{name}_backward": _streamed("norm", 11, 3, 1) for name in _NORMS.split()},
     "aten::_fused_rms_norm": _streamed("norm", 5, 2),
-    "aten::mm": _matmul,
-    "aten::bmm": _matmul,
-    "aten::_scaled_mm": _matmul,
-    "aten::addmm": _addmm,
-    "aten::_addmm_activation": _addmm,
-    "aten::baddbmm": _addmm,
+    **{f"aten::{name}": _matmul for name in ("mm", "bmm", "_scaled_mm")},
+    **{f"aten::{name}": _addmm for name in ("addmm", "_addmm_activation", "baddbmm")},
     "aten::convolution": _convolution,
     "aten::convolution_backward": _convolution_backward,
-    "aten::_scaled_dot_product_flash_attention": _attention(4),
-    "aten::_scaled_dot_product_efficient_attention": _attention(6),
-    "aten::_scaled_dot_product_cudnn_attention": _attention(6),
-    "aten::_scaled_dot_product_flash_attention_backward": _attention(11, backward=True),
-    "aten::_scaled_dot_product_efficient_attention_backward": _attention(11, backward=True),
-    "aten::_scaled_dot_product_cudnn_attention_backward": _attention(14, backward=True),
-    "aten::_softmax": _streamed("softmax", 5, 2),
-    "aten::_log_softmax": _streamed("softmax", 5, 2),
-    "aten::_softmax_backward_data": _streamed("softmax", 4, 3),
-    "aten::_log_softmax_backward_data": _streamed("softmax", 4, 3),
+    **{
+        f"aten::_scaled_dot_product_{name}_attention{end}": _attention(causal, backward=bool(end))
+        for name, *positions in (("flash", 4, 11), ("efficient", 6, 11), ("cudnn", 6, 14))
+        for causal, end in zip(positions, ("", "_backward"), strict=True)
+    },
+    **{f"aten::{name}": _streamed("softmax", 5, 2) for name in _SOFTMAXES},
+    **{f"aten::{name}_backward_data": _streamed("softmax", 4, 3) for name in _SOFTMAXES},
     "aten::embedding": _embedding,
     "aten::copy_": _copy,
 }

@@ -11,6 +11,7 @@ from lightning_gpuprof.analysis.trace.grouping import (
     distinct,
     grouped,
     named,
+    passing,
     summed,
 )
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting
@@ -20,7 +21,6 @@ from lightning_gpuprof.traces.timeline import (
     MISSING,
     HostEvents,
     OpArguments,
-    Timeline,
     of_category,
 )
 
@@ -74,7 +74,7 @@ def _groups(trace: LinkedTrace) -> list[CallGroup]:
         & (host.category == CATEGORY_ID["cpu_op"])
         & (host.arguments != MISSING)
     )
-    is_tf32 = _marked(timeline)
+    is_tf32 = passing(timeline, lambda name: any(mark in name.lower() for mark in _TF32_MARKS))
     rows = np.flatnonzero((call >= 0) & of_category(device, *WORK))
     owner = _owners(trace.nesting, is_modelled, call[rows])
     rows, owner = rows[owner >= 0], owner[owner >= 0]
@@ -114,9 +114,3 @@ def _owners(nesting: Nesting, is_modelled: Mask, call: Int32) -> Int32:
 def _key(host: HostEvents, rows: Int32 | Int64) -> Int64:
     """Return a number for name and arguments of some host rows."""
     return (host.name[rows].astype(np.int64) << 32) + host.arguments[rows]
-
-
-def _marked(timeline: Timeline) -> Mask:
-    """Return by name whether it tells of products of inputs that were rounded to TF32."""
-    marked = [any(mark in name.lower() for mark in _TF32_MARKS) for name in timeline.names]
-    return np.array(marked or [False])

@@ -43,14 +43,14 @@ class RooflineRow:
     flop_count: int
     num_bytes: int
     flop_per_byte: float
-    flop_per_s: float | None = None
-    bytes_per_s: float | None = None
-    peak_flop_per_s: float | None = None
-    peak_bytes_per_s: float | None = None
-    ridge_flop_per_byte: float | None = None
-    bound: Bound | None = None
-    roof_frac: float | None = None
-    anomaly: str | None = None
+    flop_per_s: float | None
+    bytes_per_s: float | None
+    peak_flop_per_s: float | None
+    peak_bytes_per_s: float | None
+    ridge_flop_per_byte: float | None
+    bound: Bound | None
+    roof_frac: float | None
+    anomaly: str | None
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,9 @@ def _row(group: CallGroup, cost: Cost, peaks: Peaks | None) -> RooflineRow:
     seconds = group.kernel_ns / 1e9
     flop_per_s = cost.flop_count * group.count / seconds
     bytes_per_s = cost.num_bytes * group.count / seconds
-    peak_flops = _peak_flops(cost, dtype, peaks)
+    # Vector units are held against the fp32 rate, whatever the type is stored in.
+    unit_dtype = dtype if cost.unit == MATRIX else "fp32"
+    peak_flops = peaks.flop_per_s.get(unit_dtype) if peaks else None
     peak_bytes = peaks.memory_bytes_per_s if peaks else None
     bound, frac = _against_roofs(
         flop_per_s / peak_flops if peak_flops else None,
@@ -155,7 +157,7 @@ def _row(group: CallGroup, cost: Cost, peaks: Peaks | None) -> RooflineRow:
         total_ns=group.kernel_ns,
         flop_count=cost.flop_count,
         num_bytes=cost.num_bytes,
-        flop_per_byte=cost.intensity,
+        flop_per_byte=cost.flop_count / cost.num_bytes if cost.num_bytes else 0.0,
         flop_per_s=None if anomaly else flop_per_s,
         bytes_per_s=None if anomaly else bytes_per_s,
         peak_flop_per_s=peak_flops,
@@ -165,13 +167,6 @@ def _row(group: CallGroup, cost: Cost, peaks: Peaks | None) -> RooflineRow:
         roof_frac=None if anomaly else frac,
         anomaly=anomaly,
     )
-
-
-def _peak_flops(cost: Cost, dtype: str, peaks: Peaks | None) -> float | None:
-    """Vector units are held against the fp32 rate, whatever the type is stored in."""
-    if peaks is None:
-        return None
-    return peaks.flop_per_s.get(dtype if cost.unit == MATRIX else "fp32")
 
 
 def _against_roofs(

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_gpuprof.analysis.timeline.layout import KIND_ID, Layout
+from lightning_gpuprof.analysis.timeline.layout import KIND_ID, Layout, follow
+from lightning_gpuprof.analysis.trace.grouping import counted, summed
 from lightning_gpuprof.arrays import Int64, Mask
 
 MAX_NODES = 3_000
@@ -38,21 +39,20 @@ def call_tree(layout: Layout) -> CallTree:
     total = 0
     children = _Children(layout, own)
     while len(events):
-        outer = layout.parent[events]
-        above = np.where(outer >= 0, node[np.maximum(outer, 0)], -1)
+        above = follow(node, layout.parent[events])
         keys, first, group = np.unique(
             np.stack((above, names[events])), axis=1, return_index=True, return_inverse=True
         )
         group = group.reshape(-1)
         node[events] = total + group
-        found.append((keys[0], keys[1], layout.kind[events[first]], _sum(group, layout, events)))
+        host_ns = summed(group, layout.dur_ns[events], keys.shape[1])
+        found.append((keys[0], keys[1], layout.kind[events[first]], host_ns))
         total += keys.shape[1]
         events = children(events)
     if not found:
-        none = np.zeros(0, dtype=np.int64)
-        return CallTree(none, none, none, none, none, none)
+        return CallTree(*[np.zeros(0, dtype=np.int64)] * 6)
     parent, name, kind, host = (np.concatenate(column) for column in zip(*found, strict=True))
-    calls = np.bincount(node[node >= 0], minlength=total).astype(np.int64)
+    calls = counted(node[node >= 0], total)
     device = _device_time(layout, node, parent)
     return _largest(CallTree(name, kind, parent, calls, host, device), MAX_NODES)
 
@@ -92,22 +92,12 @@ class _Children:
         return found
 
 
-def _sum(group: Int64, layout: Layout, events: Int64) -> Int64:
-    sums: Int64 = np.zeros(int(group.max()) + 1, dtype=np.int64)
-    np.add.at(sums, group, layout.dur_ns[events])
-    return sums
-
-
 def _device_time(layout: Layout, node: Int64, parent: Int64) -> Int64:
     """Sum up each node's device time, what lies below included."""
-    first_kernel = KIND_ID["memcpy"]
-    last_kernel = KIND_ID["kernel_other"]
-    ran = (layout.kind >= first_kernel) & (layout.kind <= last_kernel) & (layout.partner >= 0)
-    launch = layout.partner[ran]
-    launch_node = node[launch]
-    total = np.zeros(len(parent), dtype=np.int64)
-    known = launch_node >= 0
-    np.add.at(total, launch_node[known], layout.dur_ns[ran][known])
+    first, last = KIND_ID["memcpy"], KIND_ID["kernel_other"]
+    ran = (layout.kind >= first) & (layout.kind <= last) & (layout.partner >= 0)
+    launch = node[layout.partner[ran]]
+    total = summed(launch[launch >= 0], layout.dur_ns[ran][launch >= 0], len(parent))
     for index in range(len(parent) - 1, -1, -1):
         if parent[index] >= 0:
             total[parent[index]] += total[index]
@@ -129,12 +119,6 @@ def _largest(tree: CallTree, limit: int) -> CallTree:
     for index in range(len(tree)):
         above = tree.parent[index]
         keep[index] &= bool(above < 0 or keep[above])
-    number = np.cumsum(keep) - 1
-    return CallTree(
-        name=tree.name[keep],
-        kind=tree.kind[keep],
-        parent=np.where(tree.parent[keep] >= 0, number[np.maximum(tree.parent[keep], 0)], -1),
-        count=tree.count[keep],
-        host_ns=tree.host_ns[keep],
-        device_ns=tree.device_ns[keep],
-    )
+    number = np.append(np.cumsum(keep) - 1, -1)  # found by index -1
+    kept = {name: column[keep] for name, column in vars(tree).items()}
+    return CallTree(**{**kept, "parent": number[kept["parent"]]})

@@ -51,15 +51,10 @@ class LayoutCutter:
         *,
         found: Mask | None = None,
     ) -> Cut:
-        """Return what the lanes show between two times.
+        """Return what the lanes show between two times on so many columns of pixels.
 
-        Args:
-            lanes: Lane numbers.
-            start: First nanosecond.
-            end: First nanosecond after.
-            columns: Pixels to draw on: events shorter than one are taken together. Halved until
-                there are at most `MAX_BLOCKS` blocks.
-            found: Mask of the events that a search found; None where there is none.
+        Events shorter than a column are taken together; columns are halved until there are at most
+        `MAX_BLOCKS` blocks. `found` masks the events that a search found; None without a search.
         """
         lanes = list(lanes)
         while True:

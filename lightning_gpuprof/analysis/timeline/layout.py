@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lightning_gpuprof.analysis.trace.grouping import named
 from lightning_gpuprof.analysis.trace.host_calls import call_kind
 from lightning_gpuprof.analysis.trace.idle import CAUSES, caused_gaps
 from lightning_gpuprof.analysis.trace.kernel_category import CATEGORIES as KERNEL_KINDS
@@ -53,12 +54,8 @@ def host_kinds(timeline: Timeline) -> Int64:
     host = timeline.host
     by_category = [KIND_ID[_HOST_KIND.get(name, "overhead")] for name in CATEGORIES]
     kinds = np.array(by_category, dtype=np.int64)[host.category]
-    calls = np.flatnonzero(kinds == KIND_ID["runtime"])
-    by_name = np.full(len(timeline.names), KIND_ID["runtime"], dtype=np.int64)
-    for index in np.unique(host.name[calls]).tolist():
-        if call_kind(timeline.names[index]) == "allocator":
-            by_name[index] = KIND_ID["allocator"]
-    kinds[calls] = by_name[host.name[calls]]
+    allocates = named(timeline, lambda name: call_kind(name) == "allocator")
+    kinds[allocates & (kinds == KIND_ID["runtime"])] = KIND_ID["allocator"]
     return kinds
 
 
@@ -252,9 +249,9 @@ def lay_out(timeline: Timeline) -> Layout:
         dur_ns=dur,
         name=_joined(layers, "name")[order],
         kind=_joined(layers, "event_kind")[order],
-        parent=_follow(event_of, _follow(outer, row)),
-        partner=_follow(event_of, np.where(row >= 0, _follow(other, row), next_row)),
-        arguments=_follow(arguments, row),
+        parent=follow(event_of, follow(outer, row)),
+        partner=follow(event_of, np.where(row >= 0, follow(other, row), next_row)),
+        arguments=follow(arguments, row),
         memory=timeline.memory,
     )
 
@@ -288,9 +285,7 @@ def _first_launched(launches: Launches, host_rows: int) -> Int64:
     return first
 
 
-def _follow(targets: Int64, index: Int64) -> Int64:
+def follow(targets: Int64, index: Int64) -> Int64:
     """Look up each index, keeping -1 where there is none."""
-    if not len(targets):
-        return np.full(len(index), -1, dtype=np.int64)
-    found: Int64 = np.where(index >= 0, targets[np.maximum(index, 0)], -1)
+    found: Int64 = np.append(targets, -1)[index]
     return found

@@ -1,10 +1,9 @@
 """Reads rocpd, the SQLite output of rocprofv3 (its default format).
 
-Tables changed between schema versions, but the views `kernels`, `memory_copies` and `regions`
-have the same columns throughout; only those are read. `stack_id` is the profiler's correlation
-id. A marker's text stands in `extdata`; where that is packed by lz4 the name of the call is kept.
-Written from the published schemas (3.0.0 to 3.0.5 and 4.1.0) and tested with databases made by
-them; no whole file was at hand.
+Only the views `kernels`, `memory_copies` and `regions` are read: they have the same columns in all
+schema versions (3.0.0 to 3.0.5 and 4.1.0; tested with databases made by them, no whole file was at
+hand). `stack_id` is the profiler's correlation id. A marker's text stands in `extdata`; where that
+is packed by lz4 the name of the call is kept.
 """
 
 import msgspec
@@ -38,15 +37,14 @@ def read(path: str, options: ReadOptions) -> Timeline:
 
 
 def _kernels(database: Database, builder: TimelineBuilder) -> None:
-    index = _first(database, "kernels", _INDEXES)
+    index = _first(database, "kernels")
     shown = 0
     for name, start, end, device, stream, queue, stack, pid in database.rows(
         "kernels", "name", "start", "end", index, "stream_id", "queue_id", "stack_id", "pid"
     ):
         shown += 1
         on = stream if stream is not None else queue
-        call = _of_process(builder, stack, pid)
-        builder.device(start, end, name, "kernel", device, on, call)
+        builder.device(start, end, name, "kernel", device, on, builder.of_process(stack, pid))
     dispatched = sum(1 for _ in database.rows("rocpd_kernel_dispatch", "id"))
     if dispatched > shown:
         builder.warnings.append(
@@ -56,17 +54,14 @@ def _kernels(database: Database, builder: TimelineBuilder) -> None:
 
 
 def _copies(database: Database, builder: TimelineBuilder) -> None:
-    sides = {
-        side: _first(database, "memory_copies", [f"{side}_{index}" for index in _INDEXES])
-        for side in ("src", "dst")
-    }
-    where = (sides["src"], sides["dst"], "stream_id", "stack_id", "pid", "size")
+    sides = (_first(database, "memory_copies", side) for side in ("src_", "dst_"))
+    where = (*sides, "stream_id", "stack_id", "pid", "size")
     for name, start, end, source, target, stream, stack, pid, size in database.rows(
         "memory_copies", "name", "start", "end", *where
     ):
         direction = direction_of(name)
         device = target if direction == "HtoD" else source
-        call = _of_process(builder, stack, pid)
+        call = builder.of_process(stack, pid)
         builder.device(start, end, copy_name(direction), "gpu_memcpy", device, stream, call, size)
 
 
@@ -78,8 +73,7 @@ def _regions(database: Database, builder: TimelineBuilder) -> None:
         kind = call_category(category or "")
         if kind == "user_annotation":
             name = _message(details) or name
-        call = _of_process(builder, stack, pid)
-        builder.host(start, end, name, kind, thread, call)
+        builder.host(start, end, name, kind, thread, builder.of_process(stack, pid))
 
 
 def _message(details: object) -> str | None:
@@ -96,28 +90,15 @@ def _message(details: object) -> str | None:
     return text if isinstance(text, str) and text else None
 
 
-def _of_process(builder: TimelineBuilder, stack: int | None, pid: int | None) -> int | None:
-    """Keep the correlation ids of several processes in one file apart."""
-    if stack is None or pid is None:
-        return stack
-    return stack + builder.process_offset(pid)
-
-
 def _devices(database: Database) -> list[DeviceInfo]:
+    columns = "type absolute_index name model_name product_name vendor_name".split()
     return [
         DeviceInfo(index, product or model or name, vendor.lower() if vendor else None)
-        for kind, index, name, model, product, vendor in database.rows(
-            "rocpd_info_agent",
-            "type",
-            "absolute_index",
-            "name",
-            "model_name",
-            "product_name",
-            "vendor_name",
-        )
+        for kind, index, name, model, product, vendor in database.rows("rocpd_info_agent", *columns)
         if kind == "GPU" and index is not None
     ]
 
 
-def _first(database: Database, view: str, names: "list[str] | tuple[str, ...]") -> str:
+def _first(database: Database, view: str, side: str = "") -> str:
+    names = [side + name for name in _INDEXES]
     return next((name for name in names if database.has(view, name)), names[0])

@@ -13,8 +13,7 @@ from lightning_gpuprof.traces.sniff import Head, ReadOptions
 from lightning_gpuprof.traces.timeline import Timeline
 
 _TIMES = {"Start_Timestamp", "End_Timestamp"}
-_KERNELS, _COPIES, _CALLS = {"Kernel_Name"}, {"Direction"}, {"Domain", "Function"}
-_ALLOCATIONS = {"Operation", "Allocation_Size"}
+_KINDS = [{"Kernel_Name"}, {"Direction"}, {"Domain", "Function"}, {"Operation", "Allocation_Size"}]
 _COUNTERS = {"Counter_Name"}
 _STREAMS = ("Stream_Id", "Queue_Id", "Queue_ID")
 _DIRECTIONS = {
@@ -28,8 +27,7 @@ _DIRECTIONS = {
 def matches(head: Head) -> bool:
     """Tell a trace by its header."""
     header = csv_header(head.data)
-    kinds = (_KERNELS, _COPIES, _CALLS, _ALLOCATIONS)
-    return header >= _TIMES and any(header >= kind for kind in kinds) and not header & _COUNTERS
+    return header >= _TIMES and any(map(header.issuperset, _KINDS)) and not header & _COUNTERS
 
 
 def read(path: str, options: ReadOptions) -> Timeline:
@@ -39,15 +37,13 @@ def read(path: str, options: ReadOptions) -> Timeline:
         start, end = integer(row["Start_Timestamp"]), integer(row["End_Timestamp"])
         correlation = integer(row.get("Correlation_Id", row.get("Correlation_ID")))
         if "Kernel_Name" in row and "Function" not in row:
-            name = row["Kernel_Name"]
-            device, stream = agent(row.get("Agent_Id", row.get("GPU_ID"))), _stream(row)
-            builder.device(start, end, name, "kernel", device, stream, correlation)
+            name, device = row["Kernel_Name"], agent(row.get("Agent_Id", row.get("GPU_ID")))
+            builder.device(start, end, name, "kernel", device, _stream(row), correlation)
         elif "Direction" in row:
-            direction, device = _copied(row)
-            name = copy_name(direction)
-            size = integer(row.get("Size"))
-            stream = _stream(row)
-            builder.device(start, end, name, "gpu_memcpy", device, stream, correlation, size)
+            direction = direction_of(row["Direction"])
+            side = "Destination_Agent_Id" if direction == "HtoD" else "Source_Agent_Id"
+            where = (agent(row.get(side)), _stream(row), correlation, integer(row.get("Size")))
+            builder.device(start, end, copy_name(direction), "gpu_memcpy", *where)
         else:
             thread = builder.thread(
                 integer(row.get("Process_Id")) or 0, integer(row.get("Thread_Id")) or 0
@@ -83,12 +79,6 @@ def direction_of(text: str | None) -> str:
     ('HtoD', 'DtoH')
     """
     return _DIRECTIONS.get((text or "").removeprefix("MEMORY_COPY_"), "Unknown")
-
-
-def _copied(row: Mapping[str, str]) -> tuple[str, int | None]:
-    direction = direction_of(row["Direction"])
-    side = "Destination_Agent_Id" if direction == "HtoD" else "Source_Agent_Id"
-    return direction, agent(row.get(side))
 
 
 def _stream(row: Mapping[str, str]) -> int | None:

@@ -48,7 +48,6 @@ class _Process:
     def __init__(self, builder: TimelineBuilder, tool: Record) -> None:
         self._builder, self._tool = builder, tool
         self._pid = tool.get("metadata", {}).get("pid", 0)
-        self._offset = builder.process_offset(self._pid)
         self._nodes = {a["id"]["handle"]: a.get("node_id", -1) for a in tool.get("agents", ())}
         strings = tool.get("strings", {})
         self._kinds = strings.get("buffer_records", [])
@@ -86,9 +85,9 @@ class _Process:
         thread = self._builder.thread(self._pid, call.get("thread_id", 0))
         self._builder.host(*_times(call), name, category, thread, self._id(call))
 
-    def _id(self, record: Record) -> int:
+    def _id(self, record: Record) -> int | None:
         internal: int = record.get("correlation_id", {}).get("internal", -1)
-        return internal + self._offset
+        return self._builder.of_process(internal, self._pid)
 
     def _kind(self, record: Record) -> str:
         known = record["kind"] < len(self._kinds)

@@ -19,30 +19,22 @@ from lightning_gpuprof.traces.kineto.events import (
 from lightning_gpuprof.traces.sniff import ReadOptions
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, MISSING
 
-HOST_KINDS = {
-    Kind.CPU_OP: "cpu_op",
-    Kind.OLD_OPERATOR: "cpu_op",
-    Kind.USER_ANNOTATION: "user_annotation",
-    Kind.OLD_ANNOTATION: "user_annotation",
-    Kind.CUDA_RUNTIME: "cuda_runtime",
-    Kind.OLD_RUNTIME: "cuda_runtime",
-    Kind.XPU_RUNTIME: "cuda_runtime",
-    Kind.MTIA_RUNTIME: "cuda_runtime",
-    Kind.PRIVATE_RUNTIME: "cuda_runtime",
-    Kind.CUDA_DRIVER: "cuda_driver",
-    Kind.PRIVATE_DRIVER: "cuda_driver",
-    Kind.XPU_DRIVER: "cuda_driver",
-    Kind.OVERHEAD: "overhead",
+_HOST = {
+    "cpu_op": (Kind.CPU_OP, Kind.OLD_OPERATOR),
+    "user_annotation": (Kind.USER_ANNOTATION, Kind.OLD_ANNOTATION),
+    "cuda_runtime": (
+        *(Kind.CUDA_RUNTIME, Kind.OLD_RUNTIME),
+        *(Kind.XPU_RUNTIME, Kind.MTIA_RUNTIME, Kind.PRIVATE_RUNTIME),
+    ),
+    "cuda_driver": (Kind.CUDA_DRIVER, Kind.PRIVATE_DRIVER, Kind.XPU_DRIVER),
+    "overhead": (Kind.OVERHEAD,),
 }
-DEVICE_KINDS = {
-    Kind.KERNEL: "kernel",
-    Kind.OLD_KERNEL: "kernel",
-    Kind.GPU_MEMCPY: "gpu_memcpy",
-    Kind.OLD_MEMCPY: "gpu_memcpy",
-    Kind.GPU_MEMSET: "gpu_memset",
-    Kind.OLD_MEMSET: "gpu_memset",
+_DEVICE = {
+    "kernel": (Kind.KERNEL, Kind.OLD_KERNEL),
+    "gpu_memcpy": (Kind.GPU_MEMCPY, Kind.OLD_MEMCPY),
+    "gpu_memset": (Kind.GPU_MEMSET, Kind.OLD_MEMSET),
 }
-_PYTHON = (Kind.PYTHON_FUNCTION, Kind.OLD_PYTHON)
+_PYTHON = {"python_function": (Kind.PYTHON_FUNCTION, Kind.OLD_PYTHON)}
 _FLOWS = (Kind.FORWARD_BACKWARD, Kind.OLD_FORWARD_BACKWARD)
 _NO_ARGS = Args()
 
@@ -52,12 +44,7 @@ class NeedsExactTimesError(Exception):
 
 
 class Collector:
-    """Takes lists of events and keeps their columns.
-
-    Args:
-        options: What to keep.
-        exact: Times are integer nanoseconds already.
-    """
+    """Takes lists of events and keeps their columns; `exact` times are integer ns already."""
 
     def __init__(self, options: ReadOptions, *, exact: bool) -> None:
         self.host, self.device = Columns(), Columns()
@@ -74,19 +61,17 @@ class Collector:
         groups[None] = []
         for event in events:
             groups[event.cat].append(event)
-        for kind, category in HOST_KINDS.items():
-            if rows := groups[kind]:
-                self._add_host(rows, category)
-        for kind, category in DEVICE_KINDS.items():
-            if rows := groups[kind]:
-                self._add_device(rows, category)
+        for category, kinds in {**_HOST, **(_PYTHON if self._options.stacks else {})}.items():
+            for kind in kinds:
+                if rows := groups[kind]:
+                    self._add_host(rows, category)
+        for category, kinds in _DEVICE.items():
+            for kind in kinds:
+                if rows := groups[kind]:
+                    self._add_device(rows, category)
         for kind in _FLOWS:
             if rows := groups[kind]:
                 self._add_flows(rows)
-        if self._options.stacks:
-            for kind in _PYTHON:
-                if rows := groups[kind]:
-                    self._add_host(rows, "python_function")
         unknown = [e for e in groups[Kind.OTHER] if e.ph is EventKind.COMPLETE and e.args]
         self.unread += sum(1 for e in unknown if e.args and e.args.stream not in (MISSING, None))
         if rows := groups[None] + groups[Kind.INSTANT]:
@@ -180,10 +165,8 @@ class Collector:
                 thread = (plain_id(event.pid), plain_id(event.tid))
                 self.thread_names[thread] = str(event.args.name)
         if self._options.memory:
-            marks = [
-                e for e in rows if e.ph is EventKind.INSTANT and e.name == "[memory]" and e.args
-            ]
-            if marks:
+            instants = (e for e in rows if e.ph is EventKind.INSTANT)
+            if marks := [e for e in instants if e.name == "[memory]" and e.args]:
                 self._add_memory(marks)
 
     def _add_memory(self, rows: list[Event]) -> None:

@@ -33,17 +33,10 @@ Decode = Callable[[memoryview | bytes | msgspec.Raw], list[T]]
 
 
 class EventStream(Generic[T]):
-    """The events of one file, list by list, and the top-level values around them.
+    """The events of one file, list by list, and in `header` the top-level values around them.
 
-    Args:
-        blocks: The file's content.
-        decode: Decodes the text of a JSON list of events.
-        decode_one: Decodes one event from text that `decode` could not read; None if it
-            cannot be read at all.
-        warn: Called with a sentence for anything that was lost.
-
-    Attributes:
-        header: Top-level values other than the events; complete after the iteration.
+    `decode_one` is given single events that `decode` could not read; `warn` a sentence for anything
+    that was lost.
     """
 
     def __init__(
@@ -219,17 +212,13 @@ class EventStream(Generic[T]):
     def _keep_header(self, text: bytes) -> None:
         if text.strip() in (b"}", b"{", b"{}", b"{]", b"[}"):
             return
-        try:
-            values = msgspec.json.decode(text)
-        except _REFUSED:
-            values = self._mended(text)
-        if isinstance(values, dict):
-            self.header.update(values)
-
-    def _mended(self, text: bytes) -> object:
-        try:
-            return msgspec.json.decode(repaired(text))
-        except _REFUSED:
-            if self._ended or not self.header:
-                self._warn("The values beside the list of events could not be read.")
-            return None
+        for mended in (bytes, repaired):
+            try:
+                values = msgspec.json.decode(mended(text))
+            except _REFUSED:
+                continue
+            if isinstance(values, dict):
+                self.header.update(values)
+            return
+        if self._ended or not self.header:
+            self._warn("The values beside the list of events could not be read.")

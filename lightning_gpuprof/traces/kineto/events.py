@@ -158,10 +158,8 @@ def exact_ns(text: bytes) -> int:
 def to_ns(us: Sequence[int | float | None]) -> Int64 | None:
     """Convert microseconds; None where a fraction is beyond what a float64 holds.
 
-    >>> to_ns([1419247332972.313, 5]).tolist(), to_ns([1683564901548726]).tolist()
-    ([1419247332972313, 5000], [1683564901548726000])
-    >>> to_ns([1683564901548726.5]) is None
-    True
+    >>> to_ns([1419247332972.313, 5]).tolist(), to_ns([1683564901548726.5])
+    ([1419247332972313, 5000], None)
     """
     values = np.array(us)
     if values.dtype == np.int64:

@@ -15,10 +15,7 @@ import numpy as np
 
 from lightning_gpuprof.traces.columns import LIMIT_NS, LONGEST_NS, decode_arguments
 from lightning_gpuprof.traces.files import read_blocks
-from lightning_gpuprof.traces.kineto.collect import (
-    Collector,
-    NeedsExactTimesError,
-)
+from lightning_gpuprof.traces.kineto.collect import Collector, NeedsExactTimesError
 from lightning_gpuprof.traces.kineto.event_stream import EventStream
 from lightning_gpuprof.traces.kineto.events import Event, FullEvent, Times, exact_ns
 from lightning_gpuprof.traces.kineto.salvage import without_controls
@@ -44,11 +41,7 @@ _NVIDIA = ("nvidia", "tesla", "geforce", "quadro", "rtx", "titan")
 
 
 def matches(head: Head) -> bool:
-    """Tell whether a file starts like a Chrome trace.
-
-    >>> matches(Head("x", b'{"schemaVersion": 1, "traceEvents": [')), matches(Head("x", b"a,b"))
-    (True, False)
-    """
+    """Tell whether a file starts like a Chrome trace."""
     return _START.search(head.data) is not None and not OTHER_CHROME.search(head.data)
 
 
@@ -206,8 +199,7 @@ def _devices(
     for number in used:
         values = described.get(number, alike)
         name = str(values["name"]) if values.get("name") else None
-        vendor = _vendor(name) or fallback
-        found.append(DeviceInfo(number, name, vendor, values))
+        found.append(DeviceInfo(number, name, _vendor(name) or fallback, values))
     return found
 
 

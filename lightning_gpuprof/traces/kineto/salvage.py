@@ -19,30 +19,23 @@ _CONTROL = re.compile(rb"[\x00-\x1f]")
 
 @dataclass(frozen=True)
 class Walked:
-    """Where the events of a list lie: start and end of each whole event.
-
-    `rest` is the index of the remaining text, just after the closing bracket if the list has
-    `ended`; `lost` counts events that are no JSON.
-    """
+    """Start and end of each whole event of a list; `lost` counts those that are no JSON."""
 
     spans: list[tuple[int, int]]
     rest: int
+    """Where the remaining text begins, after the closing bracket if the list has `ended`."""
     lost: int
     ended: bool
 
 
 def walk(text: bytes, patience: int = 0) -> Walked:
-    """Find the events inside a JSON list, one after the other.
+    """Find the events inside the text of a JSON list, from where one begins.
 
-    Args:
-        text: Of the list, from where an event begins.
-        patience: An event that has not ended this many bytes after the last whole event is given
-            up. Before that, its end may not be read yet.
+    An event that has not ended `patience` bytes after the last whole one is given up; before that,
+    its end may not be read yet.
 
     >>> walk(b'{"a": "}"}, {"b": [{}]}], "c": 1')
     Walked(spans=[(0, 10), (12, 23)], rest=24, lost=0, ended=True)
-    >>> walk(b'{"a": 1}, {"b": ')
-    Walked(spans=[(0, 8)], rest=8, lost=0, ended=False)
     >>> walk(b'{"a": [1}, {"b": 2}, {"c: 3}, {"d": 4}')
     Walked(spans=[(11, 19), (30, 38)], rest=38, lost=2, ended=False)
     """
@@ -90,14 +83,8 @@ def repaired(text: bytes) -> bytes:
     """
     text = _NOT_A_NUMBER.sub(rb"\1null", text)
     if b"\\" in text:
-        text = _ESCAPES.sub(_mend_escape, text)
-    if not text.isascii():
-        text = text.decode("utf-8", "replace").encode()
-    return text
-
-
-def _mend_escape(found: "re.Match[bytes]") -> bytes:
-    return found[0] if len(found[0]) > 1 else b"\\\\"
+        text = _ESCAPES.sub(lambda one: one[0] if len(one[0]) > 1 else b"\\\\", text)
+    return text if text.isascii() else text.decode("utf-8", "replace").encode()
 
 
 def without_controls(text: bytes) -> bytes:

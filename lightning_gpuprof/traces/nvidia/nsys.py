@@ -174,9 +174,7 @@ def _devices(database: Database) -> list[DeviceInfo]:
 
 def _of_process(builder: TimelineBuilder, call: int | None, packed: int | None) -> int | None:
     """Keep the correlation ids of several processes, or of their threads, apart."""
-    if call is None or packed is None:
-        return call
-    return call + builder.process_offset(packed >> 24)
+    return builder.of_process(call, None if packed is None else packed >> 24)
 
 
 def _thread(builder: TimelineBuilder, packed: int | None) -> int:
