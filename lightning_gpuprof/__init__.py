@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.trials.ab_test import ab_test
     from lightning_gpuprof.trials.latency import benchmark_latency
     from lightning_gpuprof.trials.try_changes import try_changes
-    from lightning_gpuprof.views.console.console import report
+    from lightning_gpuprof.views.console.run_report import report
     from lightning_gpuprof.views.documents.compare import compare_runs, compare_several
 
 __version__ = "0.1.0"
@@ -71,7 +71,7 @@ _PUBLIC = {
     "compare_several": "lightning_gpuprof.views.documents.compare",
     "plan": "lightning_gpuprof.trials.plan",
     "region": "lightning_gpuprof.callbacks.region",
-    "report": "lightning_gpuprof.views.console.console",
+    "report": "lightning_gpuprof.views.console.run_report",
     "try_changes": "lightning_gpuprof.trials.try_changes",
 }
 """Each public name and the module that defines it."""

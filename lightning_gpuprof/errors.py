@@ -4,6 +4,10 @@
 class GpuProfError(Exception):
     """Base of every error raised on purpose by lightning_gpuprof."""
 
+    def _render_traceback_(self) -> list[str]:
+        """Have notebooks show the message alone: it says what to do."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class ConfigError(GpuProfError, ValueError):
     """A setting that cannot work: says what was given, what follows, and what would work."""

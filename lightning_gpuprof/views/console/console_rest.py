@@ -27,12 +27,13 @@ def rest_table(results: RunResults) -> Padding:
 
 
 def _rows(results: RunResults) -> Iterator[tuple[str, str]]:
-    yield "memory", _memory(results)
     device = results.start.device
+    if results.on_gpu:
+        yield "memory", _memory(results)
     on_cpu = device is not None and device.type == "cpu"
     if on_cpu and results.start.stage == "fit" and not results.sync_sites:
         yield "host syncs", _NO_SYNCS
-    if advice := "; ".join(_batch_size(results)):
+    if results.on_gpu and (advice := "; ".join(_batch_size(results))):
         yield "batch size", advice
     if results.device_use is not None:
         yield "device", _driver(results.device_use)
@@ -51,7 +52,7 @@ def _rows(results: RunResults) -> Iterator[tuple[str, str]]:
 def _memory(results: RunResults) -> str:
     memory = results.memory
     if memory is None:
-        return "not measured" if results.on_gpu else "not measured (no GPU)"
+        return "not measured"
     return (
         f"allocated {size(memory.allocated_bytes)}, reserved {size(memory.reserved_bytes)}, "
         f"peak {size(memory.peak_reserved_bytes)} of {size(memory.total_bytes)} "

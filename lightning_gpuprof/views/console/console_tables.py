@@ -7,19 +7,23 @@ from rich.table import Table
 from rich.text import Text
 
 from lightning_gpuprof.analysis.run.line_times import line_times
-from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.worker_lines import worker_line_times
+from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.findings.checks import State, run_checks
 from lightning_gpuprof.findings.engine import make_plan
 from lightning_gpuprof.units import duration, percent, percents, quantity, shortened, spread
+from lightning_gpuprof.views.documents.gpu_words import kernel_facts
 from lightning_gpuprof.views.documents.report import Report
 from lightning_gpuprof.views.documents.report_payload import top_operators
 from lightning_gpuprof.views.documents.report_words import MIN_PART_FRAC, NAME_WIDTH, phase_rows
 
 BAR_WIDTH = 40
 MOST_LINES = 5
-BRIEF_OPERATORS = 8
-"""Operators in a report that is not verbose."""
+BRIEF_ROWS = 8
+"""Operators and kernels in a report that is not verbose."""
+_HOST_WIDTH, _DEVICE_WIDTH = 42, 60
+"""Columns beside the bars of phases."""
 MIN_WORKER_FRAC = 0.02
 """Lines below this share of the workers' work are not shown."""
 _LINE_WIDTH, _LEAST_SOURCE = 52, 20
@@ -30,6 +34,7 @@ _ANSWERS = {
     State.NOT_MEASURED: ("-", "Not measured:"),
 }
 """The mark of a question's answer, and what introduces its last part."""
+MOST_KERNELS = 20
 Titled = tuple[str, Padding]
 
 
@@ -65,10 +70,25 @@ def grid(
     return Padding(table, (0, 0, 0, indent))
 
 
-def phase_table(results: RunResults, *, bar: str, verbose: bool) -> Padding:
-    """Return the phases of a step with bars, and under each its named parts."""
-    rows = list(phase_rows(results, verbose=verbose))
+def tables(report: Report, *, verbose: bool) -> Iterator[Titled]:
+    """Yield the tables of lines, workers, operators and kernels; all others with `verbose`."""
+    results = report.results
+    if (lines := line_table(results)) is not None:
+        yield "AT WHICH LINES (sampled on the host in the first seconds of training)", lines
+    if (workers := worker_table(results)) is not None:
+        yield workers
+    for trace in results.traces:
+        if trace.rank == results.start.rank and trace.analysis is not None:
+            yield from _trace_tables(trace, None if verbose else BRIEF_ROWS)
+    if verbose:
+        yield from verbose_tables(report)
+
+
+def phase_table(results: RunResults, *, bar: str, most: int | None, width: int) -> Padding:
+    """Return the phases of a step with bars; of `most` rows the largest, None for all."""
+    rows = list(phase_rows(results, verbose=most is None, most=most))
     device = any(row.device_ns is not None for row in rows)
+    bar *= max(1, min(BAR_WIDTH, width - (_DEVICE_WIDTH if device else _HOST_WIDTH)))
     cells = []
     for row in rows:
         style = "" if row.of_phase else "dim"
@@ -79,7 +99,7 @@ def phase_table(results: RunResults, *, bar: str, verbose: bool) -> Padding:
                 Text(duration(row.mean_ns), style=style),
                 Text(percent(row.frac), style=style),
                 *([marked] if device else []),
-                Text(bar * round(row.frac * BAR_WIDTH), style="blue") if row.of_phase else "",
+                Text(bar[: round(row.frac * len(bar))], style="blue") if row.of_phase else "",
             )
         )
     if not device:
@@ -126,28 +146,38 @@ def worker_table(results: RunResults) -> Titled | None:
     return title, grid(rows[:MOST_LINES], right=(0, 1), head=("of a batch", "", "line"))
 
 
-def operator_tables(results: RunResults, *, verbose: bool) -> Iterator[Titled]:
-    """Yield the top operators of each analysed trace of the report's rank."""
-    for trace in results.traces:
-        operators = top_operators(trace)
-        if trace.rank != results.start.rank or not operators:
-            continue
-        more = "" if verbose or len(operators) <= BRIEF_OPERATORS else "; --verbose has more"
-        cycle = trace.cycle
+def _trace_tables(trace: TraceView, most: int | None) -> Iterator[Titled]:
+    """Yield the top operators and kernels of an analysed trace, by time on the device if any."""
+    cycle, document = trace.cycle, trace.analysis or {}
+    steps = f"CYCLE {cycle.cycle} (sums over steps {cycle.first_step} to {cycle.last_step}"
+    if operators := top_operators(trace):
+        device = any(row.get("device_self_ns") for row in operators)
+        own = ("device_self_ns",) if device else ()
         rows = [
             (
-                duration(operator["self_ns"]),
-                duration(operator["total_ns"]),
-                f"{operator['count']:,}",
-                shortened(operator["name"], NAME_WIDTH),
+                *(duration(row.get(key) or 0) for key in (*own, "self_ns", "total_ns")),
+                f"{row['count']:,}",
+                shortened(row["name"], NAME_WIDTH),
             )
-            for operator in (operators if verbose else operators[:BRIEF_OPERATORS])
+            for row in operators[:most]
         ]
-        title = (
-            f"TOP OPERATORS, CYCLE {cycle.cycle} (sums over steps {cycle.first_step} to "
-            f"{cycle.last_step}, by self time{more})"
-        )
-        yield title, grid(rows, right=(0, 1, 2), head=("self", "total", "calls", "operator"))
+        head = (*(("on device",) if device else ()), "self", "total", "calls", "operator")
+        by = "device self time" if device else "self time"
+        right = range(len(head) - 1)
+        yield f"TOP OPERATORS, {steps}, by {by})", grid(rows, right=right, head=head)
+    if kernels := document.get("kernels"):
+        rows = [
+            (
+                duration(row["total_ns"]),
+                percent(row["frac"]),
+                f"{row['count']:,}",
+                shortened(kernel_name(row["name"]), NAME_WIDTH),
+            )
+            for row in kernels[: most or MOST_KERNELS]
+        ]
+        title = f"TOP KERNELS, {steps})\n{', '.join(kernel_facts(document))}"
+        head = ("time", "share", "calls", "kernel")
+        yield title, grid(rows, right=(0, 1, 2), head=head)
 
 
 def verbose_tables(report: Report) -> Iterator[Titled]:

@@ -1,5 +1,6 @@
 """What the GPU does and who waits, in words: the first line, and what to do where no rule fires."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -7,6 +8,7 @@ from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.gpu_busy import GpuBusy, gpu_busy
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.records.device_marks import gpu_line
+from lightning_gpuprof.records.phases import BATCH_WORK, Phase
 from lightning_gpuprof.units import percent
 from lightning_gpuprof.views.documents.finding_payload import plain
 
@@ -40,6 +42,19 @@ def line_of(busy: GpuBusy) -> str:
     return gpu_line(busy.busy_frac, busy.state, f", mostly with {most}" if mostly else "")
 
 
+def limit_line(results: RunResults) -> str | None:
+    """Say what is the limit and how busy it is; without a GPU, how the step is divided."""
+    busy = gpu_busy(results)
+    if busy is not None:
+        return line_of(busy)
+    if results.on_gpu or not results.step_ns:
+        return None
+    worked = [found.frac for phase in BATCH_WORK if (found := results.per_step(phase)) is not None]
+    wait = results.per_step(Phase.DATA_WAIT)
+    waits = f", {percent(wait.frac)} waiting for data" if wait is not None else ""
+    return f"No GPU: the host is the limit, {percent(sum(worked))} of a step at work{waits}"
+
+
 def verdict(results: RunResults) -> tuple[str, str] | None:
     """Return what limits the steps and what to do, as a title and a sentence; None if not known."""
     device = results.device_time
@@ -48,6 +63,25 @@ def verdict(results: RunResults) -> tuple[str, str] | None:
     title, text = _VERDICTS[device.state]
     share = percent(device.state_frac[device.state]).replace(".0%", "%")
     return title.format(share=share), text.format(share=share)
+
+
+def kernel_facts(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how an analysed trace's device spends its time beside the kernels by name."""
+    gpu = document.get("gpu") or {}
+    steps = len({mark["name"] for mark in document.get("steps") or ()})
+    count = sum(row["count"] for row in document.get("kernels") or ())
+    yield f"{count / max(1, steps):,.0f} kernels{' a step' * bool(steps)}"
+    if (frac := document.get("gemm_frac")) is not None:
+        yield f"GEMM {percent(frac)}"
+    span_ns = (gpu.get("span_ns") or 0) * max(1, steps) / max(1, gpu.get("steps") or steps)
+    if not span_ns:
+        return
+    if (sync_ns := document.get("sync_ns")) is not None:
+        yield f"sync {percent(min(1.0, sync_ns / span_ns))}"
+    late = ("launch_latency", "kernel_gap")
+    gaps = sum(row["total_ns"] for row in document.get("idle") or () if row["cause"] in late)
+    yield f"launch gaps {percent(gaps / gpu['span_ns'])}"
+    yield f"exposed copies {percent((gpu.get('exposed_copy_ns') or 0) / gpu['span_ns'])}"
 
 
 def busy_payload(results: RunResults) -> dict[str, Any] | None:

@@ -201,9 +201,11 @@ def _trace(run: str, trace: TraceView) -> dict[str, Any]:
 
 
 def top_operators(trace: TraceView) -> list[dict[str, Any]]:
-    """Return the operators with the most time of their own, at most `TOP_OPERATORS`."""
+    """Return the operators with the most time of their own, on the device where there is one."""
     operators = (trace.analysis or {}).get("operators") or []
-    ranked = sorted(operators, key=lambda operator: -operator["self_ns"])
+    device = any(operator.get("device_self_ns") for operator in operators)
+    key = "device_self_ns" if device else "self_ns"
+    ranked = sorted(operators, key=lambda operator: -(operator.get(key) or 0))
     return [dict(operator) for operator in ranked[:TOP_OPERATORS]]
 
 

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import nlargest
 
 from lightning_gpuprof.analysis.compare.bootstrap import MIN_BLOCKS
-from lightning_gpuprof.analysis.run.gpu_busy import gpu_busy
-from lightning_gpuprof.analysis.run.phase_split import PerStep
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.findings.checks import focus, run_checks
@@ -14,7 +13,7 @@ from lightning_gpuprof.findings.model import Finding, When, Where
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import duration, percent, shortened, spread
-from lightning_gpuprof.views.documents.gpu_words import line_of, verdict
+from lightning_gpuprof.views.documents.gpu_words import limit_line, verdict
 from lightning_gpuprof.views.documents.report import Report
 
 MOST_IN_FULL = 6
@@ -27,7 +26,13 @@ DOING = {"validate": "validation", "test": "testing", "predict": "prediction"}
 
 
 def headline(report: Report) -> str:
-    """Say what kind of session this is, how it ended, how long it is and what its GPU does."""
+    """Say of a session in one line what `session_line` and the limit say."""
+    limit = limit_line(report.results)
+    return session_line(report) + (f". {limit}" if limit else "")
+
+
+def session_line(report: Report) -> str:
+    """Say what kind of session this is, how it ended and how long it is."""
     results = report.results
     status = {"open": "no closing record: live, or killed"}.get(results.status, results.status)
     ranks = f", {results.start.world_size} ranks" if results.start.world_size > 1 else ""
@@ -36,11 +41,9 @@ def headline(report: Report) -> str:
     steps = "1 step" if count == 1 else f"{count} steps"
     if results.end is not None and any(kind.where == UNMARKED_STEPS for kind in results.outside):
         steps = f"{results.end.steps} steps ({count} timed by phase)"
-    busy = gpu_busy(results)
-    gpu = f". {line_of(busy)}" if busy is not None else ""
     return (
         f"{results.start.stage}{session}, {status}{ranks}, "
-        f"{steps} in {duration(results.wall.wall_ns)}{gpu}"
+        f"{steps} in {duration(results.wall.wall_ns)}"
     )
 
 
@@ -105,6 +108,38 @@ def saving(finding: Finding, run: RunResults) -> str:
     sure = f"confidence {finding.confidence:.0%}"
     sure = f"measured ({finding.measured})" if finding.measured else sure
     return f"saves {spread(range_ns.low, range_ns.high)} per step{share}{more}, {sure}"
+
+
+USUAL = {
+    "more workers": Phase.DATA_WAIT,
+    "pinned memory": Phase.HOST_TO_DEVICE,
+    "fused optimizer": Phase.OPTIMIZER_STEP,
+    "cheaper gradient clipping": Phase.CLIP_GRADIENTS,
+    "less logging": Phase.LOGGING,
+    "rarer validation": Phase.VALIDATION,
+    "rarer checkpoints": Phase.CHECKPOINT,
+}
+"""The usual advice, and the phase that it can shorten at most to nothing."""
+_OF_DEVICE = frozenset({"pinned memory"})
+NOTHING_FRAC = 0.01
+"""Advice that gains less than this is not worth it."""
+
+
+def not_worth_it(results: RunResults) -> str | None:
+    """Name the usual advice that would gain next to nothing here, each with what it gains at most.
+
+    A phase counts with its time on the host or on the device, whichever is longer.
+    """
+    marks = results.device_time.phases if results.device_time else {}
+    found = []
+    for advice, phase in USUAL.items():
+        one = results.per_step(phase)
+        if one is None or not one.mean_ns or (advice in _OF_DEVICE and not results.on_gpu):
+            continue
+        most = max(one.frac, marks[phase].frac if phase in marks else 0.0)
+        if most < NOTHING_FRAC:
+            found.append(f"{advice} {percent(most)}")
+    return ", ".join(found) or None
 
 
 def step_lines(results: RunResults) -> Iterator[str]:
@@ -190,27 +225,45 @@ class PhaseRow:
     """It is one phase, whole."""
 
 
-def phase_rows(results: RunResults, *, verbose: bool = False) -> Iterator[PhaseRow]:
-    """Yield the phases of a step, and after each its named parts.
+def phase_rows(
+    results: RunResults, *, verbose: bool = False, most: int | None = None
+) -> Iterator[PhaseRow]:
+    """Yield the phases of a step, and after each its named parts; of `most` rows the largest.
 
     Unless verbose, the phases that are short on the host and on the device are one row, so that
     all still add up to the step.
     """
     marks = results.device_time.phases if results.device_time else {}
-    short: dict[Phase, PerStep] = {}
-    for phase, stats in results.phases.items():
-        one = stats.per_step
-        if one is None or not one.mean_ns:
+    measured = {
+        phase: stats.per_step
+        for phase, stats in results.phases.items()
+        if stats.per_step is not None and stats.per_step.mean_ns
+    }
+    larger = {
+        phase: max(one.frac, marks[phase].frac if phase in marks else 0.0)
+        for phase, one in measured.items()
+    }
+    parts = {
+        (phase, part.name): part.per_step
+        for phase in measured
+        for part in results.parts_of(phase)
+        if part.per_step is not None and part.per_step.frac >= MIN_PART_FRAC
+    }
+    shown = [phase for phase in measured if verbose or larger[phase] >= MIN_PART_FRAC]
+    if most is not None:
+        shown = sorted(shown, key=lambda phase: -larger[phase])[: most - 1]
+        left = max(0, most - 1 - len(shown))
+        sizes = {key: one.frac for key, one in parts.items() if key[0] in shown}
+        parts = {key: parts[key] for key in parts if key in nlargest(left, sizes, key=sizes.get)}
+    for phase in measured:
+        if phase not in shown:
             continue
-        mark = marks.get(phase)
-        if max(one.frac, mark.frac if mark else 0.0) < MIN_PART_FRAC and not verbose:
-            short[phase] = one
-            continue
+        one, mark = measured[phase], marks.get(phase)
         yield PhaseRow(phase.value, one.mean_ns, one.frac, mark.mean_ns if mark else None)
-        for part in results.parts_of(phase):
-            if part.per_step is not None and part.per_step.frac >= MIN_PART_FRAC:
-                share = part.per_step
-                yield PhaseRow(part.name, share.mean_ns, share.frac, part=True, of_phase=False)
+        for (of, name), share in parts.items():
+            if of is phase:
+                yield PhaseRow(name, share.mean_ns, share.frac, part=True, of_phase=False)
+    short = {phase: one for phase, one in measured.items() if phase not in shown}
     if short:
         marked = [marks[phase].mean_ns for phase in short if phase in marks]
         yield PhaseRow(

@@ -1,8 +1,13 @@
+import html
+import re
+import sys
+from types import SimpleNamespace
+
 import pytest
 
 import lightning_gpuprof
 from lightning_gpuprof.cli import main
-from lightning_gpuprof.errors import RecordError
+from lightning_gpuprof.errors import ConfigError, RecordError
 
 MS = 1_000_000
 
@@ -10,14 +15,55 @@ MS = 1_000_000
 def test_python_gets_the_text_that_the_command_prints(make_session, write_run, capsys):
     run = write_run(make_session({"forward": 5 * MS}, steps=10))
     main(["report", run])
-    assert lightning_gpuprof.report(run) == capsys.readouterr().out
+    assert str(lightning_gpuprof.report(run)) == capsys.readouterr().out
 
 
 def test_python_may_ask_for_another_session_and_for_more(make_session, write_run):
     two = make_session({"forward": MS}) + make_session({"forward": 2 * MS}, session=1)
     run = write_run(two)
-    assert "median 1.00 ms" in lightning_gpuprof.report(run, session=0)
-    assert len(lightning_gpuprof.report(run, verbose=True)) > len(lightning_gpuprof.report(run))
+    assert "median 1.00 ms" in str(lightning_gpuprof.report(run, session=0))
+    verbose = lightning_gpuprof.report(run, verbose=True)
+    assert len(str(verbose)) > len(str(lightning_gpuprof.report(run)))
+
+
+@pytest.fixture
+def found(make_session, write_run):
+    phases = {"data_wait": 6 * MS, "forward": 3 * MS}
+    return lightning_gpuprof.report(write_run(make_session(phases)))
+
+
+def test_a_notebook_shows_the_report_as_it_looks_in_a_terminal(found):
+    shown = found._repr_html_()
+    assert shown.startswith("<pre>")
+    assert "font-weight: bold" in shown
+    lines = html.unescape(re.sub("<[^>]*>", "", shown)).splitlines()
+    assert [line.rstrip() for line in lines] == str(found).splitlines()
+
+
+def test_its_findings_and_phases_are_values(found):
+    assert found.findings[0].id == "data-wait"
+    assert found.phases["forward"]["mean_ns"] == 3 * MS
+
+
+def test_its_tables_are_data_frames_where_pandas_is_there(found, monkeypatch):
+    made = SimpleNamespace(DataFrame=SimpleNamespace(from_dict=lambda rows, orient: (rows, orient)))
+    monkeypatch.setitem(sys.modules, "pandas", made)
+    rows, orient = found.to_pandas()
+    assert (rows["data_wait"]["step_frac"], orient) == (pytest.approx(2 / 3), "index")
+    made.DataFrame = list
+    assert found.to_pandas("findings")[0]["id"] == "data-wait"
+
+
+@pytest.mark.parametrize(
+    ("table", "said"), [("phases", "pip install pandas"), ("steps", "no table. Pass one of")]
+)
+def test_why_there_is_no_data_frame_is_one_sentence_in_a_notebook_too(
+    found, table, said, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ConfigError, match=said) as raised:
+        found.to_pandas(table)
+    assert raised.value._render_traceback_() == [f"ConfigError: {raised.value}"]
 
 
 def test_what_is_no_run_is_said(tmp_path):

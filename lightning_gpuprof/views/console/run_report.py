@@ -1,0 +1,94 @@
+"""A run's report for Python and notebooks."""
+
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from typing_extensions import override
+
+from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.findings.model import Finding
+from lightning_gpuprof.views.console.console import render, render_html
+from lightning_gpuprof.views.documents.report import Report, load_report
+
+TABLES = ("phases", "findings", "lines", "outside", "plan", "ranks")
+"""Parts of the `report --json` document that are tables."""
+
+
+class RunReport:
+    """A run's report: printed it is text, in a notebook it shows itself.
+
+    Args:
+        report: The run, analysed and judged.
+        verbose: Whether the text has all changes, evidence and tables.
+    """
+
+    def __init__(self, report: Report, *, verbose: bool = False) -> None:
+        self._report = report
+        self._verbose = verbose
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What holds the run back, the largest saving that can be counted on first."""
+        return self._report.findings
+
+    @property
+    def phases(self) -> Mapping[str, Mapping[str, Any]]:
+        """Each phase's times in ns and its share of a step, as in `report --json`."""
+        phases: Mapping[str, Mapping[str, Any]] = self._report.payload()["phases"]
+        return phases
+
+    def to_pandas(self, table: str = "phases") -> Any:
+        """Return a table of the `report --json` document as a `pandas.DataFrame`.
+
+        Args:
+            table: One of phases, findings, lines, outside, plan, ranks.
+
+        Raises:
+            ConfigError: There is no such table, or pandas is not installed.
+        """
+        if table not in TABLES:
+            raise ConfigError(f"to_pandas({table!r}) is no table. Pass one of {', '.join(TABLES)}.")
+        try:
+            pandas = import_module("pandas")  # an import statement would be a dependency
+        except ImportError as error:
+            raise ConfigError("to_pandas() needs pandas: pip install pandas") from error
+        rows = self._report.payload()[table]
+        if isinstance(rows, dict):
+            return pandas.DataFrame.from_dict(rows, orient="index")
+        return pandas.DataFrame(rows)
+
+    @override
+    def __str__(self) -> str:
+        return render(self._report, verbose=self._verbose)
+
+    @override
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return render_html(self._report, verbose=self._verbose)
+
+
+def report(
+    run: str | os.PathLike[str] = "lightning_logs",
+    *,
+    session: int | None = None,
+    verbose: bool = False,
+) -> RunReport:
+    """Read a run's report: `print(report(trainer.log_dir))`, or the last line of a notebook's cell.
+
+    Args:
+        run: A run's log dir, or a folder of them: then the newest.
+        session: Which of the run's sessions; by default the last fit that recorded steps.
+        verbose: Also all changes, evidence, phases, operators, slowest steps and rules that
+            abstained.
+
+    Returns:
+        What `lightning-gpuprof report` prints, with `findings`, `phases` and `to_pandas()`.
+
+    Raises:
+        RecordError: There is no run of ours, or none that can be read.
+    """
+    return RunReport(load_report(os.fspath(run), session=session, analyse=True), verbose=verbose)
