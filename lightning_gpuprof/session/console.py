@@ -3,7 +3,7 @@
 import logging
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from typing_extensions import override
@@ -54,14 +54,14 @@ def report_command(run_dir: str) -> str:
 
 
 def profile_line(
-    phase_total_ns: Mapping[str, int], total_ns: int, steps: int, gpu: str = ""
+    phase_total_ns: Mapping[str, int], total_ns: int, steps: int, more: Iterable[str] = ()
 ) -> str:
-    """Return the line of one window: the GPU, the share of time by phase, then the total.
+    """Return the line of one window: the share of time by phase, the total, and more.
 
-    >>> profile_line({"data_wait": 1, "forward": 1, "backward": 1}, 3_000_000_000, 50)
+    >>> profile_line({"data_wait": 1, "forward": 1, "backward": 1}, 3_000_000_000, 50, ["step 150"])
     ... # doctest: +NORMALIZE_WHITESPACE
     '[PROFILE] data: 33.3% | h2d: 0.0% | fwd: 33.3% | bwd: 33.3% | opt: 0.0% | other: 0.0% |
-    total: 3.00s/50 steps'
+    total: 3.00s/50 steps | step 150'
     """
     sums = {
         label: sum(phase_total_ns.get(phase.value, 0) for phase in phases)
@@ -70,5 +70,4 @@ def profile_line(
     whole = sum(sums.values()) or 1
     parts = [f"{label}: {percent(spent / whole)}" for label, spent in sums.items()]
     many = "step" if steps == 1 else "steps"
-    parts = [gpu, *parts] if gpu else parts
-    return f"[PROFILE] {' | '.join(parts)} | total: {seconds(total_ns)}/{steps} {many}"
+    return f"[PROFILE] {' | '.join((*parts, f'total: {seconds(total_ns)}/{steps} {many}', *more))}"

@@ -48,7 +48,7 @@ class TimingRun:
         self.counters: Mapping[str, Any] | None = None
         self.calls = calls
         self._fit_end = fit_end
-        self.left = settings.window + 1  # the step whose batch ends has not ended itself
+        self.left = 2  # the step whose batch ends has not ended itself
         self.first = True
         self.batch_holder = batch_holder(trainer)
         self.begin_elsewhere = shield(self._begin)
@@ -97,6 +97,7 @@ class TimingRun:
         if self._device is not None:
             self._device.calibrate()
         self.begin_epoch(trainer.current_epoch)
+        self._writer.begin()
         self.output.flush()
 
     def component(self, name: str) -> Component:

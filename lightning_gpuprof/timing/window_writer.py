@@ -20,6 +20,8 @@ _SCALARS_EVERY_NS = 1_000_000_000
 """A dozen scalars take a logger about half a millisecond: at this pace 0.05 % of the time."""
 _SCALARS_TIMES = 200
 """A slower logger is called again after this many times its own time: at most 0.5 % of it all."""
+_FIRST_LINE_NS, _LINE_NS = 10_000_000_000, 30_000_000_000
+"""Slow steps are told after this time, be it fewer than a window."""
 _MOST_WAITING = 10
 """Full windows wait (`RunOutput.windows_left`), at most this many: a write costs a training loop a
 millisecond, and several windows at a time cost little more than one (ADR 42). The first ones, by
@@ -64,29 +66,48 @@ class WindowWriter:
         self._own_names = own_names
         self._layout = Layout(())
         self._most_waiting = 1
-        self._full_windows, self._coming = 0, 1
+        self._steps, self._coming = 0, 1  # since the last line, and those that are awaited
+        self._line_ns, self._line_due_ns = output.started_ns, _FIRST_LINE_NS
         self._written_ns = output.started_ns
 
+    def begin(self) -> None:
+        """Training begins."""
+        self._line_ns = self._output.now()
+
     def fill(self) -> int:
-        """Write full windows, unless they can wait. Returns the steps until the next call."""
-        self._full_windows += self._coming
-        begun = self._output.now()
-        most = self._most_waiting - self._full_windows
-        more = min(most, self._output.windows_left(self._written_ns, self._full_windows))
+        """Write full windows, unless they can wait, or fewer steps where a line is due by time.
+
+        Returns the steps until the next call.
+        """
+        self._steps += self._coming
+        begun, whole = self._output.now(), self._window * self._spacing
+        waited_ns = max(1, begun - self._line_ns)
+        ran = self._steps + (self._line_due_ns == _FIRST_LINE_NS)  # the batch that ends now, too
+        if full := self._steps // whole:
+            left = self._output.windows_left(self._written_ns, full)
+            more = whole * min(self._most_waiting - full, left)
+        else:  # by the pace so far, which the first steps do not tell yet
+            in_time = (self._line_due_ns - waited_ns) * ran // waited_ns
+            more = min(in_time, self._steps, whole - self._steps)
         if more <= 0:
-            with interrupts_wait():
-                window = self.take()
-            self.show(window)
-            self._keep_to_budget()
-            self._output.flush()
-            self._written_ns = self._output.now()
-            self.overhead.wrote(self._written_ns - begun)
-            more = 1
-        elif self.device is not None:  # its clock drifts, whether something is written or not
+            self._write(begun)
+            more = min(whole, max(1, _LINE_NS * ran // waited_ns))
+            self._steps = 0
+        elif full and self.device is not None:  # its clock drifts, whether or not it is written
             self.device.calibrate()
-            more = 1
+            more = whole
         self._coming = more
-        return more * self._window * self._spacing
+        return more
+
+    def _write(self, begun: int) -> None:
+        with interrupts_wait():
+            window = self.take()
+        self.show(window)
+        self._keep_to_budget()
+        self._output.flush()
+        self._written_ns = self._line_ns = self._output.now()
+        self._line_due_ns = _LINE_NS
+        self.overhead.wrote(self._written_ns - begun)
 
     def show(self, window: Window | None, *, final: bool = False) -> None:
         """Show a window to loggers and on the console."""
@@ -96,8 +117,8 @@ class WindowWriter:
             self._log_scalars(window, final=final)
         # Of a step that an error tore, by itself, the error is all there is to say.
         if self._console and not (window.flags & int(StepFlag.UNFINISHED)).all():
-            gpu = window.gpu_line()
-            say(profile_line(window.phase_total_ns, window.total_ns, window.count, gpu))
+            more = window.progress()
+            say(profile_line(window.phase_total_ns, window.total_ns, window.count, more))
 
     def own_ns_per_step(self) -> int | None:
         """Return the overhead of this package in each step, where that is known."""
@@ -113,7 +134,6 @@ class WindowWriter:
         Amid this an interrupt would lose steps. Returns those that have phases.
         """
         timeline, output, slots = self._timeline, self._output, self._timeline.clock.slots
-        self._full_windows = 0
         for outside in timeline.outside:
             output.write(outside_span(outside, slots, origin_ns=output.started_ns))
         timeline.outside.clear()

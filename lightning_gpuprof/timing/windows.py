@@ -1,6 +1,6 @@
 """Turns the timeline's rows into the records of a window."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from lightning_gpuprof.records.schema import (
 )
 from lightning_gpuprof.timing.phase_clock import Cut, Slot
 from lightning_gpuprof.timing.step_timeline import UNKNOWN_SAMPLES, Outside, StepTimeline
+from lightning_gpuprof.units import rate
 
 SMALLEST_PART_FRAC = 0.001
 """Parts below this share of a window's time are left out of it: dozens of hooks take a
@@ -72,10 +73,14 @@ class Window:
         self.plain_count = int(plain.sum())
         self.device: Mapping[str, Int64] = {}
 
-    def gpu_line(self) -> str:
-        """Say what the device does, by its marks in steps without a profiler; "" without marks."""
-        marks = device_marks(self.device, self._plain)
-        return marks.line() if marks is not None else ""
+    def progress(self) -> Iterator[str]:
+        """Say how far training has come, how fast, and what the device does, as far as is known."""
+        samples = self._facts["samples"]
+        yield f"step {int(self.steps[-1]) + 1:,}"
+        if self.total_ns and (samples != UNKNOWN_SAMPLES).all():
+            yield f"{rate(int(samples.sum()) / self.total_ns * 1e9)} samples/s"
+        if (marks := device_marks(self.device, self._plain)) is not None:
+            yield marks.line()
 
     def record(self) -> StepsWindow:
         """Return the record of this window."""

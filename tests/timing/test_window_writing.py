@@ -1,5 +1,6 @@
 """When windows of records are written: the first ones at once, later ones together."""
 
+import re
 import signal
 from types import SimpleNamespace
 
@@ -73,6 +74,26 @@ def test_windows_whose_time_has_not_come_are_not_asked_about_one_by_one(train, m
     # will do by its pace, and these that it was one more.
     assert asked[-4:-1] == [4, 1, 0]
     assert whole == 30
+
+
+@pytest.mark.parametrize(
+    ("step_s", "steps"),
+    [(0.2, [30]), (3, [2, 12, 22, 30]), (12, [1, 3, 5, 7])],
+)
+def test_slow_steps_are_told_by_time_the_first_within_ten_seconds_where_one_ends_by_then(
+    planted, clock, tmp_path, caplog, step_s, steps
+):
+    class Slow(planted.Model):
+        def training_step(self, batch, batch_idx):
+            clock.now_ns += int(step_s * SECOND)
+            return super().training_step(batch, batch_idx)
+
+    timer = PhaseTimer(window=50, clock=clock)
+    with caplog.at_level("INFO", logger="lightning_gpuprof"):
+        planted.fit(timer, clock, tmp_path, model=Slow(clock), max_epochs=5)
+    lines = [one.getMessage() for one in caplog.records if "[PROFILE] data" in one.getMessage()]
+    told = [int(re.search(r" \| step (\d+) \| ", line)[1]) for line in lines]
+    assert told[: len(steps)] == steps
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def verdict(results: RunResults) -> tuple[str, str] | None:
 def kernel_facts(document: Mapping[str, Any]) -> Iterator[str]:
     """Yield how an analysed trace's device spends its time beside the kernels by name."""
     gpu = document.get("gpu") or {}
-    steps = len({mark["name"] for mark in document.get("steps") or ()})
+    steps = len({mark.get("name") for mark in document.get("steps") or ()})
     count = sum(row["count"] for row in document.get("kernels") or ())
     yield f"{count / max(1, steps):,.0f} kernels{' a step' * bool(steps)}"
     if (frac := document.get("gemm_frac")) is not None:
