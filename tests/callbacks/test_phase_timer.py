@@ -130,7 +130,7 @@ def test_a_window_shows_one_line_whose_shares_add_up(planted, clock, tmp_path, c
 
     lines = [r.getMessage() for r in caplog.records if r.getMessage().startswith("[PROFILE]")]
     assert len(lines) == 2
-    *shares, total, step, speed = lines[0].split(" | ")
+    *shares, total, step, _ = lines[0].split(" | ")
     assert total.endswith("/3 steps")
     assert (step, lines[1].split(" | ")[-2]) == ("step 3", "step 6")
     shares = [float(part.split()[-1].rstrip("%")) for part in shares]
