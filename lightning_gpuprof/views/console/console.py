@@ -151,10 +151,9 @@ def _phases(report: Report, most: int | None, bar: str, width: int) -> Iterator[
 
 def _rest(report: Report, verbose: bool, width: int) -> Iterator[RenderableType]:
     results = report.results
-    cut = [one for one in report.notices[:MOST_NOTES] if len(one) > 2 * width - len("note: ")]
-    if notes := [*cut, *report.notices[MOST_NOTES:]]:
-        yield _heading("NOTES")
-        yield grid([("-", note) for note in notes], first="dim")
+    for notice in report.notices:
+        if notice in report.notices[MOST_NOTES:] or len(notice) > 2 * width - len("note: "):
+            yield _indented(f"note: {notice}", "dim", by=0)
     if results.steps is not None:
         yield from _findings(report, verbose)
         yield _heading("STEP TIME")

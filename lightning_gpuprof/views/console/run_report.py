@@ -17,16 +17,10 @@ TABLES = ("phases", "findings", "lines", "outside", "plan", "ranks")
 
 
 class RunReport:
-    """A run's report: printed it is text, in a notebook it shows itself.
-
-    Args:
-        report: The run, analysed and judged.
-        verbose: Whether the text has all changes, evidence and tables.
-    """
+    """A run's report: printed it is text, in a notebook it shows itself."""
 
     def __init__(self, report: Report, *, verbose: bool = False) -> None:
-        self._report = report
-        self._verbose = verbose
+        self._report, self._verbose = report, verbose
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -40,10 +34,7 @@ class RunReport:
         return phases
 
     def to_pandas(self, table: str = "phases") -> Any:
-        """Return a table of the `report --json` document as a `pandas.DataFrame`.
-
-        Args:
-            table: One of phases, findings, lines, outside, plan, ranks.
+        """Return a table of the `report --json` document, one of `TABLES`, as a DataFrame.
 
         Raises:
             ConfigError: There is no such table, or pandas is not installed.
@@ -55,17 +46,14 @@ class RunReport:
         except ImportError as error:
             raise ConfigError("to_pandas() needs pandas: pip install pandas") from error
         rows = self._report.payload()[table]
-        if isinstance(rows, dict):
-            return pandas.DataFrame.from_dict(rows, orient="index")
-        return pandas.DataFrame(rows)
+        frame = pandas.DataFrame
+        return frame.from_dict(rows, orient="index") if isinstance(rows, dict) else frame(rows)
 
     @override
     def __str__(self) -> str:
         return render(self._report, verbose=self._verbose)
 
-    @override
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return render_html(self._report, verbose=self._verbose)

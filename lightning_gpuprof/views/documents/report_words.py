@@ -234,31 +234,30 @@ def phase_rows(
     all still add up to the step.
     """
     marks = results.device_time.phases if results.device_time else {}
-    measured = {
-        phase: stats.per_step
-        for phase, stats in results.phases.items()
-        if stats.per_step is not None and stats.per_step.mean_ns
-    }
+    every = {phase: stats.per_step for phase, stats in results.phases.items()}
+    measured = {phase: one for phase, one in every.items() if one is not None and one.mean_ns}
     larger = {
         phase: max(one.frac, marks[phase].frac if phase in marks else 0.0)
         for phase, one in measured.items()
     }
+    shown = [phase for phase in measured if verbose or larger[phase] >= MIN_PART_FRAC]
     parts = {
         (phase, part.name): part.per_step
-        for phase in measured
+        for phase in shown
         for part in results.parts_of(phase)
         if part.per_step is not None and part.per_step.frac >= MIN_PART_FRAC
     }
-    shown = [phase for phase in measured if verbose or larger[phase] >= MIN_PART_FRAC]
-    if most is not None:
-        shown = sorted(shown, key=lambda phase: -larger[phase])[: most - 1]
-        left = max(0, most - 1 - len(shown))
+    if most is not None and len(shown) + len(parts) >= most:
+        shown = nlargest(most - 1, shown, key=lambda phase: larger[phase])
         sizes = {key: one.frac for key, one in parts.items() if key[0] in shown}
-        parts = {key: parts[key] for key in parts if key in nlargest(left, sizes, key=sizes.get)}
-    for phase in measured:
+        parts = {
+            key: parts[key]
+            for key in nlargest(most - 1 - len(shown), sizes, lambda key: sizes[key])
+        }
+    for phase, one in measured.items():
         if phase not in shown:
             continue
-        one, mark = measured[phase], marks.get(phase)
+        mark = marks.get(phase)
         yield PhaseRow(phase.value, one.mean_ns, one.frac, mark.mean_ns if mark else None)
         for (of, name), share in parts.items():
             if of is phase:
