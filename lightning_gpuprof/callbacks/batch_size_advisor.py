@@ -101,7 +101,8 @@ class BatchSizeAdvisor(RecordingCallback):
         elif self._output is not None:
             message = not_measured(device.type)
             self._output.write(Note(step=0, name="vram-not-measured", message=message))
-            self._say(f"[PROFILE] VRAM: {message}")
+            if device.type != "cpu":
+                self._say(f"[PROFILE] VRAM: {message}")
             self._count_apart(self._host)
         self._batches = WindowBatches()
 

@@ -79,10 +79,8 @@ def _document(path: str, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _lines(document: dict[str, Any], top: int) -> Iterator[str]:
-    if "launches" in document:
-        from lightning_gpuprof.views.text.trace import trace_lines
+    from lightning_gpuprof.views.text.terminal import style_for
+    from lightning_gpuprof.views.text.trace import other_lines, trace_lines
 
-        return trace_lines(document, top=top)
-    from lightning_gpuprof.views.text.trace import other_lines
-
-    return other_lines(document, top=top)
+    lines = trace_lines if "launches" in document else other_lines
+    return lines(document, top=top, style=style_for(sys.stdout))

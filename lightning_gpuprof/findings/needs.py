@@ -38,6 +38,11 @@ def _operators(run: RunResults) -> bool:
 
 NEEDS = {
     "steps": Need(lambda run: bool(run.phases and run.step_ns), "no step was recorded"),
+    "steps or kernels": Need(
+        lambda run: bool(run.phases and run.step_ns) or _on_device(run),
+        "no step was recorded",
+        True,
+    ),
     "trace": Need(lambda run: trace_facts(run) is not None, "it takes an analysed trace", True),
     "operators": Need(_operators, "it takes an analysed trace with operators", True),
     "kernels": Need(_on_device, "it takes an analysed trace with kernels of a GPU", True),

@@ -10,7 +10,6 @@ from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 from lightning_gpuprof.callbacks import batch_size_advisor
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.memory.advice import not_measured
 from lightning_gpuprof.records.facts import ProcessMemory
 from lightning_gpuprof.records.schema import Advice, Memory, Note
 from lightning_gpuprof.session.output import RunOutput
@@ -49,9 +48,9 @@ class Growing(FakeCard):
         )
 
 
-def test_on_a_cpu_nothing_is_measured_and_that_is_said(fit, said):
+def test_on_a_cpu_nothing_is_measured_or_said_and_that_is_noted(fit, said):
     session = fit(BatchSizeAdvisor(window=4))
-    assert said() == [f"[PROFILE] VRAM: {not_measured('cpu')}"]
+    assert said() == []
     assert session.all(Memory) == []
     assert session.all(Advice) == []
     assert [note.name for note in session.all(Note)] == ["vram-not-measured"]

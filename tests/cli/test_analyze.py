@@ -2,12 +2,15 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from synthetic import SyntheticSpec, write_synthetic
 
+from lightning_gpuprof import tb_plugin
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
+from lightning_gpuprof.views.text.trace import CAUSE_NAMES
 
 
 @pytest.fixture
@@ -17,17 +20,73 @@ def trace(tmp_path):
     return str(path), write_synthetic(path, SyntheticSpec(steps=3, devices=2, stack_depth=1))
 
 
-def test_the_text_starts_with_the_time_split_and_adds_up(trace, capsys):
+def test_the_text_starts_with_a_verdict_and_a_change(trace, capsys):
     path, _ = trace
 
     assert main(["analyze", path]) == 0
 
     text = capsys.readouterr().out
-    assert text.index("Device 0:") < text.index("idle because of") < text.index("Kernels by kind")
-    assert "host_data_wait" in text
-    assert "ProfilerStep#0" in text
-    assert re.search(r"Kernels\n +count +share +time\n", text)
-    assert re.search(r"Operators, by own host time\n +count +own time +on device +time\n", text)
+    _, limit, change, *_ = text.splitlines()
+    assert re.fullmatch(r"GPU \d+ % busy(, mostly with \w+)?: it waits for the host\.", limit)
+    assert change == analyze_file(path)["findings"][0]["advice"]
+    order = ("Device 0: busy", "Why the device was idle", "Copies\n", "Kernels by kind", "Steps\n")
+    assert [text.index(words) for words in order] == sorted(text.index(words) for words in order)
+    assert "Waiting for data" in text
+    assert re.search(r"\d kernels a step, GEMM [\d.]+%, sync [\d.]+%, launch gaps", text)
+    assert re.search(r"Kernels\n +calls +share +time\n", text)
+    assert re.search(r"Operators\n +calls +device self +host self +time\n", text)
+
+
+def test_causes_of_idle_time_have_the_tabs_names():
+    colors = Path(tb_plugin.__file__).parent / "static" / "timeline" / "colors.js"
+    named = dict(re.findall(r'idle_(\w+): \["([^"]+)"', colors.read_text()))
+    assert CAUSE_NAMES == named
+
+
+@pytest.mark.parametrize(
+    ("environment", "colored"),
+    [
+        ({}, False),
+        ({"FORCE_COLOR": "1"}, True),
+        ({"FORCE_COLOR": "0"}, False),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+    ],
+)
+def test_every_command_goes_by_no_color_and_force_color(
+    trace, make_session, write_run, monkeypatch, capsys, environment, colored
+):
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    run = write_run(make_session({"forward": 1_000_000}))
+    for command in (["analyze", trace[0]], ["report", run], ["compare", run, run]):
+        assert main(command) == 0
+        assert ("\x1b[" in capsys.readouterr().out) is colored, command
+
+
+def test_counters_are_a_row_per_kernel_with_its_limit(tmp_path, capsys):
+    rows = [
+        '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"',
+        '"0","copy","Duration","usecond","20"',
+        '"0","copy","DRAM Throughput","%","70"',
+        '"0","copy","DRAM Throughput","Gbyte/second","900"',
+        '"0","copy","Compute (SM) Throughput","%","5"',
+        '"0","copy","Achieved Occupancy","%","90"',
+        '"1","tiny","Duration","nsecond","1,500"',
+        '"1","tiny","DRAM Throughput","%","10"',
+        '"1","tiny","Compute (SM) Throughput","%","20"',
+        '"2","tiny","Duration","nsecond","500"',
+        '"3","unknown","Registers Per Thread","register/thread","24"',
+    ]
+    path = tmp_path / "ncu.csv"
+    path.write_text("\n".join(rows) + "\n")
+    assert main(["analyze", str(path)]) == 0
+    table = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["calls", "time", "occupancy", "SM", "DRAM", "limit"] in table
+    assert ["copy", "1", "20.0", "µs", "90.0%", "5.0%", "70.0%", "memory"] in table
+    assert ["tiny", "2", "2.00", "µs", "-", "20.0%", "10.0%", "latency"] in table
+    assert not any("unknown" in row for row in table)
 
 
 def test_a_step_and_the_steady_state_can_be_chosen(trace, capsys):
@@ -68,7 +127,10 @@ def test_a_trace_without_a_gpu_shows_no_gpu_figure(tmp_path, capsys):
     main(["analyze", "--json", str(path)])
     document = json.loads(capsys.readouterr().out)
 
-    assert "No device events" in text
+    assert (
+        "No GPU: the trace has host events alone.\nBegin with aten::mm, 5.00 µs of its own.\n"
+        in text
+    )
     assert (document["device"], document["gpu"], document["gemm_frac"]) == (None, None, None)
     assert document["operators"][0]["self_ns"] == 5_000
     assert document["operators"][0]["device_total_ns"] is None

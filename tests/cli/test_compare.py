@@ -37,6 +37,7 @@ def test_the_answer_is_one_sentence_with_its_interval(two_runs, capsys):
     assert main(["compare", base, new]) == 0
     out = capsys.readouterr().out
     assert "The new run is faster: 33% less time per step (" in out
+    assert "), 1.49 times as fast." in out
     assert "FINDINGS GONE\n  [warning] data-wait" in out
     assert "changed: num_workers 0 -> 1" in out
     assert "loss: the same in 2 steps" in out

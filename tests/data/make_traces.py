@@ -18,6 +18,9 @@ HERE = Path(__file__).parent / "traces"
 GEMM, ADD = "void gemm<float>(float*, float const*)", "add_kernel(float*)"
 KERNELS = [(GEMM, 1_010_000, 1_060_000, 1), (ADD, 1_100_000, 1_125_000, 3)]
 COPY = (1_080_000, 1_090_000, 2, 4096)
+SYNCS: tuple = ()
+"""Calls that wait for the device, which tests add."""
+_SYNC = ("hipDeviceSynchronize",)
 LAUNCHES = [(1_000_000, 1_002_000, 1), (1_070_000, 1_075_000, 2), (1_091_000, 1_092_000, 3)]
 RANGE = ("step", 990_000, 1_130_000)
 MESSAGE = json.dumps({"message": RANGE[0]})
@@ -60,6 +63,7 @@ def table(name: str, header: str, rows: list[list]) -> None:
 
 def nsys() -> None:
     strings = [GEMM, ADD, "gemm", "add_kernel", "cudaLaunchKernel_v7000", "cudaMemcpyAsync_v3020"]
+    strings += ["cudaDeviceSynchronize_v3020"] if SYNCS else []
     thread = PID << 24 | TID
     database(
         "nsys.sqlite",
@@ -67,7 +71,7 @@ def nsys() -> None:
             "StringIds": ("id, value", list(enumerate(strings))),
             "CUPTI_ACTIVITY_KIND_KERNEL": (
                 'start, "end", deviceId, streamId, correlationId, demangledName, shortName',
-                [(s, e, 0, STREAM, c, i, i + 2) for i, (_, s, e, c) in enumerate(KERNELS)],
+                [(s, e, 0, STREAM, c, i % 2, i % 2 + 2) for i, (_, s, e, c) in enumerate(KERNELS)],
             ),
             "CUPTI_ACTIVITY_KIND_MEMCPY": (
                 'start, "end", deviceId, streamId, correlationId, '
@@ -76,7 +80,8 @@ def nsys() -> None:
             ),
             "CUPTI_ACTIVITY_KIND_RUNTIME": (
                 'start, "end", globalTid, correlationId, nameId',
-                [(s, e, thread, c, 5 if c == 2 else 4) for s, e, c in LAUNCHES],
+                [(s, e, thread, c, 5 if c == 2 else 4) for s, e, c in LAUNCHES]
+                + [(s, e, thread, c, 6) for s, e, c in SYNCS],
             ),
             "NVTX_EVENTS": (
                 'start, "end", eventType, text, textId, globalTid',
@@ -207,7 +212,10 @@ def rocprofv3_json() -> None:
         ],
         "strings": {
             "buffer_records": [
-                {"kind": "HIP_RUNTIME_API", "operations": ["hipLaunchKernel"]},
+                {
+                    "kind": "HIP_RUNTIME_API",
+                    "operations": ["hipLaunchKernel", *_SYNC[: len(SYNCS)]],
+                },
                 {"kind": "MEMORY_COPY", "operations": ["NONE", "MEMORY_COPY_HOST_TO_DEVICE"]},
             ]
         },
@@ -232,7 +240,8 @@ def rocprofv3_json() -> None:
                     "bytes": COPY[3],
                 }
             ],
-            "hip_api": [base(0, 0, s, e, c) for s, e, c in LAUNCHES],
+            "hip_api": [base(0, 0, s, e, c) for s, e, c in LAUNCHES]
+            + [base(0, 1, s, e, c) for s, e, c in SYNCS],
         },
     }
     text = json.dumps({"rocprofiler-sdk-tool": [tool]})
@@ -264,6 +273,7 @@ def rocpd() -> None:
             "regions": (
                 'name, category, start, "end", pid, tid, stack_id, extdata',
                 [(*call, s, e, PID, TID, c, "{}") for s, e, c in LAUNCHES]
+                + [(*_SYNC, call[1], s, e, PID, TID, c, "{}") for s, e, c in SYNCS]
                 + [("roctxRangePush", "MARKER_CORE_API", RANGE[1], RANGE[2], PID, TID, 9, MESSAGE)],
             ),
         },

@@ -142,8 +142,10 @@ def _parts(
     parts, length = np.zeros((len(CAUSES), len(gaps)), dtype=np.int64), gaps.end - gaps.start
     call = np.where(next_row >= 0, trace.launches.call[next_row], -1)
     known = call >= 0
+    same_stream = (before >= 0) & (device.stream[next_row] == device.stream[before])
+    short = same_stream & (length < KERNEL_GAP_NS)
     if not len(host):
-        parts[_UNKNOWN] = length
+        parts[_KERNEL_GAP, short], parts[_UNKNOWN, ~short] = length[short], length[~short]
         return parts, gaps.start, np.full(len(gaps), -1, dtype=np.int64)
     called, returned = host.start_ns[call], host.end_ns[call]
     late = known & (called >= gaps.start)
@@ -161,8 +163,6 @@ def _parts(
     slow = known & (returned - called >= SLOW_CALL_NS)
     in_call = np.where(slow, np.maximum(np.minimum(returned, gaps.end) - since, 0), 0)
     rest = length - (since - gaps.start) - in_call
-    same_stream = (before >= 0) & (device.stream[next_row] == device.stream[before])
-    short = same_stream & (length < KERNEL_GAP_NS)
     parts[_CALL] = in_call
     parts[_LATENCY, late] = rest[late]
     parts[_KERNEL_GAP, queued & short] = rest[queued & short]

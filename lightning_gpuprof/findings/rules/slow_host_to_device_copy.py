@@ -35,10 +35,12 @@ from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.units import duration, percent
+from lightning_gpuprof.units import duration, percent, size
 
 LEFT_FRAC = 0.1
 """May stay of a hook's work after it was moved."""
+EXPOSED_FRAC = 0.05
+"""Of a step: what of copies nothing hides is told of a trace without a run's phases."""
 SMALL_COPIES = 8
 """A batch is a handful of tensors."""
 SLOWEST, FASTEST = 6, 64
@@ -81,10 +83,12 @@ class Copies:
         return self.pageable_size > 0 and 2 * self.pageable_size >= self.size
 
 
-@rule(id="slow-host-to-device-copy", needs=("steps",), effort=EFFORT)
+@rule(id="slow-host-to-device-copy", needs=("steps or kernels",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where the transfer costs time."""
     transfer, step_ns = run.per_step(Phase.HOST_TO_DEVICE), measured(run.step_ns)
+    if not run.phases:
+        return _of_trace(run, step_ns)
     hooks = [part for part in run.parts_of(Phase.HOST_TO_DEVICE) if part.per_step is not None]
     if transfer is None or not transfer.mean_ns or not (run.on_gpu or hooks):
         return None
@@ -113,6 +117,40 @@ def judge(run: RunResults) -> Finding | None:
         where=tuple(Where(phase=Phase.HOST_TO_DEVICE.value, name=hook.name) for hook in hooks)
         or (Where(phase=Phase.HOST_TO_DEVICE.value),),
         change=change,
+    )
+
+
+def _of_trace(run: RunResults, step_ns: int) -> Finding | None:
+    """Return a finding of a trace alone, where copies from or to the host run with nothing else."""
+    facts = measured(trace_facts(run))
+    rows = [row for row in facts.rows("copies") if row.get("kind") in ("HtoD", "DtoH")]
+    exposed_ns = round(facts.per_step("gpu", "exposed_copy_ns") or 0)
+    if not rows or exposed_ns < EXPOSED_FRAC * step_ns:
+        return None
+    most = max(rows, key=lambda row: row.get("total_ns") or 0)
+    count, num_bytes, took_ns = (most.get(key) or 0 for key in ("count", "bytes", "total_ns"))
+    rate = num_bytes / took_ns * 1e9 if took_ns else 0.0
+    pageable = most.get("memory") == "pageable"
+    memory = f"{most['memory']} " if most.get("memory") else ""
+    copies = f"{count:,} {'copy' if count == 1 else 'copies'} {most['kind']}"
+    said = f"{copies}, {size(num_bytes)} of {memory}memory at {size(rate)}/s. "
+    saving = Range(low=0, high=min(exposed_ns, step_ns))
+    return Finding(
+        severity=grade(saving, step_ns),
+        title=f"Copies that nothing hides take {duration(exposed_ns)} of each step "
+        f"({percent(exposed_ns / step_ns)})",
+        advice=said + (PIN if pageable else f"Keep on the device what does not change. {LESS}"),
+        evidence={
+            "exposed_copies_ns": exposed_ns,
+            "step_ns": step_ns,
+            "copies_count": count,
+            "copied_bytes": num_bytes,
+            "copied_bytes_per_s": rate,
+        },
+        saving_ns=saving,
+        cause_ns=saving,
+        confidence=0.7,
+        change="DataLoader(..., pin_memory=True)" if pageable else None,
     )
 
 

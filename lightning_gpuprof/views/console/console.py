@@ -23,7 +23,6 @@ from lightning_gpuprof.views.documents.report_words import (
     MOST_IN_FULL,
     no_change,
     no_steps,
-    not_worth_it,
     of_which_steps,
     place,
     saving,
@@ -31,6 +30,7 @@ from lightning_gpuprof.views.documents.report_words import (
     step_lines,
     the_one,
 )
+from lightning_gpuprof.views.documents.usual_advice import not_worth_it_line
 from lightning_gpuprof.views.text.terminal import WIDTH, columns, is_colored
 
 SCREEN = 24
@@ -189,7 +189,7 @@ def _findings(report: Report, verbose: bool) -> Iterator[RenderableType]:
         brief |= finding.severity is Severity.INFO and not verbose
     if brief:
         yield _indented("--verbose has the changes of all of them.")
-    if (line := not_worth_it(report.results)) is not None:
+    if line := not_worth_it_line(report.results):
         yield _heading("NOT WORTH IT HERE (of a step, at most)")
         yield _indented(line)
     if verbose and (first_check := focus(run_checks(report.results))) is not None:

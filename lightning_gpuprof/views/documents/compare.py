@@ -226,7 +226,9 @@ def _change_said(result: Comparison, change: Interval | None, verdict: Verdict, 
         word, less = "slower", "more"
     digits = 0 if figures[0] >= 0.10 else 1
     middle, low, high = (f"{one * 100:.{digits}f}" for one in figures)
-    return f"{word}: {middle}% {less} time {per} ({low}-{high}%)"
+    times = 1 / (1 + change.middle) if verdict is Verdict.FASTER else 1 + change.middle
+    as_much = f"{times:.3g} times as {'fast' if verdict is Verdict.FASTER else 'slow'}"
+    return f"{word}: {middle}% {less} time {per} ({low}-{high}%), {as_much}"
 
 
 def _number(value: object) -> str:

@@ -1,5 +1,6 @@
 """What the GPU does and who waits, in words: the first line, and what to do where no rule fires."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -7,28 +8,33 @@ from typing import Any
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.gpu_busy import GpuBusy, gpu_busy
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.records.device_marks import gpu_line
+from lightning_gpuprof.records.device_marks import MOSTLY_QUEUED_FRAC, gpu_line
 from lightning_gpuprof.records.phases import BATCH_WORK, Phase
-from lightning_gpuprof.units import percent
+from lightning_gpuprof.units import duration, percent
 from lightning_gpuprof.views.documents.finding_payload import plain
 
+RECORD = "Record whole steps with CPU and GPU activities, to see what the device waits for."
 _VERDICTS = {
     StepState.DEVICE_BOUND: (
         "The GPU is the limit",
-        "It had work queued in {share} of steps. Lower precision, larger fused operators "
-        "(torch.compile) or a smaller model make it faster; nothing on the host does.",
+        "It had work queued in {share} of steps. ",
+        "Lower precision, larger fused operators (torch.compile) or a smaller model make it "
+        "faster; nothing on the host does.",
     ),
     StepState.SYNC_BOUND: (
         "The host waits for the device in {share} of steps",
+        "",
         "Something reads values off the device; `lightning-gpuprof inspect SCRIPT` names the line.",
     ),
     StepState.HOST_BOUND: (
         "The GPU waits for the host in {share} of steps",
+        "",
         "Less host work per step makes it faster: fewer and larger operators, torch.compile or "
         "CUDA graphs, a larger batch.",
     ),
     StepState.DATA_BOUND: (
         "The GPU waits for data in {share} of steps",
+        "",
         "Batches that come sooner make it faster: more workers, or less work per sample.",
     ),
 }
@@ -60,9 +66,9 @@ def verdict(results: RunResults) -> tuple[str, str] | None:
     device = results.device_time
     if device is None or not results.on_gpu:
         return None
-    title, text = _VERDICTS[device.state]
+    title, why, change = _VERDICTS[device.state]
     share = percent(device.state_frac[device.state]).replace(".0%", "%")
-    return title.format(share=share), text.format(share=share)
+    return title.format(share=share), why.format(share=share) + change
 
 
 def kernel_facts(document: Mapping[str, Any]) -> Iterator[str]:
@@ -82,6 +88,41 @@ def kernel_facts(document: Mapping[str, Any]) -> Iterator[str]:
     gaps = sum(row["total_ns"] for row in document.get("idle") or () if row["cause"] in late)
     yield f"launch gaps {percent(gaps / gpu['span_ns'])}"
     yield f"exposed copies {percent((gpu.get('exposed_copy_ns') or 0) / gpu['span_ns'])}"
+
+
+_LATE = {
+    "host_data_wait": StepState.DATA_BOUND,
+    "host_sync": StepState.SYNC_BOUND,
+    "unknown": None,
+    "dependency": None,
+}
+"""Who waits while a device is idle for these causes; for all others it waits for the host."""
+
+
+def trace_verdict(document: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what a trace alone says: the limit in one sentence and the change in another."""
+    gpu, quality = document["gpu"], document["quality"]
+    first = next(iter(document["findings"]), None)
+    if gpu is None:
+        if quality["launch_count"] or document["warnings"]:
+            return "GPU: not known, for the trace holds no device events that can be read.", RECORD
+        top = max(document["operators"], key=lambda row: row["self_ns"], default=None)
+        named = f"Begin with {top['name']}, {duration(top['self_ns'])} of its own." if top else ""
+        return "No GPU: the trace has host events alone.", named or RECORD
+    if quality["doubts"]:
+        return f"GPU: not known. {quality['doubts'][0]}", f"No finding rests on it. {RECORD}"
+    idle = Counter[StepState | None]()
+    for row in document["idle"]:
+        idle[_LATE.get(row["cause"], StepState.HOST_BOUND)] += row["total_ns"]
+    state = max(idle, key=lambda one: idle[one], default=None)
+    busy = gpu["busy_frac"] or 0.0
+    if busy >= MOSTLY_QUEUED_FRAC:
+        state = StepState.DEVICE_BOUND
+    parts = {"copies": gpu["exposed_copy_ns"], "communication": gpu["exposed_comm_ns"]}
+    most = max(parts, key=lambda name: parts[name])
+    mostly = f", mostly with {most}" * (parts[most] > gpu["compute_ns"])
+    change = first["advice"] if first else _VERDICTS[state][2] if state else RECORD
+    return f"{gpu_line(busy, state, mostly)}.", change
 
 
 def busy_payload(results: RunResults) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ from lightning_gpuprof.traces.jax import jax_memory
 from lightning_gpuprof.traces.memory_snapshot import read_snapshot
 from lightning_gpuprof.traces.sniff import read_head
 from lightning_gpuprof.traces.tables import Tables, open_tables
+from lightning_gpuprof.views.documents.kernel_rows import kernel_rows
 
 SNAPSHOT_VERSION = 2
 """Of what is kept beside a snapshot; raise it when something in it is added or changes meaning."""
@@ -122,6 +123,7 @@ def tables_payload(path: str, tables: Tables) -> dict[str, Any]:
         "file": path,
         "kind": tables.kind,
         "stats": _stats(tables),
+        "kernels": kernel_rows(tables.counters),
         "counters": [vars(counter) for counter in tables.counters],
         "others": [{"kind": other.kind, "stats": _stats(other)} for other in tables.others],
         "warnings": list(tables.warnings),

@@ -24,7 +24,8 @@ from lightning_gpuprof.findings.model import Abstained, Finding
 from lightning_gpuprof.records.files import plugin_dir
 from lightning_gpuprof.records.trials import Trials
 from lightning_gpuprof.views.documents.finding_payload import finding_payload, is_older, plain
-from lightning_gpuprof.views.documents.gpu_words import busy_payload
+from lightning_gpuprof.views.documents.gpu_words import busy_payload, limit_line
+from lightning_gpuprof.views.documents.usual_advice import not_worth_it
 
 SCHEMA_VERSION = 1
 TOP_OPERATORS = 20
@@ -65,6 +66,8 @@ def report_payload(
         "silent": list(silent),
         "plan": [_plan_item(item, results) for item in make_plan(findings)],
         **_checks(results),
+        "not_worth_it": not_worth_it(results),
+        "limit": limit_line(results),
         "device": _device(results),
         "ranks": [plain(asdict(rank)) for rank in results.ranks],
         "sync_sites": [_struct(site) for site in results.sync_sites],

@@ -10,7 +10,6 @@ from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC, step_of
 from lightning_gpuprof.findings.model import Finding, When, Where
-from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import duration, percent, shortened, spread
 from lightning_gpuprof.views.documents.gpu_words import limit_line, verdict
@@ -108,38 +107,6 @@ def saving(finding: Finding, run: RunResults) -> str:
     sure = f"confidence {finding.confidence:.0%}"
     sure = f"measured ({finding.measured})" if finding.measured else sure
     return f"saves {spread(range_ns.low, range_ns.high)} per step{share}{more}, {sure}"
-
-
-USUAL = {
-    "more workers": Phase.DATA_WAIT,
-    "pinned memory": Phase.HOST_TO_DEVICE,
-    "fused optimizer": Phase.OPTIMIZER_STEP,
-    "cheaper gradient clipping": Phase.CLIP_GRADIENTS,
-    "less logging": Phase.LOGGING,
-    "rarer validation": Phase.VALIDATION,
-    "rarer checkpoints": Phase.CHECKPOINT,
-}
-"""The usual advice, and the phase that it can shorten at most to nothing."""
-_OF_DEVICE = frozenset({"pinned memory"})
-NOTHING_FRAC = 0.01
-"""Advice that gains less than this is not worth it."""
-
-
-def not_worth_it(results: RunResults) -> str | None:
-    """Name the usual advice that would gain next to nothing here, each with what it gains at most.
-
-    A phase counts with its time on the host or on the device, whichever is longer.
-    """
-    marks = results.device_time.phases if results.device_time else {}
-    found = []
-    for advice, phase in USUAL.items():
-        one = results.per_step(phase)
-        if one is None or not one.mean_ns or (advice in _OF_DEVICE and not results.on_gpu):
-            continue
-        most = max(one.frac, marks[phase].frac if phase in marks else 0.0)
-        if most < NOTHING_FRAC:
-            found.append(f"{advice} {percent(most)}")
-    return ", ".join(found) or None
 
 
 def step_lines(results: RunResults) -> Iterator[str]:

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from lightning_gpuprof.views.text.terminal import Style, no_style
+
 _MARKUP = re.compile(r"[\\`*\[\]<~$]|^>|(?<![^\W_])_|_(?![^\W_])")
 _LINKS = re.compile(r"[@#](?=\w)")
 
@@ -96,9 +98,9 @@ class Table:
 Block = Lead | Items | Table
 
 
-def as_text(blocks: Iterable[Block]) -> str:
+def as_text(blocks: Iterable[Block], style: Style = no_style) -> str:
     """Return the blocks as lines, with an empty one between."""
-    return "\n\n".join("\n".join(_lines(block)) for block in blocks) + "\n"
+    return "\n\n".join("\n".join(_lines(block, style)) for block in blocks) + "\n"
 
 
 def as_markdown(blocks: Iterable[Block]) -> str:
@@ -122,15 +124,15 @@ def aligned(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[s
     ]
 
 
-def _lines(block: Block) -> Iterator[str]:
+def _lines(block: Block, style: Style) -> Iterator[str]:
     if isinstance(block, Lead):
-        yield block.text
+        yield style(block.text, "bold" if block.bold else "")
         return
     if block.title:
-        yield block.title.upper()
+        yield style(block.title.upper(), "bold")
     if isinstance(block, Items):
         mark = f"{block.mark} " if block.mark else "  "
-        yield from (f"{mark}{row}" for row in block.rows)
+        yield from (style(f"{mark}{row}", "yellow" if block.mark else "") for row in block.rows)
     else:
         for line in aligned([("", *block.columns), *block.rows], block.left):
             yield f"  {line}"

@@ -17,6 +17,7 @@ from lightning_gpuprof.views.documents.report_words import (
     saving,
     step_lines,
 )
+from lightning_gpuprof.views.documents.usual_advice import not_worth_it_line
 from lightning_gpuprof.views.text.blocks import block, code, plain, table
 
 MOST_PLACES = 3
@@ -44,6 +45,8 @@ def _parts(report: Report) -> Iterator[str]:
         yield f"**{plain(said[0])}.** {plain(said[1])}".rstrip()
     for number, finding in enumerate(report.findings, start=1):
         yield from _finding(report, number, finding)
+    if line := not_worth_it_line(results):
+        yield f"**Not worth it here** (of a step, at most): {plain(line)}"
     yield "### Where a step goes"
     yield _phases(report)
 

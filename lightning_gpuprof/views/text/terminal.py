@@ -29,7 +29,7 @@ def columns(stream: TextIO) -> int:
     return max(NARROWEST, found or WIDTH)
 
 
-def plain(text: str, style: str) -> str:
+def no_style(text: str, style: str) -> str:
     """Return text without its style: for a pipe, a file, Markdown."""
     return text
 
@@ -46,4 +46,4 @@ def colored(text: str, style: str) -> str:
 
 def style_for(stream: TextIO) -> Style:
     """Return how text is styled for a stream."""
-    return colored if is_colored(stream) else plain
+    return colored if is_colored(stream) else no_style

@@ -3,80 +3,95 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.units import duration, percent, shortened, size
+from lightning_gpuprof.views.documents.gpu_words import kernel_facts, trace_verdict
+from lightning_gpuprof.views.documents.kernel_rows import SHARES
 from lightning_gpuprof.views.text.blocks import aligned
+from lightning_gpuprof.views.text.terminal import Style, no_style
 
 Document = Mapping[str, Any]
 NAME_WIDTH = 60
 _PARTS = (
-    ("compute", "compute_ns"),
-    ("exposed communication", "exposed_comm_ns"),
-    ("exposed copies", "exposed_copy_ns"),
-    ("idle", "idle_ns"),
+    ("Compute", "compute_ns"),
+    ("Communication not hidden", "exposed_comm_ns"),
+    ("Copies not hidden", "exposed_copy_ns"),
+    ("Idle", "idle_ns"),
 )
+CAUSE_NAMES = {
+    "host_data_wait": "Waiting for data",
+    "host_sync": "Host waits for the device",
+    "host_allocator": "Device allocation",
+    "host_launch_call": "Launch call",
+    "host_operator": "Operator on the host",
+    "host_region": "Inside an annotation",
+    "host_python": "Python, or nothing recorded",
+    "launch_latency": "Launch latency",
+    "kernel_gap": "Between queued kernels",
+    "dependency": "Waiting for another stream",
+    "unknown": "Unknown",
+}
+"""As the tab names them (`static/timeline/colors.js`; a test compares them)."""
 _HEADS = {
+    "count": "calls",
     "frac": "share",
-    "kind": "on",
     "total_ns": "time",
-    "self_ns": "own time",
-    "device_total_ns": "on device",
+    "self_ns": "host self",
+    "device_self_ns": "device self",
     "memory": "host memory",
-    "bytes_per_s": "speed",
+    "bytes_per_s": "rate",
     "operator": "in",
     "where": "line",
     "blocked_ns": "blocked",
+    "occupancy_frac": "occupancy",
+    "sm_frac": "SM",
+    "dram_frac": "DRAM",
+    "kind": "on",
+    "cause": "",
+    "category": "",
 }
 """Headings of columns that have another than their key."""
 _TIMES = ("name", "count", "total_ns")
+_OPERATORS = ("name", "count", "device_self_ns", "self_ns", "total_ns")
 _TABLES = (
+    ("Why the device was idle", "idle", ("cause", "count", "total_ns")),
+    ("Meanwhile the host was in the code of", "idle_functions", ("name", "total_ns")),
+    ("Copies", "copies", ("kind", "memory", "count", "bytes", "bytes_per_s", "total_ns")),
     ("Kernels by kind", "categories", ("category", "count", "frac", "total_ns")),
     ("Kernels", "kernels", ("name", "count", "frac", "total_ns")),
-    (
-        "Operators, by own host time",
-        "operators",
-        ("name", "count", "self_ns", "device_total_ns", "total_ns"),
-    ),
-    ("Device time by module", "modules", _TIMES),
-    ("Device time by source line", "lines", _TIMES),
-    ("Copies", "copies", ("kind", "memory", "count", "bytes", "bytes_per_s", "total_ns")),
+    ("Operators", "operators", _OPERATORS),
+    ("Modules", "modules", _TIMES),
+    ("Source lines", "lines", _TIMES),
 )
 
 
-def trace_lines(document: Document, *, top: int) -> Iterator[str]:
-    """Yield doubts of the times, each device's time, what is missing, then `top` rows of tables."""
+def trace_lines(document: Document, *, top: int, style: Style = no_style) -> Iterator[str]:
+    """Yield a verdict and a change, then what they rest on: `top` rows of each table."""
     part = f", {document['window']['name']}" if document["window"] else ""
-    yield f"{document['file']} ({document['source']}{part})"
-    doubts = document["quality"]["doubts"]
-    yield from (f"! {doubt}" for doubt in doubts)
-    if doubts:
-        yield "! No finding rests on these times."
-    device, launched = document["device"], document["quality"]["launch_count"]
-    if device is None and launched:
-        yield f"{launched} kernels were launched, and none could be read: device time is not known."
-    elif device is None and document["warnings"]:
-        yield "No device events could be read: see the warnings below."
-    elif device is None:
-        yield "No device events: host time only."
-    else:
-        yield f"{device['count']} x {device['name'] or 'device, model not recorded'}"
-    gpus = document.get("gpus", [document["gpu"]] if document["gpu"] else [])
-    for gpu in gpus:
-        yield f"\n{_extent(gpu, document['window'])}"
-        for name, key in _PARTS:
-            yield _share(name, gpu[key], gpu["span_ns"])
-    yield from (f"\n! {warning}" for warning in document["warnings"] if warning not in doubts)
-    for gpu in gpus:
-        if gpu["idle"]:
-            yield f"\nDevice {gpu['device']} was idle because of"
-        for cause in gpu["idle"]:
-            yield _share(cause["cause"], cause["total_ns"], gpu["span_ns"])
-    if functions := document["idle_functions"][:top]:
-        yield "\nMeanwhile the host was in the code of"
+    yield style(f"{document['file']} ({document['source']}{part})", "dim")
+    limit, change = trace_verdict(document)
+    yield style(limit, "bold")
+    yield change
+    for number, finding in enumerate(document["findings"], start=1):
+        yield f"{number}. [{finding['severity']}] {style(finding['title'], 'bold')}"
+        if finding["advice"] != change:
+            yield f"   {finding['advice']}"
+    doubts, device = document["quality"]["doubts"], document["device"]
+    said = [*doubts, *(one for one in document["warnings"] if one not in doubts)]
+    if said:
+        yield ""
+    yield from (style(f"! {one}", "yellow") for one in said)
+    if device is not None:
+        yield f"\n{device['count']} x {device['name'] or 'device, model not recorded'}"
+    for gpu in document.get("gpus", [document["gpu"]] if document["gpu"] else []):
+        yield style(_extent(gpu, document["window"]), "bold")
         rows = [
-            (shortened(one["name"], NAME_WIDTH), duration(one["total_ns"])) for one in functions
+            (name, duration(gpu[key]), _share(gpu[key], gpu["span_ns"])) for name, key in _PARTS
         ]
         yield from _indented(rows)
-    yield from _tables(document, top)
+    if document["kernels"]:
+        yield f"\n{', '.join(kernel_facts(document))}"
+    yield from _tables(document, top, style)
 
 
 def _extent(gpu: Document, window: Document | None) -> str:
@@ -84,32 +99,36 @@ def _extent(gpu: Document, window: Document | None) -> str:
     steps = "1 whole step" if gpu["steps"] == 1 else f"{gpu['steps']} whole steps"
     of = f"of {steps}" if gpu["steps"] else "from first to last event"
     of = f"of {window['name']}" if window else of
-    return f"Device {gpu['device']}: {whole} {of}, {busy} busy"
+    return f"Device {gpu['device']}: busy {busy} of {whole} {of}"
 
 
-def _share(name: str, ns: int, whole_ns: int) -> str:
-    share = percent(ns / whole_ns) if whole_ns else ""
-    return f"  {name:<28}{duration(ns):>12}{share:>9}"
+def _share(ns: int, whole_ns: int) -> str:
+    return percent(ns / whole_ns) if whole_ns else ""
 
 
-def _tables(document: Document, top: int) -> Iterator[str]:
+def _tables(document: Document, top: int, style: Style) -> Iterator[str]:
+    device = any(row.get("device_self_ns") for row in document["operators"])
     for title, key, columns in _TABLES:
-        yield from _table(title, document[key][:top], columns)
+        rows = document[key]
+        if key == "kernels":
+            rows = [{**row, "name": kernel_name(row["name"])} for row in rows]
+        if key == "operators" and device:
+            rows = sorted(rows, key=lambda row: -(row["device_self_ns"] or 0))
+        yield from _table(style(title, "bold"), rows[:top], columns)
     if document["sync_count"]:
         blocked = duration(document["sync_ns"])
-        title = f"{document['sync_count']} synchronizing calls blocked the host for {blocked}"
+        title = f"Host syncs: {document['sync_count']} calls blocked the host for {blocked}"
         columns = ("name", "operator", "where", "blocked_ns")
-        yield from _table(f"{title}; the longest:", document["syncs"][:top], columns)
+        yield from _table(style(title, "bold"), document["syncs"][:top], columns)
     if path := document["critical_path"]:
         columns = ("name", "kind", "count", "frac", "total_ns")
-        yield from _table("Critical path", path["parts"][:top], columns)
-    for finding in document["findings"]:
-        yield f"\n[{finding['severity']}] {finding['title']}\n  {finding['advice']}"
-    yield from _table("Runtime calls", document["launches"]["calls"][:top], _TIMES)
+        yield from _table(style("Critical path", "bold"), path["parts"][:top], columns)
+    calls = document["launches"]["calls"][:top]
+    yield from _table(style("Runtime calls", "bold"), calls, _TIMES)
     if steps := document["steps"]:
-        yield from _table(f"{len(steps)} steps:", steps[:top], ("name", "dur_ns"), heads=False)
+        yield from _table(style("Steps", "bold"), steps[:top], ("name", "dur_ns"), heads=False)
     else:
-        yield from _table("Host ranges", document["ranges"][:top], _TIMES)
+        yield from _table(style("Host ranges", "bold"), document["ranges"][:top], _TIMES)
 
 
 def _table(
@@ -134,10 +153,14 @@ def _cell(column: str, value: Any) -> str:
         return "-"
     if column.endswith("_ns"):
         return duration(value)
-    if column == "frac":
+    if column.endswith("frac"):
         return percent(value)
     if column in ("bytes", "bytes_per_s"):
         return size(value) + ("/s" if column.endswith("_per_s") else "")
+    if column == "count":
+        return f"{value:,}"
+    if column == "cause":
+        return CAUSE_NAMES.get(value, value)
     text = f"{value['file']}:{value['line']}" if column == "where" else str(value)
     return shortened(text, NAME_WIDTH)
 
@@ -170,22 +193,33 @@ def diff_lines(document: Document) -> Iterator[str]:
             yield from _indented([_diff_cells(row) for row in rows])
 
 
-def other_lines(document: Document, *, top: int) -> Iterator[str]:
+def other_lines(document: Document, *, top: int, style: Style = no_style) -> Iterator[str]:
     """Yield the document of a file without a timeline, `top` rows per table."""
-    yield f"{document['file']} ({document['source']})"
+    yield style(f"{document['file']} ({document['source']})", "dim")
     yield from (f"! {warning}" for warning in document["warnings"])
     if "devices" in document:
         yield from snapshot_lines(document)
         return
-    yield from _stats_lines(document["stats"], top)
-    for other in document["others"]:
-        yield f"\n{other['kind']} statistics"
-        yield from _stats_lines(other["stats"], top)
-    counters = document["counters"]
-    for row in counters[:top]:
-        value = row["value"] if isinstance(row["value"], str) else f"{row['value']:,.6g}"
-        kernel = shortened(row["kernel"], NAME_WIDTH)
-        yield f"  {kernel}  {row['name']}: {value} {row['unit']}".rstrip()
+    for kind, stats in ((one["kind"], one["stats"]) for one in (document, *document["others"])):
+        ranked = sorted(stats, key=lambda row: -row["total_ns"])
+        title = f"{kind.capitalize()} statistics"
+        yield from _table(style(title, "bold"), ranked[:top], ("name", "count", "frac", "total_ns"))
+    kernels, counters = document["kernels"], document["counters"]
+    shown = [key for key in ("total_ns", *SHARES, "limit") if any(row[key] for row in kernels)]
+    if shown:
+        yield from _table(style("Kernels", "bold"), kernels[:top], ("name", "count", *shown))
+        yield f"\n{len(counters):,} values in all: see --json"
+        return
+    values = [
+        (
+            shortened(row["kernel"], NAME_WIDTH),
+            row["name"],
+            row["value"] if isinstance(row["value"], str) else f"{row['value']:,.6g}",
+            row["unit"],
+        )
+        for row in counters[:top]
+    ]
+    yield from _indented(values, left=(0, 1, 3))
     if len(counters) > top:
         yield f"  and {len(counters) - top:,} more values: see --json"
 
@@ -206,22 +240,8 @@ def _change(before: float, after: float) -> str:
     return f"{(after - before) / before:+.1%}" if before else ""
 
 
-def _stats_lines(stats: Sequence[Document], top: int) -> Iterator[str]:
-    yield from _indented(
-        [
-            (
-                shortened(row["name"], NAME_WIDTH),
-                f"{row['count']:,}",
-                duration(row["total_ns"]),
-                percent(row["frac"]) if row["frac"] is not None else "-",
-            )
-            for row in sorted(stats, key=lambda row: -row["total_ns"])[:top]
-        ]
-    )
-
-
-def _indented(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    yield from (f"  {line}" for line in aligned(rows))
+def _indented(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> Iterator[str]:
+    yield from (f"  {line}" for line in aligned(rows, left))
 
 
 def _device_lines(device: Document) -> Iterator[str]:
