@@ -28,6 +28,7 @@ from lightning_gpuprof.views.documents.report_words import (
     saving,
     session_line,
     step_lines,
+    sureness,
     the_one,
 )
 from lightning_gpuprof.views.documents.usual_advice import not_worth_it_line
@@ -133,7 +134,7 @@ def _first(report: Report, finding: Finding) -> Iterator[tuple[str, str | Text]]
 
 
 def _gain(finding: Finding, step_ns: int) -> str:
-    saved, sure = finding.saving_ns, f"confidence {finding.confidence:.0%}"
+    saved, sure = finding.saving_ns, sureness(finding)
     if finding.when is not When.IN_STEPS:
         less = spread(saved.low, saved.high)
         return f"{less} per step on average (a steady step: {duration(step_ns)}), {sure}"

@@ -17,6 +17,7 @@ from lightning_gpuprof.views.documents.gpu_words import kernel_facts
 from lightning_gpuprof.views.documents.report import Report
 from lightning_gpuprof.views.documents.report_payload import top_operators
 from lightning_gpuprof.views.documents.report_words import MIN_PART_FRAC, NAME_WIDTH, phase_rows
+from lightning_gpuprof.views.text.trace import HEADS, cell
 
 BAR_WIDTH = 40
 MOST_LINES = 5
@@ -150,34 +151,23 @@ def _trace_tables(trace: TraceView, most: int | None) -> Iterator[Titled]:
     """Yield the top operators and kernels of an analysed trace, by time on the device if any."""
     cycle, document = trace.cycle, trace.analysis or {}
     steps = f"CYCLE {cycle.cycle} (sums over steps {cycle.first_step} to {cycle.last_step}"
-    if operators := top_operators(trace):
-        device = any(row.get("device_self_ns") for row in operators)
-        own = ("device_self_ns",) if device else ()
-        rows = [
-            (
-                *(duration(row.get(key) or 0) for key in (*own, "self_ns", "total_ns")),
-                f"{row['count']:,}",
-                shortened(row["name"], NAME_WIDTH),
-            )
-            for row in operators[:most]
+    operators, kernels = top_operators(trace), document.get("kernels") or ()
+    named = [{**row, "name": kernel_name(row["name"])} for row in kernels[:MOST_KERNELS]]
+    device = any(row.get("device_self_ns") for row in operators)
+    own = (*(("device_self_ns",) * device), "self_ns", "total_ns", "count")
+    by = f"TOP OPERATORS, {steps}, by {'device ' * device}self time)"
+    facts = f"TOP KERNELS, {steps})\n{', '.join(kernel_facts(document))}"
+    for title, rows, columns in (
+        (by, operators, own),
+        (facts, named, ("total_ns", "frac", "count")),
+    ):
+        cells = [
+            (*(cell(key, row.get(key)) for key in columns), shortened(row["name"], NAME_WIDTH))
+            for row in rows[:most]
         ]
-        head = (*(("on device",) if device else ()), "self", "total", "calls", "operator")
-        by = "device self time" if device else "self time"
-        right = range(len(head) - 1)
-        yield f"TOP OPERATORS, {steps}, by {by})", grid(rows, right=right, head=head)
-    if kernels := document.get("kernels"):
-        rows = [
-            (
-                duration(row["total_ns"]),
-                percent(row["frac"]),
-                f"{row['count']:,}",
-                shortened(kernel_name(row["name"]), NAME_WIDTH),
-            )
-            for row in kernels[: most or MOST_KERNELS]
-        ]
-        title = f"TOP KERNELS, {steps})\n{', '.join(kernel_facts(document))}"
-        head = ("time", "share", "calls", "kernel")
-        yield title, grid(rows, right=(0, 1, 2), head=head)
+        if cells:
+            head = (*(HEADS[key] for key in columns), "")
+            yield title, grid(cells, right=range(len(columns)), head=head)
 
 
 def verbose_tables(report: Report) -> Iterator[Titled]:

@@ -104,9 +104,14 @@ def saving(finding: Finding, run: RunResults) -> str:
         share = f" ({least}{percent(range_ns.high / step_ns)}{of})"
         if finding.indirect_ns >= MIN_SAVING_FRAC * step_ns and not finding.measured:
             more = f", indirectly up to {duration(finding.indirect_ns)} more"
-    sure = f"confidence {finding.confidence:.0%}"
-    sure = f"measured ({finding.measured})" if finding.measured else sure
-    return f"saves {spread(range_ns.low, range_ns.high)} per step{share}{more}, {sure}"
+    saved = spread(range_ns.low, range_ns.high)
+    return f"saves {saved} per step{share}{more}, {sureness(finding)}"
+
+
+def sureness(finding: Finding) -> str:
+    """Say how sure a saving is."""
+    measured = finding.measured
+    return f"measured ({measured})" if measured else f"confidence {finding.confidence:.0%}"
 
 
 def step_lines(results: RunResults) -> Iterator[str]:

@@ -32,7 +32,7 @@ CAUSE_NAMES = {
     "unknown": "Unknown",
 }
 """As the tab names them (`static/timeline/colors.js`; a test compares them)."""
-_HEADS = {
+HEADS = {
     "count": "calls",
     "frac": "share",
     "total_ns": "time",
@@ -47,8 +47,7 @@ _HEADS = {
     "sm_frac": "SM",
     "dram_frac": "DRAM",
     "kind": "on",
-    "cause": "",
-    "category": "",
+    "dur_ns": "time",
 }
 """Headings of columns that have another than their key."""
 _TIMES = ("name", "count", "total_ns")
@@ -85,9 +84,8 @@ def trace_lines(document: Document, *, top: int, style: Style = no_style) -> Ite
         yield f"\n{device['count']} x {device['name'] or 'device, model not recorded'}"
     for gpu in document.get("gpus", [document["gpu"]] if document["gpu"] else []):
         yield style(_extent(gpu, document["window"]), "bold")
-        rows = [
-            (name, duration(gpu[key]), _share(gpu[key], gpu["span_ns"])) for name, key in _PARTS
-        ]
+        whole = gpu["span_ns"] or 1
+        rows = [(name, duration(gpu[key]), percent(gpu[key] / whole)) for name, key in _PARTS]
         yield from _indented(rows)
     if document["kernels"]:
         yield f"\n{', '.join(kernel_facts(document))}"
@@ -102,51 +100,37 @@ def _extent(gpu: Document, window: Document | None) -> str:
     return f"Device {gpu['device']}: busy {busy} of {whole} {of}"
 
 
-def _share(ns: int, whole_ns: int) -> str:
-    return percent(ns / whole_ns) if whole_ns else ""
-
-
 def _tables(document: Document, top: int, style: Style) -> Iterator[str]:
-    device = any(row.get("device_self_ns") for row in document["operators"])
-    for title, key, columns in _TABLES:
-        rows = document[key]
-        if key == "kernels":
-            rows = [{**row, "name": kernel_name(row["name"])} for row in rows]
-        if key == "operators" and device:
-            rows = sorted(rows, key=lambda row: -(row["device_self_ns"] or 0))
-        yield from _table(style(title, "bold"), rows[:top], columns)
-    if document["sync_count"]:
-        blocked = duration(document["sync_ns"])
-        title = f"Host syncs: {document['sync_count']} calls blocked the host for {blocked}"
-        columns = ("name", "operator", "where", "blocked_ns")
-        yield from _table(style(title, "bold"), document["syncs"][:top], columns)
-    if path := document["critical_path"]:
-        columns = ("name", "kind", "count", "frac", "total_ns")
-        yield from _table(style("Critical path", "bold"), path["parts"][:top], columns)
-    calls = document["launches"]["calls"][:top]
-    yield from _table(style("Runtime calls", "bold"), calls, _TIMES)
-    if steps := document["steps"]:
-        yield from _table(style("Steps", "bold"), steps[:top], ("name", "dur_ns"), heads=False)
-    else:
-        yield from _table(style("Host ranges", "bold"), document["ranges"][:top], _TIMES)
+    rows = {key: document[key] for _, key, _ in _TABLES}
+    rows["kernels"] = [{**row, "name": kernel_name(row["name"])} for row in rows["kernels"]]
+    if any(row.get("device_self_ns") for row in rows["operators"]):
+        rows["operators"] = sorted(rows["operators"], key=lambda row: -(row["device_self_ns"] or 0))
+    blocked = f"{document['sync_count']} calls blocked the host for {duration(document['sync_ns'])}"
+    path = document["critical_path"] or {"parts": []}
+    for title, found, columns in (
+        *((title, rows[key], columns) for title, key, columns in _TABLES),
+        (f"Host syncs: {blocked}", document["syncs"], ("name", "operator", "where", "blocked_ns")),
+        ("Critical path", path["parts"], ("name", "kind", "count", "frac", "total_ns")),
+        ("Runtime calls", document["launches"]["calls"], _TIMES),
+        ("Steps", document["steps"], ("name", "dur_ns")),
+        ("Host ranges", [] if document["steps"] else document["ranges"], _TIMES),
+    ):
+        yield from _table(style(title, "bold"), found[:top], columns)
 
 
-def _table(
-    title: str, rows: Sequence[Document], columns: Sequence[str], *, heads: bool = True
-) -> Iterator[str]:
-    if not rows:
-        return
-    yield f"\n{title}"
-    cells = [[_cell(column, row.get(column)) for column in columns] for row in rows]
-    if heads:
-        cells.insert(0, ["", *(_HEADS.get(column, column) for column in columns[1:])])
-    yield from (f"  {line}" for line in aligned(cells))
+def _table(title: str, rows: Sequence[Document], columns: Sequence[str]) -> Iterator[str]:
+    if rows:
+        yield f"\n{title}"
+        heads = ["", *(HEADS.get(column, column) for column in columns[1:])]
+        yield from _indented(
+            [heads, *([cell(column, row.get(column)) for column in columns] for row in rows)]
+        )
 
 
-def _cell(column: str, value: Any) -> str:
+def cell(column: str, value: Any) -> str:
     """Format by the unit at the end of the column's name.
 
-    >>> _cell("total_ns", 1500), _cell("frac", 0.5), _cell("bytes", None)
+    >>> cell("total_ns", 1500), cell("frac", 0.5), cell("bytes", None)
     ('1.50 µs', '50.0%', '-')
     """
     if value is None:
@@ -160,7 +144,7 @@ def _cell(column: str, value: Any) -> str:
     if column == "count":
         return f"{value:,}"
     if column == "cause":
-        return CAUSE_NAMES.get(value, value)
+        return CAUSE_NAMES.get(value, str(value))
     text = f"{value['file']}:{value['line']}" if column == "where" else str(value)
     return shortened(text, NAME_WIDTH)
 
