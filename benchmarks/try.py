@@ -76,7 +76,7 @@ def compared(
         left = iter(range(pairs - 2))
         try:
             return take_turns(
-                *forms, go_on=lambda: next(left, None) is not None, tell=lambda pairs: None
+                *forms, go_on=lambda count: next(left, None) is not None, tell=lambda pairs: None
             )
         finally:
             for form in forms:
@@ -161,7 +161,7 @@ def loaders(name: str, entry: State, save: Save, seconds: float) -> Iterator[Non
         for form, key in ((cached, "cached_frac"), (plain, "plain_frac")):
             left = iter(range(FINAL_PAIRS))
             pairs = take_turns(
-                in_memory, form, go_on=lambda left=left: next(left, None) is not None,
+                in_memory, form, go_on=lambda count, left=left: next(left, None) is not None,
                 tell=lambda pairs: None,
             )  # fmt: skip
             assert pairs.gain is not None

@@ -79,6 +79,9 @@ class Context:
             found = next((f for f in self.findings if f.id in change.findings), None)
             if isinstance(values, list) and value is None and share < MIN_FRAC:
                 values = f"all that it could save is {share:.1%} of a step"
+            chosen = wanted or finding or found or change.ceiling
+            if isinstance(values, list) and change.alters and not chosen:
+                values = f"it alters results, and no finding names it: --change {change.name} does"
             if change.computed and found is not None:
                 gain = found.saving_ns.middle / (step_of(found, self.run) or 1)
                 record = self.record(Pick(change, None), verdict=FASTER, gain_frac=gain)

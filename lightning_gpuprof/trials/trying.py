@@ -9,14 +9,14 @@ from typing import Any
 from lightning_gpuprof.records import trials as record
 from lightning_gpuprof.records.trials import CHANGED, FAILED, FASTER, NOT_RUN, Side, Trial, Trials
 from lightning_gpuprof.trials.change import snippet
-from lightning_gpuprof.trials.pairs import MAX_PAIRS, MIN_FRAC, Block, Pairs
+from lightning_gpuprof.trials.pairs import MAX_PAIRS, MIN_FRAC, MIN_PAIRS, Block, Pairs
 from lightning_gpuprof.trials.processes import ChildFailed, Program
 from lightning_gpuprof.trials.proposals import Context, Pick
 
 TOLERANCE = 1e-3
 """Losses agree where they differ by at most this, times one more than the loss."""
-LEAST_S = 10.0
-"""With less time left, no further change is tried."""
+SINGLE_FRAC = 0.75
+"""After this share of the time no change is tried by itself any more: the winners need the rest."""
 UNEVEN = 1.25
 """The slowest fifth of equal blocks over the fastest, from which on the machine is told."""
 SEEN_LOGGERS = ("TensorBoardLogger", "CSVLogger")
@@ -44,10 +44,12 @@ class Trying:
     trials: list[Trial] = field(default_factory=list)
     _best: dict[str, tuple[float, Pick]] = field(default_factory=dict)
     _base_ns: list[float] = field(default_factory=list)
+    _single_until: float = 0.0
 
     def run(self, program: str, others: Sequence[Trial] = ()) -> Trials:
         """Try everything; `others` needed no trial."""
         began, count = self.clock(), len(self.picks)
+        self._single_until = began + SINGLE_FRAC * (self.until - began)
         try:
             for number, pick in enumerate(self.picks):
                 self._try(pick, f"[{number + 1}/{count}]", parts=count - number + 2)
@@ -93,7 +95,7 @@ class Trying:
 
     def _needless(self, pick: Pick) -> str | None:
         """Return why a change need not be tried after what was measured so far."""
-        if self.until - self.clock() < LEAST_S:
+        if self.clock() >= self._single_until:
             return "no time was left"
         loader = self.context.run.start.loader
         waits = "data-wait" in pick.change.findings and loader and not loader.num_workers
@@ -121,11 +123,14 @@ class Trying:
             left_s = max(0.0, self.until - self.clock())
             self.say(f"{label}: pair {len(pairs.after)}{gain}; {left_s:.0f} s left")
 
+        def go_on(count: int) -> bool:
+            return self.clock() < (until if count >= MIN_PAIRS else self.until)
+
         form = self.forms(picks)
         base.alone = form.alone
         self.say(f"{label}: starting")
         try:
-            pairs = take_turns(base, form, go_on=lambda: self.clock() < until, tell=tell)
+            pairs = take_turns(base, form, go_on=go_on, tell=tell)
             measured = self._figures(pairs, base.first, form.first)
         except ChildFailed as error:
             measured = {"verdict": FAILED, "note": str(error)}
@@ -197,17 +202,18 @@ class Trying:
 
 
 def take_turns(
-    before: Program, after: Program, *, go_on: Callable[[], bool], tell: Callable[[Pairs], None]
+    before: Program, after: Program, *, go_on: Callable[[int], bool], tell: Callable[[Pairs], None]
 ) -> Pairs:
-    """Have two forms train in turns (A B, B A, ...) until that decides, or `go_on` says no.
+    """Have two forms train in turns (A B, B A, ...) until that decides, or `go_on(pairs)` says no.
 
     `tell` is given the pairs after each of them; two are always trained.
     """
-    pairs = Pairs()
-    while len(pairs.after) < 2 or (len(pairs.after) < MAX_PAIRS and not pairs.decided and go_on()):
+    pairs, count = Pairs(), 0
+    while count < 2 or (count < MAX_PAIRS and not pairs.decided and go_on(count)):
         turns = [(before, pairs.before), (after, pairs.after)]
-        for form, blocks in turns if len(pairs.after) % 2 == 0 else turns[::-1]:
+        for form, blocks in turns if count % 2 == 0 else turns[::-1]:
             blocks.append(form.block())
+        count += 1
         tell(pairs)
     return pairs
 

@@ -47,7 +47,7 @@ class FakeForm:
 
 def turns(before, after, pairs=100):
     left = iter(range(pairs))
-    go_on = lambda: next(left, None) is not None  # noqa: E731 - shorter than a function
+    go_on = lambda count: next(left, None) is not None  # noqa: E731 - shorter than a function
     return take_turns(before, after, go_on=go_on, tell=lambda pairs: None)
 
 
@@ -246,6 +246,7 @@ def test_proposals_come_by_what_they_are_expected_to_save(context):
     reasons = {trial.change: trial.note for trial in others}
     assert reasons["pin_memory"] == "there is no GPU to copy batches to"
     assert reasons["deferred_logging"] == "all that it could save is 0.0% of a step"
+    assert reasons["batch_size"].startswith("it alters results, and no finding names it")
 
 
 def test_one_may_ask_for_changes_or_for_a_finding(context):

@@ -6,7 +6,17 @@ from lightning_gpuprof.records.trials import FASTER, Side, Trial, Trials
 from lightning_gpuprof.units import duration, percent, rate, size, spread
 from lightning_gpuprof.views.text.blocks import aligned
 
-_HEADER = ("change", "step", "gain (95 %)", "samples/s", "memory", "first step", "losses", "")
+_HEADER = (
+    "change",
+    "step",
+    "before",
+    "gain (95 %)",
+    "samples/s",
+    "memory",
+    "first step",
+    "losses",
+    "",
+)
 
 
 def trials_text(trials: Trials) -> str:
@@ -21,7 +31,7 @@ def _lines(trials: Trials) -> Iterator[str]:
     if measured:
         rows = [_row("as it is", measured[0].before, None)]
         rows += [_row(one.name, one.after, one) for one in measured]
-        yield from ("", *aligned([_HEADER, *rows], left=(0, 6, 7)), "")
+        yield from ("", *aligned([_HEADER, *rows], left=(0, 7, 8)), "")
     for one in trials.trials:
         yield from (f"- {one.name}: {remark}" for remark in _remarks(one))
     yield from (f"note: {note}" for note in trials.notes)
@@ -55,6 +65,7 @@ def _row(name: str, side: Side | None, trial: Trial | None) -> tuple[str, ...]:
     return (
         name,
         duration(side.step_ns),
+        duration(trial.before.step_ns) if trial and trial.before else "",
         gain,
         rate(side.samples_per_s) if side.samples_per_s else "",
         size(side.memory_bytes) if side.memory_bytes else "",
