@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ sys.path.insert(0, str(HERE))
 from _harness import RESULTS, keep_memory, machine, one_thread  # noqa: E402
 
 from lightning_gpuprof.trials.change import Settings, changes, merged  # noqa: E402
-from lightning_gpuprof.trials.pairs import Pairs  # noqa: E402
+from lightning_gpuprof.trials.pairs import MIN_FRAC  # noqa: E402
 from lightning_gpuprof.trials.processes import ChildFailed, Family, Program  # noqa: E402
 from lightning_gpuprof.trials.proposals import Context  # noqa: E402
 from lightning_gpuprof.trials.try_changes import lengths, try_program  # noqa: E402
@@ -65,22 +66,27 @@ def program(name: str) -> list[str]:
     return [str(HERE.parent / "example_projects" / name / "before.py")]
 
 
+def turns(before: Program, after: Program, pairs: int) -> tuple[float, float, float]:
+    """Let two programs take turns; return what the second takes less, with its interval."""
+    left = iter(range(pairs - 2))
+    try:
+        done = take_turns(
+            before, after, go_on=lambda count: next(left, None) is not None, tell=lambda pairs: None
+        )
+    finally:
+        after.close()
+    assert done.gain is not None
+    return done.gain
+
+
 def compared(
-    command: list[str], before: Settings, after: Settings, pairs: int, context: Context
-) -> Pairs:
-    """Let a program with some settings and with others take turns."""
-    step_ns = context.run.step_ns or 1
-    warm, steps = lengths(context.run, step_ns)
+    command: list[str], before: Settings, after: Settings, context: Context
+) -> tuple[float, float, float]:
+    """Compare a program with some settings and with others, in new processes."""
+    warm, steps = lengths(context.run, context.run.step_ns or 1)
     with Family(command, time.monotonic() + 600) as family:
         forms = [Program(family, one, warm=warm, steps=steps) for one in (before, after)]
-        left = iter(range(pairs - 2))
-        try:
-            return take_turns(
-                *forms, go_on=lambda count: next(left, None) is not None, tell=lambda pairs: None
-            )
-        finally:
-            for form in forms:
-                form.close()
+        return turns(*forms, FINAL_PAIRS)
 
 
 def watched(command: list[str]) -> Context:
@@ -95,11 +101,12 @@ def grid(context: Context) -> list[Settings]:
     for name in GRID:
         change = changes()[name]
         values = change.values(context.run)
-        tried = values if isinstance(values, list) else []
+        matters = isinstance(values, list) and change.share(context.run) >= MIN_FRAC
+        tried = values if matters else []
         ladders.append([{}, *(change.settings(value, context.run) for value in tried)])
-    points = [merged(point) for point in product(*ladders)]
-    assert len(points) <= MOST_POINTS, f"{len(points)} points"
-    return points
+    while prod(map(len, ladders)) > MOST_POINTS:  # the last values are those least expected to win
+        max(ladders[1:], key=len).pop()
+    return [merged(point) for point in product(*ladders)]
 
 
 def settings(name: str, entry: State, save: Save, seconds: float) -> Iterator[None]:
@@ -124,25 +131,26 @@ def settings(name: str, entry: State, save: Save, seconds: float) -> Iterator[No
         yield
     context = watched(command)
     points = entry.setdefault("points", [])
-    for point in grid(context)[len(points) + 1 :]:
-        tell(f"{name}: {point}")
-        try:
-            gain = compared(command, {}, point, POINT_PAIRS, context).gain
-            points.append({"settings": point, "gain_frac": gain.middle if gain else None})
-        except ChildFailed as error:
-            points.append({"settings": point, "failed": str(error)})
-        save()
-        yield
-    timed = [one for one in points if one.get("gain_frac") is not None]
-    best = max(timed, key=lambda one: one["gain_frac"], default={"gain_frac": 0.0, "settings": {}})
-    best = best if best["gain_frac"] > 0 else {"gain_frac": 0.0, "settings": {}}
+    todo = grid(context)[len(points) + 1 :]
+    warm, steps = lengths(context.run, context.run.step_ns or 1)
+    with Family(command, time.monotonic() + 7200) as family:
+        base = Program(family, {}, warm=warm, steps=steps)
+        for point in todo:
+            tell(f"{name}: {point}")
+            try:
+                form = Program(family, point, warm=warm, steps=steps)
+                points.append({"settings": point, "gain": turns(base, form, POINT_PAIRS)})
+            except ChildFailed as error:
+                points.append({"settings": point, "failed": str(error)})
+            save()
+            yield
+    timed = [one for one in points if "gain" in one and one["gain"][1] > 0]
+    best = max(timed, key=lambda one: one["gain"][1], default={"gain": (0, 0, 0), "settings": {}})
     entry["best"] = best
     if best["settings"] != entry["chosen"]:
-        gain = compared(command, entry["chosen"], best["settings"], FINAL_PAIRS, context).gain
-        assert gain is not None
-        entry["behind"] = [gain.low, gain.middle, gain.high]
+        entry["behind"] = compared(command, entry["chosen"], best["settings"], context)
     else:
-        entry["behind"] = [0.0, 0.0, 0.0]
+        entry["behind"] = (0.0, 0.0, 0.0)
     entry["done"] = True
 
 
@@ -155,18 +163,10 @@ def loaders(name: str, entry: State, save: Save, seconds: float) -> Iterator[Non
         for memory in ("", "_in_memory")
     ]
     with families[0] as first, families[1] as second:
-        cached = Program(first, {"cached_batches": [16]}, warm=20, steps=64)
         in_memory = Program(second, {}, warm=20, steps=64)
-        plain = Program(first, {}, warm=20, steps=64)
-        for form, key in ((cached, "cached_frac"), (plain, "plain_frac")):
-            left = iter(range(FINAL_PAIRS))
-            pairs = take_turns(
-                in_memory, form, go_on=lambda count, left=left: next(left, None) is not None,
-                tell=lambda pairs: None,
-            )  # fmt: skip
-            assert pairs.gain is not None
-            entry[key] = -pairs.gain.middle  # by how much longer than with data in memory
-            form.close()
+        for key, settings in (("cached", {"cached_batches": [16]}), ("plain", {})):
+            gain = turns(in_memory, Program(first, settings, warm=20, steps=64), FINAL_PAIRS)
+            entry[key] = [-end for end in gain][::-1]  # by how much longer than in memory
         in_memory.close()
     entry["done"] = True
     yield
@@ -179,9 +179,7 @@ def controls(name: str, entry: State, save: Save, seconds: float) -> Iterator[No
     entry["chosen"], entry["seconds"] = found.settings, found.seconds
     entry["verdicts"] = {trial.name: trial.verdict for trial in found.trials}
     if found.settings:
-        gain = compared(command, {}, found.settings, FINAL_PAIRS, watched(command)).gain
-        assert gain is not None
-        entry["gain"] = [gain.low, gain.middle, gain.high]
+        entry["gain"] = compared(command, {}, found.settings, watched(command))
     entry["done"] = True
     yield
 
@@ -198,7 +196,7 @@ def page(state: State) -> str:
     done = {part: {n: e for n, e in state[part].items() if e.get("done")} for part in PARTS}
     rows = done["settings"].items()
     near = sum(entry["behind"][1] <= NEAR for _, entry in rows)
-    true = sum(abs(entry["cached_frac"]) <= NEAR for entry in done["loaders"].values())
+    true = sum(abs(entry["cached"][1]) <= NEAR for entry in done["loaders"].values())
     slow = sum(entry.get("gain", [0, 0, 0])[1] < 0 for entry in done["controls"].values())
     trials = [
         t for _, entry in rows for t in entry["trials"] if t["predicted_ns"] and t["saving_ns"]
@@ -219,12 +217,12 @@ def page(state: State) -> str:
     for name, entry in rows:
         lines.append(
             f"| {name} | {_brief(entry['chosen'])} | {entry['gain_frac'] * 100:.1f} | "
-            f"{entry['best']['gain_frac'] * 100:.1f} | {entry['behind'][1] * 100:.1f} | "
+            f"{entry['best']['gain'][1] * 100:.1f} | {entry['behind'][1] * 100:.1f} | "
             f"{len(entry['points']) + 1} | {entry['seconds']:.0f} |"
         )
     lines += ["", "| loader | its step % | cached % |", "|---|--:|--:|"]
     for name, entry in done["loaders"].items():
-        over = (f"{entry[key] * 100:+.1f}" for key in ("plain_frac", "cached_frac"))
+        over = (f"{entry[key][1] * 100:+.1f}" for key in ("plain", "cached"))
         lines.append(f"| {name} | {' | '.join(over)} |")
     lines += ["", "Both over the step with data in memory.", ""]
     lines += ["| control | recommended | its gain % | seconds |", "|---|---|--:|--:|"]
