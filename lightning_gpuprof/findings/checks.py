@@ -35,12 +35,14 @@ class State(str, Enum):
 class Check:
     """One question.
 
-    `figure` is the name of `value` and ends in its unit; `next` says where to look when the
-    state is `look`, and what is missing when it is `not_measured`.
+    `figure` is the name of `value` and ends in its unit, `view` the tab's page that shows it;
+    `next` says where to look when the state is `look`, and what is missing when it is
+    `not_measured`.
     """
 
     id: str
     question: str
+    view: str
     figure: str
     value: float | None
     limit: float
@@ -73,8 +75,10 @@ def _ask(row: dict[str, Any], seen: Seen) -> Check:
     if value is not None:
         beyond = value < limit if row.get("below") else value > limit
         state = State.LOOK if beyond else State.OK
-        next_ = row["next"].format(workers=suggested_workers(seen.run))
-    return Check(row["id"], row["question"], row["figure"], value, limit, state, next_)
+        modules = seen.run.start.model.get("children") or "[...]"
+        next_ = row["next"].format(workers=suggested_workers(seen.run), modules=modules)
+    asked = {key: row[key] for key in ("id", "question", "view", "figure", "limit")}
+    return Check(**asked, value=value, state=state, next=next_)
 
 
 @cache

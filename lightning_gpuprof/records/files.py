@@ -114,6 +114,12 @@ def plugin_dir(run: str) -> str:
     return run if run.endswith(PLUGIN_DIR) else os.path.join(run, PLUGIN_DIR)
 
 
+def run_folder(run: str, fs: FileSystem = LOCAL) -> str:
+    """Return where a run's files are: `plugin_dir`, or the folder itself of traces alone."""
+    traces_alone = not record_files(run, fs) and any(map(is_trace, fs.listdir(run)))
+    return run if traces_alone else plugin_dir(run)
+
+
 def record_files(run: str, fs: FileSystem = LOCAL) -> dict[int, str]:
     """Return the record file of each rank, by rank; empty where the run has none."""
     folder = plugin_dir(run)
@@ -140,13 +146,13 @@ def written_whole(path: str) -> Iterator[str]:
         raise
 
 
-def find_runs(root: str) -> Iterator[str]:
-    """Yield the log dirs at or under a folder that hold records of ours.
+def find_runs(root: str, *, traces: bool = False) -> Iterator[str]:
+    """Yield the log dirs at or under a folder that hold records of ours, or traces alone.
 
     Links are followed, as TensorBoard does, but after folders: each counts once.
     """
     seen = set()
-    for folder, subfolders, _ in os.walk(root, followlinks=True):
+    for folder, subfolders, files in os.walk(root, followlinks=True):
         real = os.path.realpath(folder)
         if real in seen:
             subfolders.clear()
@@ -155,5 +161,5 @@ def find_runs(root: str) -> Iterator[str]:
         names = sorted(name for name in subfolders if name != "plugins")
         subfolders[:] = sorted(names, key=lambda name: os.path.islink(os.path.join(folder, name)))
         with suppress(OSError):  # what may not be read is nobody's run
-            if record_files(folder):
+            if record_files(folder) or (traces and any(map(is_trace, files))):
                 yield folder

@@ -139,6 +139,7 @@ def _trainer(trainer: Any) -> dict[str, Any]:
 def _model(trainer: Trainer) -> dict[str, Any]:
     module = trainer.lightning_module
     facts: dict[str, Any] = {"class": type(module).__name__}
+    facts["children"] = _children(module)
     facts["automatic_optimization"] = module.automatic_optimization
     parameters = list(module.parameters())
     facts["parameters"] = attempt(lambda: sum(p.numel() for p in parameters), None)
@@ -154,6 +155,22 @@ def _model(trainer: Trainer) -> dict[str, Any]:
     )
     facts["compiled"] = any(is_compiled(part) for part in module.modules())
     return {name: value for name, value in facts.items() if value is not None}
+
+
+_MOST_CHILDREN = 8
+
+
+def _children(module: torch.nn.Module, prefix: str = "") -> list[str]:
+    """Return the names of a model's first parts with weights; of a single one, its parts."""
+    inside = {
+        name: child
+        for name, child in module.named_children()
+        if next(child.parameters(), None) is not None
+    }
+    if len(inside) == 1:
+        name, child = inside.popitem()
+        return _children(child, f"{prefix}{name}.") or [prefix + name]
+    return [prefix + name for name in inside][:_MOST_CHILDREN]
 
 
 def _optimizer(optimizer: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from lightning_gpuprof.records.files import (
     FileSystem,
     is_trace,
     open_file,
-    plugin_dir,
+    run_folder,
 )
 from lightning_gpuprof.records.schema import SCHEMA_VERSION
 from lightning_gpuprof.tb_plugin.replies import NotFoundError, reply, reply_json
@@ -201,7 +201,8 @@ def _state_of_run(path: str) -> _State:
     analysis may be made again and be as long as before: its time tells that, and only on this
     machine's disks are analyses made again.
     """
-    fs, folder = file_system_for(path), plugin_dir(path)
+    fs = file_system_for(path)
+    folder = run_folder(path, fs)
     kinds = (".jsonl", ANALYSIS_SUFFIX, LAYOUT_SUFFIX)
     names = [name for name in fs.listdir(folder) if name.endswith(kinds) or is_trace(name)]
     return tuple((name, _state_of_file(os.path.join(folder, name), fs)) for name in names)

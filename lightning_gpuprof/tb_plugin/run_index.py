@@ -102,7 +102,7 @@ class RunIndex:
                     if path := _under(run, name, root):
                         found[run] = path
             else:
-                for folder in find_runs(root):
+                for folder in find_runs(root, traces=True):
                     found[_run_name(name, root, folder)] = folder
         return found
 

@@ -23,7 +23,7 @@ WHAT_EACH_VIEW_SAYS = {
     },
     "nvidia": {
         **ONE_RANK,
-        "overview": (".meter", "GPU busy\n100.0%"),
+        "overview": (".hero", "GPU busy\n100.0%"),
         "steps": (".card", "Steps 0 to 199 of 200, one by one."),
         "timeline": (".card", "Busy 83.5% of 465 ms in 6 whole steps"),
         "operators": (".meter", "On tensor cores\n80.8%"),
@@ -33,7 +33,7 @@ WHAT_EACH_VIEW_SAYS = {
     },
     "amd": {
         **ONE_RANK,
-        "overview": (".meter", "GPU busy\nnot measured"),
+        "overview": (".hero", "GPU busy\n\u2013"),
         "steps": (".card", "Steps 0 to 199 of 200, one by one."),
         "timeline": (".card", "23,175 events over 3.39 s"),
         "operators": (".meter", "Launch call\n3.13 \u00b5s"),
@@ -42,7 +42,7 @@ WHAT_EACH_VIEW_SAYS = {
         "traces": (".traces li", "538 KiB"),
     },
     "two_ranks": {
-        "overview": (".meter", "GPU busy\n100.0%"),
+        "overview": (".hero", "GPU busy\n100.0%"),
         "steps": (".card", "of 300"),
         "timeline": (".card", "Communication not hidden 28.2 ms (27.4%)"),
         "operators": (".meter", "Device busy\n98.5%"),

@@ -17,12 +17,37 @@ def test_the_overview_names_the_bottleneck_the_change_and_the_gain(page):
     hero = page.wait_for(".hero", "Held back by")
     assert re.search(r"4\d\.\d ms", hero)
     assert "of each step (23.9 ms) waits for data" in hero
-    assert "worker process" in hero
+    assert "DataLoader(..., num_workers=2, persistent_workers=True)" in hero
     assert re.search(r"25\u201350%", hero)
+    assert "GPU\nnone" in hero
     card = page.wait_for(".finding", "data-wait")
-    assert "num_workers=2" in card
+    assert "worker process" in card
     assert "saves 10.9\u201321.6 ms per step" in card
     assert re.search(r"num workers\s+0", card)
+    shown = "return [...document.querySelectorAll('.finding')].map(e => e.open)"
+    assert page.browser.run(shown) == [True, False, False]
+    assert len(page.browser.run("return [...document.querySelectorAll('.finding[open] dt')]")) <= 4
+    page.click(".finding .copy")
+    page.wait_for(".finding .copy", "Copied")
+
+
+def test_where_to_look_answers_the_usual_questions_and_the_plan_orders_the_changes(page):
+    page.open("char_lm/version_0")
+    look = page.wait_for(".card", "Where to look")
+    assert look.index("Does loading data take most of the step?") < look.index("answered: nothing")
+    assert "the DataLoader first: num_workers" in look
+    plan = page.rows(".plan")
+    assert plan[0][:2] == ["DataLoader(..., num_workers=2, persistent_workers=True)", "25\u201350%"]
+    assert plan[0][2].startswith("quick: ")
+    page.click(".questions button", "Is the number of data workers right?")
+    page.wait_for("h1", "Overview")
+
+
+def test_without_a_finding_the_verdict_and_the_plan_say_where_to_look_first(page):
+    page.open("h100/device-bound")
+    hero = page.wait_for(".hero", "The GPU is the limit")
+    assert "Fixing it saves" not in hero
+    page.wait_for(".card", "Nothing to plan by. First look at the backward pass")
 
 
 def test_an_address_of_a_run_that_is_gone_says_so_and_shows_another(page):
@@ -221,7 +246,7 @@ def test_a_live_run_is_followed(page, logs, made_runs):
     assert page.browser.run("return document.querySelector('details').open")
     page.click(".tab", "Overview")
     page.wait_for(".hero")
-    assert not page.browser.run("return document.querySelector('main details[open]')")
+    assert not page.browser.run("return document.querySelector('main details.behind[open]')")
 
 
 def test_what_is_unfolded_of_one_run_is_not_of_another(page):

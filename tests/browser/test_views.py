@@ -94,8 +94,15 @@ def test_operators_come_with_kernels_launch_costs_and_a_call_tree(page):
     assert len(page.browser.run(boxes)) < len(whole)
 
 
-@pytest.mark.parametrize("width", [900, 2560])
-def test_no_view_scrolls_sideways(page, width):
+SMALL_TEXT = (
+    "return [...document.querySelectorAll('.gp *')].filter(e => e.getClientRects().length"
+    " && [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim())"
+    " && parseFloat(getComputedStyle(e).fontSize) < 13).map(e => e.outerHTML.slice(0, 120))"
+)
+
+
+@pytest.mark.parametrize("width", [900, 1000, 2560])
+def test_no_view_scrolls_sideways_or_has_text_below_thirteen_pixels(page, width):
     page.browser.resize(width, 900)
     try:
         page.open("traced")
@@ -107,6 +114,7 @@ def test_no_view_scrolls_sideways(page, width):
                 " && document.documentElement.scrollWidth <= window.innerWidth",
                 view.capitalize(),
             )
+            assert page.browser.run(SMALL_TEXT) == []
     finally:
         page.browser.resize(1440, 900)
 
@@ -120,6 +128,25 @@ def test_on_a_narrow_page_the_cause_has_the_width_of_the_page(page):
         assert page.browser.run(width, ".hero-cause") > 0.9 * page.browser.run(width, ".strip")
     finally:
         page.browser.resize(1440, 900)
+
+
+FINDINGS_LEAD_TO = [
+    ("h100/reads-in-a-loop", ".finding .where button", "timeline", "view_ns="),
+    ("h100/fp32-products", ".finding .where button", "operators", "find="),
+    ("h100/leak", ".finding:not([open]) summary", "memory", "view=memory"),
+    ("many_ranks", ".finding .where button", "ranks", "view=ranks"),
+]
+
+
+@pytest.mark.parametrize(("run", "button", "view", "address"), FINDINGS_LEAD_TO)
+def test_a_finding_leads_to_its_place(page, run, button, view, address):
+    page.open(run)
+    page.wait_for(".finding")
+    page.click(button)
+    if "summary" in button:
+        page.click(".finding .where button", "Show the memory")
+    page.wait_for("h1", view.capitalize())
+    assert address in page.browser.run("return location.hash")
 
 
 def test_all_can_be_reached_by_keyboard_in_reading_order(page):

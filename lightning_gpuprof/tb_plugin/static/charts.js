@@ -30,22 +30,22 @@ function baseLayout() {
     linecolor: grid,
     tickcolor: grid,
     automargin: true,
-    tickfont: { color: color("muted"), size: 11 },
-    title: { font: { color: color("muted"), size: 11 }, standoff: 6 },
+    tickfont: { color: color("muted"), size: 13 },
+    title: { font: { color: color("muted"), size: 13 }, standoff: 6 },
   };
   return {
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
-    font: { family: "inherit", size: 12, color: color("text") },
+    font: { family: "inherit", size: 13, color: color("text") },
     margin: { l: 52, r: 8, t: 8, b: 36 },
     xaxis: { ...axis, showgrid: false },
     yaxis: { ...axis, rangemode: "tozero" },
     hoverlabel: {
       bgcolor: color("surface"),
       bordercolor: color("border"),
-      font: { color: color("text"), size: 12 },
+      font: { color: color("text"), size: 13 },
     },
-    legend: { orientation: "h", y: -0.2, font: { size: 11 } },
+    legend: { orientation: "h", y: -0.2, font: { size: 13 } },
     showlegend: false,
   };
 }

@@ -83,9 +83,54 @@ export function append(element, children) {
 }
 
 /**
+ * Code with a button that copies it.
+ * @param {string} text
+ */
+export function code(text) {
+  return h("div.code-box", null, h("pre.code", null, text), copyButton(text));
+}
+
+/**
+ * The same in one line, cut where it is too long.
+ * @param {string} text
+ */
+export function codeLine(text) {
+  return h("div.code-box", null, h("code.one-line", { title: text }, text), copyButton(text));
+}
+
+/** @param {string} text */
+function copyButton(text) {
+  const button = h("button.copy", { title: "Copy the code", onclick: () => copied(text).then((done) => (button.textContent = done ? "Copied" : "Select it")) }, "Copy");
+  return button;
+}
+
+/**
+ * @param {string} text
+ * @returns {Promise<boolean>} False where the browser allows no page to copy, as over plain HTTP.
+ */
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return withSelection(text);
+  }
+}
+
+/** @param {string} text */
+function withSelection(text) {
+  const box = /** @type {HTMLTextAreaElement} */ (h("textarea.sr", null, text));
+  document.body.append(box);
+  box.select();
+  const done = document.execCommand("copy");
+  box.remove();
+  return done;
+}
+
+/**
  * A section with a heading and the sentence that says what it shows.
  * @param {string} title
- * @param {string | Child[] | null} note
+ * @param {string | Child[] | null | false} note
  * @param {...(Child | Child[])} children
  */
 export function card(title, note, ...children) {

@@ -46,7 +46,7 @@ function foldsOf(root) {
 function unfold(folds, open) {
   for (const [words, some] of folds) {
     const were = open.get(words);
-    if (were?.length === some.length) some.forEach((one, i) => (one.open ||= were[i]));
+    if (were?.length === some.length) some.forEach((one, i) => (one.open = were[i]));
   }
 }
 

@@ -67,6 +67,21 @@ export function kernelName(name) {
   return text;
 }
 
+/** Types, and wrappers that many kernels share: they tell none from another. */
+const SHARED =
+  /^(?:void|float\d?|double|int|long|short|char|bool|unsigned|signed|const|true|false|half|__half|BFloat16|Half|complex|lambda|gpu_kernel_impl\w*|OpaqueType|TensorListMetadata|ReduceOp|func_wrapper_t|[Aa]rray|tuple|BinaryFunctor|[AB]UnaryFunctor)$/;
+
+/**
+ * A kernel's own name, with the functor or tile in its template parameters that tells it from others.
+ * @param {string} name
+ */
+export function shortKernel(name) {
+  const [own, ...inside] = kernelName(name).replace(/\b(?:\w+::)+/g, "").split("<");
+  const told = inside.join("<").match(/[A-Za-z_]\w*/g)?.find((word) => !SHARED.test(word));
+  const text = told ? `${own.trim()}<${told}>` : own.trim();
+  return text.length > 60 ? `${text.slice(0, 59)}…` : text;
+}
+
 /** @param {Measured} frac */
 export function percent(frac) {
   if (frac === null || frac === undefined) return NOT_MEASURED;

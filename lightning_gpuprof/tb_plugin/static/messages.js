@@ -1,6 +1,6 @@
 // Sentences shown where there is nothing to draw, or beside a drawing.
 
-import { h, shorten } from "./dom.js";
+import { code, h, shorten } from "./dom.js";
 
 const ONE_LINE = "Trainer(callbacks=[GpuProfCallback()])";
 const MOST = 5;
@@ -22,7 +22,7 @@ export function welcome(roots, missing) {
       `No run under ${roots.join(", ")} was trained with GpuProfCallback; add it to your Trainer in one line, ` +
         "and this page shows where each training step goes while it trains:",
     ),
-    h("pre.code", null, `from lightning_gpuprof import GpuProfCallback\n\ntrainer = ${ONE_LINE}`),
+    code(`from lightning_gpuprof import GpuProfCallback\n\ntrainer = ${ONE_LINE}`),
   );
 }
 

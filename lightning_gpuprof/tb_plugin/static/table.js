@@ -91,10 +91,10 @@ function values(rows, key) {
  */
 function arrange(rows, columns, state) {
   const wanted = (state.search ?? "").toLowerCase();
-  const names = columns.filter((column) => column.text).map((column) => column.key);
-  const kept = wanted
-    ? rows.filter((row) => names.some((key) => String(row[key]).toLowerCase().includes(wanted)))
-    : [...rows];
+  const named = columns.filter((column) => column.text);
+  // As it is shown, and whole where that is short.
+  const words = (/** @type {Row} */ row) => named.map(({ key, format }) => `${row[key]} ${format?.(row[key], row)}`).join(" ");
+  const kept = wanted ? rows.filter((row) => words(row).toLowerCase().includes(wanted)) : [...rows];
   const key = state.sort;
   if (!key) return kept;
   const sign = state.up ? 1 : -1;

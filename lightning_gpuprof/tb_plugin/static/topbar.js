@@ -12,10 +12,11 @@ const STATES = {
   interrupted: ["interrupted", "the run was interrupted by hand"],
   exception: ["failed", "the run ended with an exception"],
   "newer-schema": ["newer version", "written by a newer version of lightning-gpuprof"],
+  trace: ["traces alone", "profiler traces without records of GpuProfCallback"],
   unreadable: ["unreadable", "its first record cannot be read"],
 };
 /** The parts of an address that are about one run alone. */
-const OF_A_RUN = ["rank", "session", "trace", "view_ns", "snapshot", "from", "to"];
+const OF_A_RUN = ["rank", "session", "trace", "view_ns", "find", "snapshot", "from", "to"];
 
 /**
  * @param {import("./app.js").RunLine[]} runs
@@ -69,7 +70,7 @@ function facts(run, header) {
   const world = header?.world_size ?? 1;
   if (world > 1) texts.push(`${world} ranks`);
   // Above the overhead budget some steps are only counted, not recorded.
-  const steps = header ? Math.max(header.steps, (header.last_step ?? -1) + 1, header.end?.steps ?? 0) : null;
+  const steps = header && run.state !== "trace" ? Math.max(header.steps, (header.last_step ?? -1) + 1, header.end?.steps ?? 0) : null;
   if (steps !== null) texts.push(`${count(steps)} step${steps === 1 ? "" : "s"}`);
   if (run.started_unix_ns) texts.push(date(run.started_unix_ns));
   return texts;

@@ -21,7 +21,7 @@ from lightning_gpuprof.findings.check_figures import suggested_workers
 from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.engine import PlanItem, make_plan
 from lightning_gpuprof.findings.model import Abstained, Finding
-from lightning_gpuprof.records.files import plugin_dir
+from lightning_gpuprof.records.files import run_folder
 from lightning_gpuprof.records.trials import Trials
 from lightning_gpuprof.views.documents.finding_payload import finding_payload, is_older, plain
 from lightning_gpuprof.views.documents.gpu_words import busy_payload, limit_line
@@ -188,7 +188,7 @@ def _trace(run: str, trace: TraceView) -> dict[str, Any]:
     cycle, analysis = trace.cycle, trace.analysis or {}
     return {
         "file": cycle.trace_file,
-        "path": os.path.join(plugin_dir(run), cycle.trace_file),
+        "path": os.path.join(run_folder(run), cycle.trace_file),
         "rank": trace.rank,
         "cycle": cycle.cycle,
         "first_step": cycle.first_step,

@@ -14,7 +14,7 @@ from lightning_gpuprof.records.files import (
     LOCAL,
     FileSystem,
     is_trace,
-    plugin_dir,
+    run_folder,
     written_whole,
 )
 from lightning_gpuprof.views.documents.finding_payload import ANALYSIS_VERSION, is_older
@@ -133,7 +133,7 @@ def _is_of_session(name: str, session: int) -> bool:
 
 def traces_of(run: str) -> list[str]:
     """Return a run's traces on this machine's disks."""
-    folder = plugin_dir(run)
+    folder = run_folder(run)
     return [os.path.join(folder, name) for name in LOCAL.listdir(folder) if is_trace(name)]
 
 

@@ -1,7 +1,7 @@
 """Findings in a trace alone, without a run's records."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.sessions import WallTime
 from lightning_gpuprof.analysis.run.steady import Distribution, StepStats
 from lightning_gpuprof.arrays import Int64
-from lightning_gpuprof.findings.engine import evaluate_rules
+from lightning_gpuprof.findings.engine import Findings, evaluate_rules
 from lightning_gpuprof.findings.rule import rules
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, Device, ProfilerCycle, RunStart
 from lightning_gpuprof.views.documents.finding_payload import finding_payload
@@ -28,26 +28,31 @@ def trace_findings(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """
     if not document["gpu"]:
         return []
-    usual = [step for step in document["steps"] if not step.get("distorted")]
-    marks = [step["dur_ns"] for step in usual if step["dur_ns"]]
-    if marks:
-        return _judged(document, marks)
-    whole = {"name": "trace", "start_ns": 0, "dur_ns": document["gpu"]["span_ns"]}
-    found = _judged({**document, "steps": [whole]}, [whole["dur_ns"]])
-    for finding in found:
-        for key in ("title", "advice"):
-            finding[key] = _STEP.sub(_of_the_trace, finding[key])
-    return found
-
-
-def _judged(document: Mapping[str, Any], marks: Sequence[int]) -> list[dict[str, Any]]:
-    run = _as_run(document, np.array(marks, dtype=np.int64))
-    found = evaluate_rules(run, [one for one in rules().values() if one.of_trace]).found
-    payloads = [finding_payload(finding, run) for finding in found]
-    if document["source"].startswith("jax"):
-        for payload in payloads:
+    run, judged = judge_trace(document)
+    payloads = [finding_payload(finding, run) for finding in judged.found]
+    for payload in payloads:
+        if document["source"].startswith("jax"):
             payload["change"] = None  # the rules' code is torch's
+        if not _marks(document):
+            for key in ("title", "advice"):
+                payload[key] = _STEP.sub(_of_the_trace, payload[key])
     return payloads
+
+
+def judge_trace(document: Mapping[str, Any]) -> tuple[RunResults, Findings]:
+    """Return a trace as a run, and what the rules of traces say of it."""
+    marks = _marks(document)
+    if not marks and document["gpu"]:
+        marks = [document["gpu"]["span_ns"]]
+        whole = {"name": "trace", "start_ns": 0, "dur_ns": marks[0]}
+        document = {**document, "steps": [whole]}
+    run = _as_run(document, np.array(marks, dtype=np.int64))
+    return run, evaluate_rules(run, [one for one in rules().values() if one.of_trace])
+
+
+def _marks(document: Mapping[str, Any]) -> list[int]:
+    usual = [step for step in document["steps"] if not step.get("distorted")]
+    return [step["dur_ns"] for step in usual if step["dur_ns"]]
 
 
 def _of_the_trace(words: "re.Match[str]") -> str:
@@ -56,7 +61,9 @@ def _of_the_trace(words: "re.Match[str]") -> str:
 
 def _as_run(document: Mapping[str, Any], step_ns: Int64) -> RunResults:
     """Dress a trace as a run whose steps are the trace's own; nothing else of it is known."""
-    device = document["device"]
+    gpu, device = document["gpu"] or {}, Device(type="cpu")
+    if found := document["device"]:
+        device = Device(type="hip" if found["vendor"] == "amd" else "cuda", name=found["name"])
     cycle = ProfilerCycle(
         cycle=0, first_step=0, last_step=len(step_ns) - 1, trace_file=document["file"]
     )
@@ -69,11 +76,11 @@ def _as_run(document: Mapping[str, Any], step_ns: Int64) -> RunResults:
             started_unix_ns=0,
             rank=0,
             # Traces seldom say; where anything communicated there was another rank.
-            world_size=2 if document["gpu"]["comm_ns"] else 1,
-            device=Device(type="hip" if device["vendor"] == "amd" else "cuda", name=device["name"]),
+            world_size=2 if gpu.get("comm_ns") else 1,
+            device=device,
         ),
         wall=WallTime(wall_ns=total, steps_ns=total, outside_ns=0, closed=False),
-        steps=_steps(step_ns, document["gpu"]["span_ns"]),
+        steps=_steps(step_ns, gpu.get("span_ns", 0)) if len(step_ns) else None,
         loader_wait=LoaderWait(None, None),
         traces=(TraceView(0, cycle, document),),
         steady_dur_ns=step_ns,

@@ -5,6 +5,7 @@ A file of another layout number, written by another version, is made again from 
 
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from functools import cached_property
@@ -16,7 +17,7 @@ import numpy as np
 
 from lightning_gpuprof.analysis.timeline.call_tree import CallTree, call_tree
 from lightning_gpuprof.analysis.timeline.cut import LayoutCutter
-from lightning_gpuprof.analysis.timeline.layout import KINDS, LaneGroup, Layout, lay_out
+from lightning_gpuprof.analysis.timeline.layout import KIND_ID, KINDS, LaneGroup, Layout, lay_out
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.records.files import LAYOUT_SUFFIX, MOST_BYTES, written_whole
@@ -171,6 +172,30 @@ class LoadedLayout:
             found.append(event)
             event = int(self.layout.parent[event])
         return found
+
+    def operator_bytes(self) -> dict[str, int]:
+        """Return by operator the bytes that were allocated while it was the innermost one.
+
+        Marks of the allocator name no thread: the operator that began last of those still open.
+        """
+        layout, memory = self.layout, self.layout.memory
+        ops = np.flatnonzero((layout.kind == KIND_ID["operator"]) & self.once)
+        ops = ops[np.argsort(layout.start_ns[ops], kind="stable")]
+        ends_ns = layout.start_ns + layout.dur_ns
+        found: Counter[str] = Counter()
+        # Host memory is of interest where there is no other.
+        for device in [one for one in np.unique(memory.device) if one >= 0] or [-1]:
+            marks = np.flatnonzero((memory.device == device) & (memory.allocated_bytes >= 0))
+            grown = np.diff(memory.allocated_bytes[marks], prepend=0)
+            marks, grown = marks[1:][grown[1:] > 0], grown[1:][grown[1:] > 0]
+            at_ns = memory.start_ns[marks]
+            last = np.searchsorted(layout.start_ns[ops], at_ns, side="right")
+            event = np.append(-1, ops)[last]
+            while (over := (event >= 0) & (ends_ns[event] < at_ns)).any():
+                event = np.where(over, layout.parent[event], event)
+            sums = np.bincount(layout.name[event[event >= 0]], grown[event >= 0])
+            found.update({layout.names[i]: int(sums[i]) for i in np.flatnonzero(sums).tolist()})
+        return dict(found)
 
     def memory_tracks(self) -> list[dict[str, Any]]:
         """Return allocated and reserved bytes over time, by device, thinned to their peaks."""

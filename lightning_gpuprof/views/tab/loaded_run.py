@@ -6,12 +6,13 @@ from typing import Any
 
 from lightning_gpuprof.analysis.run.sessions import choose_session
 from lightning_gpuprof.errors import RecordError, TraceError
-from lightning_gpuprof.records.files import LOCAL, FileSystem, plugin_dir
+from lightning_gpuprof.records.files import LOCAL, FileSystem, run_folder
 from lightning_gpuprof.records.reader import RankRecords, Session, read_run
 from lightning_gpuprof.records.schema import ProfilerCycle
 from lightning_gpuprof.views.documents.notices import rank_list
 from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.documents.stored_analysis import read_analysis, stale_traces
+from lightning_gpuprof.views.documents.trace_folder import trace_records, trace_report
 from lightning_gpuprof.views.tab.layout_file import LoadedLayout
 from lightning_gpuprof.views.tab.query import Query, QueryError
 
@@ -23,7 +24,7 @@ class LoadedRun:
         self.path = path
         self.fs = fs
         self.name = name or os.path.basename(os.path.normpath(path))
-        self.folder = plugin_dir(path)
+        self.folder = run_folder(path, fs)
         self._reports: dict[int | None, dict[str, Any]] = {}
         self.layouts: dict[str, LoadedLayout] = {}
         """By trace file, those asked for so far."""
@@ -31,6 +32,8 @@ class LoadedRun:
     @cached_property
     def ranks(self) -> dict[int, RankRecords]:
         """Every rank's records."""
+        if self.folder == self.path:
+            return trace_records(self.path, self.fs)
         return read_run(self.path, self.fs)
 
     @cached_property
@@ -42,8 +45,11 @@ class LoadedRun:
         """Return the document that `lightning-gpuprof report --json` prints."""
         session = self.session_number(query)
         if session not in self._reports:
-            report = load_report(self.path, self.fs, session=session, ranks=self.ranks)
-            self._reports[session] = report.payload()
+            if self.folder == self.path:
+                self._reports[session] = trace_report(self.path, self.analysis, self.cycles())
+            else:
+                report = load_report(self.path, self.fs, session=session, ranks=self.ranks)
+                self._reports[session] = report.payload()
         return self._reports[session]
 
     def session(self, query: Query) -> Session:

@@ -15,8 +15,9 @@ from lightning_gpuprof.records.files import (
     ANALYSIS_SUFFIX,
     LOCAL,
     FileSystem,
-    plugin_dir,
+    is_trace,
     record_files,
+    run_folder,
 )
 from lightning_gpuprof.records.glance import Glance, glance
 from lightning_gpuprof.records.phases import Phase
@@ -176,9 +177,11 @@ def _line(name: str, path: str, fs: FileSystem) -> dict[str, Any]:
     }
     tried = []
     try:
-        files = record_files(path, fs)
+        files, folder = record_files(path, fs), run_folder(path, fs)
     except OSError as error:
         return {**line, "error": f"{path}: {error.strerror or error}."}
+    if folder == path:
+        return line | _traces_alone(path, fs)
     for file in files.values():
         tried.append({**line, "ranks": list(files)})
         try:
@@ -190,15 +193,33 @@ def _line(name: str, path: str, fs: FileSystem) -> dict[str, Any]:
     return tried[0] if tried else line
 
 
+def _traces_alone(folder: str, fs: FileSystem) -> dict[str, Any]:
+    names = fs.listdir(folder)
+    traces = [name for name in names if is_trace(name)]
+    return {
+        "ranks": [0],
+        "state": "trace",
+        "error": None,
+        "schema_version": SCHEMA_VERSION,
+        "size_bytes": sum(fs.size(os.path.join(folder, name)) for name in traces),
+        "started_unix_ns": _newest(folder, traces) if fs is LOCAL else None,
+        **_analysed(folder, names, fs),
+    }
+
+
+def _analysed(folder: str, names: Sequence[str], fs: FileSystem) -> dict[str, Any]:
+    analyses = [name for name in names if name.endswith(ANALYSIS_SUFFIX)]
+    newest = _newest(folder, analyses) if fs is LOCAL else None
+    return {"analysed": len(analyses), "analysed_unix_ns": newest}
+
+
 def _describe(line: dict[str, Any], file: str, fs: FileSystem) -> None:
-    seen, path = glance(file, fs), line["path"]
+    seen, folder = glance(file, fs), os.path.dirname(file)
     version = seen.start.schema_version if seen.start is not None else None
     line["schema_version"] = version
     line["size_bytes"] = seen.size_bytes
     line["error"] = seen.why or None
-    analyses = [n for n in fs.listdir(plugin_dir(path)) if n.endswith(ANALYSIS_SUFFIX)]
-    line["analysed"] = len(analyses)
-    line["analysed_unix_ns"] = _newest(plugin_dir(path), analyses) if fs is LOCAL else None
+    line |= _analysed(folder, fs.listdir(folder), fs)
     if version is not None and version > SCHEMA_VERSION:
         line["state"] = "newer-schema"
     if seen.start is None or line["state"] == "newer-schema":

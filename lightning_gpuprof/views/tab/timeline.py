@@ -61,6 +61,7 @@ def call_tree_view(run: LoadedRun, query: Query) -> dict[str, Any]:
         "count": tree.count.tolist(),
         "host_ns": tree.host_ns.tolist(),
         "device_ns": tree.device_ns.tolist(),
+        "operator_bytes": loaded.operator_bytes(),
     }
 
 

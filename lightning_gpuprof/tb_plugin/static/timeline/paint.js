@@ -11,7 +11,7 @@ const CHAR = 6.1;
 /** Blocks without a hit are drawn fainter; blocks with one are never narrower than this. */
 const FADED = 0.18;
 const HIT_PX = 2;
-const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif';
+const FONT = '13px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif';
 
 /**
  * @typedef {object} Scene

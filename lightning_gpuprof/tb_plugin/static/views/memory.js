@@ -1,9 +1,10 @@
 // Device memory over the run and by kind, and what batch size would fill it.
 
 import { chart } from "../charts.js";
-import { card, h } from "../dom.js";
-import { count, size } from "../format.js";
+import { card, code, h } from "../dom.js";
+import { count, percent, size } from "../format.js";
 import { memorySites } from "./memory_sites.js";
+import { outOfMemory } from "./out_of_memory.js";
 
 const GIB = 2 ** 30;
 /** Where the device's whole memory would leave less than this share to what is shown, it is not drawn. */
@@ -24,25 +25,60 @@ export const memory = {
   about: "Device memory by the allocator's own counters, read at each window's end, and the batch size that would fill it.",
   async render(context) {
     const failed = (/** @type {any} */ error) => h("p.empty", { role: "alert" }, String(error.message));
-    const [payload, sites] = await Promise.all([
+    const [payload, report, found] = await Promise.all([
       context.get("memory"),
-      memorySites(context).catch(failed),
+      context.get("report"),
+      context.get("memory_sites", { file: context.state.snapshot }).catch(failed),
     ]);
-    if (!payload.points.length) return h("div", null, h("p.empty", { role: "note" }, absent(payload)), sites);
+    const sites = found instanceof Node ? found : memorySites(context, found);
+    const full = await outOfMemory(context, report.run.error);
+    const leak = report.findings.find((/** @type {any} */ one) => one.id === "memory-growth");
+    if (!payload.points.length) return h("div", null, full ?? h("p.empty", { role: "note" }, absent(payload)), sites);
     return h(
       "div",
       null,
+      full,
+      !full && verdict(payload, leak, found),
       over(context, payload),
       h(
         "div.columns",
         null,
         h("div.column", null, kinds(payload)),
-        payload.advice && advice(context, payload),
+        // What grows fills any batch's room.
+        payload.advice && !leak && advice(context, payload),
       ),
       sites,
     );
   },
 };
+
+/**
+ * In a sentence: what grows and at which line, or how much of the device is used and what would fill it.
+ * @param {any} payload
+ * @param {any} leak The finding that memory grows, where there is one.
+ * @param {any} found The snapshot's lines.
+ */
+function verdict(payload, leak, found) {
+  const last = payload.points[payload.points.length - 1];
+  const peak = Math.max(...payload.points.map((/** @type {any} */ one) => one.peak_reserved_bytes));
+  const line = leak && found.devices?.[0]?.growing[0];
+  const batch = payload.advice?.suggested_batch_size;
+  const title = leak ? leak.title : `The peak takes ${percent(peak / last.total_bytes)} of ${size(last.total_bytes)}`;
+  const next = leak ? leak.advice : batch ? `Batch size ${count(batch)} fills it.` : null;
+  return h(
+    "section.hero",
+    { "aria-label": "Verdict" },
+    h(
+      "div.hero-cause",
+      null,
+      h("span.label", null, leak ? "Leak" : "Verdict"),
+      h("strong.title", null, title),
+      line?.file && h("p", null, "It grows at ", h("code", null, `${line.file}:${line.line}`), line.function && ` in ${line.function}`, "."),
+      next && h("p", null, next),
+      leak?.change && code(leak.change),
+    ),
+  );
+}
 
 /** @param {any} payload */
 function absent(payload) {

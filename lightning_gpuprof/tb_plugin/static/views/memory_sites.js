@@ -8,10 +8,10 @@ import { askAgain } from "./cycles.js";
 
 /**
  * @param {import("../app.js").Context} context
- * @returns {Promise<HTMLElement | null>} Null where the run has no snapshot.
+ * @param {any} found The memory_sites view's payload.
+ * @returns {HTMLElement | null} Null where the run has no snapshot.
  */
-export async function memorySites(context) {
-  const found = await context.get("memory_sites", { file: context.state.snapshot });
+export function memorySites(context, found) {
   if (found.state === "no-snapshot") return null;
   const picker = found.snapshots.length > 1 && snapshotPicker(context, found);
   const node = h(

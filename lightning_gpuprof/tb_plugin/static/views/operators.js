@@ -1,7 +1,7 @@
 // Operators, kernels, modules and source lines of one profiler cycle, and who called what.
 
 import { card, h } from "../dom.js";
-import { count, duration, kernelName, percent } from "../format.js";
+import { count, duration, percent, shortKernel, size } from "../format.js";
 import { table } from "../table.js";
 import { absent, askAgain, cyclePicker } from "./cycles.js";
 import { place } from "./device_tables.js";
@@ -12,12 +12,15 @@ const COLUMNS = /** @type {import("../table.js").Column[]} */ ([
   { key: "name", label: "Name", text: true },
   { key: "category", label: "Kind", text: true, plain: true },
   { key: "where", label: "Line", text: true, tail: true, format: place },
+  { key: "step_ns", label: "Per step", format: duration, bar: true, title: "the column sorted by, over the profiled steps" },
+  { key: "step_frac", label: "% of step", format: percent, title: "of the profiled step" },
   { key: "count", label: "Calls", format: count },
   { key: "self_ns", label: "Host self", format: duration, bar: true, title: "host time not in operators that it called" },
   { key: "total_ns", label: "Total", format: duration, bar: true },
   { key: "device_self_ns", label: "Device self", format: duration, bar: true, title: "time of the kernels that it launched itself" },
   { key: "device_total_ns", label: "Device total", format: duration, title: "time of all kernels launched under it" },
   { key: "device_count", label: "Launches", format: count, title: "kernels, copies and fills that it launched itself" },
+  { key: "allocated_bytes", label: "Allocated", format: size, title: "memory allocated while it was the innermost operator, over the profiled steps" },
   { key: "mean_ns", label: "Mean", format: duration },
   { key: "min_ns", label: "Min", format: duration },
   { key: "max_ns", label: "Max", format: duration },
@@ -39,6 +42,7 @@ export const operators = {
     const trace = { trace: payload.trace };
     const [device, calls] = await Promise.all([context.get("device", trace), context.get("calls", trace)]);
     const why = absent(payload, context);
+    for (const row of payload.operators) row.allocated_bytes = calls.operator_bytes?.[row.name];
     const onDevice = payload.operators.some((/** @type {any} */ row) => row.device_self_ns);
     const node = h(
       "div",
@@ -46,16 +50,24 @@ export const operators = {
       cycles.length > 1 && cyclePicker(context, cycles, payload.trace),
       why && h("p.empty", { role: "note" }, why),
       device.state === "analysed" && meters(device),
-      rows(context, "Operators", "Host operators; self time is time outside the operators that one calls.", payload.operators, onDevice ? "device_self_ns" : "self_ns"),
-      rows(context, "Kernels", "What ran on the device, by the device's clock.", payload.kernels, "total_ns"),
-      rows(context, "Modules", "Device time of what was launched inside each module.", payload.modules ?? [], "total_ns"),
-      rows(context, "Source lines", "Device time of what was launched from each line of your own code.", payload.lines ?? [], "total_ns"),
+      rows(context, "Operators", `${onDevice ? "Device" : "Host"} self time per step: outside the operators that one calls.`, payload.operators, onDevice ? "device_self_ns" : "self_ns", device),
+      rows(context, "Kernels", "What ran on the device, by the device's clock.", payload.kernels, "total_ns", device),
+      rows(context, "Modules", "Device time of what was launched inside each module.", payload.modules ?? [], "total_ns", device),
+      rows(context, "Source lines", "Device time of what was launched from each line of your own code.", payload.lines ?? [], "total_ns", device),
       calls.state === "prepared" && calls.name.length > 0 && flame(context, calls),
     );
     askAgain(context, node, calls);
     return node;
   },
 };
+
+/**
+ * @param {any} row
+ * @param {string} text
+ */
+function found(row, text) {
+  return `${row.name} ${place(row.where)}`.includes(text);
+}
 
 /** @param {any} device The device view's payload. */
 function meters(device) {
@@ -81,10 +93,15 @@ function meters(device) {
  * @param {string} title
  * @param {string} note
  * @param {any[]} rows
- * @param {string} sort
+ * @param {string} of The column that is divided by the steps.
+ * @param {any} device The device view's payload, which has the profiled steps.
  */
-function rows(context, title, note, rows, sort) {
+function rows(context, title, note, rows, of, device) {
   if (!rows.length) return null;
+  const steps = device.steps ?? [];
+  const whole = steps.reduce((/** @type {number} */ sum, /** @type {any} */ one) => sum + one.dur_ns, 0);
+  if (whole) rows.forEach((row) => Object.assign(row, { step_ns: row[of] / steps.length, step_frac: row[of] / whole }));
+  const sort = whole ? "step_ns" : of;
   const used = COLUMNS.filter(({ key }) =>
     rows.some((row) => row[key] !== undefined && row[key] !== null && row[key] !== ""),
   );
@@ -92,8 +109,12 @@ function rows(context, title, note, rows, sort) {
     ...column,
     bar: column.key === sort,
     label: column.key === "total_ns" && title === "Operators" ? "Host total" : column.label,
-    format: column.key === "name" && title === "Kernels" ? kernelName : column.format,
+    format: column.key === "name" && title === "Kernels" ? shortKernel : column.format,
   }));
   const state = context.local(title);
+  const { find } = context.state;
+  // A finding leads here with a name, which not every table has.
+  if (find !== undefined && find !== state.asked && rows.some((row) => found(row, find))) state.search = find;
+  state.asked = find;
   return card(title, note, table({ label: title, columns, rows, state, sort, searchable: true }));
 }

@@ -38,18 +38,19 @@ export const ranks = {
     const devices = await Promise.all(lanes.map((/** @type {any} */ one) => (traced.has(one.rank) ? deviceOf(context, one.rank) : null)));
     lanes.forEach((/** @type {any} */ one, /** @type {number} */ i) => (one.device = devices[i]));
     const waits = devices.some((one) => one);
+    const slowest = verdict(lanes, report.findings);
     const here = context.header.ranks.length;
     return card(
       "Ranks",
-      verdict(lanes, report.findings),
+      slowest.said,
       lacking && h("p.muted", { role: "note" }, lacking),
       here > report.ranks.length && h("p.muted", { role: "note" }, `${report.ranks.length} of ${count(here)} ranks: the first, and those that the others wait for most. report --json has all of them.`),
-      chart(lanes),
+      chart(lanes, slowest.rank),
       legend(shown(lanes)),
       lanes.some((/** @type {any} */ one) => one.exchange_ns !== null) &&
         h("ul.legend", { "aria-label": "Exchange" }, h("li", null, h("i.chip", { style: { background: EXCHANGE } }), "Exchanging gradients, and waiting for ranks that are late: the last part of Backward")),
       waits && h("ul.legend", { "aria-label": "Lower bars" }, h("li", null, "Lower bars, by the device's clock:"), DEVICE.map(([, label, color]) => h("li", null, h("i.chip", { style: { background: color } }), label))),
-      numbers(context, lanes),
+      numbers(context, lanes, slowest.rank),
       waits && h("p.muted", null, "A rank that is early waits for the late ranks inside its collective operations: the longer that wait, the faster the rank. Idle time of the late rank is what the others wait for."),
     );
   },
@@ -77,10 +78,11 @@ function shown(lanes) {
  * Who is waited for, as the report says; else who differs most, and in what.
  * @param {any[]} lanes
  * @param {any[]} findings
+ * @returns {{said: string, rank?: number}}
  */
 function verdict(lanes, findings) {
   const late = findings.find((one) => one.id === "straggler-rank");
-  if (late) return `${late.title}.`;
+  if (late) return { said: `${late.title}.`, rank: late.where.find((/** @type {any} */ one) => typeof one.rank === "number")?.rank };
   let [phase, slow, spread] = ["", lanes[0], 0];
   for (const name of shown(lanes)) {
     const sorted = lanes.filter((lane) => lane.phase_mean_ns[name] !== undefined).sort((a, b) => a.phase_mean_ns[name] - b.phase_mean_ns[name]);
@@ -88,12 +90,15 @@ function verdict(lanes, findings) {
     const between = high.phase_mean_ns[name] - low.phase_mean_ns[name];
     if (between > spread) [phase, slow, spread] = [name, high, between];
   }
-  if (!phase || spread < 0.02 * lanes[0].mean_ns) return "Mean steady step by phase; the ranks are alike.";
-  return `Ranks differ most in ${phaseLabel(phase).toLowerCase()}: rank ${slow.rank} takes ${duration(spread)} longer than the fastest one.`;
+  if (!phase || spread < 0.02 * lanes[0].mean_ns) return { said: "Mean steady step by phase; the ranks are alike." };
+  return { said: `Ranks differ most in ${phaseLabel(phase).toLowerCase()}: rank ${slow.rank} takes ${duration(spread)} longer than the fastest one.`, rank: slow.rank };
 }
 
-/** @param {any[]} lanes */
-function chart(lanes) {
+/**
+ * @param {any[]} lanes
+ * @param {number | undefined} slow The rank to point out.
+ */
+function chart(lanes, slow) {
   const whole = (/** @type {any} */ lane) => DEVICE.reduce((sum, [key]) => sum + lane.device[key], 0);
   const longest = Math.max(...lanes.map((lane) => Math.max(lane.mean_ns, lane.device ? whole(lane) : 0)));
   return h(
@@ -101,9 +106,9 @@ function chart(lanes) {
     { "aria-hidden": true },
     lanes.map((lane) =>
       h(
-        "div.rank-lane",
+        lane.rank === slow ? "div.rank-lane.slow" : "div.rank-lane",
         null,
-        h("span.label", null, `rank ${lane.rank}`),
+        h("span.label", null, `rank ${lane.rank}${lane.rank === slow ? " slow" : ""}`),
         h(
           "div.strip",
           { style: { width: `${(lane.mean_ns / longest) * 100}%` } },
@@ -138,9 +143,11 @@ function part(label, ns, color) {
 /**
  * @param {import("../app.js").Context} context
  * @param {any[]} lanes
+ * @param {number | undefined} slow
  */
-function numbers(context, lanes) {
+function numbers(context, lanes, slow) {
   const waits = lanes.some((lane) => lane.device);
+  const hosts = new Set(lanes.map((lane) => lane.host)).size > 1;
   const waited = lanes.some((lane) => lane.waited_ns !== null);
   const phases = shown(lanes).filter((phase) => lanes.some((lane) => (lane.phase_mean_ns[phase] ?? 0) > 0.005 * lane.mean_ns));
   return h(
@@ -149,16 +156,16 @@ function numbers(context, lanes) {
     h(
       "table",
       null,
-      h("thead", null, h("tr", null, ["Rank", "Host", "Steps", "Median step", "Mean step", ...(waited ? ["Waits for others", "Comes last"] : []), ...phases.map(phaseLabel), ...(waits ? ["Waiting in communication", "Device idle"] : [])].map((text, i) => h(i === 1 ? "th" : "th.number", { scope: "col" }, text)))),
+      h("thead", null, h("tr", null, ["Rank", ...(hosts ? ["Host"] : []), "Steps", "Median step", "Mean step", ...(waited ? ["Waits for others", "Comes last"] : []), ...phases.map(phaseLabel), ...(waits ? ["Waiting in communication", "Device idle"] : [])].map((text, i) => h(text === "Host" ? "th" : "th.number", { scope: "col" }, text)))),
       h(
         "tbody",
         null,
         lanes.map((lane) =>
           h(
-            "tr",
+            lane.rank === slow ? "tr.slow" : "tr",
             null,
             h("td.number", null, h("button.link", { onclick: () => context.go({ view: "steps", rank: String(lane.rank) }), title: `Steps of rank ${lane.rank}` }, String(lane.rank))),
-            h("td", null, lane.host),
+            hosts && h("td.plain", null, lane.host),
             h("td.number", null, count(lane.steps)),
             h("td.number", null, duration(lane.median_ns)),
             h("td.number", null, duration(lane.mean_ns)),

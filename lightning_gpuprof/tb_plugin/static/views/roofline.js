@@ -10,6 +10,7 @@ import { absent, cyclePicker } from "./cycles.js";
 const BOUNDS = {
   compute: ["compute", "#4c7df0"],
   memory: ["memory", "#f0a030"],
+  latency: ["latency: near neither roof", "#d4548c"],
   unknown: ["roof not known", "#98a1ad"],
 };
 
@@ -32,7 +33,7 @@ export const roofline = {
       null,
       picker,
       card(
-        "Roofline",
+        conclusion(payload.rows),
         source(payload.roofs),
         known.length > 0 && chart(context, { label: "FLOP/s over FLOPs per byte, one point per operator and shape; the table below has the numbers", height: 420, plot: () => plot(payload, known) }),
         (payload.roofs?.notes ?? []).map((/** @type {string} */ note) => h("p.muted", null, note)),
@@ -41,6 +42,32 @@ export const roofline = {
     );
   },
 };
+
+/** An operator that reaches less than this of both its roofs waits for neither: for launches, or for itself. */
+const NEAR = 0.1;
+const LABELLED = 3;
+
+/** @param {any} row */
+function limit(row) {
+  if (!row.bound || row.roof_frac === null) return "unknown";
+  return row.roof_frac < NEAR ? "latency" : row.bound;
+}
+
+/** What bounds most of the time of the operators whose roofs are known. @param {any[]} rows */
+function conclusion(rows) {
+  /** @type {Map<string, number>} */
+  const time = new Map();
+  for (const row of rows) if (limit(row) !== "unknown") time.set(limit(row), (time.get(limit(row)) ?? 0) + row.total_ns);
+  const [most, ...others] = [...time].sort(([, a], [, b]) => b - a);
+  if (!most) return "Roofline";
+  const frac = most[1] / others.reduce((sum, [, ns]) => sum + ns, most[1]);
+  const said = /** @type {Record<string, string>} */ ({
+    compute: "bound by compute: lower precision makes it faster",
+    memory: "bound by memory: fusing and smaller types make it faster",
+    latency: `bound by latency, below ${percent(NEAR).replace(".0", "")} of both roofs: fewer and larger operators make it faster`,
+  });
+  return `${percent(frac)} of the placed time is ${said[most[0]]}`;
+}
 
 /** @param {any} payload */
 function nothing(payload) {
@@ -68,14 +95,14 @@ function plot(payload, rows) {
   const x = rows.map((row) => row.flop_per_byte);
   const [left, right] = [Math.min(...x, 0.1) / 2, Math.max(...x, 100) * 2];
   const data = Object.entries(BOUNDS).map(([bound, [label, color]]) => {
-    const mine = rows.filter((row) => (row.bound ?? "unknown") === bound);
+    const mine = rows.filter((row) => limit(row) === bound);
     return {
       name: label,
       x: mine.map((row) => row.flop_per_byte),
       y: mine.map((row) => row.flop_per_s),
       text: mine.map((row) => shorten(`${row.name} ${JSON.stringify(row.dims)}`.replaceAll("<", "‹"), 90)),
-      mode: "markers",
       type: "scatter",
+      ...labels(mine, rows),
       hovertemplate: "%{text}<br>%{y:.3~s}FLOP/s at %{x:.3~g} FLOP/byte<extra></extra>",
       marker: { color, opacity: 0.75, size: mine.map((row) => 6 + 26 * Math.sqrt(row.total_ns / longest)), line: { width: 0 } },
     };
@@ -88,6 +115,16 @@ function plot(payload, rows) {
       yaxis: { type: "log", title: { text: "FLOP/s" }, rangemode: "normal", tickformat: "~s", dtick: 1 },
     },
   };
+}
+
+/**
+ * The dots with the most time of all carry their operator's name.
+ * @param {any[]} mine
+ * @param {any[]} rows
+ */
+function labels(mine, rows) {
+  const largest = [...rows].sort((a, b) => b.total_ns - a.total_ns).slice(0, LABELLED);
+  return { mode: "markers+text", texttemplate: mine.map((row) => (largest.includes(row) ? `${shorten(row.name, 30)} ${duration(row.total_ns)}` : "")), textposition: "top center", cliponaxis: false };
 }
 
 /**
@@ -124,14 +161,14 @@ function numbers(context, rows) {
     label: "Roofline",
     columns: /** @type {import("../table.js").Column[]} */ ([
       { key: "name", label: "Operator", text: true },
-      { key: "dims", label: "Shapes", text: true, format: (dims) => shorten(JSON.stringify(dims), 60) },
+      { key: "dims", label: "Shapes", text: true, format: (dims) => shorten(JSON.stringify(dims), 36) },
       { key: "dtype", label: "Type", text: true, plain: true },
       { key: "count", label: "Calls", format: count },
       { key: "total_ns", label: "Kernel time", format: duration, bar: true },
       { key: "flop_per_byte", label: "FLOP/byte", format: (value) => number(value) },
       { key: "flop_per_s", label: "TFLOP/s", format: (value) => (value && value < 1e9 ? "< 0.001" : number(value / 1e12)) },
       { key: "bytes_per_s", label: "GB/s", format: (value) => number(value / 1e9) },
-      { key: "bound", label: "Bound by", text: true, plain: true, format: (bound, row) => (row.anomaly ? "see note" : (bound ?? "–")) },
+      { key: "bound", label: "Bound by", text: true, plain: true, format: (_, row) => (row.anomaly ? "see note" : limit(row).replace("unknown", "–")) },
       { key: "roof_frac", label: "Of its roof", format: percent },
     ]),
     rows,

@@ -50,14 +50,31 @@ export function stepsChart(context, payload, options) {
  * @param {[string, any][]} phases
  */
 function height(payload, phases) {
-  const totals = payload.first.map((/** @type {number} */ _, /** @type {number} */ index) =>
-    phases.reduce((sum, [, values]) => sum + values[index], 0),
-  );
-  const sorted = [...totals].sort((a, b) => a - b);
+  const sorted = totals(payload, phases).sort((/** @type {number} */ a, /** @type {number} */ b) => a - b);
   const top = sorted[sorted.length - 1];
   const usual = sorted[Math.floor(sorted.length * 0.98)] || top;
   const cut = top > 3 * usual;
   return { limit: cut ? usual * 1.6 : top * 1.05, top, cut };
+}
+
+/**
+ * @param {any} payload
+ * @param {[string, any][]} phases
+ * @returns {number[]}
+ */
+function totals(payload, phases) {
+  return payload.first.map((/** @type {number} */ _, /** @type {number} */ index) => phases.reduce((sum, [, values]) => sum + values[index], 0));
+}
+
+/**
+ * The whole step, for the tooltip alone.
+ * @param {number[]} y
+ * @param {number[]} x
+ * @param {string} unit
+ * @returns {any}
+ */
+function total(y, x, unit) {
+  return { name: "total", x, y, type: "scatter", mode: "markers", marker: { opacity: 0, size: 1 }, hovertemplate: `<b>%{y:.3~g} ${unit}</b>` };
 }
 
 /** @param {{limit: number, top: number, cut: boolean}} drawn */
@@ -145,6 +162,7 @@ function plot(payload, phases, { zoom, marks: marking }) {
     hovertemplate: `%{y:.3~g} ${unit}`,
     ...(many ? area(phase) : bar(phase)),
   }));
+  data.push(total(totals(payload, phases).map((/** @type {number} */ ns) => ns / scale), x, unit));
   if (marking) data.push(...slowest(payload, scale, unit), .../** @type {any[]} */ (marks(payload, limit / scale)));
   return {
     data,

@@ -41,7 +41,7 @@ function line(context, cycle, say) {
       "div",
       null,
       h("strong", null, `Rank ${cycle.rank}, cycle ${cycle.cycle}`),
-      h("span.muted", null, `steps ${count(cycle.first_step)} to ${count(cycle.last_step)}`),
+      context.run.state !== "trace" && h("span.muted", null, `steps ${count(cycle.first_step)} to ${count(cycle.last_step)}`),
     ),
     h("code", null, cycle.trace_file),
     h("span.muted", null, there ? size(cycle.size_bytes) : "the file is gone"),

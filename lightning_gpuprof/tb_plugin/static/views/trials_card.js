@@ -1,6 +1,6 @@
 // What `lightning-gpuprof try` measured of the program's changes, beside what the findings had predicted.
 
-import { card, h, shorten } from "../dom.js";
+import { card, code, h, shorten } from "../dom.js";
 import { duration, durationRange, percent } from "../format.js";
 
 /**
@@ -22,7 +22,7 @@ export function trialsCard(report) {
       h("tbody", null, measured.map(row)),
     ),
     tried.paste && h("p", null, `Measured together: ${percent(tried.combination.gain_frac)} less per step.`),
-    tried.paste && h("pre.code", null, tried.paste),
+    tried.paste && code(tried.paste),
     tried.notes.map((/** @type {string} */ note) => h("p.muted", null, shorten(note, 400))),
     rest.length > 0 && h(
       "details.abstained",
