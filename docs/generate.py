@@ -5,6 +5,7 @@ import dataclasses
 import inspect
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
@@ -18,8 +19,10 @@ from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.callbacks.run_facts import RECORDERS, RunFacts
 from lightning_gpuprof.cli import COMMANDS, load_command
 from lightning_gpuprof.config import GpuProfConfig
+from lightning_gpuprof.findings.checks import questions
 from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC
 from lightning_gpuprof.findings.rule import rules
+from lightning_gpuprof.units import quantity
 
 DOCS = Path(__file__).parent
 PARTS = (
@@ -45,6 +48,7 @@ def pages() -> dict[str, str]:
         "commands.md": GENERATED + commands_page(),
         "config.md": GENERATED + config_page(),
         "what-it-touches.md": GENERATED + touches_page(),
+        "reading-the-profile.md": GENERATED + reading_page(),
     }
 
 
@@ -65,6 +69,54 @@ def findings_page() -> str:
         lines.append(f"- [{finding_id}](#{finding_id}): {summary}")
         sections.append(f"## {finding_id}\n\n{summary}\n{rest}".replace("\n## ", "\n### "))
     return "\n".join(lines) + "\n\n" + "\n".join(sections)
+
+
+READING = {
+    "overview": "Begin here. The first card says what a step takes, what holds it back, the change "
+    "to make, what that saves and how busy the GPU is; the bar below is the step by phase. Make "
+    "the change, train again, and compare. Where there is no finding, the phase above half of the "
+    "step is next.",
+    "steps": "Every step by phase. Steps that stand out are worth a look of their own: click one "
+    "among the slowest, and see which phase grew.",
+    "timeline": "The profiled steps event by event. Look at the device's stream for gaps: the row "
+    "above it says why the device was idle, and a click on a kernel shows what launched it.",
+    "operators": "What takes the device's time (the host's, on a CPU), per step. Take the first "
+    "three rows; Source lines and Modules say where they come from.",
+    "roofline": "The heading says what bounds the operators. A dot below both roofs waits for "
+    "launches, or is too small.",
+    "memory": "The verdict says whether memory grows, and at which line, or how much of the device "
+    "is used. By kind: parameters and optimizer state stay, activations grow with the batch.",
+    "ranks": "The rank that the others wait for is marked. The phase in which it differs says what "
+    "to look at on its machine: data, other work on its cores, or a slower device.",
+    "compare": "After a change: how many times faster, with an interval, and whether the runs "
+    "compute the same values. An interval that holds 0 says that nothing is sure.",
+}
+"""How to read each picture of docs/tab, in the order to look at them."""
+
+
+def reading_page() -> str:
+    """Return the page on reading a profile: the questions of questions.toml by the tab's views."""
+    lines = [
+        "# Reading the profile",
+        "",
+        "The PROFILE tab picture by picture: the questions that it answers (listed on Overview",
+        "under Where to look), the answer to act on, and what to do then. In the tab the run's own",
+        "figures take the place of `{...}`.",
+        "",
+    ]
+    for view, text in READING.items():
+        title = view.capitalize()
+        lines += [f"## {title}", "", *textwrap.wrap(text, 120), ""]
+        lines += [f"![{title}](tab/{view}.png)", ""]
+        rows = [row for row in questions() if row["view"] == view]
+        if rows:
+            lines += ["| question | look where it is | next |", "|---|---|---|"]
+        for row in rows:
+            side = "below" if row.get("below") else "above"
+            limit = f"{side} {quantity(row['figure'], row['limit'])}"
+            lines.append(f"| {row['question']} | {limit} | {row['next']} |")
+        lines += [""] if rows else []
+    return "\n".join(lines)
 
 
 def commands_page() -> str:

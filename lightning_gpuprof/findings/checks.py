@@ -53,7 +53,7 @@ class Check:
 def run_checks(run: RunResults) -> tuple[Check, ...]:
     """Ask every question of a run."""
     seen = Seen.of(run)
-    return tuple(_ask(row, seen) for row in _questions())
+    return tuple(_ask(row, seen) for row in questions())
 
 
 def focus(checks: tuple[Check, ...]) -> Check | None:
@@ -62,7 +62,7 @@ def focus(checks: tuple[Check, ...]) -> Check | None:
     One kernel that is most of the step comes before: the host waits for it in whatever phase it
     queues too much. None where no step was measured.
     """
-    of_phases = [row["id"] for row in _questions()]
+    of_phases = [row["id"] for row in questions()]
     of_phases = of_phases[: of_phases.index(PHASES_END) + 1]
     look = [check for check in checks if check.state is State.LOOK]
     named = [check for check in look if check.id in of_phases]
@@ -82,7 +82,8 @@ def _ask(row: dict[str, Any], seen: Seen) -> Check:
 
 
 @cache
-def _questions() -> list[dict[str, Any]]:
+def questions() -> list[dict[str, Any]]:
+    """Return the rows of questions.toml."""
     text = resources.files("lightning_gpuprof.findings").joinpath("questions.toml")
     rows: list[dict[str, Any]] = tomllib.loads(text.read_text("utf-8"))["question"]
     return rows

@@ -40,11 +40,53 @@ def test_memory_is_shown_over_the_run_by_kind_with_the_batch_size_that_fills_it(
     page.wait_for(".card", "120 instead of 32: 100 to 136 fill the target band")
 
 
+def test_a_leak_is_said_first_with_its_line_and_no_batch_size_is_advised(page):
+    page.open("h100/leak", view="memory")
+    said = page.wait_for(".hero", "Device memory grows by 4.00 MiB per step, full in 20,192 steps")
+    assert "It grows at /home/repo/tests/gpu/test_promises_on_gpu.py:54" in said
+    assert "Batch size" not in page.text()
+
+
+@pytest.mark.parametrize("view", ["overview", "memory"])
+def test_out_of_memory_is_told_with_what_was_held_and_one_change(page, view):
+    page.open("h100/out-of-memory", view=view)
+    said = page.wait_for(".hero.failed", "Out of memory: 4.00 TiB more did not fit in 79.2 GiB")
+    assert "One tensor is larger than the whole device" in said
+    page.wait_for(".hero.failed", "It held 65.0 MiB")
+
+
+def test_operators_are_per_step_and_kernel_names_short(page):
+    page.open("h100/fp32-products", view="operators")
+    page.wait_for("td.name", "Kernel2<cutlass_80_simt_sgemm_128x256_8x4_nt_align1>")
+    heads = "return [...document.querySelectorAll('thead button')].map(e => e.textContent)"
+    assert page.browser.run(heads)[:3] == ["Name", "Per step", "% of step"]
+    whole = "return [...document.querySelectorAll('td.name')].map(e => e.title)"
+    assert any(title.startswith("void cutlass::Kernel2<") for title in page.browser.run(whole))
+
+
+def test_the_roofline_begins_with_its_conclusion_and_names_the_largest_dots(page):
+    page.open("nvidia", view="roofline")
+    page.wait_for(".card h2", "of the placed time is bound by")
+    page.browser.wait("return document.querySelectorAll('.js-plotly-plot .textpoint').length")
+    texts = "return [...document.querySelectorAll('.textpoint')].map(e => e.textContent)"
+    assert len([text for text in page.browser.run(texts) if text]) == 3
+
+
+def test_the_tooltip_of_a_step_has_its_total(page):
+    page.open("char_lm/version_0", view="steps", **{"from": "0", "to": "50"})
+    plots = "return document.querySelector('.js-plotly-plot')?.data?.map(one => [one.name, one.y])"
+    drawn = dict(page.browser.wait(plots))
+    phases = [drawn[name] for name in drawn if name not in ("total", "slowest in it")]
+    of_marks = [one for one in phases if len(one) == len(drawn["total"])]
+    assert drawn["total"][7] == pytest.approx(sum(one[7] for one in of_marks), rel=0.001)
+
+
 def test_each_rank_has_a_lane_and_the_slow_one_is_named(page):
     page.open("two_ranks", view="ranks")
     said = page.wait_for(".card", "Ranks differ most in data wait")
     assert "rank 1 takes 8.99 ms longer than the fastest one" in said
     assert len(page.browser.run("return [...document.querySelectorAll('.rank-lane')]")) == 2
+    assert page.wait_for(".rank-lane.slow") == "rank 1 slow"
 
 
 def test_ranks_without_records_are_named(page):

@@ -39,6 +39,13 @@ def test_the_phase_above_half_says_where_to_look_and_else_that_none_does(analyze
     assert focus(run_checks(analyze(phases))).id == first
 
 
+@pytest.mark.parametrize("children", [["model.embed", "model.head"], None])
+def test_a_long_forward_pass_is_to_be_timed_by_the_models_own_parts(analyze, children):
+    phases = {"forward": 6 * MS, "backward": 4 * MS}
+    said = focus(run_checks(analyze(phases, model={"children": children} if children else {}))).next
+    assert f"GpuProfCallback(modules={children or '[...]'})" in said
+
+
 def test_a_few_steps_that_take_most_of_the_time_come_before_the_phase_they_are_in(analyze):
     few = [200 * MS if step in (30, 41, 77) else MS for step in range(100)]
     assert focus(run_checks(analyze({"forward": few}))).id == "slow-steps-share"

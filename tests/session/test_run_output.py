@@ -80,6 +80,7 @@ def test_the_session_begins_with_the_facts_of_the_run(fit):
     assert start.model["class"] == "BoringModel"
     assert start.model["parameters"] == 66
     assert start.model["parameter_bytes"] == 264
+    assert start.model["children"] == ["layer"]
     assert start.model["optimizers"][0]["class"] == "SGD"
     assert start.model["compiled"] is False
     assert start.loader.num_workers == 0

@@ -8,12 +8,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from synthetic import SyntheticSpec, write_synthetic
 from tensorboard.backend import application
 from tensorboard.plugins import base_plugin
 from werkzeug.test import Client
 
 from lightning_gpuprof.tb_plugin.loader import GpuProfLoader
 from lightning_gpuprof.tb_plugin.plugin import GpuProfPlugin
+from lightning_gpuprof.views.documents.stored_analysis import write_analysis
 
 ROUTE = "/data/plugin/gpuprof"
 
@@ -65,6 +67,35 @@ def test_the_tab_is_active_where_the_log_dir_has_a_run(logs, tmp_path):
     assert get(client, "runs").json["runs"] == []
     assert not plugin.is_active()
     assert make_client(logs)[1].is_active()
+
+
+def test_a_folder_of_plain_traces_is_a_run_of_its_profiled_steps(tmp_path, made_runs):
+    trace = tmp_path / "resnet" / "host_1.2.pt.trace.json"
+    trace.parent.mkdir()
+    write_synthetic(trace, SyntheticSpec(steps=3))
+    client, plugin = make_client(tmp_path)
+    (listed,) = get(client, "runs").json["runs"]
+    assert (listed["name"], listed["state"], listed["analysed"]) == ("resnet", "trace", 0)
+    assert plugin.is_active()
+    write_analysis(str(trace))
+    assert get(client, "runs").json["runs"][0]["analysed"] == 1
+    device = get(client, "device", run="resnet").json
+    marks = sum(one["dur_ns"] for one in device["steps"])
+    report = get(client, "report", run="resnet").json
+    assert report["steps"]["count"] == 3
+    assert report["steps"]["step_ns"] == pytest.approx(
+        max(marks, device["gpu"]["span_ns"]) / 3, abs=1
+    )
+    assert report["trace_files"][0]["path"] == str(trace)
+    assert "Traces alone" in report["run"]["notices"][0]
+    assert get(client, "operators", run="resnet").json["operators"]
+    assert get(client, "trace", run="resnet", file=trace.name).data == trace.read_bytes()
+
+
+def test_traces_beside_records_are_no_run_of_their_own(tmp_path, made_runs):
+    (made_runs.killed_run(tmp_path / "a") / "host.pt.trace.json").write_text("{}")
+    (listed,) = get(make_client(tmp_path)[0], "runs").json["runs"]
+    assert (listed["name"], listed["state"]) == ("a", "stopped")
 
 
 def test_the_run_whose_last_session_began_last_is_first(made_runs, tmp_path):

@@ -106,6 +106,32 @@ def test_the_call_tree_sums_up_host_and_device_time(run):
     assert calls["count"][calls["name"].index("ProfilerStep#0")] == 3
 
 
+def test_memory_is_of_the_operator_that_was_innermost_when_it_was_allocated(made_runs, tmp_path):
+    place = {"pid": 1, "tid": 1}
+    spans = [("aten::linear", 0, 100), ("aten::mm", 10, 50), ("aten::add", 200, 50)]
+    ops = [
+        {"ph": "X", "cat": "cpu_op", "name": name, "ts": ts, "dur": dur, **place}
+        for name, ts, dur in spans
+    ]
+    marks = [
+        {
+            "ph": "i",
+            "cat": "cpu_instant_event",
+            "name": "[memory]",
+            "ts": ts,
+            "args": {"Device Type": 1, "Device Id": 0, "Bytes": 1, "Total Allocated": total},
+            **place,
+        }
+        for ts, total in [(5, 100), (20, 160), (70, 200), (150, 900), (210, 800), (220, 1000)]
+    ]
+    source = tmp_path / "source.json"
+    source.write_text(json.dumps({"schemaVersion": 1, "traceEvents": ops + marks}))
+    run = LoadedRun(str(made_runs.traced_run(tmp_path / "run", source)))
+    found = call_tree_view(run, Query({}))["operator_bytes"]
+    # The first mark says what was there; the one at 150 lies in no operator.
+    assert found == {"aten::mm": 60, "aten::linear": 40, "aten::add": 200}
+
+
 def test_only_the_asked_groups_are_cut(run):
     groups = timeline_view(run, Query({}))["groups"]
     number = next(i for i, group in enumerate(groups) if group["kind"] == "stream")
