@@ -4,7 +4,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
@@ -112,6 +112,15 @@ def plugin_dir(run: str) -> str:
     """Return the folder of our files for a run's log dir; accepts that folder itself too."""
     run = os.path.normpath(run)
     return run if run.endswith(PLUGIN_DIR) else os.path.join(run, PLUGIN_DIR)
+
+
+def written_unix_ns(folder: str, names: Sequence[str], fs: FileSystem = LOCAL) -> int:
+    """Return when the newest of some files was written; 0 for none, and on remote disks."""
+    times = [0]
+    for name in names if fs is LOCAL else ():
+        with suppress(OSError):  # gone since it was listed
+            times.append(os.stat(os.path.join(folder, name)).st_mtime_ns)
+    return max(times)
 
 
 def run_folder(run: str, fs: FileSystem = LOCAL) -> str:

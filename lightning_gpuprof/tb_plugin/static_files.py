@@ -17,14 +17,11 @@ MIME_TYPES = {
     ".svg": "image/svg+xml",
 }
 
-PERFETTO_TYPES = {
+PERFETTO_TYPES = MIME_TYPES | {
     ".html": "text/html",
-    ".js": "text/javascript",
-    ".css": "text/css",
     ".json": "application/json",
     ".wasm": "application/wasm",
     ".png": "image/png",
-    ".svg": "image/svg+xml",
     ".woff2": "font/woff2",
     "": "application/octet-stream",
 }

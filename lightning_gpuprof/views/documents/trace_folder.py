@@ -1,10 +1,9 @@
 """A folder of traces alone, such as `tensorboard_trace_handler` writes: read as a run of cycles."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lightning_gpuprof.records.files import LOCAL, FileSystem, is_trace
+from lightning_gpuprof.records.files import LOCAL, FileSystem, is_trace, written_unix_ns
 from lightning_gpuprof.records.reader import RankRecords, Session
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, ProfilerCycle, RunStart
 from lightning_gpuprof.views.documents.report_payload import report_payload
@@ -17,26 +16,16 @@ _ALONE = (
 
 
 def trace_records(folder: str, fs: FileSystem = LOCAL) -> dict[int, RankRecords]:
-    """Return one session of one rank whose cycles are the folder's traces, by time of change."""
-    names = [name for name in fs.listdir(folder) if is_trace(name)]
-    times = {name: trace_unix_ns(folder, name, fs) for name in names}
-    start = RunStart(
-        schema_version=SCHEMA_VERSION,
-        session=0,
-        stage="fit",
-        started_unix_ns=max(times.values(), default=0),
-        rank=0,
-    )
+    """Return one session of one rank whose cycles are the folder's traces, the oldest first."""
+    written = {name: written_unix_ns(folder, [name], fs) for name in fs.listdir(folder)}
+    names = sorted(filter(is_trace, written), key=lambda name: (written[name], name))
+    version, began = SCHEMA_VERSION, max((written[name] for name in names), default=0)
+    start = RunStart(version, session=0, stage="fit", started_unix_ns=began, rank=0)
     cycles = [
         ProfilerCycle(cycle=number, first_step=0, last_step=0, trace_file=name)
-        for number, name in enumerate(sorted(names, key=lambda name: (times[name], name)))
+        for number, name in enumerate(names)
     ]
     return {0: RankRecords(0, (Session(start, tuple(cycles), {}),), ())}
-
-
-def trace_unix_ns(folder: str, name: str, fs: FileSystem = LOCAL) -> int:
-    """Return when a trace was written; 0 on remote disks."""
-    return os.stat(os.path.join(folder, name)).st_mtime_ns if fs is LOCAL else 0
 
 
 def trace_report(
@@ -51,12 +40,6 @@ def trace_report(
     run, judged = judge_trace(document or {"device": None, "gpu": None, "steps": [], "file": ""})
     # The analysis says of which traces nothing can be said, and words it for those without steps.
     findings = document["findings"] if document else []
-    payload = report_payload(
-        folder,
-        run,
-        judged.found if findings else (),
-        judged.abstained if findings else (),
-        (),
-        notices,
-    )
+    found, abstained = (judged.found, judged.abstained) if findings else ((), ())
+    payload = report_payload(folder, run, found, abstained, (), notices)
     return {**payload, "findings": findings}

@@ -7,6 +7,7 @@ import importlib.util
 import posixpath
 import re
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -167,25 +168,18 @@ _LEFT = re.compile(r"^(?:import|export)\b.*$", re.MULTILINE)
 
 def bundle(folder: Path, entry: str) -> str:
     """Return one script that does what the module `entry` of a folder does."""
-    order: list[str] = []
     texts: dict[str, str] = {}
-    _visit(folder, entry, (), texts, order)
+    imports: dict[str, list[str]] = {}
+    wanted = [entry]
+    while wanted:
+        if (name := wanted.pop()) not in texts:
+            texts[name] = (folder / name).read_text(encoding="utf-8")
+            imports[name] = [_resolve(name, target) for _, target in _IMPORT.findall(texts[name])]
+            wanted += imports[name]
+    order = [*TopologicalSorter(imports).static_order()]  # raises where they import each other
     numbers = {name: index for index, name in enumerate(order)}
     parts = [_wrap(name, texts[name], numbers) for name in order]
     return '"use strict";\n(() => {\n' + "".join(parts) + "})();\n"
-
-
-def _visit(
-    folder: Path, name: str, above: tuple[str, ...], texts: dict[str, str], order: list[str]
-) -> None:
-    if name in above:
-        raise ValueError(f"modules import each other: {' -> '.join([*above, name])}")
-    if name in texts:
-        return
-    texts[name] = (folder / name).read_text(encoding="utf-8")
-    for _, target in _IMPORT.findall(texts[name]):
-        _visit(folder, _resolve(name, target), (*above, name), texts, order)
-    order.append(name)
 
 
 def _resolve(name: str, target: str) -> str:

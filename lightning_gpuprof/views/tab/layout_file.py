@@ -27,16 +27,7 @@ from lightning_gpuprof.traces.timeline import MemoryEvents, OpArguments
 LAYOUT = 3
 MAX_TEXT, MOST_EVENTS = 1_000, 4_000_000
 """So many events take a quarter of a GiB in the process that shows them."""
-_EVENT_COLUMNS = (
-    "lane_first",
-    "start_ns",
-    "dur_ns",
-    "name",
-    "kind",
-    "parent",
-    "partner",
-    "arguments",
-)
+_EVENT_COLUMNS = "lane_first start_ns dur_ns name kind parent partner arguments".split()
 
 
 class LayoutFileError(ValueError):

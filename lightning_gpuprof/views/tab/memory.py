@@ -19,16 +19,6 @@ from lightning_gpuprof.views.tab.query import Query, QueryError
 
 MAX_POINTS = 1_000
 _DOCUMENT = msgspec.json.Decoder(dict[str, Any])
-_POINT = (
-    "step",
-    "allocated_bytes",
-    "reserved_bytes",
-    "peak_allocated_bytes",
-    "peak_reserved_bytes",
-    "total_bytes",
-    "free_bytes",
-    "kind_bytes",
-)
 
 
 def memory_view(run: LoadedRun, query: Query) -> dict[str, Any]:
@@ -42,7 +32,7 @@ def memory_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     return {
         "device": msgspec.to_builtins(device),
         "windows": len(records),
-        "points": [{key: getattr(record, key) for key in _POINT} for record in thinned],
+        "points": [msgspec.to_builtins(record) for record in thinned],
         "sizes": _sizes(records),
         "advice": msgspec.to_builtins(advice) if advice else None,
     }

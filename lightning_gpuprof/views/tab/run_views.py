@@ -4,7 +4,6 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -18,6 +17,7 @@ from lightning_gpuprof.records.files import (
     is_trace,
     record_files,
     run_folder,
+    written_unix_ns,
 )
 from lightning_gpuprof.records.glance import Glance, glance
 from lightning_gpuprof.records.phases import Phase
@@ -202,14 +202,14 @@ def _traces_alone(folder: str, fs: FileSystem) -> dict[str, Any]:
         "error": None,
         "schema_version": SCHEMA_VERSION,
         "size_bytes": sum(fs.size(os.path.join(folder, name)) for name in traces),
-        "started_unix_ns": _newest(folder, traces) if fs is LOCAL else None,
+        "started_unix_ns": written_unix_ns(folder, traces, fs) or None,
         **_analysed(folder, names, fs),
     }
 
 
 def _analysed(folder: str, names: Sequence[str], fs: FileSystem) -> dict[str, Any]:
     analyses = [name for name in names if name.endswith(ANALYSIS_SUFFIX)]
-    newest = _newest(folder, analyses) if fs is LOCAL else None
+    newest = written_unix_ns(folder, analyses, fs) or None
     return {"analysed": len(analyses), "analysed_unix_ns": newest}
 
 
@@ -236,15 +236,6 @@ def _describe(line: dict[str, Any], file: str, fs: FileSystem) -> None:
         device=(device.name or device.type) if device else None,
         host=seen.start.host,
     )
-
-
-def _newest(folder: str, names: Sequence[str]) -> int | None:
-    """Return when the newest of some files was written; None where there is none."""
-    times = []
-    for name in names:
-        with suppress(OSError):  # gone since it was listed
-            times.append(os.stat(os.path.join(folder, name)).st_mtime_ns)
-    return max(times, default=None)
 
 
 def run_state(seen: Glance) -> str:
