@@ -72,24 +72,15 @@ def findings_page() -> str:
 
 
 READING = {
-    "overview": "Begin here. The first card says what a step takes, what holds it back, the change "
-    "to make, what that saves and how busy the GPU is; the bar below is the step by phase. Make "
-    "the change, train again, and compare. Where there is no finding, the phase above half of the "
-    "step is next.",
-    "steps": "Every step by phase. Steps that stand out are worth a look of their own: click one "
-    "among the slowest, and see which phase grew.",
-    "timeline": "The profiled steps event by event. Look at the device's stream for gaps: the row "
-    "above it says why the device was idle, and a click on a kernel shows what launched it.",
-    "operators": "What takes the device's time (the host's, on a CPU), per step. Take the first "
-    "three rows; Source lines and Modules say where they come from.",
-    "roofline": "The heading says what bounds the operators. A dot below both roofs waits for "
-    "launches, or is too small.",
-    "memory": "The verdict says whether memory grows, and at which line, or how much of the device "
-    "is used. By kind: parameters and optimizer state stay, activations grow with the batch.",
-    "ranks": "The rank that the others wait for is marked. The phase in which it differs says what "
-    "to look at on its machine: data, other work on its cores, or a slower device.",
-    "compare": "After a change: how many times faster, with an interval, and whether the runs "
-    "compute the same values. An interval that holds 0 says that nothing is sure.",
+    "overview": "Begin here: what a step takes, what holds it back, the change, its gain, how busy "
+    "the GPU is, and the step by phase. Make the change, train again, compare.",
+    "steps": "Look for steps that stand out; a click on one of the slowest shows which phase grew.",
+    "timeline": "Look for gaps in the device's stream: the row above says why it was idle.",
+    "operators": "Take the first three rows; Source lines and Modules say where they come from.",
+    "roofline": "A dot below both roofs waits for launches, or is too small.",
+    "memory": "Memory that grows comes first, with its line; then what a larger batch would take.",
+    "ranks": "The others wait for the marked rank: see in which phase it differs.",
+    "compare": "After a change: an interval that holds 0 says that nothing is sure.",
 }
 """How to read each picture of docs/tab, in the order to look at them."""
 
@@ -99,9 +90,8 @@ def reading_page() -> str:
     lines = [
         "# Reading the profile",
         "",
-        "The PROFILE tab picture by picture: the questions that it answers (listed on Overview",
-        "under Where to look), the answer to act on, and what to do then. In the tab the run's own",
-        "figures take the place of `{...}`.",
+        "The questions that the PROFILE tab answers (Overview: Where to look), the answers to act",
+        "on, and the next step; in the tab the run's own figures take the place of `{...}`.",
         "",
     ]
     for view, text in READING.items():
@@ -110,11 +100,11 @@ def reading_page() -> str:
         lines += [f"![{title}](tab/{view}.png)", ""]
         rows = [row for row in questions() if row["view"] == view]
         if rows:
-            lines += ["| question | look where it is | next |", "|---|---|---|"]
+            lines += ["question | look where it is | next", "---|---|---"]
         for row in rows:
             side = "below" if row.get("below") else "above"
             limit = f"{side} {quantity(row['figure'], row['limit'])}"
-            lines.append(f"| {row['question']} | {limit} | {row['next']} |")
+            lines.append(f"{row['question']} | {limit} | {row['next']}")
         lines += [""] if rows else []
     return "\n".join(lines)
 
