@@ -107,23 +107,13 @@ def test_the_call_tree_sums_up_host_and_device_time(run):
 
 
 def test_memory_is_of_the_operator_that_was_innermost_when_it_was_allocated(made_runs, tmp_path):
-    place = {"pid": 1, "tid": 1}
+    at = {"pid": 1, "tid": 1}
     spans = [("aten::linear", 0, 100), ("aten::mm", 10, 50), ("aten::add", 200, 50)]
-    ops = [
-        {"ph": "X", "cat": "cpu_op", "name": name, "ts": ts, "dur": dur, **place}
-        for name, ts, dur in spans
-    ]
-    marks = [
-        {
-            "ph": "i",
-            "cat": "cpu_instant_event",
-            "name": "[memory]",
-            "ts": ts,
-            "args": {"Device Type": 1, "Device Id": 0, "Bytes": 1, "Total Allocated": total},
-            **place,
-        }
-        for ts, total in [(5, 100), (20, 160), (70, 200), (150, 900), (210, 800), (220, 1000)]
-    ]
+    ops = [{**at, "ph": "X", "cat": "cpu_op", "name": n, "ts": ts, "dur": d} for n, ts, d in spans]
+    mark = {**at, "ph": "i", "cat": "cpu_instant_event", "name": "[memory]"}
+    device = {"Device Type": 1, "Device Id": 0, "Bytes": 1}
+    totals = [(5, 100), (20, 160), (70, 200), (150, 900), (210, 800), (220, 1000)]
+    marks = [{**mark, "ts": ts, "args": {**device, "Total Allocated": n}} for ts, n in totals]
     source = tmp_path / "source.json"
     source.write_text(json.dumps({"schemaVersion": 1, "traceEvents": ops + marks}))
     run = LoadedRun(str(made_runs.traced_run(tmp_path / "run", source)))
