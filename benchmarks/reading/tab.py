@@ -42,12 +42,14 @@ from lightning_gpuprof.views.tab.layout_file import write_layout
 
 KERNELS = 200
 ROUTE = "/data/plugin/gpuprof"
-OVERVIEW = ("runs", "run", "report", "steps", "device")
+OVERVIEW = ("runs", "run", "report", "steps")
 TIMELINE = ("runs", "run", "traces", "device", "timeline", "timeline_cut")
 """Requested when a view is opened."""
 OVERVIEW_BUCKETS = "160"
 """As overview.js asks."""
-OPEN_S, START_MS, LIST_MS = 3.0, 50.0, 1000.0
+OPEN_S, AGAIN_S, START_MS, LIST_MS = 3.0, 1.0, 50.0, 1000.0
+"""Opened for the first time since TensorBoard's start, and again: the run is kept then."""
+FIRST_NUMBER = "return document.querySelector('.hero .big')"
 REQUEST_BYTES = 200_000
 """As sent, which is compressed."""
 FRAME_MS = 1000 / 60
@@ -209,8 +211,12 @@ def frames(logdir: Path) -> dict[str, Any] | None:
     try:
         begin = time.perf_counter()
         browser.open(base)
-        browser.wait("return document.querySelector('.hero')")
+        browser.wait(FIRST_NUMBER)
         overview_s = time.perf_counter() - begin
+        begin = time.perf_counter()
+        browser.open(base)
+        browser.wait(FIRST_NUMBER)
+        again_s = time.perf_counter() - begin
         begin = time.perf_counter()
         browser.open(f"{base}#p.gpuprof.view=timeline")
         browser.wait("return document.querySelector('.tl-canvas')?.timeline.loader.blocks && 1")
@@ -227,6 +233,7 @@ def frames(logdir: Path) -> dict[str, Any] | None:
         server.shutdown()
     return {
         "overview_open_s": overview_s,
+        "overview_again_s": again_s,
         "timeline_open_s": timeline_s,
         "whole_trace": whole,
         "twentieth": part,
@@ -249,6 +256,7 @@ def targets(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
     for key, name in (("frames_big", "big trace"), ("frames_200k", "200k events")):
         if frame := result[key]:
             values[f"overview in a browser, {name}, s"] = (frame["overview_open_s"], OPEN_S)
+            values[f"first number again, {name}, s"] = (frame["overview_again_s"], AGAIN_S)
             values[f"timeline in a browser, {name}, s"] = (frame["timeline_open_s"], OPEN_S)
             values[f"frame, {name}, median ms"] = (frame["whole_trace"]["median_ms"], FRAME_MS)
             values[f"frame, {name}, 95th percentile ms"] = (

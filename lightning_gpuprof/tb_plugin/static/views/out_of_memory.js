@@ -22,7 +22,7 @@ export async function outOfMemory(context, error) {
   const single = Boolean(asked && whole && asked > whole);
   const change = batch > 1 && !single ? `DataLoader(..., batch_size=${Math.floor(batch / 2)})` : null;
   return h(
-    "section.hero.failed",
+    "section.card.hero.failed",
     { "aria-label": "Out of memory" },
     h(
       "div.hero-cause",
