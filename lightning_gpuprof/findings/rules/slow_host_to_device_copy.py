@@ -17,7 +17,8 @@ Pack small tensors into one; in hooks work on whole batches, or move the work in
 
 ## How it is measured
 `transfer_ns`: host time per step; from a trace, copies, bytes and whether their memory is pinned.
-Pinned copies still take their bytes' time, at 6 to 64 GB/s.
+Pinned copies still take their bytes' time, at 6 to 64 GB/s. A trace alone tells of copies that
+nothing hides.
 
 ## Limits
 On a GPU only the time the device stood idle counts. Handing over takes 75 µs, however small.

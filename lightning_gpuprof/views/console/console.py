@@ -121,13 +121,13 @@ def _answer(report: Report, width: int) -> Iterator[RenderableType]:
     elif (first := the_one(report)) is not None:
         yield _heading("FIX FIRST")
         yield _indented(first.title, _STYLE[first.severity.value])
-        yield grid(_first(report, first), first="dim")
+        yield grid(_first(report, first, width), first="dim")
 
 
-def _first(report: Report, finding: Finding) -> Iterator[tuple[str, str | Text]]:
+def _first(report: Report, finding: Finding, width: int) -> Iterator[tuple[str, str | Text]]:
     line = next((where for where in finding.where if where.file), None)
     if line is not None:
-        yield "where", place(line)
+        yield "where", shortened(place(line), width - len("  where   "))
     yield from _change(finding)
     if finding.saving_ns.high:
         yield "gain", _gain(finding, report.results.step_ns or 0)

@@ -16,13 +16,15 @@ from lightning_gpuprof.units import duration, percent, percents, quantity, short
 from lightning_gpuprof.views.documents.gpu_words import kernel_facts
 from lightning_gpuprof.views.documents.report import Report
 from lightning_gpuprof.views.documents.report_payload import top_operators
-from lightning_gpuprof.views.documents.report_words import MIN_PART_FRAC, NAME_WIDTH, phase_rows
+from lightning_gpuprof.views.documents.report_words import MIN_PART_FRAC, phase_rows
 from lightning_gpuprof.views.text.trace import HEADS, cell
 
 BAR_WIDTH = 40
 MOST_LINES = 5
 BRIEF_ROWS = 8
 """Operators and kernels in a report that is not verbose."""
+LEAST_WIDTH = 78
+"""Columns of a narrow terminal, without the indent."""
 _HOST_WIDTH, _DEVICE_WIDTH = 42, 60
 """Columns beside the bars of phases."""
 MIN_WORKER_FRAC = 0.02
@@ -161,8 +163,9 @@ def _trace_tables(trace: TraceView, most: int | None) -> Iterator[Titled]:
         (by, operators, own),
         (facts, named, ("total_ns", "frac", "count")),
     ):
+        name_width = LEAST_WIDTH - 11 * len(columns)
         cells = [
-            (*(cell(key, row.get(key)) for key in columns), shortened(row["name"], NAME_WIDTH))
+            (*(cell(key, row.get(key)) for key in columns), shortened(row["name"], name_width))
             for row in rows[:most]
         ]
         if cells:
