@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import time
 
 import pytest
 
@@ -61,29 +60,3 @@ def test_a_script_that_fails_is_told_and_stops_no_other(examples, monkeypatch, t
     monkeypatch.setattr("sys.argv", ["", "--from", str(tmp_path / "found.json"), "--write"])
     assert examples.main() == 0
     assert (folder / "README.md").read_text() == README
-
-
-def test_a_script_that_hangs_is_stopped(examples, tmp_path):
-    script = tmp_path / "before.py"
-    script.write_text("import signal; signal.pause()")
-    with pytest.raises(RuntimeError, match=r"^before.py was stopped after 0 s"):
-        examples.Script(script, tmp_path, time.monotonic()).seconds()
-
-
-def test_steps_are_compared_where_the_scripts_train(examples):
-    side = {"process_s": {"median": 31.14, "low": 31, "high": 32, "count": 1}, "printed": ["x"]}
-    compare = {
-        "sentence": "faster: 86% less time per sample (84-87%)",
-        "per_sample": True,
-        "mean_ns": {"name": "mean_ns", "base": 9.33e6, "new": 1.33e6},
-    }
-    document = {
-        "date": "2026-11-22T18:43:00Z",
-        "machine": {"cores": 2, "cpu": "AMD EPYC", "versions": {"torch": "2.13.0"}},
-        "examples": {"made": {"before": side, "after": side, "compare": compare}},
-    }
-    text = examples.section("made", document)
-    assert "On 2 cores of an AMD EPYC, without a GPU, torch 2.13.0, 2026-11-22, one run" in text
-    assert "| the whole script | 31.1 s | 31.1 s |" in text
-    assert "| a steady step, mean, per sample | 9.33 ms | 1.33 ms |" in text
-    assert '"faster: 86% less time per sample (84-87%)"' in text

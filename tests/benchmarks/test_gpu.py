@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tarfile
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -55,14 +54,6 @@ def test_a_part_that_fails_hangs_or_cannot_run_stops_no_other(gpu, monkeypatch, 
         assert "fails.log" in archive.getnames()
 
 
-def test_a_part_gets_no_more_time_than_is_left(gpu, monkeypatch, tmp_path):
-    gpu.WHOLE_S = gpu.time.monotonic() - gpu.BEGUN + 5
-    plan_parts(gpu, monkeypatch, late=gpu.Part(("-c", ""), 60))
-    assert gpu.main() == 1
-    [path] = tmp_path.glob("gpu-*.json")
-    assert json.loads(path.read_text())["parts"]["late"]["status"] == "left out: no time"
-
-
 def test_each_tests_outcome_is_kept_from_the_log_even_of_a_part_that_was_stopped(gpu, tmp_path):
     (tmp_path / "tests-a.log").write_text(
         "tests/gpu/test_a.py::test_one[x] PASSED     [ 10%]\n"
@@ -81,18 +72,6 @@ def test_each_tests_outcome_is_kept_from_the_log_even_of_a_part_that_was_stopped
         "test_b.py::test_one": "passed",
         "test_b.py::test_hangs": "not ended",
     }
-
-
-def test_without_a_name_all_parts_run_but_those_asked_for(gpu, monkeypatch, tmp_path):
-    plan_parts(gpu, monkeypatch, one=gpu.Part(("-c", ""), 60), examples=gpu.Part(("-c", ""), 60))
-    assert gpu.main() == 0
-    monkeypatch.setattr("sys.argv", ["gpu.py", "examples"])
-    monkeypatch.setenv("OUT", str(tmp_path / "asked"))
-    (tmp_path / "asked").mkdir()
-    assert gpu.main() == 0
-    written = [next(folder.glob("gpu-*.json")) for folder in (tmp_path, tmp_path / "asked")]
-    ran = [list(json.loads(path.read_text())["parts"]) for path in written]
-    assert ran == [["one"], ["examples"]]
 
 
 def test_every_file_of_gpu_tests_is_in_one_part(gpu):
@@ -116,25 +95,6 @@ def test_figures_of_a_pretended_device_are_marked_and_kept_out_of_the_results(
     assert path.name.startswith("gpu-pretended-")
     assert json.loads(path.read_text())["pretended"] is True
     assert "the device is pretended" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("failed", "devices", "answers"), [(0, 2, True), (0, 0, False), (100, 1, False)]
-)
-def test_a_driver_is_asked_itself_for_its_devices(gpu, monkeypatch, failed, devices, answers):
-    kept = importlib.import_module("_gpu_kept")
-
-    class Driver:
-        def cuInit(self, flags):
-            return failed
-
-        def cuDeviceGetCount(self, count):
-            count._obj.value = devices
-            return 0
-
-    monkeypatch.setattr(kept.os.path, "exists", lambda path: False)
-    monkeypatch.setattr(kept.ctypes, "CDLL", lambda library: Driver())
-    assert kept.driver_answers() is answers
 
 
 HANGS = """
@@ -203,54 +163,3 @@ def wait_for(ask, process):
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.05)
     return found
-
-
-def test_a_network_that_swallows_everything_costs_no_more_than_its_share(gpu, monkeypatch):
-    asked = []
-    clock = iter(range(0, 10**6, 25))
-    monkeypatch.setattr(gpu.time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(gpu, "said", lambda command, seconds: asked.append(seconds))
-    gpu.fetch(["msgspec", "pyyaml"], Path("site"))
-    assert asked == [15]
-
-
-def test_wheels_that_fit_are_unpacked_without_pip(gpu, monkeypatch, tmp_path):
-    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
-    names = {
-        "msgspec": f"msgspec-1.0-{python}-{python}-linux_x86_64",
-        "elsewhere": "msgspec-1.0-cp27-cp27-linux_x86_64",
-        "pynvml": "nvidia_ml_py-2.0-py3-none-any",
-        "unasked": "torch-2.0-py3-none-any",
-    }
-    wheels = tmp_path / "wheels"
-    wheels.mkdir()
-    for module, name in names.items():
-        with zipfile.ZipFile(wheels / f"{name}.whl", "w") as archive:
-            archive.writestr(f"{module}.py", "")
-    monkeypatch.setattr(gpu, "WHEELS", wheels)
-    monkeypatch.setattr(gpu, "absent", list)
-    on_path = []
-    monkeypatch.setattr(gpu, "put_on_path", on_path.append)
-    gpu.FETCH(tmp_path / "site")
-    assert sorted(path.stem for path in (tmp_path / "site").iterdir()) == ["msgspec", "pynvml"]
-    assert on_path == [tmp_path / "site"]
-
-
-def test_a_model_that_fails_is_a_row_with_its_traceback(fault_suite, monkeypatch):
-    memory = importlib.import_module("gpu_memory")
-    monkeypatch.setattr(memory, "examine", lambda *_: {}["missing"])
-    row = memory.examined(lambda: None, "mlp")
-    assert not row["passed"]
-    assert row["failure"][-1] == "KeyError: 'missing'"
-
-
-def test_the_wheels_for_a_machine_without_a_network_are_all_that_may_be_fetched(gpu):
-    text = (Path(gpu.__file__).parents[1] / "Makefile").read_text()
-    [names] = re.findall(r"for name in (.*); do", text)
-    assert set(names.split()) == set(gpu.FETCHED)
-
-
-def test_an_unknown_part_is_named_and_nothing_runs(gpu, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["gpu.py", "test"])
-    assert gpu.main() == 2
-    assert "No part is called test. There are: tests-assumptions, " in capsys.readouterr().out

@@ -1,19 +1,14 @@
-"""What `make gpu` brings back from a GPU (benchmarks/results/gpu-*-fixtures.tar.gz) can be read."""
+"""All that `make gpu` packs can be read."""
 
 import importlib
 import tarfile
 from collections import Counter
-from pathlib import Path
-
-import pytest
 
 from lightning_gpuprof.records.files import SNAPSHOT_SUFFIX, TRACE_SUFFIX
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.views.documents.other_files import snapshot_payload
 from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
-
-RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 
 
 def read_everything(archive, folder):
@@ -45,13 +40,3 @@ def test_all_that_is_packed_is_read(fault_suite, made_runs, tmp_path):
         "traces with kernels": 2,
         "snapshots with a site": 1,
     }
-
-
-def test_what_a_gpu_left_is_read(tmp_path):
-    archives = sorted(RESULTS.glob("gpu-*-fixtures.tar.gz"))
-    if not archives:
-        pytest.skip("no gpu-*-fixtures.tar.gz yet: `make gpu` on a machine with a GPU writes it")
-    seen = Counter()
-    for archive in archives:  # one of each call: some parts alone leave no records
-        seen += read_everything(archive, tmp_path / archive.name)
-    assert seen["sessions on cuda"], f"{dict(seen)}: none of it is a GPU's"
