@@ -108,16 +108,6 @@ def test_validation_closes_the_window_and_its_peak_is_not_trainings(fit):
     assert second.suggested_batch_size < first.suggested_batch_size
 
 
-def test_the_pools_rests_are_read_in_some_forward_passes_of_a_window(fit):
-    card = FakeCard(100, split=300)
-    advisor = advisor_of(card, window=6)
-    [advice] = fit(advisor, batch_size=100, limit_train_batches=1, max_epochs=6).all(Advice)
-    whole, allocated = 9_500, 6_000
-    largest = (whole / (1 + 300 / allocated) - 1_000) / 50
-    assert advice.details["largest_batch_size"] == pytest.approx(largest, abs=1)
-    assert advisor.on_before_backward is None
-
-
 def test_a_suggestion_is_withdrawn_where_memory_leaks(fit, said):
     card = Growing(8)
     card.leak = 100
@@ -177,30 +167,3 @@ def test_where_steps_are_short_memory_is_read_less_often_and_batches_are_not_cou
     assert len(counted) == 4
     first, *_, last = session.all(Advice)
     assert last.suggested_batch_size <= first.suggested_batch_size
-
-
-def test_where_steps_are_long_each_window_is_read(fit, clock, dense):
-    session = fit(Clocked(clock, 500), advisor_of(FakeCard(8), window=2))
-    assert [r.step for r in session.all(Memory)] == [1, 3, 5, 7, 9, 11]
-
-
-def test_where_steps_are_short_the_process_memory_is_noted_less_often(fit, clock, dense):
-    session = fit(Clocked(clock, 200), BatchSizeAdvisor(window=2))
-    assert [reading.step for reading in session.all(ProcessMemory)] == [1, 3, 9, 11]
-
-
-def test_a_long_window_ends_where_validation_begins(fit, clock, dense):
-    advisor = advisor_of(FakeCard(8), window=2)
-    session = fit(Clocked(clock, 200), advisor, val_check_interval=6, limit_val_batches=1)
-    assert [r.step for r in session.all(Memory)] == [1, 3, 5, 11]
-
-
-def test_batches_that_are_skipped_move_no_steps_in_a_long_window(fit, clock, dense):
-    class Skipping(BoringModel):
-        def on_train_batch_start(self, batch, batch_idx):
-            return -1 if batch_idx == 4 else None
-
-    advisor = advisor_of(FakeCard(8), window=2)
-    options = {"model": Skipping(), "limit_train_batches": 6, "max_epochs": 4}
-    session = fit(Clocked(clock, 200), advisor, **options)
-    assert [r.step for r in session.all(Memory)] == [1, 3, 7, 11, 15]

@@ -1,7 +1,6 @@
 import pytest
 import torch
-from deferred_runs import ManualModel, Model, fit, logged, recorded, scalars
-from lightning.pytorch.callbacks import GradientAccumulationScheduler
+from deferred_runs import Model, fit, logged, recorded, scalars
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.loggers.logger import DummyLogger
 from lightning.pytorch.plugins import MixedPrecision
@@ -86,13 +85,6 @@ def test_a_name_that_the_module_logs_itself_is_left_to_it(tmp_path, on_step, on_
     assert recorded(trainer) == dict(enumerate(model.items))
 
 
-def test_accumulation_that_changes_between_epochs_is_followed(tmp_path):
-    model = Model()
-    scheduler = GradientAccumulationScheduler({0: 3, 1: 1, 2: 5})
-    trainer = fit(tmp_path, model, DeferredLoss(), scheduler, max_epochs=3)
-    assert recorded(trainer) == pytest.approx(dict(enumerate(model.items)), rel=2**-23)
-
-
 def test_a_step_that_returns_none_is_absent(tmp_path):
     class Skipping(Model):
         def training_step(self, batch, batch_idx):
@@ -117,11 +109,6 @@ def test_a_metric_that_is_no_number_is_left_out_with_its_name(tmp_path, said):
     assert logged(trainer) == dict(enumerate(model.items))
 
 
-def test_a_metric_that_never_came_is_named_at_the_end(tmp_path, said):
-    with said(r"recorded nothing for \['los'\]"):
-        fit(tmp_path, Model(), DeferredLoss(("loss", "los")))
-
-
 def test_loggers_can_get_fewer_steps_than_the_records(tmp_path):
     model = Model()
     deferred = DeferredLoss(log_every_n_steps=4, prefix="train/")
@@ -141,18 +128,6 @@ def test_a_logger_that_may_call_a_server_gets_the_trainers_own_steps(tmp_path):
     trainer = fit(tmp_path, Model(), DeferredLoss(), logger=loggers, log_every_n_steps=3)
     assert [step for step, name in given if name == "loss"] == [0, 3, 6]
     assert len(logged(trainer)) == 8
-
-
-def test_a_loss_that_is_overwritten_later_keeps_its_value(tmp_path):
-    class Static(ManualModel):
-        def training_step(self, batch, batch_idx):
-            loss = super().training_step(batch, batch_idx)["loss"].detach()
-            self.static = getattr(self, "static", torch.zeros(())).copy_(loss)
-            return {"loss": self.static, "kl": self.static}
-
-    model = Static()
-    trainer = fit(tmp_path, model, DeferredLoss(("loss", "kl")))
-    assert recorded(trainer) == recorded(trainer, "kl") == dict(enumerate(model.items))
 
 
 def test_of_several_closures_the_last_ones_loss_counts(tmp_path):

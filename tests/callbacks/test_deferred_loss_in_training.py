@@ -1,8 +1,6 @@
 """When values of deferred losses are read and handed on, and what else is in the Trainer."""
 
-import copy
 import csv
-import pickle
 
 import pytest
 import torch
@@ -11,11 +9,9 @@ from lightning.pytorch import Callback
 from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
-from lightning_gpuprof.callbacks import deferred_loss
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Scalars
-from lightning_gpuprof.session.output import RunOutput
 
 
 def test_several_loggers_get_the_same_values(tmp_path):
@@ -101,34 +97,6 @@ def test_short_steps_reach_the_loggers_several_windows_at_a_time(tmp_path):
     assert recorded(trainer) == logged(trainer) == dict(enumerate(model.items))
 
 
-def test_what_is_on_its_way_as_a_window_is_sent_is_handed_on_a_window_later(tmp_path, monkeypatch):
-    class Late:
-        """A copy that is still on its way when it is first looked at."""
-
-        def __init__(self, values):
-            self.values, self.looks = values, 0
-
-        def ready(self):
-            self.looks += 1
-            return self.looks > 1
-
-        def result(self):
-            return self.values
-
-    monkeypatch.setattr(deferred_loss, "with_room", lambda room, device: Late)
-    monkeypatch.setattr(RunOutput, "windows_left", lambda output, written_ns, waiting: 1)
-    deferred, given = DeferredLoss(window=2), []
-
-    class Look(Callback):
-        def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-            given.append(deferred._sink._batches)
-
-    model = Model()
-    trainer = fit(tmp_path, model, deferred, Look())
-    assert given == [0, 0, 0, 0, 2, 2, 2, 2]
-    assert recorded(trainer) == dict(enumerate(model.items))
-
-
 def test_other_callbacks_see_the_outputs_that_lightning_makes(tmp_path):
     class Watcher(Callback):
         def __init__(self):
@@ -142,23 +110,3 @@ def test_other_callbacks_see_the_outputs_that_lightning_makes(tmp_path):
         torch.manual_seed(0)
         fit(tmp_path, Model(), *callbacks, accumulate_grad_batches=3)
     assert with_us.seen == without.seen
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
-def test_a_copy_made_in_training_belongs_to_no_run_and_leaves_the_original_be(tmp_path, copied):
-    class Copies(Callback):
-        def on_train_batch_end(self, trainer, *args):
-            if trainer.global_step == 4:
-                self.copy = copied(trainer.callbacks[0])
-
-    model, copies, again = Model(), Copies(), Model()
-    trainer = fit(tmp_path / "first", model, DeferredLoss(window=3), copies)
-    assert logged(trainer) == dict(enumerate(model.items))
-    trainer = fit(tmp_path / "second", again, copies.copy)
-    assert logged(trainer) == dict(enumerate(again.items))
-
-
-def test_two_of_them_can_be_used_together(tmp_path):
-    model = Model()
-    trainer = fit(tmp_path, model, DeferredLoss(), DeferredLoss(("kl",)), accumulate_grad_batches=3)
-    assert logged(trainer, "loss").keys() == logged(trainer, "kl").keys()

@@ -70,24 +70,6 @@ def test_lightning_cli_takes_it_with_its_settings(tmp_path, monkeypatch):
     assert read_run(cli.trainer.log_dir)[0].sessions[0].steps == 3
 
 
-class ProfilingCLI(LightningCLI):
-    def add_arguments_to_parser(self, parser):
-        parser.add_lightning_class_args(GpuProfCallback, "profiling")
-
-
-def test_lightning_cli_reads_a_profiling_section_of_its_yaml(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["train.py"])
-    (tmp_path / "config.yaml").write_text(
-        "profiling: {wait: 1, active: 1, trace: false}\n"
-        f"trainer: {{default_root_dir: {tmp_path}, max_steps: 3, enable_progress_bar: false}}\n"
-    )
-    cli = ProfilingCLI(BoringModel, args=["fit", f"--config={tmp_path / 'config.yaml'}"])
-
-    (callback,) = [c for c in cli.trainer.callbacks if isinstance(c, GpuProfCallback)]
-    assert (callback.config.wait, callback.config.trace) == (1, False)
-    assert read_run(cli.trainer.log_dir)[0].sessions[0].steps == 3
-
-
 @pytest.mark.parametrize(("ranks", "traces"), [(None, 1), ((1,), 0)])
 def test_ranks_that_write_traces_are_chosen_by_a_schedule_beside_it(fit, ranks, traces):
     schedule = ProfilerSchedule(wait=1, warmup=0, active=2, ranks=ranks)

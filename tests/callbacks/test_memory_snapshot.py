@@ -1,5 +1,4 @@
 import json
-import logging
 from pathlib import Path
 
 import pytest
@@ -138,15 +137,6 @@ def test_an_oom_that_ends_training_writes_a_snapshot(
     (snapshot,) = snapshots(run)
     assert (snapshot.step, snapshot.reason, snapshot.oom) == (dies, "oom", oom)
     assert history.calls == ["start", *["dump"] * dumps, "stop"]
-
-
-def test_an_oom_shows_what_filled_the_memory(tmp_path, history, allocator_snapshot, caplog):
-    allocator_snapshot.note = "forward"
-    allocator_snapshot.allocate(3 * 2**30, line=41)
-    model = Fails(history, steps=[2], dies=2, error=OOM)
-    with caplog.at_level(logging.INFO, "lightning_gpuprof"):
-        trained(tmp_path, MemorySnapshot(history=lambda device: history), model, fails=type(OOM))
-    assert "3.00 GiB in 1 blocks: /home/me/train.py:41 in forward" in caplog.text
 
 
 def test_a_failed_allocation_that_was_caught_leaves_no_snapshot(tmp_path, history):

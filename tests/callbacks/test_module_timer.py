@@ -1,6 +1,4 @@
 import copy
-import json
-import pickle
 import threading
 
 import pytest
@@ -142,12 +140,6 @@ def test_components_have_their_device_time(fit):
     assert (parts <= columns["device/backward"]).all()
 
 
-def test_without_marks_components_are_timed_on_the_host(fit):
-    columns = fit(ModuleTimer(["encoder"]), marks=False)
-    assert each(columns, "part/forward/encoder") == 100 * US
-    assert not [name for name in columns if name.startswith("device")]
-
-
 def test_weights_are_the_same_to_the_bit_and_nothing_stays_on_the_model(fit):
     fit(None)
     plain = copy.deepcopy(fit.model.state_dict())
@@ -195,27 +187,6 @@ def test_a_forward_that_raises_closes_its_component(fit):
     assert columns["phase/forward"][2] == 14 * US
 
 
-def test_a_copy_of_a_model_is_not_timed(fit):
-    class Copying(Model):
-        def training_step(self, batch, batch_idx):
-            copy.deepcopy(self.encoder)(batch)
-            pickle.loads(pickle.dumps(self.encoder._forward_hooks))
-            return super().training_step(batch, batch_idx)
-
-    class Encoder(Slow):
-        def __deepcopy__(self, memo):
-            copied = nn.Linear(4, 4)
-            copied._forward_hooks = copy.deepcopy(self._forward_hooks)
-            return copied
-
-    def make(device):
-        model = Copying(device)
-        model.encoder = Encoder(device, 100 * US, 200 * US)
-        return model
-
-    assert each(fit(ModuleTimer(["encoder"]), make), "part/forward/encoder") == 100 * US
-
-
 def test_a_module_inside_a_compiled_one_is_left_out_with_a_note(fit):
     def make(device):
         model = Model(device)
@@ -252,16 +223,6 @@ def test_a_compiled_module_is_timed_as_a_whole_and_its_graph_stays_whole(fit):
     assert counts == plain
 
 
-def test_a_region_does_nothing_while_nobody_times():
-    @region("dream")
-    def double(x):
-        """Twice."""
-        return 2 * x
-
-    assert double(3) == 6
-    assert double.__doc__ == "Twice."
-
-
 def test_a_region_in_another_thread_is_not_charged(fit):
     class Threaded(Model):
         def training_step(self, batch, batch_idx):
@@ -285,21 +246,3 @@ def test_a_region_in_compiled_code_breaks_no_graph():
     torch._dynamo.reset()
     compiled = torch.compile(step, backend="eager", fullgraph=True)
     assert compiled(torch.ones(1)).item() == 2
-
-
-def test_components_show_in_a_trace(fit, tmp_path):
-    from torch.profiler import ProfilerActivity, profile
-
-    class Traced(Model):
-        def training_step(self, batch, batch_idx):
-            if batch_idx != 2:
-                return super().training_step(batch, batch_idx)
-            with profile(activities=[ProfilerActivity.CPU]) as profiler:
-                loss = super().training_step(batch, batch_idx)
-            profiler.export_chrome_trace(str(tmp_path / "trace.json"))
-            return loss
-
-    fit(ModuleTimer(["encoder"]), Traced)
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    names = [e["name"] for e in events if e.get("cat") == "user_annotation"]
-    assert sorted(names) == ["dream", "encoder"]

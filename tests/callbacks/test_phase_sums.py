@@ -42,31 +42,6 @@ def test_phases_add_up_to_the_wall_time(planted, clock, timer, check, tmp_path, 
     check()
 
 
-def test_starting_workers_is_named(planted, clock, timer, tmp_path, monkeypatch):
-    class Model(planted.Model):
-        def train_dataloader(self):
-            loader = self.loader(planted.Data(self.clock))
-            begin = type(loader).__iter__
-
-            class Loader(type(loader)):
-                def __iter__(self):
-                    clock.plant(Phase.DATA_WAIT, "worker_startup")
-                    return begin(self)
-
-            loader.__class__ = Loader
-            return loader
-
-    planted.fit(timer, clock, tmp_path, model=Model(clock), max_epochs=3)
-
-    measured = planted.sessions(timer)[0]
-    planted_ns = clock.planted["data_wait", "worker_startup"]
-    assert measured.part_ns("data_wait/worker_startup") == planted_ns
-    assert {s.where for s in measured.outside if s.part_ns.get("data_wait/worker_startup")} == {
-        "setup",
-        "epoch_start",
-    }
-
-
 def test_an_iterable_without_length_has_one_step_per_batch(planted, clock, timer, check, tmp_path):
     class Model(planted.Model):
         def train_dataloader(self):

@@ -183,22 +183,6 @@ def test_skipped_epochs_and_batches_are_no_steps(planted, clock, timer, check, t
     assert check().steps == 4
 
 
-def test_callbacks_of_one_class_are_told_apart(planted, clock, timer, tmp_path):
-    class Other(planted.SlowCallback):
-        @property
-        def state_key(self):
-            return "second"
-
-    Other.__name__ = "SlowCallback"
-    planted.fit(timer, clock, tmp_path, callbacks=[Other(clock)])
-
-    measured = planted.sessions(timer)[0]
-    total = clock.planted["callbacks", "SlowCallback"]
-    one, two = (measured.part_ns(f"callbacks/{n}") for n in ("SlowCallback", "SlowCallback#2"))
-    assert one + two == total
-    assert min(one, two) > 0
-
-
 def test_two_timers_in_one_trainer_are_refused(planted, clock, timer, tmp_path):
     with pytest.raises(ConfigError, match="two PhaseTimers"):
         planted.fit(timer, clock, tmp_path, callbacks=[PhaseTimer(clock=clock)])

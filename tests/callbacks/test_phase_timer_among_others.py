@@ -1,8 +1,5 @@
 """The timer leaves the user's profiler, the Trainer and what is trained as they are."""
 
-import subprocess
-import sys
-
 import pytest
 from lightning.pytorch import Callback
 from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
@@ -32,26 +29,10 @@ def test_lightnings_own_torch_profiler_still_writes_its_trace(planted, clock, ti
     assert planted.sessions(timer)[0].steps == planted.STEPS
 
 
-def test_a_failing_hook_disables_the_timer_and_training_goes_on(
-    planted, clock, timer, tmp_path, monkeypatch, said
-):
-    trainer = planted.make_trainer(timer, clock, tmp_path)
-    profiler = trainer.profiler
-    monkeypatch.setattr("lightning_gpuprof.timing.run.TimingRun._begin", lambda *_: 1 / 0)
-
-    with said("PhaseTimer failed and is off"):
-        trainer.fit(planted.Model(clock))
-
-    assert trainer.state.finished
-    assert trainer.profiler is profiler
-    records = planted.sessions(timer)[0].session.records
-    assert [r.error for r in records if type(r).__name__ == "ProbeDisabled"] == [
-        "ZeroDivisionError: division by zero"
-    ]
-
-
-@pytest.mark.parametrize("fails", ["attach.ProxyTiming._time_fit", "run.StepTimeline.stop"])
-def test_the_trainer_is_put_back_where_the_timer_fails_at_its_begin_or_end(
+@pytest.mark.parametrize(
+    "fails", ["run.TimingRun._begin", "attach.ProxyTiming._time_fit", "run.StepTimeline.stop"]
+)
+def test_the_trainer_is_put_back_and_trains_on_wherever_the_timer_fails(
     planted, clock, timer, tmp_path, monkeypatch, fails, said
 ):
     trainer = planted.make_trainer(timer, clock, tmp_path)
@@ -64,15 +45,10 @@ def test_the_trainer_is_put_back_where_the_timer_fails_at_its_begin_or_end(
     assert trainer.state.finished
     assert trainer.profiler is profiler
     assert "log_metrics" not in set(vars(trainer.logger)) - logger
-
-
-def test_the_lightning_that_was_imported_is_the_one_that_is_served():
-    pytest.importorskip("pytorch_lightning")
-    script = (
-        "import pytorch_lightning; from lightning_gpuprof import PhaseTimer;"
-        "assert issubclass(PhaseTimer, pytorch_lightning.Callback)"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True)
+    records = planted.sessions(timer)[0].session.records
+    assert [r.error for r in records if type(r).__name__ == "ProbeDisabled"] == [
+        "ZeroDivisionError: division by zero"
+    ]
 
 
 def test_the_other_lightning_package_is_served_alike(clock, timer, tmp_path):

@@ -152,25 +152,6 @@ def test_each_profiler_step_holds_its_own_fetch_forward_backward_and_optimizer(t
         assert len(outside) == sum(sum(parts_of(trace, s)[0].values()) for s in trace.steps)
 
 
-def test_a_step_ends_with_its_epoch(tmp_path):
-    class Between(Callback):
-        def on_train_epoch_start(self, trainer, pl_module):
-            with torch.profiler.record_function("part:between:0"):
-                pass
-
-    trainer = fit(
-        tmp_path,
-        ProfilerSchedule(wait=2, warmup=0, active=4),
-        Between(),
-        limit_train_batches=4,
-        max_epochs=2,
-    )
-    trace = Run(trainer).trace()
-    assert trace.numbers == [2, 3, 4, 5]
-    assert any(e["name"] == "part:between:0" for e in trace.events)
-    assert all(not parts_of(trace, step)[0] for step in trace.steps)
-
-
 @pytest.mark.parametrize(
     ("schedule", "options", "numbers"),
     [
@@ -229,10 +210,6 @@ def test_later_cycles_that_cannot_fit_are_one_warning(tmp_path, said):
     with said("only 2 of its 3 cycles"):
         trainer = fit(tmp_path, ProfilerSchedule(wait=0, warmup=2, active=3, repeat=2))
     assert len(Run(trainer).cycles) == 2
-
-
-def test_fast_dev_run_is_never_an_error(tmp_path):
-    fit(tmp_path, ProfilerSchedule(wait=10), fast_dev_run=True, limit_train_batches=None)
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
@@ -349,13 +326,3 @@ def test_mps_is_refused_with_what_goes_on():
 def test_a_setting_that_cannot_work_is_refused(options, said):
     with pytest.raises(ConfigError, match=said):
         ProfilerSchedule(**options)
-
-
-@pytest.mark.parametrize("timer", [True, False], ids=["timed", "alone"])
-def test_cycles_that_are_far_apart_come_at_their_steps_over_epochs(tmp_path, timer):
-    cycles = ProfilerSchedule(wait=35, warmup=1, active=1, repeat=1)
-    parts = [PhaseTimer(console=False), cycles] if timer else [cycles]
-
-    run = Run(fit(tmp_path, *parts, max_epochs=2, limit_train_batches=30))
-
-    assert [(one.first_step, one.last_step) for one in run.cycles] == [(36, 36), (38, 38)]

@@ -83,12 +83,6 @@ def test_it_makes_no_host_sync_where_lightnings_own_does(tmp_path):
     assert [[site.owner for site in sites] for sites in found] == [["lightning"], []]
 
 
-def test_the_loss_is_training_steps_own_while_gradients_accumulate():
-    bar = watching(DeferredProgressBar)()
-    model = fit(bar, accumulate_grad_batches=2, max_epochs=1)
-    assert [shown["loss"] for shown in bar.seen[:6]] == pytest.approx(model.losses)
-
-
 def test_a_value_that_has_not_arrived_is_shown_at_a_later_refresh(monkeypatch):
     class Late:
         def __init__(self, values):

@@ -66,18 +66,10 @@ def test_what_a_quota_made_the_run_wait_for_is_noted_when_training_ends(fit):
     assert session.last(CpuQuota) == CpuQuota(2.5, 200, 100)
 
 
-def test_without_a_quota_nothing_is_noted(fit):
-    assert fit(CoreWaits(quota=lambda: None)).last(CpuQuota) is None
-
-
 def test_what_training_waited_for_a_core_is_noted_when_it_ends(fit):
     readings = [facts.CoreWait(1_000, 5), facts.CoreWait(3_000, 505)]
     found = fit(CoreWaits(wait=lambda: readings.pop(0))).last(facts.CoreWait)
     assert (found.wall_ns, found.queued_ns, found.frac) == (2_000, 500, 0.25)
-
-
-def test_where_no_account_is_kept_of_the_cores_nothing_is_noted(fit):
-    assert fit(CoreWaits(wait=lambda: None)).last(facts.CoreWait) is None
 
 
 class Synced(Texts):

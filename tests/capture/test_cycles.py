@@ -61,32 +61,6 @@ def test_a_profiler_exists_only_from_warm_up_to_the_cycles_end():
     assert rig.recorded[0].stop_ns == 7
 
 
-def test_every_cycle_gives_its_own_recording():
-    rig = Rig(wait=1, warmup=1, active=2, repeat=2)
-    rig.steps(*range(12))
-    assert rig.spans == [(0, 2, 3), (1, 5, 6), (2, 8, 9)]
-    assert rig.made == 3
-    assert [told for told in rig.log if told.startswith("stop")] == [*("stop", "stop", "stop")]
-
-
-def test_a_run_that_ends_in_warm_up_leaves_no_recording():
-    rig = Rig(warmup=2, active=1)
-    rig.steps(0, 1)
-    rig.cycles.close()
-    assert rig.log[-1] == "stop"
-    assert rig.spans == []
-
-
-def test_the_last_unit_ends_its_cycle_when_no_other_unit_follows():
-    rig = Rig(active=2)
-    rig.steps(0)
-    rig.cycles.end_unit()
-    assert rig.spans == []
-    rig.steps(1)
-    rig.cycles.end_unit()
-    assert rig.spans == [(0, 0, 1)]
-
-
 def test_a_cycle_is_left_out_while_another_profiler_is_at_work():
     rig = Rig(active=1, repeat=1, busy=True)
     rig.steps(0)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import OutsideSpan, Scalars
 
@@ -53,14 +52,6 @@ def test_waiting_for_the_gradients_of_others_is_a_part_of_backward(root, rank):
 
     assert (exchange > 0).all()
     assert (exchange < columns["phase/backward"]).all()
-
-
-def test_the_report_compares_what_ranks_waited(root):
-    waits = analyze_run(recorded(root), {}).rank_waits
-
-    assert waits.exchange_ns > 0
-    assert sorted(waits.waited_ns) == [0, 1]
-    assert sum(waits.last_frac.values()) == 1
 
 
 @pytest.mark.parametrize("rank", [0, 1])

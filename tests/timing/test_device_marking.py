@@ -126,17 +126,6 @@ def test_device_phases_add_up_to_the_steps_device_time(clock, fake_device, fit):
     assert marked.sum() >= 10
 
 
-def test_a_slow_host_leaves_the_device_waiting(clock, fake_device, fit):
-    device = fake_device(clock, latency_ns=5 * US, poll_ns=100)
-    run = fit(Model(device, host_ns=2 * MS, work_ns=10 * US))
-    columns = device_columns(run)
-    steps = slice(1, 19)
-    assert set(columns["device/forward"][steps]) == {2_010 * US}
-    assert columns["run_ahead/forward"][steps] == near(15 * US)
-    found = analyze_run(run, {}).device_time
-    assert found.state_frac[StepState.HOST_BOUND] == 1.0
-
-
 @pytest.mark.parametrize(
     ("times", "says"),
     [
@@ -151,15 +140,6 @@ def test_the_live_line_ends_with_what_the_device_does(clock, fake_device, fit, c
         fit(Model(device, **times), console=True)
     lines = [one.getMessage() for one in caplog.records]
     assert any(line.endswith(f" samples/s | {says}") for line in lines), lines
-
-
-def test_slow_data_leaves_the_device_idle(clock, fake_device, fit):
-    run = fit(Model(fake_device(clock, latency_ns=5 * US, poll_ns=100), data_ns=10 * MS))
-    columns = device_columns(run)
-    # The last of 4 ms of work is queued 200 us before the wait of 10 ms: 3.8 ms of it are left.
-    assert columns["device/data_wait"][1:19] == near(6_200 * US)
-    found = analyze_run(run, {}).device_time
-    assert found.state_frac[StepState.DATA_BOUND] == 1.0
 
 
 def test_a_wait_that_the_device_does_not_notice_is_no_data_wait(clock, fake_device, fit):
@@ -253,23 +233,6 @@ def test_where_one_step_in_many_is_timed_the_budget_is_one_of_all_steps(
     marked = found.columns["device_dur"][16:] != NOT_MEASURED
     assert marked.mean() > 0.8
     assert every(found) == pytest.approx(20, abs=2)
-
-
-def test_marks_change_no_weight(clock, fake_device, tmp_path):
-    def weights(**options):
-        torch.manual_seed(0)
-        model = Model(fake_device(clock))
-        trainer = Trainer(
-            max_epochs=2,
-            logger=False,
-            default_root_dir=tmp_path,
-            callbacks=[PhaseTimer(console=False, clock=clock, **options)],
-        )
-        trainer.fit(model)
-        return model.layer.weight
-
-    with_marks = weights(device_marks=fake_device(clock))
-    assert torch.equal(with_marks, weights(device_marks=False))
 
 
 def test_several_epochs_and_validation_leave_every_step_whole(clock, fake_device, fit):

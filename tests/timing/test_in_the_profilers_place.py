@@ -98,13 +98,6 @@ def test_what_is_nowhere_is_missed(tmp_path, profiler):
     train(tmp_path, profiler, look)
 
 
-def test_in_the_place_of_lightnings_own_nothing_is_looked_up_the_long_way(tmp_path):
-    kinds = set()
-    train(tmp_path, None, lambda found: kinds.add(type(found)))
-    (kind,) = kinds
-    assert not hasattr(kind, "__getattr__")
-
-
 @pytest.mark.parametrize("kind", [Listing, Wrapping])
 def test_one_derived_from_the_profiler_that_does_nothing_is_called_if_it_does_something(
     tmp_path, kind

@@ -5,7 +5,7 @@ import pytest
 
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
-from lightning_gpuprof.timing.overhead import MOST_APART, Overhead, boundary_cost_ns
+from lightning_gpuprof.timing.overhead import MOST_APART, Overhead
 from lightning_gpuprof.timing.phase_clock import Slot
 from lightning_gpuprof.timing.windows import Layout, Window
 
@@ -72,18 +72,6 @@ def test_steps_are_marked_as_often_as_the_budget_allows(hooks_ns, boundaries, ev
     assert cost_of(hooks_ns=hooks_ns, boundaries=boundaries).spacing() == every
 
 
-def test_of_few_steps_nothing_is_concluded():
-    assert cost_of(hooks_ns=90_000, steps=99).spacing() is None
-
-
-def test_what_is_said_names_the_cost_the_budget_and_what_is_left():
-    message = cost_of(hooks_ns=3_000, boundaries=60).explain(3)
-
-    assert "overhead_budget=0.5%" in message
-    assert "9.00 µs of each 1.00 ms step" in message
-    assert "it times one step in 3 by phase (5.00 µs per step)" in message
-
-
 def test_what_is_looked_at_once_or_profiled_is_no_steady_cost():
     flags = [StepFlag.WARMUP, StepFlag.WATCHED, StepFlag.PROFILED, 0, StepFlag.VALIDATION]
     facts = [[step, 0, step, 1, int(flag), 0, 1_000] for step, flag in enumerate(flags)]
@@ -93,7 +81,3 @@ def test_what_is_looked_at_once_or_profiled_is_no_steady_cost():
     window = Window(np.array(facts), np.array(charged), Layout(slots, {"Ours"}), origin_ns=0)
 
     assert (window.plain_count, window.plain_ns, window.own_ns) == (2, 2_000, [10, 20])
-
-
-def test_what_a_boundary_costs_is_measured_on_this_machine():
-    assert 0 < boundary_cost_ns(rounds=5, repeats=3) < 1e9

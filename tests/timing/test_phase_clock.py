@@ -47,15 +47,6 @@ def test_the_innermost_region_is_charged(clock, time):
     }
 
 
-def test_regions_stay_open_across_a_cut(clock, time):
-    with clock.region(Phase.VALIDATION):
-        time.now_ns += 5
-        assert charged(clock) == {Slot(Phase.VALIDATION): 5}
-        time.now_ns += 7
-
-    assert charged(clock) == {Slot(Phase.VALIDATION): 7}
-
-
 def test_a_named_part_belongs_to_the_phase_it_is_entered_in(clock, time):
     dream = PartRegion(clock, "dream")
     with clock.region(Phase.FORWARD), dream:
@@ -74,14 +65,6 @@ def test_what_was_left_open_is_closed_by_the_region_around_it(clock, time):
     time.now_ns += 4
 
     assert charged(clock) == {Slot(Phase.OPTIMIZER_STEP): 3, Slot(Phase.OTHER): 4}
-
-
-@pytest.mark.parametrize("phase", [Phase.OTHER, Phase.BACKWARD])
-def test_closing_what_was_never_opened_changes_nothing(clock, time, phase):
-    clock.region(phase).__exit__(None, None, None)
-    time.now_ns += 4
-
-    assert charged(clock) == {Slot(Phase.OTHER): 4}
 
 
 EVENTS = st.lists(

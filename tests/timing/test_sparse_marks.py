@@ -2,7 +2,6 @@
 
 import sys
 from collections import Counter
-from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -93,27 +92,6 @@ def test_what_lies_between_epochs_has_its_names_after_steps_without_marks(plante
     ends = [span for span in measured.outside if span.where == "epoch_end"]
     assert len(ends) == 8
     assert all("callbacks/SlowCallback" in span.part_ns for span in ends)
-
-
-def test_waiting_steps_take_less_than_two_mebibytes(planted, clock, tmp_path):
-    """Closed form: so many windows may wait, of so many steps, of so many boundaries."""
-    timer = PhaseTimer(window=50, console=False, clock=clock)
-    trainer = planted.make_trainer(timer, clock, tmp_path)
-    sizes = []
-
-    class Look(planted.Callback):
-        def on_train_batch_end(self, trainer, *_):
-            timeline = timer._run.timeline
-            times, shared = timeline.clock.times, (timeline.clock.codes, timeline.samples)
-            own = sum(8 + sys.getsizeof(time) for time in times)  # a time is a number of its own
-            sizes.append(own + sum(8 * len(log) for log in shared))
-
-    trainer.callbacks.append(Look())
-    trainer.fit(planted.Model(clock))
-
-    per_step = max(b - a for a, b in pairwise(sizes))
-    assert 800 < per_step < 4_000  # with all its callbacks and loggers
-    assert 10 * 50 * per_step < 2 * 2**20
 
 
 def test_named_components_are_timed_in_marked_steps_alone(planted, clock, tmp_path):

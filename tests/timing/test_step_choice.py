@@ -36,12 +36,6 @@ def run(timeline, steps):
     return marked
 
 
-def test_every_step_is_marked_until_the_choice_is_spread(timeline, choice, told):
-    assert run(timeline, range(10)) == list(range(10))
-    assert choice.is_marked(np.arange(10)).all()
-    assert told == []
-
-
 def test_each_block_of_steps_holds_one_mark(timeline, choice):
     choice.spread(8)
 
@@ -74,27 +68,3 @@ def test_an_epochs_first_step_and_one_that_somebody_insists_on_are_marked(
     assert run(timeline, [3, 4]) == [3, 4]
     insisted.step_flags = 0
     assert run(timeline, [5]) == []
-
-
-def test_rows_are_told_apart_as_they_are_taken(timeline, choice):
-    run(timeline, range(5))
-    choice.spread(4)
-    marked = run(timeline, range(5, 45))
-
-    first, second = choice.is_marked(np.arange(20)), choice.is_marked(np.arange(20, 45))
-
-    assert np.flatnonzero(first).tolist() == [0, 1, 2, 3, 4, *[s for s in marked if s < 20]]
-    assert (np.flatnonzero(second) + 20).tolist() == [s for s in marked if s >= 20]
-
-
-def test_what_lies_between_epochs_is_timed_whatever_its_last_step_was(timeline, choice, told):
-    choice.spread(8)
-    steps = iter(range(1, 100))
-    while run(timeline, [next(steps)]):
-        pass
-    assert told == [False]
-
-    timeline.left()
-
-    assert told == [False, True]
-    assert timeline.marked

@@ -1,9 +1,8 @@
 import numpy as np
-import pytest
 import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
-from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset
+from torch.utils.data import DataLoader
 
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
@@ -12,9 +11,6 @@ from lightning_gpuprof.findings.rule import rules
 from lightning_gpuprof.records.phases import FETCHES
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import StepFlag
-from lightning_gpuprof.session.run_facts import _in_memory
-
-ROWS = TensorDataset(torch.zeros(12, 4))
 
 
 class Model(BoringModel):
@@ -71,18 +67,3 @@ def test_a_start_outside_of_validations_is_none_of_theirs(tmp_path):
     started = columns["part/validation/loader start"]
     assert ((started > 0) == validated).all()
     assert not validated.all()
-
-
-@pytest.mark.parametrize(
-    ("dataset", "options", "found"),
-    [
-        (ROWS, {}, True),
-        (ConcatDataset([Subset(ROWS, [3, 4]), ROWS]), {}, True),
-        (ROWS, {"collate_fn": list}, False),
-        (TensorDataset(torch.zeros(2, 4_096), torch.zeros(2)), {}, False),
-        (RandomDataset(4, 12), {}, False),
-        (ConcatDataset([ROWS, RandomDataset(4, 12)]), {}, False),
-    ],
-)
-def test_rows_of_tensors_are_told_from_what_somebody_makes(dataset, options, found):
-    assert _in_memory(DataLoader(dataset, **options)) is found

@@ -5,11 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.timing.device_marking import DeviceMarking
-from lightning_gpuprof.timing.device_rows import OUTSIDE, WHOLE
 from lightning_gpuprof.timing.phase_clock import PhaseClock
-from lightning_gpuprof.timing.regions import AtBorder
 from lightning_gpuprof.timing.step_timeline import StepTimeline
 
 MS = 1_000_000
@@ -63,23 +60,3 @@ def test_which_rows_a_window_holds_turns_nothing_either(marking):
     for apart in (4, 5, 3, 4, 3):
         marking.columns(np.arange(8) * apart, 8 * MS, spacing=4)
     assert (marking.every, marking.notes) == (1, [])
-
-
-def test_what_is_open_where_marking_pauses_is_forgotten(marking, clock):
-    timeline = marking._timeline
-    phase = timeline.clock.region(Phase.FORWARD)
-    border = AtBorder(timeline.clock.region(Phase.DATA_WAIT), timeline.begin_step)
-    around, at_border = marking.watch(phase), marking.watch(border)
-    marking.every = 2
-    depths = []
-    for step in range(8):
-        # A step that fetches for itself: its region was opened in the step before.
-        with around:
-            with at_border:
-                clock.now_ns += MS
-            depths.append((marking.step, len(marking._stack)))
-        timeline.begin_batch(step, 1)
-        timeline.begun, timeline.ran = False, True
-    assert [step for step, _ in depths] == [0, OUTSIDE, 2, OUTSIDE, 4, OUTSIDE, 6, OUTSIDE]
-    assert {depth for _, depth in depths} == {0}
-    assert marking._current == (list(Phase).index(Phase.OTHER), WHOLE)

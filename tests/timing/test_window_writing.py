@@ -186,10 +186,3 @@ def test_ctrl_c_waits_for_the_end_of_what_must_not_be_torn_also_where_that_fails
         fails()
     assert done
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_a_signal_that_python_does_not_handle_is_left_alone(monkeypatch):
-    monkeypatch.setattr(signal, "getsignal", lambda number: signal.SIG_IGN)
-    monkeypatch.setattr(signal, "signal", None)
-    with interrupts_wait():
-        pass

@@ -1,9 +1,5 @@
 """Loaders that start worker processes amid an epoch, or for each of a validation's loaders."""
 
-import copy
-import pickle
-from contextlib import nullcontext
-
 import pytest
 import torch
 from lightning.pytorch import Trainer
@@ -11,7 +7,7 @@ from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 from lightning.pytorch.utilities import CombinedLoader
 from torch.utils.data import DataLoader
 
-from lightning_gpuprof.adapters.loaders import MAKES_ITERATOR, LoaderParts, TimedStart
+from lightning_gpuprof.adapters.loaders import MAKES_ITERATOR
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.findings.engine import evaluate_rules
@@ -91,27 +87,6 @@ def test_each_of_several_validation_loaders_has_its_start_and_its_first_batch(tm
     assert finding.title.startswith("Starting 3 workers costs each validation ")
     assert "num_workers=0" in finding.change
     assert all(MAKES_ITERATOR not in vars(one) for one in several)
-
-
-class Loop:
-    def __init__(self, *loaders):
-        self._combined_loader = CombinedLoader(list(loaders))
-
-
-def test_copies_of_a_loader_start_their_own_workers():
-    original = loader(8, num_workers=1)
-    parts = LoaderParts(nullcontext(), nullcontext(), nullcontext())
-    parts.watch_starts(Loop(original, loader(8)))
-    assert isinstance(vars(original)[MAKES_ITERATOR], TimedStart)
-    other = copy.copy(original)
-    vars(other)["num_workers"] = 0
-    deep, sent = copy.deepcopy(original), pickle.loads(pickle.dumps(original))
-    parts.restore()
-    assert MAKES_ITERATOR not in vars(original)
-    # Had it been the original's, it would have one worker.
-    assert iter(other)._num_workers == 0
-    for one in (deep, sent):
-        assert vars(one)[MAKES_ITERATOR].__self__ is one
 
 
 def test_a_loader_that_cannot_be_watched_is_trained_from_all_the_same(tmp_path):
