@@ -7,7 +7,6 @@ import pytest
 
 from lightning_gpuprof.errors import UnknownTraceError
 from lightning_gpuprof.traces import open_timeline
-from lightning_gpuprof.traces.tables import open_tables
 from lightning_gpuprof.traces.timeline import of_category
 
 SHAPES = {"Input Dims": [[2, 3], [3, 4]], "Input type": ["float", "float"]}
@@ -113,12 +112,6 @@ def test_text_and_gaps_in_a_database_s_number_columns_cost_their_rows_alone(writ
     assert timeline.device.device.tolist() == [1, 1]
     assert of_category(timeline.device, "kernel").all()
     assert "2 events have no end" in timeline.warnings[0]
-
-
-def test_counters_that_are_no_numbers_stay_text(write_text):
-    path = write_text("Dispatch_Id,Kernel_Name,Counter_Name,Counter_Value\n1,k,A,inf\nx,k,B,\n")
-
-    assert [counter.value for counter in open_tables(path).counters] == ["inf", ""]
 
 
 def test_a_file_of_one_stray_line_is_named_and_refused(write_text):

@@ -72,16 +72,6 @@ def test_ranges_become_user_annotations(tiny_traces, totals_by_name, name):
     assert found == {"step": (1, 140_000)}
 
 
-def test_nsys_operators_calls_threads_and_devices_are_named(tiny_traces, totals_by_name):
-    timeline = open_timeline(str(tiny_traces / "nsys.sqlite"))
-
-    assert totals_by_name(timeline, timeline.host, "cpu_op") == {"aten::mm": (1, 4_000)}
-    assert {"cudaLaunchKernel", "cudaMemcpyAsync"} <= set(timeline.names)
-    assert [(thread.pid, thread.tid) for thread in timeline.threads] == [(41, 42)]
-    assert timeline.devices[0].name == "Tesla T4"
-    assert any("1 events have no end" in text for text in timeline.warnings)
-
-
 def test_copies_calls_and_allocations_of_rocprofv3_are_files_of_their_own(
     tiny_traces, totals_by_name
 ):

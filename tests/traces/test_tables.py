@@ -25,29 +25,6 @@ def test_older_nsys_headers_give_the_same_statistics(write_text):
     assert open_tables(path).stats == (NameStats("gemm", 2, 1_800_000, 800_000, 1_000_000),)
 
 
-def test_copies_of_older_nsys_are_counted_as_operations(write_text):
-    path = write_text(
-        "Time(%),Total Time (ns),Operations,Average,Minimum,Maximum,Operation\n"
-        "100.0,5000,3,1666.7,1000,2000,[CUDA memcpy HtoD]\n"
-    )
-
-    tables = open_tables(path)
-
-    assert tables.kind == "memory"
-    assert tables.stats == (NameStats("[CUDA memcpy HtoD]", 3, 5_000, 1_000, 2_000),)
-
-
-def test_of_a_report_of_calls_and_kernels_the_kernels_are_read(write_text):
-    path = write_text(
-        "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),"
-        "Category,Operation\n"
-        "70.0,700,7,100.0,100.0,100,100,0.0,CUDA_API,cudaLaunchKernel\n"
-        "30.0,300,3,100.0,100.0,100,100,0.0,CUDA_KERNEL,gemm\n"
-    )
-
-    assert [row.name for row in open_tables(path).stats] == ["gemm"]
-
-
 def test_long_and_wide_ncu_files_give_the_same_counters(tiny_traces):
     long = open_tables(str(tiny_traces / "ncu_long.csv"))
     wide = open_tables(str(tiny_traces / "ncu_wide.csv"))
@@ -67,11 +44,6 @@ def test_hardware_counters_of_rocprofv3_are_read(tiny_traces):
         (1, "SQ_WAVES", 16384.0),
         (3, "SQ_WAVES", 49152.0),
     ]
-
-
-@pytest.mark.parametrize("name", ["nsys.sqlite", "jax.xplane.pb", "rocprofv3_kernel_trace.csv"])
-def test_a_trace_is_no_table(tiny_traces, name):
-    assert open_tables(str(tiny_traces / name)) is None
 
 
 def test_a_real_ncu_file_gives_every_metric(shared_traces):

@@ -92,14 +92,6 @@ def test_where_the_host_is_late_and_never_waits_the_path_is_the_hosts(read_synth
     assert any(name.startswith(expected) or name == "nothing recorded" for name in names)
 
 
-def test_without_gaps_the_path_is_the_devices_from_its_first_event_on(read_synthetic):
-    spec = SyntheticSpec(steps=2, gaps_ns={}, comm_ns=0, exposed_comm_ns=0)
-    path, known = walk(read_synthetic(spec)), answers(spec)
-
-    assert path.kind_ns[PathKind.DEVICE] == known.busy_ns
-    assert path.kind_ns[PathKind.QUEUE] == 0
-
-
 def test_work_of_another_thread_is_followed_where_the_first_has_none():
     host = [
         (0, 100, "backward", CATEGORY_ID["user_annotation"], 0, -1),

@@ -86,17 +86,6 @@ def test_it_is_said_whether_memory_was_read_often_enough():
     assert module.memory_growth(session([GIB] * 8)) == (None, False)
 
 
-def test_too_few_windows_say_nothing():
-    assert memory_growth(session([2 * GIB + GIB * window for window in range(8)])) is None
-    assert memory_growth(session([2 * GIB + GIB * window for window in range(9)])) is not None
-
-
-def test_a_long_run_is_thinned_out():
-    growth = memory_growth(session([2 * GIB + MIB * window for window in range(5000)]))
-    assert growth.windows <= 1000
-    assert growth.bytes_per_step == pytest.approx(MIB / 50)
-
-
 def test_the_interval_is_the_one_of_sen():
     # Gilbert, Statistical Methods for Environmental Pollution Monitoring, gives the ranks as
     # (N - C) / 2 and (N + C) / 2 of the sorted slopes, C = 1.96 * sqrt(n (n - 1) (2n + 5) / 18).

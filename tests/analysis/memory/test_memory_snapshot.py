@@ -85,14 +85,6 @@ def test_what_a_step_leaves_for_good_is_neither_activation_nor_gradient(
     }
 
 
-def test_a_flat_run_has_no_growing_line(allocator_snapshot, analyzed):
-    for _ in range(20):
-        train_step(allocator_snapshot)
-    # What a first step leaves for good is state, and what the last one holds is under way.
-    allocator_snapshot.allocate(MIB, line=30)
-    assert analyzed().growing == ()
-
-
 def test_a_block_freed_in_the_history_but_made_before_it_counts_from_the_beginning(
     allocator_snapshot, analyzed
 ):

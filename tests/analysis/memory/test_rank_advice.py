@@ -40,12 +40,6 @@ def test_a_rank_that_measured_nothing_is_said():
     assert advice.reason == "1 of 2 ranks measured no memory"
 
 
-def test_one_rank_speaks_for_itself():
-    alone = session(32, 64)
-    assert rank_advice({0: alone}) is alone.records[1]
-    assert rank_advice({0: session()}) is None
-
-
 def test_memory_that_grows_withholds_what_was_suggested_before_it_showed():
     def grown(*, of_device):
         return MemoryGrowth(

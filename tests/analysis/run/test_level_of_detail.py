@@ -30,8 +30,3 @@ def test_flags_of_a_bucket_are_those_of_any_of_its_steps():
     flags = np.array([0, 8, 16, 1], dtype=np.int64)
     found = bucket_steps(dur, {}, flags, first=0, last=4, buckets=2)
     assert found.flags.tolist() == [8, 17]
-
-
-def test_a_range_without_steps_gives_no_buckets():
-    dur = np.ones(4, dtype=np.int64)
-    assert bucket_steps(dur, {"a": dur}, None, first=9, last=12, buckets=5).first.tolist() == []

@@ -3,15 +3,11 @@ import pytest
 
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.errors import RecordError
-from lightning_gpuprof.records.facts import ProcessMemory
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import RankRecords, read_run
 from lightning_gpuprof.records.schema import (
     Memory,
-    Note,
     OutsideSpan,
-    ProbeDisabled,
-    ProfilerCycle,
     StepFlag,
 )
 
@@ -23,11 +19,6 @@ def at(steps, values, fill=0):
     for index, value in values.items():
         column[index] = value
     return column
-
-
-def test_notes_that_are_measurements_of_steps_are_no_news(analyze):
-    notes = [ProcessMemory(3, 1), Note(step=3, name="no-trace", message="too short")]
-    assert analyze({"forward": MS}, records=notes).notes == (notes[1],)
 
 
 def test_a_steady_step_leaves_out_warm_up_compilation_and_profiling(analyze):
@@ -48,11 +39,6 @@ def test_where_every_steady_step_was_profiled_they_are_used_and_that_is_said(ana
     flags = at(6, {0: StepFlag.WARMUP}, fill=StepFlag.PROFILED)
     run = analyze({"forward": 100}, steps=6, flags=flags)
     assert (run.steps.basis, run.steps.dur.count) == ("measured", 5)
-
-
-def test_a_run_of_warm_up_steps_alone_uses_them_and_says_so(analyze):
-    run = analyze({"forward": 100}, steps=4, flags=StepFlag.WARMUP)
-    assert (run.steps.basis, run.steps.dur.count) == ("all", 4)
 
 
 def test_phases_add_up_to_the_wall_time_with_the_spans_outside_of_steps(analyze):
@@ -80,11 +66,6 @@ def test_validation_counts_in_the_mean_step_and_not_as_jitter(analyze):
     assert (run.steps.dur.mean_ns, run.steps.plain_p50_ns, run.steps.jitter_frac) == (200, 100, 0)
     assert run.per_step(Phase.VALIDATION).mean_ns == 100
     assert run.per_step(Phase.VALIDATION).median_ns == 0
-
-
-def test_a_measured_phase_that_took_no_time_is_zero(analyze):
-    run = analyze({"forward": 100, "backward": 0}, steps=5)
-    assert run.per_step(Phase.BACKWARD).mean_ns == 0
 
 
 def test_hooks_alone_leave_merged_phases_unmeasured(make_session, write_run):
@@ -131,17 +112,6 @@ def test_a_slow_step_names_the_phase_and_the_part_that_exceeded_its_median_most(
     assert (slow.part, slow.part_excess_ns) == ("Saver", 440)
 
 
-def test_a_part_that_has_little_of_the_excess_is_not_named(analyze):
-    run = analyze(
-        {"data_wait": at(30, {7: 500}, fill=20)},
-        steps=30,
-        parts={"data_wait/sampler": at(30, {7: 15}, fill=10)},
-    )
-    slow = run.slowest[0]
-    assert (slow.step, slow.phase, slow.phase_excess_ns) == (7, Phase.DATA_WAIT, 480)
-    assert (slow.part, slow.part_excess_ns) == (None, None)
-
-
 def test_a_killed_run_ends_with_its_last_record_and_has_no_status(analyze):
     run = analyze({"forward": 100}, steps=7, end=False)
     assert (run.status, run.wall.wall_ns, run.wall.closed) == ("open", 700, False)
@@ -172,44 +142,6 @@ def test_a_session_without_steps_has_no_figures_rather_than_zeros(analyze):
     run = analyze({}, steps=0, wall_ns=500)
     assert (run.steps, run.step_ns, run.device_time, run.memory, run.slowest) == (None,) * 4 + ((),)
     assert run.per_step(Phase.FORWARD) is None
-
-
-def test_ranks_stand_side_by_side(make_session, write_run):
-    write_run(make_session({"forward": 100}, steps=5, world_size=2))
-    path = write_run(make_session({"forward": 130}, steps=5, rank=1, world_size=2), rank=1)
-    run = analyze_run(read_run(path), {})
-    assert [(r.rank, r.median_ns, r.phase_mean_ns[Phase.FORWARD]) for r in run.ranks] == [
-        (0, 100, 100),
-        (1, 130, 130),
-    ]
-
-
-def test_a_trace_comes_with_its_analysis_once_that_is_there(analyze):
-    cycles = [
-        ProfilerCycle(cycle=i, first_step=3, last_step=5, trace_file=f"rank0-cycle{i}.gz")
-        for i in range(2)
-    ]
-    run = analyze({"forward": 1}, records=cycles, traces={"rank0-cycle1.gz": {"operators": []}})
-    assert [(t.rank, t.cycle.cycle, t.analysis) for t in run.traces] == [
-        (0, 0, None),
-        (0, 1, {"operators": []}),
-    ]
-
-
-def test_memory_keeps_the_highest_peak_and_the_last_state(analyze):
-    def memory(step, allocated, peak):
-        return Memory(
-            step=step,
-            allocated_bytes=allocated,
-            reserved_bytes=allocated,
-            peak_allocated_bytes=peak,
-            peak_reserved_bytes=peak,
-            total_bytes=1_000,
-        )
-
-    run = analyze({"forward": 1}, records=[memory(50, 300, 500), memory(100, 200, 400)])
-    assert (run.memory.allocated_bytes, run.memory.peak_reserved_bytes) == (200, 500)
-    assert run.memory.peak_frac == 0.5
 
 
 @pytest.mark.parametrize(("before", "allocated", "frac"), [(False, 700, 0.9), (True, 100, 0.3)])
@@ -247,16 +179,6 @@ def test_making_the_loader_anew_is_no_start_of_workers(analyze):
     wait = at(20, {0: 500, 10: 310}, fill=10)
     run = analyze({"data_wait": wait}, steps=20, flags=flags, records=[setup, between])
     assert (run.epoch_starts.again_ns, run.epoch_starts.remade_ns) == (300 + 10, 30)
-
-
-def test_probe_failures_and_torn_lines_are_passed_on(make_session, write_run):
-    failure = ProbeDisabled(probe="PhaseTimer", step=3, error="boom", traceback="...")
-    path = write_run(make_session({"forward": 1}, steps=5, records=[failure]))
-    with open(f"{path}/plugins/gpuprof/rank0.jsonl", "ab") as file:
-        file.write(b'{"kind":"steps","first')
-    run = analyze_run(read_run(path), {})
-    assert run.probe_failures == (failure,)
-    assert "the last line is torn" in run.warnings[0]
 
 
 def test_records_without_any_session_are_refused_with_a_reason():

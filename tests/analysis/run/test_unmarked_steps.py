@@ -78,12 +78,6 @@ def test_what_each_step_is_timed_for_is_known_of_all(session, steady):
     assert step_stats(session).ran == 10
 
 
-def test_a_part_keeps_its_share_of_its_phase(session, steady):
-    (ema,) = part_split(Spread(session, steady))
-
-    assert ema.total_ns == 100
-
-
 def with_unmarked(session, **changed):
     """The session with another record of its steps without marks."""
     first, *others = session.records
@@ -166,9 +160,3 @@ def test_a_checkpoint_between_epochs_is_one_of_all(session, steady):
 
     assert (every.mean_ns(Phase.CHECKPOINT), every.flagged["checkpoint"]) == (8, 1)
     assert every.step_ns == 105
-
-
-def test_a_run_in_which_every_step_was_marked_is_left_as_it_was_measured(session, steady):
-    whole = Session(session.start, session.records[1:], session.columns)
-
-    assert phase_split(Spread(whole, steady))[Phase.FORWARD].total_ns == 60

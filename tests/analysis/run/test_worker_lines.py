@@ -8,7 +8,6 @@ from lightning_gpuprof.analysis.run.worker_lines import (
     worker_line_times,
 )
 from lightning_gpuprof.records.lines import WorkerLines
-from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Loader
 
 MS = 1_000_000
@@ -46,14 +45,6 @@ def test_without_a_number_of_workers_there_are_shares_alone(analyze, loader):
     assert not longer_here(run, 1)
 
 
-def test_no_samples_and_no_work_say_nothing(analyze):
-    idle = analyze(PHASES, loader=TWO, records=[seen(work=0)])
-    assert (worker_line_times(idle), made_in_ns(idle), batch_lines(idle)) == ((), None, None)
-    none = analyze(PHASES, loader=TWO, records=[seen(work=0, waiting=0)])
-    assert (worker_line_times(none), made_in_ns(none)) == ((), None)
-    assert worker_line_times(analyze(PHASES, loader=TWO)) == ()
-
-
 def test_whoever_makes_the_batches_is_asked_at_which_lines(analyze):
     here = HostLines(100, (line(70, 90),), {"data_wait": 100})
     host = here
@@ -66,12 +57,6 @@ def test_whoever_makes_the_batches_is_asked_at_which_lines(analyze):
     # Of several loaders nothing is written down: one makes its batches in the training process.
     assert asked(host, seen(line(3, 60))) == [70]
     assert asked(seen(line(3, 60))) == [3]
-
-
-def test_a_workers_samples_are_those_of_the_wait_for_data(analyze):
-    lines = batch_lines(analyze(PHASES, records=[seen(line(3, 60))], loader=TWO))
-    assert (lines.whole, lines.by_phase) == (100, {"data_wait": 100})
-    assert len(lines.of(Phase.DATA_WAIT)) == 1
 
 
 def test_a_batch_may_take_longer_here_even_with_the_cores_to_itself(analyze):

@@ -71,29 +71,12 @@ def test_a_kernel_leads_to_its_launch_and_the_launch_to_its_operator_and_stack(l
     assert "python" in around
 
 
-def test_a_host_sync_is_drawn_in_its_thread_and_again_among_the_syncs(layout, spec):
-    syncs = of_group(layout, "syncs")
-    assert len(syncs) == spec.steps
-    twins = layout.partner[syncs]
-    assert (layout.start_ns[twins] == layout.start_ns[syncs]).all()
-
-
 def test_a_cut_of_the_whole_holds_every_event(layout):
     cutter = LayoutCutter(layout)
     lanes = range(len(layout.lane_first) - 1)
     for columns in (1, 10, 1_000, 1_000_000):
         cut = cutter.cut(lanes, *layout.span, columns)
         assert cut.count.sum() == len(layout)
-
-
-def test_a_fine_cut_gives_single_events_with_their_names(layout):
-    cutter = LayoutCutter(layout)
-    lane = next(group.first for group in layout.groups if group.kind == "stream")
-    first = int(layout.lane_first[lane])
-    start = int(layout.start_ns[first])
-    cut = cutter.cut([lane], start, start + int(layout.dur_ns[first]), 1000)
-    assert cut.event.tolist() == [first]
-    assert cut.name.tolist() == [layout.name[first]]
 
 
 def lane_of_short_events(count):
@@ -124,12 +107,6 @@ def test_a_cut_never_holds_more_blocks_than_can_be_drawn():
     cut = cutter.cut([0], 0, 1_000_000, 1_000_000)
     assert len(cut.lane) <= 30_000
     assert cut.count.sum() == 100_000
-
-
-def test_nothing_outside_the_range_is_cut(layout):
-    end = layout.span[1]
-    cut = LayoutCutter(layout).cut(range(3), end + 10, end + 20, 100)
-    assert len(cut.lane) == 0
 
 
 def test_drawn_idle_time_has_the_causes_of_the_tables_though_stacks_are_drawn(

@@ -1,4 +1,3 @@
-from lightning_gpuprof.analysis.trace.trace_window import Window
 from lightning_gpuprof.analysis.trace_analysis import analyze_timeline
 from lightning_gpuprof.traces import open_timeline
 
@@ -85,31 +84,10 @@ def test_a_gap_whose_launch_is_not_recorded_has_no_known_cause(write_trace, op, 
     assert causes(path) == {"unknown": 25_000}
 
 
-def test_overlapping_streams_leave_no_gap(write_trace, launched):
-    path = write_trace([*launched(1, 0, 5, 30), *launched(2, 1, 10, 40, stream=20)])
-
-    assert causes(path) == {}
-
-
 def test_a_launch_stamped_after_its_kernel_gives_no_negative_time(write_trace, launched):
     path = write_trace([*launched(1, 0, 5, 10), *launched(2, 30, 25, 10)])
 
     assert causes(path) == {"host_python": 10_000}
-
-
-def test_a_windows_idle_time_reaches_to_its_borders(write_trace, op, launched):
-    path = write_trace(
-        [
-            op(ts=0, dur=1),
-            *launched(1, 8, 10, 10),
-            *launched(2, 28, 30, 10),
-            *launched(3, 58, 60, 10),
-        ]
-    )
-
-    found = causes(path, Window("w", 5_000, 50_000))
-
-    assert sum(found.values()) == 5_000 + 10_000 + 10_000
 
 
 def test_the_longest_gaps_say_what_ended_them(write_trace, op, launched):

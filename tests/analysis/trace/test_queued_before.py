@@ -52,12 +52,6 @@ def test_what_the_device_still_had_queued_is_no_part_of_the_marked_steps(
     assert (found.devices[0].split.span_ns, found.devices[0].split.busy_ns) == (80_000, 80_000)
 
 
-def test_without_marked_steps_nothing_is_left_out(write_trace, launched):
-    events = [*launched(1, 0, 100, 40)[1:], *launched(2, 101, 140, 40)]
-
-    assert analysed(write_trace(events)).kernels.count == 2
-
-
 def test_a_queue_that_lost_most_launches_does_not_cut_the_devices_time(write_trace, op, launched):
     events = [step(op, 3, 0, 100), step(op, 4, 100, 100)]
     for turn in range(10):

@@ -24,13 +24,3 @@ def test_ranges_are_summed_by_name_longest_first(timeline):
         RangeStats("step", "user_annotation", 2, 150, 50, 100),
         RangeStats("ncclAllReduce", "other", 1, 4, 4, 4),
     )
-
-
-def test_a_window_keeps_the_ranges_that_begin_in_it(timeline):
-    assert host_ranges(timeline, 100, 200) == (
-        RangeStats("step", "user_annotation", 1, 50, 50, 50),
-    )
-
-
-def test_a_trace_without_ranges_has_none():
-    assert host_ranges(TimelineBuilder("made up").build()) == ()

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import SyntheticSpec, write_synthetic
@@ -91,21 +90,3 @@ def test_kernels_copies_steps_and_launches_are_counted(tmp_path_factory, spec):
     assert len(found.steps) == known.steps * times
     assert found.launches.count == known.launches * times
     assert found.quality.lost_kernels == found.quality.orphan_kernels == 0
-
-
-def test_epoch_nanoseconds_survive_the_whole_chain(tmp_path):
-    spec = SyntheticSpec(kernel_ns=8_001, copy_ns=3_001, origin_ns=1_751_410_836_123_456_789)
-    found, known = analysed(tmp_path / "trace.json", spec)
-
-    assert found.devices[0].split.compute_ns == known.compute_ns
-    assert found.devices[0].split.copy_ns == 3_001 * spec.steps
-
-
-@pytest.mark.parametrize("piece", [500, 5_000])
-def test_the_size_of_the_pieces_changes_nothing(tmp_path, monkeypatch, piece):
-    spec = SyntheticSpec(devices=2, stack_depth=2)
-    plain, _ = analysed(tmp_path / "a.json", spec)
-    monkeypatch.setattr("lightning_gpuprof.traces.kineto.event_stream.PIECE_BYTES", piece)
-    monkeypatch.setattr("lightning_gpuprof.traces.files.BLOCK_BYTES", 3 * piece)
-
-    assert analysed(tmp_path / "b.json", spec)[0] == plain

@@ -2,7 +2,6 @@
 
 import pytest
 
-from lightning_gpuprof.analysis.trace.linked_trace import nest
 from lightning_gpuprof.analysis.trace.trace_window import steady_window, step_window
 from lightning_gpuprof.analysis.trace_analysis import analyze_timeline
 from lightning_gpuprof.errors import TraceError
@@ -73,20 +72,6 @@ def test_calls_that_make_a_batch_are_counted_apart(write_trace, op):
     assert found == {"aten::stack": (1, 1), "aten::cat": (2, 1)}
 
 
-def test_calls_in_hooks_around_the_batchs_transfer_are_counted_as_its_making(write_trace, op):
-    path = write_trace(
-        [
-            op("on_after_batch_transfer", 0, 50, cat="user_annotation"),
-            op("aten::item", 5, 30),
-            op("aten::item", 60, 20),
-        ]
-    )
-
-    (row,) = analysed(path).operators
-
-    assert (row.count, row.loading_count) == (2, 1)
-
-
 def test_calls_that_update_weights_are_counted_apart_from_the_closure_in_the_step(write_trace, op):
     node = "autograd::engine::evaluate_function: AddmmBackward0"
     path = write_trace(
@@ -112,23 +97,6 @@ def test_calls_that_update_weights_are_counted_apart_from_the_closure_in_the_ste
     assert found["aten::copy_"] == (5, 2, 12_000)
     assert found["aten::_to_copy"] == (1, 1, 16_000)
     assert found[node] == (1, 0, 0)
-
-
-def test_an_annotation_that_ends_after_its_caller_does_not_swallow_what_follows(write_trace, op):
-    path = write_trace(
-        [
-            op("profiler.step", 0, 10),
-            op("ProfilerStep#1", 5, 100, cat="user_annotation"),
-            op("aten::linear", 20, 40),
-            op("aten::mm", 25, 20),
-        ]
-    )
-    timeline = open_timeline(path)
-
-    nesting = nest(timeline.host)
-
-    assert nesting.parent.tolist() == [-1, 0, -1, 2]
-    assert nesting.end_ns.tolist() == [10_000, 10_000, 60_000, 45_000]
 
 
 @pytest.mark.parametrize(
@@ -171,31 +139,6 @@ def test_a_graph_launch_starts_many_kernels_with_one_call(write_trace, launched)
     assert found.quality.lost_kernels == found.quality.orphan_kernels == 0
 
 
-def test_queue_depth_rises_with_launches_and_falls_with_starts(write_trace, launched):
-    path = write_trace(
-        [*launched(1, 0, 30, 10), *launched(2, 10, 40, 10), *launched(3, 20, 50, 10)]
-    )
-
-    depth = analysed(path).launches.queue_depth
-
-    assert depth.max == 3
-    assert depth.mean == pytest.approx((1 * 10 + 2 * 10 + 3 * 10 + 2 * 10 + 1 * 10) / 50)
-
-
-def test_kernels_per_step_are_those_between_the_steps_borders(write_trace, op, launched):
-    steps = [step(op, 1, 0, 100), step(op, 2, 100, 100)]
-    events = [one for i in range(6) for one in launched(i, 10 + 30 * i, 12 + 30 * i, 5)]
-
-    found = analysed(write_trace([*steps, *events]))
-
-    assert found.launches.kernels_per_step == 3
-    assert [(one.name, one.dur_ns) for one in found.steps] == [
-        ("ProfilerStep#1", 100_000),
-        ("ProfilerStep#2", 100_000),
-    ]
-    assert [one.gpu.busy_ns for one in found.steps] == [15_000, 15_000]
-
-
 def test_synchronizing_calls_are_listed_with_their_operator(write_trace, op, launched):
     path = write_trace(
         [
@@ -215,59 +158,6 @@ def test_synchronizing_calls_are_listed_with_their_operator(write_trace, op, lau
         ("cudaStreamSynchronize", "sync", 20_000, "aten::_local_scalar_dense"),
     ]
     assert (syncs.count, syncs.total_ns) == (2, 70_000)
-
-
-def test_copies_are_summed_by_direction_and_memory(write_trace, launched):
-    def copy(correlation, ts, name, size):
-        return launched(
-            correlation, ts, ts + 2, 4, cat="gpu_memcpy", name=name, call="cudaMemcpyAsync",
-            bytes=size,
-        )  # fmt: skip
-
-    path = write_trace(
-        [
-            *copy(1, 0, "Memcpy HtoD (Pageable -> Device)", 1 << 20),
-            *copy(2, 10, "Memcpy HtoD (Pageable -> Device)", 100),
-            *copy(3, 20, "Memcpy HtoD (Pinned -> Device)", 1 << 20),
-            *copy(4, 30, "Memcpy PtoP (Device -> Device)", 8),
-        ]
-    )
-
-    found = {(row.kind, row.memory): row for row in analysed(path).copies}
-
-    assert set(found) == {("HtoD", "pageable"), ("HtoD", "pinned"), ("PtoP", None)}
-    pageable = found["HtoD", "pageable"]
-    assert (pageable.count, pageable.bytes, pageable.total_ns) == (2, (1 << 20) + 100, 8_000)
-    assert pageable.bytes_per_s == pytest.approx(((1 << 20) + 100) / 8e-6)
-
-
-def test_kernels_are_summed_by_name_and_kind(write_trace, launched):
-    path = write_trace(
-        [
-            *launched(1, 0, 5, 30),
-            *launched(2, 40, 45, 10),
-            *launched(3, 60, 65, 5, name="void at::native::vectorized_elementwise_kernel<4>"),
-        ]
-    )
-
-    table = analysed(path).kernels
-
-    gemm, add = table.kernels
-    assert (gemm.category, gemm.count, gemm.total_ns) == ("gemm", 2, 40_000)
-    assert (gemm.mean_ns, gemm.min_ns, gemm.max_ns) == (20_000, 10_000, 30_000)
-    assert gemm.frac == table.gemm_frac == pytest.approx(40 / 45)
-    assert (add.category, add.frac) == ("elementwise", pytest.approx(5 / 45))
-    assert (table.thin.count, table.thin.total_ns) == (1, 5_000)
-    assert table.tensor_core_frac == 0
-
-
-def test_several_devices_are_split_each(write_trace, launched):
-    path = write_trace([*launched(1, 0, 5, 10), *launched(2, 1, 30, 20, device=1)])
-
-    first, second = analysed(path).devices
-
-    assert (first.device, first.split.busy_ns) == (0, 10_000)
-    assert (second.device, second.split.busy_ns) == (1, 20_000)
 
 
 def test_a_step_counts_what_was_launched_in_it(write_trace, op, launched):

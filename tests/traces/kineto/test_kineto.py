@@ -88,31 +88,6 @@ def test_hexadecimal_strings_and_64_bit_ids_are_numbers(write_trace, launched):
     assert timeline.device.correlation.tolist() == timeline.host.correlation.tolist()
 
 
-def test_the_layout_of_2021_gives_the_same_categories(write_trace):
-    def event(cat, name, ts, tid, **args):
-        times = {"ts": ts, "dur": 2}
-        return {"ph": "X", "cat": cat, "name": name, "pid": 0, "tid": tid, **times, "args": args}
-
-    path = write_trace(
-        [
-            event("Operator", "aten::empty", 1, "25738"),
-            event("Runtime", "cudaLaunchKernel", 2, "25738", correlation=7),
-            event("Kernel", "k", 3, "stream 7", device=0, stream=7, correlation=7),
-            event("Memcpy", "Memcpy HtoD (Pageable -> Device)", 6, "stream 7", device=0, bytes=8),
-            {"ph": "M", "name": "thread_name", "pid": 0, "tid": 25738, "args": {"name": "main"}},
-        ],
-        computeProperties=[{"id": 0, "name": "Tesla V100"}],
-    )
-
-    timeline = open_timeline(path)
-
-    assert categories(timeline.host) == ["cpu_op", "cuda_runtime"]
-    assert categories(timeline.device) == ["kernel", "gpu_memcpy"]
-    assert timeline.device.stream.tolist() == [7, 7]
-    assert [(t.tid, t.name) for t in timeline.threads] == [(25738, "main")]
-    assert [(d.name, d.vendor) for d in timeline.devices] == [("Tesla V100", "nvidia")]
-
-
 def test_recorded_shapes_are_decoded_only_when_asked_for(write_trace, op):
     args = {"Input Dims": [[2, 3], []], "Input type": ["float", "Scalar"]}
     path = write_trace([op(**args), op(ts=20, **args), op("aten::t", ts=40)])

@@ -1,9 +1,7 @@
 import gzip
 import json
 import random
-from itertools import islice
 
-import msgspec
 import pytest
 
 from lightning_gpuprof.traces import open_timeline
@@ -99,17 +97,6 @@ def test_an_event_that_seems_never_to_end_costs_little_more_than_itself(write_te
 
     assert count - 20 <= len(timeline.host) < count
     assert timeline.warnings or lost == b"{"  # without its beginning an event leaves no trace
-
-
-def test_a_piece_in_which_no_event_ends_waits_for_the_next_block(monkeypatch):
-    begun = b'{"ph": "X", "args": [1}'
-    text = b", ".join([begun, EVENT, EVENT, EVENT])
-    monkeypatch.setattr(event_stream, "PIECE_BYTES", len(text))
-    blocks = iter([b'{"traceEvents": [' + text, b", " + EVENT + b"]}"])
-    decode = msgspec.json.decode
-    stream = event_stream.EventStream(blocks, decode, decode, warn=lambda said: None)
-    lists = list(islice(stream, 100))
-    assert sum(map(len, lists)) == 4
 
 
 EVENT = b'{"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": 1, "args": {}}'
