@@ -63,14 +63,6 @@ def test_the_stream_is_asked_for_anew_only_where_another_one_is_current():
     assert cuda.asked == asked + 1
 
 
-def test_a_torch_that_does_not_number_its_streams_is_asked_each_time():
-    cuda = FakeCuda()
-    events = events_of(cuda, c=object())
-    recorded(events)
-    cuda.number = 8
-    assert recorded(events).stream == "stream 8 of device 1"
-
-
 def test_nothing_is_recorded_while_the_stream_is_captured():
     cuda = FakeCuda()
     events = events_of(cuda)
@@ -80,21 +72,6 @@ def test_nothing_is_recorded_while_the_stream_is_captured():
     assert not hasattr(event, "stream")
     cuda.captures = False
     assert events.record(event)
-
-
-def test_events_are_of_the_class_whose_methods_only_hand_calls_on():
-    class Base(FakeCuda.Event):
-        def __init__(self, enable_timing=False):
-            super().__init__(enable_timing)
-
-    class Wrapping(Base):
-        def record(self, stream):
-            raise AssertionError("the slow way")
-
-    cuda = FakeCuda()
-    cuda.Event = Wrapping
-    events = events_of(cuda)
-    assert events.record(events.new_event())
 
 
 def test_only_cuda_and_hip_have_events_to_time_with():

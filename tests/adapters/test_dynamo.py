@@ -37,20 +37,6 @@ def test_forward_and_backward_are_timed_from_one_look_to_the_next(dynamo):
     assert not compilations.compiled_since()
 
 
-def test_a_reset_of_dynamo_begins_anew(dynamo):
-    compilations, times = Compilations(), dynamo.cumulative_time_spent_ns
-    times["entire_frame_compile"] = 900
-    compilations.took_ns()
-    times.clear()
-    times["entire_frame_compile"] = 40
-    assert compilations.took_ns() == 40
-
-
-def test_an_older_dynamo_does_not_say(dynamo):
-    del dynamo.cumulative_time_spent_ns
-    assert Compilations().took_ns() is None
-
-
 def test_it_is_torchs_own_question_which_dynamo_knows():
     assert adapter.is_compiling is torch.compiler.is_compiling
 

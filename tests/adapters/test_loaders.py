@@ -4,7 +4,7 @@ import weakref
 import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader
 
 from lightning_gpuprof.adapters.loaders import LoaderParts
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
@@ -55,19 +55,6 @@ def test_the_sampler_is_timed_and_batches_stay_the_same():
     assert said == ["sampler begins", "sampler ends"] * 4  # the last finds nothing left
 
 
-def test_an_iterable_has_no_sampler_to_time():
-    class Words(IterableDataset):
-        def __iter__(self):
-            return iter(range(3))
-
-    said = []
-    iterator = iter(DataLoader(Words(), batch_size=2))
-    parts_of(said).watch(Fetching(iterator))
-
-    assert [batch.tolist() for batch in iterator] == [[0, 1], [2]]
-    assert said == []
-
-
 def test_waiting_for_a_worker_is_timed_until_it_is_restored():
     said = []
     iterator = iter(loader(num_workers=1, prefetch_factor=2))
@@ -93,12 +80,6 @@ def test_an_iterator_that_is_dropped_goes_at_once():
         assert gone() is None
     finally:
         gc.enable()
-
-
-def test_another_kind_of_loader_is_left_alone():
-    iterator = iter([1, 2])
-    parts_of([]).watch(Fetching(iterator))
-    assert list(iterator) == [1, 2]
 
 
 def test_a_fit_records_the_parts_of_the_wait(tmp_path):

@@ -62,15 +62,6 @@ def test_only_python_stacks_and_a_bounded_history_are_asked_for():
     ]
 
 
-def test_notes_are_left_out_where_torch_has_none():
-    fake = FakeTorch()
-    CudaMemoryHistory(cuda=fake, c=fake).note("forward")
-    notes = []
-    fake.memory._set_memory_metadata = notes.append
-    CudaMemoryHistory(cuda=fake, c=fake).note("forward")
-    assert notes == ["forward"]
-
-
 def test_a_dump_is_of_a_protocol_that_the_viewer_reads_whatever_pythons_default_is(tmp_path):
     fake, path = FakeTorch(), tmp_path / "plugins" / "snapshot.pickle"
     CudaMemoryHistory(cuda=fake, c=fake).dump(str(path))
@@ -92,8 +83,3 @@ def test_one_observer_serves_every_listener_that_is_still_there():
     (observer,) = fake.observers
     observer(0, 1, 2, 3)
     assert second.heard == [(0, 1, 2, 3)]
-
-
-def test_a_torch_without_observers_says_so():
-    fake = FakeTorch()
-    assert not CudaMemoryHistory(cuda=fake, c=object()).listen_for_oom(Listener().on_oom)

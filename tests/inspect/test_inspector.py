@@ -94,11 +94,6 @@ def test_each_number_that_is_logged_would_wait_at_its_line(logging, number):
     assert "DeferredLoss" not in advice(site), "no loss is read"
 
 
-def test_several_numbers_at_a_line_are_counted_one_by_one(logging):
-    [site] = logging(lambda module: module.log_dict({"rate": 0.5, "scale": 2.0}))
-    assert site.count == 6
-
-
 def test_a_number_that_the_progress_bar_reads_again_has_both_advices(logging):
     [site] = logging(lambda m: m.log("rate", 0.5, prog_bar=True), enable_progress_bar=True)
     assert sorted(site.operation.split(", ")) == ["item", "pageable copy"]
@@ -128,11 +123,6 @@ def test_syncs_are_watched_first_and_nothing_is_left_when_it_ends(tmp_path):
     assert (found.sync_steps, found.work_steps) == (2, 2)
     assert torch.autograd.backward is backward
     assert "log" not in vars(model)
-
-
-def test_a_short_epoch_ends_it_with_what_there_is(tmp_path):
-    found = inspected(tmp_path, BoringModel(), limit_train_batches=5, max_epochs=9)
-    assert (found.sync_steps, found.work_steps) == (3, 1)
 
 
 def test_an_error_in_an_inspected_step_puts_everything_back(tmp_path):

@@ -68,15 +68,6 @@ def test_a_learning_rate_of_0_uses_no_gradient(waste, rate):
     assert [kind for kind, _ in found] == ([] if rate else ["unused-gradients"])
 
 
-def test_frozen_parameters_waste_nothing(waste):
-    class Frozen(Two):
-        def configure_optimizers(self):
-            self.second.requires_grad_(False)
-            return torch.optim.SGD(self.layer.parameters(), 0.1)
-
-    assert waste(Frozen())[0] == []
-
-
 class Retains(BoringModel):
     def backward(self, loss, *args, **kwargs):
         loss.backward(retain_graph=True)

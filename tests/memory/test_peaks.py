@@ -60,14 +60,6 @@ def test_a_smaller_batch_after_a_larger_one_has_no_peak_and_changes_no_advice():
     assert (after.batch_size, after.suggested, after.low) == (32, before.suggested, before.low)
 
 
-def test_two_sizes_from_the_smaller_up_give_the_line():
-    training = Training(FakeCard(8))
-    for samples in (16, 32):
-        training.window(samples)
-    advice = training.advice()
-    assert (advice.constant_bytes, advice.per_sample_bytes) == (1_000 * MIB, 50 * MIB)
-
-
 def test_a_peak_from_before_training_is_nobodys_and_that_is_said():
     training = Training(FakeCard(8, before=5_000))
     record = training.window(16)

@@ -3,8 +3,7 @@ import gc
 import pytest
 from lightning.pytorch.demos.boring_classes import BoringModel
 
-from lightning_gpuprof import GpuProfCallback, PhaseTimer
-from lightning_gpuprof.callbacks.run_facts import RunFacts
+from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.records.phases import Phase
 
 GARBAGE = Phase.GARBAGE_COLLECTION.value
@@ -62,9 +61,3 @@ def test_nothing_is_left_behind_when_training_fails(fit):
     with pytest.raises(RuntimeError, match="boom"):
         fit(Collects(fails=True))
     assert gc.callbacks == before
-
-
-def test_without_timer_or_recorder_nothing_is_charged(fit):
-    assert not fit(Collects(), RunFacts()).steps
-    session = fit(Collects(), PhaseTimer(console=False))
-    assert session.phase_ns(Phase.GARBAGE_COLLECTION) is None

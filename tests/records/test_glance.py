@@ -37,11 +37,3 @@ def test_a_damaged_window_is_no_time(made_runs, tmp_path):
 def test_a_newer_schema_is_known_by_its_number(made_runs, tmp_path):
     made_runs.newer_run(tmp_path)
     assert look(tmp_path).start.schema_version == SCHEMA_VERSION + 1
-
-
-def test_a_foreign_file_gives_nothing(tmp_path):
-    folder = tmp_path / "plugins" / "gpuprof"
-    folder.mkdir(parents=True)
-    (folder / "rank0.jsonl").write_bytes(b"\x00\xff not ours\n")
-    seen = look(tmp_path)
-    assert (seen.start, seen.steps) == (None, None)

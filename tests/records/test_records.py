@@ -12,7 +12,6 @@ from lightning_gpuprof.records.files import (
     find_runs,
     plugin_dir,
     record_files,
-    trace_name,
     written_whole,
 )
 from lightning_gpuprof.records.phases import CONSOLE_GROUPS, Phase
@@ -161,12 +160,6 @@ def test_windows_that_lack_what_every_reader_needs_are_left_out_and_named(tmp_pa
     assert [text.split(":")[0] for text in found.warnings] == [
         f"line {number} of rank0.jsonl cannot be read" for number in (3, 4, 5)
     ]
-
-
-def test_a_session_whose_windows_are_all_of_another_version_has_no_steps(tmp_path):
-    write(tmp_path, start(), without(window(dur_ns=[1]), "dur_ns"))
-    found = read_run(str(tmp_path))[0]
-    assert (found.sessions[0].steps, len(found.warnings)) == (0, 1)
 
 
 def test_two_runs_that_wrote_to_one_folder_at_once_are_told_by_writers_and_reader(tmp_path):
@@ -371,10 +364,6 @@ def test_a_column_keeps_every_int64(values):
 def test_console_groups_cover_every_phase_once():
     grouped = [phase for group in CONSOLE_GROUPS.values() for phase in group]
     assert sorted(grouped) == sorted(Phase)
-
-
-def test_trace_names_end_as_tensorboard_and_hta_expect():
-    assert trace_name(3, 0, 1).endswith(".pt.trace.json.gz")
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])

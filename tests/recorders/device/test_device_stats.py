@@ -174,14 +174,6 @@ def test_where_torch_cannot_tell_nvmls_number_nothing_is_read(monkeypatch, error
     assert nvml_stats(torch.device("cuda", 0)) is None
 
 
-def test_nvml_without_the_device_says_so_and_closing_lets_go():
-    nvml = FakeNvml()
-    with pytest.raises(RuntimeError, match="no such device"):
-        NvmlStats(1, nvml=nvml)
-    NvmlStats(0, nvml=nvml).close()
-    assert not nvml.running
-
-
 def test_amd_smi_is_read_in_our_units_and_the_unsupported_is_absent():
     reading = AmdSmiStats(0, smi=FakeAmdSmi(), pid=7).read()
     assert reading == StatsReading(
@@ -257,11 +249,6 @@ def test_amd_smi_has_begun_when_torch_asks_it_for_the_device(tmp_path, monkeypat
     monkeypatch.setattr(torch.cuda, "_get_amdsmi_device_index", index)
     assert (amd_stats(torch.device("cuda", 0)) is not None) is there
     sys.modules.pop("amdsmi", None)
-
-
-def test_a_cpu_has_no_readings():
-    assert nvml_stats(torch.device("cpu")) is None
-    assert amd_stats(torch.device("cpu")) is None
 
 
 def test_readings_are_summed_up_and_what_none_has_stays_absent():

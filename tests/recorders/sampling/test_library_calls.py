@@ -71,11 +71,6 @@ def test_a_local_name_is_not_looked_at():
     assert found[::2] == [None, None]
 
 
-def test_a_line_that_calls_nothing_names_nothing():
-    [0, 1, 2, 3][Asks()]
-    assert found[0] is None
-
-
 def test_a_file_that_cannot_be_read_names_nothing():
     exec(compile("math.floor(asks)", "not there", "exec"), {"math": math, "asks": Asks()})
     assert found[0] is None

@@ -3,7 +3,6 @@
 import gc
 import sys
 from itertools import pairwise
-from types import SimpleNamespace
 
 import pytest
 
@@ -92,13 +91,6 @@ def test_a_wait_for_a_core_is_noted(monkeypatch, more):
     monkeypatch.setattr(pacing, "core_wait", lambda: next(readings))
     _, (when,) = taken(1, Waits())
     assert when.crowded == bool(more)
-
-
-def test_where_there_is_nothing_to_see_it_goes_on_until_it_is_stopped():
-    left = [0] * 7
-    stop = SimpleNamespace(wait=lambda timeout: not left or left.pop())
-    keep_sampling(lambda: None, None, lambda: 0, stop, interval_s=1e-9, most=1)
-    assert not left
 
 
 def test_turns_are_quick_for_a_sample_alone_also_where_it_fails():

@@ -1,6 +1,4 @@
-import copy
 import multiprocessing
-import pickle
 import tempfile
 from functools import partial
 from types import SimpleNamespace
@@ -162,20 +160,3 @@ def test_a_failure_amid_the_making_of_iterators_puts_everything_back(
     with said("WorkerSampler failed and is off"):
         fit(sampler, CombinedLoader(data, "min_size"))
     assert [one.worker_init_fn for one in data] == [worker_data.begin, None]
-
-
-def test_a_loader_that_somebody_else_has_changed_meanwhile_is_left_so(sampler, fit):
-    data = loader()
-
-    class Changes(type(sampler)):
-        def put_back(self):
-            data.worker_init_fn = worker_data.begin
-            super().put_back()
-
-    fit(Changes(interval_s=1e6), data)
-    assert data.worker_init_fn is worker_data.begin
-
-
-def test_it_can_be_copied():
-    sampler = WorkerSampler(most=7)
-    assert copy.deepcopy(sampler).most == pickle.loads(pickle.dumps(sampler)).most == 7

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from lightning_gpuprof.recorders.sampling import worker_sampling as sampling
-from lightning_gpuprof.recorders.sampling.pacing import When
 from lightning_gpuprof.recorders.sampling.stack_lines import At
 from lightning_gpuprof.recorders.sampling.worker_sampler import read_samples
 from lightning_gpuprof.recorders.sampling.worker_sampling import (
@@ -14,7 +13,6 @@ from lightning_gpuprof.recorders.sampling.worker_sampling import (
     IDLE,
     LEAST_WAITING,
     WAITING,
-    WRITE_EVERY,
     WorkerSampling,
     WorkerStart,
     where_in_worker,
@@ -68,14 +66,6 @@ def test_it_ends_with_its_samples_and_where_there_is_nothing_to_see(seen):
     assert (counts.work, len(left)) == (5, 4)
     _, left = seen([WAIT] * 90, most=5)
     assert len(left) == 90 - 5 * IDLE
-
-
-def test_counts_are_written_again_and_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(sampling, "where_in_worker", lambda frame: WORK)
-    one = WorkerSampling(str(tmp_path / "0-1-0.json"), 1)
-    for _ in range(2 * WRITE_EVERY + 3):
-        one.note(one.look(), When())
-    assert [counts.work for counts in read_samples(str(tmp_path))] == [2 * WRITE_EVERY]
 
 
 def test_a_torn_file_is_left_out(tmp_path):
@@ -159,12 +149,6 @@ def test_the_innermost_line_of_the_user_is_named_with_what_it_calls():
         "torch.default_collate",
         "torch",
     )
-
-
-def test_work_outside_the_users_code_has_no_line_but_a_name():
-    _, at = look((LOOP, "_worker_loop"), (FETCH, "fetch"), (COLLATE, "default_collate"))
-    assert (at.file, at.callee) == ("", "torch.default_collate")
-    assert look((LOOP, "_worker_loop"), (FETCH, "fetch"))[1].callee is None
 
 
 def test_waiting_for_work_and_handing_a_batch_over_are_told_apart():
