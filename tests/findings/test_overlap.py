@@ -48,11 +48,6 @@ def test_that_the_host_is_the_slower_one_is_told_by_what_it_does_slowly():
     assert len(kept(kernels, made("host-bound", 5, 9))) == 2
 
 
-def test_other_lines_are_other_time():
-    other = Where(file="train.py", line=8, phase="forward")
-    assert len(kept(made("slow-python", 1, 4, other), made("slow-callback", 2, 5, LINE))) == 2
-
-
 def test_a_loop_that_takes_longer_than_what_explains_a_part_of_it_stays():
     assert len(kept(made("host-bound", 5, 9, LINE), made("slow-callback", 2, 5, LINE))) == 2
 
@@ -100,12 +95,6 @@ def test_reads_in_a_slow_hook_are_that_hooks(place, stays):
     assert ("host-sync" in kept(made("host-sync", 1, 2, place), slow)) == stays
 
 
-def test_reads_in_several_places_stay_where_one_is_nobody_elses():
-    slow = made("slow-callback", 2, 3, Where(phase="callbacks", name="Norms"))
-    hook = Where(file="t.py", line=3, phase="callbacks", name="callback:Norms")
-    assert len(kept(made("host-sync", 1, 2, hook, LINE), slow)) == 2
-
-
 def test_a_callback_that_takes_longer_each_time_is_told_as_growing():
     place = Where(phase="callbacks", name="Plots")
     slow, grows = made("slow-callback", 4, 6, place), made("memory-growth", 3, 8, place)
@@ -144,24 +133,6 @@ def test_spikes_of_a_hook_that_is_named_are_told_once():
     assert kept(spikes, hook) == ["slow-callback"]
     collected = made("step-time-jitter", 1, 2, Where(phase="garbage_collection"))
     assert len(kept(collected, hook)) == 2
-
-
-def test_what_claims_no_time_lies_nowhere_else():
-    graphs, backward = made("memory-growth", 0, 0), Where(phase="backward")
-    growing = made("retained-graph", 5, 11, backward)
-    assert kept(growing, graphs) == ["retained-graph"]
-    callbacks = made("memory-growth", 1, 2, Where(phase="callbacks"))
-    assert len(kept(callbacks, growing)) == 2
-    wait = made("data-wait", 0, 0, Where(phase="data_wait"), severity=Severity.INFO)
-    assert len(kept(wait, graphs)) == 2
-
-
-def test_what_names_no_phase_explains_time_anywhere():
-    loop = made("host-bound", 1, 4, LINE)
-    for front in ("thread-contention",):
-        other = made(front, 2, 6, Where(file="other.py", line=2, name="thread"))
-        assert kept(loop, other) == [front]
-        assert len(kept(loop, made(front, 0, 2))) == 2
 
 
 @pytest.mark.parametrize("where", [(), (LINE,)])

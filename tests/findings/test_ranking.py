@@ -24,10 +24,6 @@ def order(*found):
 MANY = finding("host-bound", 60, 100)
 
 
-def test_the_saving_that_can_be_counted_on_ranks():
-    assert order(finding("a", 0, 40), finding("b", 12, 16)) == ["b", "a"]
-
-
 def test_a_reason_for_most_of_it_comes_before_much_work_at_the_same_line():
     reason = finding("repeated-forward", 20, 45)
     other = finding("slow-logging", 30, 30, where=())

@@ -4,7 +4,7 @@ import pytest
 from rule_cases import GPU, H100, MS, US, WORK, category, span
 
 from lightning_gpuprof.findings.model import Abstained, Severity
-from lightning_gpuprof.records.schema import Advice, Loader, Memory, ProfilerCycle
+from lightning_gpuprof.records.schema import Advice, Memory, ProfilerCycle
 
 GB = 10**9
 
@@ -43,21 +43,6 @@ def test_small_kernels_cost_the_gaps_between_them(judge):
     assert finding.where[0].kernel == "add"
 
 
-@pytest.mark.parametrize(("ahead", "low"), [(US, 0), (6 * MS, MS)])
-def test_where_the_host_holds_the_steps_back_a_launchs_latency_is_not_sure_to_go(judge, ahead, low):
-    trace = {
-        "gpu": GPU,
-        "thin_kernels": {"count": 800, "total_ns": MS, "count_frac": 0.8},
-        "idle": [
-            {"cause": "launch_latency", "total_ns": 2 * MS, "count": 1},
-            {"cause": "host_python", "total_ns": 4 * MS, "count": 1},
-        ],
-    }
-    columns = {"device_dur": 10 * MS, "device/forward": 10 * MS, "run_ahead/forward": ahead}
-    finding = judge("small-kernels", WORK, trace=trace, device=H100, columns=columns)
-    assert span(finding) == (low, 3 * MS)
-
-
 THIN = {
     "gpu": GPU | {"compute_ns": 2 * MS, "busy_ns": 2 * MS},
     "thin_kernels": {"count": 180, "total_ns": MS, "count_frac": 0.9},
@@ -83,12 +68,6 @@ def test_captured_kernels_still_run_and_what_the_trainer_does_stays(judge):
     assert span(finding) == (250 * US, 9 * MS)
 
 
-def test_idle_time_is_that_of_steps_without_the_profiler(judge):
-    marks = [{"dur_ns": 20 * MS, "gpu": {"idle_ns": 14 * MS}}] * 2
-    options = {"device": H100, "columns": HOST_BOUND, "trace": THIN | {"steps": marks}}
-    assert "idles 7.00 ms" in judge("small-kernels", WORK, **options).title
-
-
 @pytest.mark.parametrize(("reads", "told"), [(38, True), (160, True), (170, False)])
 def test_the_kernels_of_a_loop_of_reads_are_host_syncs(judge, reads, told):
     # Of 80 reads a step the other 20 kernels are thin in half of the cases, of 85 in a third.
@@ -104,41 +83,6 @@ def test_no_more_goes_than_the_device_idles(judge, busy_ns, high):
     finding = judge("small-kernels", WORK, trace=trace, **options)
     assert (finding and finding.saving_ns.high) == high
     assert finding is None or finding.evidence["gaps_ns"] == high
-
-
-def states(columns, count):
-    """Return columns of 100 steps of which so many are as `columns` says, the others host-bound."""
-    return {
-        name: [columns.get(name, usual)] * count + [usual] * (100 - count)
-        for name, usual in (HOST_BOUND | {"device/data_wait": 0, "run_ahead/backward": US}).items()
-    }
-
-
-WAITS_FOR_DATA = {"device/data_wait": 5 * MS}
-WAITS_FOR_A_VALUE = {"run_ahead/forward": 6 * MS}
-
-
-@pytest.mark.parametrize(
-    ("waits", "workers", "count", "expected"),
-    [
-        (WAITS_FOR_DATA, 2, 40, (270 * US, 5_400 * US)),
-        (WAITS_FOR_DATA, 2, 100, None),
-        (WAITS_FOR_DATA, 0, 100, (450 * US, 9 * MS)),
-        (WAITS_FOR_A_VALUE, 2, 40, (270 * US, 9 * MS)),
-    ],
-)
-def test_steps_that_wait_for_something_else_get_no_shorter(judge, waits, workers, count, expected):
-    options = {"device": H100, "columns": states(waits, count), "trace": THIN}
-    options["loader"] = Loader(num_workers=workers)
-    finding = judge("small-kernels", {**WORK, "optimizer_step": 10 * MS}, **options)
-    assert (finding and span(finding)) == expected
-
-
-def test_an_update_of_which_any_kernel_is_thin_is_the_optimizers(judge):
-    options = {"device": H100, "columns": HOST_BOUND}
-    row = {"name": "adam", "category": "optimizer", "count": 80, "mean_ns": 30_000, "min_ns": 2_000}
-    trace = THIN | {"kernels": [row]}
-    assert judge("small-kernels", WORK, trace=trace, **options).saving_ns.low == 250 * US
 
 
 @pytest.mark.parametrize(
@@ -214,25 +158,6 @@ def test_memory_that_ran_out_in_a_batch_that_can_hardly_be_it_is_not_said_to_be_
     assert "retried once" in finding.title
     assert told in finding.advice
     assert judge("unused-vram", WORK, records=records, device=H100) is None
-
-
-def test_memory_that_grows_is_no_room_for_a_larger_batch(judge):
-    def found(growth):
-        records = [
-            Memory(
-                step=50 * window,
-                allocated_bytes=GB + growth * window,
-                reserved_bytes=20 * GB,
-                peak_allocated_bytes=20 * GB,
-                peak_reserved_bytes=20 * GB,
-                total_bytes=80 * GB,
-            )
-            for window in range(12)
-        ]
-        return judge("unused-vram", WORK, records=records, device=H100)
-
-    assert found(0).severity is Severity.INFO
-    assert found(GB) is None
 
 
 def test_what_others_hold_fills_the_device_too(judge):

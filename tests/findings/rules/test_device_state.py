@@ -33,14 +33,6 @@ def test_a_power_limit_under_load_is_a_fact(judge):
     assert "the power limit" in finding.title
 
 
-def test_heat_is_named_before_a_power_limit_that_lasted_longer(judge):
-    both = {"sw_power_cap": 0.9, "sw_thermal_slowdown": 0.2}
-    finding = judge("throttled-clocks", {"forward": 1}, records=[sample(throttle_frac=both)])
-    assert finding.severity is Severity.WARNING
-    assert finding.title.endswith("20.0% of readings: heat")
-    assert "sw_thermal_slowdown" in finding.advice
-
-
 def test_short_dips_and_idle_clocks_are_silent(judge):
     dips = {"gpu_idle": 0.8, "hw_thermal_slowdown": 0.05}
     assert judge("throttled-clocks", {"forward": 1}, records=[sample(throttle_frac=dips)]) is None

@@ -57,30 +57,6 @@ def test_a_run_too_short_for_the_interval_is_told_of_fewer_batches(judge):
     assert finding.change == "Trainer(..., limit_val_batches=0.2)"
 
 
-def test_a_short_interval_of_their_own_is_named_and_lengthened_in_a_short_run(judge):
-    finding = judge(
-        "frequent-validation",
-        {**WORK, "validation": every(25, 300 * MS, first=24, count=200)},
-        flags=every(25, StepFlag.VALIDATION, first=24, count=200),
-        steps=200,
-        loader=Loader(length=200),
-        trainer={"val_check_interval": 25},
-    )
-    assert finding.change == "Trainer(..., val_check_interval=120)"
-
-
-def test_many_short_epochs_are_validated_in_one_of_several(judge):
-    finding = judge(
-        "frequent-validation",
-        {**WORK, "validation": every(20, 300 * MS, first=19, count=200)},
-        flags=every(20, StepFlag.VALIDATION, first=19, count=200),
-        steps=200,
-        loader=Loader(length=20),
-    )
-    assert "val_check_interval" not in finding.advice
-    assert finding.change == "Trainer(..., check_val_every_n_epoch=5, val_check_interval=1.0)"
-
-
 @pytest.mark.parametrize(("each_ns", "told"), [(100 * MS, False), (2_000 * MS, True)])
 def test_short_validations_once_an_epoch_are_not_told(judge, each_ns, told):
     finding = judge(

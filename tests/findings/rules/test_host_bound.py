@@ -48,17 +48,6 @@ def test_what_the_backward_pass_has_grown_by_since_the_trace_is_no_loops(analyze
     assert evaluate(run).evidence["overhead_ns"] == pytest.approx(7.45 * MS, rel=0.01)
 
 
-def test_a_trace_that_was_taken_later_holds_what_has_grown(analyze):
-    grows = [4 * MS + step * 100 * US for step in range(160)]
-    late = ProfilerCycle(cycle=1, first_step=90, last_step=91, trace_file="t.gz")
-    run = analyze(
-        {"forward": 6 * MS, "backward": grows},
-        steps=160, records=[late], traces=traced(2_000, 4 * MS),
-    )  # fmt: skip
-    # Of all steps at the median: 6 ms and 11.95, less 4 of matrix products.
-    assert evaluate(run).evidence["overhead_ns"] == pytest.approx(13.95 * MS, rel=0.01)
-
-
 def test_calls_of_hooks_between_backward_and_update_are_not_forwards(analyze):
     traces = traced(2_000, 4 * MS)
     traces["t.gz"]["operators"][0]["update_count"] = 1_900
@@ -82,16 +71,6 @@ def test_calls_of_autograd_alone_are_nothing_to_batch(analyze):
     traces = traced(2_000, 4 * MS)
     traces["t.gz"]["operators"][0]["backward_count"] = 1_850
     assert evaluate(analyze(PHASES, records=[CYCLE], traces=traces)) is None
-
-
-def test_longer_operators_in_the_loop_are_at_most_saved_with_it(analyze):
-    traces = traced(2_000, 4 * MS)
-    looped = {"name": "SelectBackward0", "count": 200, "total_ns": 3 * MS, "self_ns": 3 * MS}
-    traces["t.gz"]["operators"].append(looped)
-    finding = evaluate(analyze(PHASES, records=[CYCLE], traces=traces))
-    # 6 ms are not matrix products: 4.5 ms of overhead, and 1.5 ms in a hundred longer calls.
-    assert finding.saving_ns.low == round(0.6 * 4.5 * MS)
-    assert finding.saving_ns.high == 6_000_000
 
 
 def test_a_loop_that_writes_elements_in_place_is_no_optimizer(analyze):
@@ -144,12 +123,6 @@ def test_without_marks_a_trace_says_that_the_device_waits_for_launches(analyze):
     assert "6.00 ms" in finding.title
 
 
-def test_idle_time_between_thin_kernels_is_left_to_the_rule_for_those(analyze):
-    device = Device(type="cuda")
-    for traces in (on_gpu(12 * MS, 0.6), on_gpu(4 * MS, 0.1)):
-        assert evaluate(analyze(PHASES, records=[CYCLE], traces=traces, device=device)) is None
-
-
 MARKED = {"device_dur": 12 * MS, "device/forward": 2 * MS, "run_ahead/forward": US}
 
 
@@ -181,14 +154,6 @@ def recurrent(count, total_ns, model=None):
 def test_the_loop_inside_a_recurrent_layer_is_not_the_users_to_batch(analyze):
     # One call per step, which takes 5 of the 6 ms of forward.
     assert evaluate(analyze(PHASES, **recurrent(2, 10 * MS))) is None
-
-
-def test_a_recurrent_layer_leaves_the_rest_of_the_overhead_to_batch(analyze):
-    finding = evaluate(analyze(PHASES, **recurrent(2, 3 * MS)))
-    # A quarter of forward is inside the layer, and so a quarter of 6 ms of overhead; the layer's
-    # own call is thin too.
-    assert finding.evidence["repeated_ns"] == 4_500_000
-    assert finding.evidence["thin_calls_count"] == round(0.75 * 1_001)
 
 
 def test_a_recurrent_layer_called_in_a_loop_is_the_users_loop(analyze):

@@ -50,10 +50,6 @@ def test_a_gpu_that_a_run_leaves_unused_is_told(judge, why, severity):
     assert finding.saving_ns.high == 0
 
 
-def test_what_a_later_version_may_note_of_it_is_left_alone(judge):
-    assert judge("gpu-left-unused", WORK, gpu_left_unused="lent") is None
-
-
 @pytest.mark.parametrize("rule", ["cpu-quota", "gpu-left-unused"])
 def test_a_machine_that_lets_a_run_use_all_has_nothing_to_report(judge, rule):
     assert judge(rule, WORK, device=Device(type="cuda")) is None

@@ -66,17 +66,3 @@ def test_the_line_that_adds_to_what_is_kept_is_named(judge, source, wanted, chan
 def test_a_machine_that_gets_slower_is_not_told(judge):
     slower = {**SLOWER, "backward": SLOWER["forward"]}
     assert judge("memory-growth", slower, steps=500) is None
-
-
-def test_growth_is_seen_on_a_machine_that_others_slow_down_now_and_then(judge):
-    slowed = [2 if step % 100 < 70 and step < 400 else 1 for step in range(500)]
-    phases = {
-        "forward": [n * (4 * MS + step * 10 * US) for step, n in enumerate(slowed)],
-        "backward": [n * 4 * MS for n in slowed],
-    }
-    finding = judge("memory-growth", phases, steps=500, records=RISING)
-    # The pace of most steps is taken as usual: 4 ms, and 10 us more in each step.
-    assert finding.evidence["forward_last_ns"] > 1.9 * finding.evidence["forward_first_ns"]
-    steady = {**phases, "forward": [n * 4 * MS for n in slowed]}
-    steadily = judge("memory-growth", steady, steps=500, records=RISING)
-    assert "forward_first_ns" not in steadily.evidence

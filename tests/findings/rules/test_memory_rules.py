@@ -67,16 +67,6 @@ def test_transposes_around_convolutions_go_in_channels_last(judge):
     assert judge("non-contiguous-layout", WORK, **options) is None  # it would wait for the host
 
 
-def test_the_copies_around_a_group_norm_are_torchs_own(judge):
-    copies = {"name": "aten::contiguous", "count": 16, "total_ns": MS, "device_total_ns": 4 * MS}
-    groups = {"name": "aten::native_group_norm", "count": 8, "total_ns": MS}
-    rows = [one | {"self_ns": 0} for one in (copies, groups)]
-    options = {"device": H100, "trace": {"gpu": GPU, "operators": rows}}
-    assert judge("non-contiguous-layout", WORK, **options) is None
-    rows[0]["count"] = 24
-    assert judge("non-contiguous-layout", WORK, **options).evidence["relayout_ns"] == 666_667
-
-
 def test_layout_changes_are_counted_in_the_backward_pass_too(judge):
     operators = [
         {"name": "aten::contiguous", "count": 16, "total_ns": 2 * MS, "self_ns": 0},

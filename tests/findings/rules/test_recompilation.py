@@ -25,15 +25,6 @@ def test_dynamos_own_timing_says_it_where_every_step_compiles(judge):
     assert judge("recompilation", phases, flags=flags) is None
 
 
-def test_profiled_steps_are_taken_to_have_compiled_like_the_others(judge):
-    flags = every(20, StepFlag.COMPILED, first=19)
-    forward = every(20, 110 * MS, 10 * MS, first=19)
-    flags[39] |= StepFlag.PROFILED
-    forward[39] = 1_000 * MS
-    finding = judge("recompilation", {"forward": forward}, flags=flags)
-    assert span(finding) == (3_600 * US, 6 * MS)
-
-
 def test_one_is_no_habit(judge):
     flags = every(100, StepFlag.COMPILED, first=19)
     assert judge("recompilation", WORK, flags=flags) is None
@@ -59,11 +50,3 @@ def test_shapes_that_are_each_compiled_in_the_warm_up_are_told(judge):
 
 def test_a_first_shape_and_a_dynamic_one_are_not(judge):
     assert judge("recompilation", WORK, **early(20, 10)) is None
-
-
-def test_what_was_noted_twice_of_a_step_is_added_up(judge):
-    flags = [StepFlag.COMPILED] * 100
-    once = [CompileTime(step, 30 * MS) for step in range(100)]
-    later = [CompileTime(step, 5 * MS) for step in range(100)]
-    finding = judge("recompilation", {"forward": 40 * MS}, flags=flags, records=[*once, *later])
-    assert finding.evidence["compiling_ns"] == 35 * MS

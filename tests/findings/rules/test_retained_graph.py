@@ -16,14 +16,6 @@ def test_nodes_that_run_more_often_than_their_operators(judge):
     assert finding.title == "2.67 ms of each step runs the same graph again"
 
 
-def test_losses_of_optimizers_that_step_apart_are_not_told_to_be_added(judge):
-    operators = [op(NODE, 12, 6 * MS), op("aten::addmm", 4, MS)]
-    model = {"optimizers": [{"class": "Adam"}, {"class": "Adam"}]}
-    finding = judge("retained-graph", WORK, trace={"operators": operators}, model=model)
-    assert "detach()" in finding.change
-    assert "loss_a + loss_b" not in finding.change
-
-
 def test_a_pass_costs_its_own_nodes_and_its_share_of_what_lies_between_them(judge):
     # Per step two layers of 1 and 5 ms; the small one runs three times.
     node = op(NODE, 8, 16 * MS) | {"repeated_count": 4, "repeated_ns": 4 * MS}
@@ -62,12 +54,6 @@ def test_a_gradient_penalty_is_no_retained_graph(judge):
         op("TanhBackward0Backward0", 4, MS),
     ]
     assert judge("retained-graph", WORK, trace={"operators": operators}) is None
-
-
-def test_a_graph_kept_for_a_gradient_penalty_is_no_news(judge):
-    operators = [op("TanhBackward0Backward0", 4, MS)]
-    trace = {"operators": operators}
-    assert judge("retained-graph", WORK, trace=trace) is None
 
 
 def test_a_backward_that_gets_slower(judge):

@@ -1,9 +1,7 @@
 import pytest
 from rule_cases import outcome
 
-from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.model import Abstained, Severity
-from lightning_gpuprof.findings.rule import rules
 
 
 def evaluate(run):
@@ -37,26 +35,10 @@ def test_a_callback_that_runs_now_and_then_costs_its_mean(analyze):
     assert (finding.saving_ns.low, finding.saving_ns.high) == (640_000, 960_000)
 
 
-def test_one_that_works_seldom_is_proposed_a_fifth_as_often(analyze):
-    every_twentieth = [60 * MS if step % 20 == 19 else 10_000 for step in range(100)]
-    phases = {"forward": 9 * MS, "callbacks": every_twentieth}
-    finding = evaluate(analyze(phases, parts={"callbacks/Previews": every_twentieth}))[0]
-    assert "once in 100 steps" in finding.advice
-    # Not before its own condition: both might never hold in one step.
-    assert "instead of its condition" in finding.change
-    assert "global_step % 100 == 0" in finding.change
-    assert finding.saving_ns.high == pytest.approx(0.8 * 1.2 * 3 * MS, rel=0.01)
-
-
 def test_what_was_done_once_is_not_known_to_come_again(analyze):
     once = [900 * MS if step == 7 else 0 for step in range(100)]
     parts = {"callbacks/Builds": once}
     assert evaluate(analyze({"forward": 9 * MS, "callbacks": once}, parts=parts)) == ()
-
-
-def test_callbacks_below_half_a_percent_are_not_reported(analyze):
-    run = analyze({"forward": 10 * MS, "callbacks": 40_000}, parts={"callbacks/Bar": 40_000})
-    assert evaluate_rules(run, [rules()["slow-callback"]]).found == ()
 
 
 def test_a_callback_of_lightning_is_answered_with_its_own_setting(analyze):

@@ -63,12 +63,5 @@ def test_the_only_checkpoint_of_a_whole_run_is_no_finding(judge):
     assert judge("slow-checkpoint", saved, records=[BETWEEN]) is None
 
 
-def test_the_interval_is_told_in_epochs_where_not_each_is_saved(judge):
-    saved = {**WORK, "checkpoint": 1}
-    ten = {"columns": {"epoch": [step // 10 for step in range(100)]}}
-    change = judge("slow-checkpoint", saved, records=[BETWEEN] * 5, **ten).change
-    assert change == "ModelCheckpoint(..., every_n_epochs=10)"
-
-
 def test_is_silent_without_checkpoints(judge):
     assert judge("slow-checkpoint", WORK) is None

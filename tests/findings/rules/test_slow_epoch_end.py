@@ -1,6 +1,5 @@
 from dataclasses import replace
 
-import msgspec
 from rule_cases import MS, WORK, outcome, span
 
 from lightning_gpuprof.findings.model import Abstained, Severity, When
@@ -55,26 +54,12 @@ def test_one_long_time_little_time_and_this_packages_own_are_not_told(judge):
         assert judge("slow-epoch-end", WORK, records=records) == ()
 
 
-def test_of_two_epochs_the_longer_may_have_three_quarters(judge):
-    (finding,) = judge("slow-epoch-end", WORK, records=ends(ms=[50, 30]))
-    assert finding.evidence["between_epochs_per_epoch_ns"] == 40 * MS
-    for once in ([50, 10], [60, 20, 20]):
-        assert judge("slow-epoch-end", WORK, records=ends(ms=once)) == ()
-
-
 def test_on_a_gpu_it_may_be_the_device_that_is_waited_for(judge):
     (finding,) = judge(
         "slow-epoch-end", WORK, records=ends(ms=[50, 30, 30, 40]), device=Device(type="cuda")
     )
     assert span(finding) == (0, 1_440_000)
     assert finding.confidence == 0.5
-
-
-def test_an_epochs_end_and_the_next_ones_start_are_once(judge):
-    starts = [msgspec.structs.replace(one, where="epoch_start") for one in ends(ms=[1, 1])]
-    (finding,) = judge("slow-epoch-end", WORK, records=[*ends(ms=[50, 50]), *starts])
-    assert finding.evidence["epochs_count"] == 2
-    assert finding.evidence["between_epochs_per_epoch_ns"] == 51 * MS
 
 
 def test_abstains_without_steps(analyze):

@@ -1,5 +1,4 @@
-from msgspec import structs
-from rule_cases import MS, US, WORK, every, op, span, unmarked
+from rule_cases import MS, US, WORK, every, op, span
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.model import Severity, When, Where
@@ -36,14 +35,6 @@ def test_loggers_that_get_values_often_would_get_the_guarded_ones_over_and_over(
     assert found.change.startswith(f"{setting}\nif {LOGGED}:\n    self.log(")
 
 
-def test_a_condition_around_the_calls_leaves_a_logger_that_is_called_seldom(judge):
-    parts = {"logging/self.log": 1_500 * US, "logging/WandbLogger": 500 * US}
-    phases, trainer = {**WORK, "logging": 2 * MS}, {"log_every_n_steps": 50}
-    (found,) = judge("slow-logging", phases, parts=parts, trainer=trainer)
-    # One call in 50 stays.
-    assert span(found) == (round(0.8 * 0.98 * 1_500 * US), round(1.2 * 0.98 * 1_500 * US))
-
-
 def test_a_logger_that_is_called_more_often_than_the_trainer_does_is_called_by_the_program(judge):
     phases, parts = {**WORK, "logging": 2 * MS}, {"logging/WandbLogger": 2 * MS}
     (finding,) = judge("slow-logging", phases, parts=parts, trainer={"log_every_n_steps": 50})
@@ -58,14 +49,6 @@ def test_a_logger_that_only_the_trainer_calls_and_seldom_is_not_told(judge):
     parts, phases = {"logging/WandbLogger": seldom}, {**WORK, "logging": seldom}
     trainer = {"log_every_n_steps": 50}
     assert judge("slow-logging", phases, parts=parts, trainer=trainer) == ()
-
-
-def test_a_setting_of_some_steps_leaves_a_share_of_what_loggers_take(judge):
-    taken = every(10, 20 * MS, first=9)
-    parts, phases = {"logging/WandbLogger": taken}, {**WORK, "logging": taken}
-    (finding,) = judge("slow-logging", phases, parts=parts, trainer={"log_every_n_steps": 10})
-    # 1.8 ms a step without the longest, of which the logger's steps that are left take a fifth.
-    assert finding.saving_ns.high == round(1.2 * 0.8 * 1_800 * US)
 
 
 def test_a_value_in_each_step_is_no_warning_however_short_the_steps(judge):
@@ -149,28 +132,6 @@ def test_a_picture_in_each_step_is_told_with_its_line_apart_from_the_loggers(jud
     )  # fmt: skip
 
 
-def test_a_few_values_in_short_steps_are_said_to_be_no_fault(judge):
-    few = judge("slow-logging", {**WORK, "logging": 2 * MS}, parts={"logging/self.log": 2 * MS})
-    many = judge("slow-logging", {**WORK, "logging": 4 * MS}, parts={"logging/self.log": 4 * MS})
-    assert few[0].advice.startswith("A few values per step are normal")
-    assert many[0].advice.startswith("Log one step in 50")
-
-
-def test_a_picture_costs_as_much_where_one_step_in_many_is_marked(judge):
-    parts = {"logging/self.log": MS, "logging/experiment.add_image": 4 * MS}
-    others = structs.replace(
-        unmarked(900, phase_ns={"logging": 900 * MS}),
-        dur_ns=900 * 15 * MS,
-        part_ns={"logging/self.log": 900 * MS},
-    )
-    usual, picture = judge(
-        "slow-logging", {**WORK, "logging": 5 * MS}, parts=parts, records=[others]
-    )
-    # Without the longest of 1,000 steps, and of the 100 in which pictures are seen.
-    assert usual.evidence["logging_ns"] == 999 * US
-    assert picture.evidence["experiment_ns"] == 3_960 * US
-
-
 def test_pictures_in_one_of_many_steps_are_proposed_a_fifth_as_often(judge):
     taken = every(20, 60 * MS, first=19)
     parts = {"logging/experiment.add_histogram": taken}
@@ -196,10 +157,3 @@ def test_values_that_ranks_exchange_in_each_step_are_named(judge):
     options = {"parts": {"logging/self.log": 3 * MS}, "records": [note]}
     (found,) = judge("slow-logging", {**WORK, "logging": 3 * MS}, **options)
     assert "Do not log with sync_dist=True in each step (loss, accuracy)" in (found.advice)
-
-
-def test_another_hook_of_the_module_is_a_slow_callback(judge):
-    (finding,) = judge(
-        "slow-callback", {**WORK, "other": 3 * MS}, parts={"other/on_train_batch_end": 3 * MS}
-    )
-    assert finding.change.startswith("# in on_train_batch_end, ")

@@ -1,4 +1,4 @@
-from rule_cases import MS, US, WORK, every, span, unmarked
+from rule_cases import MS, US, WORK, every, span
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained, Severity, Where
@@ -64,14 +64,6 @@ def test_unless_the_garbage_collector_was_seen_in_them(judge):
     assert "gc.freeze()" in finding.change
     assert finding.where == (Where(phase="garbage_collection", name="backward"),)
     assert span(finding) == (675 * US, 1_350 * US)  # what is made anew is gone through still
-
-
-def test_collections_in_steps_without_marks_count(judge):
-    # Every epoch's first step is marked; here it is the one that collects.
-    more = unmarked(200, phase_ns={"garbage_collection": 15 * MS})
-    finding = judge("step-time-jitter", collecting(3, 11, 80), records=[more])
-    assert finding.evidence["collecting_per_step_ns"] == (3 * 45 + 15) * MS // 300
-    assert finding.evidence["collections_count"] == 4
 
 
 def test_a_call_of_the_collector_that_was_seen_is_to_be_taken_out(judge):

@@ -48,22 +48,6 @@ def test_a_loader_that_is_made_anew_keeps_no_workers(judge):
     assert "return the same one" in finding.advice
 
 
-def test_persistent_workers_do_not_outlive_their_loader(judge):
-    loader = Loader(num_workers=1, persistent_workers=True)
-    run = {"flags": EPOCH_FLAGS, "loader": loader, "records": [REMADE]}
-    (finding,) = judge("worker-startup", EPOCHS, **run)
-    (kept,) = judge("worker-startup", EPOCHS, **ONE_WORKER)
-    assert span(finding) == span(kept)
-    assert finding.change.startswith("Trainer(..., reload_dataloaders_every_n_epochs=0)")
-
-
-def test_a_first_batch_is_no_sign_that_persistent_workers_have_started(judge):
-    loader = Loader(num_workers=1, persistent_workers=True)
-    run = {"flags": EPOCH_FLAGS, "loader": loader, "records": [REMADE]}
-    short = {**WORK, "data_wait": every(10, 9 * MS, 100 * US)}
-    assert judge("worker-startup", short, **run) == ()
-
-
 def test_workers_that_are_kept_do_not_start_again(judge):
     loader = Loader(num_workers=1, persistent_workers=True)
     assert judge("worker-startup", EPOCHS, flags=EPOCH_FLAGS, loader=loader) == ()
@@ -96,12 +80,6 @@ def test_workers_of_each_validation_are_a_finding_of_their_own(judge):
     assert finding.evidence["startup_per_validation_ns"] == 40 * MS
 
 
-def test_of_few_batches_only_the_making_of_the_workers_is_sure_to_go(judge):
-    loader = Loader(num_workers=2, length=3)
-    (finding,) = judge("worker-startup", **VALIDATED, validation_loader=loader)
-    assert finding.saving_ns.low == round(0.8 * 9 * 25 * MS / 100)
-
-
 def test_of_an_iterable_the_first_batch_may_be_made_as_the_loader_starts(judge):
     def least(**loader):
         loader = Loader(num_workers=2, dataset_kind="iterable", **loader)
@@ -121,11 +99,6 @@ def test_of_an_iterable_the_first_batch_may_be_made_as_the_loader_starts(judge):
 def test_validations_without_workers_of_their_own_start_none(judge, loader):
     outcome = judge("worker-startup", **VALIDATED, validation_loader=loader)
     assert outcome == ()
-
-
-def test_a_start_that_was_not_timed_is_not_told(judge):
-    run = {**VALIDATED, "parts": {}, "validation_loader": Loader(num_workers=2)}
-    assert judge("worker-startup", **run) == ()
 
 
 def test_frequent_validation_leaves_out_what_the_workers_start_takes(judge):
