@@ -20,8 +20,9 @@ _SCALARS_EVERY_NS = 1_000_000_000
 """A dozen scalars take a logger about half a millisecond: at this pace 0.05 % of the time."""
 _SCALARS_TIMES = 200
 """A slower logger is called again after this many times its own time: at most 0.5 % of it all."""
-_FIRST_LINE_NS, _LINE_NS = 10_000_000_000, 30_000_000_000
-"""Slow steps are told after this time, be it fewer than a window."""
+_FIRST_LINE_NS, _LINE_NS = 8_000_000_000, 30_000_000_000
+"""Slow steps are told after this time, be it fewer than a window: the first within ten seconds,
+though steps become slower meanwhile."""
 _MOST_WAITING = 10
 """Full windows wait (`RunOutput.windows_left`), at most this many: a write costs a training loop a
 millisecond, and several windows at a time cost little more than one (ADR 42). The first ones, by

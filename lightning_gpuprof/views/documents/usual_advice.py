@@ -1,7 +1,7 @@
 """The usual advice that a run was measured against and that would gain next to nothing in it."""
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import BATCH_WORK, Phase
 
 USUAL = {
     "more workers": Phase.DATA_WAIT,
@@ -20,13 +20,17 @@ NOTHING_FRAC = 0.01
 def not_worth_it(results: RunResults) -> dict[str, float]:
     """Return the share of a step that each advice not worth it gains at most.
 
-    A phase counts with its time on the host or on the device, whichever is longer.
+    A phase counts with its time on the host or on the device, whichever is longer; on a GPU, work
+    without device marks is not known.
     """
+    if results.steps is None or results.steps.basis != "steady":
+        return {}
     marks = results.device_time.phases if results.device_time else {}
     found = {}
     for advice, phase in USUAL.items():
         one = results.per_step(phase)
-        if one is None or not one.mean_ns or (phase is Phase.HOST_TO_DEVICE and not results.on_gpu):
+        known = phase in marks if results.on_gpu else phase is not Phase.HOST_TO_DEVICE
+        if one is None or not one.mean_ns or (phase in BATCH_WORK and not known):
             continue
         most = max(one.frac, marks[phase].frac if phase in marks else 0.0)
         if most < NOTHING_FRAC:

@@ -263,7 +263,18 @@ def test_the_usual_advice_that_would_gain_nothing_is_named_with_its_figure(repor
         "NOT WORTH IT HERE (of a step, at most)\n  fused optimizer 0.5%, less logging 0.2%\n"
         in (text)
     )
-    assert "pinned memory 0.1%" in render(report(PHASES | small, device=Device(type="cuda")))
+    loaded = report(PHASES | small, device=Device(type="cuda"))
+    assert "HERE (of a step, at most)\n  less logging 0.2%\n" in render(
+        loaded
+    )  # of work, the host's
+    marks = {
+        phase: DevicePhase(phase, 1, 1, None, frac)
+        for phase, frac in {Phase.HOST_TO_DEVICE: 0.004, Phase.OPTIMIZER_STEP: 0.2}.items()
+    }
+    time = DeviceTime(100, loaded.results.steps.dur, marks, (), 5_000, {StepState.HOST_BOUND: 1.0})
+    text = render(replace(loaded, results=replace(loaded.results, device_time=time)))
+    assert "HERE (of a step, at most)\n  pinned memory 0.4%, less logging 0.2%\n" in text
+    assert "NOT WORTH IT" not in render(report(PHASES | small, steps=4, flags=StepFlag.WARMUP))
     assert "NOT WORTH IT" not in render(report())
 
 
