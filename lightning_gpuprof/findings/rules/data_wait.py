@@ -62,12 +62,12 @@ CHANGES = {
     "training, keep tensors, and index whole batches instead of samples.",
 }
 WHY = {
-    NoWorkers.EVERY_CORE: "{now} workers already keep all {cores} cores busy. ",
-    NoWorkers.SHARED: "Leave num_workers at 0: the dataset reads {shares} during training, and "
-    "workers would see a stale copy. ",
-    NoWorkers.BUSY: "Training uses all {cores} cores: workers may slow it down more than they "
-    "hide. ",
-    NoWorkers.LITTLE: "More workers would hardly hide this wait. ",
+    NoWorkers.EVERY_CORE: " {now} workers already keep all {cores} cores busy.",
+    NoWorkers.SHARED: " Leave num_workers at 0: the dataset reads {shares} during training, "
+    "and workers would see a stale copy.",
+    NoWorkers.BUSY: " Training uses all {cores} cores: workers may slow it down more than "
+    "they hide.",
+    NoWorkers.LITTLE: " More workers would hardly hide this wait.",
 }
 DRAWN = " Apply random augmentation to a whole batch at once, in one tensor operation."
 ONE_WORKER = (
@@ -128,9 +128,9 @@ def _advice(run: RunResults, plan: LoaderPlan) -> str:
         workers=plan.num_workers,
         filesystem=f" ({kind})" if (kind := _filesystem(run)) else "",
     )
-    advice = WHY[plan.why].format(**words) if plan.why else ""
     cheaper = plan.change is LoaderChange.CHEAPER
-    advice += _cheaper(run) if cheaper else CHANGES[plan.change].format(**words)
+    advice = _cheaper(run) if cheaper else CHANGES[plan.change].format(**words)
+    advice += WHY[plan.why].format(**words) if plan.why else ""
     if plan.change is LoaderChange.WORKERS and loader and loader.dataset_kind == "iterable":
         advice += ONE_WORKER
     if plan.instead is not None:
@@ -153,13 +153,14 @@ def _cheaper(run: RunResults) -> str:
     named = " ".join(_named(one) for one in seen)
     if sum(one.frac for one in seen) < MOST:
         named = f"{named} {CHANGES[LoaderChange.CHEAPER]}".strip()
-    mostly = f"Most of it is your own code, above all {own.function}. " if own else ""
-    return mostly + named + (DRAWN if drawn else "")
+    mostly = f" Most of it is your own code, above all {own.function}." if own else ""
+    return named + mostly + (DRAWN if drawn else "")
 
 
 def _named(one: Seen) -> str:
     name = one.line.callee or f"`{one.line.source.split('#')[0].strip()}`"
-    return f"{name} ({percent(one.frac)}, {one.line.file}:{one.line.line}): {one.pattern.advice}"
+    place = f"{one.line.file}:{one.line.line}"
+    return f"{one.pattern.advice.rstrip('.')} ({name}, {percent(one.frac)}, {place})."
 
 
 def _change(run: RunResults, plan: LoaderPlan) -> str | None:

@@ -324,7 +324,7 @@ def test_what_the_lines_of_workers_do_is_what_can_be_saved(analyze):
 
 def test_an_operation_of_workers_is_told_with_its_advice(analyze):
     run = analyze(WAITS, records=worked(80, callee="json.loads"), **CROWDED)
-    assert "json.loads (80.0%, t.py:7): Text or by" in evaluate(run).advice
+    assert "for every sample (json.loads, 80.0%, t.py:7)" in evaluate(run).advice
 
 
 def test_workers_whose_batches_take_longer_than_the_wait_are_kept(analyze):

@@ -32,7 +32,7 @@ export async function hero(context, report) {
         null,
         h("span.label", null, gain ? "Held back by" : "Verdict"),
         h("strong.title", null, shorten(title, 300)),
-        code ? codeLine(change) : h("p.one-line", { title: change }, change),
+        code ? codeLine(change) : h("p.two-lines", { title: change }, change),
       ),
       gain,
       busy(report),
