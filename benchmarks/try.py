@@ -47,6 +47,7 @@ CONTROLS = (
 GRID = ("num_workers", "torch_threads", "optimizer", "log_every_n_steps")
 MOST_POINTS = 40
 POINT_PAIRS, FINAL_PAIRS = 6, 12
+LOADER_PAIRS, LOADER_STEPS = 24, 192
 NEAR = 0.07
 LOADERS = (
     "python_rows", "csv_text", "slow_collate", "ragged", "iterable", "whole_batches",
@@ -163,9 +164,10 @@ def loaders(name: str, entry: State, save: Save, seconds: float) -> Iterator[Non
         for memory in ("", "_in_memory")
     ]
     with families[0] as first, families[1] as second:
-        in_memory = Program(second, {}, warm=20, steps=64)
+        in_memory = Program(second, {}, warm=20, steps=LOADER_STEPS)
         for key, settings in (("cached", {"cached_batches": [16]}), ("plain", {})):
-            gain = turns(in_memory, Program(first, settings, warm=20, steps=64), FINAL_PAIRS)
+            form = Program(first, settings, warm=20, steps=LOADER_STEPS)
+            gain = turns(in_memory, form, LOADER_PAIRS)
             entry[key] = [-end for end in gain][::-1]  # by how much longer than in memory
         in_memory.close()
     entry["done"] = True
