@@ -59,7 +59,7 @@ def find_peaks(
     plain = _plain(name)
     if "mig" in plain.split():
         return Lookup(None, f"{name} is a MIG partition; only whole devices have a datasheet row.")
-    named = [row for row, patterns in _rows() if any(p.fullmatch(plain) for p in patterns)]
+    named = [row for row, patterns in peak_rows() if any(p.fullmatch(plain) for p in patterns)]
     if not named:
         return Lookup(None, f"No datasheet row in hardware/peaks.toml for {name!r}.")
     fitting = [row for row in named if _fits(row, memory_bytes, units)]
@@ -68,13 +68,9 @@ def find_peaks(
     return _agreed(name, fitting)
 
 
-def all_peaks() -> list[Peaks]:
-    """Return every row of peaks.toml."""
-    return [row for row, _ in _rows()]
-
-
 @cache
-def _rows() -> list[tuple[Peaks, list[re.Pattern[str]]]]:
+def peak_rows() -> list[tuple[Peaks, list[re.Pattern[str]]]]:
+    """Return every row of peaks.toml, with the patterns of its names."""
     text = Path(__file__).with_name("peaks.toml").read_text("utf-8")
     return [_row(entry) for entry in tomllib.loads(text)["gpu"]]
 

@@ -38,7 +38,6 @@ _SCALER = (
 )
 _SCALER_FILE = "precision/amp.py"
 """Where Lightning calls it; in manual optimization it is the program's own line that does."""
-_STEP = ".step("
 _STEPS = (
     "the optimizer or scheduler reads a value: ReduceLROnPlateau in each step only with "
     "interval='step', LBFGS and ASGD by themselves; in manual optimization with "
@@ -48,13 +47,7 @@ _READ = "keep the tensor: total += loss.detach(), or DeferredLoss / DeferredScal
 
 
 def advice(site: SyncSite) -> str:
-    """Return the replacement for a line that makes the host wait.
-
-    >>> site = SyncSite(file="t.py", line=1, function="f", source="x.item()", owner="user",
-    ...                 operation="item", count=1, steps_watched=1)
-    >>> advice(site)
-    'keep the tensor: total += loss.detach(), or DeferredLoss / DeferredScalars; read it later'
-    """
+    """Return the replacement for a line that makes the host wait."""
     operations = site.operation.split(", ")
     if site.owner == "lightning":
         return _lightnings(site, operations)
@@ -66,7 +59,7 @@ def advice(site: SyncSite) -> str:
 def _lightnings(site: SyncSite, operations: list[str]) -> str:
     if site.file.replace("\\", "/").endswith(_SCALER_FILE):
         return _SCALER
-    if _STEP in site.source:
+    if ".step(" in site.source:
         return _STEPS
     copied = PAGEABLE_COPY in operations
     read = not copied or len(operations) > 1

@@ -59,9 +59,6 @@ def kind_of(filename: str) -> str:
 
     `code` is the user's, or a library's that the user chose; `ours` this package's, but for the
     inspection; code of `nobody`, such as torch's, is never to blame.
-
-    >>> kind_of(os.__file__), kind_of(torch.__file__), kind_of("train.py")
-    ('nobody', 'nobody', 'code')
     """
     package = package_of(filename)
     if package == "lightning_gpuprof":

@@ -67,11 +67,7 @@ def shows_values(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def operator_name(operator: Any) -> str:
-    """Return an operator's name without its namespace.
-
-    >>> operator_name(torch.ops.aten.index.Tensor), operator_name(torch.ops.aten.relu.default)
-    ('index.Tensor', 'relu')
-    """
+    """Return an operator's name without its namespace."""
     return str(operator.name()).rpartition("::")[2]
 
 

@@ -9,11 +9,7 @@ from lightning_gpuprof.units import size
 
 
 def not_measured(device_type: str) -> str:
-    """Return why no device memory is measured.
-
-    >>> not_measured("cpu")
-    'not measured (no GPU)'
-    """
+    """Return why no device memory is measured."""
     why = "an allocator without counters" if device_type == "cuda" else "no GPU"
     return f"not measured ({why})"
 
@@ -32,8 +28,6 @@ def advice_line(advice: BatchSizeAdvice) -> str:
 
     >>> advice_line(BatchSizeAdvice(16, suggested=56, low=47, high=64))
     '[PROFILE] batch size: 16 now, 56 suggested (47 to 64 fill the target band)'
-    >>> advice_line(BatchSizeAdvice(16, reason="it does not grow"))
-    '[PROFILE] batch size: 16 now, no suggestion: it does not grow'
     """
     text = f"[PROFILE] batch size: {advice.batch_size} now, "
     if advice.suggested is None:
@@ -47,12 +41,7 @@ def advice_line(advice: BatchSizeAdvice) -> str:
 def advice_record(
     advice: BatchSizeAdvice, *, step: int, accumulate: int = 1, world_size: int = 1
 ) -> Advice:
-    """Return the record of a suggestion, with its gradient accumulation and learning rate.
-
-    >>> advice_record(BatchSizeAdvice(16, suggested=64), step=9, accumulate=8).details
-    {'notes': [], 'accumulate_grad_batches': 2, 'effective_batch_size': 128, 'learning_rate': 'the \
-effective batch stays 128: leave the learning rate'}
-    """
+    """Return the record of a suggestion, with its gradient accumulation and learning rate."""
     details: dict[str, Any] = {
         "constant_bytes": advice.constant_bytes,
         "per_sample_bytes": advice.per_sample_bytes,

@@ -81,10 +81,9 @@ class BatchSizeAdvice:
     """A batch size, or the reason why none is suggested.
 
     `suggested` is the current size where that lies in the target band, else a size in the band
-    that even the careful estimate allows. `low` and `high` are the sizes at the band's ends: `low`
-    by the careful estimate, `high` by the hopeful one. `largest` is the most that the whole device
-    is predicted to hold, after allocation retries. All are None where the measurements do not
-    support a suggestion. `notes` say why it is wide.
+    that even the careful estimate allows; `low` is the size at the band's lower end by that
+    estimate, `high` at its upper end by the hopeful one. `largest` is the most that the whole
+    device is predicted to hold, after allocation retries. `notes` say why the band is wide.
     """
 
     batch_size: int

@@ -69,9 +69,6 @@ def memory_probe(device: torch.device, *, cuda: Any = torch.cuda) -> CudaMemory 
     """Return the reader of a device's memory, or None where it cannot be measured.
 
     A plugged-in allocator, such as RMM's, has no counters.
-
-    >>> memory_probe(torch.device("cpu")) is None
-    True
     """
     if device.type != "cuda" or cuda.memory.get_allocator_backend() not in _COUNTING:
         return None
@@ -85,11 +82,7 @@ def out_of_memory_error() -> type[RuntimeError]:
 
 
 def resident_bytes() -> int | None:
-    """Return this process's resident memory, in some 10 us; None where there is no /proc.
-
-    >>> (resident_bytes() or 1) > 0
-    True
-    """
+    """Return this process's resident memory, in some 10 us; None where there is no /proc."""
     try:
         with open("/proc/self/statm", "rb", buffering=0) as file:
             return int(file.read(128).split()[1]) * os.sysconf("SC_PAGE_SIZE")

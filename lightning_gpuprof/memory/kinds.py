@@ -17,11 +17,6 @@ def kind_bytes(
 
     Tensors that share storage count once; buffers count with the parameters; of sharded tensors
     (FSDP) this rank's share counts. Gradients count as long as they exist.
-
-    >>> model = torch.nn.Linear(3, 1)
-    >>> model(torch.ones(1, 3)).sum().backward()
-    >>> kind_bytes(model, [torch.optim.SGD(model.parameters())], torch.device("cpu"))
-    {'parameters': 16, 'gradients': 16, 'optimizer_state': 0}
     """
     counted: set[int] = set()
     found = {}

@@ -5,9 +5,7 @@ from functools import partial
 from typing import Any
 
 from lightning_gpuprof.adapters.compiled_modules import is_compiled_whole
-from lightning_gpuprof.adapters.lightning import (
-    STOP_CHECK_METHOD,
-)
+from lightning_gpuprof.adapters.lightning import STOP_CHECK_METHOD
 from lightning_gpuprof.adapters.loaders import BEFORE_FIRST_ITERATORS, LoaderParts
 from lightning_gpuprof.records.phases import EXPERIMENT, SAMPLER, STOP_CHECK, WORKERS, Phase
 from lightning_gpuprof.session.guard import attempt
@@ -49,11 +47,7 @@ class ProxyTiming:
         self._calls = calls
         self._timeline, self._clock = timeline, timeline.clock
         self._actions = ActionRegions(
-            trainer,
-            timeline,
-            batches=batches,
-            fit_end=fit_end,
-            watch=watch,
+            trainer, timeline, batches=batches, fit_end=fit_end, watch=watch
         )
         self._loaders = LoaderParts(
             self._clock.region(Phase.DATA_WAIT, SAMPLER),

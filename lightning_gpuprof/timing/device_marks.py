@@ -1,13 +1,10 @@
 """Times a step's phases on the device: one event at each boundary, read when it has passed.
 
-At each boundary that the host reaches, `mark` records one event of a pool on the current stream;
-`harvest` asks the oldest whether the device has passed them and never waits. A phase's device time
-is the time between the mark that begins it and the next, working or idle: a step's device phases
-add up to its device duration exactly.
-
-The pool is bounded. A mark for which it has no event is lost and counted; its step and the one
-before are not measured, nor is a step in which a CUDA graph is captured, nor one whose marks pass
-out of order, as they can on a user's own streams.
+`harvest` never waits. A phase's device time is the time between the mark that begins it and the
+next, working or idle: a step's device phases add up to its device duration exactly. A mark for
+which the pool has no event is lost; its step and the one before are not measured, nor is a step in
+which a CUDA graph is captured, nor one whose marks pass out of order, as they can on a user's own
+streams.
 """
 
 from array import array
@@ -16,7 +13,6 @@ from statistics import median_low
 from typing import Any
 
 from lightning_gpuprof.adapters.device_events import DeviceEvents
-from lightning_gpuprof.records.schema import NOT_MEASURED
 from lightning_gpuprof.timing.device_rows import OUTSIDE, WHOLE, DeviceClock, DeviceRows
 
 CAPACITY = 2048
@@ -52,11 +48,6 @@ class DeviceMarks:
         self._queueing: list[int] = []
         self._rows = DeviceRows()
         self.part, self.take = self._rows.part, self._rows.take
-
-    @property
-    def in_flight(self) -> int:
-        """Marks that the device was not yet seen to pass."""
-        return self.marked - self._tail
 
     @property
     def pending_step(self) -> int | None:
@@ -112,7 +103,7 @@ class DeviceMarks:
 
     def calibrate(self) -> bool:
         """Tie the two clocks together if the device is idle; takes some microseconds."""
-        if self.in_flight:
+        if self.marked > self._tail:  # some are in flight
             return False
         best: tuple[int, int, int] | None = None
         self._queueing.clear()
@@ -143,16 +134,12 @@ class DeviceMarks:
 
     def _pass(self, at: int, passed_ns: int) -> None:
         """A mark has come in: it ends what began at the one before."""
-        ahead = self.clock.run_ahead(passed_ns, self._host_ns[at])
-        ahead_ns = NOT_MEASURED if ahead is None else ahead
-        step, phase, part = self._step[at], self._phase[at], self._part[at]
-        self._rows.passes(passed_ns, ahead_ns, step, phase, part)
+        ahead_ns = self.clock.run_ahead(passed_ns, self._host_ns[at])
+        self._rows.passes(passed_ns, ahead_ns, self._step[at], self._phase[at], self._part[at])
 
     def _try_calibration(self) -> tuple[int, int, int] | None:
         device, now = self._device, self._now
-        if self._probe is None:
-            self._probe = device.new_event()
-        probe = self._probe
+        probe = self._probe = self._probe or device.new_event()
         low = begin = now()
         if not device.record(probe):
             return None

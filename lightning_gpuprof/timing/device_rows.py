@@ -139,13 +139,10 @@ class DeviceClock:
         self._newest_ns, self._offset_ns, self.error_ns = device_ns, offset, error
         return True
 
-    def run_ahead(self, device_ns: int, recorded_ns: int) -> int | None:
-        """Return how long after the host recorded an event (host time) the device passed it.
-
-        None before the first calibration.
-        """
+    def run_ahead(self, device_ns: int, recorded_ns: int) -> int:
+        """Return how long after the host recorded an event (host time) the device passed it."""
         if self.error_ns is None:
-            return None
+            return NOT_MEASURED
         drifted = round(self._rate * (device_ns - self._newest_ns))
         ahead = device_ns + self._offset_ns + drifted - recorded_ns
         if ahead < 0:

@@ -10,15 +10,10 @@ from lightning_gpuprof.timing.regions import Context
 
 
 class FitEnd:
-    """Ends the timing of a fit whose end its callback does not see.
+    """Ends the timing of a fit whose end its callback (the `host`) does not see.
 
     So it is where another callback's `on_exception` comes first and raises, and where the callback
     was taken out of `trainer.callbacks` amid the fit.
-
-    Args:
-        trainer: Whose callbacks count.
-        host: The callback that the Trainer calls.
-        end: Ends the session, with the error that ended the fit.
     """
 
     def __init__(

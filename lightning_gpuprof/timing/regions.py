@@ -115,13 +115,9 @@ class ValidationFetch(Region):
 class IteratorStart:
     """A loader makes its iterator, and starts workers, amid an epoch or a validation's batches.
 
-    Amid an epoch the whole fetch that it is in is charged to that. In a validation its next batch
-    is a first one. What is opened here is closed with the fetch around it.
-
-    Args:
-        timeline: Knows whether a marked training step fetches.
-        fetching: The region of a validation's fetches.
-        again: Called where a training loader has a new iterator.
+    Amid an epoch the whole fetch that it is in is charged to that, and `again` is called. In a
+    validation its next batch is a first one. What is opened here is closed with the fetch around
+    it.
     """
 
     def __init__(

@@ -149,9 +149,9 @@ def passed_over_span(
     many carry which flag, and which of them compiled something.
     """
     named = dict(zip(StepTimeline.FACTS, facts.T, strict=True))
-    known = [0 if slot.phase is Phase.OTHER else spent
-             for slot, spent in zip(slots, charged.sum(axis=0).tolist(), strict=False)]  # fmt: skip
-    cut = Cut(int(named["start_ns"][0]), int(named["end_ns"][-1]), known)
+    known = charged.sum(axis=0)
+    known[[slot.phase is Phase.OTHER for slot in slots[: len(known)]]] = 0
+    cut = Cut(int(named["start_ns"][0]), int(named["end_ns"][-1]), known.tolist())
     span = outside_span(Outside(UNMARKED_STEPS, cut), slots, origin_ns=origin_ns)
     dur_ns, flags = named["end_ns"] - named["start_ns"], named["flags"]
     span.dur_ns, span.steps = int(dur_ns.sum()), len(facts)

@@ -1,6 +1,6 @@
 """Collects a trace's rows in any order and makes the `Timeline` of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -109,12 +109,7 @@ class TimelineBuilder:
             index = self._names[str(name) if name else "unnamed"]
             rows.append((start, end - start, index, CATEGORY_ID[category], *where))
 
-    def build(
-        self,
-        *,
-        devices: Sequence[DeviceInfo] = (),
-        metadata: Mapping[str, object] | None = None,
-    ) -> Timeline:
+    def build(self, *, devices: Sequence[DeviceInfo] = ()) -> Timeline:
         """Make the timeline, with its origin at the earliest start."""
         if self._cut:
             cut = f"{self._cut} events have no end after their start; they are left out."
@@ -134,7 +129,6 @@ class TimelineBuilder:
             device=events,
             threads=self._threads.table(self._thread_names),
             devices=_all_devices(devices, events, self._vendor),
-            metadata=metadata or {},
             warnings=tuple(self.warnings),
         )
 

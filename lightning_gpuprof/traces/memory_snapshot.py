@@ -8,7 +8,6 @@ followed: a few bytes of them could ask for all of a machine's memory.
 import io
 import pickle
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -21,7 +20,6 @@ from lightning_gpuprof.records.files import LOCAL
 from lightning_gpuprof.traces.sniff import Head
 
 _KEYS = (b"segments", b"device_traces")
-_ALLOCATED = "active_allocated"
 _MOST_BYTES, _MOST_DEVICES = 1 << 31, 128
 _ENTRIES, _ENTRIES_PER_BYTE = 100_000, 8
 """Blocks, events and lines of stacks; a pickle of few bytes can repeat what it holds."""
@@ -91,13 +89,6 @@ class AllocatorDump:
     def reserved_bytes(self, device: int) -> int:
         """Bytes that the allocator holds from the device."""
         return sum(s.num_bytes for s in self.segments if s.device == device)
-
-    def allocated_bytes(self, device: int) -> int:
-        """Bytes of blocks that are in use."""
-        return sum(b.num_bytes for b in self._blocks(device) if b.state == _ALLOCATED)
-
-    def _blocks(self, device: int) -> Iterable[Block]:
-        return (b for s in self.segments if s.device == device for b in s.blocks)
 
 
 class _PlainUnpickler(pickle.Unpickler):

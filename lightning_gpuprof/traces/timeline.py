@@ -125,8 +125,6 @@ _TIMES = ("start_ns", "dur_ns")
 def make_table(kind: type[_T], **columns: Sequence[int] | AnyArray) -> _T:
     """Build a table from the columns that a source has; the others hold `MISSING`.
 
-    Rows come out sorted by start, then longest first.
-
     >>> table = make_table(HostEvents, start_ns=[5, 1], dur_ns=[1, 9], name=[0, 1])
     >>> table.name.tolist(), table.correlation.tolist()
     ([1, 0], [-1, -1])
@@ -189,19 +187,15 @@ class Thread:
 
 @dataclass(frozen=True)
 class OpArguments:
-    """An operator's arguments, as recorded with `record_shapes`.
-
-    Args:
-        dims: One shape per input; a tensor list has a list of shapes, a scalar has `[]`.
-        dtypes: One type name per input, as written in the file (`c10::BFloat16`, `float`).
-        strides: One stride list per input, where recorded.
-        values: Scalars' values as text, empty for tensors, where recorded.
-    """
+    """An operator's arguments by input, as recorded with `record_shapes`."""
 
     dims: tuple[object, ...] = ()
+    """A tensor list has a list of shapes, a scalar has `[]`."""
     dtypes: tuple[str, ...] = ()
+    """As written in the file (`c10::BFloat16`, `float`)."""
     strides: tuple[object, ...] = ()
     values: tuple[str, ...] = ()
+    """Scalars' values as text, empty for tensors, where recorded."""
 
 
 @dataclass(frozen=True)
@@ -219,28 +213,12 @@ class DeviceInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """A trace from any source.
-
-    Args:
-        source: Reader's name in `SOURCES`: `kineto`, `rocprof`, `nsys`, ...
-        origin_ns: What times are relative to, on the file's own clock.
-        names: Every name once.
-        host: Events on host threads.
-        device: Kernels, copies and fills; not the ranges that are shown above them.
-        memory: Allocator marks.
-        flows: Arrows between host events.
-        threads: Host threads.
-        arguments: Distinct operator arguments; decoded when indexed.
-        devices: Devices that the file describes or that have events, by id.
-        distributed: Rank, world size and process groups, where recorded.
-        metadata: The file's other top-level values.
-        warnings: What is missing or was skipped, in sentences.
-        cut_count: Device events that lasted beyond later ones of their stream, and are cut there.
-        left_out_count: Device events at impossible times, which are left out; see `gate.py`.
-    """
+    """A trace from any source."""
 
     source: str
+    """Reader's name in `SOURCES`: `kineto`, `rocprof`, `nsys`, ..."""
     origin_ns: int
+    """What times are relative to, on the file's own clock."""
     names: Sequence[str]
     host: HostEvents
     device: DeviceEvents
@@ -249,8 +227,10 @@ class Timeline:
     threads: Sequence[Thread] = ()
     arguments: Sequence[OpArguments] = ()
     devices: Sequence[DeviceInfo] = ()
-    distributed: Mapping[str, object] | None = None
-    metadata: Mapping[str, object] = field(default_factory=dict)
+    """Devices that the file describes or that have events, by id."""
     warnings: tuple[str, ...] = ()
+    """What is missing or was skipped, in sentences."""
     cut_count: int = 0
+    """Device events that lasted beyond later ones of their stream, and are cut there."""
     left_out_count: int = 0
+    """Device events at impossible times, which are left out; see `gate.py`."""

@@ -20,18 +20,14 @@ _TAIL = 0.025
 
 @dataclass(frozen=True)
 class ABResult:
-    """The comparison of two versions; `correct, speedup = ab_test(...)` unpacks it.
-
-    Args:
-        difference: How results differ beyond the tolerance; empty where they agree.
-        speedup: Median time of the baseline by that of the optimized version: 2 is twice as
-            fast. Its bounds come from a bootstrap over the pairs of calls.
-    """
+    """The comparison of two versions; `correct, speedup = ab_test(...)` unpacks it."""
 
     difference: str
+    """How results differ beyond the tolerance; empty where they agree."""
     baseline: Latency
     optimized: Latency
     speedup: float
+    """Of medians: 2 is twice as fast. The bounds come from a bootstrap over the pairs of calls."""
     speedup_low: float
     speedup_high: float
 
@@ -83,12 +79,6 @@ def ab_test(
         iterations: Timed calls of each.
         clock: The host's clock in nanoseconds; tests pass a fake.
 
-    Returns:
-        Whether results agree, and how much faster the new version is, with an interval.
-
-    Raises:
-        ConfigError: A count is below 1.
-
     >>> ab_test(torch.square, lambda x: x * x, torch.ones(8), warmup=1, iterations=5).correct
     True
     """
@@ -118,8 +108,6 @@ def difference_of(baseline: Any, optimized: Any, tolerance: float) -> str:
     Numbers agree where they differ by at most `tolerance * (1 + |baseline|)`; NaN agrees with
     NaN. Number types may differ: a bfloat16 result is compared with a float32 result by value.
 
-    >>> difference_of(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.01]), 1e-2)
-    ''
     >>> difference_of([1.0], [1.0, 2.0], 1e-2)
     'The length of the sequences mismatch: 2 != 1'
     """

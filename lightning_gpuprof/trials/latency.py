@@ -24,11 +24,6 @@ class Latency:
     """How long calls took, in milliseconds; warm-up calls are left out.
 
     `latency["mean_ms"]` is `latency.mean_ms`.
-
-    Args:
-        first_call_ms: The very first call by the host's clock, with compilation, graph capture
-            and lazy initialisation.
-        clock: "device events" or "host".
     """
 
     mean_ms: float
@@ -39,7 +34,9 @@ class Latency:
     p95_ms: float
     iterations: int
     first_call_ms: float
+    """By the host's clock, with compilation, graph capture and lazy initialisation."""
     clock: str
+    """device events or host."""
     times_ns: tuple[int, ...]
 
     def __getitem__(self, name: str) -> Any:
@@ -109,12 +106,6 @@ def benchmark_latency(
         iterations: Timed calls.
         clock: The host's clock in nanoseconds; tests pass a fake.
 
-    Returns:
-        The distribution of the timed calls, in ms, and the clock that timed them.
-
-    Raises:
-        ConfigError: A count is below 1.
-
     >>> benchmark_latency(sorted, [3, 1, 2], warmup=1, iterations=5).clock
     'host'
     """
@@ -124,11 +115,7 @@ def benchmark_latency(
 
 
 def check_counts(warmup: int, iterations: int) -> None:
-    """Refuse to time nothing.
-
-    Raises:
-        ConfigError: A count is below 1.
-    """
+    """Refuse to time nothing."""
     if min(warmup, iterations) < 1:
         raise ConfigError(
             f"warmup={warmup}, iterations={iterations} would time nothing. Pass 1 or more of each."

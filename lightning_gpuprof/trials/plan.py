@@ -76,10 +76,6 @@ def plan(
         batch_sizes: Sizes to predict.
         precision: As Lightning's Trainer names it.
         compute_capability: Of an NVIDIA card; from 9.0 (Hopper) on cuBLAS has larger workspaces.
-            None for an older or unknown card.
-
-    Returns:
-        The predicted memory of each size and the largest size for each card, in bytes.
 
     Raises:
         ConfigError: An argument or the model cannot be planned with.
@@ -150,9 +146,5 @@ def _largest(line: Line, limit_bytes: float) -> int:
 
 
 def round_down(size: int) -> int:
-    """Round down to a multiple of `MULTIPLE`, from that on.
-
-    >>> round_down(29), round_down(7)
-    (24, 7)
-    """
+    """Round down to a multiple of `MULTIPLE`, from that on."""
     return size if size < MULTIPLE else size // MULTIPLE * MULTIPLE

@@ -34,10 +34,9 @@ class Interval:
 def change_of_fit(base: WholeFit | None, new: WholeFit | None) -> Interval | None:
     """Return by how much the mean step of `new` lies above that of `base`, as a fraction of it.
 
-    Blocks of consecutive steps are drawn, not single steps: neighbours resemble each other (caches,
-    clocks), and single draws would make the interval too narrow. Of each other kind as many are
-    drawn as there are: an epoch's start comes once in an epoch, however the dice fall. None where
-    either side has too few steps.
+    Blocks of consecutive steps are drawn, since neighbours resemble each other and single draws
+    would make the interval too narrow; of each other kind as many are drawn as there are. None
+    where either side has too few steps.
     """
     if base is None or new is None or not base.step_ns:
         return None

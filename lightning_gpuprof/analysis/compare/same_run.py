@@ -22,12 +22,7 @@ _LOADER = ("num_workers", "batch_size", "pin_memory", "persistent_workers", "pre
 
 @dataclass(frozen=True)
 class Difference:
-    """A fact that is not the same; `kind` is machine, versions, model or settings.
-
-    Another machine or version makes a difference in time that the change of interest did not;
-    settings may be that change. Another model's times say nothing of a change, unless that is what
-    made the models differ.
-    """
+    """A fact that is not the same; `kind` is machine, versions, model or settings."""
 
     kind: str
     name: str

@@ -54,11 +54,7 @@ class PathRows(Struct, frozen=True):
 
 
 def detail_name(kind: int, detail: int) -> str:
-    """Return a segment's activity on the host, or the category of its device event.
-
-    >>> detail_name(KINDS.index(PathKind.DEVICE), CATEGORIES.index("gpu_memcpy"))
-    'gpu_memcpy'
-    """
+    """Return a segment's activity on the host, or the category of its device event."""
     on_host = KINDS[kind] in (PathKind.HOST, PathKind.SYNC)
     return ACTIVITIES[detail] if on_host else CATEGORIES[detail]
 

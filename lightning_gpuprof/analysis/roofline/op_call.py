@@ -113,22 +113,12 @@ class OperatorCall:
 
 
 def dtype_of(text: str) -> tuple[str, int] | None:
-    """Return short name and size of a recorded type; None for what is no tensor's.
-
-    >>> dtype_of("c10::Float8_e4m3fn"), dtype_of("Scalar")
-    (('fp8', 1), None)
-    """
-    if text.startswith("c10::Float8"):
-        return "fp8", 1
-    return _DTYPES.get(text)
+    """Return short name and size of a recorded type; None for what is no tensor's."""
+    return ("fp8", 1) if text.startswith("c10::Float8") else _DTYPES.get(text)
 
 
 def broadcast(left: Shape, right: Shape) -> Shape:
-    """Return the shape of two inputs broadcast together.
-
-    >>> broadcast((3, 1, 5), (4, 1))
-    (3, 4, 5)
-    """
+    """Return the shape of two inputs broadcast together."""
     longer, shorter = (left, right) if len(left) >= len(right) else (right, left)
     padded = (1,) * (len(longer) - len(shorter)) + tuple(shorter)
     return tuple(max(a, b) if 0 not in (a, b) else 0 for a, b in zip(longer, padded, strict=True))

@@ -113,10 +113,6 @@ def utilization(
 
     With the FLOPs that a model needs this is its MFU, with those that ran (`Roofline.flop_count`)
     its HFU. None where a type's peak, the span or any FLOPs are not known.
-
-    >>> peaks = find_peaks("NVIDIA A100-SXM4-80GB").peaks
-    >>> utilization({"bf16": 156 * 10**9}, 1_000_000, peaks)
-    0.5
     """
     if not flop_count or not span_ns or peaks is None:
         return None

@@ -77,11 +77,7 @@ def _regions(database: Database, builder: TimelineBuilder) -> None:
 
 
 def _message(details: object) -> str | None:
-    """Return a marker's text.
-
-    >>> _message('{"message": "epoch 3"}'), _message("{}"), _message(None)
-    ('epoch 3', None, None)
-    """
+    """Return a marker's text, from JSON such as `{"message": "epoch 3"}`."""
     try:
         found = msgspec.json.decode(details) if isinstance(details, str | bytes) else {}
     except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -55,11 +55,7 @@ def read(path: str, options: ReadOptions) -> Timeline:
 
 
 def agent(text: str | None) -> int | None:
-    """Read an agent's number: `1` or `Agent 1`.
-
-    >>> agent("Agent 4"), agent("2"), agent(None)
-    (4, 2, None)
-    """
+    """Read an agent's number: `1` or `Agent 1`."""
     return integer(text.split()[-1]) if text and text.split() else None
 
 
@@ -73,11 +69,7 @@ def call_category(domain: str) -> str:
 
 
 def direction_of(text: str | None) -> str:
-    """Return a copy's direction in short.
-
-    >>> direction_of("MEMORY_COPY_HOST_TO_DEVICE"), direction_of("DEVICE_TO_HOST")
-    ('HtoD', 'DtoH')
-    """
+    """Return the short form of a copy's direction, such as `MEMORY_COPY_HOST_TO_DEVICE`."""
     return _DIRECTIONS.get((text or "").removeprefix("MEMORY_COPY_"), "Unknown")
 
 

@@ -12,7 +12,6 @@ from lightning_gpuprof.traces.kineto.events import (
     Args,
     Event,
     EventKind,
-    FullArgs,
     Kind,
     to_ns,
 )
@@ -170,7 +169,7 @@ class Collector:
                 self._add_memory(marks)
 
     def _add_memory(self, rows: list[Event]) -> None:
-        args = [cast(FullArgs, e.args) for e in rows]
+        args = [e.args or _NO_ARGS for e in rows]
         on_host = ids([a.memory_device_type for a in args]) == 0
         self.memory.add(
             start_ns=self._ns([e.ts for e in rows]),

@@ -95,11 +95,7 @@ class Args(msgspec.Struct, gc=False):
     dtypes: msgspec.Raw = msgspec.field(default=NOTHING, name="Input type")
     strides: msgspec.Raw = msgspec.field(default=NOTHING, name="Input Strides")
     values: msgspec.Raw = msgspec.field(default=NOTHING, name="Concrete Inputs")
-
-
-class FullArgs(Args, gc=False):
-    """`Args` and what is read only on demand: the allocator's marks."""
-
+    # Of the allocator's marks.
     memory_device: Loose = msgspec.field(default=MISSING, name="Device Id")
     memory_device_type: Loose = msgspec.field(default=MISSING, name="Device Type")
     allocated: Loose = msgspec.field(default=MISSING, name="Total Allocated")
@@ -118,12 +114,6 @@ class Event(msgspec.Struct, gc=False):
     dur: Number | None = None
     id: Loose = MISSING
     args: Args | None = None
-
-
-class FullEvent(Event, gc=False):
-    """An event with `FullArgs`."""
-
-    args: FullArgs | None = None
 
 
 class Times(msgspec.Struct, gc=False):

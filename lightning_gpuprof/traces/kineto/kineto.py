@@ -17,7 +17,7 @@ from lightning_gpuprof.traces.columns import LIMIT_NS, LONGEST_NS, decode_argume
 from lightning_gpuprof.traces.files import read_blocks
 from lightning_gpuprof.traces.kineto.collect import Collector, NeedsExactTimesError
 from lightning_gpuprof.traces.kineto.event_stream import EventStream
-from lightning_gpuprof.traces.kineto.events import Event, FullEvent, Times, exact_ns
+from lightning_gpuprof.traces.kineto.events import Event, Times, exact_ns
 from lightning_gpuprof.traces.kineto.salvage import without_controls
 from lightning_gpuprof.traces.sniff import OTHER_CHROME, Head, ReadOptions
 from lightning_gpuprof.traces.timeline import (
@@ -68,7 +68,7 @@ def _no_garbage_collection() -> Iterator[None]:
 
 def _read(path: str, options: ReadOptions, *, exact: bool) -> Timeline:
     warnings: list[str] = []
-    decoder = _Decoder(full=options.memory, exact=exact)
+    decoder = _Decoder(exact=exact)
     collector = Collector(options, exact=exact)
     stream = EventStream(
         read_blocks(path, warnings, options.progress),
@@ -84,10 +84,9 @@ def _read(path: str, options: ReadOptions, *, exact: bool) -> Timeline:
 class _Decoder:
     """Decodes lists of events, and single ones that a typed decoder refuses."""
 
-    def __init__(self, *, full: bool, exact: bool) -> None:
-        self._kind = FullEvent if full else Event
-        self._events: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[self._kind])  # type: ignore[name-defined]
-        self._loose: msgspec.json.Decoder[Event] = msgspec.json.Decoder(self._kind, strict=False)
+    def __init__(self, *, exact: bool) -> None:
+        self._events = msgspec.json.Decoder(list[Event])
+        self._loose = msgspec.json.Decoder(Event, strict=False)
         self._times = msgspec.json.Decoder(list[Times])
         self._exact = exact
 
@@ -148,8 +147,7 @@ def _timeline(collector: Collector, header: dict[str, Any], warnings: list[str])
     origin = _origin(host, device, tables)
     for table in tables:
         np.subtract(table.start_ns, origin, out=table.start_ns)
-    properties = header.pop("deviceProperties", None) or header.pop("computeProperties", None)
-    distributed = header.pop("distributedInfo", None)
+    properties = header.get("deviceProperties") or header.get("computeProperties")
     if not len(host) and not len(device):
         warnings.append(
             "The file holds no events that an analysis could use: no operators, runtime calls or "
@@ -167,8 +165,6 @@ def _timeline(collector: Collector, header: dict[str, Any], warnings: list[str])
         threads=collector.threads.table(collector.thread_names),
         arguments=[decode_arguments(text) for text in collector.arguments],  # type: ignore[arg-type]
         devices=_devices(properties, device, header, list(collector.names)),
-        distributed=distributed if isinstance(distributed, dict) else None,
-        metadata=header,
         warnings=tuple(warnings),
     )
 

@@ -56,8 +56,7 @@ def read(path: str, options: ReadOptions) -> Timeline:
             if name_id in strings and packed is not None:
                 builder.name_thread(*_pid_tid(packed), strings[name_id])
         builder.warnings.extend(_unread(database))
-        metadata = dict(database.rows("META_DATA_EXPORT", "name", "value"))
-        return builder.build(devices=_devices(database), metadata=metadata)
+        return builder.build(devices=_devices(database))
 
 
 def _unread(database: Database) -> Iterator[str]:

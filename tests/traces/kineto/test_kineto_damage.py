@@ -47,12 +47,13 @@ def test_a_damaged_gzip_stream_gives_what_came_before(write_text, op):
 
 def test_one_unreadable_event_costs_only_itself(write_text, op):
     good = json.dumps(op())
-    text = f'{{"traceEvents": [{good}, {{"ph": "X", "cat": }}, {good}], "traceName": "t"}}'
+    after = '"deviceProperties": [{"id": 0, "name": "t"}]'
+    text = f'{{"traceEvents": [{good}, {{"ph": "X", "cat": }}, {good}], {after}}}'
 
     timeline = open_timeline(write_text(text))
 
     assert len(timeline.host) == 2
-    assert timeline.metadata == {"traceName": "t"}
+    assert [one.name for one in timeline.devices] == ["t"]
     assert timeline.warnings == ("1 events could not be read and were skipped.",)
 
 
