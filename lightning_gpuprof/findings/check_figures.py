@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.roofline.memory_bound import fills_memory
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import Exposed
 from lightning_gpuprof.analysis.savings.host_work import HostWork, host_work
 from lightning_gpuprof.analysis.savings.loader_plan import LoaderChange, loader_plan
 from lightning_gpuprof.analysis.trace.kernel_category import MATRIX_CATEGORIES, kernel_family
+from lightning_gpuprof.analysis.trace.kernels import fills_memory
 from lightning_gpuprof.records.phases import Phase
 
 SHORT_WAIT_FRAC = 0.05

@@ -98,6 +98,7 @@ class Inspector(Callback):
     def _finish(self) -> None:
         self._close()
         syncs, work = self._syncs, self._work
+        calls_per_step, calls = work.calls.per_step(work.steps)
         self._done(
             Inspection(
                 sync_steps=syncs.steps,
@@ -106,8 +107,8 @@ class Inspector(Callback):
                 work_steps=work.steps,
                 waste=work.waste(),
                 unused_gradients=work.unused,
-                calls=work.calls.rows(work.steps),
-                calls_per_step=work.calls.per_step(work.steps),
+                calls=calls,
+                calls_per_step=calls_per_step,
             )
         )
         raise InspectionDone

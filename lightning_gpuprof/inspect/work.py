@@ -126,16 +126,14 @@ class PythonCalls:
         if self._profile is not None:
             self._profile.disable()
 
-    def per_step(self, steps: int) -> float | None:
-        """Return all calls of a step; None where they were not counted."""
-        if self._profile is None or not steps:
-            return None
-        return sum(entry.callcount for entry in self._profile.getstats()) / steps
+    def per_step(self, steps: int) -> tuple[float | None, tuple[CallCount, ...]]:
+        """Return all calls of a step, and the user's functions that make the most of them.
 
-    def rows(self, steps: int) -> tuple[CallCount, ...]:
-        """Return the user's functions that make the most calls, the busiest first."""
+        None and nothing where they were not counted.
+        """
         if self._profile is None or not steps:
-            return ()
+            return None, ()
+        entries = self._profile.getstats()
         found = [
             CallCount(
                 file=shown_path(entry.code.co_filename),
@@ -144,7 +142,8 @@ class PythonCalls:
                 calls=entry.callcount / steps,
                 makes=sum(callee.callcount for callee in entry.calls or ()) / steps,
             )
-            for entry in self._profile.getstats()
+            for entry in entries
             if isinstance(entry.code, CodeType) and not package_of(entry.code.co_filename)
         ]
-        return tuple(sorted(found, key=lambda row: -row.makes)[:MOST_ROWS])
+        found.sort(key=lambda row: -row.makes)
+        return sum(entry.callcount for entry in entries) / steps, tuple(found[:MOST_ROWS])

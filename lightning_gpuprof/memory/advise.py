@@ -105,10 +105,6 @@ def lines(
     With one batch size the careful line takes as constant only memory known to be, the hopeful one
     all that stays allocated between steps. With more sizes the line goes through the smallest and
     the largest, and the careful one is raised to the sizes between that lie above it.
-
-    >>> careful, hopeful = lines([Peak(10, 150, 150)], resting_bytes=60, known_bytes=50)
-    >>> careful.per_sample_bytes, hopeful.per_sample_bytes
-    (10.0, 9.0)
     """
     highest: dict[int, int] = {}
     for peak in peaks:

@@ -39,11 +39,7 @@ def growth_per_step(series: Sequence[tuple[int, int]]) -> Slopes | None:
 
 
 def theil_sen(x: Sequence[float] | _Floats, y: Sequence[float] | _Floats) -> Slopes:
-    """Return the median slope of all pairs and its 95 % interval.
-
-    >>> theil_sen([0, 1, 2, 3], [5, 7, 9, 11])
-    (2.0, 2.0, 2.0)
-    """
+    """Return the median slope of all pairs and its 95 % interval."""
     at, values = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     along, up = _differences(at), _differences(values)
     slopes = np.sort(up[along != 0] / along[along != 0])
@@ -71,11 +67,7 @@ def lasting_slope(at: _Floats, values: _Floats) -> Slopes | None:
 
 
 def rises(values: _Floats) -> bool:
-    """Tell whether a series rises all along, which chance does once in a thousand (Mann-Kendall).
-
-    >>> rises(np.arange(9.0)), rises(np.arange(9.0) % 3)
-    (True, False)
-    """
+    """Tell whether a series rises all along: by chance once in a thousand (Mann-Kendall)."""
     score = float(np.sign(_differences(values)).sum())
     return (score - 1) / _deviation(len(values)) >= MIN_Z
 

@@ -26,11 +26,7 @@ LOGS = ("add_", "log")
 
 
 class ProxyTiming:
-    """The profiler proxy in one Trainer, and regions around the calls that have no action.
-
-    Raises:
-        AttributeError: The Trainer's profiler cannot be replaced.
-    """
+    """The profiler proxy in one Trainer, and regions around the calls that have no action."""
 
     def __init__(
         self,

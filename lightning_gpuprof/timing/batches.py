@@ -23,10 +23,8 @@ _ROWS = (tuple, list)
 class Batch(Region):
     """A batch is being trained.
 
-    The facts of its step are noted as it begins, when the loader and the copy to the device have
-    just had it in their hands: after its training nothing of it is left in the processor's caches.
-    All is in this one function, for each call costs a microsecond or two (ADR 42), and with no
-    guard: calls that may fail are behind it.
+    The facts of its step are noted as it begins, while the batch is in the processor's caches, and
+    in one function without a guard, for each call costs a microsecond or two (ADR 42).
     """
 
     __slots__ = (

@@ -104,18 +104,14 @@ def active_component(name: str) -> AbstractContextManager[None]:
 class BackwardCall:
     """Opens a component at the first gradient of an output, closes it at the last of an input.
 
-    Hooks on tensors, not a module's full backward hooks: those replace inputs and outputs by
-    views, which makes an in-place operation after the module an error. A component that is still
-    open at the end of the backward pass is closed there.
+    By hooks on tensors: a module's full backward hooks make in-place operations after it an error.
+    A component that is still open at the end of the backward pass is closed there.
     """
 
     def __init__(
-        self,
-        guarded: Callable[[Callable[[], None]], None],
-        component: AbstractContextManager[None],
+        self, guarded: Callable[[Callable[[], None]], None], component: AbstractContextManager[None]
     ) -> None:
-        self._guarded = guarded
-        self._component = component
+        self._guarded, self._component = guarded, component
         self._open = False
         self._inputs = self._missing = 0
 

@@ -112,11 +112,10 @@ _RATE_AFTER_NS = 10_000_000_000
 class DeviceClock:
     """The line from device time to host time, in integer ns.
 
-    A calibration records an event while the device is idle and asks for it until it has passed:
-    not yet at host time `low`, but at `high`. So `(low + high) / 2 - device time` is the offset,
-    wrong by at most half the distance. The rate at which the clocks drift apart comes from the
-    first and the newest calibration, once they are ten seconds apart. No device passes an event
-    before the host recorded it: where the line says so, the offset is raised.
+    An event recorded while the device is idle had not passed at host time `low`, but at `high`: so
+    `(low + high) / 2 - device time` is the offset, wrong by at most half the distance. The rate at
+    which the clocks drift apart comes from calibrations ten seconds apart. No device passes an
+    event before the host recorded it: where the line says so, the offset is raised.
     """
 
     def __init__(self) -> None:

@@ -35,8 +35,7 @@ class Overhead:
     """Judges by this package's own time in windows of steps.
 
     Hooks run in every step; boundaries of regions, and the writing of their times, are the price of
-    marked steps alone. Medians count: a file that is opened once, or a neighbour that takes the
-    core amid a hook for 20 ms, is as much as a thousand steps' own cost (ADR 42).
+    marked steps alone. Medians count, since single hooks may take a thousand times theirs (ADR 42).
     """
 
     def __init__(self, budget: float) -> None:

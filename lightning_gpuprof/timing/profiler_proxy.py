@@ -18,10 +18,9 @@ from lightning_gpuprof.timing.step_timeline import StepTimeline
 class ProfilerProxy(Profiler):
     """Hands every call on to the user's own profiler and keeps the phase clock's regions.
 
-    `profile` gives one cached context per action, and not a new generator each time, which makes
-    up for the cost of the clock. It is a slot, and there is no `__getattr__`, which would slow
-    every lookup down (ADR 42): other attributes are in the inner profiler's dict, which this one
-    shares. For profilers whose class has more, see `proxy_of`.
+    `profile`, a slot, gives one cached context per action. There is no `__getattr__`, which would
+    slow every lookup down (ADR 42): other attributes are in the inner profiler's dict, which this
+    one shares. For profilers whose class has more, see `proxy_of`.
     """
 
     __slots__ = (

@@ -24,9 +24,8 @@ _FIRST_LINE_NS, _LINE_NS = 8_000_000_000, 30_000_000_000
 """Slow steps are told after this time, be it fewer than a window: the first within ten seconds,
 though steps become slower meanwhile."""
 _MOST_WAITING = 10
-"""Full windows wait (`RunOutput.windows_left`), at most this many: a write costs a training loop a
-millisecond, and several windows at a time cost little more than one (ADR 42). The first ones, by
-which the overhead is judged, do not wait."""
+"""Full windows wait (`RunOutput.windows_left`), at most this many: to write several costs little
+more than one (ADR 42). The first ones, by which the overhead is judged, do not wait."""
 
 
 @dataclass(frozen=True)

@@ -62,10 +62,8 @@ class Window:
         self._layout = layout
         self._slot_total_ns = charged.sum(axis=0)
         self._phase_ns = layout.in_phase @ self._charged
-        totals = (layout.in_phase @ self._slot_total_ns).tolist()
-        self.phase_total_ns = {
-            name: total for name, total in zip(PHASE_NAMES, totals, strict=True) if total
-        }
+        totals = zip(PHASE_NAMES, (layout.in_phase @ self._slot_total_ns).tolist(), strict=True)
+        self.phase_total_ns = {name: total for name, total in totals if total}
         self._plain = plain = self.flags & _NOT_STEADY == 0
         own_ns = layout.own @ self._charged
         self.own_ns: list[int] = sorted(own_ns[plain].tolist())

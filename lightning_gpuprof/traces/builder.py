@@ -28,12 +28,6 @@ class TimelineBuilder:
 
     An event without an end, that ends before it starts, or at a time that no clock shows, is left
     out and counted in a warning. Devices that the file does not describe are the `vendor`'s.
-
-    >>> builder = TimelineBuilder("nsys")
-    >>> builder.host(5, 9, "cudaLaunchKernel", "cuda_runtime", builder.thread(1, 1))
-    >>> timeline = builder.build()
-    >>> timeline.origin_ns, timeline.host.dur_ns.tolist()
-    (5, [4])
     """
 
     def __init__(self, source: str, *, vendor: str | None = None) -> None:

@@ -142,11 +142,7 @@ def make_table(kind: type[_T], **columns: Sequence[int] | AnyArray) -> _T:
 
 
 def start_order(start_ns: Int64, dur_ns: Int64, category: AnyArray | None = None) -> Int64:
-    """Return the order of rows by start, then longest first, then category, then as they come.
-
-    >>> start_order(np.array([5, 1, 1]), np.array([1, 2, 3])).tolist()
-    [2, 1, 0]
-    """
+    """Return the order of rows by start, then longest first, then category, then as they come."""
     order = np.argsort(start_ns, kind="stable")
     ordered = start_ns[order]
     same = ordered[1:] == ordered[:-1]
@@ -159,11 +155,7 @@ def start_order(start_ns: Int64, dur_ns: Int64, category: AnyArray | None = None
 
 
 def select(table: _T, keep: Mask | Int64) -> _T:
-    """Return the rows where `keep` is true, or the rows of the given indices.
-
-    >>> select(make_table(HostEvents, start_ns=[1, 2]), np.array([False, True])).start_ns.tolist()
-    [2]
-    """
+    """Return the rows where `keep` is true, or the rows of the given indices."""
     return type(table)(**{f.name: getattr(table, f.name)[keep] for f in fields(table)})
 
 

@@ -31,12 +31,8 @@ class Blocks(Callback):
     """Trains as many steps as it is told, says how long they took, and waits to be told again.
 
     A block's first step is not counted: the process stood still before it. Nor is validation.
-
-    Args:
-        settings: What to change in the program.
-        ask: Is given a block, and returns how many steps the next one has.
-        warm: Steps before the first block is given; it is their second half.
-        clock: Returns nanoseconds; tests pass a fake.
+    `ask` is given a block and returns how many steps the next one has; the first block is the
+    second half of the `warm` steps.
     """
 
     def __init__(

@@ -20,31 +20,24 @@ Values = list[Any] | str
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One setting that a trial changes; its value is an argument at `place`, or what `write` says.
-
-    Args:
-        name: As `--change NAME=VALUE` has it.
-        values: Its values for a run.
-        place: A place in `Settings`.
-        write: Returns what to write for a value.
-        phases: Where the time lies that it can save; empty where that may be anywhere.
-        findings: Ids of findings that it answers.
-        alters: What it changes in the results of training, beyond rounding.
-        redraws: The data set draws other random numbers, so losses differ by chance.
-        ceiling: It shows what others could gain at most, and is nothing to keep.
-        computed: What the finding's own arithmetic says is enough: there is no trial.
-    """
+    """One setting that a trial changes: its value is an argument at `place`, or `write` says it."""
 
     name: str
     values: Callable[[RunResults], Values]
     place: str = ""
     write: Callable[[Any, RunResults], Settings] | None = None
     phases: tuple[Phase, ...] = ()
+    """Where the time lies that it can save; empty where that may be anywhere."""
     findings: tuple[str, ...] = ()
+    """Ids of findings that it answers."""
     alters: str = ""
+    """How the results of training differ, beyond rounding."""
     redraws: bool = False
+    """The data set draws other random numbers, so losses differ by chance."""
     ceiling: bool = False
+    """It shows what others could gain at most, and is nothing to keep."""
     computed: bool = False
+    """The finding's own arithmetic is enough: there is no trial."""
 
     def settings(self, value: Any, run: RunResults) -> Settings:
         """Return what to write into the program."""

@@ -20,9 +20,6 @@ class Diverted:
 
     It sees what Python opens, makes, moves and removes, and `torch.save`. Caches below `~/.cache`
     are no files of the user's. Libraries that open files by themselves (HDF5, SQLite) are not seen.
-
-    Args:
-        folder: Everything below it may be written.
     """
 
     def __init__(self, folder: str) -> None:

@@ -77,6 +77,9 @@ def plan(
         precision: As Lightning's Trainer names it.
         compute_capability: Of an NVIDIA card; from 9.0 (Hopper) on cuBLAS has larger workspaces.
 
+    Returns:
+        The predicted memory of each size and the largest size for each card, in bytes.
+
     Raises:
         ConfigError: An argument or the model cannot be planned with.
     """

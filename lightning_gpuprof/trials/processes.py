@@ -52,10 +52,7 @@ class Family:
     """The children of one `try` and the folder that they write to, in a `with` statement.
 
     A process of its own (`reaper.py`) ends them all and removes the folder, however this one ends.
-
-    Args:
-        program: As `Request` has it.
-        until: No answer is waited for beyond this time (`time.monotonic`).
+    No answer is waited for beyond `until` (`time.monotonic`).
     """
 
     def __init__(self, program: Sequence[str], until: float) -> None:
@@ -103,11 +100,7 @@ class Family:
         self._reaper.stdin.flush()
 
     def watch(self) -> str:
-        """Train for some seconds under GpuProfCallback; return the folder of the records.
-
-        Raises:
-            ConfigError: The program failed.
-        """
+        """Train for some seconds under GpuProfCallback; return the folder of the records."""
         request = Request(self.program, watch=True)
         child = self.start(request)
         with suppress(subprocess.TimeoutExpired):
@@ -125,14 +118,8 @@ class Family:
 class Program:
     """A program with some changes, in a child that stands still but for the blocks asked for.
 
-    Its workers stand still as well, so they make no batches ahead.
-
-    Args:
-        family: Holds the child.
-        settings: What is changed.
-        warm: Steps before the first block.
-        steps: Steps of a block.
-        alone: The child ends after each block, so that the next has the GPU's memory to itself.
+    Its workers stand still as well, so they make no batches ahead. Where it is to be `alone` the
+    child ends after each block, so that the next has the GPU's memory to itself.
     """
 
     def __init__(
@@ -147,11 +134,7 @@ class Program:
         """The end of its warm-up, with its first losses."""
 
     def block(self) -> Block:
-        """Train a block of steps.
-
-        Raises:
-            ChildFailed: The program ended before that, or takes too long.
-        """
+        """Train a block of steps, or raise `ChildFailed`."""
         begun = self._child is not None
         try:
             block = self._block()

@@ -57,12 +57,8 @@ class Context:
     ) -> tuple[list[Pick], list[Trial]]:
         """Choose what to try, best first; return also what is computed or not worth a trial.
 
-        Args:
-            wanted: Names of changes, each with a value or None; without any, all that suit the run.
-            finding: Only changes that answer this one.
-
-        Raises:
-            ConfigError: No change has that name, or answers that finding.
+        `wanted` names changes, each with a value or None; without any, all that suit the run, or
+        that answer a finding, are chosen.
         """
         known = changes()
         if unknown := [name for name, _ in wanted if name not in known]:

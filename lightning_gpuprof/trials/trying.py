@@ -24,16 +24,7 @@ SEEN_LOGGERS = ("TensorBoardLogger", "CSVLogger")
 
 @dataclass
 class Trying:
-    """The trials of one program, within the time there is.
-
-    Args:
-        context: The run that changes were chosen by.
-        picks: What to try, best first.
-        forms: Makes the program with some changes.
-        until: The end of the time, by `clock`.
-        say: Is told what is being tried.
-        clock: Returns seconds; tests pass a fake.
-    """
+    """The trials of one program until the time is over; `forms` makes it with some changes."""
 
     context: Context
     picks: Sequence[Pick]

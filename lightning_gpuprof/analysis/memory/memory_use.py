@@ -5,6 +5,11 @@ from dataclasses import dataclass
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import Memory
 
+_LAST = (
+    *("allocated_bytes", "reserved_bytes", "total_bytes", "free_bytes"),
+    *("alloc_retries", "ooms", "kind_bytes"),
+)
+
 
 @dataclass(frozen=True)
 class MemoryUse:
@@ -44,26 +49,16 @@ def memory_use(session: Session) -> MemoryUse | None:
     if not records:
         return None
     last = records[-1]
-    before = last.peak_from_before
     others = [
         max(0, record.total_bytes - record.free_bytes - record.reserved_bytes)
         for record in records
         if record.free_bytes is not None
     ]
+    peak = "" if last.peak_from_before else "peak_"
     return MemoryUse(
         windows=len(records),
-        allocated_bytes=last.allocated_bytes,
-        reserved_bytes=last.reserved_bytes,
-        peak_allocated_bytes=max(
-            one.allocated_bytes if before else one.peak_allocated_bytes for one in records
-        ),
-        peak_reserved_bytes=max(
-            one.reserved_bytes if before else one.peak_reserved_bytes for one in records
-        ),
-        total_bytes=last.total_bytes,
-        free_bytes=last.free_bytes,
-        alloc_retries=last.alloc_retries,
-        ooms=last.ooms,
-        kind_bytes=last.kind_bytes,
+        peak_allocated_bytes=max(getattr(one, f"{peak}allocated_bytes") for one in records),
+        peak_reserved_bytes=max(getattr(one, f"{peak}reserved_bytes") for one in records),
         others_bytes=max(others, default=None),
+        **{name: getattr(last, name) for name in _LAST},
     )

@@ -1,6 +1,8 @@
 """Kernels by name and by category: count, time and share."""
 
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -17,6 +19,8 @@ from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline
 THIN_NS = 10_000
 """A kernel shorter than this costs about as much to launch as it runs (CUDA's launch takes
 2 to 10 us on the host): the threshold that the peers use for "short kernels" too."""
+MIN_ROOF_FRAC = 0.10
+"""A thin kernel that moves its bytes ten times slower than the memory could fills no device."""
 
 
 class KernelStats(Struct, frozen=True):
@@ -126,3 +130,12 @@ def _thin(dur_ns: Int64) -> ThinKernels | None:
         return None
     thin = dur_ns < THIN_NS
     return ThinKernels(int(thin.sum()), int(dur_ns[thin].sum()), float(thin.mean()))
+
+
+def fills_memory(row: Mapping[str, Any]) -> bool:
+    """Tell whether kernels of a row of the roofline have bytes enough to be bound by them."""
+    rate, peak = row.get("bytes_per_s"), row.get("peak_bytes_per_s")
+    kernels = row.get("kernel_count") or row.get("count")
+    if not rate or not peak or not kernels:
+        return True
+    return bool(rate >= MIN_ROOF_FRAC * peak or row.get("total_ns", 0) >= THIN_NS * kernels)

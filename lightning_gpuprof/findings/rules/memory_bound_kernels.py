@@ -27,10 +27,10 @@ Kernels too small to fill the device are left out, and so are steps that wait fo
 from collections.abc import Mapping
 from typing import Any
 
-from lightning_gpuprof.analysis.roofline.memory_bound import fills_memory
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import faster_kernels
+from lightning_gpuprof.analysis.trace.kernels import fills_memory
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rule import measured, rule

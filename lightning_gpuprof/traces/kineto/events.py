@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from enum import Enum
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -17,8 +18,19 @@ Loose = int | float | str | None
 NOTHING = msgspec.Raw(b"")
 
 
-class EventKind(Enum):
-    """The Chrome trace event types that appear; decoding to members allocates nothing."""
+class _OrOther(Enum):
+    """Decoding to members allocates nothing; a value that is not listed is `OTHER`."""
+
+    __hash__ = object.__hash__
+
+    @override
+    @classmethod
+    def _missing_(cls, value: object) -> Any:
+        return cls["OTHER"]
+
+
+class EventKind(_OrOther):
+    """The Chrome trace event types that appear."""
 
     COMPLETE = "X"
     FLOW_START = "s"
@@ -28,15 +40,8 @@ class EventKind(Enum):
     COUNTER = "C"
     OTHER = "other"
 
-    __hash__ = object.__hash__
 
-    @override
-    @classmethod
-    def _missing_(cls, value: object) -> "EventKind":
-        return cls.OTHER
-
-
-class Kind(Enum):
+class Kind(_OrOther):
     """The `cat` values that matter or come often; all others are one.
 
     Of each value that is not listed, decoding calls `_missing_` for every event.
@@ -74,13 +79,6 @@ class Kind(Enum):
     OLD_ANNOTATION = "User Annotation"
     SPAN = "Trace"
     OTHER = "other"
-
-    __hash__ = object.__hash__
-
-    @override
-    @classmethod
-    def _missing_(cls, value: object) -> "Kind":
-        return cls.OTHER
 
 
 class Args(msgspec.Struct, gc=False):
