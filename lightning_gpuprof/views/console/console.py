@@ -48,34 +48,26 @@ def render(
     color: bool = False,
     unicode: bool = True,
     width: int = WIDTH,
+    html: bool = False,
 ) -> str:
-    """Return the report as lines of at most so many columns."""
-    stream = StringIO()
-    console = _console(stream, width, color)
-    _print(console, report, verbose, "█" if unicode else "#")
-    text = "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
-    return text if unicode else ascii_only(text)
-
-
-def render_html(report: Report, *, verbose: bool = False) -> str:
-    """Return the report as it looks in a terminal, for a notebook."""
-    console = _console(StringIO(), WIDTH, color=True, record=True)
-    _print(console, report, verbose, "█")
-    return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
-
-
-def _console(stream: TextIO, width: int, color: bool, record: bool = False) -> Console:
-    return Console(
-        file=stream,
+    """Return the report as lines of at most so many columns, or as they look, in HTML."""
+    console = Console(
+        file=StringIO(),
         width=width,
         force_terminal=color,
         force_jupyter=False,  # there rich would display each part itself, and write nothing
         color_system="standard" if color else None,
         no_color=not color,  # whatever the environment says: who calls has asked it
-        record=record,
+        record=True,
         highlight=False,
         legacy_windows=False,
     )
+    _print(console, report, verbose, "█" if unicode else "#")
+    if html:
+        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+    text = console.export_text(styles=color)
+    text = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+    return text if unicode else ascii_only(text)
 
 
 def _print(console: Console, report: Report, verbose: bool, bar: str) -> None:

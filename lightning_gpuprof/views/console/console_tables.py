@@ -6,9 +6,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lightning_gpuprof.analysis.run.line_times import line_times
+from lightning_gpuprof.analysis.run.line_times import LineTime, line_times
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
-from lightning_gpuprof.analysis.run.worker_lines import worker_line_times
+from lightning_gpuprof.analysis.run.worker_lines import WorkerLineTime, worker_line_times
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.findings.checks import State, run_checks
 from lightning_gpuprof.findings.engine import make_plan
@@ -49,15 +49,7 @@ def grid(
     first: str = "",
     indent: int = 2,
 ) -> Padding:
-    """Return a table, whose last column is wrapped where it is too long.
-
-    Args:
-        rows: Of cells.
-        right: Columns that are aligned to the right.
-        head: Headings of the columns.
-        first: Style of the first column.
-        indent: Columns to the left of it.
-    """
+    """Return a table, whose last column is wrapped where it is too long; `first` is a style."""
     rows = [*([[Text(one, style="dim") for one in head]] if head else []), *rows]
     table = Table.grid(padding=(0, 2))
     for column in range(len(rows[0]) if rows else 0):
@@ -92,34 +84,22 @@ def phase_table(results: RunResults, *, bar: str, most: int | None, width: int) 
     rows = list(phase_rows(results, verbose=most is None, most=most))
     device = any(row.device_ns is not None for row in rows)
     bar *= max(1, min(BAR_WIDTH, width - (_DEVICE_WIDTH if device else _HOST_WIDTH)))
-    cells = []
+    cells: list[Sequence[str | Text]] = []
     for row in rows:
         style = "" if row.of_phase else "dim"
+        own = ("  " * row.part + row.name, duration(row.mean_ns), percent(row.frac))
         marked = "" if row.device_ns is None else duration(row.device_ns)
-        cells.append(
-            (
-                Text(f"  {row.name}" if row.part else row.name, style=style),
-                Text(duration(row.mean_ns), style=style),
-                Text(percent(row.frac), style=style),
-                *([marked] if device else []),
-                Text(bar[: round(row.frac * len(bar))], style="blue") if row.of_phase else "",
-            )
-        )
-    if not device:
-        return grid(cells, right=(1, 2))
-    head = ("", "host", "", "device, idle too", "")
-    return grid(cells, right=(1, 2, 3), head=head)
+        shown = Text(bar[: round(row.frac * len(bar)) * row.of_phase], style="blue")
+        texts = [Text(one, style=style) for one in own]
+        cells.append((*texts, *([marked] if device else []), shown))
+    head = ("", "host", "", "device, idle too", "") if device else ()
+    return grid(cells, right=(1, 2, 3) if device else (1, 2), head=head)
 
 
 def line_table(results: RunResults) -> Padding | None:
     """Return the lines of the program at which a step is longest; None where none were sampled."""
     rows = [
-        (
-            spread(one.low_ns, one.high_ns),
-            percents(one.low_frac, one.high_frac),
-            one.phase.value,
-            _place(one.file, one.line, one.source),
-        )
+        (spread(one.low_ns, one.high_ns), *_at(one, one.phase.value))
         for one in line_times(results)
         if one.frac >= MIN_PART_FRAC
     ]
@@ -130,11 +110,7 @@ def line_table(results: RunResults) -> Padding | None:
 def worker_table(results: RunResults) -> Titled | None:
     """Return the lines at which worker processes were sampled, with a title; None where none."""
     rows = [
-        (
-            "" if one.batch_ns is None else duration(one.batch_ns),
-            percents(one.low_frac, one.high_frac),
-            _place(one.file, one.line, one.source),
-        )
+        ("" if one.batch_ns is None else duration(one.batch_ns), *_at(one))
         for one in worker_line_times(results)
         if one.frac >= MIN_WORKER_FRAC
     ]
@@ -185,18 +161,24 @@ def verbose_tables(report: Report) -> Iterator[Titled]:
     if report.findings:
         yield "PLAN", _plan(report)
     yield "QUESTIONS", _questions(report.results)
-    rules = [(one.id, f"says nothing: {one.reason}") for one in report.abstained]
+    on_gpu = report.results.on_gpu
+    abstained = [one for one in report.abstained if on_gpu or "device memory" not in one.reason]
+    rules = [(one.id, f"says nothing: {one.reason}") for one in abstained]
     rules += [(rule, "found nothing worth a change") for rule in report.silent]
     yield "RULES WITHOUT A FINDING", grid(rules)
 
 
 def _plan(report: Report) -> Padding:
-    rows = []
-    for item in make_plan(report.findings):
-        effort, saving = item.effort, item.finding.saving_ns
-        gain = spread(saving.low, saving.high) if saving.high else "no time claimed"
-        when, cost = effort.horizon.value, f"{effort.difficulty}; {effort.risk}"
-        rows.append((when, item.finding.id, gain, cost))
+    rows = [
+        (
+            item.effort.horizon.value,
+            item.finding.id,
+            spread(saved.low, saved.high) if saved.high else "no time claimed",
+            f"{item.effort.difficulty}; {item.effort.risk}",
+        )
+        for item in make_plan(report.findings)
+        for saved in (item.finding.saving_ns,)
+    ]
     head = ("when", "finding", "impact per step", "difficulty; risk")
     return grid(rows, right=(2,), head=head, first="dim")
 
@@ -204,16 +186,16 @@ def _plan(report: Report) -> Padding:
 def _questions(results: RunResults) -> Padding:
     rows = []
     for check in run_checks(results):
+        if check.view == "memory" and not results.on_gpu:
+            continue
         value = "" if check.value is None else quantity(check.figure, check.value)
         mark, lead = _ANSWERS[check.state]
         rows.append((mark, value, f"{check.question}{lead and f' {lead} {check.next}.'}"))
     return grid(rows, right=(1,))
 
 
-def _place(file: str, line: int, source: str) -> Text:
-    name = f"{file}:{line}"
-    place = Text(name)
-    if source:
-        shown = shortened(source, max(_LEAST_SOURCE, _LINE_WIDTH - len(name)))
-        place.append(f" `{shown}`", style="dim")
-    return place
+def _at(one: LineTime | WorkerLineTime, *more: str) -> tuple[str | Text, ...]:
+    name = f"{one.file}:{one.line}"
+    shown = shortened(one.source, max(_LEAST_SOURCE, _LINE_WIDTH - len(name)))
+    source = Text(f" `{shown}`" if one.source else "", style="dim")
+    return percents(one.low_frac, one.high_frac), *more, Text.assemble(name, source)

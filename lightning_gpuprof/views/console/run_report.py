@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.findings.model import Finding
-from lightning_gpuprof.views.console.console import render, render_html
+from lightning_gpuprof.views.console.console import render
 from lightning_gpuprof.views.documents.report import Report, load_report
 
 TABLES = ("phases", "findings", "lines", "outside", "plan", "ranks")
@@ -56,7 +56,7 @@ class RunReport:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return render_html(self._report, verbose=self._verbose)
+        return render(self._report, verbose=self._verbose, color=True, html=True)
 
 
 def report(

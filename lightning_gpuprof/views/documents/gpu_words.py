@@ -17,24 +17,20 @@ RECORD = "Record whole steps with CPU and GPU activities, to see what the device
 _VERDICTS = {
     StepState.DEVICE_BOUND: (
         "The GPU is the limit",
-        "It had work queued in {share} of steps. ",
         "Lower precision, larger fused operators (torch.compile) or a smaller model make it "
         "faster; nothing on the host does.",
     ),
     StepState.SYNC_BOUND: (
         "The host waits for the device in {share} of steps",
-        "",
         "Something reads values off the device; `lightning-gpuprof inspect SCRIPT` names the line.",
     ),
     StepState.HOST_BOUND: (
         "The GPU waits for the host in {share} of steps",
-        "",
         "Less host work per step makes it faster: fewer and larger operators, torch.compile or "
         "CUDA graphs, a larger batch.",
     ),
     StepState.DATA_BOUND: (
         "The GPU waits for data in {share} of steps",
-        "",
         "Batches that come sooner make it faster: more workers, or less work per sample.",
     ),
 }
@@ -66,9 +62,10 @@ def verdict(results: RunResults) -> tuple[str, str] | None:
     device = results.device_time
     if device is None or not results.on_gpu:
         return None
-    title, why, change = _VERDICTS[device.state]
+    title, change = _VERDICTS[device.state]
     share = percent(device.state_frac[device.state]).replace(".0%", "%")
-    return title.format(share=share), why.format(share=share) + change
+    why = f"It had work queued in {share} of steps. " * (device.state is StepState.DEVICE_BOUND)
+    return title.format(share=share), why + change
 
 
 def kernel_facts(document: Mapping[str, Any]) -> Iterator[str]:
@@ -121,7 +118,7 @@ def trace_verdict(document: Mapping[str, Any]) -> tuple[str, str]:
     parts = {"copies": gpu["exposed_copy_ns"], "communication": gpu["exposed_comm_ns"]}
     most = max(parts, key=lambda name: parts[name])
     mostly = f", mostly with {most}" * (parts[most] > gpu["compute_ns"])
-    change = first["advice"] if first else _VERDICTS[state][2] if state else RECORD
+    change = first["advice"] if first else _VERDICTS[state][1] if state else RECORD
     return f"{gpu_line(busy, state, mostly)}.", change
 
 

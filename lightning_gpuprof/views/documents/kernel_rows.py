@@ -1,7 +1,7 @@
 """Hardware counters as one row per kernel: its time, how it uses the device, its limit."""
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import starmap
 from statistics import fmean
 from typing import Any
 
@@ -33,33 +33,35 @@ NEAR = 0.6
 
 def kernel_rows(counters: Sequence[Counter]) -> list[dict[str, Any]]:
     """Sum up what counters say of each kernel; None where none was collected for it."""
-    launches: dict[str, dict[int, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    found: dict[str, dict[str, dict[int, float]]] = {}
     for counter in counters:
-        for key, value in _figure(counter):
-            launches[counter.kernel][counter.launch][key] = value
-    rows = [_row(name, list(of.values())) for name, of in launches.items()]
-    return sorted(rows, key=lambda row: -(row["total_ns"] or 0))
+        key, value = _FIGURES.get(counter.name), _value(counter)
+        if key is not None and value is not None:
+            of = found.setdefault(counter.kernel, {one: {} for one in ("total_ns", *SHARES)})
+            of[key][counter.launch] = value
+    return sorted(starmap(_row, found.items()), key=lambda row: -(row["total_ns"] or 0))
 
 
-def _figure(counter: Counter) -> Iterator[tuple[str, float]]:
-    key, value, unit = _FIGURES.get(counter.name), counter.value, counter.unit
-    if key is None or isinstance(value, str):
-        return
-    if key == "total_ns":
-        took = scaled(f"{value:f}", _TIME_UNITS.get(unit, unit or "ns"))
-        yield from () if took is None else ((key, float(took)),)
-    elif unit in ("", "%"):  # a throughput may be in bytes per second too
-        yield key, value / 100
+def _value(counter: Counter) -> float | None:
+    """Return a time in ns or a share; None of a text, or of a throughput in bytes per second."""
+    value, unit = counter.value, counter.unit
+    if isinstance(value, str):
+        return None
+    if _FIGURES.get(counter.name) == "total_ns":
+        return scaled(f"{value:f}", _TIME_UNITS.get(unit, unit or "ns"))
+    return value / 100 if unit in ("", "%") else None
 
 
-def _row(name: str, launches: Sequence[dict[str, float]]) -> dict[str, Any]:
-    taken = [one["total_ns"] for one in launches if "total_ns" in one]
-    row: dict[str, Any] = {"name": name, "count": len(launches)}
-    row["total_ns"] = round(sum(taken)) if taken else None
-    for key in SHARES:
-        found = [one[key] for one in launches if key in one]
-        row[key] = fmean(found) if found else None
-    return {**row, "limit": _limit(row["sm_frac"], row["dram_frac"])}
+def _row(name: str, figures: dict[str, dict[int, float]]) -> dict[str, Any]:
+    took = figures["total_ns"].values()
+    shares = {key: fmean(figures[key].values()) if figures[key] else None for key in SHARES}
+    return {
+        "name": name,
+        "count": len({launch for of in figures.values() for launch in of}),
+        "total_ns": round(sum(took)) if took else None,
+        **shares,
+        "limit": _limit(shares["sm_frac"], shares["dram_frac"]),
+    }
 
 
 def _limit(compute: float | None, memory: float | None) -> str | None:

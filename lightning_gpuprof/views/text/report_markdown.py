@@ -7,7 +7,6 @@ from lightning_gpuprof.units import duration, percent
 from lightning_gpuprof.views.documents.report import Report
 from lightning_gpuprof.views.documents.report_words import (
     MOST_IN_FULL,
-    PhaseRow,
     headline,
     no_change,
     no_steps,
@@ -83,16 +82,13 @@ def _phases(report: Report) -> str:
     phases = list(phase_rows(report.results))
     device = any(row.device_ns is not None for row in phases)
     header = ["phase", of_which_steps(report), "share", *(["device, idle too"] if device else [])]
-    rows = [_phase(row, device) for row in phases]
-    return table(header, rows, right=range(1, len(header)))
-
-
-def _phase(row: PhaseRow, device: bool) -> list[str]:
-    name = code(row.name) if row.of_phase or row.part else plain(row.name)
-    marked = "" if row.device_ns is None else duration(row.device_ns)
-    return [
-        f"&emsp;{name}" if row.part else name,
-        duration(row.mean_ns),
-        percent(row.frac),
-        *([marked] if device else []),
+    rows = [
+        [
+            "&emsp;" * row.part + (code if row.of_phase or row.part else plain)(row.name),
+            duration(row.mean_ns),
+            percent(row.frac),
+            "" if row.device_ns is None else duration(row.device_ns),
+        ][: len(header)]
+        for row in phases
     ]
+    return table(header, rows, right=range(1, len(header)))

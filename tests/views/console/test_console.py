@@ -252,8 +252,11 @@ def test_the_advised_batch_size_is_shown_or_why_there_is_none(report):
 
 
 def test_without_a_gpu_nothing_is_said_of_memory_or_the_batch_size(report):
-    text = render(report(records=[Advice(step=50, batch_size=16, suggested_batch_size=56)]))
-    assert re.search("memory|batch size", text) is None
+    advice = Advice(step=50, batch_size=16, suggested_batch_size=56)
+    loaded = report({"forward": MS, "backward": MS}, records=[advice])
+    assert re.search("memory|batch size|larger batch", render(loaded)) is None
+    verbose = render(loaded, verbose=True)
+    assert re.search("device('s)? memory|batch size|larger batch|vram", verbose, re.I) is None
 
 
 def test_the_usual_advice_that_would_gain_nothing_is_named_with_its_figure(report):
@@ -321,7 +324,7 @@ def test_a_run_of_a_part_that_times_no_steps_says_what_would(report):
 
 def test_verbose_says_which_rules_could_not_judge_and_why(report):
     text = render(report(), verbose=True)
-    assert "says nothing: device memory was not measured" in text
+    assert "says nothing: training did not run on a GPU" in text
     assert "says nothing" not in render(report())
 
 
