@@ -63,11 +63,10 @@ def findings_page() -> str:
         f"{MIN_SAVING_FRAC:.1%} of the step are left out.",
         "",
     ]
-    sections = []
-    for finding_id, one in rules().items():
-        summary, _, rest = one.doc.partition("\n")
-        lines.append(f"- [{finding_id}](#{finding_id}): {summary}")
-        sections.append(f"## {finding_id}\n\n{summary}\n{rest}".replace("\n## ", "\n### "))
+    lines += textwrap.wrap(", ".join(f"[{name}](#{name})" for name in rules()) + ".", 120)
+    sections = [
+        f"## {name}\n\n{one.doc}".replace("\n## ", "\n### ") for name, one in rules().items()
+    ]
     return "\n".join(lines) + "\n\n" + "\n".join(sections)
 
 

@@ -21,7 +21,7 @@ Rows of `findings/operators.toml` add advice on known operations (sorting, decom
 attention, indexing).
 
 ## Limits
-It is always `info`, promises no saving, and comes after every other finding.
+It is always `info` and promises no saving.
 """
 
 from lightning_gpuprof.analysis.run.line_times import LineTime, line_times

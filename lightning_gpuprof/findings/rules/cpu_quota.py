@@ -4,9 +4,9 @@
 In a fifth of the kernel's scheduling periods or more, the container had used up its quota.
 
 ## Why
-Docker (`--cpus`) and Kubernetes (`limits.cpu`) bound time on cores, not which cores. torch sees all
-of the machine's cores and starts a thread for each; these use the quota up early in a period, and
-then all of them stand still.
+Docker (`--cpus`) and Kubernetes (`limits.cpu`) bound time on cores, not which cores. torch starts
+a thread for each of the machine's cores; they use the quota up early in a period, and then all
+stand still.
 
 ## Fix
 No more threads and workers than the quota has cores, or a higher limit.

@@ -17,8 +17,7 @@ model = torch.compile(Model())  # after
 
 ## How it is measured
 `memory_bound_frac`: kernel time below the roofline's ridge point, or without shapes, in those
-categories. Fusing saves a quarter to three quarters of it: two of four passes over memory for a
-pair, most of them for a chain.
+categories. Fusing saves a quarter to three quarters of it.
 
 ## Limits
 Kernels too small to fill the device are left out, and so are steps that wait for the host.

@@ -16,8 +16,7 @@ CUDA_VISIBLE_DEVICES=1 python train.py   # after
 ```
 
 ## How it is measured
-`others_bytes`, `others_count`: by the driver's list (NVML, AMD SMI). From 256
-MiB, less than an idle process takes.
+`others_bytes`, `others_count`: by the driver's list (NVML, AMD SMI). From 256 MiB.
 
 ## Limits
 In most containers the driver does not list processes. No time is claimed.

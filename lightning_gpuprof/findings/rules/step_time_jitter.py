@@ -20,7 +20,7 @@ gc.collect(); gc.freeze()  # after: once, before trainer.fit
 and more; freezing, half of the collector's time and more.
 
 ## Limits
-Irregular spikes without a cause are `info` and save nothing: they are more often the machine's.
+Irregular spikes without a cause are `info` and save nothing.
 A change that lasts from one step on is none.
 """
 

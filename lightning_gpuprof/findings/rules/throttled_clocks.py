@@ -20,7 +20,7 @@ nvidia-smi -rgc       # after
 `throttled_frac` of the driver's readings (NVML, AMD SMI), with the lowest and highest clock seen.
 
 ## Limits
-A power cap alone is `info`. No time is claimed: the clocks without it are not known.
+A power cap alone is `info`. No time is claimed.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

@@ -17,12 +17,10 @@ DataLoader(data, batch_size=128)  # after
 
 ## How it is measured
 `peak_reserved_frac`: most that torch's allocator reserved since the process began, as a share of
-the device's memory. 60%
-is the lower end of the batch-size advisor's target band.
+the device's memory. The batch-size advisor aims at 60% and more.
 
 ## Limits
-Nothing is said where memory grows or has run out. No time is claimed: a larger batch's gain is not
-known before it was run.
+Nothing is said where memory grows or has run out. No time is claimed.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
