@@ -10,7 +10,7 @@ BUDGET = {
     "package": 43_200,
     "tests": 33_000,
     "benchmarks": 11_000,
-    "words": 25_100,
+    "words": 25_000,
     "long functions": 2,
     "long files": 3,
     "ignores without a reason": 0,
