@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.recorders.scalars.deferred import DeferredScalars
     from lightning_gpuprof.trials.ab_test import ab_test
     from lightning_gpuprof.trials.latency import benchmark_latency
+    from lightning_gpuprof.trials.profile_model import profile_model
     from lightning_gpuprof.trials.try_changes import try_changes
     from lightning_gpuprof.views.console.run_report import report
     from lightning_gpuprof.views.documents.compare import compare_runs, compare_several
@@ -47,6 +48,7 @@ __all__ = [
     "compare_runs",
     "compare_several",
     "plan",
+    "profile_model",
     "region",
     "report",
     "try_changes",
@@ -70,6 +72,7 @@ _PUBLIC = {
     "compare_runs": "lightning_gpuprof.views.documents.compare",
     "compare_several": "lightning_gpuprof.views.documents.compare",
     "plan": "lightning_gpuprof.trials.plan",
+    "profile_model": "lightning_gpuprof.trials.profile_model",
     "region": "lightning_gpuprof.callbacks.region",
     "report": "lightning_gpuprof.views.console.run_report",
     "try_changes": "lightning_gpuprof.trials.try_changes",
