@@ -16,16 +16,11 @@ __all__ = ["SOURCES", "ReadOptions", "Reader", "Source", "find_reader", "open_ti
 
 @dataclass(frozen=True)
 class Source:
-    """Where a kind of file is read.
-
-    Args:
-        module: The reader, imported when it is needed.
-        marks: The reader is asked only about files whose first 64 KiB hold one of these; this
-            keeps the readers of other kinds from being imported. Empty: asked about every file.
-    """
+    """Where a kind of file is read, by a module that is imported when it is needed."""
 
     module: str
     marks: tuple[bytes, ...] = ()
+    """It is asked only about files whose first 64 KiB hold one of these; empty: about every one."""
 
 
 _HERE = "lightning_gpuprof.traces"

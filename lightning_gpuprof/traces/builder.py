@@ -128,11 +128,7 @@ class TimelineBuilder:
 
 
 def copy_name(direction: str, source: str | None = None, target: str | None = None) -> str:
-    """Return a copy's name as Kineto writes it, whatever the source calls it.
-
-    >>> copy_name("HtoD", "Pageable", "Device"), copy_name("DtoD")
-    ('Memcpy HtoD (Pageable -> Device)', 'Memcpy DtoD')
-    """
+    """Return a copy's name as Kineto writes it, whatever the source calls it."""
     kinds = f" ({source} -> {target})" if source and target else ""
     return f"Memcpy {direction}{kinds}"
 

@@ -11,13 +11,7 @@ import numpy as np
 from lightning_gpuprof.arrays import AnyArray, Int64
 from lightning_gpuprof.errors import UnreadableError
 from lightning_gpuprof.records.decode import decoded
-from lightning_gpuprof.traces.timeline import (
-    MISSING,
-    OpArguments,
-    Table,
-    Thread,
-    make_table,
-)
+from lightning_gpuprof.traces.timeline import MISSING, OpArguments, Table, Thread, make_table
 
 _T = TypeVar("_T", bound=Table)
 _ANY = msgspec.json.Decoder(object)
@@ -32,12 +26,7 @@ _LONGEST_ID = 20
 
 
 class Indexer(dict[str, int]):
-    """Gives each distinct string the next index; looking one up adds it.
-
-    >>> names = Indexer()
-    >>> names["a"], names["b"], names["a"], list(names)
-    (0, 1, 0, ['a', 'b'])
-    """
+    """Gives each distinct string the next index; looking one up adds it."""
 
     def __missing__(self, key: str) -> int:
         self[key] = index = len(self)
@@ -45,12 +34,7 @@ class Indexer(dict[str, int]):
 
 
 class Threads(dict[tuple[object, object], int]):
-    """Gives each (pid, tid) its index; ids written as strings of digits are the same ids.
-
-    >>> threads = Threads()
-    >>> threads[1, "25"], threads[1, 25], threads.table({(1, 25): "main"})
-    (0, 0, [Thread(pid=1, tid=25, name='main')])
-    """
+    """Gives each (pid, tid) its index; ids written as strings of digits are the same ids."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,20 +76,14 @@ def to_id(value: object) -> int:
         except ValueError:
             found = _DIGITS.search(str(value))
             value = int(found[0]) if found else MISSING
-    if isinstance(value, float) and not isfinite(value):
-        return MISSING
-    if not isinstance(value, (int, float)):
+    if not isinstance(value, (int, float)) or (isinstance(value, float) and not isfinite(value)):
         return MISSING
     number = int(value)
     return (number + (_WRAP >> 1)) % _WRAP - (_WRAP >> 1)
 
 
 def ids(values: Sequence[object]) -> Int64:
-    """Return an id column from what a file holds.
-
-    >>> ids([1, 2]).tolist(), ids(["0x0", None, 3]).tolist()
-    ([1, 2], [0, -1, 3])
-    """
+    """Return an id column from what a file holds."""
     try:
         return np.fromiter(cast(Sequence[int], values), np.int64, len(values))
     except (TypeError, ValueError, OverflowError):
@@ -141,10 +119,7 @@ def decode_arguments(text: bytes) -> OpArguments:
     """Decode four JSON lists joined by NUL: dims, dtypes, strides, values."""
     dims, dtypes, strides, values = map(_list, text.split(b"\0"))
     return OpArguments(
-        dims=tuple(dims),
-        dtypes=tuple(map(str, dtypes)),
-        strides=tuple(strides),
-        values=tuple(map(str, values)),
+        tuple(dims), tuple(map(str, dtypes)), tuple(strides), tuple(map(str, values))
     )
 
 

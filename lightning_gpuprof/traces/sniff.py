@@ -23,17 +23,14 @@ class Head:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Parts to read beyond the events themselves.
-
-    Args:
-        stacks: Read Python calls too, where the file holds them; they cost time and memory.
-        memory: Read the allocator's marks too.
-        progress: Called now and then with the bytes of the file read so far and its size.
-    """
+    """Parts to read beyond the events themselves."""
 
     stacks: bool = False
+    """Python calls, where the file holds them; they cost time and memory."""
     memory: bool = False
+    """The allocator's marks."""
     progress: Callable[[int, int], None] | None = None
+    """Called now and then with the bytes of the file read so far and its size."""
 
 
 def read_head(path: str) -> Head:
@@ -54,12 +51,7 @@ def read_head(path: str) -> Head:
 
 
 def unpack(packed: bytes) -> bytes:
-    """Return the unpacked start of a gzip stream, or the bytes themselves.
-
-    >>> import gzip
-    >>> unpack(gzip.compress(b"abc")), unpack(b"abc")
-    (b'abc', b'abc')
-    """
+    """Return the unpacked start of a gzip stream, or the bytes themselves."""
     if not packed.startswith(GZIP_MAGIC):
         return packed
     try:

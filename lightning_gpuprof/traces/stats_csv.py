@@ -23,11 +23,7 @@ _UNIT = re.compile(r"(.*?) ?\(([A-Za-z]+)\)$")
 
 
 def reports(text: str) -> Iterator[list[str]]:
-    r"""Yield the lines of each report, its header first.
-
-    >>> [block[0] for block in reports("Processing [a]\nTime (%),Name\n9,a\n\nPID,TID\n")]
-    ['Time (%),Name', 'PID,TID']
-    """
+    """Yield the lines of each report, its header first."""
     block: list[str] = []
     for line in text.splitlines():
         starts = bool(_HEADER.match(line))
@@ -53,11 +49,7 @@ def rows_of(block: list[str], warnings: list[str]) -> Iterator[Row]:
 
 
 def column(row: Row, title: str) -> tuple[str, str] | None:
-    """Return a value and its unit from the column of this title, whatever its unit.
-
-    >>> column({"Start (us)": "1.5"}, "Start"), column({"Start(nsec)": "7"}, "Start")
-    (('1.5', 'us'), ('7', 'nsec'))
-    """
+    """Return a value and its unit from the column of this title: `Start (us)`, `Start(nsec)`."""
     for name, value in row.items():
         if (found := _UNIT.match(name)) and found[1] == title:
             return value, found[2]

@@ -17,6 +17,10 @@ BATCH_TOLERANCE = 0.02
 loaders were asked for needs no tolerance."""
 
 
+_Sides = Sequence[tuple[RunResults, float]]
+"""Both runs, with what their times are divided by."""
+
+
 class Verdict(str, Enum):
     """The outcome of a comparison."""
 
@@ -84,6 +88,8 @@ def compare(base: RunResults, new: RunResults, *, tolerance: float) -> Compariso
     """Compare two runs."""
     per_sample = _other_batch(base, new)
     scale = [run.batch_size or 1.0 if per_sample else 1.0 for run in (base, new)]
+    sides = list(zip((base, new), scale, strict=True))
+    traced = [facts for run in (base, new) if (facts := trace_facts(run)) is not None]
     fits = [_fit(run) for run in (base, new)]
     whole = _scaled(change_of_fit(*fits), scale)
     change = _scaled(change_of_fit(*(fit and fit.steps for fit in fits)), scale)
@@ -95,13 +101,13 @@ def compare(base: RunResults, new: RunResults, *, tolerance: float) -> Compariso
         base_steps=len(base.steady_dur_ns),
         new_steps=len(new.steady_dur_ns),
         by_device=(base.by_device, new.by_device),
-        traced_steps=_traced_steps(base, new),
-        steps=_steps(base, new, scale),
-        phases=_phases(base, new, scale),
-        between=_between(base, new, scale),
-        operators=_table(base, new, "operators", scale),
-        kernels=_table(base, new, "kernels", scale),
-        memory=_memory(base, new),
+        traced_steps=(traced[0].steps, traced[1].steps) if len(traced) == 2 else None,
+        steps=_steps(sides),
+        phases=_phases(sides),
+        between=_between(sides),
+        operators=_table(sides, "operators"),
+        kernels=_table(sides, "kernels"),
+        memory=_memory(sides),
         values=check_values(base.scalars, new.scalars, tolerance=tolerance),
         differs=differences(base.start, new.start),
     )
@@ -149,72 +155,55 @@ def _verdict(change: Interval | None) -> Verdict:
     return Verdict.FASTER if change.middle < 0 else Verdict.SLOWER
 
 
-def _steps(base: RunResults, new: RunResults, scale: Sequence[float]) -> tuple[Change, ...]:
-    fits = [run.whole_fit.step_ns if run.whole_fit else None for run in (base, new)]
-    fit = [None if one is None else one / by for one, by in zip(fits, scale, strict=True)]
-    rows = []
-    for name in ("mean_ns", "p50_ns", "p95_ns", "p99_ns", "max_ns"):
-        sides = [
-            getattr(run.step_dur, name) / by if run.step_dur else None
-            for run, by in zip((base, new), scale, strict=True)
-        ]
-        rows.append(Change(name, *sides))
-    walls = [run.wall.wall_ns if run.wall.closed else None for run in (base, new)]
-    samples = Change("samples_per_s", base.samples_per_s, new.samples_per_s)
+def _steps(sides: _Sides) -> tuple[Change, ...]:
+    rows = [
+        Change(name, *(getattr(r.step_dur, name) / by if r.step_dur else None for r, by in sides))
+        for name in ("mean_ns", "p50_ns", "p95_ns", "p99_ns", "max_ns")
+    ]
+    fits = ((run.whole_fit.step_ns if run.whole_fit else None, by) for run, by in sides)
+    fit = [None if one is None else one / by for one, by in fits]
+    walls = [run.wall.wall_ns if run.wall.closed else None for run, _ in sides]
+    samples = Change("samples_per_s", *(run.samples_per_s for run, _ in sides))
     return (*rows, Change("whole_fit_ns", *fit), Change("wall_ns", *walls), samples)
 
 
-def _phases(base: RunResults, new: RunResults, scale: Sequence[float]) -> tuple[Change, ...]:
+def _phases(sides: _Sides) -> tuple[Change, ...]:
     rows = []
     for phase in Phase:
-        sides: list[float | None] = []
-        for run, by in zip((base, new), scale, strict=True):
-            stats = run.per_step(phase)
-            sides.append(None if stats is None else stats.mean_ns / by)
-        if any(sides):
-            rows.append(Change(phase.value, *sides))
+        stats = [(run.per_step(phase), by) for run, by in sides]
+        means = [None if one is None else one.mean_ns / by for one, by in stats]
+        if any(means):
+            rows.append(Change(phase.value, *means))
     return tuple(rows)
 
 
-def _between(base: RunResults, new: RunResults, scale: Sequence[float]) -> tuple[Change, ...]:
-    sides = [
+def _between(sides: _Sides) -> tuple[Change, ...]:
+    found = [
         {phase: ns / by for phase, ns in run.whole_fit.between_ns.items()} if run.whole_fit else {}
-        for run, by in zip((base, new), scale, strict=True)
+        for run, by in sides
     ]
-    names = [phase.value for phase in Phase if any(phase.value in side for side in sides)]
-    return tuple(Change(name, *(side.get(name, 0.0) for side in sides)) for name in names)
+    names = [phase.value for phase in Phase if any(phase.value in side for side in found)]
+    return tuple(Change(name, *(side.get(name, 0.0) for side in found)) for name in names)
 
 
-def _table(
-    base: RunResults, new: RunResults, table: str, scale: Sequence[float]
-) -> tuple[Change, ...]:
+def _table(sides: _Sides, table: str) -> tuple[Change, ...]:
     """Return operators (own time) or kernels of both traces, the largest change first."""
-    sides = []
-    for run, by in zip((base, new), scale, strict=True):
+    found = []
+    for run, by in sides:
         facts = trace_facts(run)
         if facts is None:
             return ()
         if table == "operators":
-            sides.append({op.name: op.self_ns / by for op in facts.operators.values()})
+            found.append({op.name: op.self_ns / by for op in facts.operators.values()})
         else:
             per = facts.steps * by
             rows = facts.rows(table)
-            sides.append({str(row["name"]): (row.get("total_ns") or 0) / per for row in rows})
-    names = dict.fromkeys([*sides[0], *sides[1]])
-    changes = [Change(name, sides[0].get(name), sides[1].get(name)) for name in names]
+            found.append({str(row["name"]): (row.get("total_ns") or 0) / per for row in rows})
+    changes = [Change(name, *(side.get(name) for side in found)) for name in found[0] | found[1]]
     return tuple(sorted(changes, key=lambda c: -abs((c.new or 0) - (c.base or 0))))
 
 
-def _traced_steps(base: RunResults, new: RunResults) -> tuple[int, int] | None:
-    found = trace_facts(base), trace_facts(new)
-    return None if found[0] is None or found[1] is None else (found[0].steps, found[1].steps)
-
-
-def _memory(base: RunResults, new: RunResults) -> tuple[Change, ...]:
-    if base.memory is None and new.memory is None:
-        return ()
-    names = ("peak_allocated_bytes", "peak_reserved_bytes", "total_bytes")
-    return tuple(
-        Change(name, *(getattr(r.memory, name) if r.memory else None for r in (base, new)))
-        for name in names
-    )
+def _memory(sides: _Sides) -> tuple[Change, ...]:
+    memory = [run.memory for run, _ in sides]
+    names = ("peak_allocated_bytes", "peak_reserved_bytes", "total_bytes") if any(memory) else ()
+    return tuple(Change(name, *(getattr(one, name, None) for one in memory)) for name in names)

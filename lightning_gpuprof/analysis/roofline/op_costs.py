@@ -21,12 +21,7 @@ from lightning_gpuprof.traces.timeline import OpArguments
 
 
 def operator_cost(name: str, arguments: OpArguments) -> Cost | None:
-    """Return the cost of a call, or None where the operator or its arguments are not known.
-
-    >>> mm = OpArguments(dims=([2, 3], [3, 4]), dtypes=("float", "float"))
-    >>> operator_cost("aten::mm", mm)
-    Cost(flop_count=48, num_bytes=104, dtype='fp32', unit='matrix', category='gemm')
-    """
+    """Return the cost of a call, or None where the operator or its arguments are not known."""
     model = MODELS.get(name)
     if model is None:
         return None

@@ -106,22 +106,11 @@ def _device_plane(builder: TimelineBuilder, plane: Any, names: _Names, device: i
     for line, stream in works:
         number = int(stream[1]) if stream else line.id
         for event in line.events:
-            start, end = _times(line, event)
-            text = names.of(event)
             values = names.values(event)
             details = dict(_DETAIL.findall(str(values.get("memcpy_details", ""))))
-            name, category = _work(text, details)
-            size = details.get("size")
-            builder.device(
-                start,
-                end,
-                name,
-                category,
-                device,
-                number,
-                values.get("correlation_id"),
-                int(size) if size else None,
-            )
+            size = int(details["size"]) if details.get("size") else None
+            where = (device, number, values.get("correlation_id"), size)
+            builder.device(*_times(line, event), *_work(names.of(event), details), *where)
     return bool(works)
 
 
@@ -159,8 +148,8 @@ def _host_plane(builder: TimelineBuilder, plane: Any, names: _Names, options: Re
             values = names.values(event)
             if "step_num" in values:
                 text, category = f"{text}#{values['step_num']}", "user_annotation"
-            start, end = _times(line, event)
-            builder.host(start, end, text, category, thread, values.get("correlation_id"))
+            where = (thread, values.get("correlation_id"))
+            builder.host(*_times(line, event), text, category, *where)
 
 
 def _device_info(plane: Any, names: _Names, number: int) -> DeviceInfo:
@@ -179,8 +168,6 @@ def _times(line: Any, event: Any) -> tuple[int, int]:
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
-
-__all__ = ["DecodeError", "space_class"]
 
 _MESSAGES: Messages = {
     "XSpace": [("planes", 1, MESSAGE, "XPlane*"), ("errors", 2, TEXT, "*")],

@@ -34,8 +34,6 @@ def walk(text: bytes, patience: int = 0) -> Walked:
     An event that has not ended `patience` bytes after the last whole one is given up; before that,
     its end may not be read yet.
 
-    >>> walk(b'{"a": "}"}, {"b": [{}]}], "c": 1')
-    Walked(spans=[(0, 10), (12, 23)], rest=24, lost=0, ended=True)
     >>> walk(b'{"a": [1}, {"b": 2}, {"c: 3}, {"d": 4}')
     Walked(spans=[(11, 19), (30, 38)], rest=38, lost=2, ended=False)
     """

@@ -18,17 +18,9 @@ from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
 _READ = ("KERNEL", "GRAPH_TRACE", "MEMCPY", "MEMSET", "SYNCHRONIZATION")
 """Kinds of device events that are read, and one that is no work."""
-_COPIES = {
-    1: "HtoD",
-    2: "DtoH",
-    8: "DtoD",
-    9: "HtoH",
-    10: "PtoP",
-    11: "HtoD",
-    12: "DtoH",
-    13: "DtoD",
-}
-"""`copyKind`, by CUPTI's numbers; 11 to 13 are migrations of unified memory."""
+_COPIES = dict(zip((1, 2, 8, 9, 10), ("HtoD", "DtoH", "DtoD", "HtoH", "PtoP"), strict=True))
+_COPIES |= {11: "HtoD", 12: "DtoH", 13: "DtoD"}  # migrations of unified memory
+"""`copyKind`, by CUPTI's numbers."""
 _MEMORY_KINDS = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed"}
 _RANGES = (59, 60)
 """`NvtxPushPopRange` and `NvtxStartEndRange`; marks, domains and names are no ranges."""
@@ -76,17 +68,15 @@ def _kernels(database: Database, builder: TimelineBuilder, strings: dict[int, st
     for start, end, key, device, stream, call, process in database.rows(
         _CUPTI + "KERNEL", "start", "end", name_column, *where
     ):
-        name = strings.get(key, "unnamed kernel")
-        call = _of_process(builder, call, process)
-        builder.device(start, end, name, "kernel", device, stream, call)
+        on = (device, stream, _of_process(builder, call, process))
+        builder.device(start, end, strings.get(key, "unnamed kernel"), "kernel", *on)
     graphs = 0
     for start, end, number, device, stream, call, process in database.rows(
         _CUPTI + "GRAPH_TRACE", "start", "end", "graphId", *where
     ):
         graphs += 1
-        name = f"CUDA graph {number}"
-        call = _of_process(builder, call, process)
-        builder.device(start, end, name, "kernel", device, stream, call)
+        on = (device, stream, _of_process(builder, call, process))
+        builder.device(start, end, f"CUDA graph {number}", "kernel", *on)
     if graphs:
         builder.warnings.append(
             f"{graphs} CUDA graph launches were recorded as a whole, so their kernels are not "
@@ -123,11 +113,7 @@ def _calls(database: Database, builder: TimelineBuilder, strings: dict[int, str]
 
 @cache
 def _call(text: str) -> tuple[str, str]:
-    """Return an API function's name without its version, and its category.
-
-    >>> _call("cudaLaunchKernel_v7000"), _call("cuLaunchKernel_ptsz")
-    (('cudaLaunchKernel', 'cuda_runtime'), ('cuLaunchKernel', 'cuda_driver'))
-    """
+    """Return an API function's name without its version, and its category."""
     driver = text.startswith("cu") and not text.startswith("cuda")
     return _VERSION.sub("", text), "cuda_driver" if driver else "cuda_runtime"
 
