@@ -42,7 +42,7 @@ class GpuProfConfig:
             and add `ProfilerSchedule(ranks=(0, 8))` to the callbacks.
         timing: Whether phases are timed. Other parts count steps by this: without it no lines are
             sampled, and the report has no steps.
-        window: Steps per record and per `[PROFILE]` line, later several times as many.
+        window: Steps per record and per `[PROFILE]` line: later more, where steps are slow fewer.
         warmup_steps: This many first steps are marked as warm-up and left out of medians.
         console: Whether the `[PROFILE]` lines are shown.
         scalars: Whether `gpuprof/*` medians go to the trainer's loggers.

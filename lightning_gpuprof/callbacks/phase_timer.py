@@ -40,7 +40,8 @@ class PhaseTimer(Callback):
 
     Args:
         window: Steps after which there is a record and a `[PROFILE]` line, early on; later one for
-            up to ten times as many, or for what comes in fifteen seconds.
+            up to ten times as many, or for what comes in fifteen seconds. Slow steps have a line
+            within ten seconds, then every thirty.
         console: Whether rank 0 shows that line.
         scalars: Whether the window's medians go to the trainer's loggers as `gpuprof/*`, at most
             once a second.

@@ -49,8 +49,10 @@ def limit_line(results: RunResults) -> str | None:
     busy = gpu_busy(results)
     if busy is not None:
         return line_of(busy)
-    if results.on_gpu or not results.step_ns:
+    if not results.step_ns:
         return None
+    if results.on_gpu:
+        return "GPU: how busy it is was not measured; device marks or a trace tell"
     worked = [found.frac for phase in BATCH_WORK if (found := results.per_step(phase)) is not None]
     wait = results.per_step(Phase.DATA_WAIT)
     waits = f", {percent(wait.frac)} waiting for data" if wait is not None else ""

@@ -60,6 +60,11 @@ def test_the_first_screen_says_the_limit_then_the_change_then_where_the_step_goe
     assert places == sorted(places)
 
 
+def test_of_a_gpu_without_marks_or_trace_the_second_line_says_that_it_is_not_known(report):
+    lines = render(report(device=Device(type="cuda"))).splitlines()
+    assert lines[1] == "GPU: how busy it is was not measured; device marks or a trace tell"
+
+
 def test_of_a_long_finding_and_many_phases_the_first_screen_keeps_the_largest(report):
     few = {"zero_grad": MS, "checkpoint": MS, "logging": MS, "other": MS, "backward": 2 * MS}
     parts = {f"callbacks/Callback{i}": MS // 10 for i in range(9)}
