@@ -40,7 +40,7 @@ def environment(name: str, requires: str) -> str:
         (packages / "over.pth").write_text(sysconfig.get_path("purelib") + "\n")
         pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
         pinned = ["--no-compile", "-c", str(REPOSITORY / "constraints.txt"), "torch==2.13.0"]
-        subprocess.run([*pip, *pinned, requires], check=True)
+        subprocess.run([*pip, *pinned, *requires.split()], check=True)
         made.write_text(wanted)
     return str(python)
 
@@ -84,7 +84,9 @@ def page(rows: dict[str, Any], found: dict[str, Any]) -> str:
         same = ["same" if one[key] else "**differ**" for key in ("same_results", "same_copies")]
         cells = [rows[name]["requires"], ", ".join(same), one["first_finding"]]
         said = f"{one['first_finding']} {one['first_line']}"
-        named = "yes" if any(part in said for part in rows[name]["right"]) else "**no**"
+        misled = any(part in one["first_finding"] for part in rows[name].get("wrong", []))
+        right = any(part in said for part in rows[name]["right"]) and not misled
+        named = "yes" if right else "**no**"
         cells += [one["first_line"], rows[name]["why"], named]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(["# Programs of other packages", "", *lines, ""])

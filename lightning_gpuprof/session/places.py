@@ -6,6 +6,7 @@ import re
 import sys
 import sysconfig
 from functools import lru_cache, partial
+from types import FrameType
 
 import torch
 
@@ -88,6 +89,28 @@ def package_of(filename: str) -> str:
     if _is_generated(path):
         return "torch"
     return "python" if any(path.startswith(root + os.sep) for root in _PYTHON) else USER
+
+
+def package_in(frame: FrameType) -> str:
+    """Return the package whose code runs in a frame.
+
+    That is another package's too where it wrote a module elsewhere, as torch_geometric does into
+    the folder for temporary files: the module's name tells.
+    """
+    package = package_of(frame.f_code.co_filename)
+    root, dot, _ = str(frame.f_globals.get("__name__", "")).partition(".")
+    return root if package == USER and dot and is_installed(root) else package
+
+
+@lru_cache(maxsize=256)
+def is_installed(package: str) -> bool:
+    """Tell whether a package that was imported is installed: none of the user's own files.
+
+    >>> is_installed("torch"), is_installed("os"), is_installed("__main__")
+    (True, False, False)
+    """
+    file = getattr(sys.modules.get(package), "__file__", None)
+    return file is not None and package_of(file) == package
 
 
 def _is_generated(path: str) -> bool:

@@ -21,7 +21,9 @@ self.words = json.loads(table)  # after: in __init__
 line that ran itself counts where the trace shows that forward has time beside its operators.
 
 ## Limits
-Below 5% of the step nothing is said, nor with fewer than 50 samples. `self.log` is `slow-logging`.
+Below 5% of the step nothing is said, nor with fewer than 50 samples. No warning is given where the
+interval begins near 0. Samples inside torch, or in a library that computes with torch, are the
+model's. `self.log` is `slow-logging`.
 """
 
 import re
@@ -34,7 +36,7 @@ from lightning_gpuprof.analysis.run.trace_facts import is_early, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
 from lightning_gpuprof.analysis.savings.host_work import THIN_NS, host_work
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity, Where
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import percents
@@ -44,6 +46,8 @@ LEFT_FRAC = 0.1
 LEAST_SCALE = 0.5
 """Of steps that took twice as long under the profiler it is not known which part of them did."""
 MIN_FRAC = 0.05
+NEAR_0 = 0.1
+"""Of an interval that begins below so much of its end it is not known whether there is a cost."""
 MOST_LINES = 3
 _MODELS = {"model", "torch", "lightning"}
 _MAKES = r"(tensor|as_tensor|asarray|from_numpy)\b"
@@ -174,8 +178,9 @@ def _finding(
     held_ns = min(step_ns, high * spent.mean_ns, within.high)
     most_ns = min(step_ns, (1 + AROUND_FRAC) * held_ns)
     saving = Range(low=round((1 - LEFT_FRAC) * least_ns), high=round(most_ns))
+    unsure = least_ns < NEAR_0 * held_ns
     return Finding(
-        severity=grade(saving, step_ns),
+        severity=Severity.INFO if unsure else grade(saving, step_ns),
         title=f"{percents(least_ns / step_ns, held_ns / step_ns)} of each step goes to "
         f"{WHAT[kind].format(function=seen[0].named)}",
         advice=ADVICE[kind],

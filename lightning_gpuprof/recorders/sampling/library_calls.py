@@ -8,6 +8,8 @@ from functools import lru_cache
 from itertools import islice
 from types import CodeType, FrameType, ModuleType
 
+from lightning_gpuprof.session.places import is_installed
+
 _TORCHS = ("torch", "lightning", "pytorch_lightning", "lightning_fabric")
 """Packages that compute with tensors: their calls are operators, the model's own."""
 _WAITS = frozenset({"_thread", "threading", "queue", "_queue", "select", "_multiprocessing"})
@@ -39,7 +41,7 @@ def called_library(frame: FrameType) -> str | None:
     package = _package(frame.f_globals[path[0]])
     if package is None or package.startswith(_TORCHS):
         return None
-    if package not in _PYTHONS and not _is_installed(package):
+    if package not in _PYTHONS and not is_installed(package):
         return None
     return f"{package}.{path[-1]}"
 
@@ -106,9 +108,3 @@ def _package(value: object) -> str | None:
     else:
         name = type(value).__module__
     return name.split(".")[0] if isinstance(name, str) else None
-
-
-@lru_cache(maxsize=256)
-def _is_installed(package: str) -> bool:
-    file = getattr(sys.modules.get(package), "__file__", None) or ""
-    return "site-packages" in file or "dist-packages" in file

@@ -17,7 +17,7 @@ from lightning_gpuprof.recorders.sampling.library_calls import (
 from lightning_gpuprof.recorders.sampling.pacing import When
 from lightning_gpuprof.records.lines import LineCount
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.session.places import GPUPROF, USER, package_of, shown_path
+from lightning_gpuprof.session.places import GPUPROF, USER, package_in, shown_path
 
 MOST_LINES = 60
 """Lines kept: any other takes less than a sample in a hundred."""
@@ -91,7 +91,7 @@ def where_is(frame: FrameType | None) -> At | None:
     again = logs = False
     for each in outwards(frame):
         code = each.f_code
-        package = package_of(code.co_filename)
+        package = package_in(each)
         logs = logs or (users is None and package == GPUPROF and code.co_name == _LOGS)
         if _calls_modules(each, package):
             if hook is None and before is not None:
@@ -169,13 +169,13 @@ def in_package(phase: Phase, called: list[FrameType], around: FrameType) -> At:
 
     That is the outermost function of another package, at the user's line nearest to it.
     """
-    packages = [package_of(each.f_code.co_filename) for each in called]
+    packages = [package_in(each) for each in called]
     inside = next((n for n in reversed(range(len(called))) if packages[n] not in _TOOLS), None)
     if inside is None:
         callee = name_of(called[-1]) if called else None
         return At(phase, "", 0, "", callee, kind_of(called))
     frame = called[inside]
-    near = (each for each in outwards(around) if package_of(each.f_code.co_filename) == USER)
+    near = (each for each in outwards(around) if package_in(each) == USER)
     users, name = next(near, frame), name_of(frame)
     kind = kind_of(called[: inside + 1])
     return At(phase, users.f_code.co_filename, line_of(users), name, name, kind)
@@ -271,7 +271,8 @@ def kind_of(called: list[FrameType]) -> str | None:
         return None
     if any(each.f_code.co_name == "format_stack" for each in called):
         return "traceback"
-    packages = [package_of(each.f_code.co_filename) for each in called]
+    packages = [package_in(each) for each in called]
+    calls_module = any(each.f_code.co_name == MODULE_CALL for each in called)
     innermost = os.path.basename(called[0].f_code.co_filename)
     if packages[0] == packages[-1] == "python" and innermost in _WAITING:
         return "wait"
@@ -281,10 +282,14 @@ def kind_of(called: list[FrameType]) -> str | None:
         return "metric"
     if packages[-1] != "torch":
         # A step that calls its library's own (`super().training_step`) is the model's.
-        return "model" if called[-1].f_code.co_name in _BY_FUNCTION else "python"
+        if called[-1].f_code.co_name in _BY_FUNCTION:
+            return "model"
+        # So is what a library computes with torch.
+        if not calls_module and packages[0] != "torch" and "torch" not in called[0].f_globals:
+            return "python"
     if any(os.path.basename(each.f_code.co_filename) in _LOADING for each in called):
         return "python"
-    return "model" if any(each.f_code.co_name == MODULE_CALL for each in called) else "torch"
+    return "model" if calls_module else "torch"
 
 
 def name_of(frame: FrameType) -> str:

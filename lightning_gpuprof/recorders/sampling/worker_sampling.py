@@ -36,7 +36,7 @@ from lightning_gpuprof.records.files import written_whole
 from lightning_gpuprof.records.lines import WorkerLines
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.session.guard import attempt
-from lightning_gpuprof.session.places import USER, package_of
+from lightning_gpuprof.session.places import USER, package_in
 
 THREAD = "gpuprof-worker"
 WORKERS = 2
@@ -210,7 +210,7 @@ def where_in_worker(frame: FrameType | None) -> Seen | None:
     """
     inside: list[FrameType] = []
     for each in outwards(frame):
-        if each.f_code.co_name == WORKER_LOOP and package_of(each.f_code.co_filename) != USER:
+        if each.f_code.co_name == WORKER_LOOP and package_in(each) != USER:
             return _seen(inside, each, frame)
         inside.append(each)
     return None
@@ -224,7 +224,7 @@ def _seen(inside: list[FrameType], loop: FrameType, frame: FrameType | None) -> 
     if called != _WORKS:
         return HANDING, None
     work = inside[:-1]
-    packages = [package_of(each.f_code.co_filename) for each in work]
+    packages = [package_in(each) for each in work]
     if USER not in packages:
         return WORK, in_package(Phase.DATA_WAIT, work, loop)
     own = packages.index(USER)

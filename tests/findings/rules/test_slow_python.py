@@ -1,4 +1,5 @@
 import pytest
+from msgspec import structs
 from rule_cases import outcome
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
@@ -62,6 +63,14 @@ def test_python_in_the_forward_pass_is_named_with_its_line(sampled):
     # Half of 100 samples is a share of 0.4 to 0.6; a tenth of the low bound may stay, and what
     # goes with the high one is a fifth.
     assert (finding.saving_ns.low, finding.saving_ns.high) == (3_600_000, 7_200_000)
+
+
+@pytest.mark.parametrize(("doubt", "severity"), [(0, "critical"), (45, "info")])
+def test_a_share_that_may_be_next_to_nothing_is_no_warning(sampled, doubt, severity):
+    seen = structs.replace(line(3, 50, kind="python"), doubt=doubt)
+    beside = structs.replace(line(4, 50, kind="model"), doubt=1)
+    (finding,) = evaluate(sampled(seen, beside))
+    assert finding.severity.value == severity
 
 
 def test_a_line_that_runs_itself_counts_as_its_function_does(sampled):

@@ -211,9 +211,10 @@ LIBRARY = f"{SITE}/forecasting/module.py"
 def stack(*calls):
     """Return the innermost frame of calls, given from the outermost one on."""
     frame = None
-    for file, name in calls:
+    for file, name, *known in calls:
         code = (lambda: None).__code__.replace(co_filename=file, co_name=name)
         space = {"__name__": file.split("site-packages/")[-1].split("/")[0]}
+        space |= dict(*known)
         frame = SimpleNamespace(f_code=code, f_back=frame, f_lineno=1, f_lasti=-1, f_globals=space)
     return frame
 
@@ -222,6 +223,36 @@ def stack(*calls):
 def test_the_step_of_a_librarys_module_is_the_model(function, kind):
     frame = stack(LOOP, ("/home/me/train.py", "training_step"), (LIBRARY, function))
     assert (where_is(frame).file, where_is(frame).kind) == ("/home/me/train.py", kind)
+
+
+OWN = "/home/me/train.py", "forward"
+GPT = f"{SITE}/transformers/modeling_gpt2.py"
+CALLS = f"{SITE}/torch/nn/modules/module.py", "_call_impl"
+
+
+@pytest.mark.parametrize(
+    ("inner", "kind"),
+    [
+        ([(GPT, "wrapper"), CALLS, (GPT, "make_mask")], "model"),
+        ([(GPT, "wrapper"), (f"{SITE}/torch/nn/functional.py", "cross_entropy")], "torch"),
+        ([(GPT, "wrapper"), (GPT, "rotate", {"torch": torch})], "torch"),
+        ([(GPT, "wrapper"), (f"{SITE}/torch/serialization.py", "load")], "python"),
+        ([(GPT, "tokenize")], "python"),
+        ([(GPT, "tokenize", {"torch": torch}), (f"{SITE}/regex/regex.py", "sub")], "python"),
+    ],
+)
+def test_what_a_library_computes_with_torch_is_the_models(inner, kind):
+    at = where_is(stack(LOOP, OWN, *inner))
+    assert (at.file, at.kind) == (OWN[0], kind)
+
+
+@pytest.mark.parametrize(
+    ("module", "file"),
+    [("torch.made.propagate", OWN[0]), ("mine.made.propagate", "/tmp/me_pyg/made.py")],
+)
+def test_a_module_that_an_installed_package_wrote_is_that_packages(module, file):
+    made = "/tmp/me_pyg/made.py", "propagate", {"__name__": module}
+    assert where_is(stack(LOOP, OWN, CALLS, made)).file == file
 
 
 @pytest.mark.parametrize(
