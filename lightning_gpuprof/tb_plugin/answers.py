@@ -1,11 +1,14 @@
 """Answers the routes of a run; imported at the first request, with all that views need."""
 
+import hashlib
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from werkzeug import Request, Response
@@ -35,10 +38,10 @@ from lightning_gpuprof.views.tab.tab import find_view
 _LAST_LINE = 300
 
 
-def start_process(kind: str, path: str) -> "subprocess.Popen[str]":
-    """Start a process that makes a kind of file from the file at a path: `views.tab.prepare`."""
+def start_process(kind: str, *paths: str) -> "subprocess.Popen[str]":
+    """Start a process that makes a kind of file from the files at paths: `views.tab.prepare`."""
     return subprocess.Popen(
-        [sys.executable, "-m", "lightning_gpuprof.views.tab.prepare", kind, path],
+        [sys.executable, "-m", "lightning_gpuprof.views.tab.prepare", kind, *paths],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -50,26 +53,26 @@ class Preparer:
     """Starts at most one process at a time, and knows how each ended.
 
     Args:
-        start: Starts the work of a kind on a path; tests pass a fake.
+        start: Starts the work of a kind on paths; tests pass a fake.
     """
 
-    def __init__(self, start: Callable[[str, str], Any] = start_process) -> None:
+    def __init__(self, start: Callable[..., Any] = start_process) -> None:
         self._start = start
         self._lock = threading.Lock()
-        self._running: dict[tuple[str, str], Any] = {}
-        self._failed: dict[tuple[str, str], str] = {}
+        self._running: dict[tuple[str, ...], Any] = {}
+        self._failed: dict[tuple[str, ...], str] = {}
 
-    def state(self, kind: str, path: str) -> dict[str, Any]:
+    def state(self, kind: str, *paths: str) -> dict[str, Any]:
         """Start the work where nothing else is running, and return how it stands.
 
         Work that failed is not tried again.
         """
-        work = kind, path
+        work = kind, *paths
         with self._lock:
             self._collect()
             if not self._running and work not in self._failed:
                 try:
-                    self._running[work] = self._start(kind, path)
+                    self._running[work] = self._start(kind, *paths)
                 except OSError as error:
                     self._failed[work] = f"no process could be started: {error}"
             if work in self._failed:
@@ -97,6 +100,8 @@ class Preparer:
 
 KEPT = 4
 """Two runs compared, and the two before them; a million steps take some 150 MB."""
+AT_ONCE_BYTES = 8_000_000
+"""Records up to this size are compared within a request; it takes some ten times as much memory."""
 _State = tuple[tuple[str, tuple[int, int]], ...]
 
 
@@ -106,6 +111,7 @@ class Answers:
     def __init__(self, index: RunIndex, preparer: Preparer | None = None) -> None:
         self._index = index
         self._preparer = preparer or Preparer()
+        self._comparisons = tempfile.TemporaryDirectory(prefix="gpuprof-")
 
     def list_runs(self, request: Request) -> Response:
         """Answer `/runs`."""
@@ -130,12 +136,36 @@ class Answers:
         return reply_json(request, payload)
 
     def compare(self, request: Request) -> Response:
-        """Answer `/compare`."""
+        """Answer `/compare`; of long runs by the last comparison that a process of its own made."""
         new, base = self._run(request), self._run(request, "base")
+        states = [_state_of_run(run.path) for run in (base, new)]
+        sizes = [size for state in states for name, (size, _) in state if name.endswith(".jsonl")]
+        answer = self._answer_of_long if sum(sizes) > AT_ONCE_BYTES else self._answer_at_once
+        response = answer(request, base.path, new.path, str(states))
         for run in (new, base):
             self._preparer.analyse(run)
-        found = compared(load_report(base.path), load_report(new.path), TOLERANCE)
+        return response
+
+    def _answer_at_once(self, request: Request, base: str, new: str, _: str) -> Response:
+        found = compared(load_report(base), load_report(new), TOLERANCE)
         return reply_json(request, found.payload())
+
+    def _answer_of_long(self, request: Request, base: str, new: str, state: str) -> Response:
+        pair, now = (
+            hashlib.sha256(text.encode()).hexdigest() for text in (base + "\0" + new, state)
+        )
+        folder = Path(self._comparisons.name)
+        made = sorted(folder.glob(f"{pair}.*.json"), key=os.path.getmtime)
+        path = folder / f"{pair}.{now}.json"
+        if path not in made:
+            stands = self._preparer.state("comparison", base, new, str(path))
+            if not made:
+                return reply_json(request, stands)
+            path = made[-1]  # of a run that goes on, until that one is made
+        for other in made:
+            if other != path:
+                other.unlink(missing_ok=True)
+        return reply(request, path.read_bytes(), "application/json")
 
     def trace(self, request: Request) -> Response:
         """Answer `/trace`."""

@@ -16,11 +16,11 @@ class FakeProcess:
 
 
 class Starter(dict):
-    """Starts processes that end when they are told to, by (kind, path)."""
+    """Starts processes that end when they are told to, by (kind, path, ...)."""
 
-    def __call__(self, kind, path):
-        self[kind, path] = FakeProcess()
-        return self[kind, path]
+    def __call__(self, *work):
+        self[work] = FakeProcess()
+        return self[work]
 
 
 @pytest.fixture

@@ -10,9 +10,11 @@ from tensorboard.backend import application
 from tensorboard.plugins import base_plugin
 from werkzeug.test import Client
 
+from lightning_gpuprof.tb_plugin import answers
 from lightning_gpuprof.tb_plugin.answers import Answers, Preparer
 from lightning_gpuprof.tb_plugin.plugin import GpuProfPlugin
 from lightning_gpuprof.views.documents.stored_analysis import write_analysis
+from lightning_gpuprof.views.tab.comparison import write_comparison
 
 TRACE = "rank0-cycle0.pt.trace.json.gz"
 
@@ -76,6 +78,33 @@ def test_comparing_has_both_runs_analysed(get, logs, trace, started, made_runs):
     made_runs.traced_run(logs / "b")
     get("compare", run="b", base="a")
     assert list(started) == [("analysis", trace)]
+
+
+def test_long_runs_are_compared_outside_the_request(get, logs, started, made_runs, monkeypatch):
+    for name in ("b", "c"):
+        made_runs.traced_run(logs / name)
+    at_once = get("compare", run="c", base="b")
+    assert started == {}
+
+    monkeypatch.setattr(answers, "AT_ONCE_BYTES", 100)
+    assert get("compare", run="c", base="b") == {"state": "preparing"}
+    ((work, process),) = started.items()
+    assert work[:3] == ("comparison", str(logs / "b"), str(logs / "c"))
+    write_comparison(*work[1:])
+    process.end(0)
+    assert get("compare", run="c", base="b") == at_once
+
+    # A run that goes on shows the comparison before, until there is another one.
+    with open(logs / "c/plugins/gpuprof/rank0.jsonl", "a") as file:
+        file.write("\n")
+    assert get("compare", run="c", base="b") == at_once
+    assert len(started) == 2
+    (_, (work, process)) = started.items()
+    write_comparison(*work[1:])
+    process.end(0)
+    get("compare", run="c", base="b")
+    assert len(started) == 2
+    assert os.listdir(os.path.dirname(work[3])) == [os.path.basename(work[3])]
 
 
 def test_an_analysis_made_again_is_read_even_if_it_is_as_long_as_before(get, trace):

@@ -1,3 +1,5 @@
+import json
+
 from lightning_gpuprof.tb_plugin.answers import Preparer, start_process
 
 PREPARING = {"state": "preparing"}
@@ -38,6 +40,9 @@ def test_the_processes_write_their_files_beside_the_trace(made_runs, tmp_path):
         process = start_process(kind, str(trace))
         assert (process.communicate()[1], process.returncode) == ("", 0)
         assert trace.with_name(trace.name + suffix).is_file()
+    process = start_process("comparison", str(run), str(run), str(tmp_path / "made.json"))
+    assert (process.communicate()[1], process.returncode) == ("", 0)
+    assert json.loads((tmp_path / "made.json").read_text())["same_model"]
     assert list(trace.parent.glob("*.part")) == []
 
 

@@ -1,4 +1,4 @@
-"""Embedded categories and numbers of a table of 8,000 rows; the package makes module and Trainer."""
+"""Embedded categories of 8,000 rows; the package makes module and Trainer."""
 
 import numpy as np
 import pandas as pd

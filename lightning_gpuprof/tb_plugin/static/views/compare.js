@@ -5,6 +5,7 @@ import { duration, kernelName, number, percent, size } from "../format.js";
 import { phaseColor, phaseLabel } from "../phases.js";
 import { picker } from "../picker.js";
 import { table } from "../table.js";
+import { askAgain } from "./cycles.js";
 
 /** @type {import("./registry.js").View} */
 export const compare = {
@@ -31,10 +32,20 @@ async function runs(context) {
     pick: (name) => context.go({ base: name }),
   });
   try {
-    return h("div", null, against, shown(context, await context.get("compare", { base: base.name }), base.name));
+    const found = await context.get("compare", { base: base.name });
+    if (!found.state) return h("div", null, against, shown(context, found, base.name));
+    const node = h("div", null, against, h("p.empty", { role: "status" }, waiting(found)));
+    askAgain(context, node, found);
+    return node;
   } catch (error) {
     return h("div", null, against, h("p.empty", { role: "alert" }, error instanceof Error ? error.message : String(error)));
   }
+}
+
+/** @param {any} found */
+function waiting(found) {
+  if (found.state === "failed") return `The runs could not be compared: ${found.error}`;
+  return "The runs are being compared, in a process of its own. It will show here.";
 }
 
 /**
