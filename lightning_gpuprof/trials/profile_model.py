@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
+from torch.utils.data import DataLoader
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
@@ -52,6 +53,8 @@ def profile_model(
         raise ConfigError(f"warmup={warmup}, steps={steps} would time nothing. Pass 1 or more.")
     before = [one.device for one in model.parameters()][:1]
     whole = warmup + steps + 1 + TRACED_STEPS
+    if isinstance(loader, list | tuple):  # to a Trainer, several loaders
+        loader = DataLoader(loader, batch_size=None)  # type: ignore[arg-type]
     length = _length(loader, whole)
     if not length:
         raise ConfigError("The loader is empty. Pass one with at least one batch.")

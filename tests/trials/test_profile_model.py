@@ -4,6 +4,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from lightning_gpuprof import profile_model
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import ProfilerCycle
 
@@ -30,8 +31,8 @@ def test_a_bare_model_is_timed_traced_and_reported_and_stays_as_it_was(folder, g
     assert session.steps == 12  # three whole epochs
     (cycle,) = session.all(ProfilerCycle)
     assert (cycle.first_step, cycle.last_step) == (8, 10)
-    assert session.phase_ns("forward").sum() > 0
-    assert (session.phase_ns("backward") is not None) is grad
+    assert session.phase_ns(Phase.FORWARD).sum() > 0
+    assert bool(session.phase_ns(Phase.BACKWARD).sum()) is grad
     assert "aten::addmm" in str(found)
     assert not model.training
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
