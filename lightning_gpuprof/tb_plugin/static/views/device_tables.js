@@ -1,7 +1,7 @@
 // The device's work and waits in the profiled steps, as numbers: the tables behind the timeline.
 
 import { card, h, shorten } from "../dom.js";
-import { count, duration, kernelName, percent, size } from "../format.js";
+import { count, duration, percent, shortKernel, size } from "../format.js";
 import { table } from "../table.js";
 import { kindColor, kindLabel } from "../timeline/colors.js";
 
@@ -100,7 +100,7 @@ function causes(summary, open) {
         columns: [
           { key: "cause", label: "Longest gaps", text: true, plain: true, format: (cause) => kindLabel(`idle_${cause}`) },
           { key: "dur_ns", label: "Time", format: duration, bar: true },
-          { key: "next_name", label: "Ended by", text: true, format: (name) => shorten(kernelName(name ?? "–"), 60) },
+          { key: "next_name", label: "Ended by", text: true, format: (name) => shortKernel(name ?? "–") },
           { key: "operator", label: "Operator", text: true, format: (name) => shorten(name ?? "–", 40) },
         ],
         rows: summary.gaps,

@@ -50,7 +50,12 @@ function cause(report) {
   const first = report.findings[0];
   // Warm-up steps alone promise nothing for later ones.
   if (report.steps.basis === "all") return { title: "Too short to say what to change", change: "Only warm-up steps were recorded: train longer and look again." };
-  if (first && first.severity !== "info") return { title: first.title, ...inOneLine(first), gain: heroGain(first, report.steps.step_ns) };
+  if (first && first.severity !== "info") {
+    const { change, code } = inOneLine(first);
+    const at = first.where.find((/** @type {any} */ one) => one.file);
+    const place = at ? `, at ${shorten(at.file, 120)}:${at.line}` : "";
+    return { title: first.title, change: code ? change : change + place, code, gain: heroGain(first, report.steps.step_ns) };
+  }
   const { busy: seen } = report.device;
   if (seen?.title) return { title: seen.title, change: seen.advice.split(". ").at(-1) };
   const look = report.focus && `First look at ${report.focus.next}.`;
@@ -58,12 +63,12 @@ function cause(report) {
 }
 
 /**
- * A change as its first line of code; where it has none, in words.
+ * A change as its first line of code; where it has none, as how its advice begins.
  * @param {any} finding
  */
 export function inOneLine({ change, advice }) {
   const line = change?.split("\n").find((/** @type {string} */ one) => one.trim() && !one.trim().startsWith("#"));
-  return { change: line?.trim() ?? shorten(advice, 200), code: Boolean(line) };
+  return { change: line?.trim() ?? shorten(/^.+?(?=[:.]? \(|[:.] |\.?$)/s.exec(advice)?.[0] ?? advice, 200), code: Boolean(line) };
 }
 
 /** How busy the GPU is, and who waits. @param {any} report */

@@ -22,6 +22,11 @@ export async function goTo(context, finding, where) {
     return context.go({ view: "timeline", trace: device.trace, view_ns: `${there.start_ns - AROUND * ns}_${there.start_ns + (1 + AROUND) * ns}` });
   }
   if (lines.some((/** @type {any} */ row) => sameLine(row.where, where))) return context.go({ view: "operators", find: `${where.file}:${where.line}` });
+  const row = where.file && [...document.querySelectorAll(".lines tr")].find((one) => one.getAttribute("title")?.startsWith(`${where.file}:${where.line} `));
+  if (row) {
+    row.classList.add("found");
+    return row.scrollIntoView({ block: "center" });
+  }
   return context.go({ view: where.phase || !device.trace ? "steps" : "timeline" });
 }
 

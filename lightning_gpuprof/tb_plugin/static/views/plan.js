@@ -38,7 +38,7 @@ function row(one, step) {
   const { change, code } = inOneLine(one);
   return h(
     "tr",
-    { title: `${one.id}: ${one.title}` },
+    { title: `${one.id}: ${one.advice}` },
     h("th", { scope: "row" }, code ? h("code", null, change) : change),
     h("td.plain", null, impact),
     h("td", null, `${one.horizon}: ${one.difficulty}`),
