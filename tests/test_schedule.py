@@ -1,10 +1,8 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.profiler import ProfilerAction
 from torch.profiler import schedule as torch_schedule
 
-from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.schedule import Action, Schedule
 
 IN_TORCH = {
@@ -51,20 +49,3 @@ def test_cycles_that_fit_need_no_more_than_the_run_has(schedule, units):
     fits = schedule.fitting(units)
     assert fits == 0 or schedule.needed(fits) <= units
     assert fits == schedule.cycles or schedule.needed(fits + 1) > units
-
-
-@pytest.mark.parametrize(
-    ("changed", "says"),
-    [
-        ({"active": 0}, "active=0 would never record"),
-        ({"active": -2}, "active=-2"),
-        ({"wait": -1}, "wait=-1 is negative"),
-        ({"warmup": -1}, "warmup=-1 is negative"),
-        ({"repeat": -1}, "repeat=-1 is negative"),
-        ({"unit": "steps"}, "Pass 'step' or 'epoch'"),
-    ],
-)
-def test_what_can_never_record_is_refused_with_what_was_given(changed, says):
-    numbers = {"unit": "step", "wait": 1, "warmup": 1, "active": 1, "repeat": 0}
-    with pytest.raises(ConfigError, match=says):
-        Schedule(**(numbers | changed))

@@ -1,5 +1,4 @@
 import copy
-import threading
 
 import pytest
 import torch
@@ -221,21 +220,6 @@ def test_a_compiled_module_is_timed_as_a_whole_and_its_graph_stays_whole(fit):
     torch._dynamo.reset()
     fit(ModuleTimer(["head", "encoder"]), Plain)
     assert counts == plain
-
-
-def test_a_region_in_another_thread_is_not_charged(fit):
-    class Threaded(Model):
-        def training_step(self, batch, batch_idx):
-            thread = threading.Thread(target=self.load)
-            thread.start()
-            thread.join()
-            return super().training_step(batch, batch_idx)
-
-        def load(self):
-            with region("dream"):
-                self.simulated.clock.now_ns += 500 * US
-
-    assert each(fit(None, Threaded), "part/forward/dream") == 11 * US
 
 
 def test_a_region_in_compiled_code_breaks_no_graph():

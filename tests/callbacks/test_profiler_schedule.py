@@ -293,23 +293,6 @@ def test_steps_that_the_profiler_slows_down_are_marked(tmp_path):
     assert {n for n in range(12) if cost[n] > 1_000_000} <= set(profiled)
 
 
-def test_a_trace_that_cannot_be_written_does_not_stop_training(tmp_path, said):
-    class NoExport:
-        def __init__(self, **options):
-            pass
-
-        def __getattr__(self, name):
-            return lambda *args, **options: None
-
-        def export(self, path):
-            raise RuntimeError("disk full")
-
-    with said("disk full"):
-        trainer = fit(tmp_path, ProfilerSchedule(wait=1, active=2, new_trace=NoExport))
-    assert trainer.global_step == 12
-    assert Run(trainer).disabled[0].error == "RuntimeError: disk full"
-
-
 def test_mps_is_refused_with_what_goes_on():
     with pytest.raises(ConfigError, match=r"Apple's MPS.*phase timers and deferred loss work"):
         refuse_device("mps")
@@ -326,3 +309,13 @@ def test_mps_is_refused_with_what_goes_on():
 def test_a_setting_that_cannot_work_is_refused(options, said):
     with pytest.raises(ConfigError, match=said):
         ProfilerSchedule(**options)
+
+
+@pytest.mark.parametrize("timer", [True, False], ids=["timed", "alone"])
+def test_cycles_that_are_far_apart_come_at_their_steps_over_epochs(tmp_path, timer):
+    cycles = ProfilerSchedule(wait=35, warmup=1, active=1, repeat=1)
+    parts = [PhaseTimer(console=False), cycles] if timer else [cycles]
+
+    run = Run(fit(tmp_path, *parts, max_epochs=2, limit_train_batches=30))
+
+    assert [(one.first_step, one.last_step) for one in run.cycles] == [(36, 36), (38, 38)]

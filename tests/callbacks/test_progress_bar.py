@@ -7,7 +7,6 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import TQDMProgressBar
 from lightning.pytorch.demos.boring_classes import BoringModel
 
-from lightning_gpuprof.callbacks import progress_bar
 from lightning_gpuprof.callbacks.progress_bar import DeferredProgressBar
 
 
@@ -81,28 +80,6 @@ def test_it_makes_no_host_sync_where_lightnings_own_does(tmp_path):
         for bar_class in (TQDMProgressBar, DeferredProgressBar)
     ]
     assert [[site.owner for site in sites] for sites in found] == [["lightning"], []]
-
-
-def test_a_value_that_has_not_arrived_is_shown_at_a_later_refresh(monkeypatch):
-    class Late:
-        def __init__(self, values):
-            self.values, self.asked = values, 0
-
-        def ready(self):
-            self.asked += 1
-            return self.asked > 2
-
-        def result(self):
-            return [float(value) for value in self.values]
-
-    monkeypatch.setattr(progress_bar, "Numbers", Late)
-    bar = watching(DeferredProgressBar)()
-    model = fit(bar, max_epochs=1)
-    shown = [seen.get("loss") for seen in bar.seen[:6]]
-    a, c, e = model.losses[0], model.losses[2], model.losses[4]
-    assert shown[:2] == [None, None]
-    assert shown[2:] == [a, a, c, c]
-    assert e not in shown
 
 
 def test_lightnings_own_logging_is_put_back():

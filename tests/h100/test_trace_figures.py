@@ -51,21 +51,6 @@ def test_steps_by_number_with_the_device_time_in_each(both):
     assert len(set(starts)) == 1  # all on one clock
 
 
-def test_kernels_by_name(both):
-    raw, found = both
-    times = defaultdict(list)
-    for _, event in raw.launched:
-        if event.category == "kernel":
-            times[event.name].append(event.dur)
-    assert {
-        row["name"]: (row["count"], row["total_ns"], row["min_ns"], row["max_ns"])
-        for row in found["kernels"]
-    } == {name: (len(one), sum(one), min(one), max(one)) for name, one in times.items()}
-    short = [dur for one in times.values() for dur in one if dur < 10_000]
-    assert found["thin_kernels"]["count"] == len(short)
-    assert found["thin_kernels"]["total_ns"] == sum(short)
-
-
 def test_matrix_products_run_on_tensor_cores_unless_they_are_fp32(both):
     _, found = both
     products = [row for row in found["kernels"] if row["category"] == "gemm"]

@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lightning_gpuprof.session.hooks import BatchCalls, Hooks, add_hook, drop_hook
+from lightning_gpuprof.session.hooks import BatchCalls, Hooks, add_hook
 
 HOOK = "on_train_batch_end"
 
@@ -30,33 +30,6 @@ def test_a_spaced_method_is_called_with_the_last_of_so_many_calls(host):
     assert always == list(range(1, 12))
     assert third == [3, 6, 9]
     assert fifth == [5, 10]
-
-
-def test_one_that_goes_in_the_call_in_which_another_is_due_does_not_stop_it(host):
-    visits, spaced = [], []
-    add_hook(host, HOOK, spaced.append, every=2)
-
-    def visit(number):
-        visits.append(number)
-        if number == 2:
-            drop_hook(host, HOOK, visit)
-
-    add_hook(host, HOOK, visit)
-    call(host, 6)
-
-    assert visits == [1, 2]
-    assert spaced == [2, 4, 6]
-
-
-def test_a_hook_that_nothing_is_left_of_is_passed_over(host):
-    def one(*_):
-        raise AssertionError("it was dropped")
-
-    add_hook(host, HOOK, one)
-    add_hook(host, HOOK, one, every=2)
-    drop_hook(host, HOOK, one)
-
-    assert getattr(host, HOOK) is None
 
 
 def test_hooks_added_together_call_once_each_until_they_are_dropped(host):
@@ -103,24 +76,3 @@ def test_what_needs_no_arguments_is_called_without_a_hook_but_beside_one_that_is
     assert counted(host, calls, 15) == [5, 10, 15]
     assert bare == [3, 6, 9, 12, 15]
     assert other == [5, 10, 15]
-
-
-def test_what_is_dropped_is_not_called_where_batches_are_counted(host):
-    calls, third, fifth = BatchCalls.counted_by(host), [], []
-    add_hook(host, HOOK, third.append, every=3)
-    add_hook(host, HOOK, fifth.append, every=5)
-    counted(host, calls, 4)
-    drop_hook(host, HOOK, third.append)
-
-    assert counted(host, calls, 6) == [1, 6]
-
-
-def test_a_hook_counts_on_where_the_one_that_did_has_failed(host):
-    calls, seen = BatchCalls.counted_by(host), []
-    add_hook(host, HOOK, seen.append, every=3)
-    counted(host, calls, 4)
-    calls.hand_over()
-
-    call(host, 5)
-
-    assert seen == [3, 2, 5]

@@ -7,7 +7,6 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger
 
 from lightning_gpuprof import GpuProfCallback
-from lightning_gpuprof.session.output import RunOutput
 
 
 class Fails(BoringModel):
@@ -37,15 +36,3 @@ def test_a_trainer_that_has_fitted_can_go(tmp_path, model):
     trainer = train(model(), tmp_path)
     gc.collect()
     assert trainer() is None
-
-
-def test_an_output_still_knows_its_steps_when_its_run_is_over(tmp_path):
-    trainer = Trainer(logger=CSVLogger(tmp_path), max_epochs=1)
-    output = RunOutput.of(trainer)
-    step = [7]
-    output.count_steps(lambda: step[0])
-    output.end("finished")
-    step[0] = 9
-    assert output.step == 7
-    output.end("finished", steps=8)
-    assert output.step == 8

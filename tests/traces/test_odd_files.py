@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from lightning_gpuprof.errors import UnknownTraceError
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.timeline import of_category
 
@@ -86,12 +85,6 @@ def test_what_is_no_event_is_passed_over(read):
     assert rows(timeline) == rows(read(EVENTS))
 
 
-def test_one_process_may_use_several_devices_and_one_device_several_processes(read):
-    events = [kernel(1, 0, 5), kernel(2, 1, 5, device=1), {**kernel(3, 2, 5, device=1), "pid": 99}]
-
-    assert read(events).device.device.tolist() == [0, 1, 1]
-
-
 def test_text_and_gaps_in_a_database_s_number_columns_cost_their_rows_alone(write_database):
     path = write_database(
         rocpd_op=(
@@ -112,13 +105,6 @@ def test_text_and_gaps_in_a_database_s_number_columns_cost_their_rows_alone(writ
     assert timeline.device.device.tolist() == [1, 1]
     assert of_category(timeline.device, "kernel").all()
     assert "2 events have no end" in timeline.warnings[0]
-
-
-def test_a_file_of_one_stray_line_is_named_and_refused(write_text):
-    path = write_text(',{"args":{"name":"COPY"},"ph":"M","pid":1,"name":"process_name"}\n')
-
-    with pytest.raises(UnknownTraceError, match="not of a kind that can be read"):
-        open_timeline(path)
 
 
 @pytest.mark.parametrize("odd", [f"{'a' * 200_000},40,50\nadd,60,65", "add,60,65\nmul,7"])

@@ -139,11 +139,6 @@ def test_a_trace_without_kernels_does_not_say_that_fewer_launches_save_nothing(
     assert (saving.low, saving.high) == (0, most_ns)
 
 
-def test_a_host_that_queues_little_says_nothing_without_a_trace_either(analyze):
-    phases = {"forward": 1 * MS, "backward": 1 * MS, "host_to_device": 10 * MS}
-    assert evaluate(analyze(phases, device=Device(type="cuda"), columns=MARKED)) is None
-
-
 def recurrent(count, total_ns, model=None):
     traces = traced(2_000, 4 * MS)
     layer = {"name": "aten::gru", "count": count, "total_ns": total_ns, "self_ns": 0}

@@ -24,21 +24,6 @@ def test_exposed_communication_is_judged_only_with_several_ranks(judge):
     assert span(finding) == (500_000, 1_500_000)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "change"),
-    [
-        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", True),
-        ("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", False),
-        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)", False),
-    ],
-)
-def test_settings_of_ddp_are_proposed_for_its_own_exchange_alone(judge, kernel, change):
-    trace = {"gpu": GPU, "kernels": [exchange(kernel)]}
-    finding = judge("exposed-communication", WORK, trace=trace, device=H100, world_size=2)
-    assert bool(finding.change) is change
-    assert ("is not gradients" in finding.advice) is not change
-
-
 def exchange(name, total_ns=MS):
     return {"name": name, "category": "communication", "total_ns": total_ns}
 
