@@ -199,29 +199,6 @@ def test_a_module_inside_a_compiled_one_is_left_out_with_a_note(fit):
     assert note.value == "world_model.rssm"
 
 
-def test_a_compiled_module_is_timed_as_a_whole_and_its_graph_stays_whole(fit):
-    counts = []
-
-    class Plain(Model):
-        def __init__(self, device):
-            super().__init__(device)
-            self.head = torch.compile(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), backend=self.count)
-
-        def count(self, graph, inputs):
-            counts.append(len(list(graph.graph.nodes)))
-            return graph.forward
-
-        def training_step(self, batch, batch_idx):
-            return super().training_step(batch, batch_idx) + self.head(batch).sum()
-
-    torch._dynamo.reset()
-    fit(None, Plain)
-    plain, counts[:] = list(counts), []
-    torch._dynamo.reset()
-    fit(ModuleTimer(["head", "encoder"]), Plain)
-    assert counts == plain
-
-
 def test_a_region_in_compiled_code_breaks_no_graph():
     def step(x):
         with region("dream"):

@@ -1,5 +1,3 @@
-import pytest
-
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.rule import rules
@@ -25,12 +23,3 @@ def test_what_is_slow_in_validation_is_named_by_its_line(analyze):
     (found,) = evaluate_rules(run, [rules()["frequent-validation"]]).found
 
     assert [(at.file, at.line) for at in found.where if at.file] == [("t.py", 36)]
-
-
-@pytest.mark.parametrize(("count", "named"), [(4, []), (5, ["t.py"])])
-def test_a_line_is_named_by_as_few_samples_as_the_table_of_lines_has_it(analyze, count, named):
-    seen = (LineCount("data_wait", "t.py", 41, "drawn", "sample(x)", None, "python", count),)
-    lines = HostLines(50, seen, {"data_wait": 9, "forward": 41})
-    run = analyze({"forward": 5 * MS, "data_wait": 5 * MS}, records=[lines])
-    (found,) = evaluate_rules(run, [rules()["data-wait"]]).found
-    assert [at.file for at in found.where if at.file] == named

@@ -112,15 +112,6 @@ def test_a_saving_within_the_noise_begins_at_nothing(analyze):
     assert said.saving_ns.middle < MS / 4
 
 
-def test_findings_are_ranked_by_expected_saving(analyze):
-    run = analyze(
-        {"forward": 5 * MS, "data_wait": 3 * MS, "callbacks": 4 * MS},
-        parts={"callbacks/A": 4 * MS},
-    )
-    found = evaluate_rules(run).found
-    assert [finding.id for finding in found] == ["slow-callback", "data-wait"]
-
-
 @pytest.mark.parametrize(
     ("savings_ns", "ranked"),
     [

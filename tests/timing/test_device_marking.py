@@ -9,7 +9,6 @@ from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import NOT_MEASURED, Note, ProbeDisabled
-from lightning_gpuprof.timing import overhead, window_writer
 
 US, MS = 1_000, 1_000_000
 
@@ -217,22 +216,6 @@ def test_a_wait_in_a_full_queue_is_no_cost_of_the_marks(slow_device, fit):
     device = slow_device(queueing_ns=2 * US, waiting_ns=MS)
     found = session(fit(Model(device, host_ns=MS, work_ns=20 * MS, steps=60), window=8))
     assert every(found) == 1
-
-
-def test_where_one_step_in_many_is_timed_the_budget_is_one_of_all_steps(
-    slow_device, fit, monkeypatch
-):
-    monkeypatch.setattr(overhead, "_MIN_STEPS", 4)
-    monkeypatch.setattr(overhead, "boundary_cost_ns", lambda: 1e9)
-    monkeypatch.setattr(window_writer, "_MOST_WAITING", 1)
-    model = Model(slow_device(), host_ns=MS, work_ns=10 * US, steps=400)
-    found = session(fit(model, window=8))
-    # Marks may be in one step of four, and one in twenty is timed: each of those is marked.
-    timed = found.columns["step"][16:]
-    assert (timed[1:] - timed[:-1]).min() >= 10
-    marked = found.columns["device_dur"][16:] != NOT_MEASURED
-    assert marked.mean() > 0.8
-    assert every(found) == pytest.approx(20, abs=2)
 
 
 def test_several_epochs_and_validation_leave_every_step_whole(clock, fake_device, fit):

@@ -99,20 +99,6 @@ def test_no_event_is_touched_while_a_graph_is_captured(clock, fake_device):
     assert [value == NOT_MEASURED for value in got] == [False, True, False, False]
 
 
-def test_marks_that_pass_out_of_order_are_not_believed(clock, fake_device):
-    device = fake_device(clock)
-    marks = DeviceMarks(device, clock)
-    train(marks, device, 1)
-    events = marks._events
-    events[1].passed_ns = events[0].passed_ns - 1  # recorded on another stream
-    device.sync()
-    marks.harvest()
-    train(marks, device, 1, first=1)
-    device.sync()
-    marks.harvest()
-    assert take(marks, 2)["device_dur"] == [NOT_MEASURED, 2_010 * US]
-
-
 def test_a_busy_device_is_not_calibrated_by(clock, fake_device):
     device = fake_device(clock)
     marks = DeviceMarks(device, clock)

@@ -51,12 +51,3 @@ def test_a_cost_that_lies_about_the_budget_turns_nothing_back_and_forth(marking)
     assert (marking.every, len(marking.notes)) == (2, 1)
     marking.columns(steps, 8 * 3 * MS)
     assert (marking.every, marking.notes[-1]) == (1, 1)
-
-
-def test_which_rows_a_window_holds_turns_nothing_either(marking):
-    marks = marking.marks
-    marking._steps_marked = 10
-    marks.marked, marks.own_ns = 10, 380_000  # 3.8 of what is allowed, for one step in four
-    for apart in (4, 5, 3, 4, 3):
-        marking.columns(np.arange(8) * apart, 8 * MS, spacing=4)
-    assert (marking.every, marking.notes) == (1, [])

@@ -117,12 +117,6 @@ def test_the_first_step_of_an_epoch_is_no_sample_of_steps_without_marks(session,
     )
 
 
-def test_a_region_that_is_timed_in_steps_without_marks_too_is_not_counted_twice(session, steady):
-    odd = with_unmarked(session, phase_ns={"validation": 50, "backward": 400})
-
-    assert phase_split(Spread(odd, steady)) == phase_split(Spread(session, steady))
-
-
 def test_the_programs_own_calls_of_a_logger_are_known_of_marked_steps_alone(session, steady):
     # Each of the ten steps takes 100 ns: 20 of them a picture, 10 a logger.
     columns = session.columns | {

@@ -336,16 +336,6 @@ def test_workers_whose_batches_take_longer_than_the_wait_are_kept(analyze):
     assert finding.change == "DataLoader(..., num_workers=0)"
 
 
-def test_a_batch_that_is_ready_is_handed_over_sooner_where_it_is_small(analyze):
-    # A worker takes 4 ms for a batch, and waits for work in most of its time.
-    notes = worked(9, 40, 160)
-    waits = {"data_wait": 2 * MS, "forward": 18 * MS}
-    parts = {"data_wait/sampler": 1_000, "data_wait/workers": 100_000}
-    finding = evaluate(analyze(waits, parts=parts, records=notes, **CROWDED))
-    assert "Workers have batches ready" in finding.advice
-    assert (finding.severity, finding.saving_ns.low) == (Severity.INFO, 0)
-
-
 JPEG = LineCount("data_wait", "t.py", 7, "decode", "file.read()", None, None, 90)
 STORED = {"blocked": 120, "filesystem": "nfs4", "read_bytes": 8 * 2**20, "read_ns": 400 * MS}
 
