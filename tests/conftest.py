@@ -20,6 +20,8 @@ from lightning_gpuprof.records.writer import RecordWriter
 
 # One thread per test process: two cores are all that CI has.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):  # what a terminal or CI says of itself
+    os.environ.pop(name, None)
 
 SHARED_TRACES = Path(__file__).parents[2] / "shared" / "traces"
 

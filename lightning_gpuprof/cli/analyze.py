@@ -79,8 +79,8 @@ def _document(path: str, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _lines(document: dict[str, Any], top: int) -> Iterator[str]:
-    from lightning_gpuprof.views.text.terminal import style_for
+    from lightning_gpuprof.views.text.terminal import Terminal
     from lightning_gpuprof.views.text.trace import other_lines, trace_lines
 
     lines = trace_lines if "launches" in document else other_lines
-    return lines(document, top=top, style=style_for(sys.stdout))
+    return lines(document, top=top, on=Terminal.of(sys.stdout))

@@ -20,7 +20,7 @@ from lightning_gpuprof.views.documents.report import runs_in
 from lightning_gpuprof.views.documents.trace_payload import diff_files
 from lightning_gpuprof.views.text.blocks import as_markdown, as_text
 from lightning_gpuprof.views.text.compare import comparison_blocks, several_blocks
-from lightning_gpuprof.views.text.terminal import style_for
+from lightning_gpuprof.views.text.terminal import Terminal
 from lightning_gpuprof.views.text.trace import diff_lines
 
 SLOWER = 1
@@ -92,7 +92,7 @@ def _shown(found: SeveralComparison, args: argparse.Namespace) -> str:
     if args.json:
         return json.dumps((only or found).payload(), indent=2) + "\n"
     blocks = comparison_blocks(only) if only else several_blocks(found)
-    return as_markdown(blocks) if args.markdown else as_text(blocks, style_for(sys.stdout))
+    return as_markdown(blocks) if args.markdown else as_text(blocks, Terminal.of(sys.stdout))
 
 
 def _are_traces(paths: list[str]) -> bool:

@@ -65,6 +65,21 @@ def test_every_command_goes_by_no_color_and_force_color(
         assert ("\x1b[" in capsys.readouterr().out) is colored, command
 
 
+@pytest.mark.parametrize("columns", [70, 110])
+def test_every_command_is_as_wide_as_the_terminal(
+    trace, make_session, write_run, monkeypatch, capsys, columns
+):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    run = write_run(make_session({"forward": 1_000_000}))
+    for command in (["analyze", trace[0]], ["report", run], ["compare", run, run]):
+        assert main(command) == 0
+        folder = str(Path(trace[0]).parent)
+        lines = capsys.readouterr().out.splitlines()
+        lengths = [len(line) for line in lines if folder not in line and "http" not in line]
+        assert max(lengths) <= columns, command
+        assert command[0] != "analyze" or max(lengths) > 60
+
+
 def test_counters_are_a_row_per_kernel_with_its_limit(tmp_path, capsys):
     rows = [
         '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"',

@@ -4,8 +4,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from lightning_gpuprof.views.text.terminal import Style, no_style
+from lightning_gpuprof.units import shortened
+from lightning_gpuprof.views.text.terminal import PLAIN, Terminal
 
+LEAST_NAME = 16
+"""Columns of a name, however narrow the terminal."""
 _MARKUP = re.compile(r"[\\`*\[\]<~$]|^>|(?<![^\W_])_|_(?![^\W_])")
 _LINKS = re.compile(r"[@#](?=\w)")
 
@@ -98,9 +101,9 @@ class Table:
 Block = Lead | Items | Table
 
 
-def as_text(blocks: Iterable[Block], style: Style = no_style) -> str:
+def as_text(blocks: Iterable[Block], on: Terminal = PLAIN) -> str:
     """Return the blocks as lines, with an empty one between."""
-    return "\n\n".join("\n".join(_lines(block, style)) for block in blocks) + "\n"
+    return "\n\n".join("\n".join(_lines(block, on)) for block in blocks) + "\n"
 
 
 def as_markdown(blocks: Iterable[Block]) -> str:
@@ -108,13 +111,18 @@ def as_markdown(blocks: Iterable[Block]) -> str:
     return "\n\n".join(part for block in blocks for part in _markdown(block)) + "\n"
 
 
-def aligned(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:
-    """Return rows as lines with aligned columns.
+def aligned(
+    rows: Sequence[Sequence[str]], left: Sequence[int] = (0,), width: int | None = None
+) -> list[str]:
+    """Return rows as lines with aligned columns; cut to a width in the first.
 
     >>> aligned([("name", "time"), ("a", "1.5 ms")])
     ['name    time', 'a     1.5 ms']
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    if width is not None and sum(widths) + 2 * len(widths) > width:
+        widths[0] = max(LEAST_NAME, width - sum(widths[1:]) - 2 * len(widths))
+        rows = [(shortened(name, widths[0]), *row) for name, *row in rows]
     return [
         "  ".join(
             text.ljust(width) if i in left else text.rjust(width)
@@ -124,17 +132,18 @@ def aligned(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[s
     ]
 
 
-def _lines(block: Block, style: Style) -> Iterator[str]:
+def _lines(block: Block, on: Terminal) -> Iterator[str]:
     if isinstance(block, Lead):
-        yield style(block.text, "bold" if block.bold else "")
+        yield on.wrapped(block.text, "bold" if block.bold else "")
         return
     if block.title:
-        yield style(block.title.upper(), "bold")
+        yield on.wrapped(block.title.upper(), "bold")
     if isinstance(block, Items):
         mark = f"{block.mark} " if block.mark else "  "
-        yield from (style(f"{mark}{row}", "yellow" if block.mark else "") for row in block.rows)
+        color = "yellow" if block.mark else ""
+        yield from (on.wrapped(f"{mark}{row}", color) for row in block.rows)
     else:
-        for line in aligned([("", *block.columns), *block.rows], block.left):
+        for line in aligned([("", *block.columns), *block.rows], block.left, on.width):
             yield f"  {line}"
 
 

@@ -8,7 +8,7 @@ from lightning_gpuprof.units import duration, percent, shortened, size
 from lightning_gpuprof.views.documents.gpu_words import kernel_facts, trace_verdict
 from lightning_gpuprof.views.documents.kernel_rows import SHARES
 from lightning_gpuprof.views.text.blocks import aligned
-from lightning_gpuprof.views.text.terminal import Style, no_style
+from lightning_gpuprof.views.text.terminal import PLAIN, Terminal
 
 Document = Mapping[str, Any]
 NAME_WIDTH = 60
@@ -64,32 +64,33 @@ _TABLES = (
 )
 
 
-def trace_lines(document: Document, *, top: int, style: Style = no_style) -> Iterator[str]:
+def trace_lines(document: Document, *, top: int, on: Terminal = PLAIN) -> Iterator[str]:
     """Yield a verdict and a change, then what they rest on: `top` rows of each table."""
     part = f", {document['window']['name']}" if document["window"] else ""
-    yield style(f"{document['file']} ({document['source']}{part})", "dim")
+    yield on.styled(f"{document['file']} ({document['source']}{part})", "dim")
     limit, change = trace_verdict(document)
-    yield style(limit, "bold")
-    yield change
+    yield on.wrapped(limit, "bold")
+    yield on.wrapped(change)
     for number, finding in enumerate(document["findings"], start=1):
-        yield f"{number}. [{finding['severity']}] {style(finding['title'], 'bold')}"
+        yield on.wrapped(f"{number}. [{finding['severity']}] {finding['title']}", "bold")
         if finding["advice"] != change:
-            yield f"   {finding['advice']}"
+            yield on.wrapped(f"   {finding['advice']}")
     doubts, device = document["quality"]["doubts"], document["device"]
     said = [*doubts, *(one for one in document["warnings"] if one not in doubts)]
     if said:
         yield ""
-    yield from (style(f"! {one}", "yellow") for one in said)
+    yield from (on.wrapped(f"! {one}", "yellow") for one in said)
     if device is not None:
         yield f"\n{device['count']} x {device['name'] or 'device, model not recorded'}"
     for gpu in document.get("gpus", [document["gpu"]] if document["gpu"] else []):
-        yield style(_extent(gpu, document["window"]), "bold")
+        yield on.styled(_extent(gpu, document["window"]), "bold")
         whole = gpu["span_ns"] or 1
         rows = [(name, duration(gpu[key]), percent(gpu[key] / whole)) for name, key in _PARTS]
         yield from _indented(rows)
     if document["kernels"]:
-        yield f"\n{', '.join(kernel_facts(document))}"
-    yield from _tables(document, top, style)
+        yield ""
+        yield on.wrapped(", ".join(kernel_facts(document)))
+    yield from _tables(document, top, on)
 
 
 def _extent(gpu: Document, window: Document | None) -> str:
@@ -100,7 +101,7 @@ def _extent(gpu: Document, window: Document | None) -> str:
     return f"Device {gpu['device']}: busy {busy} of {whole} {of}"
 
 
-def _tables(document: Document, top: int, style: Style) -> Iterator[str]:
+def _tables(document: Document, top: int, on: Terminal) -> Iterator[str]:
     rows = {key: document[key] for _, key, _ in _TABLES}
     rows["kernels"] = [{**row, "name": kernel_name(row["name"])} for row in rows["kernels"]]
     if any(row.get("device_self_ns") for row in rows["operators"]):
@@ -115,15 +116,18 @@ def _tables(document: Document, top: int, style: Style) -> Iterator[str]:
         ("Steps", document["steps"], ("name", "dur_ns")),
         ("Host ranges", [] if document["steps"] else document["ranges"], _TIMES),
     ):
-        yield from _table(style(title, "bold"), found[:top], columns)
+        yield from _table(title, found[:top], columns, on)
 
 
-def _table(title: str, rows: Sequence[Document], columns: Sequence[str]) -> Iterator[str]:
+def _table(
+    title: str, rows: Sequence[Document], columns: Sequence[str], on: Terminal
+) -> Iterator[str]:
     if rows:
-        yield f"\n{title}"
+        yield f"\n{on.styled(title, 'bold')}"
         heads = ["", *(HEADS.get(column, column) for column in columns[1:])]
         yield from _indented(
-            [heads, *([cell(column, row.get(column)) for column in columns] for row in rows)]
+            [heads, *([cell(column, row.get(column)) for column in columns] for row in rows)],
+            on=on,
         )
 
 
@@ -177,9 +181,9 @@ def diff_lines(document: Document) -> Iterator[str]:
             yield from _indented([_diff_cells(row) for row in rows])
 
 
-def other_lines(document: Document, *, top: int, style: Style = no_style) -> Iterator[str]:
+def other_lines(document: Document, *, top: int, on: Terminal = PLAIN) -> Iterator[str]:
     """Yield the document of a file without a timeline, `top` rows per table."""
-    yield style(f"{document['file']} ({document['source']})", "dim")
+    yield on.styled(f"{document['file']} ({document['source']})", "dim")
     yield from (f"! {warning}" for warning in document["warnings"])
     if "devices" in document:
         yield from snapshot_lines(document)
@@ -187,11 +191,11 @@ def other_lines(document: Document, *, top: int, style: Style = no_style) -> Ite
     for kind, stats in ((one["kind"], one["stats"]) for one in (document, *document["others"])):
         ranked = sorted(stats, key=lambda row: -row["total_ns"])
         title = f"{kind.capitalize()} statistics"
-        yield from _table(style(title, "bold"), ranked[:top], ("name", "count", "frac", "total_ns"))
+        yield from _table(title, ranked[:top], ("name", "count", "frac", "total_ns"), on)
     kernels, counters = document["kernels"], document["counters"]
     shown = [key for key in ("total_ns", *SHARES, "limit") if any(row[key] for row in kernels)]
     if shown:
-        yield from _table(style("Kernels", "bold"), kernels[:top], ("name", "count", *shown))
+        yield from _table("Kernels", kernels[:top], ("name", "count", *shown), on)
         yield f"\n{len(counters):,} values in all: see --json"
         return
     values = [
@@ -203,7 +207,7 @@ def other_lines(document: Document, *, top: int, style: Style = no_style) -> Ite
         )
         for row in counters[:top]
     ]
-    yield from _indented(values, left=(0, 1, 3))
+    yield from _indented(values, left=(0, 1, 3), on=on)
     if len(counters) > top:
         yield f"  and {len(counters) - top:,} more values: see --json"
 
@@ -224,8 +228,10 @@ def _change(before: float, after: float) -> str:
     return f"{(after - before) / before:+.1%}" if before else ""
 
 
-def _indented(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> Iterator[str]:
-    yield from (f"  {line}" for line in aligned(rows, left))
+def _indented(
+    rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,), on: Terminal = PLAIN
+) -> Iterator[str]:
+    yield from (f"  {line}" for line in aligned(rows, left, on.width))
 
 
 def _device_lines(device: Document) -> Iterator[str]:
