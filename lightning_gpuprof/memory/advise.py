@@ -128,14 +128,7 @@ def advise(
     band: tuple[float, float] = (0.6, 0.8),
     facts: Circumstances | None = None,
 ) -> BatchSizeAdvice:
-    """Suggest the batch size whose peak fills a band of the device's memory.
-
-    >>> gib = 2**30
-    >>> room = DeviceRoom(total_bytes=24 * gib, others_bytes=gib // 2, resting_bytes=2 * gib)
-    >>> advice = advise([Peak(16, 6 * gib, 6 * gib)], room)
-    >>> advice.low, advice.suggested, advice.high
-    (47, 56, 64)
-    """
+    """Suggest the batch size whose peak fills a band of the device's memory."""
     facts = facts or Circumstances()
     now = max(peak.samples for peak in peaks)
     fitted, hopeful = lines(peaks, resting_bytes=room.resting_bytes, known_bytes=room.known_bytes)

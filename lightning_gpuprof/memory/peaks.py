@@ -103,7 +103,7 @@ class TrainingPeaks:
         if samples and raised:
             peak = Peak(samples, reading.peak_allocated_bytes, reading.peak_reserved_bytes)
             self._peaks[samples] = peak
-        recorded = {name: bytes for name, bytes in vars(reading).items() if name != "split_bytes"}
+        recorded = {name: value for name, value in vars(reading).items() if name != "split_bytes"}
         return Memory(
             step=batch - 1,
             **recorded,

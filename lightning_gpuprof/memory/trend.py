@@ -51,11 +51,7 @@ def theil_sen(x: Sequence[float] | _Floats, y: Sequence[float] | _Floats) -> Slo
 
 
 def lasting_slope(at: _Floats, values: _Floats) -> Slopes | None:
-    """Return the slope of a steady rise and its interval; None for noise and for what settles.
-
-    >>> lasting_slope(np.arange(20.0), np.arange(20.0).clip(max=10)) is None
-    True
-    """
+    """Return the slope of a steady rise and its interval; None for noise and for what settles."""
     # Leaked memory is never given back: the floor of each third lies above the one before.
     floors = [part.min() for part in np.array_split(values, 3)]
     if not (rises(values) and floors[0] < floors[1] < floors[2]):

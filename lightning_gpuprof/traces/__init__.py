@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Any
 
 from msgspec import MsgspecError
 
 from lightning_gpuprof.errors import TraceError, UnknownTraceError
 from lightning_gpuprof.traces.gate import checked
-from lightning_gpuprof.traces.sniff import Head, ReadOptions, read_head, unsupported
+from lightning_gpuprof.traces.sniff import ReadOptions, read_head, unsupported
 from lightning_gpuprof.traces.timeline import Timeline
 
-__all__ = ["SOURCES", "ReadOptions", "Reader", "Source", "find_reader", "open_timeline"]
+__all__ = ["SOURCES", "ReadOptions", "Source", "find_reader", "open_timeline"]
 
 
 @dataclass(frozen=True)
@@ -40,28 +40,17 @@ SOURCES: dict[str, Source] = {
     "rocprofv3-csv": Source(f"{_HERE}.amd.rocprofv3_csv", (b"Start_Timestamp",)),
     "jax-xplane": Source(f"{_HERE}.jax.jax_xplane", (b"/host:", b"/device:", b"Task Environment")),
 }
-"""Readers by source name, tried in this order."""
+"""Readers by source name, tried in this order: modules with `matches(head)`, which tells from a
+file's first bytes, and `read(path, options)`."""
 
 
-class Reader(Protocol):
-    """The interface of a module named in `SOURCES`."""
-
-    def matches(self, head: Head) -> bool:
-        """Tell from a file's first bytes whether `read` can read it."""
-        ...
-
-    def read(self, path: str, options: ReadOptions) -> Timeline:
-        """Read the whole file."""
-        ...
-
-
-def find_reader(path: str) -> Reader:
-    """Return the reader for a file, found from its content."""
+def find_reader(path: str) -> Any:
+    """Return the reader's module for a file, found from its content."""
     head = read_head(path)
     for source in SOURCES.values():
         if source.marks and not any(mark in head.data for mark in source.marks):
             continue
-        reader = cast(Reader, import_module(source.module))
+        reader: Any = import_module(source.module)
         if reader.matches(head):
             return reader
     if not head.data:

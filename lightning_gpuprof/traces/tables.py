@@ -1,11 +1,11 @@
 """Files that hold no timeline: statistics already summed up, and hardware counters."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import cast
+from typing import Any
 
-from lightning_gpuprof.traces.sniff import Head, read_head
+from lightning_gpuprof.traces.sniff import read_head
 
 TABLE_SOURCES: dict[str, str] = {
     "stats-csv": "lightning_gpuprof.traces.stats_csv",
@@ -58,8 +58,5 @@ class Tables:
 def open_tables(path: str) -> Tables | None:
     """Read a file of statistics or counters; None where it is none of these."""
     head = read_head(path)
-    for module in TABLE_SOURCES.values():
-        reader = import_module(module)
-        if cast(Callable[[Head], bool], reader.matches)(head):
-            return cast(Callable[[str], Tables], reader.read_tables)(path)
-    return None
+    readers: Iterator[Any] = map(import_module, TABLE_SOURCES.values())
+    return next((one.read_tables(path) for one in readers if one.matches(head)), None)

@@ -22,20 +22,12 @@ _CAPACITY_STEPS = 200
 
 
 def block_bytes(requested: int) -> int:
-    """Return the size that a request is rounded up to.
-
-    >>> block_bytes(1), block_bytes(512), block_bytes(513)
-    (512, 512, 1024)
-    """
+    """Return the size that a request is rounded up to."""
     return max(MIN_BLOCK_BYTES, -(-requested // MIN_BLOCK_BYTES) * MIN_BLOCK_BYTES)
 
 
 def segment_bytes(rounded: int) -> int:
-    """Return the size of the segment taken from the device when no free block fits.
-
-    >>> [segment_bytes(size) // 2**20 for size in (512, 2**20 + 512, 11 * 2**20)]
-    [2, 20, 12]
-    """
+    """Return the size of the segment taken from the device when no free block fits."""
     if rounded <= SMALL_BYTES:
         return SMALL_SEGMENT_BYTES
     if rounded < MIN_LARGE_BYTES:
@@ -181,14 +173,7 @@ def replay(events: Iterable[tuple[int, int]], *, capacity_bytes: float = inf) ->
 
 
 def least_capacity(events: Sequence[tuple[int, int]], whole: Footprint) -> int:
-    """Return the least device memory on which events of a footprint succeed, to half a percent.
-
-    >>> MiB = 2**20  # a segment of 30 MiB is released once it is free
-    >>> events = [(0, 30 * MiB), (0, -1), (1, 40 * MiB)]
-    >>> whole = replay(events)
-    >>> whole.peak_reserved_bytes // MiB, least_capacity(events, whole) // MiB
-    (70, 40)
-    """
+    """Return the least device memory on which events of a footprint succeed, to half a percent."""
     low, high = whole.peak_allocated_bytes - 1, whole.peak_reserved_bytes
     while high - low > max(1, high // _CAPACITY_STEPS):
         middle = (low + high) // 2

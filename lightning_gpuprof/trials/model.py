@@ -92,7 +92,10 @@ def make_optimizer(model: Any) -> torch.optim.Optimizer:
 
     It takes the multi-tensor path, torch's choice for parameters on CUDA.
     """
-    configured = getattr(model, "configure_optimizers", lambda: torch.optim.AdamW(_trained(model)))
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not trained:
+        raise ConfigError("The model has no parameter that requires a gradient: nothing to train.")
+    configured = getattr(model, "configure_optimizers", lambda: torch.optim.AdamW(trained))
     found = _optimizers(configured())
     if len(found) != 1:
         raise ConfigError(
@@ -103,13 +106,6 @@ def make_optimizer(model: Any) -> torch.optim.Optimizer:
         if group.get("foreach", False) is None and not group.get("fused"):
             group["foreach"] = True
     return found[0]
-
-
-def _trained(model: torch.nn.Module) -> list[torch.nn.Parameter]:
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if not parameters:
-        raise ConfigError("The model has no parameter that requires a gradient: nothing to train.")
-    return parameters
 
 
 def _optimizers(configured: Any) -> list[torch.optim.Optimizer]:

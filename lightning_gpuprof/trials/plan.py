@@ -112,7 +112,7 @@ def fit_card(measure: Measure, points: dict[int, PlanPoint], vram_bytes: int) ->
         again = _by_line(points, limit)
         if points[size].peak_reserved_bytes > limit:
             # The pool's segments grow in steps: try the nearer points' answer, or a notch less.
-            size = round_down(min(size - max(1, size // 16), again or size))
+            size = _round_down(min(size - max(1, size // 16), again or size))
         else:
             best, size = points[size], again
     largest = _largest(_line(points, "least_capacity_bytes"), vram_bytes) or None
@@ -123,7 +123,7 @@ def fit_card(measure: Measure, points: dict[int, PlanPoint], vram_bytes: int) ->
 
 
 def _by_line(points: dict[int, PlanPoint], limit: float) -> int:
-    return round_down(_largest(_line(points, "peak_reserved_bytes"), limit))
+    return _round_down(_largest(_line(points, "peak_reserved_bytes"), limit))
 
 
 def _line(points: dict[int, PlanPoint], name: str) -> Line:
@@ -148,6 +148,5 @@ def _largest(line: Line, limit_bytes: float) -> int:
     return min(LARGEST_BATCH, int((limit_bytes - line.constant_bytes) / line.per_sample_bytes))
 
 
-def round_down(size: int) -> int:
-    """Round down to a multiple of `MULTIPLE`, from that on."""
+def _round_down(size: int) -> int:
     return size if size < MULTIPLE else size // MULTIPLE * MULTIPLE

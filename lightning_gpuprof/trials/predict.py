@@ -112,7 +112,8 @@ def _point(make: Callable[[], Any], size: int, precision: str, workspace_bytes: 
             # Read while model and optimizer live: their release is no part of a step.
             events, blocks = list(live.events), list(live.blocks)
     workspaces = [(-1 - handle, workspace_bytes) for handle in range(_HANDLES)]
-    kept = [*workspaces, *(event for event in events if _on_device(blocks[event[0]]))]
+    on_device = [block.size > 0 and block.kind != _ON_HOST for block in blocks]
+    kept = [*workspaces, *(event for event in events if on_device[event[0]])]
     footprint = replay(kept)
     highest = kept[footprint.peak_index][0]
     return PlanPoint(
@@ -153,21 +154,15 @@ def _reading_no_values(model: torch.nn.Module) -> Iterator[None]:
         ) from error
 
 
-def _on_device(block: Block) -> bool:
-    return block.size > 0 and block.kind != _ON_HOST
-
-
-def _kind(block: Block) -> str:
-    """Return a block's kind; activations are made in forward and live until backward begins."""
-    outlives = block.born == "forward" and block.died not in ("forward", "zero_grad")
-    return block.kind or ("activations" if outlives else "other")
-
-
 def _exact(blocks: Sequence[Block]) -> dict[str, int]:
-    """Sum the requested sizes of the memory that lives through a step."""
+    """Sum the requested sizes of the memory that lives through a step.
+
+    Activations are made in forward and live until backward begins.
+    """
     sums = dict.fromkeys(("parameters", "gradients", "optimizer_state", "activations"), 0)
     for block in blocks:
-        kind = _kind(block)
+        outlives = block.born == "forward" and block.died not in ("forward", "zero_grad")
+        kind = block.kind or ("activations" if outlives else "other")
         if kind in sums and not (kind == "gradients" and block.died is not None):
             sums[kind] += block.size
     sums["activations"] //= _STEPS

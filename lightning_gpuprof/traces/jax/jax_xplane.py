@@ -119,8 +119,6 @@ def _work(name: str, details: Mapping[str, str]) -> tuple[str, str]:
 
     >>> _work("MemcpyH2D", {"kind_src": "pinned", "kind_dst": "device"})
     ('Memcpy HtoD (Pinned -> Device)', 'gpu_memcpy')
-    >>> _work("loop_fusion", {})
-    ('loop_fusion', 'kernel')
     """
     if copy := _COPY.match(name):
         kinds = (details.get(key, "").capitalize() for key in ("kind_src", "kind_dst"))

@@ -1,10 +1,9 @@
 """Reads the CSV of NVIDIA Nsight Compute (`ncu --csv`), in its long and its wide form.
 
 Long (`--page details`): a row per launch and metric, advice of its rules in rows of their own.
-Wide (`--page raw`): a row per launch, a column per metric, and a second row that holds units; the
-table that the graphical tool exports is of this form too. Lines before the header (`==PROF== ...`,
-a program's own output) are skipped. Values may carry thousands separators; where a locale writes a
-decimal comma, the digits behind it show that.
+Wide (`--page raw`, and what the graphical tool exports): a row per launch, a column per metric,
+and a second row that holds units. Lines before the header (`==PROF== ...`) are skipped. Values may
+carry thousands separators, or a decimal comma, which the digits behind it show.
 """
 
 import math

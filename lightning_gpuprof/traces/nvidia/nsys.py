@@ -119,11 +119,7 @@ def _call(text: str) -> tuple[str, str]:
 
 
 def _range(label: str) -> tuple[str, str]:
-    """Return the name and category of an NVTX range, which may stand for an operator.
-
-    >>> _range("aten::mm, seq = 4, op_id = 7"), _range("step 3")
-    (('aten::mm', 'cpu_op'), ('step 3', 'user_annotation'))
-    """
+    """Return the name and category of an NVTX range, which may stand for an operator."""
     operator = _OPERATOR.match(label)
     return (operator[1], "cpu_op") if operator else (label, "user_annotation")
 
