@@ -1,8 +1,7 @@
 """Prints the sizes and costs that this project holds itself to: `make figures`.
 
 The sizes are also a test (tests/architecture/test_sizes.py). Import times are medians of fresh
-interpreters: run it on a quiet machine. What a benchmark measures is not measured again here, only
-pointed to.
+interpreters: run it on a quiet machine.
 """
 
 import ast
@@ -18,7 +17,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 LONG_FUNCTION, LONG_FILE = 50, 300
 INTERPRETERS = 7
-KINDS = ("faults", "unseen", "overhead", "gpu")
 IMPORTS_MS = {
     "import lightning_gpuprof": ("", "import lightning_gpuprof", 20),
     "the callback made, torch and lightning loaded": (
@@ -125,13 +123,6 @@ def import_ms(before: str, timed: str) -> float:
     return statistics.median(took)
 
 
-def newest(kind: str) -> str:
-    """Return the newest page or figures of a kind of result, by the date in its name."""
-    found = (ROOT / "benchmarks" / "results").glob(f"{kind}-*")
-    dated = [(re.findall(r"20\d\d-\d\d-\d\d", path.name), path) for path in found]
-    return str(max(dated)[1].relative_to(ROOT)) if dated else "none yet"
-
-
 def main() -> None:
     from lightning_gpuprof.findings.rule import rules
 
@@ -151,9 +142,6 @@ def main() -> None:
     print(f"\nmedians of {INTERPRETERS} fresh interpreters:")
     for name, (before, timed, goal_ms) in IMPORTS_MS.items():
         print(f"  {name}: {import_ms(before, timed):.0f} ms (goal: under {goal_ms})")
-    print("\nnewest results:")
-    for kind in KINDS:
-        print(f"  {kind}: {newest(kind)}")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,12 @@
 """Two ranks: the cost of a cause, against the saving that the report predicts.
 
-    python benchmarks/ranks.py [--only straggler] [--fits 2]
+    python benchmarks/ranks.py [--fits 2]
 
-Two processes train on the CPU by gloo. Whole runs in turn differ by more than either cause costs,
-so the cause comes and goes within one fit: blocks of steps with and without it take turns, in
-random order, on both ranks at the same steps, and each is compared with the one beside it. Then
-the program with the cause in every step is trained under GpuProfCallback, and its report is asked.
-
-- straggler: rank 1 multiplies matrices in its forward pass, about 4 ms of a step of 15 ms.
-
-The machine should do nothing else: two ranks on two cores have none to spare.
+Two processes train on the CPU by gloo; rank 1 multiplies matrices in its forward pass, about 4 ms
+of a step of 15 ms. Whole runs in turn differ by more than that, so it comes and goes within one
+fit: blocks of steps with and without it take turns, in random order, on both ranks at the same
+steps, and each is compared with the one beside it. Then the program with it in every step is
+trained under GpuProfCallback, and its report is asked. The machine should do nothing else.
 """
 
 import json
@@ -20,8 +17,6 @@ import sys
 import tempfile
 import time
 from argparse import ArgumentParser
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,27 +31,32 @@ from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 BLOCK, SETTLING = 50, 5
 """Steps of a block, and those of them in which what was before still shows."""
 WARM_BLOCKS = 2
-FEATURES, BATCH = 64, 64
+FEATURES, WIDTH, BATCH = 64, 1024, 64
+PRODUCTS = 6
+"""Of matrices, by rank 1."""
+PAIRS, PROFILED_STEPS = 12, 300
+"""Of blocks in the fit that is timed; steps of the fit under GpuProfCallback."""
+FINDING = "straggler-rank"
 
 
 class Model(LightningModule):
     """A perceptron; where `slow` says so, rank 1 does more in its forward pass."""
 
-    def __init__(self, width: int, products: int) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.net = torch.nn.Sequential(
-            torch.nn.Linear(FEATURES, width),
+            torch.nn.Linear(FEATURES, WIDTH),
             torch.nn.ReLU(),
-            torch.nn.Linear(width, width),
+            torch.nn.Linear(WIDTH, WIDTH),
             torch.nn.ReLU(),
-            torch.nn.Linear(width, 1),
+            torch.nn.Linear(WIDTH, 1),
         )
         self.matrix = torch.eye(256)
-        self.slow, self._products = True, products
+        self.slow = True
 
     def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
         if self.slow and self.global_rank == 1:
-            for _ in range(self._products):
+            for _ in range(PRODUCTS):
                 self.matrix @ self.matrix
         loss: torch.Tensor = self.net(batch[0]).square().mean()
         return loss
@@ -65,44 +65,14 @@ class Model(LightningModule):
         return torch.optim.SGD(self.parameters(), lr=1e-3)
 
 
-def turn_straggler(trainer: Trainer, on: bool) -> None:
-    """Let rank 1 be late, or not."""
-    trainer.lightning_module.slow = on
-
-
-@dataclass(frozen=True)
-class Cause:
-    """A cause that is turned on and off, and the training around it.
-
-    Attributes:
-        finding: Whose saving is the prediction.
-        pairs: Of blocks, in one fit.
-        profiled_steps: Of the fit under GpuProfCallback.
-        width: Of the model's layers.
-        products: Of matrices, by rank 1.
-    """
-
-    finding: str
-    turn: Callable[[Trainer, bool], None]
-    pairs: int
-    profiled_steps: int
-    width: int
-    products: int = 0
-
-
-CAUSES = {
-    "straggler": Cause("straggler-rank", turn_straggler, 12, 300, width=1024, products=6),
-}
-
-
 class Blocks(Callback):
-    """Turns the cause on and off by the number of the step, and times each block of steps."""
+    """Turns the straggler on and off by the number of the step, and times each block of steps."""
 
-    def __init__(self, cause: Cause, seed: int) -> None:
+    def __init__(self, seed: int) -> None:
         chance = random.Random(seed)  # on both ranks the same
-        self.order = [on for _ in range(cause.pairs) for on in chance.sample((True, False), 2)]
+        self.order = [on for _ in range(PAIRS) for on in chance.sample((True, False), 2)]
         self.mean_ns: list[float] = []
-        self._turn, self._step = cause.turn, -WARM_BLOCKS * BLOCK
+        self._step = -WARM_BLOCKS * BLOCK
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         """Note the time; where a block ends, begin the next."""
@@ -112,7 +82,7 @@ class Blocks(Callback):
             took = time.perf_counter_ns() - self._began_ns
             self.mean_ns.append(took / (BLOCK - SETTLING))
         if step == 0 and 0 <= block < len(self.order):
-            self._turn(trainer, self.order[block])
+            trainer.lightning_module.slow = self.order[block]
         if step == SETTLING:
             self._began_ns = time.perf_counter_ns()
 
@@ -130,16 +100,16 @@ class Blocks(Callback):
         return found
 
 
-def fit(cause: Cause, folder: Path, seed: int | None) -> None:
+def fit(folder: Path, seed: int | None) -> None:
     """Train on two ranks, which run this script again: timed by blocks, or None for profiled."""
     blocks, log_dir = None, str(folder)
     if seed is None:
         from lightning_gpuprof import GpuProfCallback
 
-        steps = cause.profiled_steps
+        steps = PROFILED_STEPS
         callback: Callback = GpuProfCallback(trace=False, overhead_budget=1, log_dir=log_dir)
     else:
-        callback = blocks = Blocks(cause, seed)
+        callback = blocks = Blocks(seed)
         steps = blocks.steps
     torch.manual_seed(0)
     trainer = Trainer(
@@ -155,15 +125,15 @@ def fit(cause: Cause, folder: Path, seed: int | None) -> None:
         default_root_dir=log_dir,
     )
     data = TensorDataset(torch.randn(2 * BATCH * steps, FEATURES))
-    trainer.fit(Model(cause.width, cause.products), DataLoader(data, batch_size=BATCH))
+    trainer.fit(Model(), DataLoader(data, batch_size=BATCH))
     if blocks is not None and trainer.is_global_zero:
         (folder / "pairs.json").write_text(json.dumps(blocks.pairs_ns()))
 
 
-def started(name: str, folder: Path, seed: int | None) -> None:
+def started(folder: Path, seed: int | None) -> None:
     """Fit in a process of its own."""
     folder.mkdir(parents=True)
-    command = [sys.executable, __file__, "--fit", name, "--folder", str(folder)]
+    command = [sys.executable, __file__, "--folder", str(folder)]
     command += [] if seed is None else ["--seed", str(seed)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=150)
     if done.returncode:
@@ -182,45 +152,42 @@ def saved(pairs: list[tuple[float, float]]) -> dict[str, float]:
     }
 
 
-def predicted(finding: str, log_dir: Path) -> dict[str, Any]:
+def predicted(log_dir: Path) -> dict[str, Any]:
     """Return the finding's saving in a run's report, with its evidence."""
     command = [sys.executable, "-m", "lightning_gpuprof.cli", "report", str(log_dir), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     findings = json.loads(done.stdout)["findings"]
     ids = [one["id"] for one in findings]
-    if finding not in ids:
+    if FINDING not in ids:
         return {"found": ids}
-    said = findings[ids.index(finding)]
+    said = findings[ids.index(FINDING)]
     return {"found": ids, "saving_ns": said["saving_ns"], "evidence": said["evidence"]}
 
 
-def measure(name: str, fits: int) -> dict[str, Any]:
-    """Time the cause in some fits, and have it predicted in as many."""
+def measure(fits: int) -> dict[str, Any]:
+    """Time it in some fits, and have it predicted in as many."""
     with tempfile.TemporaryDirectory() as folder:
         timed, said = [], []
         for seed in range(fits):
-            started(name, place := Path(folder, f"timed{seed}"), seed)
+            started(place := Path(folder, f"timed{seed}"), seed)
             timed.append(saved(json.loads((place / "pairs.json").read_text())))
-            started(name, place := Path(folder, f"profiled{seed}"), None)
-            said.append(predicted(CAUSES[name].finding, place))
-    return {"cause": name, "ranks": 2, "backend": "gloo", "fits": timed, "predicted": said}
+            started(place := Path(folder, f"profiled{seed}"), None)
+            said.append(predicted(place))
+    return {"cause": "straggler", "ranks": 2, "backend": "gloo", "fits": timed, "predicted": said}
 
 
 def main() -> None:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", choices=list(CAUSES), default=list(CAUSES))
     parser.add_argument("--fits", type=int, default=2, help="timed ones, and as many profiled")
-    parser.add_argument("--fit", choices=list(CAUSES), help="used by itself: one rank of one fit")
-    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--folder", type=Path, help="used by itself: of one rank of one fit")
     parser.add_argument("--seed", type=int, help="of the order of blocks; without: profiled")
     chosen = parser.parse_args()
-    if chosen.fit:
-        fit(CAUSES[chosen.fit], chosen.folder, chosen.seed)
+    if chosen.folder:
+        fit(chosen.folder, chosen.seed)
         return
-    for name in chosen.only:
-        found = measure(name, chosen.fits)
-        print(json.dumps(found, indent=1))
-        print(f"Written: {write_results(f'ranks-{name}', found)}")
+    found = measure(chosen.fits)
+    print(json.dumps(found, indent=1))
+    print(f"Written: {write_results('ranks-straggler', found)}")
 
 
 if __name__ == "__main__":
