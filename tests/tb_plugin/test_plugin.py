@@ -73,9 +73,11 @@ def test_a_folder_of_plain_traces_is_a_run_of_its_profiled_steps(tmp_path, made_
     trace = tmp_path / "resnet" / "host_1.2.pt.trace.json"
     trace.parent.mkdir()
     write_synthetic(trace, SyntheticSpec(steps=3))
+    (trace.parent / "gone.pt.trace.json").symlink_to(tmp_path / "nowhere")
     client, plugin = make_client(tmp_path)
     (listed,) = get(client, "runs").json["runs"]
     assert (listed["name"], listed["state"], listed["analysed"]) == ("resnet", "trace", 0)
+    assert "Operators says" in get(client, "report", run="resnet").json["run"]["notices"][0]
     assert plugin.is_active()
     write_analysis(str(trace))
     assert get(client, "runs").json["runs"][0]["analysed"] == 1

@@ -13,6 +13,7 @@ _ALONE = (
     "Traces alone, without records of GpuProfCallback: step times, operators and findings are of "
     "the profiled steps; phases and memory are not known."
 )
+_WAITING = "No trace is analysed yet: figures follow here, or Operators says why there are none."
 
 
 def trace_records(folder: str, fs: FileSystem = LOCAL) -> dict[int, RankRecords]:
@@ -36,7 +37,7 @@ def trace_report(
     """Return the `report --json` document of the last trace that was analysed."""
     known = (analysis(cycle.trace_file) for _, cycle in reversed(cycles))
     document = next((one for one in known if one is not None), None)
-    notices = [_ALONE if document else "The traces are being analysed: figures follow in a moment."]
+    notices = [_ALONE if document else _WAITING]
     run, judged = judge_trace(document or {"device": None, "gpu": None, "steps": [], "file": ""})
     # The analysis says of which traces nothing can be said, and words it for those without steps.
     findings = document["findings"] if document else []

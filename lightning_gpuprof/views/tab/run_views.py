@@ -177,11 +177,11 @@ def _line(name: str, path: str, fs: FileSystem) -> dict[str, Any]:
     }
     tried = []
     try:
-        files, folder = record_files(path, fs), run_folder(path, fs)
+        if run_folder(path, fs) == path:
+            return line | _traces_alone(path, fs)
+        files = record_files(path, fs)
     except OSError as error:
         return {**line, "error": f"{path}: {error.strerror or error}."}
-    if folder == path:
-        return line | _traces_alone(path, fs)
     for file in files.values():
         tried.append({**line, "ranks": list(files)})
         try:
@@ -195,7 +195,7 @@ def _line(name: str, path: str, fs: FileSystem) -> dict[str, Any]:
 
 def _traces_alone(folder: str, fs: FileSystem) -> dict[str, Any]:
     names = fs.listdir(folder)
-    traces = [name for name in names if is_trace(name)]
+    traces = [n for n in names if is_trace(n) and fs.exists(os.path.join(folder, n))]
     return {
         "ranks": [0],
         "state": "trace",

@@ -12,7 +12,7 @@ import { measured } from "./phase_table.js";
  */
 export async function hero(context, report) {
   const failed = await outOfMemory(context, report.run.error);
-  if (!report.steps.median_ns || !report.steps.step_ns) return [failed ?? noSteps(report)];
+  if (!report.steps.median_ns || !report.steps.step_ns) return [failed ?? noSteps(context, report)];
   const { title, change, code, gain } = cause(report);
   return [
     failed,
@@ -126,11 +126,15 @@ function heroGain(finding, mean) {
   );
 }
 
-/** @param {any} report */
-function noSteps(report) {
+/**
+ * @param {import("../app.js").Context} context
+ * @param {any} report
+ */
+function noSteps(context, report) {
   const { stage, status, timer } = report.run;
   const open = "Steps are written 50 at a time unless window= says otherwise, and the first are not there yet. If the run no longer trains, it was killed before that.";
   const ended = `This ${stage} session ended before its first window of steps was written.`;
+  const unmarked = "A trace tells steps apart where the script calls prof.step() after each; its analysis takes a moment.";
   const untimed = "Steps were not timed: neither GpuProfCallback nor PhaseTimer was among the callbacks.";
   return h(
     "section.card.hero",
@@ -140,7 +144,7 @@ function noSteps(report) {
       null,
       h("span.label", null, "Step time"),
       h("strong.title", null, "No steps recorded"),
-      h("p", null, status === "open" ? open : timer || status === "exception" ? ended : untimed),
+      h("p", null, context.run.state === "trace" ? unmarked : status === "open" ? open : timer || status === "exception" ? ended : untimed),
     ),
   );
 }
