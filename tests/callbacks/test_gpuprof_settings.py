@@ -125,13 +125,6 @@ def test_a_section_without_a_unit_says_once_that_it_counts_steps(tmp_path, caplo
     assert "wait: 3, active: 3 count steps. For epochs, add `unit: epoch`." in line
 
 
-def test_a_trace_is_left_uncompressed_where_asked(fit):
-    trainer = fit(GpuProfCallback(wait=1, warmup=0, active=1, trace_format="json", report=False))
-    (session,) = read_run(trainer.log_dir)[0].sessions
-    (cycle,) = session.all(ProfilerCycle)
-    assert cycle.trace_file.endswith(".pt.trace.json")
-
-
 def test_tyro_takes_the_section_as_a_subcommand(fit):
     tyro = pytest.importorskip("tyro")
 

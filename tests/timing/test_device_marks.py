@@ -130,17 +130,3 @@ def test_run_ahead_is_never_negative():
     clock.calibrate(0, low_ns=1_000, high_ns=1_100)
     assert clock.run_ahead(10_000, 11_050 + 400) == 0
     assert clock.run_ahead(20_000, 21_000) == 450  # raised by what the other was short of
-
-
-def test_memory_stays_flat_over_100_000_steps(clock, fake_device):
-    device = fake_device(clock, depth=64)
-    marks = DeviceMarks(device, clock)
-    marks.calibrate()
-    for window in range(2_000):
-        train(marks, device, 50, first=50 * window)
-        marks.harvest()
-        done = marks.pending_step or 50 * (window + 1)
-        marks.take(np.arange(max(0, 50 * (window - 1)), done))
-        assert len(marks._rows._rows) <= 100 * 26
-    assert marks.lost == 0
-    assert device.made <= 2_050

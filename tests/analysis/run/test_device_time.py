@@ -50,13 +50,6 @@ def test_a_step_is_as_long_as_the_devices_where_the_host_gets_ahead(analyze, gro
     assert run.step_ns == step_ns
 
 
-def test_a_device_that_catches_up_between_epochs_has_been_behind_in_each(analyze):
-    ahead = np.tile(30 * MS * np.arange(50), 2)
-    columns = marks(np.zeros(100), 20 * MS, 20 * MS, ahead=(ahead, ahead, ahead))
-    columns["epoch"] = np.repeat([0, 1], 50)
-    assert analyze(HOST, columns=columns, device=GPU).step_ns == 40 * MS
-
-
 def test_a_device_that_waits_for_the_host_takes_no_longer_than_it(analyze):
     columns = marks(0, 4 * MS, 4 * MS, ahead=(3 * MS, 5 * MS, 8 * MS))
     assert analyze(HOST, columns=columns, device=GPU).step_ns == 10 * MS

@@ -147,10 +147,3 @@ def test_settings_of_the_collector_stay_and_one_that_always_is_near_allows_no_wa
     collector.disable()
     assert may_walk()
     assert (gc.isenabled(), gc.get_threshold()) == (False, (100, 5, 5))
-
-
-def test_amid_a_collection_a_walk_begins_no_other(collector, monkeypatch):
-    monkeypatch.setattr(pacing.gc, "collect", lambda generation: 0)
-    monkeypatch.setattr(pacing.gc, "get_count", lambda: (700, 0, 0))
-    collector.set_threshold(700, 10, 10)
-    assert may_walk()
