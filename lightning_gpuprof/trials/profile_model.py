@@ -52,13 +52,27 @@ def profile_model(
     if min(warmup, steps) < 1:
         raise ConfigError(f"warmup={warmup}, steps={steps} would time nothing. Pass 1 or more.")
     before = [one.device for one in model.parameters()][:1]
-    whole = warmup + steps + 1 + TRACED_STEPS
     if isinstance(loader, list | tuple):  # to a Trainer, several loaders
         loader = DataLoader(loader, batch_size=None)  # type: ignore[arg-type]
-    length = _length(loader, whole)
+    length = _length(loader, unknown=warmup + steps + 1 + TRACED_STEPS)
     if not length:
         raise ConfigError("The loader is empty. Pass one with at least one batch.")
-    trainer = Trainer(
+    trainer = _trainer(device, warmup, steps, length)
+    modes = {module: module.training for module in model.modules()}
+    calls = _Calls(model, grad=grad)
+    try:
+        trainer.fit(calls, loader)
+    finally:
+        for place in before:
+            model.to(place)
+        for module, training in modes.items():
+            module.training = training
+    return report(trainer.log_dir or trainer.default_root_dir)
+
+
+def _trainer(device: torch.device | str | None, warmup: int, steps: int, length: int) -> Trainer:
+    whole = warmup + steps + 1 + TRACED_STEPS
+    return Trainer(
         **_place(device),
         max_epochs=math.ceil(whole / length),
         limit_train_batches=min(whole, length),
@@ -78,16 +92,6 @@ def profile_model(
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    modes = {module: module.training for module in model.modules()}
-    calls = _Calls(model, grad=grad)
-    try:
-        trainer.fit(calls, loader)
-    finally:
-        for place in before:
-            model.to(place)
-        for module, training in modes.items():
-            module.training = training
-    return report(trainer.log_dir or trainer.default_root_dir)
 
 
 def _length(loader: Any, unknown: int) -> int:

@@ -58,8 +58,8 @@ def test_kernels_stamped_behind_the_last_step_are_counted_and_belong_to_no_step(
 def test_doubts_come_before_all_figures(capsys):
     assert main(["analyze", str(CASES / "10_overlong_kernels_rocm.json")]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].startswith("! 2 of 60 kernels have impossible durations")
-    assert lines[2] == "! No finding rests on these times."
+    assert lines[1].startswith("GPU: not known. 2 of 60 kernels have impossible durations")
+    assert lines[2].startswith("No finding rests on it.")
 
 
 def test_tables_whose_names_end_in_a_version_are_read():
