@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Protocol, cast
+from types import ModuleType
 
 from lightning_gpuprof import __version__
 from lightning_gpuprof.errors import GpuProfError
@@ -19,14 +19,6 @@ to begin with:
   lightning-gpuprof report                  the newest run in ./lightning_logs
   tensorboard --logdir lightning_logs       the same and more in its PROFILE tab
 """
-
-
-class CommandModule(Protocol):
-    """What the module of a command defines; a `GpuProfError` becomes a message and status 2."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...  # noqa: D102 - as the class says
-
-    def run(self, args: argparse.Namespace) -> int: ...  # noqa: D102 - as the class says
 
 
 FAILED = 70
@@ -55,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     module = load_command(args.command)
     try:
-        status = module.run(args)
+        status: int = module.run(args)
         sys.stdout.flush()
     except GpuProfError as error:
         print(f"lightning-gpuprof: {error}", file=sys.stderr)
@@ -136,6 +128,6 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
     return parser
 
 
-def load_command(name: str) -> CommandModule:
-    """Import the module of a command."""
-    return cast(CommandModule, import_module(f"lightning_gpuprof.cli.{name}"))
+def load_command(name: str) -> ModuleType:
+    """Import the module of a command, which defines `add_arguments(parser)` and `run(args)`."""
+    return import_module(f"lightning_gpuprof.cli.{name}")

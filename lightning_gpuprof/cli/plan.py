@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -82,35 +83,29 @@ def text(plan: "Plan") -> str:
             f"parameters {size(exact['parameters'])}, gradients {size(exact['gradients'])}, "
             f"optimizer state {size(exact['optimizer_state'])}",
             "",
-            *aligned(_point_rows(plan), left=()),
+            *aligned(list(_point_rows(plan)), left=()),
             "",
             f"allocated = {size(line.constant_bytes)} + {size(line.per_sample_bytes)} per sample",
             "",
-            *aligned(_card_rows(plan), left=()),
+            *aligned(list(_card_rows(plan)), left=()),
             "",
             *(f"- {sentence}" for sentence in plan.assumptions),
         ]
     )
 
 
-def _point_rows(plan: "Plan") -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = [
-        ("batch size", "activations", "allocated", "reserved", "peak in")
-    ]
+def _point_rows(plan: "Plan") -> Iterator[tuple[str, ...]]:
+    yield "batch size", "activations", "allocated", "reserved", "peak in"
     for point in plan.points:
         activations = size(point.exact_bytes["activations"])
         peaks = (size(point.peak_allocated_bytes), size(point.peak_reserved_bytes))
-        rows.append((str(point.batch_size), activations, *peaks, point.peak_phase))
-    return rows
+        yield str(point.batch_size), activations, *peaks, point.peak_phase
 
 
-def _card_rows(plan: "Plan") -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = [
-        ("card", f"for {plan.target_frac:.0%}", "reserves", "of it", "at most")
-    ]
+def _card_rows(plan: "Plan") -> Iterator[tuple[str, ...]]:
+    yield "card", f"for {plan.target_frac:.0%}", "reserves", "of it", "at most"
     for card in plan.cards:
         reserved, frac = card.peak_reserved_bytes, card.vram_frac
         fitting = (str(card.batch_size), size(reserved or 0), percent(frac or 0.0))
         chosen = ("none fits", "", "") if card.batch_size is None else fitting
-        rows.append((size(card.vram_bytes), *chosen, str(card.largest_batch_size or "none")))
-    return rows
+        yield size(card.vram_bytes), *chosen, str(card.largest_batch_size or "none")

@@ -15,7 +15,7 @@ from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.model import Finding, Severity, When
 from lightning_gpuprof.units import ascii_only, duration, quantity, shortened, spread
 from lightning_gpuprof.views.console import console_tables
-from lightning_gpuprof.views.console.console_rest import rest_table
+from lightning_gpuprof.views.console.console_rest import rest_rows
 from lightning_gpuprof.views.console.console_tables import grid
 from lightning_gpuprof.views.documents.gpu_words import limit_line
 from lightning_gpuprof.views.documents.report import Report
@@ -81,8 +81,11 @@ def _print(console: Console, report: Report, verbose: bool, bar: str) -> None:
 
     width = console.width
     left = SCREEN - 2 - show(_answer(report, width))
-    if report.results.steps is not None:
-        show(_phases(report, None if verbose else max(LEAST_PHASES, left), bar, width))
+    if (steps := report.results.steps) is not None:
+        step, most = duration(steps.dur.mean_ns), None if verbose else max(LEAST_PHASES, left)
+        head = _heading(f"WHERE A STEP GOES ({of_which_steps(report)}, host clock): {step}")
+        table = console_tables.phase_table(report.results, bar=bar, most=most, width=width)
+        show(iter((head, table)))
     show(_rest(report, verbose, width))
 
 
@@ -135,13 +138,6 @@ def _gain(finding: Finding, step_ns: int) -> str:
     return f"a step of {about} ({band}) instead of {duration(step_ns)}, {sure}"
 
 
-def _phases(report: Report, most: int | None, bar: str, width: int) -> Iterator[RenderableType]:
-    steps = report.results.steps
-    step = duration(steps.dur.mean_ns if steps is not None else 0)
-    yield _heading(f"WHERE A STEP GOES ({of_which_steps(report)}, host clock): {step}")
-    yield console_tables.phase_table(report.results, bar=bar, most=most, width=width)
-
-
 def _rest(report: Report, verbose: bool, width: int) -> Iterator[RenderableType]:
     results = report.results
     for notice in report.notices:
@@ -156,7 +152,7 @@ def _rest(report: Report, verbose: bool, width: int) -> Iterator[RenderableType]
         yield _heading(title)
         yield table
     yield _heading("THE REST")
-    yield rest_table(results)
+    yield grid(rest_rows(results), first="dim")
     folder, name = os.path.split(report.run.rstrip("/"))
     if name in ("", ".", ".."):
         folder, name = os.path.split(os.path.abspath(report.run))

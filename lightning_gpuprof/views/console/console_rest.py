@@ -2,14 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from rich.padding import Padding
-
 from lightning_gpuprof.analysis.run.device_use import DeviceUse
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import duration, percent, size
-from lightning_gpuprof.views.console.console_tables import grid
 
 MOST_RANKS = 8
 _NO_TRACE = ("no-trace", "profiler-busy", "trace-failed")
@@ -21,12 +18,8 @@ _NO_SYNCS = (
 _WHERE = {UNMARKED_STEPS: "steps timed without phases"}
 
 
-def rest_table(results: RunResults) -> Padding:
-    """Return memory, traces, time outside of steps, wall time and our own cost."""
-    return grid(_rows(results), first="dim")
-
-
-def _rows(results: RunResults) -> Iterator[tuple[str, str]]:
+def rest_rows(results: RunResults) -> Iterator[tuple[str, str]]:
+    """Yield memory, traces, time outside of steps, wall time and our own cost."""
     device = results.start.device
     if results.on_gpu:
         yield "memory", _memory(results)
@@ -39,9 +32,8 @@ def _rows(results: RunResults) -> Iterator[tuple[str, str]]:
         yield "device", _driver(results.device_use)
     yield "traces", _traces(results)
     yield "outside steps", _outside(results)
-    wall = results.wall
-    accounted = percent(wall.accounted_frac)
-    yield "wall time", f"{accounted} of {duration(wall.wall_ns)} wall time is accounted for"
+    accounted, wall = percent(results.wall.accounted_frac), duration(results.wall.wall_ns)
+    yield "wall time", f"{accounted} of {wall} wall time is accounted for"
     yield "own cost", _own_cost(results)
     if len(results.ranks) > 1:
         yield "ranks", _ranks(results.ranks)

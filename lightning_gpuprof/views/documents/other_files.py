@@ -5,11 +5,7 @@ from typing import Any
 
 import msgspec
 
-from lightning_gpuprof.analysis.memory.memory_snapshot import (
-    Site,
-    SnapshotAnalysis,
-    analyze_snapshot,
-)
+from lightning_gpuprof.analysis.memory.memory_snapshot import Site, analyze_snapshot
 from lightning_gpuprof.errors import TraceError, UnreadableError
 from lightning_gpuprof.records.decode import decoded
 from lightning_gpuprof.records.files import KINDS_SUFFIX, LOCAL
@@ -22,6 +18,7 @@ from lightning_gpuprof.views.documents.kernel_rows import kernel_rows
 
 SNAPSHOT_VERSION = 2
 """Of what is kept beside a snapshot; raise it when something in it is added or changes meaning."""
+_AS_FOUND = ("device", "reserved_bytes", "allocated_bytes", "before_bytes", "steps", "kind_bytes")
 _KINDS = msgspec.json.Decoder(dict[str, list[int]])
 
 
@@ -46,12 +43,28 @@ def snapshot_payload(path: str) -> dict[str, Any]:
         kinds = decoded(_KINDS, LOCAL.read_bytes(beside)) if LOCAL.exists(beside) else {}
     except UnreadableError as error:
         raise TraceError(f"{beside} cannot be read: {error}. Delete it.") from error
-    devices = [analyze_snapshot(snapshot, device, kinds=kinds) for device in snapshot.devices]
+    found = (analyze_snapshot(snapshot, device, kinds=kinds) for device in snapshot.devices)
     return {
         "schema_version": 1,
         "analysis_version": SNAPSHOT_VERSION,
         "file": os.path.basename(path),
-        "devices": [device_payload(device) for device in devices],
+        "devices": [
+            {
+                **{key: getattr(device, key) for key in _AS_FOUND},
+                "oom_count": device.ooms,
+                "peak": {
+                    "allocated_bytes": device.peak_bytes,
+                    "time_us": device.peak_time_us,
+                    "kind_bytes": device.peak_kind_bytes,
+                    "sites": [_site(site) for site in device.peak_sites],
+                },
+                "growing": [
+                    {**_site(one.site), "bytes_per_step": one.bytes_per_step}
+                    for one in device.growing
+                ],
+            }
+            for device in found
+        ],
         "warnings": list(snapshot.warnings),
     }
 
@@ -82,37 +95,9 @@ def jax_payload(path: str) -> dict[str, Any]:
     return {"schema_version": 1, "devices": devices, "warnings": warnings}
 
 
-def device_payload(device: SnapshotAnalysis) -> dict[str, Any]:
-    """Return one device's analysis as JSON values."""
-    return {
-        "device": device.device,
-        "reserved_bytes": device.reserved_bytes,
-        "allocated_bytes": device.allocated_bytes,
-        "before_bytes": device.before_bytes,
-        "steps": device.steps,
-        "oom_count": device.ooms,
-        "peak": {
-            "allocated_bytes": device.peak_bytes,
-            "time_us": device.peak_time_us,
-            "kind_bytes": device.peak_kind_bytes,
-            "sites": [_site(site) for site in device.peak_sites],
-        },
-        "kind_bytes": device.kind_bytes,
-        "growing": [
-            {**_site(one.site), "bytes_per_step": one.bytes_per_step} for one in device.growing
-        ],
-    }
-
-
 def _site(site: Site) -> dict[str, Any]:
-    frame = site.frame
-    return {
-        "file": frame.file if frame else None,
-        "line": frame.line if frame else None,
-        "function": frame.function if frame else None,
-        "bytes": site.num_bytes,
-        "count": site.count,
-    }
+    place = {key: getattr(site.frame, key, None) for key in ("file", "line", "function")}
+    return {**place, "bytes": site.num_bytes, "count": site.count}
 
 
 def tables_payload(path: str, tables: Tables) -> dict[str, Any]:

@@ -47,9 +47,8 @@ def resolve_run(path: str, fs: FileSystem = LOCAL) -> FoundRun:
     if not runs:
         return FoundRun(path)
     newest = max(runs, key=_written_ns)
-    others = len(runs) - 1
-    notice = f"{path} holds {others + 1} runs; this is the newest, {newest}."
-    return FoundRun(newest, (notice,) if others else ())
+    notice = f"{path} holds {len(runs)} runs; this is the newest, {newest}."
+    return FoundRun(newest, (notice,) * (len(runs) > 1))
 
 
 def runs_in(folder: str) -> list[str]:
@@ -92,15 +91,7 @@ class Report:
 
     def payload(self) -> dict[str, Any]:
         """Return the `report --json` document, as documented in docs/json.md."""
-        return report_payload(
-            self.run,
-            self.results,
-            self.findings,
-            self.abstained,
-            self.silent,
-            self.notices,
-            self.trials,
-        )
+        return report_payload(**vars(self))
 
 
 def load_report(

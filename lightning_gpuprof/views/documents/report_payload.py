@@ -13,10 +13,7 @@ import msgspec
 from lightning_gpuprof.analysis.run.line_times import line_times
 from lightning_gpuprof.analysis.run.phase_split import Part, PerStep, PhaseStats
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
-from lightning_gpuprof.analysis.run.worker_lines import (
-    made_in_ns,
-    worker_line_times,
-)
+from lightning_gpuprof.analysis.run.worker_lines import made_in_ns, worker_line_times
 from lightning_gpuprof.findings.check_figures import suggested_workers
 from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.engine import PlanItem, make_plan
@@ -31,9 +28,12 @@ SCHEMA_VERSION = 1
 TOP_OPERATORS = 20
 TOP_LINES = 20
 _FACTS = tuple(
-    "rank world_size host cpu_count torch_settings versions trainer model loader config".split()
+    "session stage started_unix_ns timer rank world_size host cpu_count torch_settings versions "
+    "trainer model loader config".split()
 )
 _PART = ("name", "total_ns", "outside_ns", "active_steps")
+_CYCLE = ("cycle", "first_step", "last_step", "stop_ns", "export_ns")
+_WALL = ("wall_ns", "accounted_ns", "accounted_frac")
 _TIMES = ("p50_ns", "p95_ns", "p99_ns", "min_ns", "max_ns")
 
 
@@ -108,20 +108,13 @@ def _checks(results: RunResults) -> dict[str, Any]:
 
 
 def _run(run: str, results: RunResults) -> dict[str, Any]:
-    start, end, wall = results.start, results.end, results.wall
-    facts = _struct(start)
+    end, facts = results.end, _struct(results.start)
     return {
         "path": run,
-        "session": start.session,
-        "stage": start.stage,
         "status": results.status,
         "error": end.error if end else None,
-        "started_unix_ns": start.started_unix_ns,
-        "wall_ns": wall.wall_ns,
-        "accounted_ns": wall.accounted_ns,
-        "accounted_frac": wall.accounted_frac,
+        **{key: getattr(results.wall, key) for key in _WALL},
         "own_cost_ns_per_step": end.own_cost_ns_per_step if end else None,
-        "timer": start.timer,
         **{key: facts[key] for key in _FACTS},
         "sessions": [asdict(session) for session in results.sessions],
         "notes": [_struct(note) for note in results.notes],
@@ -158,11 +151,7 @@ def _phase(stats: PhaseStats, parts: Sequence[Part]) -> dict[str, Any]:
         "frac": stats.frac,
         **_per_step(stats.per_step),
         "parts": [
-            {
-                **{key: getattr(part, key) for key in _PART},
-                **_per_step(part.per_step),
-            }
-            for part in parts
+            {key: getattr(part, key) for key in _PART} | _per_step(part.per_step) for part in parts
         ],
     }
 
@@ -190,12 +179,8 @@ def _trace(run: str, trace: TraceView) -> dict[str, Any]:
         "file": cycle.trace_file,
         "path": os.path.join(run_folder(run), cycle.trace_file),
         "rank": trace.rank,
-        "cycle": cycle.cycle,
-        "first_step": cycle.first_step,
-        "last_step": cycle.last_step,
+        **{key: getattr(cycle, key) for key in _CYCLE},
         "bytes": cycle.trace_bytes,
-        "stop_ns": cycle.stop_ns,
-        "export_ns": cycle.export_ns,
         "analysed": trace.analysis is not None,
         "older_analysis": trace.analysis is not None and is_older(trace.analysis),
         "operators": top_operators(trace),

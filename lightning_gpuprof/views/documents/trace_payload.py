@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 
 from lightning_gpuprof.analysis.compare.trace_diff import TraceDiff, compare_traces
 from lightning_gpuprof.analysis.critical_path.critical_path import CriticalPath, critical_path
-from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, link
+from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.analysis.trace.ranges import host_ranges
 from lightning_gpuprof.analysis.trace.time_split import TimeSplit
 from lightning_gpuprof.analysis.trace.trace_window import Window, steady_window, step_window
@@ -50,7 +50,10 @@ def analyze_file(
     trace = link(timeline)
     document = trace_payload(path, timeline, analyze_trace(trace, window))
     if len(timeline.threads) <= MOST_THREADS:
-        document["critical_path"] = path_payload(trace, window)
+        path_found = critical_path(trace)
+        if path_found is not None and window is not None:
+            path_found = path_found.within(window.start_ns, window.end_ns)
+        document["critical_path"] = critical_path_payload(path_found) if path_found else None
     else:
         document["warnings"].append(f"No critical path: more than {MOST_THREADS:,} threads.")
     return document
@@ -146,12 +149,11 @@ def _split(split: TimeSplit) -> dict[str, Any]:
 
 
 def _gpu(report: DeviceReport) -> dict[str, Any]:
-    causes = [_values(cause) for cause in report.idle.causes]
     return {
         "device": report.device,
         **_split(report.split),
         "steps": report.steps,
-        "idle": causes,
+        "idle": [_values(cause) for cause in report.idle.causes],
         "first_to_last": _split(report.first_to_last),
     }
 
@@ -162,22 +164,9 @@ def _step(step: Any) -> dict[str, Any]:
 
 def _device(timeline: Timeline, used: int) -> dict[str, Any] | None:
     """Describe the devices that ran something; None on a CPU-only trace."""
-    if not used:
-        return None
-    first = timeline.devices[0] if timeline.devices else None
-    return {
-        "name": first.name if first else None,
-        "vendor": first.vendor if first else None,
-        "count": used,
-    }
-
-
-def path_payload(trace: LinkedTrace, window: Window | None = None) -> dict[str, Any] | None:
-    """Lay out the critical path, cut to a window; None where nothing ran."""
-    path = critical_path(trace)
-    if path is not None and window is not None:
-        path = path.within(window.start_ns, window.end_ns)
-    return critical_path_payload(path) if path else None
+    first = next(iter(timeline.devices), None)
+    about = {key: getattr(first, key, None) for key in ("name", "vendor")}
+    return {**about, "count": used} if used else None
 
 
 def roofline_payload(found: "Roofline") -> dict[str, Any]:
@@ -224,8 +213,7 @@ def diff_payload(diff: TraceDiff) -> dict[str, Any]:
         "per_step": diff.per_step,
         "base_steps": diff.base_steps,
         "test_steps": diff.test_steps,
-        "base_step_ns": diff.step_ns[0] if diff.step_ns else None,
-        "test_step_ns": diff.step_ns[1] if diff.step_ns else None,
+        **dict(zip(("base_step_ns", "test_step_ns"), diff.step_ns or (None, None), strict=True)),
         **{
             name: [
                 {**vars(row), "delta_ns": row.delta_ns, "change": row.change.value}

@@ -57,12 +57,12 @@ def _finding(report: Report, number: int, finding: Finding) -> Iterator[str]:
     brief = finding.severity is Severity.INFO and finding.saving_ns.high
     if number > MOST_IN_FULL or brief:
         return
-    rows = []
-    if finding.saving_ns.high:
-        rows.append(plain(saving(finding, report.results)))
-    if where := _where(finding):
-        rows.append(f"where: {where}")
-    rows.append(f"change: {plain(finding.advice)}")
+    where = _where(finding)
+    rows = [
+        *([plain(saving(finding, report.results))] if finding.saving_ns.high else []),
+        *([f"where: {where}"] if where else []),
+        f"change: {plain(finding.advice)}",
+    ]
     yield "\n".join(f"{' ' * _INDENT}- {row}" for row in rows)
     if finding.change:
         yield block(finding.change, indent=_INDENT)

@@ -215,7 +215,20 @@ def other_lines(document: Document, *, top: int, on: Terminal = PLAIN) -> Iterat
 def snapshot_lines(document: Document) -> Iterator[str]:
     """Yield what a memory snapshot says of each device."""
     for device in document["devices"]:
-        yield from _device_lines(device)
+        peak = device["peak"]
+        whole = peak["allocated_bytes"]
+        kinds = sorted(peak["kind_bytes"].items(), key=lambda pair: -pair[1])
+        shares = [f"{kind} {size(n)} ({percent(n / whole)})" for kind, n in kinds if n]
+        reserved = device["reserved_bytes"]
+        when = "" if reserved is None else f" at the peak of the history, {size(reserved)} reserved"
+        yield f"device {device['device']}: {size(whole)} in use{when}"
+        yield f"  by kind: {', '.join(shares) or 'nothing'}"
+        for site in peak["sites"][:_SHOWN_SITES]:
+            yield f"  {size(site['bytes'])} in {site['count']} blocks: {_place(site)}"
+        for site in device["growing"]:
+            rate = site["bytes_per_step"]
+            pace = f", {size(rate)} per step" if rate is not None else ""
+            yield f"  growing: {size(site['bytes'])}{pace}: {_place(site)}"
 
 
 def _diff_cells(row: Document) -> tuple[str, ...]:
@@ -232,23 +245,6 @@ def _indented(
     rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,), on: Terminal = PLAIN
 ) -> Iterator[str]:
     yield from (f"  {line}" for line in aligned(rows, left, on.width))
-
-
-def _device_lines(device: Document) -> Iterator[str]:
-    peak = device["peak"]
-    whole = peak["allocated_bytes"]
-    kinds = sorted(peak["kind_bytes"].items(), key=lambda pair: -pair[1])
-    shares = [f"{kind} {size(n)} ({percent(n / whole)})" for kind, n in kinds if n]
-    reserved = device["reserved_bytes"]
-    when = "" if reserved is None else f" at the peak of the history, {size(reserved)} reserved"
-    yield f"device {device['device']}: {size(whole)} in use{when}"
-    yield f"  by kind: {', '.join(shares) or 'nothing'}"
-    for site in peak["sites"][:_SHOWN_SITES]:
-        yield f"  {size(site['bytes'])} in {site['count']} blocks: {_place(site)}"
-    for site in device["growing"]:
-        rate = site["bytes_per_step"]
-        pace = f", {size(rate)} per step" if rate is not None else ""
-        yield f"  growing: {size(site['bytes'])}{pace}: {_place(site)}"
 
 
 def _place(site: Document) -> str:

@@ -7,16 +7,8 @@ from lightning_gpuprof.units import duration, percent, rate, size, spread
 from lightning_gpuprof.views.text.blocks import aligned
 
 _HEADER = (
-    "change",
-    "step",
-    "before",
-    "gain (95 %)",
-    "samples/s",
-    "memory",
-    "first step",
-    "losses",
-    "",
-)
+    "change", "step", "before", "gain (95 %)", "samples/s", "memory", "first step", "losses", "",
+)  # fmt: skip
 
 
 def trials_text(trials: Trials) -> str:
