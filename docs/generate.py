@@ -71,13 +71,13 @@ def findings_page() -> str:
 
 
 READING = {
-    "overview": "Begin here: what a step takes, what holds it back, the change, its gain, how busy "
+    "overview": "What a step takes, what holds it back, the change, its gain, how busy "
     "the GPU is, and the step by phase. Make the change, train again, compare.",
     "steps": "Look for steps that stand out; a click on one of the slowest shows which phase grew.",
     "timeline": "Look for gaps in the device's stream: the row above says why it was idle.",
     "operators": "Take the first three rows; Source lines and Modules say where they come from.",
-    "roofline": "A dot below both roofs waits for launches, or is too small.",
-    "memory": "Memory that grows comes first, with its line; then what a larger batch would take.",
+    "roofline": "A dot far below both roofs waits for launches.",
+    "memory": "Memory that grows comes first, with its line.",
     "ranks": "The others wait for the marked rank: see in which phase it differs.",
     "compare": "After a change: an interval that holds 0 says that nothing is sure.",
 }
