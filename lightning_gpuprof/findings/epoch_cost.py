@@ -50,7 +50,6 @@ def epoch_finding(
             f"{name}_ns": cost_ns,
             f"{name}_per_epoch_ns": each_ns,
             "epochs_count": times,
-            "step_ns": run.step_ns,
         },
         saving_ns=saving,
         cause_ns=Range(cost_ns, round(cost_ns * (1 + error_frac))),

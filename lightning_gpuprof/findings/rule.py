@@ -48,10 +48,18 @@ class Rule:
         return bool(self.needs) and all(NEEDS[name].by_trace for name in self.needs)
 
     def evaluate(self, run: RunResults) -> tuple[Finding | Abstained, ...]:
-        """Judge a run that has what the rule needs."""
+        """Judge a run that has what the rule needs; evidence of a cost names the step as well."""
         judged = self.judge(run)
         several = judged if isinstance(judged, tuple) else (judged,)
-        return tuple(replace(one, id=self.id) for one in several if one is not None)
+        named = [replace(one, id=self.id) for one in several if one is not None]
+        if run.step_ns is None:
+            return tuple(named)
+        return tuple(
+            replace(one, evidence={**one.evidence, "step_ns": run.step_ns})
+            if isinstance(one, Finding) and one.cause_ns is not None
+            else one
+            for one in named
+        )
 
 
 def rule(

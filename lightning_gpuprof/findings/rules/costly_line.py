@@ -58,7 +58,6 @@ def _line(run: RunResults, step_ns: int, line: LineTime) -> Finding | None:
         "line_ns": line.mean_ns,
         "line_frac": line.frac,
         "samples_count": line.count,
-        "step_ns": step_ns,
     }
     marks = run.device_time.phases.get(line.phase) if run.device_time else None
     if marks is not None:
@@ -101,7 +100,6 @@ def _operator(step_ns: int, facts: TraceFacts) -> Finding | None:
             "operator_frac": taken[name] / step_ns,
             "host_ns": round(op.self_ns),
             "calls_count": round(op.calls),
-            "step_ns": step_ns,
         },
         confidence=0.9,
         where=(Where(name=name),),

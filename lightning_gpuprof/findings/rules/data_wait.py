@@ -180,7 +180,6 @@ def _evidence(run: RunResults, step_ns: int, wait_ns: int) -> dict[str, int | fl
     found: dict[str, int | float | None] = {
         "data_wait_ns": wait_ns,
         "data_wait_frac": wait_ns / step_ns,
-        "step_ns": step_ns,
         "num_workers_count": workers,
         "cpu_count": run.cores,
         "sampler_frac": run.loader_wait.sampler_frac,

@@ -62,7 +62,7 @@ def judge(run: RunResults) -> Finding | None:
         "of each step",
         advice="Convert the data to float32 where it is made, and remove .double(). Keep float64 "
         "for the few sums that need it.",
-        evidence={"double_frac": share, "operators_ns": operators_ns, "step_ns": step_ns},
+        evidence={"double_frac": share, "operators_ns": operators_ns},
         saving_ns=saving,
         cause_ns=Range(operators_ns, operators_ns),
         confidence=0.8,

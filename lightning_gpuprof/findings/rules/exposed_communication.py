@@ -98,7 +98,7 @@ def judge(run: RunResults) -> Finding | None:
         title=f"{up_to}{duration(cost)} of each step ({percent(cost / step_ns)}) is exposed "
         "communication",
         advice=advice,
-        evidence={**evidence, "step_ns": step_ns},
+        evidence=evidence,
         saving_ns=saving,
         cause_ns=Range(round(cost), round(cost)),
         confidence=0.5 if shards or run.lacks_ranks else 0.6,

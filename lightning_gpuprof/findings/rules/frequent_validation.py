@@ -74,7 +74,6 @@ def judge(run: RunResults) -> Finding | None:
             "validation_frac": mean_ns / step_ns,
             "per_validation_ns": each_ns,
             "validations_count": runs,
-            "step_ns": step_ns,
         },
         saving_ns=saving,
         cause_ns=Range(mean_ns, mean_ns),

@@ -141,7 +141,7 @@ def _finding(
         title=title,
         advice="Do the same work in fewer, larger operators: batch what a Python loop calls one by "
         f"one, fuse the optimizer, compile{graphs}, or raise the batch size.",
-        evidence={**evidence, "step_ns": step_ns},
+        evidence=evidence,
         saving_ns=saving,
         cause_ns=saving,
         confidence=confidence,

@@ -83,7 +83,7 @@ def _on_gpu(run: RunResults, step_ns: int, facts: TraceFacts | None) -> Finding 
     bound = run.device_time.state_frac[StepState.SYNC_BOUND] if run.device_time else 0.0
     if cost_ns < SYNC_FRAC * step_ns and not bound and not idle:
         return None
-    evidence = {"blocked_ns": cost_ns, "blocked_frac": cost_ns / step_ns, "step_ns": step_ns}
+    evidence = {"blocked_ns": cost_ns, "blocked_frac": cost_ns / step_ns}
     # The device works on during a wait: a sync costs the idle time behind it.
     low, high = sorted((round(idle or 0), cost_ns))
     if idle is not None:
@@ -112,7 +112,6 @@ def _loop(run: RunResults, step_ns: int, work: HostWork) -> Finding | None:
         "reads_per_step_count": work.reads,
         "reading_ns": work.read_ns,
         "thin_calls_count": work.thin_calls,
-        "step_ns": step_ns,
     }
     whole_ns = max(cost_ns, most_ns)
     title = f"{work.reads} values are read one by one: {duration(whole_ns)} of each step "

@@ -61,7 +61,7 @@ def judge(run: RunResults) -> Finding | None:
         title=f"32-bit matrix products take {duration(gemm_ns)} of each step "
         f"({percent(gemm_ns / step_ns)})",
         advice="Allow TF32, or train in bfloat16 mixed precision; then compare the loss curves.",
-        evidence={"gemm_ns": round(gemm_ns), "step_ns": step_ns},
+        evidence={"gemm_ns": round(gemm_ns)},
         saving_ns=saving,
         cause_ns=Range(round(gemm_ns), round(gemm_ns)),
         confidence=0.7,

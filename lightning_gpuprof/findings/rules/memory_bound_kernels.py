@@ -63,7 +63,6 @@ def judge(run: RunResults) -> Finding | None:
     evidence: dict[str, int | float] = {
         "memory_bound_ns": round(per_step),
         "memory_bound_frac": bound / whole,
-        "step_ns": step_ns,
     }
     if (gemm := facts.number("gemm_frac")) is not None:
         evidence["gemm_frac"] = gemm

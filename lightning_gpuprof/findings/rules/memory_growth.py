@@ -108,7 +108,7 @@ def _finding(
     if memory and memory.bytes_per_step >= WARN_BYTES_PER_STEP and severity is Severity.INFO:
         severity = Severity.WARNING
     copies = line is not None and _COPIES.search(line.source) is not None
-    evidence: dict[str, int | float] = {"step_ns": step_ns, "grown_per_step_ns": cost_ns}
+    evidence: dict[str, int | float] = {"grown_per_step_ns": cost_ns}
     if memory is not None:
         evidence["growth_per_step_bytes"] = round(memory.bytes_per_step)
         evidence["last_bytes"] = memory.last_bytes

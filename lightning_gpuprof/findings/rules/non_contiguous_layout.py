@@ -84,7 +84,6 @@ def judge(run: RunResults) -> Finding | None:
         evidence={
             "relayout_ns": cost_ns,
             "relayouts_per_step_count": round(calls),
-            "step_ns": step_ns,
         },
         saving_ns=saving,
         cause_ns=cause,

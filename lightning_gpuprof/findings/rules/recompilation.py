@@ -61,7 +61,6 @@ def judge(run: RunResults) -> Finding | None:
     evidence: dict[str, int | float] = {
         "compiled_steps_count": seen.count,
         "compiling_ns": cost_ns,
-        "step_ns": step_ns,
     }
     return _finding(run, step_ns, title, ADVICE, evidence, saving, cost_ns, 0.9)
 
@@ -78,7 +77,6 @@ def _early(run: RunResults, seen: Compiling, step_ns: int) -> Finding:
     evidence: dict[str, int | float] = {
         "compiled_early_count": count,
         "compiling_ns": again_ns // steps,
-        "step_ns": step_ns,
     }
     return _finding(run, step_ns, title, advice, evidence, saving, again_ns // steps, 0.8)
 

@@ -85,7 +85,6 @@ def _repeated(run: RunResults, facts: TraceFacts, step_ns: int) -> Finding | Non
             "repeated_ns": cost_ns,
             "backward_ns": backward.mean_ns,
             "passes_count": round(passes.mean_passes, 2),
-            "step_ns": step_ns,
         },
         saving_ns=saving,
         cause_ns=Range(cost_ns, cost_ns),
@@ -106,7 +105,6 @@ def _growing(grown: Growth, step_ns: int) -> Finding:
         evidence={
             "backward_first_ns": grown.first,
             "backward_last_ns": grown.last,
-            "step_ns": step_ns,
         },
         saving_ns=saving,
         cause_ns=saving,

@@ -100,7 +100,6 @@ def _finding(run: RunResults, part: Part) -> Finding:
             "callback_frac": taken.mean_ns / step_ns,
             "callback_max_ns": taken.max_ns,
             "active_steps_count": part.active_steps,
-            "step_ns": step_ns,
         },
         saving_ns=saving,
         cause_ns=Range(taken.mean_ns, taken.mean_ns),

@@ -59,7 +59,6 @@ def judge(run: RunResults) -> Finding | None:
         "checkpoint_frac": run.of_run(mean_ns * run.every.steps),
         "per_checkpoint_ns": each_ns,
         "checkpoints_count": saves,
-        "step_ns": step_ns,
     }
     return Finding(
         severity=grade(saving, step_ns),

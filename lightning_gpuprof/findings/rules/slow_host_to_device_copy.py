@@ -109,7 +109,6 @@ def judge(run: RunResults) -> Finding | None:
         evidence={
             "transfer_ns": cost_ns,
             "transfer_frac": cost_ns / step_ns,
-            "step_ns": step_ns,
             **_evidence(copies),
         },
         saving_ns=saving,

@@ -94,7 +94,6 @@ def judge(run: RunResults) -> Finding | None:
             "thin_kernels_per_step_count": round(facts.per_step("thin_kernels", "count") or 0.0),
             "thin_kernels_frac": thin_frac,
             "gaps_ns": idle_ns,
-            "step_ns": step_ns,
         },
         saving_ns=saving,
         cause_ns=Range(idle_ns, idle_ns),

@@ -139,7 +139,6 @@ def _evidence(seen: Spikes, step_ns: int, collected_ns: int) -> dict[str, int | 
     return {
         "spikes_count": seen.count,
         "excess_per_step_ns": seen.excess_per_step_ns,
-        "step_ns": step_ns,
         "collections_count": seen.gc_count,
         "collecting_per_step_ns": collected_ns,
     }

@@ -104,7 +104,6 @@ def _finding(
             "optimizer_ns": step.mean_ns,
             "optimizer_frac": step.mean_ns / step_ns,
             "parameter_tensors_count": tensors,
-            "step_ns": step_ns,
         },
         saving_ns=saving,
         cause_ns=Range(step.mean_ns, step.mean_ns),

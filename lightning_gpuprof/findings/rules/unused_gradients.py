@@ -28,7 +28,7 @@ import re
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity, Where
-from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.findings.rule import rule
 from lightning_gpuprof.records.phases import Phase
 
 MOST_NAMES, MOST_FROZEN = 3, 8
@@ -53,7 +53,6 @@ def judge(run: RunResults) -> Finding | None:
             "unused_tensors_count": unused.tensors,
             "unused_parameters_count": unused.parameters,
             "backward_ns": backward.mean_ns,
-            "step_ns": measured(run.step_ns),
         },
         saving_ns=saving,
         cause_ns=saving,
