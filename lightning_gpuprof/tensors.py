@@ -8,8 +8,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from lightning_gpuprof.adapters.pytree import tree_leaves
-from lightning_gpuprof.adapters.torch_tensors import stored_values
+from lightning_gpuprof.adapters.torch_tensors import stored_values, tree_leaves
 
 _COUNTS = ("num_graphs", "batch_size")
 """Attributes by which graph and tensor-dict libraries say how many samples they hold."""

@@ -9,18 +9,10 @@ import torch
 
 
 def nvml_index(device: torch.device) -> int:
-    """Return NVML's number of a device, whatever CUDA_VISIBLE_DEVICES hides.
-
-    Raises:
-        AttributeError: This torch does not say.
-    """
+    """Return NVML's number of a device, whatever CUDA_VISIBLE_DEVICES hides."""
     return int(torch.cuda._get_nvml_device_index(device))
 
 
 def amdsmi_index(device: torch.device) -> int:
-    """Return AMD SMI's number of a device, whatever HIP_VISIBLE_DEVICES hides.
-
-    Raises:
-        AttributeError: This torch does not say.
-    """
+    """Return AMD SMI's number of a device, whatever HIP_VISIBLE_DEVICES hides."""
     return int(torch.cuda._get_amdsmi_device_index(device))

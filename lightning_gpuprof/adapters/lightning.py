@@ -27,9 +27,11 @@ _OTHER_IN_USE = "pytorch_lightning" in sys.modules and "lightning.pytorch" not i
 
 _package: Any
 if TYPE_CHECKING:
-    from lightning.pytorch import Callback, LightningModule, Trainer
-    from lightning.pytorch.callbacks import TQDMProgressBar
-    from lightning.pytorch.profilers import Profiler
+    from lightning.pytorch import Callback as Callback
+    from lightning.pytorch import LightningModule as LightningModule
+    from lightning.pytorch import Trainer as Trainer
+    from lightning.pytorch.callbacks import TQDMProgressBar as TQDMProgressBar
+    from lightning.pytorch.profilers import Profiler as Profiler
 else:
     try:
         _package = import_module("pytorch_lightning" if _OTHER_IN_USE else "lightning.pytorch")
@@ -39,28 +41,6 @@ else:
     Trainer, Profiler = _package.Trainer, _package.profilers.Profiler
     RichProgressBar = _package.callbacks.RichProgressBar
     TQDMProgressBar = _package.callbacks.TQDMProgressBar
-
-__all__ = [
-    "STOP_CHECK_METHOD",
-    "Callback",
-    "LightningModule",
-    "Profiler",
-    "TQDMProgressBar",
-    "Trainer",
-    "accumulates",
-    "batch_holder",
-    "batches_done",
-    "detects_anomaly",
-    "does_nothing",
-    "hook_of",
-    "is_kind",
-    "logged_results",
-    "logging_step",
-    "moved_logger",
-    "step_value",
-    "users_profiler",
-    "validation_batches",
-]
 
 STOP_CHECK_METHOD = "_broadcast_sigterm_tensor"
 """Of the epoch loop: between steps, rank 0 tells all others whether it was to stop by SIGTERM."""

@@ -101,11 +101,6 @@ class LoaderParts:
 
     Nothing that is put into an iterator refers back to it: an iterator that Lightning drops ends
     its workers at once, as it does without us.
-
-    Args:
-        sampler: Region of choosing what the next batch holds.
-        workers: Region of waiting for a worker process.
-        start: Region of making an iterator, and its workers.
     """
 
     def __init__(self, sampler: Context, workers: Context, start: Context) -> None:

@@ -102,11 +102,7 @@ class TorchTrace:
             self._step = None
 
     def stop(self) -> None:
-        """Record no more; a recording that was only prepared is dropped.
-
-        Raises:
-            RuntimeError: Somebody took the recording away unseen, so there is nothing to export.
-        """
+        """Record no more; a recording that was only prepared is dropped."""
         self._restore()
         try:
             if self._prepared:

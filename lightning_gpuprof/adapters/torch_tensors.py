@@ -1,4 +1,4 @@
-"""Private parts of torch: dispatch modes, and the storages and shards of tensors.
+"""Private parts of torch: dispatch modes, nested containers, storages and shards of tensors.
 
 The names are in torch 2.2 to 2.14. Where one is missing nothing is found, or a tensor counts as
 its own storage.
@@ -9,8 +9,9 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-__all__ = ["TorchDispatchMode", "storage_key"]
+__all__ = ["TorchDispatchMode", "storage_key", "tree_leaves"]
 
 
 def storage_key(tensor: Tensor) -> int:

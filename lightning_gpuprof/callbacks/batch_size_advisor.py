@@ -26,7 +26,6 @@ FORWARDS = 4
 DENSE, SPARSE_NS = 20, 1_000_000_000
 """After so many windows batches are no longer counted, and readings are at least this far apart: a
 window costs the host of an H100 some 2 ms."""
-_OF_A_RUN = ("_host", "_trainer", "_probe", "_peaks", "_batches")
 
 
 class BatchSizeAdvisor(RecordingCallback):
@@ -56,6 +55,8 @@ class BatchSizeAdvisor(RecordingCallback):
     Raises:
         ConfigError: A number makes no sense.
     """
+
+    _of_a_run = ("_host", "_trainer", "_probe", "_peaks", "_batches")
 
     def __init__(
         self,
@@ -127,10 +128,7 @@ class BatchSizeAdvisor(RecordingCallback):
 
     @guarded
     def _forward_ended(self, *_: Any) -> None:
-        """Read the part of the pool that cannot be released.
-
-        Not in the very first step, which has no optimizer state and no gradients from before.
-        """
+        """Read the part of the pool that cannot be released."""
         reading = self._probe.read() if self._probe is not None else None
         if reading is not None and self._peaks is not None:
             self._peaks.add_forward(reading)
@@ -161,10 +159,6 @@ class BatchSizeAdvisor(RecordingCallback):
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Read the last, shorter window."""
         self._end_window()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave the run out of a copy made in training."""
-        return self.__dict__ | dict.fromkeys(_OF_A_RUN)
 
     @override
     def _release(self) -> None:

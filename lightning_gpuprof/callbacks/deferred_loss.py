@@ -24,7 +24,6 @@ from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.recording import RecordingCallback
 from lightning_gpuprof.session.safe_logger import SafeLogger
 
-_OF_A_RUN = ("_outputs", "_sink", "_trainer")
 _TO_FILES = ("TensorBoardLogger", "CSVLogger")
 """Loggers that get every step: their calls take microseconds, those to a server milliseconds."""
 MOST_WAITING = 10
@@ -68,6 +67,8 @@ class DeferredLoss(RecordingCallback):
     Raises:
         ConfigError: `metrics` is empty, or a number makes no sense.
     """
+
+    _of_a_run = ("_outputs", "_sink", "_trainer")
 
     def __init__(
         self,
@@ -233,10 +234,6 @@ class DeferredLoss(RecordingCallback):
             self._flush()
         finally:
             self.sync_dist = synced
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave the run out of copies."""
-        return self.__dict__ | dict.fromkeys(_OF_A_RUN)
 
     @override
     def _release(self) -> None:

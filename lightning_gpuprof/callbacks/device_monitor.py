@@ -26,11 +26,7 @@ NOT_MEASURED_NOTE = "device-stats-not-measured"
 
 
 def device_stats(device: torch.device) -> DeviceStats | None:
-    """Return the driver's readings of a device, or None where there are none.
-
-    >>> device_stats(torch.device("cpu")) is None
-    True
-    """
+    """Return the driver's readings of a device, or None where there are none."""
     return nvml_stats(device) or amd_stats(device)
 
 
@@ -54,6 +50,8 @@ class DeviceMonitor(RecordingCallback):
     Raises:
         ConfigError: The window is below 1.
     """
+
+    _of_a_run = ("_sampler",)
 
     def __init__(
         self,
@@ -94,21 +92,19 @@ class DeviceMonitor(RecordingCallback):
 
     @guarded
     def _window_ended(self, trainer: Trainer, *_: Any) -> None:
-        if self._sampler is not None:
-            self._write(trainer, self._sampler)
+        self._write(trainer)
 
     @override
     @guarded
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self._sampler is not None:
-            self._write(trainer, self._sampler)
+        self._write(trainer)
         self._release()
 
-    def _write(self, trainer: Trainer, sampler: StatsSampler) -> None:
-        output, readings = self._output, sampler.take()
-        if output is None:
+    def _write(self, trainer: Trainer) -> None:
+        output, sampler = self._output, self._sampler
+        if output is None or sampler is None:
             return
-        now = output.clock()
+        readings, now = sampler.take(), output.clock()
         if readings:
             begun, self._since_ns = self._since_ns, now
             step = max(0, batches_done(trainer) - self._first - 1)
@@ -120,12 +116,7 @@ class DeviceMonitor(RecordingCallback):
 
     @override
     def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
-        if self._sampler is not None:
-            self._write(trainer, self._sampler)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave the run out of copies."""
-        return self.__dict__ | {"_sampler": None}
+        self._write(trainer)
 
     @override
     def _release(self) -> None:

@@ -75,9 +75,6 @@ class GpuProfCallback(Callback):
         """Return a callback set as the `profiling:` section of a YAML file says.
 
         `profiling: null` gives a callback that does nothing.
-
-        Raises:
-            ConfigError: The section cannot be read, or holds an unknown key.
         """
         config = GpuProfConfig.from_yaml(path)
         if config is not None and config.unit is None and config.schedule():

@@ -176,6 +176,7 @@ class LineSampler(EpochRecorder):
         if thread is not None and thread is not threading.current_thread():
             thread.join(END_S)
 
+    @override
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_stop": None, "_thread": None}
 

@@ -53,6 +53,8 @@ class MemorySnapshot(RecordingCallback):
         ConfigError: A number makes no sense, or nothing would be recorded.
     """
 
+    _of_a_run = ("_files",)
+
     def __init__(
         self,
         *,
@@ -177,10 +179,6 @@ class MemorySnapshot(RecordingCallback):
         if self._files is not None and self._recording:
             self._recording = False
             self._files.history.stop()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave the run out of a copy made in training."""
-        return self.__dict__ | {"_files": None}
 
     @override
     def _release(self) -> None:

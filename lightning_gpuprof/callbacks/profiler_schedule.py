@@ -19,8 +19,6 @@ from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.recording import RecordingCallback
 from lightning_gpuprof.session.step_start import StepBorders
 
-_OF_A_RUN = ("_cycles", "_borders", "_files", "_trainer")
-
 
 class ProfilerSchedule(RecordingCallback):
     """Records operators, kernels and copies with torch.profiler during chosen steps or epochs.
@@ -62,6 +60,8 @@ class ProfilerSchedule(RecordingCallback):
             is unstable on (MPS); in `on_train_start`, a given schedule that this run is too
             short for.
     """
+
+    _of_a_run = ("_cycles", "_borders", "_files", "_trainer")
 
     def __init__(
         self,
@@ -244,10 +244,6 @@ class ProfilerSchedule(RecordingCallback):
     def _close(self) -> None:
         if self._cycles is not None:
             self._cycles.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return a copy's state; a copy that is made in training is in no run."""
-        return self.__dict__ | dict.fromkeys(_OF_A_RUN)
 
     @override
     def _release(self) -> None:

@@ -39,12 +39,10 @@ class TraceFiles:
         output: RunOutput,
         *,
         packed: bool = True,
-        now: Callable[[], int] = time.perf_counter_ns,
         free_bytes: Callable[[str], int] = lambda folder: shutil.disk_usage(folder).free,
     ) -> None:
         self._output = output
         self._packed = packed
-        self._now = now
         self._free_bytes = free_bytes
         self._needed_bytes = FIRST_BYTES
         self._folder = plugin_dir(output.run_dir)
@@ -69,7 +67,7 @@ class TraceFiles:
         packed = trace_name(self._output.rank, self._output.session, recorded.cycle)
         plain = os.path.join(self._folder, packed.removesuffix(".gz"))
         os.makedirs(self._folder, exist_ok=True)
-        begun = self._now()
+        begun = time.perf_counter_ns()
         # Readers take a file of a trace's name for a whole trace.
         part = f"{plain}.{os.getpid()}.part"
         try:
@@ -89,7 +87,7 @@ class TraceFiles:
                 last_step=recorded.last_step,
                 trace_file=os.path.basename(path),
                 stop_ns=recorded.stop_ns,
-                export_ns=self._now() - begun,
+                export_ns=time.perf_counter_ns() - begun,
                 trace_bytes=plain_bytes,
             )
         )

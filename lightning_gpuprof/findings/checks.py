@@ -3,20 +3,13 @@
 Findings promise a saving; these do not. They are rows of questions.toml.
 """
 
-import sys
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
-from importlib import resources
 from typing import Any
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.check_figures import FIGURES, Seen, suggested_workers
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from lightning_gpuprof.findings.operators import tables
 
 KERNEL_CHECK = "top-kernel"
 PHASES_END = "balanced"
@@ -81,9 +74,6 @@ def _ask(row: dict[str, Any], seen: Seen) -> Check:
     return Check(**asked, value=value, state=state, next=next_)
 
 
-@cache
 def questions() -> list[dict[str, Any]]:
     """Return the rows of questions.toml."""
-    text = resources.files("lightning_gpuprof.findings").joinpath("questions.toml")
-    rows: list[dict[str, Any]] = tomllib.loads(text.read_text("utf-8"))["question"]
-    return rows
+    return tables("questions.toml")["question"]

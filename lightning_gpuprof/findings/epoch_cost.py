@@ -23,21 +23,7 @@ def epoch_finding(
     change: str | None = None,
     error_frac: float = 0.0,
 ) -> Finding | None:
-    """Return a finding where work takes a share of the epochs; `title` has its share of the run.
-
-    Args:
-        run: Whose epochs.
-        taken_ns: What the work took, in total.
-        times: For how many epochs it was done.
-        name: The work's, in the evidence.
-        title: With `{each}` for what one epoch's takes.
-        advice: What to do.
-        where: Where the work is done.
-        gone_frac: The least and the most of it that the change saves.
-        confidence: That it does.
-        change: The change as code.
-        error_frac: Half the 90 % interval of what one epoch's takes, as a share of it.
-    """
+    """Return a finding where work takes a share of the epochs; `title` has its share of the run."""
     if run.steps is None or not run.step_ns or taken_ns < MIN_FRAC * run.step_ns * run.steps.ran:
         return None
     cost_ns, each_ns = taken_ns // run.steps.ran, taken_ns // max(1, times)

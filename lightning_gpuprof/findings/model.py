@@ -3,7 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lightning_gpuprof.analysis.run.host_lines import LineCount
+    from lightning_gpuprof.analysis.run.line_times import LineTime
+    from lightning_gpuprof.records.schema import SyncSite
 
 
 class Severity(str, Enum):
@@ -43,11 +48,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class Range:
-    """An interval in the unit of the field that holds it.
-
-    >>> Range(low=10, high=30).middle
-    20.0
-    """
+    """An interval in the unit of the field that holds it."""
 
     low: int
     high: int
@@ -67,25 +68,6 @@ class Range:
         return self.low + (self.high - self.low) / 4
 
 
-class Line(Protocol):
-    """A line of the program, as samples or an inspection noted it."""
-
-    @property
-    def file(self) -> str:
-        """Its file."""
-        ...
-
-    @property
-    def line(self) -> int:
-        """Its number."""
-        ...
-
-    @property
-    def source(self) -> str:
-        """Its text; empty where it could not be read."""
-        ...
-
-
 @dataclass(frozen=True)
 class Where:
     """A place that a finding applies to; only the fields that are known are set."""
@@ -100,7 +82,13 @@ class Where:
     """A callback, logger, module or operator by name."""
 
     @classmethod
-    def at(cls, line: Line, *, phase: str | None = None, name: str | None = None) -> "Where":
+    def at(
+        cls,
+        line: "LineCount | LineTime | SyncSite",
+        *,
+        phase: str | None = None,
+        name: str | None = None,
+    ) -> "Where":
         """Return the place that a line is."""
         return cls(file=line.file, line=line.line, source=line.source, phase=phase, name=name)
 
@@ -111,9 +99,6 @@ class Finding:
 
     Args:
         id: The rule's, which the engine fills in.
-        severity: How much it matters.
-        title: At most twelve words and its number.
-        advice: The change to make.
         evidence: Numbers; every key ends in its unit (`_ns`, `_bytes`, `_frac`, `_per_s`,
             `_count`).
         saving_ns: Expected saving per step, low to high; 0 to 0 where no time is claimed. The
@@ -123,8 +108,6 @@ class Finding:
         likely_ns: The middle of what the rule expects within the cause; the engine fills it in.
         indirect_ns: How much more than its cause a change may save; the engine fills it in.
         confidence: 0 to 1: how sure the rule is that this is the cause.
-        where: Places it applies to.
-        change: The change as code to paste, where there is one.
         when: Whether the saving is time of a steady step.
         explains: Ids of findings that say less of the same time (`overlap.py`).
         measured: The trial that the saving is from; None where a model expects it.

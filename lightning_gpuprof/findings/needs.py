@@ -11,13 +11,7 @@ MIN_SAMPLES = 50
 
 
 class Need(NamedTuple):
-    """One input.
-
-    Args:
-        met: Whether a run has it.
-        missing: The sentence where it has not.
-        by_trace: Whether a trace alone gives it.
-    """
+    """One input."""
 
     met: Callable[[RunResults], bool]
     missing: str

@@ -23,17 +23,7 @@ MOST = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Pattern:
-    """A row of operators.toml.
-
-    Args:
-        name: What the operation is called.
-        callee: Regular expression for the beginning of what a sampled line was in.
-        written: Regular expression for the line's text, the operation seen running included.
-        operators: Names of operators in a trace.
-        advice: What to do.
-        change: The same as code, where there is one.
-        source: Where that is known from.
-    """
+    """A row of operators.toml."""
 
     name: str
     callee: str = ""
@@ -62,7 +52,7 @@ class Seen:
 
 def patterns(table: str) -> tuple[Pattern, ...]:
     """Return the rows of one table: `loading` or `computing`."""
-    return tuple(Pattern(**_lists_as_tuples(row)) for row in _tables()[table])
+    return tuple(Pattern(**_lists_as_tuples(row)) for row in tables("operators.toml")[table])
 
 
 def seen_loading(lines: HostLines | None) -> tuple[Seen, ...]:
@@ -85,10 +75,11 @@ def seen_loading(lines: HostLines | None) -> tuple[Seen, ...]:
 
 
 @cache
-def _tables() -> dict[str, list[dict[str, Any]]]:
-    text = resources.files("lightning_gpuprof.findings").joinpath("operators.toml")
-    tables: dict[str, list[dict[str, Any]]] = tomllib.loads(text.read_text("utf-8"))
-    return tables
+def tables(name: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the tables of a TOML file of this room."""
+    text = resources.files("lightning_gpuprof.findings").joinpath(name)
+    found: dict[str, list[dict[str, Any]]] = tomllib.loads(text.read_text("utf-8"))
+    return found
 
 
 def _lists_as_tuples(row: dict[str, Any]) -> dict[str, Any]:

@@ -16,20 +16,10 @@ MIN_FRAC = 0.25
 """A line with less of its phase's samples is one of many."""
 MOST = 2
 HALF = 0.5
-PHASES = {
-    phase.value: phase
-    for phase in (
-        Phase.DATA_WAIT,
-        Phase.HOST_TO_DEVICE,
-        Phase.CALLBACKS,
-        Phase.CLIP_GRADIENTS,
-        Phase.OPTIMIZER_STEP,
-        Phase.LOGGING,
-        Phase.VALIDATION,
-        Phase.OTHER,
-    )
-}
-"""In which a line of the user's own is the cause; in forward and backward it is the model."""
+_NOT_LINES = (Phase.FORWARD, Phase.BACKWARD, Phase.ZERO_GRAD)
+"""In forward and backward it is the model; in the other phases a line of the user's own."""
+_RARE = (Phase.CHECKPOINT, Phase.GARBAGE_COLLECTION)
+PHASES = {one.value: one for one in Phase if one not in (*_NOT_LINES, *_RARE)}
 LOOPS = ("host-bound", "small-kernels", "host-sync")
 """Findings that lie in loops of the forward pass, in the line seen most often there."""
 

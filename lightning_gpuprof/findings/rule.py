@@ -21,15 +21,7 @@ Judged = Finding | tuple[Finding, ...] | Abstained | None
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule as `@rule` makes it.
-
-    Args:
-        id: Kebab-case name of the failing state.
-        needs: Names in `NEEDS`: without one of them the rule is not asked.
-        effort: What its change asks for.
-        judge: The rule itself.
-        doc: Its documentation page.
-    """
+    """A rule as `@rule` makes it."""
 
     id: str
     needs: tuple[str, ...]
@@ -65,11 +57,7 @@ class Rule:
 def rule(
     *, id: str, needs: tuple[str, ...] = (), effort: Effort
 ) -> Callable[[Callable[[RunResults], Judged]], Rule]:
-    """Make a rule of the function below.
-
-    Raises:
-        ValueError: A need has no entry in `NEEDS`.
-    """
+    """Make a rule of the function below."""
     if unknown := [name for name in needs if name not in NEEDS]:
         raise ValueError(f"rule {id!r} needs {unknown}, which needs.py does not name")
 
@@ -89,11 +77,7 @@ def rules(package: str = "lightning_gpuprof.findings.rules") -> dict[str, Rule]:
 
 
 def measured(value: _T | None) -> _T:
-    """Return a value of which a need of the rule has made sure that it is there.
-
-    Raises:
-        LookupError: The rule reads what its needs do not name.
-    """
+    """Return a value of which a need of the rule has made sure that it is there."""
     if value is None:
         raise LookupError("a rule reads a value that none of its needs makes sure of")
     return value

@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from typing_extensions import override
 
-from lightning_gpuprof.adapters.pytree import tree_leaves
-from lightning_gpuprof.adapters.torch_tensors import TorchDispatchMode, storage_key
+from lightning_gpuprof.adapters.torch_tensors import TorchDispatchMode, storage_key, tree_leaves
 from lightning_gpuprof.inspect.advice import PAGEABLE_COPY
 from lightning_gpuprof.inspect.places import Report
 from lightning_gpuprof.inspect.sync_calls import (

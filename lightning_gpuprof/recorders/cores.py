@@ -14,6 +14,7 @@ from lightning_gpuprof.records.facts import CoreWait, CpuQuota, IoPressure
 
 ROOT, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 TASKS, PRESSURE = Path("/proc/self/task"), Path("/proc/pressure/io")
+_Counters = CoreWait | CpuQuota | IoPressure
 
 
 class CoreWaits(Recorder):
@@ -22,39 +23,21 @@ class CoreWaits(Recorder):
     Costs: some 100 us, twice.
     Touches: nothing; it reads files of /proc and /sys/fs/cgroup.
     When: the beginning and the end of training.
-
-    Args:
-        wait: Returns wall time and the time spent waiting so far; tests pass a fake.
-        quota: Returns the control group's counters; tests pass a fake.
-        pressure: Returns the machine's waits for storage; tests pass a fake.
     """
 
-    def __init__(
-        self,
-        *,
-        wait: Callable[[], CoreWait | None] | None = None,
-        quota: Callable[[], CpuQuota | None] | None = None,
-        pressure: Callable[[], IoPressure | None] | None = None,
-    ) -> None:
-        self._wait, self._quota = wait or core_wait, quota or cpu_quota
-        self._pressure = pressure or io_pressure
-        self._before: tuple[CoreWait | None, CpuQuota | None, IoPressure | None] = (None,) * 3
+    def __init__(self, *readers: Callable[[], _Counters | None]) -> None:
+        self._readers = readers or (core_wait, cpu_quota, io_pressure)
+        self._before: list[_Counters | None] = []
 
     @override
     def train_starts(self, trainer: Any, host: Callback) -> None:
-        self._before = self._wait(), self._quota(), self._pressure()
+        self._before = [read() for read in self._readers]
 
     @override
     def train_ends(self, trainer: Any) -> None:
-        wait, quota, pressure = self._before
-        if self._output is None:
-            return
-        if wait is not None and (now := self._wait()) is not None:
-            self._output.write(now.since(wait))
-        if quota is not None and (counts := self._quota()) is not None:
-            self._output.write(counts.since(quota))
-        if pressure is not None and (stalls := self._pressure()) is not None:
-            self._output.write(stalls.since(pressure))
+        for read, before in zip(self._readers, self._before, strict=False):
+            if self._output is not None and before is not None and (now := read()) is not None:
+                self._output.write(now.since(before))
 
 
 def core_wait(tasks: Path = TASKS) -> CoreWait | None:

@@ -1,17 +1,25 @@
 """Single facts of a run: each is a record of its own type, of which the last counts."""
 
+from msgspec.structs import replace
+from typing_extensions import Self
+
 from lightning_gpuprof.records.base import FactBase
 
 
-class CoreWait(FactBase, tag="core_wait", frozen=True):
+class Counters(FactBase, frozen=True):
+    """Counters of the kernel's, which only rise; `cores` is none."""
+
+    def since(self, earlier: "Counters") -> Self:
+        """Return what was added since an earlier reading."""
+        names = [name for name in self.__struct_fields__ if name != "cores"]
+        return replace(self, **{n: max(0, getattr(self, n) - getattr(earlier, n)) for n in names})
+
+
+class CoreWait(Counters, tag="core_wait", frozen=True):
     """How long the training thread was ready and waited for a core, in `wall_ns` of training."""
 
     wall_ns: int
     queued_ns: int
-
-    def since(self, earlier: "CoreWait") -> "CoreWait":
-        """Return what was added since an earlier reading."""
-        return CoreWait(self.wall_ns - earlier.wall_ns, self.queued_ns - earlier.queued_ns)
 
     @property
     def frac(self) -> float:
@@ -19,18 +27,14 @@ class CoreWait(FactBase, tag="core_wait", frozen=True):
         return self.queued_ns / max(1, self.wall_ns)
 
 
-class IoPressure(FactBase, tag="io_pressure", frozen=True):
+class IoPressure(Counters, tag="io_pressure", frozen=True):
     """How long some task of the machine waited for storage, in `wall_ns` of training."""
 
     wall_ns: int
     stalled_ns: int
 
-    def since(self, earlier: "IoPressure") -> "IoPressure":
-        """Return what was added since an earlier reading."""
-        return IoPressure(self.wall_ns - earlier.wall_ns, self.stalled_ns - earlier.stalled_ns)
 
-
-class CpuQuota(FactBase, tag="cpu_quota", frozen=True):
+class CpuQuota(Counters, tag="cpu_quota", frozen=True):
     """A limit that Docker, Kubernetes or systemd has set (CFS bandwidth control), in cores.
 
     In `throttled` of the `periods` (of 100 ms as a rule) it had used its share up and had to wait.
@@ -39,11 +43,6 @@ class CpuQuota(FactBase, tag="cpu_quota", frozen=True):
     cores: float
     periods: int
     throttled: int
-
-    def since(self, earlier: "CpuQuota") -> "CpuQuota":
-        """Return the counts since an earlier reading."""
-        periods, throttled = self.periods - earlier.periods, self.throttled - earlier.throttled
-        return CpuQuota(self.cores, max(0, periods), max(0, throttled))
 
 
 class UnusedGradients(FactBase, tag="unused_gradients", frozen=True):

@@ -23,11 +23,7 @@ MOST_BYTES = 1 << 28
 
 
 def record_name(rank: int) -> str:
-    """Return the record file's name for a rank.
-
-    >>> record_name(3)
-    'rank3.jsonl'
-    """
+    """Return the record file's name for a rank."""
     return f"rank{rank}.jsonl"
 
 
@@ -42,11 +38,7 @@ def trace_name(rank: int, session: int, cycle: int) -> str:
 
 
 def is_trace(name: str) -> bool:
-    """Tell whether a file is a trace of ours by its name.
-
-    >>> is_trace("rank0-cycle2.pt.trace.json.gz"), is_trace("rank0.jsonl")
-    (True, False)
-    """
+    """Tell whether a file is a trace of ours by its name."""
     return name.endswith((TRACE_SUFFIX, PLAIN_TRACE_SUFFIX))
 
 

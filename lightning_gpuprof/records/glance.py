@@ -21,10 +21,7 @@ class Glance:
     Args:
         start: The first session's start; the last one's where that cannot be read.
         last_start: The last session's start, None where it is not near the file's end.
-        end: The last record, where that is a session's end.
         steps: Steps recorded by the last session as far as its last window, where one is near.
-        last_unix_ns: When the last step seen ended (Unix time).
-        size_bytes: Length of the file.
         why: Why the first session's start cannot be read; empty where it can.
     """
 
@@ -38,12 +35,7 @@ class Glance:
 
 
 def glance(path: str, fs: FileSystem = LOCAL) -> Glance:
-    """Read the ends of a record file.
-
-    Args:
-        path: The record file.
-        fs: Where it lies.
-    """
+    """Read the ends of a record file."""
     size = fs.size(path)
     start, why = _first(fs.read_range(path, 0, _HEAD_BYTES))
     why = why and f"line 1 of {os.path.basename(path)} cannot be read: {why}."

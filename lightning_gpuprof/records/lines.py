@@ -25,17 +25,12 @@ class LineCount(Struct, frozen=True):
     """Samples of the training thread at one line, of the user's innermost frame.
 
     Args:
-        phase: Phase of the step.
-        file: Its file.
-        line: Its line.
-        function: Its function.
         source: The line's text; empty where it could not be read.
         callee: What the line was in, such as `json.load` or `numpy.normal`; None where it ran
             itself, or an operator of torch's.
         kind: Whose code the callee is: model, torch, log, metric, python; `hook` in a hook on a
             module, whatever it calls; `wait` where it waits for another thread; `traceback`
             where the stack was being written down, as anomaly detection does; None as above.
-        count: Samples.
         operation: The call or operator in the line that was seen running, such as `tensor`.
         doubt: Of the samples, those that may be of other lines of the function.
     """
@@ -140,13 +135,11 @@ class WorkerLines(FactBase, tag="worker_lines", frozen=True):
     """All samples of the sampled worker processes, and the user's lines that made batches.
 
     Args:
-        waiting: Samples in which they waited for work.
         handing: Samples in which they handed a batch over, or did anything else.
         start_ns: From when the loader was asked for an iterator until its first worker ran.
         init_ns: What the user's `worker_init_fn` took in it; None where there is none.
         blocked: Samples of `work` in which they waited for storage; None where nobody knows.
         filesystem: Where the files that they waited for are, such as nfs4; None where not seen.
-        read_bytes: What they read while they were sampled, for `read_ns` of all together.
     """
 
     processes: int
@@ -158,8 +151,6 @@ class WorkerLines(FactBase, tag="worker_lines", frozen=True):
     init_ns: int | None = None
     blocked: int | None = None
     filesystem: str | None = None
-    read_bytes: int = 0
-    read_ns: int = 0
 
     @property
     def whole(self) -> int:

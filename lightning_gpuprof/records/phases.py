@@ -59,19 +59,12 @@ STOP_CHECK = "stop check"
 """Part of `other` where there are several ranks: between steps, Lightning (from 2.6 on) has rank 0
 tell all others whether it was told to stop by SIGTERM, so these wait for it."""
 
-CONSOLE_GROUPS: dict[str, tuple[Phase, ...]] = {
+_GROUPS: dict[str, tuple[Phase, ...]] = {
     "data": (Phase.DATA_WAIT,),
     "h2d": (Phase.HOST_TO_DEVICE,),
     "fwd": (Phase.FORWARD,),
     "bwd": (Phase.BACKWARD,),
     "opt": (Phase.ZERO_GRAD, Phase.CLIP_GRADIENTS, Phase.OPTIMIZER_STEP),
-    "other": (
-        Phase.CALLBACKS,
-        Phase.LOGGING,
-        Phase.CHECKPOINT,
-        Phase.VALIDATION,
-        Phase.GARBAGE_COLLECTION,
-        Phase.OTHER,
-    ),
 }
+CONSOLE_GROUPS = _GROUPS | {"other": tuple(p for p in Phase if p not in sum(_GROUPS.values(), ()))}
 """The six labels of the `[PROFILE]` console line; together they cover every phase once."""

@@ -94,19 +94,7 @@ class RankRecords:
 
 
 def read_run(run: str, fs: FileSystem = LOCAL) -> dict[int, RankRecords]:
-    """Read every rank's records of a run.
-
-    Args:
-        run: The run's log dir (or its `plugins/gpuprof` folder).
-        fs: Where it lies.
-
-    Returns:
-        By rank; of a file that cannot be read a warning alone.
-
-    Raises:
-        RecordError: There is no such folder, or it holds no records.
-        OSError: The folder cannot be read.
-    """
+    """Read every rank's records of a run."""
     if not fs.exists(run):
         raise RecordError(
             f"{run} does not exist. Pass the log dir of a run, such as lightning_logs/version_0."

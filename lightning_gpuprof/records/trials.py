@@ -90,11 +90,7 @@ def write_trials(run: str, trials: Trials) -> str:
 
 
 def read_trials(run: str, fs: FileSystem = LOCAL) -> Trials | None:
-    """Return a run's trials; None where there are none.
-
-    Raises:
-        RecordError: The file is damaged, or of a newer version.
-    """
+    """Return a run's trials; None where there are none."""
     path = os.path.join(plugin_dir(run), TRIALS_FILE)
     try:
         return decoded(_TRIALS, fs.read_bytes(path)) if fs.exists(path) else None

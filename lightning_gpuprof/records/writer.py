@@ -43,16 +43,6 @@ class RecordWriter:
     """Writes one rank's records; each `flush` is one write of whole lines.
 
     The file stays open between flushes: to open it anew costs a training loop more than to write.
-
-    Args:
-        run: The run's log dir.
-        rank: Global rank of this process.
-
-    Attributes:
-        shared: Somebody else has written to the file since this first did.
-
-    Raises:
-        OSError: From the first `flush` where the folder cannot be made or written.
     """
 
     def __init__(self, run: str | os.PathLike[str], *, rank: int) -> None:

@@ -15,10 +15,7 @@ log = logging.getLogger("lightning_gpuprof")
 
 
 class _Terminal(logging.Handler):
-    """Writes to the current stderr, above a tqdm bar if there is one.
-
-    Rich's progress display redirects stderr itself.
-    """
+    """Writes to the current stderr, above a tqdm bar if there is one."""
 
     @override
     def emit(self, record: logging.LogRecord) -> None:

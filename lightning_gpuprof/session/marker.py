@@ -18,9 +18,6 @@ def write_marker(run_dir: str) -> None:
     """Write the marker tensor into a run's log dir, once per run.
 
     Without it TensorBoard would have to scan every folder to know that a run has records.
-
-    Raises:
-        OSError: The folder cannot be made or written.
     """
     path = Path(run_dir) / FILE_NAME
     if path.exists():

@@ -1,6 +1,7 @@
 """What callbacks that write to a run's records have in common: how they join and leave it."""
 
 from functools import partial
+from typing import Any
 
 from typing_extensions import override
 
@@ -18,9 +19,15 @@ class RecordingCallback(Callback):
     `on_train_end` will.
     """
 
+    _of_a_run: tuple[str, ...] = ()
+    """Attributes that a copy made in training does not have."""
+
     def __init__(self) -> None:
         self._output: RunOutput | None = None
         silence_unused(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | dict.fromkeys(self._of_a_run)
 
     @override
     @guarded

@@ -13,8 +13,7 @@ import torch
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.fake_tensors import storage_id, storages_of
-from lightning_gpuprof.adapters.pytree import tree_leaves
-from lightning_gpuprof.adapters.torch_tensors import TorchDispatchMode
+from lightning_gpuprof.adapters.torch_tensors import TorchDispatchMode, tree_leaves
 
 
 @dataclass

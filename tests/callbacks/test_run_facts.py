@@ -62,13 +62,13 @@ def test_gradients_of_parameters_in_no_optimizer_are_noted(fit):
 
 def test_what_a_quota_made_the_run_wait_for_is_noted_when_training_ends(fit):
     counted = iter([CpuQuota(2.5, 100, 10), CpuQuota(2.5, 300, 110)])
-    session = fit(CoreWaits(quota=lambda: next(counted)))
+    session = fit(CoreWaits(lambda: next(counted)))
     assert session.last(CpuQuota) == CpuQuota(2.5, 200, 100)
 
 
 def test_what_training_waited_for_a_core_is_noted_when_it_ends(fit):
     readings = [facts.CoreWait(1_000, 5), facts.CoreWait(3_000, 505)]
-    found = fit(CoreWaits(wait=lambda: readings.pop(0))).last(facts.CoreWait)
+    found = fit(CoreWaits(lambda: readings.pop(0))).last(facts.CoreWait)
     assert (found.wall_ns, found.queued_ns, found.frac) == (2_000, 500, 0.25)
 
 

@@ -101,10 +101,7 @@ def device_dur_ns(session: Session, rows: Mask) -> Int64 | None:
 
 
 def _falls_behind_ns(session: Session, steady: Mask, marked: Mask) -> int:
-    """Return the growth of run-ahead per step, from mark to mark.
-
-    Between epochs and in steps that are not steady the device may catch up.
-    """
+    """Return the growth of run-ahead per step, from mark to mark."""
     ahead = session.columns.get(f"run_ahead/{Phase.FORWARD.value}")
     if ahead is None:
         return 0

@@ -12,8 +12,6 @@ class DeviceUse:
     """The driver's readings over a session; a field that no reading gave is None.
 
     Attributes:
-        samples: Readings.
-        busy_frac: Mean share of the time in which a kernel ran.
         throttle_frac: By reason the share of readings in which it held the clocks down; empty
             where none did, None where the driver does not say.
         min_sm_clock_mhz: Lowest and highest clock, and the hottest and most power that was seen.

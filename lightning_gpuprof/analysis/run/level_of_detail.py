@@ -32,11 +32,6 @@ def bucket_steps(
     """Take the steps `first` to `last` (exclusive) together in at most `buckets` buckets.
 
     Buckets differ in length by at most one step. Means are rounded to whole nanoseconds.
-
-    >>> dur = np.array([1, 3, 5, 7], dtype=np.int64)
-    >>> two = bucket_steps(dur, {"forward": dur}, None, first=0, last=4, buckets=2)
-    >>> two.mean_ns["forward"].tolist(), two.max_ns.tolist(), two.slowest.tolist()
-    ([2, 6], [3, 7], [1, 3])
     """
     last = min(last, len(dur_ns))
     steps = max(0, last - first)

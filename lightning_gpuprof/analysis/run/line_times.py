@@ -40,11 +40,7 @@ class LineTime:
 
 
 def line_times(run: RunResults) -> tuple[LineTime, ...]:
-    """Return the lines of the program that were seen, those that take longest first.
-
-    A line counts once for each phase: what a loss function does in training and in validation are
-    two things. Empty where no samples were taken, or no phase was measured.
-    """
+    """Return the lines of the program that were seen, those that take longest first."""
     seen = run.lines
     if seen is None or not run.step_ns:
         return ()

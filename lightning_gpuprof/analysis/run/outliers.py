@@ -114,10 +114,7 @@ def _pace_change(high: Mask, numbers: Int64, dur_ns: Int64) -> PaceChange | None
 
 
 def _distance(spiking: Int64, numbers: Int64) -> float | None:
-    """Return the mean distance in steps of spikes that come regularly; None for a burst of them.
-
-    Of steps marked here and there, `numbers` has gaps: what is seen then is seldom regular.
-    """
+    """Return the mean distance in steps of spikes that come regularly; None for a burst of them."""
     if len(spiking) < MIN_REGULAR or spiking[-1] - spiking[0] < SPAN * (numbers[-1] - numbers[0]):
         return None
     distances = np.diff(spiking)

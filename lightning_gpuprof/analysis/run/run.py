@@ -60,11 +60,7 @@ def analyze_run(
     *,
     session: int | None = None,
 ) -> RunResults:
-    """Analyse one session of a run.
-
-    Raises:
-        RecordError: No rank has a session, or not the one asked for.
-    """
+    """Analyse one session of a run."""
     filled = _with_sessions(ranks)
     first = next(iter(filled.values()))
     chosen = choose_session(first, session)

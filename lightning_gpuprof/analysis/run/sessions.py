@@ -38,9 +38,6 @@ def choose_session(records: RankRecords, number: int | None) -> Session:
     """Return the session of that number; by default the last fit that recorded steps.
 
     Where no fit recorded a step, the last fit; without any fit, the last session.
-
-    Raises:
-        RecordError: There is no session of that number.
     """
     if number is None:
         fits = [session for session in records.sessions if session.start.stage == "fit"]

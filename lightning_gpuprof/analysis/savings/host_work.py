@@ -47,17 +47,12 @@ class HostWork:
     """Forward and backward of a steady step against the time of operators of some length.
 
     Args:
-        compute_ns: Forward and backward.
         heavy_ns: Self time of operators that are not thin.
         forward_operators_ns: Self time of operators outside the autograd graph's nodes.
-        calls: Calls per step that compute something.
         thin_calls: Calls per step of thin operators of any kind.
         forward_calls: Those that compute something, outside the autograd graph's nodes.
         usual_calls: `calls` to expect of the model's size; None where that is unknown.
         looped_ns: Self time of operators that are not thin, but called `LOOPED` times or more.
-        reads: Values read one by one (`.item()`) per step.
-        read_ns: What these reads take.
-        worst: The thin operator called most.
         recurrent_frac: Share of forward, and so of backward, inside recurrent layers.
     """
 

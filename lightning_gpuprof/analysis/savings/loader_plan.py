@@ -67,17 +67,7 @@ class NoWorkers(str, Enum):
 
 @dataclass(frozen=True)
 class LoaderPlan:
-    """A change, and what it saves per step.
-
-    Args:
-        change: What to change.
-        low_ns: The least that it saves.
-        high_ns: The most.
-        sure: Whether it cannot make the step longer.
-        num_workers: For `WORKERS`.
-        why: Why it is not more workers.
-        instead: The other change that is open.
-    """
+    """A change, and what it saves per step."""
 
     change: LoaderChange
     low_ns: int

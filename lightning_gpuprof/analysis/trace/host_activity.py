@@ -43,11 +43,7 @@ class HostActivity:
 
 
 def _spent(at: Int64, begins: Int8, windows: Spans) -> Int64:
-    """Return the time in each activity (rows) in each window (columns).
-
-    Each window is cut at the boundaries inside it; the piece before the first of them belongs to
-    what began last before the window.
-    """
+    """Return the time in each activity (rows) in each window (columns)."""
     low = np.searchsorted(at, windows.start, side="right")
     high = np.maximum(np.searchsorted(at, windows.end, side="left"), low)
     pieces = high - low + 1

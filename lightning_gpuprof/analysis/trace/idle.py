@@ -97,10 +97,8 @@ class CausedGaps(Struct, frozen=True):
     """Every gap in order.
 
     Args:
-        spans: The gaps.
         next_row: The device row that ends each; -1 where the window does.
         parts: The time of each gap (columns) by cause (rows).
-        cause: The cause with the largest part of each, in `CAUSES`.
         until: Up to when the host was late with the launch; the gap's start where it was not.
         thread: The host thread that was late; -1 for none.
     """

@@ -120,11 +120,7 @@ def _call_table(timeline: Timeline) -> tuple[CallStats, ...]:
 
 
 def distribution(values: Int64) -> Distribution | None:
-    """Return order statistics; None of nothing.
-
-    >>> distribution(np.array([3, 1, 2]))
-    Distribution(min_ns=1, median_ns=2, p90_ns=3, max_ns=3, mean_ns=2.0)
-    """
+    """Return order statistics; None of nothing."""
     if not len(values):
         return None
     ordered = np.sort(values)

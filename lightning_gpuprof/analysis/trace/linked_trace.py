@@ -42,8 +42,6 @@ class Nesting(Struct, frozen=True):
     """Parents of host events; rows as in the table they were made from.
 
     Args:
-        parent: Row of the innermost event around each, -1 for none.
-        depth: Number of events around each.
         end_ns: End of each, cut to its parent's end.
     """
 
@@ -67,11 +65,8 @@ class Nesting(Struct, frozen=True):
 def nest(host: HostEvents, *, python: bool = False) -> Nesting:
     """Find the parents of host events, thread by thread.
 
-    Args:
-        host: The events.
-        python: Nest Python calls among the others. Without, they stand apart: a region that
-            begins in one call (`__enter__`) and ends in another would be cut to the first, and
-            recording stacks would change other figures.
+    Without `python`, Python calls stand apart: a region that begins in one call (`__enter__`) and
+    ends in another would be cut to the first, and recording stacks would change other figures.
 
     >>> from lightning_gpuprof.traces.timeline import HostEvents, make_table
     >>> host = make_table(HostEvents, start_ns=[0, 1, 5], dur_ns=[9, 3, 1], thread=[0, 0, 0])
@@ -150,6 +145,6 @@ class LinkedTrace(Struct, frozen=True):
     launches: Launches
 
 
-def link(timeline: Timeline, launches: Launches | None = None) -> LinkedTrace:
-    """Find how a trace's events belong to each other, but for launches that are joined already."""
-    return LinkedTrace(timeline, nest(timeline.host), launches or join_launches(timeline))
+def link(timeline: Timeline) -> LinkedTrace:
+    """Find how a trace's events belong to each other."""
+    return LinkedTrace(timeline, nest(timeline.host), join_launches(timeline))

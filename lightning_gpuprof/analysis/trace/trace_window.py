@@ -44,11 +44,7 @@ class TraceStep(Struct, frozen=True):
 
 
 def is_step(name: str) -> bool:
-    """Tell whether a name is a profiler step's.
-
-    >>> is_step("ProfilerStep#12"), is_step("aten::mm")
-    (True, False)
-    """
+    """Tell whether a name is a profiler step's."""
     return _STEP.match(name) is not None
 
 
@@ -88,11 +84,7 @@ class Window(Struct, frozen=True):
 
 
 def step_window(timeline: Timeline, number: int) -> Window:
-    """Return the borders of `ProfilerStep#number`.
-
-    Raises:
-        TraceError: The trace has no such step.
-    """
+    """Return the borders of `ProfilerStep#number`."""
     steps = step_events(timeline)
     names = [timeline.names[name] for name in steps.name.tolist()]
     for index, name in enumerate(names):
@@ -103,11 +95,7 @@ def step_window(timeline: Timeline, number: int) -> Window:
 
 
 def steady_window(timeline: Timeline) -> Window:
-    """Return the borders of all steps but the first, which pays for the profiler's start.
-
-    Raises:
-        TraceError: The trace has fewer than two steps.
-    """
+    """Return the borders of all steps but the first, which pays for the profiler's start."""
     steps = step_events(timeline)
     if len(steps) < 2:
         raise TraceError(

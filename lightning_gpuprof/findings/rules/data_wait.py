@@ -175,7 +175,7 @@ def _change(run: RunResults, plan: LoaderPlan) -> str | None:
 
 
 def _evidence(run: RunResults, step_ns: int, wait_ns: int) -> dict[str, int | float]:
-    loader, seen, io = run.start.loader, run.worker_lines, run.io_pressure
+    loader, seen = run.start.loader, run.worker_lines
     workers = loader.num_workers if loader else None
     found: dict[str, int | float | None] = {
         "data_wait_ns": wait_ns,
@@ -189,15 +189,5 @@ def _evidence(run: RunResults, step_ns: int, wait_ns: int) -> dict[str, int | fl
         "worker_waiting_frac": seen.waiting_frac if seen else None,
         "worker_batch_ns": made_in_ns(run),
         "storage_frac": storage_frac(run),
-        "io_pressure_frac": io.stalled_ns / max(1, io.wall_ns) if io else None,
-        "read_per_batch_bytes": _read_bytes(run),
     }
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _read_bytes(run: RunResults) -> int | None:
-    """Return what workers read for a batch, of which each step takes one."""
-    seen, loader = run.worker_lines, run.start.loader
-    if seen is None or not seen.read_ns or loader is None or not run.step_ns:
-        return None
-    return round((loader.num_workers or 1) * run.step_ns * seen.read_bytes / seen.read_ns)

@@ -20,16 +20,7 @@ _VIOLATIONS = {
 
 
 class AmdSmiStats(DeviceStats):
-    """The readings of one AMD device.
-
-    Args:
-        index: AMD SMI's index of the device.
-        smi: The module `amdsmi`; tests pass a fake.
-        pid: This process.
-
-    Raises:
-        RuntimeError: AMD SMI cannot be started or has no such device.
-    """
+    """The readings of one AMD device."""
 
     def __init__(self, index: int, *, smi: Any, pid: int | None = None) -> None:
         # AttributeError: a call that this version of the library does not have.

@@ -35,12 +35,7 @@ class StatsReading:
 
 
 class DeviceStats:
-    """Where readings come from: a vendor's library, or a fake.
-
-    Args:
-        refusals: What the library raises for a figure that the device does not have.
-        pid: This process.
-    """
+    """Where readings come from: a vendor's library, or a fake."""
 
     def __init__(self, *refusals: type[Exception], pid: int | None = None) -> None:
         self._refusals = refusals
@@ -76,11 +71,6 @@ class StatsSampler:
     """Reads on a thread of its own, so that the training thread never waits for the driver.
 
     A reading that fails ends the sampling; `error` then says why.
-
-    Args:
-        stats: Where readings come from.
-        interval_s: Time between readings.
-        wait: Waits so many seconds and returns True to end; tests pass a fake.
     """
 
     def __init__(
@@ -130,12 +120,7 @@ class StatsSampler:
 def summarize(
     readings: Sequence[StatsReading], *, step: int, start_ns: int, end_ns: int
 ) -> DeviceSample:
-    """Sum up readings: means, extremes, and for each reason the share that it held clocks down in.
-
-    >>> readings = [StatsReading(busy_frac=0.5), StatsReading(busy_frac=1.0)]
-    >>> summarize(readings, step=0, start_ns=0, end_ns=9).busy_frac
-    0.75
-    """
+    """Sum up readings: means, extremes, and the share in which each reason held clocks down."""
     busy = _known(reading.busy_frac for reading in readings)
     clocks = _known(reading.sm_clock_mhz for reading in readings)
     reasons = [one.throttle_reasons for one in readings if one.throttle_reasons is not None]

@@ -29,14 +29,8 @@ class NvmlStats(DeviceStats):
     say nothing of that, and are absent.
 
     Args:
-        index: NVML's index of the device.
         uuid: The device's own id, where torch knows it: CUDA numbers devices by speed and NVML by
             place, so that an index may mean another device.
-        nvml: The module `pynvml`; tests pass a fake.
-        pid: This process.
-
-    Raises:
-        RuntimeError: NVML cannot be started or has no such device.
     """
 
     def __init__(

@@ -67,16 +67,6 @@ def keep_sampling(
     The times are set ahead: counted from where this thread had its turn, they would follow calls
     that let go of the interpreter's lock. All times that pass while it waits for its turn are of
     the place where it has it.
-
-    Args:
-        look: Takes a sample; None where there is nothing to see.
-        note: Keeps it.
-        count: Returns how many there are.
-        stop: Ends it.
-        interval_s: Mean distance of the first samples.
-        most: Samples after which it ends.
-        clock: Returns nanoseconds.
-        sleep: Waits so many seconds and returns at once when it has the interpreter's lock.
     """
     chance, due_ns = random.Random(0), clock()
     while (taken := count()) < most:

@@ -36,10 +36,6 @@ class WorkerSampler:
     then starts a thread in the worker that samples the worker's main thread until it has `most`
     samples. It writes them to a temporary folder, which is gone when training ends. Loaders of
     validation, and those that are not torch's own, are left alone.
-
-    Args:
-        interval_s: Mean distance of the first samples; later ones are further apart.
-        most: Samples of one worker after which its thread ends.
     """
 
     def __init__(self, *, interval_s: float = 0.02, most: int = 200) -> None:
@@ -160,8 +156,6 @@ def _together(found: Sequence[WorkerLines]) -> WorkerLines:
         init_ns=max((one.init_ns for one in found if one.init_ns is not None), default=None),
         blocked=None if found[0].blocked is None else sum(one.blocked or 0 for one in found),
         filesystem=next((one.filesystem for one in found if one.filesystem), None),
-        read_bytes=sum(one.read_bytes for one in found),
-        read_ns=sum(one.read_ns for one in found),
     )
 
 

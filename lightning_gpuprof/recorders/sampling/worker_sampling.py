@@ -27,7 +27,6 @@ from lightning_gpuprof.recorders.sampling.stack_lines import (
     spot_of,
 )
 from lightning_gpuprof.recorders.sampling.storage_waits import (
-    bytes_read,
     filesystem_of,
     waits_for_storage,
     waits_seen,
@@ -68,11 +67,6 @@ class WorkerStart:
     holds little, and nothing of the training process.
 
     Args:
-        inner: The user's.
-        folder: Where workers write their samples.
-        name: Begins the names of their files.
-        interval_s: Mean distance of the first samples.
-        most: Samples of one worker.
         asked_ns: When the loader was asked for an iterator, by `time.perf_counter_ns`, which all
             processes of a machine share.
     """
@@ -103,14 +97,7 @@ class WorkerStart:
 
 @dataclass
 class WorkerSampling:
-    """Samples of the main thread of this process, which is a worker's.
-
-    Args:
-        path: The file that they are written to; once its folder is gone, so is the thread.
-        watched: `ident` of the main thread.
-        start_ns: See `WorkerLines`.
-        init_ns: See `WorkerLines`.
-    """
+    """Samples of the main thread of this process, which is a worker's."""
 
     path: str
     watched: int
@@ -126,7 +113,6 @@ class WorkerSampling:
 
     def __post_init__(self) -> None:
         self._stop = threading.Event()
-        self._begun_ns, self._begun_bytes = time.perf_counter_ns(), bytes_read() or 0
 
     def begin(self, *, interval_s: float, most: int) -> None:
         """Start the thread; it ends with its samples, with the process or at a first failure."""
@@ -181,11 +167,7 @@ class WorkerSampling:
             self.write()
 
     def write(self) -> None:
-        """Write the samples so far, in the place of those written before.
-
-        Raises:
-            OSError: The folder is not there any more: nobody reads them.
-        """
+        """Write the samples so far, in the place of those written before."""
         idle = not self._seen and self._waiting >= LEAST_WAITING
         found = WorkerLines(
             processes=1,
@@ -196,8 +178,6 @@ class WorkerSampling:
             start_ns=self.start_ns,
             init_ns=self.init_ns,
             **waits_seen(self._blocked),
-            read_bytes=(bytes_read() or 0) - self._begun_bytes,
-            read_ns=time.perf_counter_ns() - self._begun_ns,
         )
         with written_whole(self.path) as path, open(path, "wb") as file:
             file.write(json.encode(found))

@@ -16,9 +16,6 @@ class DeferredScalars:
     result is bit for bit what the sum of the `.item()` values would have been (devices without
     float64, such as MPS, add in float32).
 
-    Args:
-        *names: Names to begin with.
-
     >>> import torch
     >>> acc = DeferredScalars()
     >>> for kl in (torch.tensor(0.5), torch.tensor(0.25)):
@@ -38,12 +35,7 @@ class DeferredScalars:
         return total.clone() if isinstance(total, Tensor) else total
 
     def __setitem__(self, name: str, value: Scalar) -> None:
-        """Set a sum, as `acc[name] += value` does.
-
-        Raises:
-            TypeError: The value is complex.
-            ValueError: The tensor holds more or less than one value.
-        """
+        """Set a sum, as `acc[name] += value` does."""
         check_scalar(name, value)
         if isinstance(value, Tensor):
             self._totals[name] = value.detach().reshape(()).to(exact_dtype(value), copy=True)

@@ -32,8 +32,6 @@ class ScalarLog:
     without float64 (MPS) keep floats as float32 and integers as int64, as exact.
 
     Args:
-        names: The scalars to keep.
-        transfer: Queues a copy to the host; tests pass a fake.
         send: Sends a window in its own way, the values of the first name first; where it returns
             None the window is copied.
         refuse: Told of each value that is no single number, which is then left out. By default
@@ -79,15 +77,8 @@ class ScalarLog:
     ) -> None:
         """Keep a step's values; names that are missing or None stay absent.
 
-        Args:
-            step: Comes back with them.
-            values: By name.
-            private: Tensors without a graph that nobody else writes to; they need no copy and
-                come before `values`.
-
-        Raises:
-            TypeError: A value is no real number.
-            ValueError: A tensor holds more or less than one value.
+        `private` are tensors without a graph that nobody else writes to; they need no copy and come
+        before `values`.
         """
         for name, column in self._columns.items():
             kept: Value = private.get(name)
@@ -153,12 +144,7 @@ class ScalarLog:
 
 
 def check_scalar(name: str, value: object) -> None:
-    """Refuse what `float()` could not turn into one number.
-
-    Raises:
-        TypeError: It is complex, or neither a tensor nor a number.
-        ValueError: It holds more or less than one value.
-    """
+    """Refuse what `float()` could not turn into one number."""
     if not isinstance(value, Tensor):
         # SupportsFloat covers Python's and numpy's real numbers and leaves complex ones out.
         if not isinstance(value, SupportsFloat) or isinstance(value, (str, bytes)):
@@ -179,11 +165,7 @@ def check_scalar(name: str, value: object) -> None:
 
 
 def _local(name: str, value: Any) -> Any:
-    """Return this rank's copy of a distributed tensor's value; what is none comes back as it is.
-
-    Raises:
-        ValueError: The ranks hold parts of it.
-    """
+    """Return this rank's copy of a distributed tensor's value; what is none comes back as it is."""
     placements = getattr(value, "placements", None)
     if placements is None:
         return value

@@ -21,12 +21,6 @@ class ScalarSink:
     A window's steps are pairs: the step that `self.log` would use, None while gradients accumulate,
     and the number that Lightning has divided the loss by. The loss is multiplied by it, which may
     change its last place.
-
-    Args:
-        output: The run's records.
-        loggers: Each with the distance between the steps that it gets.
-        prefix: Put before every name in the loggers.
-        others: Returns the names that others write to the loggers, which get none from here.
     """
 
     def __init__(

@@ -19,12 +19,7 @@ class StepOutputs:
     is kept as it is. Lightning has divided it by `accumulate_grad_batches`.
 
     Args:
-        trainer: In `on_train_start`.
-        log: Gets the outputs. Its steps are pairs of the step, None while gradients accumulate, and
-            the number that divides its loss.
         keep: Adds to it whatever is not the loss alone, or needs a copy.
-        alone: The log has the loss and nothing else.
-        on_first: Called with the first batch's number, over all runs that this one goes on with.
         full: Steps of the open window at which `on_full` is called next.
         on_full: Must set `full` anew.
     """

@@ -33,10 +33,6 @@ class HostCopy:
     Only pinned memory lets a copy be asynchronous: into pageable memory CUDA and HIP make the
     host wait, whatever `non_blocking` says. HIP devices are named cuda in torch too.
 
-    Args:
-        values: Any tensor; later writes to it do not show in the copy.
-        room: Numbers to allocate pinned memory for, where there are fewer.
-
     >>> HostCopy(torch.tensor([1.0, 2.0])).result().tolist()
     [1.0, 2.0]
     """
@@ -99,10 +95,6 @@ Value = Tensor | float | None
 class Numbers:
     """Values on their way to the host, with one copy per device and exact type.
 
-    Args:
-        values: Tensors with one value each, numbers, or None.
-        transfer: Queues a copy.
-
     >>> Numbers([torch.tensor(0.5), None, 2.0]).result()
     [0.5, None, 2.0]
     """
@@ -145,13 +137,6 @@ class RankMeans:
 
     Ranks may give values in different steps, types and on different devices: what is summed has
     one shape on all of them, room for each value and for how many there are.
-
-    Args:
-        values: As for `Numbers`, as many on every rank.
-        device: Where the ranks can meet.
-        add: Returns the sum of a tensor over them.
-        transfer: Queues a copy to the host.
-        room: Numbers to allocate pinned memory for, where there are fewer.
 
     >>> values = [torch.tensor(0.5), None, None, 2.0]
     >>> RankMeans(values, torch.device("cpu"), lambda sums: sums * 3).result()

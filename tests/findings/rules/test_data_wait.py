@@ -337,7 +337,7 @@ def test_workers_whose_batches_take_longer_than_the_wait_are_kept(analyze):
 
 
 JPEG = LineCount("data_wait", "t.py", 7, "decode", "file.read()", None, None, 90)
-STORED = {"blocked": 120, "filesystem": "nfs4", "read_bytes": 8 * 2**20, "read_ns": 400 * MS}
+STORED = {"blocked": 120, "filesystem": "nfs4"}
 
 
 def test_makers_that_wait_for_storage_are_told_so_and_may_be_more_than_cores(analyze):
@@ -348,8 +348,6 @@ def test_makers_that_wait_for_storage_are_told_so_and_may_be_more_than_cores(ana
     # Five make a batch in 4 ms, as long as the rest of the step.
     assert finding.change == "DataLoader(..., num_workers=5, persistent_workers=True)"
     assert finding.evidence["storage_frac"] == 0.75
-    # 20 MiB/s of each process, and two work on 10 ms of steps.
-    assert finding.evidence["read_per_batch_bytes"] == round(2 * 10 / 400 * 8 * 2**20)
     computing = WorkerLines(2, 160, 40, 0, (JPEG,), **(STORED | {"blocked": 20}))
     run = analyze(WAITS, cpu_count=2, loader=Loader(num_workers=2), records=[computing])
     assert "storage" not in evaluate(run).advice

@@ -53,16 +53,11 @@ class RankWaits:
     Args:
         exchange_ns: Exchange of gradients once the last rank has its own: exposed communication.
             None where only the whole backward pass was timed.
-        waited_ns: By rank, how long it waits for others.
-        last_frac: By rank, the share of steps in which it waited least.
         late: The ranks that others wait for most: one, or several that are late together.
         late_ns: Saving per step if these were never later than all others.
         usual_ns: The same for another rank: the part of chance.
-        mean_wait_ns: Mean wait of all ranks: the saving of equal work on all of them.
         causes: By phase, its excess on the rank that waits least over the median rank.
         part: The callback, logger or other named part that makes up most of the first cause.
-        lines: Samples of the first late rank; `worker_lines` of its data workers.
-        other_lines: Samples of the first rank that is not late.
         log_waited_ns: By rank, its wait in `self.log`; empty where a host does not wait (a GPU).
     """
 
