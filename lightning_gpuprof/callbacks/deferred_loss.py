@@ -22,7 +22,7 @@ from lightning_gpuprof.recorders.scalars.transfer import (
 )
 from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.recording import RecordingCallback
-from lightning_gpuprof.session.safe_logger import SafeLogger
+from lightning_gpuprof.session.timed_calls import SafeLogger
 
 _TO_FILES = ("TensorBoardLogger", "CSVLogger")
 """Loggers that get every step: their calls take microseconds, those to a server milliseconds."""

@@ -174,12 +174,12 @@ class GpuProfCallback(Callback):
 def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
     """Return the parts that a configuration asks for; the timer is first, see `forward`."""
     parts: list[Callback] = []
+    shared: dict[str, Any] = {"window": config.window, "console": config.console}
     if config.timing:
         parts.append(
             PhaseTimer(
-                window=config.window,
+                **shared,
                 warmup=config.warmup_steps,
-                console=config.console,
                 scalars=config.scalars,
                 device_marks=config.device_marks,
                 overhead_budget=config.overhead_budget,
@@ -202,13 +202,7 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
     if config.metrics:
         parts.append(DeferredLoss(config.metrics, window=config.window))
     if config.batch_size:
-        parts.append(
-            BatchSizeAdvisor(
-                window=config.window,
-                band=(config.vram_low, config.vram_high),
-                console=config.console,
-            )
-        )
+        parts.append(BatchSizeAdvisor(**shared, band=(config.vram_low, config.vram_high)))
     if config.facts:
         parts.append(RunFacts())
     if config.lines:

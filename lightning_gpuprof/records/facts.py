@@ -1,9 +1,12 @@
 """Single facts of a run: each is a record of its own type, of which the last counts."""
 
+from msgspec import Struct
 from msgspec.structs import replace
 from typing_extensions import Self
 
-from lightning_gpuprof.records.base import FactBase
+
+class FactBase(Struct, tag_field="kind", omit_defaults=True, frozen=True):
+    """A line of a record file, of which the last of its kind counts."""
 
 
 class Counters(FactBase, frozen=True):

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from lightning_gpuprof.records.code_place import CodePlace
 from lightning_gpuprof.records.facts import SyncSteps, UnusedGradients
+from lightning_gpuprof.records.lines import CodePlace
 from lightning_gpuprof.records.schema import Record, SyncSite
 
 

@@ -6,7 +6,7 @@ from math import sqrt
 
 from msgspec import Struct
 
-from lightning_gpuprof.records.base import FactBase
+from lightning_gpuprof.records.facts import FactBase
 from lightning_gpuprof.records.phases import Phase
 
 Z = 2.0
@@ -19,6 +19,15 @@ _READS = re.compile(
     r"|(?<![\w.])(float|int|bool|str|print)\(|\b(if|while|assert)\b|\bf['\"]"
 )
 """A line that may need a tensor's value on the host."""
+
+
+class CodePlace(Struct, frozen=True):
+    """A line of the user's own code; `function` is empty where it is not known."""
+
+    file: str
+    line: int
+    function: str
+    source: str
 
 
 class LineCount(Struct, frozen=True):

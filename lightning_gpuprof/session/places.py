@@ -11,7 +11,7 @@ from types import FrameType
 import torch
 
 import lightning_gpuprof
-from lightning_gpuprof.records.code_place import CodePlace
+from lightning_gpuprof.records.lines import CodePlace
 from lightning_gpuprof.session.guard import attempt
 
 Place = tuple[str, int, str]

@@ -8,7 +8,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.session.guard import attempt
+from lightning_gpuprof.session.guard import attempt, guarded
 
 
 class TimedCall:
@@ -116,3 +116,22 @@ class TimedCalls:
 def untimed(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return the method itself where a region was put around it."""
     return method.original if isinstance(method, TimedCall) else method
+
+
+class SafeLogger:
+    """Hands values on to a logger until that fails: then it gets no more, and the user is told."""
+
+    def __init__(self, logger: Any, output: Any = None) -> None:
+        self.logger = logger
+        self._output = output
+        self.guard_name = f"Logging to {type(logger).__name__}"
+
+    @guarded
+    def log(self, values: dict[str, float], step: int) -> None:
+        """Hand values on, which is this package's own time, not what the user's logging takes."""
+        untimed(self.logger.log_metrics)(values, step=step)
+
+    @guarded
+    def save(self) -> None:
+        """Let the logger write its files."""
+        untimed(self.logger.save)()

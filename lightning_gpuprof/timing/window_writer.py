@@ -10,7 +10,7 @@ from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.session.console import profile_line, say
 from lightning_gpuprof.session.interrupts import interrupts_wait
 from lightning_gpuprof.session.output import RunOutput
-from lightning_gpuprof.session.safe_logger import SafeLogger
+from lightning_gpuprof.session.timed_calls import SafeLogger
 from lightning_gpuprof.timing.device_marking import DeviceMarking
 from lightning_gpuprof.timing.overhead import Overhead, StepChoice
 from lightning_gpuprof.timing.step_timeline import StepTimeline

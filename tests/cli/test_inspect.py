@@ -17,8 +17,8 @@ from lightning_gpuprof.cli import main
 from lightning_gpuprof.cli.inspect import text
 from lightning_gpuprof.inspect import child
 from lightning_gpuprof.inspect.advice import advice
-from lightning_gpuprof.records.code_place import CodePlace
 from lightning_gpuprof.records.inspection import CallCount, Inspection, Waste
+from lightning_gpuprof.records.lines import CodePlace
 from lightning_gpuprof.records.schema import SyncSite
 from lightning_gpuprof.views.documents.report import load_report
 

@@ -34,9 +34,9 @@ class LoaderWait:
 def loader_wait(session: Session, steady: Mask) -> LoaderWait:
     """Split the wait for data by its measured parts."""
     wait = session.phase_ns(Phase.DATA_WAIT)
-    inside = (
-        steady & ((step_flags(session) & int(StepFlag.EPOCH_START)) == 0) if len(steady) else steady
-    )
+    inside = steady
+    if len(steady):
+        inside = steady & ((step_flags(session) & int(StepFlag.EPOCH_START)) == 0)
     if STARTED in session.columns:
         inside = inside & (session.columns[STARTED] == 0)
     whole = 0 if wait is None else int(wait[inside].sum())

@@ -170,21 +170,8 @@ def split_time(spans: DeviceSpans) -> TimeSplit:
 
 def split_windows(spans: DeviceSpans, start: Int64, end: Int64) -> list[TimeSplit]:
     """Split windows of time, such as steps; events are cut at a window's borders."""
-    compute = covered_within(spans.compute, start, end)
-    comm = covered_within(spans.comm, start, end)
-    copy = covered_within(spans.copy, start, end)
-    compute_or_comm = covered_within(spans.compute_or_comm, start, end)
-    busy = covered_within(spans.busy, start, end)
-    return [
-        TimeSplit(
-            span_ns=int(end[i] - start[i]),
-            busy_ns=int(busy[i]),
-            idle_ns=int(end[i] - start[i] - busy[i]),
-            compute_ns=int(compute[i]),
-            comm_ns=int(comm[i]),
-            copy_ns=int(copy[i]),
-            exposed_comm_ns=int(compute_or_comm[i] - compute[i]),
-            exposed_copy_ns=int(busy[i] - compute_or_comm[i]),
-        )
-        for i in range(len(start))
-    ]
+    parts = (spans.compute, spans.comm, spans.copy, spans.compute_or_comm, spans.busy)
+    compute, comm, copy, either, busy = (covered_within(one, start, end) for one in parts)
+    span = end - start
+    split = (span, busy, span - busy, compute, comm, copy, either - compute, busy - either)
+    return [TimeSplit(*map(int, row)) for row in zip(*split, strict=True)]

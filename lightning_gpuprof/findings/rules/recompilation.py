@@ -23,7 +23,6 @@ those steps take above others; the two are the bounds.
 Steps with a validation are not counted. A padded shape is compiled too, and padding computes more.
 """
 
-from lightning_gpuprof.analysis.run.compiling import Compiling
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import grade
@@ -45,59 +44,33 @@ EFFORT = Effort(Horizon.MEDIUM, "shapes are padded or marked dynamic", "padding 
 
 @rule(id="recompilation", needs=("steps",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where compiling goes on."""
+    """Return a finding where compiling goes on, or was done again and again in the warm-up."""
     seen, step_ns = run.compiling, measured(run.step_ns)
     if seen is None:
         return None
-    if seen.count < MIN_STEPS:
-        return _early(run, seen, step_ns) if len(seen.early_ns) >= MIN_EARLY else None
-    if seen.cost_ns is None:
+    if seen.count >= MIN_STEPS and seen.cost_ns is not None:
+        cost_ns, name = seen.cost_ns // seen.steps, "compiled_steps"
+        least_ns, most_ns = around(cost_ns)
+        saving = Range(low=round(LOW_FRAC * least_ns), high=most_ns)
+        count, confidence, advice = seen.count, 0.9, ADVICE
+        title = f"in {count} of {seen.steps} steps, {duration(cost_ns * seen.steps / count)} each"
+    elif seen.count < MIN_STEPS and len(seen.early_ns) >= MIN_EARLY:
+        count, steps = len(seen.early_ns), seen.steps + len(seen.early_ns)
+        again_ns, surely_ns = sum(seen.early_ns[1:]), around(sum(seen.early_ns[2:]))[0]
+        saving = Range(low=round(LOW_FRAC * surely_ns / steps), high=around(again_ns)[1] // steps)
+        cost_ns, name, confidence = again_ns // steps, "compiled_early", 0.8
+        advice = f"{ADVICE} It is so at each start; a longer run has less of it per step."
+        together = duration(sum(seen.early_ns))
+        title = f"anew in {count} of the first steps, {together} together"
+    else:
         return None
-    cost_ns = seen.cost_ns // seen.steps
-    least_ns, most_ns = around(cost_ns)
-    saving = Range(low=round(LOW_FRAC * least_ns), high=most_ns)
-    title = f"torch.compile compiled in {seen.count} of {seen.steps} steps, "
-    title += f"{duration(cost_ns * seen.steps / seen.count)} each"
-    evidence: dict[str, int | float] = {
-        "compiled_steps_count": seen.count,
-        "compiling_ns": cost_ns,
-    }
-    return _finding(run, step_ns, title, ADVICE, evidence, saving, cost_ns, 0.9)
-
-
-def _early(run: RunResults, seen: Compiling, step_ns: int) -> Finding:
-    """Return the finding of a run that compiled again and again in its warm-up alone."""
-    count, steps = len(seen.early_ns), seen.steps + len(seen.early_ns)
-    again_ns = sum(seen.early_ns[1:])
-    surely_ns = around(sum(seen.early_ns[2:]))[0]
-    saving = Range(low=round(LOW_FRAC * surely_ns / steps), high=around(again_ns)[1] // steps)
-    title = f"torch.compile compiled anew in {count} of the first steps, "
-    title += f"{duration(sum(seen.early_ns))} together"
-    advice = f"{ADVICE} It is so at each start; a longer run has less of it per step."
-    evidence: dict[str, int | float] = {
-        "compiled_early_count": count,
-        "compiling_ns": again_ns // steps,
-    }
-    return _finding(run, step_ns, title, advice, evidence, saving, again_ns // steps, 0.8)
-
-
-def _finding(
-    run: RunResults,
-    step_ns: int,
-    title: str,
-    advice: str,
-    evidence: dict[str, int | float],
-    saving: Range,
-    cause_ns: int,
-    confidence: float,
-) -> Finding:
     return Finding(
         severity=grade(saving, step_ns),
-        title=title,
+        title=f"torch.compile compiled {title}",
         advice=advice,
-        evidence=evidence,
+        evidence={f"{name}_count": count, "compiling_ns": cost_ns},
         saving_ns=saving,
-        cause_ns=Range(cause_ns, cause_ns),
+        cause_ns=Range(cost_ns, cost_ns),
         confidence=confidence,
         when=When.BETWEEN,
         change=CHANGE,

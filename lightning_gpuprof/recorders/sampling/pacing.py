@@ -63,10 +63,8 @@ def keep_sampling(
 ) -> None:
     """Sample at irregular distances until there are `most` samples, or it is told to stop.
 
-    The distances come from a generator of their own: the program's random numbers stay as they are.
-    The times are set ahead: counted from where this thread had its turn, they would follow calls
-    that let go of the interpreter's lock. All times that pass while it waits for its turn are of
-    the place where it has it.
+    The distances come from a generator of their own, and the times are set ahead: counted from
+    where this thread had its turn, they would follow calls that let go of the interpreter's lock.
     """
     chance, due_ns = random.Random(0), clock()
     while (taken := count()) < most:
@@ -94,11 +92,9 @@ def _waited_ns(before: CoreWait | None) -> int:
 def quick_turns() -> Iterator[None]:
     """Let a thread that asks for the interpreter's lock have it within `QUICK_S`.
 
-    Python grants the lock after 5 ms, or when the other thread lets go of it. At 5 ms nearly every
-    sample shows a call that lets go, hardly ever the Python before it: in example_projects/char_lm
-    the regular expression that takes half of the step got 17 % of the samples, and the tensor
-    operation after it 34 %. The setting is the process's. It is put back before the other thread,
-    which gave way, asks for the lock: else that would have it again amid the sample.
+    Python grants it after 5 ms, or when the other thread lets go: nearly every sample would show a
+    call that lets go, hardly ever the Python before it. The setting is the process's. It is put
+    back before the other thread asks for the lock: else that would have it again amid the sample.
     """
     usual = sys.getswitchinterval()
     sys.setswitchinterval(min(usual, QUICK_S))
