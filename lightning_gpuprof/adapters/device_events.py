@@ -1,8 +1,10 @@
-"""Timing events of a device: recorded on its current stream, asked for later, never waited for.
+"""Timing events of a device, never waited for, and its numbers in NVML and AMD SMI.
 
 Private names, seen in torch 2.2 to 2.13; without the second the stream is asked for each time:
     the base class of torch.cuda.Event, whose methods do the work
     torch._C._cuda_getCurrentStream: the current stream's number, without an object for it
+    torch.cuda._get_nvml_device_index, ._get_amdsmi_device_index (2.4): without them there are no
+        readings of the device, for the readers' own numbers count devices that are hidden
 """
 
 from collections.abc import Callable
@@ -67,3 +69,13 @@ def device_events(device: torch.device) -> DeviceEvents | None:
     if device.type != "cuda":
         return None
     return DeviceEvents(device, stream_number=getattr(torch._C, "_cuda_getCurrentStream", None))
+
+
+def nvml_index(device: torch.device) -> int:
+    """Return NVML's number of a device, whatever CUDA_VISIBLE_DEVICES hides."""
+    return int(torch.cuda._get_nvml_device_index(device))
+
+
+def amdsmi_index(device: torch.device) -> int:
+    """Return AMD SMI's number of a device, whatever HIP_VISIBLE_DEVICES hides."""
+    return int(torch.cuda._get_amdsmi_device_index(device))

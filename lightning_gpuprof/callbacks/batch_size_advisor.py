@@ -93,7 +93,6 @@ class BatchSizeAdvisor(RecordingCallback):
     @override
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Find the device's memory, or say that there is none to measure."""
         device = trainer.strategy.root_device
         self._begin(trainer, self._make_probe(device))
         self._host = called_by_trainer(trainer, self)
@@ -157,7 +156,6 @@ class BatchSizeAdvisor(RecordingCallback):
     @override
     @guarded
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Read the last, shorter window."""
         self._end_window()
 
     @override

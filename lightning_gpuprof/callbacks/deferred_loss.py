@@ -97,7 +97,6 @@ class DeferredLoss(RecordingCallback):
     @override
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Begin with an empty window."""
         if self._output is None:
             return
         self._trainer = trainer
@@ -125,7 +124,6 @@ class DeferredLoss(RecordingCallback):
     @override
     @guarded
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Note that an epoch begins."""
         if self._outputs is not None:
             self._outputs.begin_epoch()
 
@@ -170,7 +168,6 @@ class DeferredLoss(RecordingCallback):
     @override
     @guarded
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Hand on all that is left."""
         self._flush()
         self._say_missing()
 

@@ -87,7 +87,6 @@ class MemorySnapshot(RecordingCallback):
     @override
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Begin the history, or say that there is none to record."""
         device = trainer.strategy.root_device
         self._step, self._failed, self._failures = 0, None, 0
         if self._output is None:

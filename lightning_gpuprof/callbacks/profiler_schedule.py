@@ -112,7 +112,6 @@ class ProfilerSchedule(RecordingCallback):
     @override
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Join the run's output; refuse a device that cannot be profiled."""
         if stage == "fit":
             refuse_device(trainer.strategy.root_device.type)
         super().setup(trainer, pl_module, stage)
@@ -145,7 +144,6 @@ class ProfilerSchedule(RecordingCallback):
     @override
     @guarded
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Enter the schedule's next epoch."""
         if self._cycles is not None and self.schedule.unit == "epoch":
             self._cycles.begin_unit()
             if self._borders is not None and self._cycles.at_work:
@@ -154,7 +152,6 @@ class ProfilerSchedule(RecordingCallback):
     @override
     @guarded
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """End the last step's span, and the cycle with it if it is complete."""
         if self._cycles is not None:
             self._cycles.end_step()
             self._cycles.end_unit()
@@ -162,7 +159,6 @@ class ProfilerSchedule(RecordingCallback):
     @override
     @guarded
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """End a recording that the run was too short for, and keep what it holds."""
         self._close()
 
     @guarded
@@ -238,7 +234,6 @@ class ProfilerSchedule(RecordingCallback):
 
     @override
     def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
-        """End a recording cleanly and keep what it holds."""
         self._close()
 
     def _close(self) -> None:

@@ -1,7 +1,4 @@
-"""A rule: one function of a run's results, with its id, its needs and what its change asks for.
-
-The module's docstring is the rule's documentation page, and its file is named like the rule.
-"""
+"""A rule: one function of a run's results, with its id, its needs and what its change asks for."""
 
 import pkgutil
 from collections.abc import Callable

@@ -41,12 +41,9 @@ class _Spaced:
 class BatchCalls:
     """Calls methods at the end of one training batch in many.
 
-    The Trainer takes about 3 us for each hook of each batch, if only to count. Where somebody sees
-    every batch anyway they count (`left`), and the hook is there for the batches in which
-    something is due; else a hook counts. To put the hook there and to take it away costs 0.1 ms
-    amid a training loop: what needs none of its arguments is called without.
-
-    `left` is counted down for each batch by whoever counts, who calls `ring` at 0.
+    The Trainer takes about 3 us for each hook of each batch. Where somebody sees every batch anyway
+    they count `left` down and call `ring` at 0, and the hook is there for the batches in which
+    something is due; else a hook counts.
     """
 
     def __init__(self, host: Callback, *, counted: bool) -> None:

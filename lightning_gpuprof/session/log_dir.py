@@ -19,11 +19,9 @@ def resolve_session(
     """Return the run's log dir and the number of the session that begins.
 
     The dir is, in this order: the override; the first TensorBoardLogger's; any logger's `log_dir`;
-    and else a fresh `<default_root_dir>/lightning_logs/version_<n>`. Under `fast_dev_run`, which
-    promises to leave nothing behind, a temporary folder that goes with the Trainer. Rank 0 decides
-    and tells the others, since a logger's version may differ between processes, and a run that is
-    resumed on more ranks has fewer sessions in some ranks' files. A rank that is not told in time,
-    as where rank 0 has no callback, decides for itself.
+    and else a fresh `<default_root_dir>/lightning_logs/version_<n>`; under `fast_dev_run` a
+    temporary folder that goes with the Trainer. Rank 0 decides and tells the others; a rank that is
+    not told in time decides for itself.
     """
     if not trainer.is_global_zero and (told := ranks.told(SESSION, wait=WAIT)):
         number, _, folder = told.partition(" ")

@@ -30,8 +30,7 @@ Ending = Callable[[str, BaseException | None], object]
 _WRITE_EVERY_NS = 15_000_000_000
 _WAIT_FRAC = 0.5
 """Full windows of records wait at most this long, and this share of the run so far, to be written
-together. A killed process (SIGKILL, a lost node) loses at most that and one window; an exception,
-Ctrl-C and Lightning's SIGTERM lose nothing."""
+together: so much a killed process loses, and an exception, Ctrl-C or SIGTERM nothing."""
 
 
 class RunOutput:

@@ -32,7 +32,6 @@ class RecordingCallback(Callback):
     @override
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Join the run's output in a fit."""
         self._output = RunOutput.of(trainer) if stage == "fit" else None
         if self._output is not None:
             self._output.at_end(partial(self._session_ends, trainer))
@@ -48,7 +47,6 @@ class RecordingCallback(Callback):
     @override
     @guarded
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Put everything back and close the run's output."""
         self._leave(None)
 
     def _leave(self, error: BaseException | None) -> None:

@@ -13,14 +13,11 @@ from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import StepFlag
 
 SPIKE_FRAC = 0.5
-"""A step this much above the median step is a spike: timers and the scheduler's time slices stay
-below it on steps of milliseconds."""
+"""A step this much above the median step is a spike: the scheduler's time slices stay below it."""
 REGULAR = 0.25
-"""Spikes whose distances spread by less than this share of their mean come regularly. Chance
-(Poisson) gives 1; noise from other processes does not keep step with training."""
+"""Spikes whose distances spread by less of their mean come regularly; chance (Poisson) gives 1."""
 MIN_REGULAR = 5
-"""Of spikes that chance strews about, three are so even in 25 % of cases, four in 8 %, five in
-2.5 % (200,000 draws of exponential distances)."""
+"""Of spikes that chance strews about, five are so even in 2.5 % of cases."""
 SPAN = 0.5
 """Regular work goes on through at least half of the run."""
 EVEN_PHASES = (*BATCH_WORK, Phase.OTHER)

@@ -42,11 +42,7 @@ def slowest_steps(
     phases: Mapping[Phase, PhaseStats],
     parts: Sequence[Part],
 ) -> tuple[SlowStep, ...]:
-    """Return the slowest steps, slowest first.
-
-    Warm-up and compilation steps are slow for known reasons and are reported apart, so they
-    are left out here. Steps no slower than the median are left out as well.
-    """
+    """Return the slowest steps, slowest first."""
     if not session.steps:
         return ()
     dur, flags = session.columns["dur_ns"], step_flags(session)

@@ -13,10 +13,7 @@ MOSTLY = 0.5
 
 @dataclass(frozen=True)
 class WorkerLineTime:
-    """The share of a worker's work in a line and all that it calls outside the program.
-
-    `low_frac` to `high_frac` holds the true share 19 times in 20, as far as chance goes.
-    """
+    """The share of a worker's work in a line and all that it calls outside the program."""
 
     file: str
     line: int

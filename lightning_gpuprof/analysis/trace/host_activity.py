@@ -83,10 +83,7 @@ def changes(host: HostEvents, nesting: Nesting, rows: Int64, moved: Int64) -> tu
 
 
 def activities(timeline: Timeline, nesting: Nesting) -> Int8:
-    """Return each host event's activity, as an index into `ACTIVITIES`.
-
-    All that runs inside a data loader's wait counts as that wait.
-    """
+    """Return each host event's activity, as an index into `ACTIVITIES`."""
     host = timeline.host
     by_category = np.full(len(CATEGORIES), _PYTHON, dtype=np.int8)
     by_category[CATEGORIES.index("cpu_op")] = _OP

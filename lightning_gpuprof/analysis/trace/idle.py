@@ -40,9 +40,8 @@ SLOW_CALL_NS = 100_000
 """A launch takes 2 to 20 us. One that takes longer than this does something else as well, such as
 loading the kernel's module, and its time counts as the host's."""
 KERNEL_GAP_NS = 10_000
-"""A device needs 1 to 3 us (NVIDIA) or up to about 10 us (AMD) from one queued kernel of a
-stream to the next. A longer wait of queued work has another reason: an event of another stream,
-a host callback, a copy engine."""
+"""A device needs 1 to 3 us (NVIDIA) or up to about 10 us (AMD) from one queued kernel to the next
+of its stream; a longer wait has another reason."""
 
 
 class IdleCause(Struct, frozen=True):
@@ -74,10 +73,7 @@ class IdleFunction(Struct, frozen=True):
 
 
 class IdleReport(Struct, frozen=True):
-    """Idle time of one device by cause; the totals add up to its idle time exactly.
-
-    `functions` say what the host ran meanwhile, where Python calls were read.
-    """
+    """Idle time of one device by cause; the totals add up to its idle time exactly."""
 
     causes: tuple[IdleCause, ...]
     functions: tuple[IdleFunction, ...]

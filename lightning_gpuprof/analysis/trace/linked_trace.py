@@ -16,12 +16,7 @@ from lightning_gpuprof.traces.timeline import (
 
 
 class Launches(Struct, frozen=True):
-    """For each row of the device table: its launching call.
-
-    Args:
-        call: Row in the host table, -1 where the trace holds none.
-        calls: Distinct host rows that launched anything, rising.
-    """
+    """For each row of the device table: its launching call."""
 
     call: Int32
     calls: Int32

@@ -1,7 +1,4 @@
-"""How a device's time divides into compute, exposed communication, exposed copies and idle.
-
-Unions of intervals, exact in integer nanoseconds.
-"""
+"""How a device's time divides into compute, exposed communication, exposed copies and idle."""
 
 import numpy as np
 from msgspec import Struct

@@ -131,10 +131,7 @@ def queued_before(timeline: Timeline, launches: Launches) -> Mask:
 def spans_within(
     timeline: Timeline, launches: Launches, window: Window | None
 ) -> list[DeviceSpans]:
-    """Return each device's spans with a window's borders, or else from where its own work begins.
-
-    That is its first event once what it had queued before has ended.
-    """
+    """Return each device's spans in a window, or else from where its own work begins."""
     spans = device_spans(timeline)
     if window is not None:
         return [cut(one, (window.start_ns, window.end_ns)) for one in spans]

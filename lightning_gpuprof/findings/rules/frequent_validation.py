@@ -24,9 +24,8 @@ Validation once an epoch that takes less than a second in all is not reported. S
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.savings.cheaper_batches import validation_ns
+from lightning_gpuprof.analysis.savings.cheaper_batches import larger_batches, validation_ns
 from lightning_gpuprof.analysis.savings.hidden import around, exposed
-from lightning_gpuprof.analysis.savings.larger_validation import larger_batches
 from lightning_gpuprof.analysis.savings.loader_plan import LoaderChange, loader_plan
 from lightning_gpuprof.findings.grade import FEWER, WARNING_FRAC, grade, seldom
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, When, Where

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from typing_extensions import override
 
-from lightning_gpuprof.adapters.cuda import amdsmi_index
+from lightning_gpuprof.adapters.device_events import amdsmi_index
 from lightning_gpuprof.recorders.device.device_stats import DeviceStats, StatsReading
 
 _VIOLATIONS = {
@@ -34,7 +34,6 @@ class AmdSmiStats(DeviceStats):
 
     @override
     def read(self) -> StatsReading:
-        """Return what the driver says now; what this device does not support is None."""
         smi, handle = self._smi, self._handle
         busy = _number(self._get("gpu_activity"), "gfx_activity")
         power = self._get("power_info")

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from typing_extensions import override
 
-from lightning_gpuprof.adapters.cuda import nvml_index
+from lightning_gpuprof.adapters.device_events import nvml_index
 from lightning_gpuprof.recorders.device.device_stats import DeviceStats, StatsReading
 
 THROTTLE_REASONS = {
@@ -51,7 +51,6 @@ class NvmlStats(DeviceStats):
 
     @override
     def read(self) -> StatsReading:
-        """Return what the driver says now; what this device does not support is None."""
         nvml, handle, ask = self._nvml, self._handle, self._ask
         rates = ask(nvml.nvmlDeviceGetUtilizationRates, handle)
         processes = None

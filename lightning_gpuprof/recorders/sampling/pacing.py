@@ -120,11 +120,9 @@ def look_at(thread: int, where: Callable[[FrameType | None], T | None]) -> T | N
 def may_walk() -> bool:
     """Tell whether another thread's frames can be walked now; on Python 3.11, not always.
 
-    There, walking makes objects of frames, and that may start a collection in the middle. What it
-    finalizes can let go of the interpreter's lock (torch's tensors do), the other thread returns
-    from the frame, and the walk goes on in freed memory. So a young collection that is near is made
-    before the walk. Later versions collect between instructions alone; earlier ones have the
-    objects already.
+    There, walking may start a collection, what that finalizes can let go of the interpreter's lock,
+    the other thread returns from the frame, and the walk goes on in freed memory. So a young
+    collection that is near is made before the walk.
     """
     if not _COLLECTS_IN_A_WALK or not gc.isenabled():
         return True

@@ -141,10 +141,7 @@ def where_is(frame: FrameType | None) -> At | None:
 
 
 def line_counts(seen: Counter[At], doubts: Counter[At]) -> tuple[LineCount, ...]:
-    """Return the lines of the user's own that were seen most often.
-
-    `doubts` are the samples among them that may be of other lines.
-    """
+    """Return the lines of the user's own that were seen most often."""
     counts = [
         LineCount(
             phase=at.phase.value,

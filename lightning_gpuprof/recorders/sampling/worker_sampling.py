@@ -184,10 +184,7 @@ class WorkerSampling:
 
 
 def where_in_worker(frame: FrameType | None) -> Seen | None:
-    """Return what a worker's main thread does, given its innermost frame; None outside its loop.
-
-    Reads names of functions and files, never values.
-    """
+    """Return what a worker's main thread does, given its innermost frame; None outside its loop."""
     inside: list[FrameType] = []
     for each in outwards(frame):
         if each.f_code.co_name == WORKER_LOOP and package_in(each) != USER:
