@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from lightning_gpuprof.adapters.profiler import TorchTrace
 from lightning_gpuprof.schedule import Action, Schedule
-from lightning_gpuprof.session.interrupts import interrupts_wait
+from lightning_gpuprof.session.guard import interrupts_wait
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,4 @@
-"""The questions that a profile is read by, each with its figure, its limit and where to look next.
-
-Findings promise a saving; these do not. They are rows of questions.toml.
-"""
+"""The questions that a profile is read by, each with its figure, its limit and where to look next."""
 
 from dataclasses import dataclass
 from enum import Enum

@@ -51,10 +51,7 @@ class PlanItem:
 
 
 def evaluate_rules(run: RunResults, chosen: Collection[Rule] | None = None) -> Findings:
-    """Evaluate rules, by default all, and rank their findings (docs/adr/0030).
-
-    A finding that claims no time (`saving_ns` of 0 to 0, such as unused memory) is kept.
-    """
+    """Evaluate rules, by default all, and rank their findings (docs/adr/0030)."""
     found: list[Finding] = []
     abstained: list[Abstained] = []
     silent: list[str] = []

@@ -90,10 +90,7 @@ def _one_of_several(back: Finding, front: Finding, found: Sequence[Finding]) -> 
 
 
 def _part(at: Where) -> str | None:
-    """Return the part of a phase that a place names.
-
-    An inspection says whose a line is: `callback:Slow`, or `user` of the module itself.
-    """
+    """Return the part of a phase that a place names."""
     if at.name in ("user", "metric", "lightning"):
         return None
     whose = next((mark for mark in _WHOSE if at.name and at.name.startswith(mark)), None)

@@ -133,10 +133,7 @@ def record_files(run: str, fs: FileSystem = LOCAL) -> dict[int, str]:
 
 @contextmanager
 def written_whole(path: str) -> Iterator[str]:
-    """Give the name to write a file under; it takes its own once all of it is there.
-
-    So no reader sees half of it, and where writing fails nothing is left of it.
-    """
+    """Give the name to write a file under; it takes its own once all of it is there."""
     part = f"{path}.{os.getpid()}.part"
     try:
         yield part

@@ -2,8 +2,12 @@
 
 import functools
 import logging
+import signal
+import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from lightning_gpuprof.errors import ConfigError
@@ -113,3 +117,20 @@ def text_of(error: BaseException) -> str:
 def _write(output: Any, name: str, error: BaseException, text: str) -> None:
     error_text = text_of(error)
     output.write(ProbeDisabled(probe=name, step=output.step, error=error_text, traceback=text))
+
+
+@contextmanager
+def interrupts_wait() -> Iterator[None]:
+    """Have SIGINT's handler called after the body, where Python has one."""
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if came:
+            handler(*came[-1])

@@ -11,8 +11,8 @@ from lightning_gpuprof.adapters.device_events import DeviceEvents
 from lightning_gpuprof.adapters.lightning import Trainer, batch_holder
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.session.compiling import CompileNotes
+from lightning_gpuprof.session.guard import interrupts_wait
 from lightning_gpuprof.session.hooks import BatchCalls
-from lightning_gpuprof.session.interrupts import interrupts_wait
 from lightning_gpuprof.session.output import RunOutput
 from lightning_gpuprof.timing.attach import FIT_PHASES, ProxyTiming
 from lightning_gpuprof.timing.batches import Batches, size_of

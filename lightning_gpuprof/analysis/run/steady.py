@@ -91,10 +91,7 @@ class StepsApart:
 
 @dataclass(frozen=True)
 class StepStats:
-    """How long a training step takes, over the steady steps; the mean counts unmarked ones too.
-
-    Validations and checkpoints in steps count, but not in `plain_p50_ns` and `jitter_frac`.
-    """
+    """How long a training step takes, over the steady steps; the mean counts unmarked ones too."""
 
     count: int
     """All recorded steps."""

@@ -18,10 +18,7 @@ _FREE = re.compile(r"(cuda|hip)Free(Host)?$|cuMemFree(_v2)?$|hipHostFree$")
 
 
 class Waits(Struct, frozen=True):
-    """Calls that waited for the device, in order of their return.
-
-    `device_row` is the event whose end let the call return.
-    """
+    """Calls that waited for the device, in order of their return."""
 
     row: Int64
     start_ns: Int64

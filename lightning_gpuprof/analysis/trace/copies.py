@@ -55,11 +55,7 @@ def copy_kind(name: str) -> tuple[str, str | None]:
 
 
 def may_wait(timeline: Timeline) -> Mask:
-    """Tell of which device rows the host may have waited: copies, but for those only queued.
-
-    A slow call returns after a short copy between places on the device, or from pinned memory, has
-    ended, and has not waited for it.
-    """
+    """Tell of which device rows the host may have waited: copies, but for those only queued."""
     device = timeline.device
     found = of_category(device, "gpu_memcpy")
     for name in used(device.name[found]):

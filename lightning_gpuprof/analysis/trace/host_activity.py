@@ -62,10 +62,7 @@ def _spent(at: Int64, begins: Int8, windows: Spans) -> Int64:
 
 
 def changes(host: HostEvents, nesting: Nesting, rows: Int64, moved: Int64) -> tuple[Int64, Int64]:
-    """Return when the innermost of some host events changes, rising, and the one from then on.
-
-    Times are moved by `moved`, one number for each row; -1 stands for no event.
-    """
+    """Return when the innermost of some host events changes, rising, and the one from then on."""
     at = np.concatenate((nesting.end_ns[rows] + moved, host.start_ns[rows] + moved))
     inner = np.concatenate((nesting.parent[rows].astype(np.int64), rows))
     level = nesting.depth[rows].astype(np.int64)

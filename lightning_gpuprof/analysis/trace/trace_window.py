@@ -31,10 +31,7 @@ _STEP = re.compile(r"ProfilerStep\s*#?\s*\d+$")
 
 
 class TraceStep(Struct, frozen=True):
-    """A `ProfilerStep#N` on the host; `gpu` splits the device's time between its borders.
-
-    Steps far longer than the others are `distorted`, and left out of the device's time split.
-    """
+    """A `ProfilerStep#N` on the host; `gpu` splits the device's time between its borders."""
 
     name: str
     start_ns: int

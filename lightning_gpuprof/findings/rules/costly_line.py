@@ -56,7 +56,6 @@ def _line(run: RunResults, step_ns: int, line: LineTime) -> Finding | None:
         return None
     evidence: dict[str, int | float] = {
         "line_ns": line.mean_ns,
-        "line_frac": line.frac,
         "samples_count": line.count,
     }
     marks = run.device_time.phases.get(line.phase) if run.device_time else None
@@ -97,7 +96,6 @@ def _operator(step_ns: int, facts: TraceFacts) -> Finding | None:
         "GpuProfCallback(with_stack=True) names the line.",
         evidence={
             "operator_ns": round(taken[name]),
-            "operator_frac": taken[name] / step_ns,
             "host_ns": round(op.self_ns),
             "calls_count": round(op.calls),
         },

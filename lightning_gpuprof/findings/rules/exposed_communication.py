@@ -87,7 +87,7 @@ def judge(run: RunResults) -> Finding | None:
     if run.lacks_ranks:
         sure, up_to, advice, change = 0, "Up to ", LACKING + advice, None
     saving = Range(low=round(sure * cost), high=min(step_ns, round(HIGH_FRAC * cost)))
-    evidence = {"exposed_comm_ns": round(cost), "exposed_comm_frac": cost / step_ns}
+    evidence = {"exposed_comm_ns": round(cost)}
     if facts and (comm := facts.per_step("gpu", "comm_ns")) is not None:
         evidence["comm_ns"] = round(comm)
     shards = strategy.startswith(_SHARDING)

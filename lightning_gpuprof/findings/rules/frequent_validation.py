@@ -70,7 +70,6 @@ def judge(run: RunResults) -> Finding | None:
         advice=advice,
         evidence={
             "validation_ns": mean_ns,
-            "validation_frac": mean_ns / step_ns,
             "per_validation_ns": each_ns,
             "validations_count": runs,
         },

@@ -83,7 +83,7 @@ def _on_gpu(run: RunResults, step_ns: int, facts: TraceFacts | None) -> Finding 
     bound = run.device_time.state_frac[StepState.SYNC_BOUND] if run.device_time else 0.0
     if cost_ns < SYNC_FRAC * step_ns and not bound and not idle:
         return None
-    evidence = {"blocked_ns": cost_ns, "blocked_frac": cost_ns / step_ns}
+    evidence: dict[str, int | float] = {"blocked_ns": cost_ns}
     # The device works on during a wait: a sync costs the idle time behind it.
     low, high = sorted((round(idle or 0), cost_ns))
     if idle is not None:

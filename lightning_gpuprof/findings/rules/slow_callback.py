@@ -97,7 +97,6 @@ def _finding(run: RunResults, part: Part) -> Finding:
         advice=_advice(part.name, every),
         evidence={
             "callback_ns": taken.mean_ns,
-            "callback_frac": taken.mean_ns / step_ns,
             "callback_max_ns": taken.max_ns,
             "active_steps_count": part.active_steps,
         },

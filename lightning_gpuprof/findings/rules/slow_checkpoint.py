@@ -56,7 +56,6 @@ def judge(run: RunResults) -> Finding | None:
     parts = [part for part in run.parts_of(Phase.CHECKPOINT) if part.per_step is not None]
     evidence: dict[str, int | float] = {
         "checkpoint_ns": mean_ns,
-        "checkpoint_frac": run.of_run(mean_ns * run.every.steps),
         "per_checkpoint_ns": each_ns,
         "checkpoints_count": saves,
     }

@@ -70,7 +70,6 @@ class Copies:
     """Copies to the device per step, and those from pageable memory."""
 
     count: float
-    pageable_count: float
     size: float
     pageable_size: float
     took_ns: float
@@ -108,7 +107,6 @@ def judge(run: RunResults) -> Finding | None:
         advice=advice,
         evidence={
             "transfer_ns": cost_ns,
-            "transfer_frac": cost_ns / step_ns,
             **_evidence(copies),
         },
         saving_ns=saving,
@@ -174,7 +172,7 @@ def _copies(run: RunResults) -> Copies | None:
         for key in ("count", "bytes", "total_ns")
     )
     late_ns = (facts.idle_ns(*LATE_CAUSES) or 0.0) * facts.host_scale
-    return Copies(count[0], count[1], size[0], size[1], took_ns[0], took_ns[1], late_ns)
+    return Copies(count[0], size[0], size[1], took_ns[0], took_ns[1], late_ns)
 
 
 def _of_copies(run: RunResults, saving: Range, cost_ns: int, seen: Copies | None) -> Range:
@@ -200,7 +198,6 @@ def _evidence(seen: Copies | None) -> dict[str, int | float]:
     return {
         "copies_per_step_count": round(seen.count),
         "copied_per_step_bytes": round(seen.size),
-        "pageable_copies_per_step_count": round(seen.pageable_count),
         "pageable_per_step_bytes": round(seen.pageable_size),
     }
 

@@ -109,8 +109,6 @@ def _as_usual(run: RunResults) -> Finding | None:
         advice=_advice(run, names, usual=2 * usual_ns >= cost_ns, means=calls and not hooks),
         evidence={
             "logging_ns": cost_ns,
-            "logging_frac": cost_ns / step_ns,
-            "logged_steps_count": max((part.active_steps for part in loggers), default=0),
         },
         saving_ns=Range(low=lost.low_ns, high=lost.high_ns),
         cause_ns=Range(cost_ns, cost_ns),
@@ -157,7 +155,6 @@ def _by_experiment(run: RunResults, phase: Phase) -> Finding | None:
         advice=IN_VALIDATION if validates else IN_STEPS.format(every=every),
         evidence={
             "experiment_ns": cost_ns,
-            "experiment_frac": cost_ns / step_ns,
             "steps_between_count": apart,
         },
         saving_ns=saving,

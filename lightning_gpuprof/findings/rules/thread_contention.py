@@ -58,7 +58,7 @@ def judge(run: RunResults) -> Finding | None:
         title=f"{waits[0].function} waits {duration(cost_ns)} of each step for another thread",
         advice="Hold the lock only for the exchange: prepare the item before taking it. Or pass "
         "items through a queue, ahead of time.",
-        evidence={"lock_ns": cost_ns, "lock_frac": cost_ns / step_ns},
+        evidence={"lock_ns": cost_ns},
         saving_ns=saving,
         cause_ns=Range(cost_ns, round(high * forward.mean_ns)),
         confidence=0.8,

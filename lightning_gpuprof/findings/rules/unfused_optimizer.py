@@ -102,7 +102,6 @@ def _finding(
         advice=advice,
         evidence={
             "optimizer_ns": step.mean_ns,
-            "optimizer_frac": step.mean_ns / step_ns,
             "parameter_tensors_count": tensors,
         },
         saving_ns=saving,

@@ -129,7 +129,6 @@ def _amid_epochs(run: RunResults) -> Finding | None:
         advice=AMID,
         evidence={
             "startup_ns": cost_ns,
-            "startup_frac": cost_ns / step_ns,
             "steps_between_count": every,
         },
         saving_ns=saving,
@@ -169,7 +168,6 @@ def _of_validations(run: RunResults) -> Finding | None:
             "per_validation_ns": seen.each_ns,
             "validations_count": seen.count,
             "num_workers_count": workers,
-            "loaders_count": loaders,
         },
         saving_ns=saving,
         cause_ns=Range(cost_ns, cost_ns),

@@ -108,10 +108,7 @@ def exchange_at_most(ranks: Mapping[int, Session], steady: Mapping[int, Mask]) -
 
 
 def _exchanges(sessions: Sequence[Session]) -> tuple[list[Int64] | None, bool]:
-    """Return each step's exchange by rank, and whether it was timed by itself.
-
-    On a CPU the whole backward pass stands in where some rank did not time it.
-    """
+    """Return each step's exchange by rank, and whether it was timed by itself."""
     on_device = any(map(_on_device, sessions))
     name = f"device_{EXCHANGED}" if on_device else EXCHANGED
     timed = all(name in one.columns for one in sessions)
