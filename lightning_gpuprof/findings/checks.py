@@ -1,4 +1,4 @@
-"""The questions that a profile is read by, each with its figure, its limit and where to look next."""
+"""The questions that a profile is read by: rows of questions.toml, which promise no saving."""
 
 from dataclasses import dataclass
 from enum import Enum

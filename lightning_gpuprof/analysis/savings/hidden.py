@@ -68,9 +68,6 @@ def held_by_device(run: RunResults) -> float:
 
 
 def faster_kernels(run: RunResults, step_ns: int, low_ns: float, high_ns: float) -> tuple[int, int]:
-    """Return by how much kernels that take so much less make a step shorter.
-
-    Only in steps that the device holds up.
-    """
+    """Return by how much faster kernels make a step shorter, where the device holds it up."""
     held = held_by_device(run)
     return round(min(step_ns, held * low_ns)), round(min(step_ns, held * high_ns))

@@ -21,8 +21,6 @@ def call_kind(name: str) -> str:
     ('kernel', 'kernel', 'allocator')
     >>> call_kind("cudaStreamSynchronize"), call_kind("cudaGraphLaunch")
     ('sync', 'graph')
-    >>> call_kind("hipMemcpyWithStream")
-    'copy'
     """
     for kind, pattern in (
         ("sync", _SYNC),

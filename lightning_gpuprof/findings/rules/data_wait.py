@@ -175,7 +175,7 @@ def _change(run: RunResults, plan: LoaderPlan) -> str | None:
 
 
 def _evidence(run: RunResults, step_ns: int, wait_ns: int) -> dict[str, int | float]:
-    loader, seen = run.start.loader, run.worker_lines
+    loader, seen, io = run.start.loader, run.worker_lines, run.io_pressure
     workers = loader.num_workers if loader else None
     found: dict[str, int | float | None] = {
         "data_wait_ns": wait_ns,
@@ -189,5 +189,6 @@ def _evidence(run: RunResults, step_ns: int, wait_ns: int) -> dict[str, int | fl
         "worker_waiting_frac": seen.waiting_frac if seen else None,
         "worker_batch_ns": made_in_ns(run),
         "storage_frac": storage_frac(run),
+        "io_pressure_frac": io.stalled_ns / max(1, io.wall_ns) if io else None,
     }
     return {name: value for name, value in found.items() if value is not None}

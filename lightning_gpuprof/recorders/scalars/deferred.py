@@ -16,6 +16,9 @@ class DeferredScalars:
     result is bit for bit what the sum of the `.item()` values would have been (devices without
     float64, such as MPS, add in float32).
 
+    Args:
+        *names: Names to begin with.
+
     >>> import torch
     >>> acc = DeferredScalars()
     >>> for kl in (torch.tensor(0.5), torch.tensor(0.25)):
