@@ -47,11 +47,7 @@ def run_checks(run: RunResults) -> tuple[Check, ...]:
 
 
 def focus(checks: tuple[Check, ...]) -> Check | None:
-    """Return the check that says where to look first: the phase that dominates, or that none does.
-
-    One kernel that is most of the step comes before: the host waits for it in whatever phase it
-    queues too much. None where no step was measured.
-    """
+    """Return the check that says where to look first: a kernel, or the phase that dominates."""
     of_phases = [row["id"] for row in questions()]
     of_phases = of_phases[: of_phases.index(PHASES_END) + 1]
     look = [check for check in checks if check.state is State.LOOK]
