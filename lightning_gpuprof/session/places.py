@@ -92,11 +92,7 @@ def package_of(filename: str) -> str:
 
 
 def package_in(frame: FrameType) -> str:
-    """Return the package whose code runs in a frame.
-
-    That is another package's too where it wrote a module elsewhere, as torch_geometric does into
-    the folder for temporary files: the module's name tells.
-    """
+    """Return the package whose code a frame runs, by its module where a package wrote that."""
     package = package_of(frame.f_code.co_filename)
     root, dot, _ = str(frame.f_globals.get("__name__", "")).partition(".")
     return root if package == USER and dot and is_installed(root) else package
@@ -104,11 +100,7 @@ def package_in(frame: FrameType) -> str:
 
 @lru_cache(maxsize=256)
 def is_installed(package: str) -> bool:
-    """Tell whether a package that was imported is installed: none of the user's own files.
-
-    >>> is_installed("torch"), is_installed("os"), is_installed("__main__")
-    (True, False, False)
-    """
+    """Tell whether a package that was imported is installed: none of the user's own files."""
     file = getattr(sys.modules.get(package), "__file__", None)
     return file is not None and package_of(file) == package
 

@@ -140,17 +140,16 @@ class Answers:
         new, base = self._run(request), self._run(request, "base")
         states = [_state_of_run(run.path) for run in (base, new)]
         sizes = [size for state in states for name, (size, _) in state if name.endswith(".jsonl")]
-        answer = self._answer_of_long if sum(sizes) > AT_ONCE_BYTES else self._answer_at_once
-        response = answer(request, base.path, new.path, str(states))
+        if sum(sizes) > AT_ONCE_BYTES:
+            response = self._comparison(request, base.path, new.path, str(states))
+        else:
+            found = compared(load_report(base.path), load_report(new.path), TOLERANCE)
+            response = reply_json(request, found.payload())
         for run in (new, base):
             self._preparer.analyse(run)
         return response
 
-    def _answer_at_once(self, request: Request, base: str, new: str, _: str) -> Response:
-        found = compared(load_report(base), load_report(new), TOLERANCE)
-        return reply_json(request, found.payload())
-
-    def _answer_of_long(self, request: Request, base: str, new: str, state: str) -> Response:
+    def _comparison(self, request: Request, base: str, new: str, state: str) -> Response:
         pair, now = (
             hashlib.sha256(text.encode()).hexdigest() for text in (base + "\0" + new, state)
         )
@@ -162,9 +161,8 @@ class Answers:
             if not made:
                 return reply_json(request, stands)
             path = made[-1]  # of a run that goes on, until that one is made
-        for other in made:
-            if other != path:
-                other.unlink(missing_ok=True)
+        for other in {*made} - {path}:
+            other.unlink(missing_ok=True)
         return reply(request, path.read_bytes(), "application/json")
 
     def trace(self, request: Request) -> Response:

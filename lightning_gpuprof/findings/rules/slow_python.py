@@ -21,9 +21,8 @@ self.words = json.loads(table)  # after: in __init__
 line that ran itself counts where the trace shows that forward has time beside its operators.
 
 ## Limits
-Below 5% of the step nothing is said, nor with fewer than 50 samples. No warning is given where the
-interval begins near 0. Samples inside torch, or in a library that computes with torch, are the
-model's. `self.log` is `slow-logging`.
+Below 5% of the step nothing is said, nor with fewer than 50 samples; where the interval begins near
+0 it is no warning. `self.log` is `slow-logging`; what a library computes with torch is the model's.
 """
 
 import re
