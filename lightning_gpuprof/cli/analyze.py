@@ -4,14 +4,10 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 from lightning_gpuprof.cli.arguments import positive
 from lightning_gpuprof.errors import GpuProfError, UnknownTraceError
-
-_UNREADABLE = 2
-"""Exit status where a file could not be read, as for any request that cannot be met."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,12 +44,12 @@ def run(args: argparse.Namespace) -> int:
             if len(args.files) == 1:
                 raise
             print(f"lightning-gpuprof: {error}", file=sys.stderr)
-            failed = _UNREADABLE
+            failed = 2  # as for any request that cannot be met
             continue
         if args.json:
             documents.append(document)
         else:
-            print("\n".join(_lines(document, args.top)) + "\n", flush=True)
+            print(_text(document, args.top), flush=True)
     if documents:
         print(json.dumps(documents[0] if len(args.files) == 1 else documents, indent=2))
     return failed
@@ -78,9 +74,9 @@ def _document(path: str, args: argparse.Namespace) -> dict[str, Any]:
         return other
 
 
-def _lines(document: dict[str, Any], top: int) -> Iterator[str]:
+def _text(document: dict[str, Any], top: int) -> str:
     from lightning_gpuprof.views.text.terminal import Terminal
     from lightning_gpuprof.views.text.trace import other_lines, trace_lines
 
     lines = trace_lines if "launches" in document else other_lines
-    return lines(document, top=top, on=Terminal.of(sys.stdout))
+    return "\n".join(lines(document, top=top, on=Terminal.of(sys.stdout))) + "\n"

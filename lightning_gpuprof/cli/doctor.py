@@ -44,10 +44,8 @@ def _ask_torch() -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         return {"error": f"torch gave no answer within {_PROBE_LIMIT_S} s"}
     if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
-        return {"error": last[0]}
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+        return {"error": (done.stderr.strip() or "no message").splitlines()[-1]}
+    return dict(json.loads(done.stdout))
 
 
 def _tensorboard() -> dict[str, Any]:

@@ -18,7 +18,6 @@ from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.inspect.advice import advice
 from lightning_gpuprof.records.inspection import Inspection
 from lightning_gpuprof.records.reader import read_run
-from lightning_gpuprof.records.schema import SyncSite
 from lightning_gpuprof.records.writer import RecordWriter
 
 STEPS = 3
@@ -112,24 +111,19 @@ def _syncs(found: Inspection) -> Iterator[str]:
             f"a GPU ({steps})"
         )
     for site in found.sites:
-        yield from _site(site)
-
-
-def _site(site: SyncSite) -> Iterator[str]:
-    count = f"{site.count / site.steps_watched:g} per step"
-    blocked = ""
-    if site.blocked_ns is not None:
-        blocked = f", {site.blocked_ns / site.steps_watched / 1000:.0f} µs blocked per step"
-    place = f"{_shown(site.file)}:{site.line}"
-    yield f"\n{place}  {site.operation}  by {site.owner}  {count}{blocked}"
-    yield f"    {site.source}"
-    yield f"    -> {advice(site)}"
+        count = f"{site.count / site.steps_watched:g} per step"
+        blocked = ""
+        if site.blocked_ns is not None:
+            blocked = f", {site.blocked_ns / site.steps_watched / 1000:.0f} µs blocked per step"
+        place = f"{_shown(site.file)}:{site.line}"
+        yield f"\n{place}  {site.operation}  by {site.owner}  {count}{blocked}"
+        yield f"    {site.source}"
+        yield f"    -> {advice(site)}"
 
 
 def _waste(found: Inspection) -> Iterator[str]:
-    if not found.waste:
-        return
-    yield f"\nNeedless work ({_count(found.work_steps, 'step')})"
+    if found.waste:
+        yield f"\nNeedless work ({_count(found.work_steps, 'step')})"
     for one in found.waste:
         place = "" if one.place is None else f"{_shown(one.place.file)}:{one.place.line}  "
         yield f"\n{place}{one.title}"

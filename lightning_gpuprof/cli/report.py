@@ -17,7 +17,6 @@ _ONE_RUN_VIEWS = sorted({*VIEWS, *PAGES} - set(NEEDS_MORE))
 _TIMELINES = 4
 """The last so many traces, as the HTML report shows."""
 DEFAULT_LOGS = "lightning_logs"
-"""Where Lightning's own loggers write, below the folder that training was started in."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -57,9 +57,8 @@ class Launch:
         for one in own:
             if is_kind(one, "ModelCheckpoint") and one.dirpath is not None:
                 one.dirpath = os.path.join(request.folder, "checkpoints")
-        own += [
-            getattr(lightning_gpuprof, name)() for name in request.settings.get("callbacks", ())
-        ]
+        more = request.settings.get("callbacks", ())
+        own += [getattr(lightning_gpuprof, name)() for name in more]
         if request.watch:
             settings: dict[str, Any] = {"log_dir": request.folder, "report": False}
             own.append(lightning_gpuprof.GpuProfCallback(console=False, **settings))

@@ -40,9 +40,8 @@ def try_changes(
     Raises:
         ConfigError: The training fails, or the options fit nothing.
     """
-    return try_program(
-        ["--functions", *map(_spec, (make_trainer, make_model, make_data))], **options
-    )
+    functions = make_trainer, make_model, make_data
+    return try_program(["--functions", *map(_spec, functions)], **options)
 
 
 def try_program(

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -65,14 +66,10 @@ class Trying:
     @cached_property
     def _repeats(self) -> bool:
         """Whether the program as it is gives the same losses twice."""
-        again = self.forms(())
-        try:
+        with closing(self.forms(())) as again, suppress(ChildFailed):
             again.block()
             return _compared(self._base.first, again.first) != CHANGED
-        except ChildFailed:
-            return False
-        finally:
-            again.close()
+        return False
 
     def _try(self, pick: Pick, label: str, parts: int) -> None:
         if (why := self._needless(pick)) is not None:
@@ -117,16 +114,14 @@ class Trying:
         def go_on(count: int) -> bool:
             return self.clock() < (until if count >= MIN_PAIRS else self.until)
 
-        form = self.forms(picks)
-        base.alone = form.alone
         self.say(f"{label}: starting")
-        try:
-            pairs = take_turns(base, form, go_on=go_on, tell=tell)
-            measured = self._figures(pairs, base.first, form.first)
-        except ChildFailed as error:
-            measured = {"verdict": FAILED, "note": str(error)}
-        finally:
-            form.close()
+        with closing(self.forms(picks)) as form:
+            base.alone = form.alone
+            try:
+                pairs = take_turns(base, form, go_on=go_on, tell=tell)
+                measured = self._figures(pairs, base.first, form.first)
+            except ChildFailed as error:
+                measured = {"verdict": FAILED, "note": str(error)}
         explained = any(pick.change.redraws or pick.change.alters for pick in picks)
         if measured.get("losses") == CHANGED and not explained:
             measured["alters"] = "the losses of the first steps are others"
@@ -164,13 +159,10 @@ class Trying:
         ranked = [pick for _, pick in sorted(self._best.values(), key=lambda one: -one[0])]
         chosen = ranked[:1]
         for number, pick in enumerate(ranked[1:], 1):
-            base = self.forms(chosen)
             parts = len(ranked) - number + 1
-            try:
+            with closing(self.forms(chosen)) as base:
                 if _wins(self._measured([*chosen, pick], base, "together:", parts)):
                     chosen.append(pick)
-            finally:
-                base.close()
         if not chosen:
             return [], None
         self._base.close()

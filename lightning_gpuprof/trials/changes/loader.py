@@ -49,8 +49,8 @@ def _cached(run: RunResults) -> Values:
 NUM_WORKERS = Change(
     name="num_workers",
     values=_workers,
-    write=lambda value, run: {
-        "DataLoader": {"num_workers": value, "persistent_workers": value > 0}
+    write=lambda count, run: {
+        "DataLoader": {"num_workers": count, "persistent_workers": count > 0}
     },
     findings=("data-wait", "worker-startup", "cpu-quota"),
     redraws=True,

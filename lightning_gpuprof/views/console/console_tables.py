@@ -169,16 +169,12 @@ def verbose_tables(report: Report) -> Iterator[Titled]:
 
 
 def _plan(report: Report) -> Padding:
-    rows = [
-        (
-            item.effort.horizon.value,
-            item.finding.id,
-            spread(saved.low, saved.high) if saved.high else "no time claimed",
-            f"{item.effort.difficulty}; {item.effort.risk}",
-        )
-        for item in make_plan(report.findings)
-        for saved in (item.finding.saving_ns,)
-    ]
+    rows = []
+    for item in make_plan(report.findings):
+        saved, effort = item.finding.saving_ns, item.effort
+        impact = spread(saved.low, saved.high) if saved.high else "no time claimed"
+        how = f"{effort.difficulty}; {effort.risk}"
+        rows.append((effort.horizon.value, item.finding.id, impact, how))
     head = ("when", "finding", "impact per step", "difficulty; risk")
     return grid(rows, right=(2,), head=head, first="dim")
 

@@ -77,16 +77,21 @@ class RunComparison:
             "verdict": result.verdict.value,
             "same_model": not result.other_model,
             "sentence": self.sentence,
-            "change_frac": None if change is None else asdict(change),
-            "fit_change_frac": None if whole is None else asdict(whole),
+            "change_frac": change and asdict(change),
+            "fit_change_frac": whole and asdict(whole),
             "per_sample": result.per_sample,
             "traced_steps": None if result.traced_steps is None else list(result.traced_steps),
-            "steps": [_change(one) for one in result.steps],
-            "phases": [_change(one) for one in result.phases],
-            "between_epochs": [_change(one) for one in result.between],
-            "operators": [_change(one) for one in result.operators[:TOP]],
-            "kernels": [_change(one) for one in result.kernels[:TOP]],
-            "memory": [_change(one) for one in result.memory],
+            **{
+                name: [{**vars(one), "diff": one.diff} for one in rows]
+                for name, rows in (
+                    ("steps", result.steps),
+                    ("phases", result.phases),
+                    ("between_epochs", result.between),
+                    ("operators", result.operators[:TOP]),
+                    ("kernels", result.kernels[:TOP]),
+                    ("memory", result.memory),
+                )
+            },
             "findings_gone": [_finding(one) for one in self.gone],
             "findings_new": [_finding(one) for one in self.appeared],
             "values": [{**_finite(asdict(one)), "same": one.same} for one in result.values],
@@ -233,10 +238,6 @@ def _change_said(result: Comparison, change: Interval | None, verdict: Verdict, 
 
 def _number(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _change(one: Change) -> dict[str, Any]:
-    return {"name": one.name, "base": one.base, "new": one.new, "diff": one.diff}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

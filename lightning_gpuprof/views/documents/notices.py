@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -89,15 +90,10 @@ def rank_list(ranks: Iterable[int]) -> str:
     >>> rank_list([0, 1, 2, 5, 8, 9])
     '0 to 2, 5, 8, 9'
     """
-    spans: list[list[int]] = []
-    for rank in ranks:
-        if spans and rank == spans[-1][-1] + 1:
-            spans[-1].append(rank)
-        else:
-            spans.append([rank])
-    texts = []
-    for span in spans:
-        texts += [f"{span[0]} to {span[-1]}"] if len(span) > 2 else [str(one) for one in span]
+    texts: list[str] = []
+    for _, group in groupby(enumerate(ranks), lambda item: item[1] - item[0]):
+        span = [rank for _, rank in group]
+        texts += [f"{span[0]} to {span[-1]}"] if len(span) > 2 else map(str, span)
     more = len(texts) - _MOST
     return ", ".join(texts[:_MOST]) + (f" and {more} more" if more > 0 else "")
 

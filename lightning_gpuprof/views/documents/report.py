@@ -75,10 +75,9 @@ _MOST_OF_ERROR = 300
 
 @dataclass(frozen=True)
 class Report:
-    """One session of a run, analysed and judged."""
+    """One session of the run in a log dir, analysed and judged."""
 
     run: str
-    """The run's log dir."""
     results: RunResults
     findings: tuple[Finding, ...]
     """Ranked by the saving that can be counted on."""
@@ -135,8 +134,7 @@ def load_report(
         silent=judged.silent,
         notices=(
             *found.notices,
-            *_of_its_end(results),
-            *_of_its_pace(results),
+            *_of_its_course(results),
             *rank_notices(results),
             *first_few(list(trace_notices(found.run, results, failed, fs))),
             *first_few(results.warnings),
@@ -146,20 +144,16 @@ def load_report(
     )
 
 
-def _of_its_pace(results: RunResults) -> Iterator[str]:
-    changed = results.spikes.changed if results.spikes else None
-    if changed is not None:
-        yield (
-            f"From step {changed.step:,} on steps take {duration(changed.after_ns)} instead of "
-            f"{duration(changed.before_ns)}: means are of both."
-        )
-
-
-def _of_its_end(results: RunResults) -> Iterator[str]:
+def _of_its_course(results: RunResults) -> Iterator[str]:
     if results.end is not None and results.end.error:
         first, *_ = results.end.error.splitlines()
         error = first[:_MOST_OF_ERROR].rstrip(": ")  # of one without a message the name is left
         yield f"The session ended with {error}"
+    if results.spikes and (changed := results.spikes.changed) is not None:
+        yield (
+            f"From step {changed.step:,} on steps take {duration(changed.after_ns)} instead of "
+            f"{duration(changed.before_ns)}: means are of both."
+        )
 
 
 def _read_trials(run: str, fs: FileSystem, unreadable: list[str]) -> Trials | None:
@@ -175,18 +169,14 @@ def _read_analyses(
 ) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
     found: dict[str, Mapping[str, Any]] = {}
     notices = []
-    for records in ranks.values():
-        for session in records.sessions:
-            for cycle in session.all(ProfilerCycle):
-                name = cycle.trace_file
-                # Record files come from anywhere: a name with a folder in it is none of ours.
-                if os.path.basename(name) != name:
-                    continue
-                try:
-                    analysis = read_analysis(os.path.join(plugin_dir(run), name), fs)
-                except TraceError as error:
-                    notices.append(str(error))
-                    continue
-                if analysis is not None:
-                    found[name] = analysis
+    sessions = (session for records in ranks.values() for session in records.sessions)
+    for name in (cycle.trace_file for one in sessions for cycle in one.all(ProfilerCycle)):
+        # Record files come from anywhere: a name with a folder in it is none of ours.
+        if os.path.basename(name) != name:
+            continue
+        try:
+            if (analysis := read_analysis(os.path.join(plugin_dir(run), name), fs)) is not None:
+                found[name] = analysis
+        except TraceError as error:
+            notices.append(str(error))
     return found, notices

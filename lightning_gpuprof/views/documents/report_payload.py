@@ -34,7 +34,7 @@ _FACTS = tuple(
 _PART = ("name", "total_ns", "outside_ns", "active_steps")
 _CYCLE = ("cycle", "first_step", "last_step", "stop_ns", "export_ns")
 _WALL = ("wall_ns", "accounted_ns", "accounted_frac")
-_TIMES = ("p50_ns", "p95_ns", "p99_ns", "min_ns", "max_ns")
+_TIMES = ("mean_ns", "p50_ns", "p95_ns", "p99_ns", "min_ns", "max_ns")
 
 
 def report_payload(
@@ -81,12 +81,9 @@ def _workers(results: RunResults) -> dict[str, Any] | None:
     if seen is None:
         return None
     return {
-        "processes": seen.processes,
+        **{key: getattr(seen, key) for key in ("processes", "waiting_frac", "start_ns", "init_ns")},
         "samples": seen.whole,
-        "waiting_frac": seen.waiting_frac,
         "batch_ns": made_in_ns(results),
-        "start_ns": seen.start_ns,
-        "init_ns": seen.init_ns,
         "lines": [plain(asdict(one)) for one in worker_line_times(results)[:TOP_LINES]],
     }
 
@@ -129,16 +126,13 @@ def _steps(results: RunResults) -> dict[str, Any]:
     return {
         "count": steps.count if steps else 0,
         "total_ns": steps.total_ns if steps else 0,
-        "basis": steps.basis if steps else None,
         "basis_count": dur.count if dur else 0,
         "median_ns": times["p50_ns"],
-        "mean_ns": dur.mean_ns if dur else None,
         "step_ns": results.step_ns,
         **times,
+        **{key: getattr(steps, key, None) for key in ("basis", "jitter_frac", "epochs")},
         "plain_median_ns": steps.plain_p50_ns if steps else None,
-        "jitter_frac": steps.jitter_frac if steps else None,
         "samples_per_s": results.samples_per_s,
-        "epochs": steps.epochs if steps else None,
         "apart": [asdict(apart) for apart in steps.apart] if steps else [],
         "slowest": [plain(asdict(slow)) for slow in results.slowest],
     }

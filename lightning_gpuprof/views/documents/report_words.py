@@ -74,13 +74,10 @@ def no_change(report: Report) -> tuple[str, str] | None:
     said = verdict(report.results)
     if said is not None:
         return said[0], f"{said[1]}{_sure(report, step_ns)}"
-    return f"Nothing here holds {doing or 'training'} back much", _instead(report, step_ns)
-
-
-def _instead(report: Report, step_ns: int) -> str:
-    said = f"What is found here is small, usual, or not sure to save time.{_sure(report, step_ns)}"
+    small = f"What is found here is small, usual, or not sure to save time.{_sure(report, step_ns)}"
     first = focus(run_checks(report.results))
-    return said + (f" Where to look next: {first.next}." if first else "")
+    look = f" Where to look next: {first.next}." if first else ""
+    return f"Nothing here holds {doing or 'training'} back much", small + look
 
 
 def _sure(report: Report, step_ns: int) -> str:
@@ -108,10 +105,9 @@ def saving(finding: Finding, run: RunResults) -> str:
     return f"saves {saved} per step{share}{more}, {sureness(finding)}"
 
 
-def sureness(finding: Finding) -> str:
+def sureness(one: Finding) -> str:
     """Say how sure a saving is."""
-    measured = finding.measured
-    return f"measured ({measured})" if measured else f"confidence {finding.confidence:.0%}"
+    return f"measured ({one.measured})" if one.measured else f"confidence {one.confidence:.0%}"
 
 
 def step_lines(results: RunResults) -> Iterator[str]:

@@ -116,7 +116,8 @@ def analyse_traces(run: str, *, session: int | None = None) -> dict[str, str]:
     failed = {}
     for trace in stale_traces(run, or_newer=True):
         name = os.path.basename(trace)
-        if session is not None and not _is_of_session(name, session):
+        of_it = f"-session{session}-" in name if session else "-session" not in name
+        if session is not None and not of_it:
             continue
         try:
             write_analysis(trace, Progress(f"analysing {name} (Ctrl-C stops this)"))
@@ -125,10 +126,6 @@ def analyse_traces(run: str, *, session: int | None = None) -> dict[str, str]:
         except OSError as error:
             failed[name] = f"The analysis of {name} cannot be kept: {error}"
     return failed
-
-
-def _is_of_session(name: str, session: int) -> bool:
-    return f"-session{session}-" in name if session else "-session" not in name
 
 
 def traces_of(run: str) -> list[str]:

@@ -1,7 +1,7 @@
 """The `analyze --json` document: what one trace file says, as plain values."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -75,22 +75,22 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
         "device": _device(timeline, len(gpus)),
         "gpu": gpus[0] if gpus else None,
         "idle": gpus[0]["idle"] if gpus else [],
-        "idle_functions": [_placed(one) for one in found.devices[0].idle.functions] if gpus else [],
-        "gaps": [_placed(gap) for gap in found.devices[0].idle.longest] if gpus else [],
-        "kernels": [_values(row) for row in found.kernels.kernels],
-        "categories": [_values(row) for row in found.kernels.categories],
+        "idle_functions": _rows(found.devices[0].idle.functions) if gpus else [],
+        "gaps": _rows(found.devices[0].idle.longest) if gpus else [],
+        "kernels": _rows(found.kernels.kernels),
+        "categories": _rows(found.kernels.categories),
         "thin_kernels": asdict(found.kernels.thin) if found.kernels.thin else None,
         "tensor_core_frac": found.kernels.tensor_core_frac,
-        "operators": [_values(row) for row in found.operators],
+        "operators": _rows(found.operators),
         "ranges": _ranges(timeline, found.window),
         "launches": to_builtins(found.launches),
-        "copies": [_values(row) for row in found.copies],
-        "syncs": [_placed(call) for call in found.syncs.calls],
+        "copies": _rows(found.copies),
+        "syncs": _rows(found.syncs.calls),
         "sync_count": found.syncs.count,
         "sync_ns": found.syncs.total_ns,
         "upload_wait_ns": found.syncs.upload_ns,
-        "modules": [_placed(row) for row in found.modules],
-        "lines": [_placed(row) for row in found.lines],
+        "modules": _rows(found.modules),
+        "lines": _rows(found.lines),
         "gemm_frac": found.kernels.gemm_frac,
         "steps": [_step(step) for step in found.steps],
         **(roofline_payload(found.roofline) if found.roofline else {"roofline": [], "roofs": None}),
@@ -134,14 +134,18 @@ def _ranges(timeline: Timeline, window: Window | None) -> list[dict[str, Any]]:
     return [asdict(row) for row in host_ranges(timeline, *borders)]
 
 
+def _rows(found: Iterable[Struct]) -> list[dict[str, Any]]:
+    return [_values(row) for row in found]
+
+
 def _values(row: Struct) -> dict[str, Any]:
-    return {name: value for name, value in asdict(row).items() if name != "notes"}
-
-
-def _placed(row: Any) -> dict[str, Any]:
-    """Lay out a row that may know its source line, as `where`."""
-    values = {name: value for name, value in asdict(row).items() if name != "place"}
-    return {**values, "where": asdict(row.place) if row.place else None}
+    """Lay out a row; of one that may know its source line that is `where`."""
+    values = asdict(row)
+    values.pop("notes", None)
+    if "place" in values:
+        place = values.pop("place")
+        values["where"] = asdict(place) if place else None
+    return values
 
 
 def _split(split: TimeSplit) -> dict[str, Any]:
@@ -153,7 +157,7 @@ def _gpu(report: DeviceReport) -> dict[str, Any]:
         "device": report.device,
         **_split(report.split),
         "steps": report.steps,
-        "idle": [_values(cause) for cause in report.idle.causes],
+        "idle": _rows(report.idle.causes),
         "first_to_last": _split(report.first_to_last),
     }
 

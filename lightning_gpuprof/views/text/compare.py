@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from lightning_gpuprof.analysis.compare.compare import Change, Verdict
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
-from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.units import duration, percent, quantity, rate, shortened
 from lightning_gpuprof.views.documents.compare import (
     Row,
@@ -44,8 +43,9 @@ def comparison_blocks(found: RunComparison) -> Iterator[Block]:
     kernels = [replace(row, name=kernel_name(row.name)) for row in result.kernels]
     yield from _traced("kernels", kernels, found)
     yield from _changes("Memory", result.memory)
-    yield from _findings("Findings gone", found.gone)
-    yield from _findings("Findings new", found.appeared)
+    for title, findings in (("Findings gone", found.gone), ("Findings new", found.appeared)):
+        if rows := [f"[{one.severity.value}] {one.id}: {one.title}" for one in findings]:
+            yield Items(rows, title)
     yield Items(list(_values(found)) or [NO_VALUES], f"Values, within {found.tolerance:g}")
 
 
@@ -131,11 +131,6 @@ def _traced(title: str, rows: Sequence[Change], found: RunComparison) -> Iterato
     per = "sample" if result.per_sample else "step"
     whole = f"{title.capitalize()}, own time per {per} of {steps} profiled steps"
     yield from _changes(whole, changed(rows, found.least_ns)[:TOP], unit="_ns")
-
-
-def _findings(title: str, findings: Sequence[Finding]) -> Iterator[Block]:
-    if findings:
-        yield Items([f"[{one.severity.value}] {one.id}: {one.title}" for one in findings], title)
 
 
 def _values(found: RunComparison) -> Iterator[str]:

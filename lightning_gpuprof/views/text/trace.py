@@ -64,7 +64,7 @@ _TABLES = (
 )
 
 
-def trace_lines(document: Document, *, top: int, on: Terminal = PLAIN) -> Iterator[str]:
+def trace_lines(document: Document, *, top: int, on: Terminal) -> Iterator[str]:
     """Yield a verdict and a change, then what they rest on: `top` rows of each table."""
     part = f", {document['window']['name']}" if document["window"] else ""
     yield on.styled(f"{document['file']} ({document['source']}{part})", "dim")
@@ -181,7 +181,7 @@ def diff_lines(document: Document) -> Iterator[str]:
             yield from _indented([_diff_cells(row) for row in rows])
 
 
-def other_lines(document: Document, *, top: int, on: Terminal = PLAIN) -> Iterator[str]:
+def other_lines(document: Document, *, top: int, on: Terminal) -> Iterator[str]:
     """Yield the document of a file without a timeline, `top` rows per table."""
     yield on.styled(f"{document['file']} ({document['source']})", "dim")
     yield from (f"! {warning}" for warning in document["warnings"])
