@@ -12,24 +12,20 @@ from lightning_gpuprof.errors import GpuProfError, UnknownTraceError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="trace files; their kind is found from content"
-    )
-    parser.add_argument("--json", action="store_true", help="print the document of docs/json.md")
+    add = parser.add_argument
+    add("files", nargs="+", metavar="FILE", help="trace files; their kind is found from content")
+    add("--json", action="store_true", help="print the document of docs/json.md")
     part = parser.add_mutually_exclusive_group()
     part.add_argument("--step", type=int, metavar="N", help="analyse ProfilerStep#N alone")
-    part.add_argument(
-        "--steady", action="store_true", help="analyse all steps but the first of the trace"
-    )
-    parser.add_argument(
+    steady = "analyse all steps but the first of the trace"
+    part.add_argument("--steady", action="store_true", help=steady)
+    add(
         "--stacks",
         action=argparse.BooleanOptionalAction,
         default=True,
         help="read Python stacks, to name source lines and what ran while a device was idle",
     )
-    parser.add_argument(
-        "--top", type=positive, default=10, metavar="N", help="rows per table (default: 10)"
-    )
+    add("--top", type=positive, default=10, metavar="N", help="rows per table (default: 10)")
 
 
 def run(args: argparse.Namespace) -> int:

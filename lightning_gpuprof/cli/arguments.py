@@ -22,6 +22,15 @@ def add_form(parser: argparse.ArgumentParser) -> Any:
     return form
 
 
+def add_program(parser: argparse.ArgumentParser, script: str, into: str) -> None:
+    """Declare --into, --json and the script with its arguments; `program_of` returns these."""
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--into", metavar="RUN", help=f"log dir of a run of this script{into}")
+    parser.add_argument("script", metavar="SCRIPT", help=f"training script{script}")
+    rest = argparse.REMAINDER
+    parser.add_argument("arguments", nargs=rest, metavar="...", help="arguments of the script")
+
+
 def positive(text: str) -> int:
     """Read a whole number above 0."""
     if not text.isdecimal() or not int(text):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from lightning_gpuprof.cli.arguments import positive, program_of
+from lightning_gpuprof.cli.arguments import add_program, positive, program_of
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.inspect.advice import advice
 from lightning_gpuprof.records.inspection import Inspection
@@ -36,20 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="training steps to watch for host syncs, and as many to look for needless work, after "
         f"a first step (default: {STEPS})",
     )
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.add_argument(
-        "--into",
-        metavar="RUN",
-        help="log dir of a run of this script, to whose report the result is added",
-    )
-    parser.add_argument(
-        "script",
-        metavar="SCRIPT",
-        help="training script; it runs on one device, without validation, until its steps are "
-        "inspected. Exit status: 0 nothing found, 1 something found, 2 the script failed",
-    )
-    parser.add_argument(
-        "arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script"
+    add_program(
+        parser,
+        "; it runs on one device, without validation, until its steps are inspected. Exit status: "
+        "0 nothing found, 1 something found, 2 the script failed",
+        into=", to whose report the result is added",
     )
 
 

@@ -37,10 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=_ONE_RUN_VIEWS,
         help=f"print the data of one view of the PROFILE tab as JSON: {', '.join(_ONE_RUN_VIEWS)}",
     )
-    parser.add_argument(
-        "--session", type=int, metavar="N", help="which session (default: the last fit)"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("--session", type=int, metavar="N", help="which session (default: the last fit)")
+    add(
         "--verbose",
         action="store_true",
         help="also all changes, evidence, phases, operators, slowest steps, rules that abstained",

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from lightning_gpuprof.cli.arguments import program_of, span
+from lightning_gpuprof.cli.arguments import add_program, program_of, span
 from lightning_gpuprof.records.trials import Trials
 from lightning_gpuprof.trials.try_changes import try_program
 from lightning_gpuprof.views.text.trials import trials_text
@@ -30,14 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--finding", metavar="ID", help="only changes that answer this finding")
     add("--for", dest="seconds", type=span, default="10m", metavar="TIME", help="time for all "
         "trials, such as 90s (default: 10m)")  # fmt: skip
-    add("--into", metavar="RUN", help="log dir of a run of this script: its findings choose what "
-        "is tried, and its report gets the result")  # fmt: skip
     add("--write", metavar="FILE", help="write what to change as YAML")
-    add("--json", action="store_true", help="print the result as JSON")
-    add("script", metavar="SCRIPT", help="training script, as in `try train.py --lr 1` or `try -- "
-        "python train.py fit`; it runs unchanged on one device and writes to a temporary folder "
-        "alone")  # fmt: skip
-    add("arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script")
+    add_program(
+        parser,
+        ", as in `try train.py --lr 1` or `try -- python train.py fit`; it runs unchanged on one "
+        "device and writes to a temporary folder alone",
+        into=": its findings choose what is tried, and its report gets the result",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -102,15 +102,11 @@ def load_report(
     analyse: bool = False,
     measured: bool = True,
 ) -> Report:
-    """Read, analyse and judge a run.
+    """Read, analyse and judge a session of a run; by default the last fit that recorded steps.
 
-    Args:
-        run: Its log dir, or on this machine's disks a folder of such dirs: then the newest.
-        fs: Where it lies.
-        session: Session number; by default the last fit that recorded steps.
-        ranks: The run's records where they were read before.
-        analyse: First analyse traces that nobody has read, which takes seconds.
-        measured: Take what trials have measured in place of what models expect.
+    A folder of runs on this machine's disks stands for its newest. `ranks` are the run's records
+    where they were read before; `analyse` first analyses traces that nobody has read, which takes
+    seconds; with `measured`, what trials have measured stands in place of what models expect.
 
     Raises:
         RecordError: There is no such run, session, or nothing recorded in it.
@@ -124,8 +120,11 @@ def load_report(
         results = analyze_run(ranks, analyses, session=session)
     except RecordError as error:
         raise RecordError(f"{found.run}: {error}") from error
-    judged = evaluate_rules(results)
-    trials = _read_trials(found.run, fs, unreadable) if measured and session is None else None
+    judged, trials = evaluate_rules(results), None
+    try:
+        trials = read_trials(found.run, fs) if measured and session is None else None
+    except RecordError as error:
+        unreadable.append(str(error))
     return Report(
         run=found.run,
         results=results,
@@ -154,14 +153,6 @@ def _of_its_course(results: RunResults) -> Iterator[str]:
             f"From step {changed.step:,} on steps take {duration(changed.after_ns)} instead of "
             f"{duration(changed.before_ns)}: means are of both."
         )
-
-
-def _read_trials(run: str, fs: FileSystem, unreadable: list[str]) -> Trials | None:
-    try:
-        return read_trials(run, fs)
-    except RecordError as error:
-        unreadable.append(str(error))
-        return None
 
 
 def _read_analyses(

@@ -35,7 +35,7 @@ def trace_findings(document: Mapping[str, Any]) -> list[dict[str, Any]]:
             payload["change"] = None  # the rules' code is torch's
         if not _marks(document):
             for key in ("title", "advice"):
-                payload[key] = _STEP.sub(_of_the_trace, payload[key])
+                payload[key] = _STEP.sub(lambda at: f"{at[1] or 'in'} the trace", payload[key])
     return payloads
 
 
@@ -53,10 +53,6 @@ def judge_trace(document: Mapping[str, Any]) -> tuple[RunResults, Findings]:
 def _marks(document: Mapping[str, Any]) -> list[int]:
     usual = [step for step in document["steps"] if not step.get("distorted")]
     return [step["dur_ns"] for step in usual if step["dur_ns"]]
-
-
-def _of_the_trace(words: "re.Match[str]") -> str:
-    return f"{words[1] or 'in'} the trace"
 
 
 def _as_run(document: Mapping[str, Any], step_ns: Int64) -> RunResults:

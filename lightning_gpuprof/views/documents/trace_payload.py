@@ -105,7 +105,8 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
     }
     if len(gpus) > 1:
         document["gpus"] = gpus
-    if gpus and _can_be_judged(found):
+    steps = len({step.name for step in found.steps})
+    if gpus and (steps >= MIN_STEPS if steps else found.kernels.count >= MIN_KERNELS):
         # Imported here: rules bring all that is known of runs, which takes 50 ms.
         from lightning_gpuprof.views.documents.trace_findings import trace_findings
 
@@ -122,11 +123,6 @@ def _distorted(found: TraceAnalysis) -> Iterator[str]:
             f"{duration(usual_ns)}: the profiler distorts it, or it does more than they do; the "
             "device's time is without it."
         )
-
-
-def _can_be_judged(found: TraceAnalysis) -> bool:
-    steps = len({step.name for step in found.steps})
-    return steps >= MIN_STEPS if steps else found.kernels.count >= MIN_KERNELS
 
 
 def _ranges(timeline: Timeline, window: Window | None) -> list[dict[str, Any]]:

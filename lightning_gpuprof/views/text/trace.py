@@ -83,7 +83,11 @@ def trace_lines(document: Document, *, top: int, on: Terminal) -> Iterator[str]:
     if device is not None:
         yield f"\n{device['count']} x {device['name'] or 'device, model not recorded'}"
     for gpu in document.get("gpus", [document["gpu"]] if document["gpu"] else []):
-        yield on.styled(_extent(gpu, document["window"]), "bold")
+        steps = "1 whole step" if gpu["steps"] == 1 else f"{gpu['steps']} whole steps"
+        of = f"of {steps}" if gpu["steps"] else "from first to last event"
+        of = f"of {document['window']['name']}" if document["window"] else of
+        took, busy = duration(gpu["span_ns"]), percent(gpu["busy_frac"] or 0)
+        yield on.styled(f"Device {gpu['device']}: busy {busy} of {took} {of}", "bold")
         whole = gpu["span_ns"] or 1
         rows = [(name, duration(gpu[key]), percent(gpu[key] / whole)) for name, key in _PARTS]
         yield from _indented(rows)
@@ -91,14 +95,6 @@ def trace_lines(document: Document, *, top: int, on: Terminal) -> Iterator[str]:
         yield ""
         yield on.wrapped(", ".join(kernel_facts(document)))
     yield from _tables(document, top, on)
-
-
-def _extent(gpu: Document, window: Document | None) -> str:
-    whole, busy = duration(gpu["span_ns"]), percent(gpu["busy_frac"] or 0)
-    steps = "1 whole step" if gpu["steps"] == 1 else f"{gpu['steps']} whole steps"
-    of = f"of {steps}" if gpu["steps"] else "from first to last event"
-    of = f"of {window['name']}" if window else of
-    return f"Device {gpu['device']}: busy {busy} of {whole} {of}"
 
 
 def _tables(document: Document, top: int, on: Terminal) -> Iterator[str]:
@@ -198,16 +194,11 @@ def other_lines(document: Document, *, top: int, on: Terminal) -> Iterator[str]:
         yield from _table("Kernels", kernels[:top], ("name", "count", *shown), on)
         yield f"\n{len(counters):,} values in all: see --json"
         return
-    values = [
-        (
-            shortened(row["kernel"], NAME_WIDTH),
-            row["name"],
-            row["value"] if isinstance(row["value"], str) else f"{row['value']:,.6g}",
-            row["unit"],
-        )
-        for row in counters[:top]
-    ]
-    yield from _indented(values, left=(0, 1, 3), on=on)
+    rows = []
+    for row in counters[:top]:
+        value = row["value"] if isinstance(row["value"], str) else f"{row['value']:,.6g}"
+        rows.append((shortened(row["kernel"], NAME_WIDTH), row["name"], value, row["unit"]))
+    yield from _indented(rows, left=(0, 1, 3), on=on)
     if len(counters) > top:
         yield f"  and {len(counters) - top:,} more values: see --json"
 
