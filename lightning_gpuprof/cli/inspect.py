@@ -55,12 +55,11 @@ def run(args: argparse.Namespace) -> int:
         for record in found.records():
             writer.write(record)
         writer.flush()
-    print(json.dumps(payload(found), indent=2) if args.json else text(found))
+    print(json.dumps(_payload(found), indent=2) if args.json else text(found))
     return 1 if found.sites or found.waste else 0
 
 
-def payload(found: Inspection) -> dict[str, object]:
-    """Return the result as JSON values."""
+def _payload(found: Inspection) -> dict[str, object]:
     sites = [
         msgspec.to_builtins(site)
         | {"per_step": site.count / site.steps_watched, "replacement": advice(site)}

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lightning_gpuprof.cli.arguments import memory_size, whole_numbers
 from lightning_gpuprof.units import percent, size
@@ -64,13 +64,9 @@ def run(args: argparse.Namespace) -> int:
             batch_sizes=args.batch_sizes,
             precision=args.precision,
         )
-    print(json.dumps(payload(planned), indent=2) if args.json else text(planned))
+    document = {"schema_version": 1, "measured": False, **asdict(planned)}
+    print(json.dumps(document, indent=2) if args.json else text(planned))
     return 0
-
-
-def payload(plan: "Plan") -> dict[str, Any]:
-    """Return the plan as JSON values: bytes and fractions, nothing formatted."""
-    return {"schema_version": 1, "measured": False, **asdict(plan)}
 
 
 def text(plan: "Plan") -> str:

@@ -12,7 +12,7 @@ import yaml
 from lightning_gpuprof.cli.arguments import add_program, program_of, span
 from lightning_gpuprof.records.trials import Trials
 from lightning_gpuprof.trials.try_changes import try_program
-from lightning_gpuprof.views.text.trials import trials_text
+from lightning_gpuprof.views.text.trials import trials_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     if args.write:
         Path(args.write).write_text(_yaml(trials), encoding="utf-8")
     as_json = json.dumps(msgspec.to_builtins(trials), indent=2)
-    print(as_json if args.json else trials_text(trials))
+    print(as_json if args.json else "\n".join(trials_lines(trials)))
     return 0
 
 

@@ -10,7 +10,7 @@ from lightning_gpuprof.cli import main
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.trials import Side, Trial, Trials, read_trials, write_trials
 from lightning_gpuprof.views.documents.report import load_report
-from lightning_gpuprof.views.text.trials import trials_text
+from lightning_gpuprof.views.text.trials import trials_lines
 
 WORKERS = Trial(
     change="num_workers",
@@ -98,7 +98,7 @@ def test_settings_are_written_as_yaml_for_lightning_cli(tried, tmp_path):
 
 
 def test_the_page_has_each_trial_and_what_to_change():
-    text = trials_text(TRIALS)
+    text = "\n".join(trials_lines(TRIALS))
     row = next(line for line in text.splitlines() if line.startswith("num_workers=2 "))
     assert "6.00 ms" in row
     assert "40.0% (38.0 to 42.0)" in row
@@ -115,7 +115,7 @@ def test_the_page_has_each_trial_and_what_to_change():
 
 
 def test_without_a_winner_the_page_says_so():
-    assert "leave it as it is" in trials_text(Trials(program="a.py", seconds=1.0))
+    assert "leave it as it is" in list(trials_lines(Trials(program="a.py", seconds=1.0)))[-1]
 
 
 def test_a_report_has_the_trials_of_its_run(write_run, make_session):

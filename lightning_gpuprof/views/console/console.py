@@ -17,20 +17,9 @@ from lightning_gpuprof.units import ascii_only, duration, quantity, shortened, s
 from lightning_gpuprof.views.console import console_tables
 from lightning_gpuprof.views.console.console_rest import rest_rows
 from lightning_gpuprof.views.console.console_tables import grid
+from lightning_gpuprof.views.documents import report_words as words
 from lightning_gpuprof.views.documents.gpu_words import limit_line
 from lightning_gpuprof.views.documents.report import Report
-from lightning_gpuprof.views.documents.report_words import (
-    MOST_IN_FULL,
-    no_change,
-    no_steps,
-    of_which_steps,
-    place,
-    saving,
-    session_line,
-    step_lines,
-    sureness,
-    the_one,
-)
 from lightning_gpuprof.views.documents.usual_advice import not_worth_it_line
 from lightning_gpuprof.views.text.terminal import WIDTH, columns, is_colored
 
@@ -83,7 +72,7 @@ def _print(console: Console, report: Report, verbose: bool, bar: str) -> None:
     left = SCREEN - 2 - show(_answer(report, width))
     if (steps := report.results.steps) is not None:
         step, most = duration(steps.dur.mean_ns), None if verbose else max(LEAST_PHASES, left)
-        head = _heading(f"WHERE A STEP GOES ({of_which_steps(report)}, host clock): {step}")
+        head = _heading(f"WHERE A STEP GOES ({words.of_which_steps(report)}, host clock): {step}")
         table = console_tables.phase_table(report.results, bar=bar, most=most, width=width)
         show(iter((head, table)))
     show(_rest(report, verbose, width))
@@ -103,17 +92,17 @@ def render_for(report: Report, stream: TextIO, *, verbose: bool = False) -> str:
 
 def _answer(report: Report, width: int) -> Iterator[RenderableType]:
     """Yield what limits the run, and what to do about it first."""
-    yield Text(f"{report.run}: {session_line(report)}", style="bold")
+    yield Text(f"{report.run}: {words.session_line(report)}", style="bold")
     for notice in report.notices[:MOST_NOTES]:
         yield _indented(shortened(f"note: {notice}", 2 * width), "dim", by=0)
     if (limit := limit_line(report.results)) is not None:
         yield _indented(limit, "bold", by=0)
     if report.results.steps is None:
-        yield Text(f"\n{no_steps(report)}")
-    elif (said := no_change(report)) is not None:
+        yield Text(f"\n{words.no_steps(report)}")
+    elif (said := words.no_change(report)) is not None:
         yield _heading(said[0].upper())
         yield _indented(said[1])
-    elif (first := the_one(report)) is not None:
+    elif (first := words.the_one(report)) is not None:
         yield _heading("FIX FIRST")
         yield _indented(first.title, _STYLE[first.severity.value])
         yield grid(_first(report, first, width), first="dim")
@@ -122,14 +111,14 @@ def _answer(report: Report, width: int) -> Iterator[RenderableType]:
 def _first(report: Report, finding: Finding, width: int) -> Iterator[tuple[str, str | Text]]:
     line = next((where for where in finding.where if where.file), None)
     if line is not None:
-        yield "where", shortened(place(line), width - len("  where   "))
+        yield "where", shortened(words.place(line), width - len("  where   "))
     yield from _change(finding)
     if finding.saving_ns.high:
         yield "gain", _gain(finding, report.results.step_ns or 0)
 
 
 def _gain(finding: Finding, step_ns: int) -> str:
-    saved, sure = finding.saving_ns, sureness(finding)
+    saved, sure = finding.saving_ns, words.sureness(finding)
     if finding.when is not When.IN_STEPS:
         less = spread(saved.low, saved.high)
         return f"{less} per step on average (a steady step: {duration(step_ns)}), {sure}"
@@ -146,7 +135,7 @@ def _rest(report: Report, verbose: bool, width: int) -> Iterator[RenderableType]
     if results.steps is not None:
         yield from _findings(report, verbose)
         yield _heading("STEP TIME")
-        for line in step_lines(results):
+        for line in words.step_lines(results):
             yield _indented(line)
     for title, table in console_tables.tables(report, verbose=verbose):
         yield _heading(title)
@@ -157,21 +146,21 @@ def _rest(report: Report, verbose: bool, width: int) -> Iterator[RenderableType]
     if name in ("", ".", ".."):
         folder, name = os.path.split(os.path.abspath(report.run))
     yield Text("")
-    if the_one(report) is not None:
+    if words.the_one(report) is not None:
         yield Text(f"  check   lightning-gpuprof compare {shlex.quote(report.run)} NEW_RUN")
     yield Text(f"  look    tensorboard --logdir {shlex.quote(folder or '.')}")
     yield Text(f"  open    http://localhost:6006/#gpuprof&p.gpuprof.run={quote(name)}")
 
 
 def _findings(report: Report, verbose: bool) -> Iterator[RenderableType]:
-    first, brief = the_one(report), False
+    first, brief = words.the_one(report), False
     told = first is not None and not verbose
     if report.findings[told:]:
         yield _heading(f"WHAT {'ELSE ' * told}HOLDS IT BACK (by the saving to count on, info last)")
     for number, finding in enumerate(report.findings[told:], start=1 + told):
         head = Text(f"{number}. [{finding.severity.value}]", style=_STYLE[finding.severity.value])
         yield Padding(head.append(f" {finding.title}", style="bold"), (0, 0, 0, 1))
-        if number > MOST_IN_FULL and not verbose:
+        if number > words.MOST_IN_FULL and not verbose:
             brief = True
             continue
         yield grid(_rows(report, finding, verbose), first="dim", indent=4)
@@ -190,16 +179,16 @@ def _rows(report: Report, finding: Finding, verbose: bool) -> Iterator[tuple[str
     if info and not finding.saving_ns.high and not verbose:
         yield finding.id, finding.advice
         return
-    yield finding.id, saving(finding, report.results)
+    yield finding.id, words.saving(finding, report.results)
     if info and not verbose:
         return
     yield from _change(finding)
     if verbose:
         figures = [f"{_label(key)}: {quantity(key, n)}" for key, n in finding.evidence.items()]
         yield "evidence", ", ".join(figures)
-    places = [at for where in finding.where if (at := place(where)) and at not in finding.title]
-    if places:
-        yield "where", ", ".join(places)
+    places = filter(None, map(words.place, finding.where))
+    if where := ", ".join(at for at in places if at not in finding.title):
+        yield "where", where
 
 
 def _change(finding: Finding) -> Iterator[tuple[str, str | Text]]:

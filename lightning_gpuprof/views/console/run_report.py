@@ -30,8 +30,7 @@ class RunReport:
     @property
     def phases(self) -> Mapping[str, Mapping[str, Any]]:
         """Each phase's times in ns and its share of a step, as in `report --json`."""
-        phases: Mapping[str, Mapping[str, Any]] = self._report.payload()["phases"]
-        return phases
+        return dict(self._report.payload()["phases"])
 
     def to_pandas(self, table: str = "phases") -> Any:
         """Return a table of the `report --json` document, one of `TABLES`, as a DataFrame.

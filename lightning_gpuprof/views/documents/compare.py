@@ -223,17 +223,13 @@ def _change_said(result: Comparison, change: Interval | None, verdict: Verdict, 
             f"no difference{' per sample' * result.per_sample}{of} that {steps} steps could show "
             f"({change.low * 100:+.1f}% to {change.high * 100:+.1f}% in time)"
         )
-    figures = change.middle, change.low, change.high
+    digits = 0 if abs(change.middle) >= 0.10 else 1
+    ends = sorted((abs(change.low), abs(change.high)))
+    middle, low, high = (f"{one * 100:.{digits}f}" for one in (abs(change.middle), *ends))
+    word, less, times = "slow", "more", 1 + change.middle
     if verdict is Verdict.FASTER:
-        word, less = "faster", "less"
-        figures = -change.middle, -change.high, -change.low
-    else:
-        word, less = "slower", "more"
-    digits = 0 if figures[0] >= 0.10 else 1
-    middle, low, high = (f"{one * 100:.{digits}f}" for one in figures)
-    times = 1 / (1 + change.middle) if verdict is Verdict.FASTER else 1 + change.middle
-    as_much = f"{times:.3g} times as {'fast' if verdict is Verdict.FASTER else 'slow'}"
-    return f"{word}: {middle}% {less} time {per} ({low}-{high}%), {as_much}"
+        word, less, times = "fast", "less", 1 / (1 + change.middle)
+    return f"{word}er: {middle}% {less} time {per} ({low}-{high}%), {times:.3g} times as {word}"
 
 
 def _number(value: object) -> str:

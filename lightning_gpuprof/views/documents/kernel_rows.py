@@ -55,19 +55,14 @@ def _value(counter: Counter) -> float | None:
 def _row(name: str, figures: dict[str, dict[int, float]]) -> dict[str, Any]:
     took = figures["total_ns"].values()
     shares = {key: fmean(figures[key].values()) if figures[key] else None for key in SHARES}
+    compute, memory, limit = shares["sm_frac"], shares["dram_frac"], None
+    if compute is not None and memory is not None:
+        limit = "compute" if compute > memory else "memory"
+        limit = "latency" if max(compute, memory) < NEAR else limit
     return {
         "name": name,
         "count": len({launch for of in figures.values() for launch in of}),
         "total_ns": round(sum(took)) if took else None,
         **shares,
-        "limit": _limit(shares["sm_frac"], shares["dram_frac"]),
+        "limit": limit,
     }
-
-
-def _limit(compute: float | None, memory: float | None) -> str | None:
-    """Return which roof a kernel is near; None where one of them was not measured."""
-    if compute is None or memory is None:
-        return None
-    if max(compute, memory) < NEAR:
-        return "latency"
-    return "compute" if compute > memory else "memory"

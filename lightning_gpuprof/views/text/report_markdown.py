@@ -4,18 +4,8 @@ from collections.abc import Iterator
 
 from lightning_gpuprof.findings.model import Finding, Severity
 from lightning_gpuprof.units import duration, percent
+from lightning_gpuprof.views.documents import report_words as words
 from lightning_gpuprof.views.documents.report import Report
-from lightning_gpuprof.views.documents.report_words import (
-    MOST_IN_FULL,
-    headline,
-    no_change,
-    no_steps,
-    of_which_steps,
-    phase_rows,
-    place_name,
-    saving,
-    step_lines,
-)
 from lightning_gpuprof.views.documents.usual_advice import not_worth_it_line
 from lightning_gpuprof.views.text.blocks import block, code, plain, table
 
@@ -32,15 +22,15 @@ def report_markdown(report: Report) -> str:
 def _parts(report: Report) -> Iterator[str]:
     results = report.results
     yield f"## Profile of {code(report.run)}"
-    yield plain(headline(report))
+    yield plain(words.headline(report))
     if report.notices:
         yield "\n".join(f"- note: {plain(notice)}" for notice in report.notices)
     if results.steps is None:
-        yield plain(no_steps(report))
+        yield plain(words.no_steps(report))
         return
-    yield "  \n".join(plain(line) for line in step_lines(results))
+    yield "  \n".join(plain(line) for line in words.step_lines(results))
     yield "### What holds it back"
-    if (said := no_change(report)) is not None:
+    if (said := words.no_change(report)) is not None:
         yield f"**{plain(said[0])}.** {plain(said[1])}".rstrip()
     for number, finding in enumerate(report.findings, start=1):
         yield from _finding(report, number, finding)
@@ -55,11 +45,11 @@ def _finding(report: Report, number: int, finding: Finding) -> Iterator[str]:
     about = f"{code(finding.id)}, {finding.severity.value}"
     yield f"{marker}**{plain(finding.title)}** ({about})"
     brief = finding.severity is Severity.INFO and finding.saving_ns.high
-    if number > MOST_IN_FULL or brief:
+    if number > words.MOST_IN_FULL or brief:
         return
     where = _where(finding)
     rows = [
-        *([plain(saving(finding, report.results))] if finding.saving_ns.high else []),
+        *([plain(words.saving(finding, report.results))] if finding.saving_ns.high else []),
         *([f"where: {where}"] if where else []),
         f"change: {plain(finding.advice)}",
     ]
@@ -69,19 +59,18 @@ def _finding(report: Report, number: int, finding: Finding) -> Iterator[str]:
 
 
 def _where(finding: Finding) -> str:
-    names = dict.fromkeys(name for one in finding.where if (name := place_name(one)))
-    sources = {place_name(one): one.source for one in finding.where if one.file and one.source}
-    said = [
-        code(name) + (f" ({code(sources[name])})" if name in sources else "")
-        for name in list(names)[:MOST_PLACES]
-    ]
-    return ", ".join(said)
+    said: dict[str, str] = {}
+    for one in finding.where:
+        name, source = words.place_name(one), one.source if one.file else None
+        if name and (source or name not in said):
+            said[name] = code(name) + (f" ({code(source)})" if source else "")
+    return ", ".join(list(said.values())[:MOST_PLACES])
 
 
 def _phases(report: Report) -> str:
-    phases = list(phase_rows(report.results))
+    phases = list(words.phase_rows(report.results))
     device = any(row.device_ns is not None for row in phases)
-    header = ["phase", of_which_steps(report), "share", *(["device, idle too"] if device else [])]
+    header = ["phase", words.of_which_steps(report), "share", *["device, idle too"] * device]
     rows = [
         [
             "&emsp;" * row.part + (code if row.of_phase or row.part else plain)(row.name),

@@ -11,12 +11,8 @@ _HEADER = (
 )  # fmt: skip
 
 
-def trials_text(trials: Trials) -> str:
-    """Return the trials as a table, what was not run, and what to change."""
-    return "\n".join(_lines(trials))
-
-
-def _lines(trials: Trials) -> Iterator[str]:
+def trials_lines(trials: Trials) -> Iterator[str]:
+    """Yield the trials as a table, what was not run, and what to change."""
     whole = trials.combination
     measured = [one for one in (*trials.trials, whole) if one is not None and one.after is not None]
     yield f"Tried on {trials.program}, in {trials.seconds:.0f} s"
