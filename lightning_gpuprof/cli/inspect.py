@@ -23,7 +23,6 @@ from lightning_gpuprof.records.writer import RecordWriter
 STEPS = 3
 CHILD = "lightning_gpuprof.inspect.child"
 _GRACE_S = 5
-"""Time that the script has to end after Ctrl-C."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

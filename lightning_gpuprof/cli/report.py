@@ -101,8 +101,7 @@ def _view(path: str, name: str, session: int | None) -> str:
     found = resolve_run(path)
     analyse_traces(found.run)
     _lay_out(found.run)
-    params = {} if session is None else {"session": str(session)}
     run = LoadedRun(found.run)
-    wanted = Query(params)
+    wanted = Query({} if session is None else {"session": str(session)})
     run.session(wanted)  # says what is wrong with a path that is no run: some views would be empty
     return json.dumps(find_view(PAGES.get(name, name))(run, wanted), indent=2)

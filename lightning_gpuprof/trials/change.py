@@ -29,7 +29,6 @@ class Change:
     phases: tuple[Phase, ...] = ()
     """Where the time lies that it can save; empty where that may be anywhere."""
     findings: tuple[str, ...] = ()
-    """Ids of findings that it answers."""
     alters: str = ""
     """How the results of training differ, beyond rounding."""
     redraws: bool = False

@@ -10,7 +10,6 @@ import msgspec
 from lightning_gpuprof.records.trials import FASTER, SAME, SLOWER, UNDECIDED
 
 MIN_FRAC = 0.01
-"""A gain below this share of the step is none."""
 MIN_PAIRS, MAX_PAIRS = 6, 40
 PRECISE_FRAC = 0.03
 """Half of an interval that is narrow enough, as a share of the step."""

@@ -14,7 +14,6 @@ from lightning_gpuprof.trials.trying import Trying
 from lightning_gpuprof.views.documents.report import load_report
 
 GRACE_S = 30.0
-"""Beyond the time, for what was begun."""
 _WARM_NS, _BLOCK_NS, _EPOCH_NS = 10e9, 0.4e9, 2e9
 _MOST_SHARED = 0.4
 """Up to this share of the GPU's memory two processes have theirs side by side."""

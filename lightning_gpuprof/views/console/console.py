@@ -175,12 +175,10 @@ def _findings(report: Report, verbose: bool) -> Iterator[RenderableType]:
 
 
 def _rows(report: Report, finding: Finding, verbose: bool) -> Iterator[tuple[str, str | Text]]:
-    info = finding.severity is Severity.INFO
-    if info and not finding.saving_ns.high and not verbose:
-        yield finding.id, finding.advice
-        return
-    yield finding.id, words.saving(finding, report.results)
-    if info and not verbose:
+    brief = finding.severity is Severity.INFO and not verbose
+    advised = brief and not finding.saving_ns.high
+    yield finding.id, finding.advice if advised else words.saving(finding, report.results)
+    if brief:
         return
     yield from _change(finding)
     if verbose:

@@ -22,13 +22,11 @@ from lightning_gpuprof.views.text.trace import HEADS, cell
 BAR_WIDTH = 40
 MOST_LINES = 5
 BRIEF_ROWS = 8
-"""Operators and kernels in a report that is not verbose."""
 LEAST_WIDTH = 78
 """Columns of a narrow terminal, without the indent."""
 _HOST_WIDTH, _DEVICE_WIDTH = 42, 60
 """Columns beside the bars of phases."""
 MIN_WORKER_FRAC = 0.02
-"""Lines below this share of the workers' work are not shown."""
 _LINE_WIDTH, _LEAST_SOURCE = 52, 20
 """Of a place in the program and its source, so that they mostly fit into one line of the table."""
 _ANSWERS = {
@@ -36,7 +34,6 @@ _ANSWERS = {
     State.LOOK: ("look", "Next:"),
     State.NOT_MEASURED: ("-", "Not measured:"),
 }
-"""The mark of a question's answer, and what introduces its last part."""
 MOST_KERNELS = 20
 Titled = tuple[str, Padding]
 

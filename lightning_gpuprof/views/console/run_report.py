@@ -13,7 +13,6 @@ from lightning_gpuprof.views.console.console import render
 from lightning_gpuprof.views.documents.report import Report, load_report
 
 TABLES = ("phases", "findings", "lines", "outside", "plan", "ranks")
-"""Parts of the `report --json` document that are tables."""
 
 
 class RunReport:

@@ -14,7 +14,6 @@ from lightning_gpuprof.views.documents.report import Report, load_report
 
 SCHEMA_VERSION = 1
 TOP = 20
-"""Operators and kernels listed: the largest changes."""
 TOLERANCE = 0.01
 """A hundredth: what another order of summation or TF32 may do to a loss early in training."""
 APART = 0.01
@@ -92,8 +91,10 @@ class RunComparison:
                     ("memory", result.memory),
                 )
             },
-            "findings_gone": [_finding(one) for one in self.gone],
-            "findings_new": [_finding(one) for one in self.appeared],
+            **{
+                name: [{"id": f.id, "severity": f.severity.value, "title": f.title} for f in some]
+                for name, some in (("findings_gone", self.gone), ("findings_new", self.appeared))
+            },
             "values": [{**_finite(asdict(one)), "same": one.same} for one in result.values],
             "tolerance": self.tolerance,
             "differs": [asdict(one) for one in result.differs],
@@ -106,11 +107,9 @@ class Row:
 
     run: str
     median_ns: int | None
-    """The median step, whatever its batch size."""
     samples_per_s: float | None
     peak_reserved_bytes: int | None
     sentence: str | None = None
-    """By how much it is faster or slower than the base, with the interval."""
     phase: str | None = None
     """The phase that changed most, if by half a percent of the base's step."""
     phase_diff_ns: float | None = None
@@ -234,10 +233,6 @@ def _change_said(result: Comparison, change: Interval | None, verdict: Verdict, 
 
 def _number(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _finding(finding: Finding) -> dict[str, Any]:
-    return {"id": finding.id, "severity": finding.severity.value, "title": finding.title}
 
 
 def _finite(row: dict[str, Any]) -> dict[str, Any]:

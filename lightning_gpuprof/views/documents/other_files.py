@@ -24,8 +24,7 @@ _KINDS = msgspec.json.Decoder(dict[str, list[int]])
 
 def other_payload(path: str) -> dict[str, Any] | None:
     """Return the document of a file that holds no timeline; None where no reader knows it."""
-    tables = open_tables(path)
-    if tables is not None:
+    if (tables := open_tables(path)) is not None:
         return tables_payload(path, tables)
     head = read_head(path)
     if jax_memory.matches(head):

@@ -43,8 +43,7 @@ def resolve_run(path: str, fs: FileSystem = LOCAL) -> FoundRun:
         return FoundRun(folder)
     if fs is not LOCAL or not os.path.isdir(path) or record_files(path):
         return FoundRun(path)
-    runs = list(find_runs(path))
-    if not runs:
+    if not (runs := list(find_runs(path))):
         return FoundRun(path)
     newest = max(runs, key=_written_ns)
     notice = f"{path} holds {len(runs)} runs; this is the newest, {newest}."
@@ -86,7 +85,6 @@ class Report:
     notices: tuple[str, ...]
     """Remarks on the files: torn lines, which of several runs this is."""
     trials: Trials | None = None
-    """What `try` measured of this run's program."""
 
     def payload(self) -> dict[str, Any]:
         """Return the `report --json` document, as documented in docs/json.md."""
@@ -112,8 +110,7 @@ def load_report(
         RecordError: There is no such run, session, or nothing recorded in it.
     """
     found = resolve_run(run, fs)
-    if ranks is None:
-        ranks = read_run(found.run, fs)
+    ranks = read_run(found.run, fs) if ranks is None else ranks
     failed = analyse_traces(found.run) if analyse and fs is LOCAL else {}
     analyses, unreadable = _read_analyses(found.run, ranks, fs)
     try:

@@ -190,7 +190,6 @@ class PhaseRow:
     device_ns: int | None = None
     part: bool = False
     of_phase: bool = True
-    """It is one phase, whole."""
 
 
 def phase_rows(

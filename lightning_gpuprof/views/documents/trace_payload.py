@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 _DIFF_TABLES = ("gpu", "categories", "kernels", "operators", "copies")
 TOP_PARTS = 50
-"""Parts of the critical path that the document holds; the rest is summed up."""
 MIN_STEPS = 2
 """One step alone may be the first, with its compilation and allocations: it is not judged."""
 MIN_KERNELS = 50

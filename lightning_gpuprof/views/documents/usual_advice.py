@@ -14,7 +14,6 @@ USUAL = {
 }
 """The advice, and the phase that it can shorten at most to nothing."""
 NOTHING_FRAC = 0.01
-"""Advice that gains less than this is not worth it."""
 
 
 def not_worth_it(results: RunResults) -> dict[str, float]:

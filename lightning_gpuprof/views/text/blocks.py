@@ -8,7 +8,6 @@ from lightning_gpuprof.units import shortened
 from lightning_gpuprof.views.text.terminal import PLAIN, Terminal
 
 LEAST_NAME = 16
-"""Columns of a name, however narrow the terminal."""
 _MARKUP = re.compile(r"[\\`*\[\]<~$]|^>|(?<![^\W_])_|_(?![^\W_])")
 _LINKS = re.compile(r"[@#](?=\w)")
 
@@ -93,7 +92,6 @@ class Table:
 
     title: str
     columns: Sequence[str]
-    """Headings of the cells after the first."""
     rows: Sequence[Sequence[str]]
     left: Sequence[int] = (0,)
 

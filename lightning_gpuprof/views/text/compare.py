@@ -55,9 +55,8 @@ def several_blocks(found: SeveralComparison) -> Iterator[Block]:
     steps = found.comparisons[0].result.base_steps
     runs = [f"base: {found.base.run} ({counted(found.base, steps)})"]
     for number, one in enumerate(found.comparisons, start=1):
-        runs.append(
-            f"{number}: {one.new.run} ({counted(one.new, one.result.new_steps)}), {one.sentence}"
-        )
+        count = counted(one.new, one.result.new_steps)
+        runs.append(f"{number}: {one.new.run} ({count}), {one.sentence}")
     yield Items(runs)
     rows = [(str(number or "base"), *_cells(row)) for number, row in enumerate(found.rows)]
     yield Table("Run", COLUMNS, rows, left=(0, 6))
@@ -138,21 +137,16 @@ def _values(found: RunComparison) -> Iterator[str]:
     for one in found.result.values:
         if not one.count:
             continue
-        state = (
-            f"the same in {one.count} steps (largest difference {one.max_diff:.2g})"
-            if one.same
-            else f"differs from step {one.first_step} on (at most {one.max_diff:.2g})"
-        )
+        state = f"differs from step {one.first_step} on (at most {one.max_diff:.2g})"
+        if one.same:
+            state = f"the same in {one.count} steps (largest difference {one.max_diff:.2g})"
         ends = ["none" if end is None else f"{end:.6g}" for end in (one.last_base, one.last_new)]
         yield f"{one.name}: {state}; last {' and '.join(ends)}"
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    own = (
-        _shown("_ns", row.median_ns),
-        "-" if row.samples_per_s is None else rate(row.samples_per_s),
-        _shown("_bytes", row.peak_reserved_bytes),
-    )
+    pace = "-" if row.samples_per_s is None else rate(row.samples_per_s)
+    own = _shown("_ns", row.median_ns), pace, _shown("_bytes", row.peak_reserved_bytes)
     if row.sentence is None:
         return (*own, "", "", "")
     phase = "-"

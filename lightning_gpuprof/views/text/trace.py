@@ -49,7 +49,6 @@ HEADS = {
     "kind": "on",
     "dur_ns": "time",
 }
-"""Headings of columns that have another than their key."""
 _TIMES = ("name", "count", "total_ns")
 _OPERATORS = ("name", "count", "device_self_ns", "self_ns", "total_ns")
 _TABLES = (
