@@ -60,11 +60,7 @@ def whole_numbers(text: str) -> list[int]:
 
 
 def memory_size(text: str) -> int:
-    """Read a size such as 24GiB, 80GB or a number of bytes.
-
-    >>> memory_size("24GiB") == 24 * 2**30
-    True
-    """
+    """Read a size such as 24GiB, 80GB or a number of bytes."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
     unit = _UNITS.get(match[2].upper()) if match else None
     # A bare 80 means GiB to its author, and bytes to us.

@@ -76,12 +76,7 @@ def merged(several: Sequence[Settings]) -> Settings:
 
 
 def snippet(settings: Settings) -> str:
-    """Return settings as code to paste.
-
-    >>> print(snippet({"DataLoader": {"num_workers": 4}, "lines": ["torch.set_num_threads(2)"]}))
-    DataLoader(..., num_workers=4)
-    torch.set_num_threads(2)
-    """
+    """Return settings as code to paste."""
     lines = []
     for place, options in settings.items():
         if isinstance(options, dict):

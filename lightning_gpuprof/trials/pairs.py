@@ -80,11 +80,7 @@ class Pairs:
 
 
 def gain_of(before_ns: Sequence[float], after_ns: Sequence[float]) -> Gain | None:
-    """Return the gain by the ratio of the means, with an interval from the spread of the pairs.
-
-    >>> gain_of([10, 10, 10], [5, 5, 5])
-    Gain(low=0.5, middle=0.5, high=0.5)
-    """
+    """Return the gain by the ratio of the means, with an interval from the spread of the pairs."""
     count, whole = len(after_ns), sum(before_ns)
     if count < 2 or not whole:
         return None

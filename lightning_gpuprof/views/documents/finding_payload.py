@@ -41,10 +41,6 @@ it would find nothing in the analyses that are kept. Documents from before have 
 
 
 def is_older(analysis: Mapping[str, Any], than: int = ANALYSIS_VERSION) -> bool:
-    """Tell whether an analysis lacks tables that this version's rules may need.
-
-    >>> is_older({"operators": []}), is_older({"analysis_version": ANALYSIS_VERSION + 1})
-    (True, False)
-    """
+    """Tell whether an analysis lacks tables that this version's rules may need."""
     version = analysis.get("analysis_version")
     return not isinstance(version, int) or version < than

@@ -216,11 +216,9 @@ def phase_rows(
     }
     if most is not None and len(shown) + len(parts) >= most:
         shown = nlargest(most - 1, shown, key=lambda phase: larger[phase])
-        sizes = {key: one.frac for key, one in parts.items() if key[0] in shown}
-        parts = {
-            key: parts[key]
-            for key in nlargest(most - 1 - len(shown), sizes, lambda key: sizes[key])
-        }
+        own = [key for key in parts if key[0] in shown]
+        own = nlargest(most - 1 - len(shown), own, lambda key: parts[key].frac)
+        parts = {key: parts[key] for key in own}
     for phase, one in measured.items():
         if phase not in shown:
             continue
