@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from lightning_gpuprof.analysis.run.loader_wait import LoaderWait
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
@@ -60,21 +61,13 @@ def _as_run(document: Mapping[str, Any], step_ns: Int64) -> RunResults:
     gpu, device = document["gpu"] or {}, Device(type="cpu")
     if found := document["device"]:
         device = Device(type="hip" if found["vendor"] == "amd" else "cuda", name=found["name"])
-    cycle = ProfilerCycle(
-        cycle=0, first_step=0, last_step=len(step_ns) - 1, trace_file=document["file"]
-    )
-    total = int(step_ns.sum())
+    last, total = len(step_ns) - 1, int(step_ns.sum())
+    cycle = ProfilerCycle(cycle=0, first_step=0, last_step=last, trace_file=document["file"])
+    start = RunStart(SCHEMA_VERSION, session=0, stage="fit", started_unix_ns=0, rank=0)
+    # Traces seldom say; where anything communicated there was another rank.
+    ranks = 2 if gpu.get("comm_ns") else 1
     return RunResults(
-        start=RunStart(
-            schema_version=SCHEMA_VERSION,
-            session=0,
-            stage="fit",
-            started_unix_ns=0,
-            rank=0,
-            # Traces seldom say; where anything communicated there was another rank.
-            world_size=2 if gpu.get("comm_ns") else 1,
-            device=device,
-        ),
+        start=replace(start, world_size=ranks, device=device),
         wall=WallTime(wall_ns=total, steps_ns=total, outside_ns=0, closed=False),
         steps=_steps(step_ns, gpu.get("span_ns", 0)) if len(step_ns) else None,
         loader_wait=LoaderWait(None, None),
