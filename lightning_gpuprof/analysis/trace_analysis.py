@@ -15,7 +15,7 @@ from lightning_gpuprof.analysis.trace.copies import CopyStats, copy_table
 from lightning_gpuprof.analysis.trace.idle import IdleReport, idle_causes
 from lightning_gpuprof.analysis.trace.kernels import KernelTable, kernel_table
 from lightning_gpuprof.analysis.trace.launches import LaunchStats, launch_stats
-from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, link
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.analysis.trace.operators import OperatorStats, operator_table
 from lightning_gpuprof.analysis.trace.quality import TraceQuality, trace_quality
 from lightning_gpuprof.analysis.trace.syncs import SyncReport, sync_calls
@@ -30,7 +30,7 @@ from lightning_gpuprof.analysis.trace.trace_window import (
     usual_steps,
     within,
 )
-from lightning_gpuprof.traces.timeline import Timeline, select
+from lightning_gpuprof.traces.timeline import select
 
 
 class DeviceReport(Struct, frozen=True):
@@ -67,11 +67,6 @@ class TraceAnalysis(Struct, frozen=True):
     modules: tuple[PlaceStats, ...]
     lines: tuple[PlaceStats, ...]
     roofline: Roofline | None
-
-
-def analyze_timeline(timeline: Timeline, window: Window | None = None) -> TraceAnalysis:
-    """Run every analysis of a trace, see `analyze_trace`."""
-    return analyze_trace(link(timeline), window)
 
 
 def analyze_trace(trace: LinkedTrace, window: Window | None = None) -> TraceAnalysis:

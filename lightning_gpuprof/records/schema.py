@@ -97,11 +97,6 @@ class Device(msgspec.Struct, omit_defaults=True, kw_only=True):
         """Whether it is a CUDA or HIP device."""
         return self.type in ("cuda", "hip")
 
-    @property
-    def is_host(self) -> bool:
-        """Whether the host computes itself, so that its clock sees all work."""
-        return self.type == "cpu"
-
 
 class Loader(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Settings of a DataLoader, where it is one."""

@@ -3,10 +3,11 @@
 import json
 
 import pytest
+from gpu_runs import ON_GPU
 
 from lightning_gpuprof.cli import main
 
-pytestmark = pytest.mark.gpu
+pytestmark = ON_GPU
 
 SCRIPT = """
 import torch

@@ -143,16 +143,8 @@ class Validations:
     first_batch_ns: int
     next_batches_ns: int
     """Waiting for the first batch, and for the others."""
-    hooks_ns: int
-    """Callbacks' and the module's hooks that have a name of their own."""
     loader: Loader | None
     """Their loader's settings; None of several that are not alike, or of another kind."""
-
-    @property
-    def batches_ns(self) -> int:
-        """The time of its work on batches."""
-        fetched_ns = self.start_ns + self.first_batch_ns + self.next_batches_ns
-        return self.each_ns - fetched_ns - self.hooks_ns
 
     @property
     def starts_workers(self) -> bool:
@@ -186,13 +178,12 @@ def validations(session: Session, steady: Mask, every: EveryStep | None) -> Vali
     if every is None or not count:
         return None
     taken = parts_in_all(session, steady, Phase.VALIDATION)
-    start_ns, first_ns, next_ns = (taken.pop(part, 0) for part in FETCHES)
+    start_ns, first_ns, next_ns = (taken[part] for part in FETCHES)
     return Validations(
         count=count,
         each_ns=every.phase_ns.get(Phase.VALIDATION, 0) // count,
         start_ns=start_ns // count,
         first_batch_ns=first_ns // count,
         next_batches_ns=next_ns // count,
-        hooks_ns=taken.total() // count,
         loader=session.start.validation_loader,
     )

@@ -9,14 +9,12 @@ Training stands still during validation, which is worth its time only if you act
 ## Fix
 ```python
 Trainer(val_check_interval=10)  # before
-Trainer(val_check_interval=500)  # after; or limit_val_batches,
-DataLoader(val_data, batch_size=256)  # or training's batch size: no gradients are kept
+Trainer(val_check_interval=500)  # after; or limit_val_batches, or larger batches
 ```
 
 ## How it is measured
 `validation_ns` per step, `per_validation_ns`. The saving is that of the change proposed: a fifth as
-often at least, at about 3% of the time; or batches of training's size, where validation's are at
-most half of it.
+often at least, at about 3% of the time.
 
 ## Limits
 Validation once an epoch that takes less than a second in all is not reported. See also
@@ -24,7 +22,7 @@ Validation once an epoch that takes less than a second in all is not reported. S
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.savings.cheaper_batches import larger_batches, validation_ns
+from lightning_gpuprof.analysis.savings.cheaper_batches import validation_ns
 from lightning_gpuprof.analysis.savings.hidden import around, exposed
 from lightning_gpuprof.analysis.savings.loader_plan import LoaderChange, loader_plan
 from lightning_gpuprof.findings.grade import FEWER, WARNING_FRAC, grade, seldom
@@ -37,10 +35,6 @@ LEFT_FRAC = 1 / FEWER
 TARGET_FRAC = 0.03
 """The interval proposed keeps validation at about this share of the time."""
 SHORT_NS = 1_000_000_000
-LARGER = (
-    "Validation uses batches of {now:,}, training {wanted:,}: without gradients at least as many "
-    "samples fit. Validate less often to save the rest."
-)
 EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "overfitting is noticed later")
 
 
@@ -53,16 +47,11 @@ def judge(run: RunResults) -> Finding | None:
         return None
     runs = run.every.flagged.get("validation", 0)
     each_ns = mean_ns * run.every.steps // max(1, runs)
-    larger, epochs = larger_batches(run), run.steps.epochs
-    if larger is not None:
-        saving = Range(low=larger.low_ns, high=larger.high_ns)
-        advice = LARGER.format(now=larger.now, wanted=larger.batch_size)
-        change = f"DataLoader(..., batch_size={larger.batch_size})  # the validation's"
-    elif each_ns * runs < SHORT_NS and epochs is not None and runs <= epochs:
+    epochs = run.steps.epochs
+    if each_ns * runs < SHORT_NS and epochs is not None and runs <= epochs:
         return None  # once an epoch, as by default, and soon done: nobody chose it
-    else:
-        advice, change, saving = _less_often(run, mean_ns, runs)
-    hook = None if larger else _one_hook(run)
+    advice, change, saving = _less_often(run, mean_ns, runs)
+    hook = _one_hook(run)
     return Finding(
         severity=grade(saving, step_ns),
         title=f"Validation takes {duration(mean_ns)} of each step "
@@ -75,7 +64,7 @@ def judge(run: RunResults) -> Finding | None:
         },
         saving_ns=saving,
         cause_ns=Range(mean_ns, mean_ns),
-        confidence=0.8 if larger else 0.9,
+        confidence=0.9,
         where=(Where(phase=Phase.VALIDATION.value, name=hook),),
         change=change,
         when=When.ALSO_BETWEEN,

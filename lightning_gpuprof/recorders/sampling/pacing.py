@@ -3,12 +3,13 @@
 import gc
 import random
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from lightning_gpuprof.recorders.cores import core_wait
 from lightning_gpuprof.records.facts import CoreWait
@@ -25,14 +26,6 @@ _COLLECTS_IN_A_WALK = sys.version_info[:2] == (3, 11)
 _WALK_OBJECTS = 300
 """More than a walk over all threads' frames makes."""
 T = TypeVar("T")
-
-
-class Stop(Protocol):
-    """A `threading.Event`, or what stands in for it in a test."""
-
-    def wait(self, timeout: float) -> object:
-        """Wait for so many seconds at most, and tell whether to stop."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -54,7 +47,7 @@ def keep_sampling(
     look: Callable[[], T | None],
     note: Callable[[T, When], object],
     count: Callable[[], int],
-    stop: Stop,
+    stop: threading.Event,
     *,
     interval_s: float,
     most: int,

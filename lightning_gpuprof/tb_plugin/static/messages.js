@@ -55,8 +55,5 @@ export function notices(run, header, asked = run.name) {
   for (const one of header.disabled) {
     texts.push(`The ${one.probe} was switched off at step ${one.step}: ${one.error}`);
   }
-  if (header.timer === "hooks") {
-    texts.push("This Trainer's profiler could not be tapped: hooks alone time it, some phases are merged.");
-  }
   return texts.slice(0, MOST).map((text) => h("p.notice", { role: "note" }, shorten(text, 600)));
 }

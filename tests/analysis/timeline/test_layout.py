@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
+from analyzed import analyze_timeline
 from synthetic import SyntheticSpec
 
 from lightning_gpuprof.analysis.timeline.cut import LayoutCutter
 from lightning_gpuprof.analysis.timeline.layout import KINDS, lay_out
-from lightning_gpuprof.analysis.trace_analysis import analyze_timeline
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import DeviceEvents, HostEvents, Thread, Timeline, make_table
 

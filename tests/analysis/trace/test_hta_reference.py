@@ -7,9 +7,9 @@ microseconds; docs/adr/0021-hta-definitions.md says where it defines a figure ot
 from dataclasses import replace
 
 import pytest
+from analyzed import analyze_timeline
 
 from lightning_gpuprof.analysis.trace.linked_trace import join_launches
-from lightning_gpuprof.analysis.trace_analysis import analyze_timeline
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, select
 

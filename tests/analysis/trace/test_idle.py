@@ -1,4 +1,5 @@
-from lightning_gpuprof.analysis.trace_analysis import analyze_timeline
+from analyzed import analyze_timeline
+
 from lightning_gpuprof.traces import open_timeline
 
 

@@ -1,8 +1,8 @@
 """What a device still had queued when a trace began."""
 
 import pytest
+from analyzed import analyze_timeline
 
-from lightning_gpuprof.analysis.trace_analysis import analyze_timeline
 from lightning_gpuprof.traces import open_timeline
 
 

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
+from analyzed import analyze_timeline
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import SyntheticSpec, write_synthetic
 
 from lightning_gpuprof.analysis.trace.grouping import named
 from lightning_gpuprof.analysis.trace.trace_window import is_step
-from lightning_gpuprof.analysis.trace_analysis import analyze_timeline
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.timeline import select
 

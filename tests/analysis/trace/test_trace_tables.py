@@ -1,9 +1,9 @@
 """Operators, launches, syncs, copies, kernels, steps and quality on small traces."""
 
 import pytest
+from analyzed import analyze_timeline
 
 from lightning_gpuprof.analysis.trace.trace_window import steady_window, step_window
-from lightning_gpuprof.analysis.trace_analysis import analyze_timeline
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 

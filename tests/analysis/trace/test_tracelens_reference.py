@@ -7,9 +7,9 @@ import csv
 from collections import defaultdict
 
 import pytest
+from analyzed import analyze_timeline
 
 from lightning_gpuprof.analysis.trace.kernels import kernel_table
-from lightning_gpuprof.analysis.trace_analysis import analyze_timeline
 from lightning_gpuprof.traces import open_timeline
 
 TRACES = (

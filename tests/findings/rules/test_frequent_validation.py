@@ -76,16 +76,6 @@ SINGLY = {
 }
 
 
-def test_batches_of_one_are_told_of_also_once_an_epoch(judge):
-    loader = Loader(batch_size=1, length=64)
-    finding = judge("frequent-validation", **SINGLY, validation_loader=loader)
-    assert finding.change == "DataLoader(..., batch_size=16)  # the validation's"
-    # Of 60 ms that they take once they are there, four forward passes stay.
-    forward_ns = WORK["forward"]
-    gone_ns = (60 * MS - 4 * forward_ns) * 2 // 100
-    assert span(finding) == (gone_ns // 2, round(1.2 * gone_ns))
-
-
 @pytest.mark.parametrize("size", [None, 9, 16])
 def test_batches_that_are_not_much_smaller_are_not(judge, size):
     loader = Loader(batch_size=size, length=64 // (size or 1))

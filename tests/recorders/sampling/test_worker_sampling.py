@@ -1,5 +1,6 @@
 import sys
 import threading
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -28,10 +29,17 @@ def seen(monkeypatch, tmp_path):
     """Sample what a list says, one after the other."""
 
     def sampled(found, *, most=100):
-        left = list(found)
+        left, now = list(found), SimpleNamespace(ns=0)
+
+        def passes(seconds):
+            now.ns += round(seconds * 1e9)
+            return not left
+
+        paced = partial(sampling.keep_sampling, clock=lambda: now.ns, sleep=passes)
+        monkeypatch.setattr(sampling, "keep_sampling", paced)
         monkeypatch.setattr(sampling, "where_in_worker", lambda frame: left.pop(0))
         one = WorkerSampling(str(tmp_path / "0-1-0.json"), 1, init_ns=5)
-        stop = SimpleNamespace(wait=lambda timeout: not left)
+        stop = SimpleNamespace(wait=passes)
         one.watch(stop, interval_s=1.0, most=most)
         (counts,) = read_samples(str(tmp_path))
         return counts, left

@@ -120,7 +120,7 @@ def _exchanges(sessions: Sequence[Session]) -> tuple[list[Int64] | None, bool]:
 
 
 def _on_device(session: Session) -> bool:
-    return session.start.device is not None and not session.start.device.is_host
+    return session.start.device is not None and session.start.device.type != "cpu"
 
 
 class _Compared:
