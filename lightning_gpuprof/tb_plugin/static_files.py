@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from lightning_gpuprof.views.html.html import STATIC, installed_file, plotly_path
+from lightning_gpuprof.views.html.static import STATIC, installed_file, plotly_path
 
 MIME_TYPES = {
     # Spelled out: on some machines `mimetypes` calls .js text/plain, which no browser imports.

@@ -39,8 +39,7 @@ def profile_model(
         loader: Batches; it is begun again where it is too short.
         warmup: Steps before the timed ones.
         steps: Timed steps.
-        grad: Whether each step also runs backward, from the mean of all floating-point results.
-            Gradients are dropped after each step, and no weight changes.
+        grad: Whether each step also runs backward, from the mean of all results; no weight changes.
         device: Where to run, such as "cuda:1"; by default the first GPU, else the CPU.
 
     Returns:
@@ -58,15 +57,13 @@ def profile_model(
     if not length:
         raise ConfigError("The loader is empty. Pass one with at least one batch.")
     trainer = _trainer(device, warmup, steps, length)
-    modes = {module: module.training for module in model.modules()}
     calls = _Calls(model, grad=grad)
     try:
         trainer.fit(calls, loader)
     finally:
         for place in before:
             model.to(place)
-        for module, training in modes.items():
-            module.training = training
+        calls.on_train_start()  # the modes that the Trainer has changed
     return report(trainer.log_dir or trainer.default_root_dir)
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from lightning_gpuprof.views.html.html import STATIC
+from lightning_gpuprof.views.html.static import STATIC
 
 AA = 4.5
 PAIRS = [

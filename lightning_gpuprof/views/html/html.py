@@ -3,7 +3,6 @@
 import base64
 import gzip
 import html
-import importlib.util
 import posixpath
 import re
 from collections.abc import Iterator
@@ -13,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-import lightning_gpuprof
 from lightning_gpuprof.errors import GpuProfError
 from lightning_gpuprof.records.schema import SCHEMA_VERSION
 from lightning_gpuprof.views.console.console import render
 from lightning_gpuprof.views.documents.report import load_report, resolve_run
+from lightning_gpuprof.views.html.static import STATIC, plotly_path
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query
 from lightning_gpuprof.views.tab.run_views import runs_view
@@ -200,19 +199,3 @@ def _wrap(name: str, text: str, numbers: dict[str, int]) -> str:
     returned = ", ".join(exports)
     whole = f"(() => {{\n{body}return {{ {returned} }};\n}})()"
     return f"// {name}\nconst m{numbers[name]} = {whole};\n"
-
-
-STATIC = Path(lightning_gpuprof.__file__).parent / "tb_plugin" / "static"
-"""ES modules and the stylesheet, shared by the tab and the HTML report."""
-
-
-def installed_file(package: str, *parts: str) -> Path | None:
-    """Return where an installed package keeps a file, found without importing it."""
-    spec = importlib.util.find_spec(package)
-    folders = (spec.submodule_search_locations or []) if spec else []
-    return next((path for one in folders if (path := Path(one, *parts)).is_file()), None)
-
-
-def plotly_path() -> Path | None:
-    """Return where the plotly package keeps its bundle."""
-    return installed_file("plotly", "package_data", "plotly.min.js")
