@@ -5,8 +5,7 @@ The training thread is seen in other libraries, metrics, hooks or plain Python d
 backward or gradient clipping.
 
 ## Why
-Such work runs between the operators, and the device waits for it. In the phases' times it looks
-like the model's own.
+Such work runs between the operators, and the device waits for it.
 
 ## Fix
 Do it once, in the dataset, on whole tensors, or in one step of many.
@@ -22,7 +21,7 @@ line that ran itself counts where the trace shows that forward has time beside i
 
 ## Limits
 Below 5% of the step nothing is said, nor with fewer than 50 samples; where the interval begins near
-0 it is no warning. `self.log` is `slow-logging`; what a library computes with torch is the model's.
+0 it is no warning. `self.log` is `slow-logging`.
 """
 
 import re
