@@ -5,6 +5,7 @@
 
 import gzip
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -31,3 +32,15 @@ def lay_out(logdir: Path) -> Path:
 
 if __name__ == "__main__":
     lay_out(Path(sys.argv[1]))
+
+
+def numbers(value, at=""):
+    """Yield the place of each number in a JSON document, the keys on the way, and the number."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from numbers(one, f"{at}.{key}")
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            yield from numbers(one, f"{at}[{index}]")
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield at, re.sub(r"\[\d+\]", "", at).split("."), value

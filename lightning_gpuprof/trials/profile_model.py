@@ -53,10 +53,11 @@ def profile_model(
     before = [one.device for one in model.parameters()][:1]
     if isinstance(loader, list | tuple):  # to a Trainer, several loaders
         loader = DataLoader(loader, batch_size=None)  # type: ignore[arg-type]
-    length = _length(loader, unknown=warmup + steps + 1 + TRACED_STEPS)
+    whole = warmup + steps + 1 + TRACED_STEPS
+    length = _length(loader, unknown=whole)
     if not length:
         raise ConfigError("The loader is empty. Pass one with at least one batch.")
-    trainer = _trainer(device, warmup, steps, length)
+    trainer = _trainer(device, warmup, whole, length)
     calls = _Calls(model, grad=grad)
     try:
         trainer.fit(calls, loader)
@@ -67,15 +68,14 @@ def profile_model(
     return report(trainer.log_dir or trainer.default_root_dir)
 
 
-def _trainer(device: torch.device | str | None, warmup: int, steps: int, length: int) -> Trainer:
-    whole = warmup + steps + 1 + TRACED_STEPS
+def _trainer(device: torch.device | str | None, warmup: int, whole: int, length: int) -> Trainer:
     return Trainer(
         **_place(device),
         max_epochs=math.ceil(whole / length),
         limit_train_batches=min(whole, length),
         callbacks=[
             GpuProfCallback(
-                wait=warmup + steps,
+                wait=whole - 1 - TRACED_STEPS,
                 warmup=1,
                 active=TRACED_STEPS,
                 warmup_steps=warmup,

@@ -6,6 +6,7 @@ import re
 import struct
 
 import pytest
+from recorded import numbers
 from werkzeug.test import Client
 
 from lightning_gpuprof.cli import main
@@ -21,16 +22,9 @@ SIGNED = re.compile(
 """Names of what may be negative: differences, and what stands for "none" and "no limit"."""
 
 
-def odd_numbers(value, at=""):
+def odd_numbers(document):
     """Yield where a document has a number that nothing can be measured to be."""
-    if isinstance(value, dict):
-        for key, one in value.items():
-            yield from odd_numbers(one, f"{at}.{key}")
-    elif isinstance(value, list):
-        for index, one in enumerate(value):
-            yield from odd_numbers(one, f"{at}[{index}]")
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        names = re.sub(r"\[\d+\]", "", at).split(".")
+    for at, names, value in numbers(document):
         if not math.isfinite(value) or (value < 0 and not any(map(SIGNED.fullmatch, names))):
             yield f"{at} = {value}"
 

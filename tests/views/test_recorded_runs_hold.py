@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from recorded import RECORDED, lay_out
+from recorded import RECORDED, lay_out, numbers
 
 from lightning_gpuprof.errors import GpuProfError
 from lightning_gpuprof.findings.checks import State, run_checks
@@ -57,19 +57,12 @@ def analyzed(shared_traces):
     return found
 
 
-def shares(value, at=""):
+def shares(document):
     """Yield the place and value of each share in a document."""
-    if isinstance(value, dict):
-        for key, one in value.items():
-            yield from shares(one, f"{at}.{key}")
-    elif isinstance(value, list):
-        for index, one in enumerate(value):
-            yield from shares(one, f"{at}[{index}]")
-    elif isinstance(value, float):
-        names = re.sub(r"\[\d+\]", "", at).split(".")
-        if any(name == "frac" or name.endswith("_frac") for name in names[-2:]):
-            if not NO_SHARE & set(names):
-                yield at, value
+    for at, names, value in numbers(document):
+        named = any(name == "frac" or name.endswith("_frac") for name in names[-2:])
+        if isinstance(value, float) and named and not NO_SHARE & set(names):
+            yield at, value
 
 
 def too_large(document):

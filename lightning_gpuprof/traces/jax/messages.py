@@ -1,7 +1,4 @@
-"""Protobuf messages built at run time.
-
-A compiled module would have to fit the protobuf that comes with TensorBoard.
-"""
+"""Protobuf messages built at run time; a compiled module must fit the protobuf of TensorBoard."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -38,10 +38,14 @@ _VERDICTS = {
 
 def line_of(busy: GpuBusy) -> str:
     """Return the sentence of the first line."""
-    parts = {"copies": busy.copies_frac, "communication": busy.communication_frac}
-    most = max(parts, key=lambda name: parts[name] or 0.0)
-    mostly = (parts[most] or 0.0) > (busy.compute_frac or 0.0)
-    return gpu_line(busy.busy_frac, busy.state, f", mostly with {most}" if mostly else "")
+    mostly = _mostly(busy.compute_frac, busy.copies_frac, busy.communication_frac)
+    return gpu_line(busy.busy_frac, busy.state, mostly)
+
+
+def _mostly(compute: float | None, copies: float | None, communication: float | None) -> str:
+    """Say with what a device is busy, where that is more than its computing."""
+    most, name = max((copies or 0.0, "copies"), (communication or 0.0, "communication"))
+    return f", mostly with {name}" if most > (compute or 0.0) else ""
 
 
 def limit_line(results: RunResults) -> str | None:
@@ -117,9 +121,7 @@ def trace_verdict(document: Mapping[str, Any]) -> tuple[str, str]:
     busy = gpu["busy_frac"] or 0.0
     if busy >= MOSTLY_QUEUED_FRAC:
         state = StepState.DEVICE_BOUND
-    parts = {"copies": gpu["exposed_copy_ns"], "communication": gpu["exposed_comm_ns"]}
-    most = max(parts, key=lambda name: parts[name])
-    mostly = f", mostly with {most}" * (parts[most] > gpu["compute_ns"])
+    mostly = _mostly(gpu["compute_ns"], gpu["exposed_copy_ns"], gpu["exposed_comm_ns"])
     change = first["advice"] if first else _VERDICTS[state][1] if state else RECORD
     return f"{gpu_line(busy, state, mostly)}.", change
 
