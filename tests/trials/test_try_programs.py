@@ -118,7 +118,7 @@ def home(tmp_path, monkeypatch):
 
 def test_a_script_is_tried_and_nothing_of_the_users_is_touched(home, temporary, capfd):
     before = tree(home)
-    asked = ["--change", "cached_batches", "--for", "120s", "--json", "--write", "/dev/null"]
+    asked = ["--change", "cached_batches", "--for", "60s", "--json", "--write", "/dev/null"]
     assert main(["try", *asked, "train.py", "--lr", "1"]) == 0
     [trial] = json.loads(capfd.readouterr().out)["trials"]
     assert trial["verdict"] == "faster"
@@ -137,7 +137,7 @@ def test_a_program_of_lightning_cli_is_tried_and_its_report_gets_the_result(
     optimizers = {"optimizers": [{"class": "SGD", "package": "torch"}]}
     run = write_run(make_session({"forward": 10**6, "optimizer_step": 10**6}, model=optimizers))
     before = tree(home)
-    asked = ["--change", "optimizer=foreach", "--into", run, "--for", "90s"]
+    asked = ["--change", "optimizer=foreach", "--into", run, "--for", "45s"]
     command = ["python", "cli.py", "fit", "--config", "config.yaml"]
     assert main(["try", *asked, "--", *command]) == 0
     assert "optimizer=foreach" in capfd.readouterr().out
@@ -153,7 +153,7 @@ def test_functions_are_tried(home, temporary, monkeypatch):
     import train
 
     functions = (train.make_trainer, train.Net, train.make_data)
-    found = try_changes(*functions, changes=[("num_workers", 1)], seconds=120)
+    found = try_changes(*functions, changes=[("num_workers", 1)], seconds=45)
     monkeypatch.delitem(sys.modules, "train")
     assert found.trials[0].after is not None, found.trials[0].note
     assert left_in(temporary) == []
@@ -188,15 +188,23 @@ def processes_with(text):
     return found
 
 
+HEEDING_CTRL_C = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+from lightning_gpuprof.cli import entry
+entry()
+"""
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_try_leaves_no_process_and_no_file(home, temporary, number):
     before, folder = tree(home), temporary
-    command = [sys.executable, "-m", "lightning_gpuprof.cli", "try", "train.py", "--lr", "1"]
+    command = [sys.executable, "-c", HEEDING_CTRL_C, "try", "train.py", "--lr", "1"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
     wait_until(lambda: list(folder.glob("*/1/log")) and any_steps(folder))
     os.kill(process.pid, number)
-    process.wait()
+    process.wait(timeout=60)
     wait_until(lambda: not left_in(folder) and not processes_with(str(folder)))
     assert tree(home) == before
 
