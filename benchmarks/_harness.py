@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
@@ -25,9 +25,13 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("torch", "lightning", "lightning-gpuprof", "tensorboard", "numpy")
+PACKAGES = ("torch", "lightning", "lightning-gpuprof", "tensorboard", "numpy", "isal")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _PR_SET_PDEATHSIG, _SIGTERM = 1, 15
+QUIET = dict.fromkeys(
+    ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
+)
+"""Options of a Trainer that writes and shows nothing."""
 
 
 def one_thread() -> None:
@@ -168,6 +172,27 @@ def interleaved(
     return figures
 
 
+def report(run: Path | str) -> dict[str, Any]:
+    """Return `lightning-gpuprof report --json` of a run, asked for as a user would."""
+    command = [sys.executable, "-m", "lightning_gpuprof.cli", "report", str(run), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise ChildFailed(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
+    payload: dict[str, Any] = json.loads(done.stdout)
+    return payload
+
+
+def table(head: Sequence[object], rows: Iterable[Iterable[object]]) -> list[str]:
+    """Return the lines of a table in Markdown."""
+    first, *lines = (f"| {' | '.join(map(str, row))} |" for row in (head, *rows))
+    return [first, "|---" * len(head) + "|", *lines]
+
+
+def say(text: str) -> None:
+    """Tell whoever waits, with the time."""
+    print(f"{datetime.now(timezone.utc):%H:%M:%S} {text}", file=sys.stderr, flush=True)
+
+
 def machine() -> dict[str, Any]:
     """Return what a reader must know to compare figures with their own."""
     affinity = getattr(os, "sched_getaffinity", None)
@@ -183,13 +208,17 @@ def machine() -> dict[str, Any]:
     }
 
 
-def write_results(name: str, payload: Mapping[str, Any], *, folder: Path = RESULTS) -> Path:
-    """Write `<folder>/<name>-<date>.json` with the machine's facts and return its path."""
+def write_results(
+    name: str, payload: Mapping[str, Any], *, page: str | None = None, folder: Path = RESULTS
+) -> Path:
+    """Write a dated JSON with the machine's facts, and a page beside it; return its path."""
     now = datetime.now(timezone.utc)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}-{now:%Y-%m-%d}.json"
     document = {"date": f"{now:%Y-%m-%dT%H:%M:%SZ}", "machine": machine(), **payload}
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    if page is not None:
+        path.with_suffix(".md").write_text(page, encoding="utf-8")
     return path
 
 
@@ -210,7 +239,9 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    command = ["git", "-C", str(RESULTS.parent), "describe", "--always", "--dirty"]
+    # As root git refuses somebody else's folder, which a copied checkout may be.
+    safe = ["-c", "safe.directory=*", "-C", str(RESULTS.parent)]
+    command = ["git", *safe, "describe", "--always", "--dirty"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):

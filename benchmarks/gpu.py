@@ -1,8 +1,8 @@
 """Everything that needs a GPU, on a bare machine: `python3 benchmarks/gpu.py [PART ...]`.
 
 Needs no installation: the package is imported from this checkout, and what else is missing comes
-from `wheels/` (`make wheels` fills it; no pip is needed to unpack it) or, without that folder, from
-the package index, into a folder that is dropped afterwards. Each part runs in a process of its own,
+from `wheels/` (`make wheels` fills it; no pip is needed to unpack it), into a folder that is
+dropped afterwards. Each part runs in a process of its own,
 within its time; a part that fails, hangs or cannot run does not stop the others, and its output is
 in the results. `benchmarks/results/gpu-<date>.json` is written anew before and after each part, and
 `gpu-<date>-fixtures.tar.gz` (small real traces, records and snapshots) after it, both with copies
@@ -18,7 +18,6 @@ nothing, are marked as such, and go to OUT alone.
 import importlib
 import importlib.util
 import os
-import platform
 import re
 import resource
 import signal
@@ -32,24 +31,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parent / "on_gpu"))  # for what it runs
 
+import _harness
 from _gpu_kept import driver_answers, hand_over, keep, pack, targets
 from _gpu_summary import summarize
+from _harness import RESULTS
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
 WHEELS = ROOT / "wheels"
 ON_GPU = "benchmarks/on_gpu"
 WHOLE_S = 470
 """From the first moment on, so that eight minutes hold; a part may take what is left of it, at
 most its own limit."""
-FETCH_S = 40
-"""For all that is fetched: where the network swallows what is sent, nobody says so."""
 KEEP_EVERY_S = 10
 ASKED_FOR = ("examples", "try")
 """Parts that run only where they are named: beside the others there is no time for them."""
@@ -92,8 +89,6 @@ BETTER_WITH = {
     "pytest": "pytest",
     **{name: name for name in ("iniconfig", "packaging", "pluggy", "pygments")},  # pytest's
 }
-FETCHED = ("msgspec", "pyyaml", *BETTER_WITH.values())
-"""May be fetched: they are small and bring nothing else along, torch least of all."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +159,7 @@ def main() -> int:
         (work / "runs").mkdir()
         (work / "pretended").mkdir()
         os.environ["FIGURES"] = str(work / "figures.jsonl")
-        fetch_missing(work / "site")
+        unpack_missing(work / "site")
         facts = machine()
         real = facts["driver_answers"]
         target, fixtures = targets(stamp, real=real, results=RESULTS, pretended=work / "pretended")
@@ -205,15 +200,11 @@ def absent(modules: Any) -> list[str]:
     return [module for module in modules if not importlib.util.find_spec(module)]
 
 
-def fetch_missing(site: Path) -> None:
-    """Put what is missing and small into a folder, and that on the import path."""
+def unpack_missing(site: Path) -> None:
+    """Unpack what is missing and there is a wheel of, and put that on the import path."""
     names = NEEDED | BETTER_WITH
-    lacking = [names[module] for module in absent(names) if names[module] in FETCHED]
-    if WHEELS.is_dir():
-        for wheel in fitting(WHEELS, lacking):
-            zipfile.ZipFile(wheel).extractall(site)
-    else:
-        fetch(lacking, site)
+    for wheel in fitting(WHEELS, [names[module] for module in absent(names)]):
+        zipfile.ZipFile(wheel).extractall(site)
     if site.is_dir():
         put_on_path(site)
     if still := [names[module] for module in absent(names)]:
@@ -233,16 +224,6 @@ def fitting(folder: Path, names: list[str]) -> list[Path]:
         if fits and name.replace("_", "-").lower() in names:
             found.append(wheel)
     return found
-
-
-def fetch(names: list[str], site: Path) -> None:
-    """Install from the package index, one by one, so that a missing package stops no other."""
-    until = time.monotonic() + FETCH_S
-    for name in names:
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--retries", "0"]
-        options = ["--timeout", "10", "--disable-pip-version-check", "--target", str(site)]
-        if (left_s := until - time.monotonic()) > 1:
-            said([*pip, *options, name], seconds=left_s)
 
 
 def put_on_path(folder: Path) -> None:
@@ -331,13 +312,7 @@ def machine() -> dict[str, Any]:
     import torch
 
     facts = torch.cuda.get_device_properties(0)
-    packages = {}
-    for name in (*NEEDED.values(), *BETTER_WITH.values(), "tensorboard"):
-        try:
-            packages[name] = version(name)
-        except PackageNotFoundError:
-            packages[name] = None
-    return {
+    return _harness.machine() | {
         "gpu": facts.name,
         "gpu_bytes": facts.total_memory,
         "gpus": torch.cuda.device_count(),
@@ -348,12 +323,6 @@ def machine() -> dict[str, Any]:
         "cuda": torch.version.cuda,
         "cudnn": cudnn_version(),
         "hip": torch.version.hip,
-        "python": platform.python_version(),
-        "cpus": os.cpu_count(),
-        "kernel": platform.release(),
-        "packages": packages,
-        # As root git refuses somebody else's folder, which a copied checkout may be.
-        "commit": said(["git", "-c", "safe.directory=*", "-C", str(ROOT), "rev-parse", "HEAD"]),
     }
 
 
@@ -366,11 +335,11 @@ def cudnn_version() -> int | str | None:
         return str(error)
 
 
-def said(command: list[str], *, seconds: float = 20) -> str | None:
+def said(command: list[str]) -> str | None:
     """Return the first line that a command prints; None where it fails."""
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=seconds, stdin=subprocess.DEVNULL
+            command, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -132,4 +132,10 @@ class Tokens:
         return torch.randint(0, self.words, (size, self.lengths[1]))
 
 
+def longest_of(name: str, *, large: bool = False) -> Any:
+    """Return a model with batches of its longest samples: the peak is theirs."""
+    model, batches = MODELS[name](large=large)
+    return model, batches.longest  # type: ignore[attr-defined]
+
+
 MODELS = {"mlp": mlp, "resnet": resnet, "transformer": transformer, "varying": varying}

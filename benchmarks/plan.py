@@ -1,6 +1,6 @@
 """Compares `plan` with the memory that torch's CPU allocator hands out in real training steps.
 
-    python benchmarks/plan.py [--results FOLDER]
+    python benchmarks/plan.py
 
 Each model trains at each size under torch.profiler with `profile_memory=True`: two steps at its
 longest samples, the one of varying length also eight steps of lengths drawn at random. The peak is
@@ -11,12 +11,10 @@ not have. On a GPU `benchmarks/on_gpu/gpu_memory.py` compares with CUDA's alloca
 
 import sys
 import warnings
-from argparse import ArgumentParser
-from pathlib import Path
 from typing import Any
 
-from _harness import RESULTS, one_thread, write_results
-from memory_models import MODELS
+from _harness import one_thread, write_results
+from memory_models import MODELS, longest_of
 from torch.profiler import ProfilerActivity, profile
 
 from lightning_gpuprof.trials.model import make_optimizer
@@ -24,12 +22,6 @@ from lightning_gpuprof.trials.predict import predict
 
 SIZES = {"mlp": (512, 2048), "resnet": (16, 64), "transformer": (16, 64), "varying": (16, 64)}
 WITHIN_FRAC = 0.10
-
-
-def longest_of(name: str) -> Any:
-    """Return a model with batches of its longest samples: the peak is theirs."""
-    model, batches = MODELS[name]()
-    return model, batches.longest  # type: ignore[attr-defined]
 
 
 def measured_peak(name: str, size: int, *, drawn: bool = False) -> int:
@@ -69,9 +61,6 @@ def compare(name: str, size: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    chosen = parser.parse_args()
     one_thread()
     warnings.filterwarnings("ignore")
     rows = {f"{name} {size}": compare(name, size) for name in MODELS for size in SIZES[name]}
@@ -80,7 +69,7 @@ def main() -> int:
         said = f"predicted {predicted:6.1f} MiB, measured {measured:6.1f} MiB"
         print(f"{name:16} {said}, {row['off_frac']:+.1%}")
     worst = max(abs(row["off_frac"]) for row in rows.values())
-    write_results("plan", {"worst_off_frac": worst, "peaks": rows}, folder=chosen.results)
+    write_results("plan", {"worst_off_frac": worst, "peaks": rows})
     return int(worst > WITHIN_FRAC)
 
 

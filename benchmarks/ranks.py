@@ -20,7 +20,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from _harness import one_thread, write_results
+from _harness import QUIET, one_thread, report, write_results
 
 one_thread()
 
@@ -118,10 +118,7 @@ def fit(folder: Path, seed: int | None) -> None:
         strategy="ddp",
         max_epochs=1,
         callbacks=[callback],
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
+        **QUIET,
         default_root_dir=log_dir,
     )
     data = TensorDataset(torch.randn(2 * BATCH * steps, FEATURES))
@@ -154,9 +151,7 @@ def saved(pairs: list[tuple[float, float]]) -> dict[str, float]:
 
 def predicted(log_dir: Path) -> dict[str, Any]:
     """Return the finding's saving in a run's report, with its evidence."""
-    command = [sys.executable, "-m", "lightning_gpuprof.cli", "report", str(log_dir), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    findings = json.loads(done.stdout)["findings"]
+    findings = report(log_dir)["findings"]
     ids = [one["id"] for one in findings]
     if FINDING not in ids:
         return {"found": ids}

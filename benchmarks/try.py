@@ -15,7 +15,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 from itertools import product
 from math import prod
@@ -25,7 +25,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from _harness import RESULTS, keep_memory, machine, one_thread  # noqa: E402
+from _harness import RESULTS, keep_memory, machine, one_thread, say, table  # noqa: E402
 
 from lightning_gpuprof.trials.change import Settings, changes, merged  # noqa: E402
 from lightning_gpuprof.trials.pairs import MIN_FRAC  # noqa: E402
@@ -114,7 +114,7 @@ def settings(name: str, entry: State, save: Save, seconds: float) -> Iterator[No
     """Let `try` choose, measure each point of the grid, then the choice against the best point."""
     command = program(name)
     if "chosen" not in entry:
-        found = try_program(command, seconds=seconds, say=tell)
+        found = try_program(command, seconds=seconds, say=say)
         entry["chosen"], entry["seconds"] = found.settings, found.seconds
         entry["gain_frac"] = found.combination.gain_frac if found.combination else 0.0
         entry["trials"] = [
@@ -137,7 +137,7 @@ def settings(name: str, entry: State, save: Save, seconds: float) -> Iterator[No
     with Family(command, time.monotonic() + 7200) as family:
         base = Program(family, {}, warm=warm, steps=steps)
         for point in todo:
-            tell(f"{name}: {point}")
+            say(f"{name}: {point}")
             try:
                 form = Program(family, point, warm=warm, steps=steps)
                 points.append({"settings": point, "gain": turns(base, form, POINT_PAIRS)})
@@ -177,7 +177,7 @@ def loaders(name: str, entry: State, save: Save, seconds: float) -> Iterator[Non
 def controls(name: str, entry: State, save: Save, seconds: float) -> Iterator[None]:
     """Let `try` choose for a clean program; measure anew what it recommends."""
     command = program(name)
-    found = try_program(command, seconds=seconds / 3, say=tell)
+    found = try_program(command, seconds=seconds / 3, say=say)
     entry["chosen"], entry["seconds"] = found.settings, found.seconds
     entry["verdicts"] = {trial.name: trial.verdict for trial in found.trials}
     if found.settings:
@@ -213,26 +213,28 @@ def page(state: State) -> str:
         f"- cached batches within {NEAR:.0%} of data in memory: {true} of {len(done['loaders'])}",
         f"- controls with a recommendation that slows: {slow} of {len(done['controls'])}",
         f"- predictions whose interval meets the measured one: {inside} of {len(trials)}", "",
-        "| program | chosen | gain % | best point's gain % | behind it % | points | seconds |",
-        "|---|---|--:|--:|--:|--:|--:|",
     ]  # fmt: skip
-    for name, entry in rows:
-        lines.append(
-            f"| {name} | {_brief(entry['chosen'])} | {entry['gain_frac'] * 100:.1f} | "
-            f"{entry['best']['gain'][1] * 100:.1f} | {entry['behind'][1] * 100:.1f} | "
-            f"{len(entry['points']) + 1} | {entry['seconds']:.0f} |"
-        )
-    lines += ["", "| loader | its step % | cached % |", "|---|--:|--:|"]
-    for name, entry in done["loaders"].items():
-        over = (f"{entry[key][1] * 100:+.1f}" for key in ("plain", "cached"))
-        lines.append(f"| {name} | {' | '.join(over)} |")
-    lines += ["", "Both over the step with data in memory.", ""]
-    lines += ["| control | recommended | its gain % | seconds |", "|---|---|--:|--:|"]
-    for name, entry in done["controls"].items():
-        gain = f"{entry['gain'][1] * 100:.1f}" if "gain" in entry else ""
-        seconds = f"{entry['seconds']:.0f}"
-        lines.append(f"| {name} | {_brief(entry['chosen'])} | {gain} | {seconds} |")
-    return "\n".join(lines) + "\n"
+    head = ("program", "chosen", "gain %", "best point's gain %", "behind it %", "points", "s")
+    lines += table(
+        head,
+        (
+            (name, _brief(one["chosen"]), f"{one['gain_frac'] * 100:.1f}", _percent(one["best"]["gain"]),
+             _percent(one["behind"]), len(one["points"]) + 1, f"{one['seconds']:.0f}")
+            for name, one in rows
+        ),
+    )  # fmt: skip
+    lines += ["", "Loaders, both over the step with data in memory:", ""]
+    over = ((name, *map(_percent, (one["plain"], one["cached"])))
+            for name, one in done["loaders"].items())  # fmt: skip
+    lines += [*table(("loader", "its step %", "cached %"), over), ""]
+    asked = ((name, _brief(one["chosen"]), _percent(one.get("gain")), f"{one['seconds']:.0f}")
+             for name, one in done["controls"].items())  # fmt: skip
+    lines += table(("control", "recommended", "its gain %", "s"), asked)
+    return "\n".join([*lines, ""])
+
+
+def _percent(gain: Sequence[float] | None) -> str:
+    return f"{gain[1] * 100:.1f}" if gain else ""
 
 
 def _brief(chosen: Settings) -> str:
@@ -242,10 +244,6 @@ def _brief(chosen: Settings) -> str:
         for key, value in options.items()
     ]  # fmt: skip
     return ", ".join([*words, *chosen.get("lines", [])]) or "nothing"
-
-
-def tell(text: str) -> None:
-    print(f"{datetime.now(timezone.utc):%H:%M:%S} {text}", file=sys.stderr, flush=True)
 
 
 def main() -> None:

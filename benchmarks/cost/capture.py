@@ -19,7 +19,7 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 
-from _harness import Children, Spread, interleaved, one_thread, write_results
+from _harness import QUIET, Children, Spread, interleaved, one_thread, write_results
 
 WINDOWS = {
     "small": {"layers": 4, "everything": False},
@@ -90,10 +90,7 @@ def stall_ms(variant: str, layers: int, everything: bool) -> float:
             accelerator="cpu",
             callbacks=[callback()],
             default_root_dir=folder,
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
+            **QUIET,
         )
         trainer.fit(model, DataLoader([torch.randn(8, 32, 64)] * steps, batch_size=None))
     return statistics.median(stalls_ns(model.began_ns)) / 1e6

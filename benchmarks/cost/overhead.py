@@ -15,7 +15,6 @@ same with a TensorBoardLogger, which then gets the loss of every step, is beside
 import statistics
 import sys
 import tempfile
-import time
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +23,17 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 
 from _figures import figure
-from _harness import RESULTS, Children, Spread, forked, keep_memory, one_thread, write_results
+from _harness import (
+    RESULTS,
+    Children,
+    Spread,
+    forked,
+    keep_memory,
+    one_thread,
+    say,
+    table,
+    write_results,
+)
 from overhead_toggle import toggled
 from overhead_variants import AGAIN, BARE, DEFAULT, KINDS, LINES, VARIANTS, fit, whole_fit
 
@@ -103,24 +112,27 @@ def markdown(kind: str, toggles: dict[str, Any], fits: dict[str, Any]) -> str:
         "what happens in few blocks (a write, a neighbour's burst). Whole fits: mean of the first "
         f"{KINDS[kind].steps:,} steps, difference to the bare Trainer of the same round, median of "
         f"{rounds} rounds (range). us per step.\n",
-        "| | within a fit: medians | means | outside computing: medians | whole fits |",
-        "|---|---|---|---|---|",
     ]
-    for name in dict.fromkeys([*toggles, *fits]):
-        if name != BARE:
-            row, added = toggles.get(name, {}), fits.get(name, {}).get("added_ns")
-            cells = [
-                _within(row.get("later_added_ns"), "median"),
-                _within(row.get("later_added_ns"), "mean"),
-                _within(row.get("later_outside_ns"), "median"),
-                "{median:+.1f} ({low:+.0f} to {high:+.0f})".format(
-                    **{key: value / 1e3 for key, value in added.items()}
-                )
-                if added
-                else "-",
-            ]
-            lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join([*lines, ""])
+    head = ("", "within a fit: medians", "means", "outside computing: medians", "whole fits")
+    rows = [
+        (
+            name,
+            _within(toggles.get(name, {}).get("later_added_ns"), "median"),
+            _within(toggles.get(name, {}).get("later_added_ns"), "mean"),
+            _within(toggles.get(name, {}).get("later_outside_ns"), "median"),
+            _whole(fits.get(name, {}).get("added_ns")),
+        )
+        for name in dict.fromkeys([*toggles, *fits])
+        if name != BARE
+    ]
+    return "\n".join([*lines, *table(head, rows), ""])
+
+
+def _whole(added: dict[str, float] | None) -> str:
+    if added is None:
+        return "-"
+    median, low, high = (added[name] / 1e3 for name in ("median", "low", "high"))
+    return f"{median:+.1f} ({low:+.0f} to {high:+.0f})"
 
 
 def _within(found: dict[str, float] | None, name: str) -> str:
@@ -147,7 +159,6 @@ def main() -> None:
     args = parser.parse_args()
     one_thread()
     keep_memory()
-    begin = time.monotonic()
     with tempfile.NamedTemporaryFile(suffix=".log", delete=False) as log:
         children = Children("torch", "lightning.pytorch", log=Path(log.name))
     names = [name for name in args.only if name not in NOT_TOGGLED]
@@ -158,22 +169,21 @@ def main() -> None:
         for seed in range(args.fits or KINDS[kind].fits):
             found = children.call(toggle_fits, kind, names, seed, timeout_s=3_600.0)
             pairs = {name: pairs[name] + found[name] for name in names}
-            print(f"{kind}: toggled, fit {seed + 1}", file=sys.stderr, flush=True)
+            say(f"{kind}: toggled, fit {seed + 1}")
         rounds = []
         for number in range(args.rounds):
             order = turn if number % 2 == 0 else turn[::-1]
             rounds.append(children.call(one_round, order, kind, timeout_s=3_600.0))
-            print(f"{kind}: round {number + 1}", file=sys.stderr, flush=True)
+            say(f"{kind}: round {number + 1}")
         toggles = {name: toggle_row(some, KINDS[kind].settled) for name, some in pairs.items()}
         fits = fit_rows(rounds)
         steps[kind] = {"toggled": toggles, "whole_fits": fits}
         texts.append(markdown(kind, toggles, fits))
         if kind == "tiny":
             judge(toggles, fits)
-    print("\n".join(texts))
-    path = write_results("overhead", {"steps": steps}, folder=args.results)
-    path.with_suffix(".md").write_text("\n".join(texts), encoding="utf-8")
-    print(f"{path} after {time.monotonic() - begin:.0f} s", file=sys.stderr)
+    page = "\n".join(texts)
+    print(page)
+    say(str(write_results("overhead", {"steps": steps}, page=page, folder=args.results)))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
+from _harness import QUIET
+
 
 @dataclass(frozen=True)
 class StepKind:
@@ -150,10 +152,7 @@ def fit(
                 "max_steps": steps,
                 "accelerator": accelerator,
                 "devices": 1,
-                "logger": False,
-                "enable_progress_bar": False,
-                "enable_checkpointing": False,
-                "enable_model_summary": False,
+                **QUIET,
                 "default_root_dir": folder,
                 **_options(variant, steps, folder, clock, at_setup),
             }

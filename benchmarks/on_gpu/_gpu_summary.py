@@ -151,8 +151,7 @@ def outcome(result: dict[str, Any]) -> Lines:
     for name, part in result["parts"].items():
         lines.append(f"{name:20} {part['status']:25} {part['seconds']:5.1f} s")
     facts = result["machine"]
-    packages = facts["packages"]
-    return [*lines, f"{facts['gpu']}, driver {facts['driver']}, torch {packages['torch']}"]
+    return [*lines, f"{facts['gpu']}, driver {facts['driver']}, torch {facts['versions']['torch']}"]
 
 
 def _cut(text: str, chars: int, instead: str) -> str:

@@ -10,12 +10,9 @@ a user would.
 
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-import warnings
-from argparse import ArgumentParser
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -25,8 +22,9 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 
 import torch
-from _attempt import attempted
 from _figures import figure
+from _harness import QUIET, report
+from _part import attempted, keep, options
 from lightning.pytorch import LightningModule, Trainer
 from torch import nn
 from torch.utils.data import DataLoader
@@ -37,7 +35,6 @@ STEPS, WARM, ROUNDS = 120, 20, 3
 """Of more than the callback's first 50 steps, all of which it marks."""
 SECONDS_TO_JUDGE = 4.0
 """A fit under the callback, its trace's analysis and the report."""
-"""A trace's file ends so before it is compressed."""
 LONG = 240
 """Steps where the device holds the run back: until its queue of 1,024 launches is full, for some 40
 steps, the host's clock says what it takes to launch a step, and not what a step takes."""
@@ -155,18 +152,15 @@ FAULTS = {
 }  # fmt: skip
 
 
-def fit(options: dict[str, Any], folder: str, *callbacks: Any) -> float:
+def fit(model_options: dict[str, Any], folder: str, *callbacks: Any) -> float:
     """Train and return the time per step in ns."""
     torch.manual_seed(0)
-    model = Model(**options)
+    model = Model(**model_options)
     trainer = Trainer(
         max_epochs=1,
         accelerator="gpu",
         devices=1,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
+        **QUIET,
         default_root_dir=folder,
         callbacks=list(callbacks),
     )
@@ -174,23 +168,14 @@ def fit(options: dict[str, Any], folder: str, *callbacks: Any) -> float:
     return (model.end - model.begin) / (model.steps - WARM) * 1e9
 
 
-def said_of(options: dict[str, Any], run: str) -> list[dict[str, Any]]:
+def said_of(model_options: dict[str, Any], run: str) -> list[dict[str, Any]]:
     """Train under the callback and return the report's findings."""
     callback = GpuProfCallback(
         log_dir=run, wait=10, warmup=2, active=4, repeat=0, report=False, console=False
     )
-    fit(options, run, callback)
-    found: list[dict[str, Any]] = json.loads(command("report", run, "--json"))["findings"]
+    fit(model_options, run, callback)
+    found: list[dict[str, Any]] = report(run)["findings"]
     return found
-
-
-def command(*words: str) -> str:
-    """Run a command of this package and return what it prints."""
-    line = [sys.executable, "-m", "lightning_gpuprof.cli", *words]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=60)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(line)} failed:\n{done.stderr[-2000:]}")
-    return done.stdout
 
 
 def measured(fault: Fault, until: float) -> dict[str, Any]:
@@ -233,12 +218,9 @@ def judged(name: str, fault: Fault, run: str, row: dict[str, Any]) -> dict[str, 
 
 
 def main() -> int:
-    parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, help="where the figures go as well")
+    parser = options(__doc__, seconds=120.0)
     parser.add_argument("--runs", type=Path, help="where the runs' folders stay")
-    parser.add_argument("--seconds", type=float, default=120.0, help="time for all faults")
     chosen = parser.parse_args()
-    warnings.filterwarnings("ignore")
     runs = chosen.runs or Path(tempfile.mkdtemp(prefix="gpuprof-faults-"))
     begun = time.monotonic()
     until = begun + max(0.0, chosen.seconds - SECONDS_TO_JUDGE * len(FAULTS))
@@ -258,8 +240,7 @@ def main() -> int:
             figure(f"faults: {name} named first", first, least=1)
         found[name] = {"first": False} | found[name]
         print(f"{name:16} {json.dumps(found[name])}", flush=True)
-        if chosen.json:
-            chosen.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        keep(found, chosen.json)
     return sum(not row["first"] for row in found.values())
 
 

@@ -14,8 +14,6 @@ import statistics
 import sys
 import tempfile
 import time
-import warnings
-from argparse import ArgumentParser
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -25,8 +23,8 @@ sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 sys.path.append(str(Path(__file__).parents[1] / "cost"))
 
 import torch
-from _attempt import attempted
 from _figures import figure
+from _part import attempted, keep, options
 from overhead import toggle_row
 from overhead_toggle import Blocks, settler
 from overhead_variants import BARE, DEFAULT, EVERY_STEP, ITEM, KINDS, NO_MARKS, SELF_LOG, fit
@@ -122,8 +120,8 @@ def after_recording(steps: int = 60, rounds: int = 5) -> dict[str, Any]:
         return round(min(medians) / 1e6, 3)
 
     def recorded() -> int:
-        options = {"record_shapes": False, "profile_memory": False, "with_stack": False}
-        trace = TorchTrace(device_type="cuda", on_intruder=trace_ended, **options)
+        off = dict.fromkeys(("record_shapes", "profile_memory", "with_stack"), False)
+        trace = TorchTrace(device_type="cuda", on_intruder=trace_ended, **off)
         trace.prepare()
         step()
         trace.start()
@@ -177,11 +175,7 @@ def judge(figures: dict[str, Any]) -> int:
 
 
 def main() -> int:
-    parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, help="where the figures go as well")
-    parser.add_argument("--seconds", type=float, default=120.0, help="time for all rounds")
-    chosen = parser.parse_args()
-    warnings.filterwarnings("ignore")
+    chosen = options(__doc__, seconds=120.0).parse_args()
     begun = time.monotonic()
     figures: dict[str, Any] = {}
     most, whole = begun + 0.8 * chosen.seconds, begun + chosen.seconds
@@ -192,8 +186,7 @@ def main() -> int:
     ):
         figures[name] = attempted(measure)
         print(f"{name}: {json.dumps(figures[name], indent=1)}", flush=True)
-        if chosen.json:
-            chosen.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        keep(figures, chosen.json)
     return judge(figures)
 
 

@@ -7,10 +7,10 @@ torch's allocator is held to a cap, as on a smaller card. For each model: train 
 `BatchSizeAdvisor`, then at what it suggests, until it is content; then 200 steps at that size,
 which must cause no allocation retry and no OOM. Then find the largest size that trains by
 bisection, which runs out of memory on purpose, and compare it with what the advisor and `plan` had
-said. Without a GPU, or with `--simulate`, the same real Trainer trains tensors without data, whose
-memory is counted by a copy of the allocator's rules, for 10 steps: `gpu_simulated.py`. That tells
-of the prediction, not of a GPU. Under 1 GiB small models are trained. A model that fails is
-reported with its traceback, and none begins once the time is up.
+said. Without a GPU the same real Trainer trains tensors without data, whose memory is counted by a
+copy of the allocator's rules, for 10 steps: `gpu_simulated.py`. That tells of the prediction, not
+of a GPU. Under 1 GiB small models are trained. A model that fails is reported with its traceback,
+and none begins once the time is up.
 """
 
 import gc
@@ -18,25 +18,23 @@ import json
 import sys
 import tempfile
 import time
-import warnings
-from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 
 import torch
-from _attempt import attempted
 from _figures import figure
-from _harness import RESULTS, write_results
+from _harness import QUIET, RESULTS, write_results
+from _part import attempted, keep, options
 from gpu_simulated import OutOfMemory, Simulated
 from lightning.pytorch import Callback, Trainer
-from memory_models import MODELS
+from memory_models import MODELS, longest_of
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof import plan
@@ -56,20 +54,6 @@ FREE_FRAC = 0.9
 WITHIN_FRAC, PLAN_WITHIN_FRAC = 0.05, 0.10
 FULL = ("unable to find an engine", "ALLOC_FAILED", "NOT_INITIALIZED")
 """Errors of cuDNN and cuBLAS without memory for a workspace or a handle."""
-
-
-class Device(Protocol):
-    """Memory of a bounded size."""
-
-    cap_bytes: int
-    accelerator: str
-    steps: int
-    long_steps: int
-    compute_capability: float | None
-
-    def probe(self, device: torch.device) -> Any: ...
-
-    def training(self) -> Any: ...
 
 
 class Gpu:
@@ -95,6 +79,9 @@ class Gpu:
         torch.cuda.reset_accumulated_memory_stats(0)  # OOMs and retries count from here
         torch.cuda.reset_peak_memory_stats(0)
         yield
+
+
+Device = Gpu | Simulated
 
 
 class Capped(CudaMemory):
@@ -143,10 +130,7 @@ def train(
             max_epochs=1,
             accelerator=device.accelerator,
             devices=1,
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
+            **QUIET,
             default_root_dir=folder,
             callbacks=list(callbacks),
         )
@@ -267,13 +251,7 @@ def within_free(cap_bytes: int, free_bytes: int) -> int:
     return min(cap_bytes, int(FREE_FRAC * free_bytes) // 2**20 * 2**20)
 
 
-def longest_of(name: str, *, large: bool) -> Any:
-    """Return a model with batches of its longest samples, as `plan` takes them."""
-    model, batches = MODELS[name](large=large)
-    return model, batches.longest  # type: ignore[attr-defined]
-
-
-def keep(cap_bytes: int, name: str, row: dict[str, Any]) -> None:
+def keep_simulated(cap_bytes: int, name: str, row: dict[str, Any]) -> None:
     """Add a simulation's figures to those of the same day, by cap and model."""
     path = RESULTS / f"memory-simulated-{datetime.now(timezone.utc):%Y-%m-%d}.json"
     caps = json.loads(path.read_text(encoding="utf-8"))["caps"] if path.exists() else {}
@@ -282,15 +260,11 @@ def keep(cap_bytes: int, name: str, row: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, help="where the figures go as well")
+    parser = options(__doc__, seconds=600.0)
     parser.add_argument("--cap", type=int, metavar="MIB", default=8192)
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(FIRST_SIZE))
-    parser.add_argument("--seconds", type=float, default=600.0, help="time for all models")
-    parser.add_argument("--simulate", action="store_true", help="even where there is a GPU")
     chosen = parser.parse_args()
-    warnings.filterwarnings("ignore")
-    on_gpu = torch.cuda.is_available() and not chosen.simulate
+    on_gpu = torch.cuda.is_available()
     cap = chosen.cap * 2**20
     if on_gpu:
         cap = within_free(cap, torch.cuda.mem_get_info(0)[0])
@@ -307,10 +281,9 @@ def main() -> int:
             row = examined(partial(Gpu if on_gpu else Simulated, cap), name)
         found["models"][name] = row | {"took_s": round(time.monotonic() - begun, 1)}
         print(f"{name:12} {json.dumps(row)}", flush=True)
-        if chosen.json:
-            chosen.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        elif not on_gpu:
-            keep(cap, name, found["models"][name])
+        keep(found, chosen.json)
+        if not on_gpu and chosen.json is None:
+            keep_simulated(cap, name, found["models"][name])
     return sum(not row["passed"] for row in found["models"].values())
 
 

@@ -2,7 +2,7 @@
 
     python benchmarks/peers/run.py --knobs KNOBS.json \
         --tool traceml=VENV --tool gpuprof=VENV --tool lightning-simple=VENV \
-        --answers FOLDER [--shares 0.2]
+        --answers FOLDER
 
 Each VENV is a virtual environment that holds torch, lightning and the tool (for gpuprof,
 pytorch-lightning too). KNOBS.json is what benchmarks/faults/run.py calibrated (`knobs.json` in
@@ -22,7 +22,7 @@ from typing import Any
 BENCHMARKS = Path(__file__).parents[1]
 sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "faults")]
 
-from _harness import RESULTS, one_thread, write_results  # noqa: E402
+from _harness import one_thread, table, write_results  # noqa: E402
 from causes import CAUSES  # noqa: E402
 from controls import CONTROLS  # noqa: E402
 from tools import TOOLS, Heard, Statement, credited  # noqa: E402
@@ -59,19 +59,19 @@ def as_dict(heard: Heard) -> dict[str, Any]:
     return {"said": statements, "failed": heard.failed, "text": heard.text}
 
 
-def run_tool(tool: str, venv: Path, knobs: Mapping[str, float], args: Namespace) -> dict[str, Any]:
+def run_tool(
+    tool: str, venv: Path, knobs: Mapping[str, float], answers: Path
+) -> dict[str, Any]:
     cases, controls = [], {}
     for key, knob in knobs.items():
         name, share = key.split()
-        wanted = float(share) in args.shares and (not args.only or name in args.only)
-        if name in CAUSES and wanted:
-            heard = heard_of(tool, venv, key, [name, "--knob", str(knob)], args.answers)
+        if name in CAUSES:
+            heard = heard_of(tool, venv, key, [name, "--knob", str(knob)], answers)
             cases.append(judged(name, share, heard))
     for name in CONTROLS:
-        if not args.only or name in args.only:
-            heard = heard_of(tool, venv, name, [name], args.answers)
-            alarms = [one.text for one in heard.statements if one.alarming]
-            controls[name] = {"false_alarms": alarms, **as_dict(heard)}
+        heard = heard_of(tool, venv, name, [name], answers)
+        alarms = [one.text for one in heard.statements if one.alarming]
+        controls[name] = {"false_alarms": alarms, **as_dict(heard)}
     return {
         "case_count": len(cases),
         "first_count": sum(case["first"] for case in cases),
@@ -86,34 +86,26 @@ def run_tool(tool: str, venv: Path, knobs: Mapping[str, float], args: Namespace)
 
 def markdown(tools: Mapping[str, Mapping[str, Any]]) -> str:
     """Return one row per tool and share of the step, then what each said first of each case."""
-    lines = [
-        "| tool | share of the step | cause named first | named at all | failed |",
-        "|---|---|---|---|---|",
-    ]
+    counts = []
     for tool, found in tools.items():
         for share in sorted({case["wanted_frac"] for case in found["cases"]}):
             cases = [case for case in found["cases"] if case["wanted_frac"] == share]
-            counts = (sum(case[name] for case in cases) for name in ("first", "named", "failed"))
-            first, named, failed = counts
-            lines.append(
-                f"| {tool} | {share:.0%} | {first} of {len(cases)} | {named} of {len(cases)} "
-                f"| {failed} |"
+            first, named, failed = (
+                sum(case[name] for case in cases) for name in ("first", "named", "failed")
             )
-    lines += ["", "Clean controls with an alarm: " + "; ".join(map(_alarms, tools.items())) + "."]
-    lines += [
-        "",
-        "| case | share | " + " | ".join(tools) + " |",
-        "|---|---" + "|---" * len(tools) + "|",
-    ]
-    for row in zip(*(found["cases"] for found in tools.values()), strict=True):
-        said = " | ".join(_cell(one) for one in row)
-        lines.append(f"| {row[0]['case']} | {row[0]['wanted_frac']:.0%} | {said} |")
-    return "\n".join([*lines, ""])
-
-
-def _alarms(tool: tuple[str, Mapping[str, Any]]) -> str:
-    name, found = tool
-    return f"{name} {found['false_alarm_count']} of {found['control_count']}"
+            of = f"of {len(cases)}"
+            counts.append((tool, f"{share:.0%}", f"{first} {of}", f"{named} {of}", failed))
+    alarms = "; ".join(
+        f"{tool} {found['false_alarm_count']} of {found['control_count']}"
+        for tool, found in tools.items()
+    )
+    said = (
+        (row[0]["case"], f"{row[0]['wanted_frac']:.0%}", *map(_cell, row))
+        for row in zip(*(found["cases"] for found in tools.values()), strict=True)
+    )
+    head = ("tool", "share of the step", "cause named first", "named at all", "failed")
+    lines = [*table(head, counts), "", f"Clean controls with an alarm: {alarms}.", ""]
+    return "\n".join([*lines, *table(("case", "share", *tools), said), ""])
 
 
 def _cell(case: Mapping[str, Any]) -> str:
@@ -134,10 +126,8 @@ def main() -> None:
     knobs = json.loads(args.knobs.read_text(encoding="utf-8"))
     tools = {}
     for tool, venv in args.tool:
-        tools[tool] = run_tool(tool, venv, knobs, args)
-        if not args.only:
-            path = write_results("peers", {"tools": tools}, folder=args.results)
-            path.with_suffix(".md").write_text(markdown(tools), encoding="utf-8")
+        tools[tool] = run_tool(tool, venv, knobs, args.answers)
+        write_results("peers", {"tools": tools}, page=markdown(tools))
     print(markdown(tools))
 
 
@@ -155,12 +145,7 @@ def _arguments() -> Namespace:
     parser = ArgumentParser(description="Run the fault suite under other profilers.")
     parser.add_argument("--tool", action="append", type=_tool, required=True, help="NAME=VENV")
     parser.add_argument("--knobs", type=Path, required=True)
-    parser.add_argument(
-        "--shares", nargs="+", type=float, default=[0.05, 0.20, 0.60], help="of those calibrated"
-    )
-    parser.add_argument("--only", nargs="+", default=[], choices=[*CAUSES, *CONTROLS])
     parser.add_argument("--answers", type=Path, required=True, help="kept here, and reused")
-    parser.add_argument("--results", type=Path, default=RESULTS)
     return parser.parse_args()
 
 

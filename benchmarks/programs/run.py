@@ -22,7 +22,7 @@ import yaml
 
 sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 
-from _harness import RESULTS, one_thread, write_results
+from _harness import RESULTS, one_thread, report, table, write_results
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
@@ -59,9 +59,8 @@ def look(row: dict[str, Any], root: Path) -> dict[str, Any]:
     train = [environment(row["name"], row["requires"]), str(HERE / "train.py"), json.dumps(row)]
     bare, profiled = (output(*train, str(root / how), how) for how in ("bare", "profiled"))
     runs = sorted(path.parents[2] for path in root.rglob("rank0.jsonl"))
-    tool = [sys.executable, "-m", "lightning_gpuprof.cli", "report", "--json"]
-    report = json.loads(subprocess.check_output([*tool, str(runs[0])], text=True))
-    first, line = (next(iter(report[name]), None) for name in ("findings", "lines"))
+    found = report(runs[0])
+    first, line = (next(iter(found[name]), None) for name in ("findings", "lines"))
     said = [
         first and f"{first['id']}: {first['title']}",
         line and f"{Path(line['file']).name}:{line['line']} {line['function']} > {line['callee']}",
@@ -78,8 +77,8 @@ def look(row: dict[str, Any], root: Path) -> dict[str, Any]:
 
 
 def page(rows: dict[str, Any], found: dict[str, Any]) -> str:
-    lines = ["| program | results, copies | first finding | first line | true cost | named |"]
-    lines += ["|---|---|---|---|---|---|"]
+    head = ("program", "results, copies", "first finding", "first line", "true cost", "named")
+    lines = []
     for name, one in sorted(found.items()):
         same = ["same" if one[key] else "**differ**" for key in ("same_results", "same_copies")]
         cells = [rows[name]["requires"], ", ".join(same), one["first_finding"]]
@@ -87,9 +86,8 @@ def page(rows: dict[str, Any], found: dict[str, Any]) -> str:
         misled = any(part in one["first_finding"] for part in rows[name].get("wrong", []))
         right = any(part in said for part in rows[name]["right"]) and not misled
         named = "yes" if right else "**no**"
-        cells += [one["first_line"], rows[name]["why"], named]
-        lines.append("| " + " | ".join(map(str, cells)) + " |")
-    return "\n".join(["# Programs of other packages", "", *lines, ""])
+        lines.append([*cells, one["first_line"], rows[name]["why"], named])
+    return "\n".join(["# Programs of other packages", "", *table(head, lines), ""])
 
 
 def main() -> int:
@@ -100,8 +98,7 @@ def main() -> int:
     for name in sys.argv[1:] or rows:
         found[name] = look({"name": name, **rows[name]}, REPOSITORY / "runs" / "programs" / name)
         print(name, json.dumps(found[name], indent=1), flush=True)
-        kept = write_results("programs", {"programs": found})
-        kept.with_suffix(".md").write_text(page(rows, found), encoding="utf-8")
+        write_results("programs", {"programs": found}, page=page(rows, found))
     return sum(not (one["same_results"] and one["same_copies"]) for one in found.values())
 
 

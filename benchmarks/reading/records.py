@@ -8,7 +8,10 @@ import json
 import statistics
 import tempfile
 import time
+from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,16 +30,8 @@ def write_run(run: str, steps: int) -> None:
     """Write a session as the callback does: windows of 50 steps, every phase, three parts."""
     rng = np.random.default_rng(0)
     writer = RecordWriter(run, rank=0)
-    writer.write(
-        RunStart(
-            schema_version=SCHEMA_VERSION,
-            session=0,
-            stage="fit",
-            started_unix_ns=0,
-            rank=0,
-            phases=[phase.value for phase in Phase],
-        )
-    )
+    begin = {"schema_version": SCHEMA_VERSION, "session": 0, "stage": "fit", "rank": 0}
+    writer.write(RunStart(**begin, started_unix_ns=0, phases=[phase.value for phase in Phase]))
     start = 0
     for first in range(0, steps, WINDOW):
         times = rng.integers(10_000, 5_000_000, (len(Phase), WINDOW))
@@ -74,30 +69,21 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as run:
         write_run(run, args.steps)
         size = sum(file.stat().st_size for file in Path(run).rglob("*.jsonl"))
-        read_s, analyse_s, report_s = [], [], []
+        took: dict[str, list[float]] = defaultdict(list)
+
+        def timed(name: str, act: Callable[[], Any]) -> Any:
+            begin = time.perf_counter()
+            done = act()
+            took[name].append(time.perf_counter() - begin)
+            return done
+
         for _ in range(args.repeat):
-            begin = time.perf_counter()
-            ranks = read_run(run)
-            read_s.append(time.perf_counter() - begin)
-            begin = time.perf_counter()
-            analyze_run(ranks, {})
-            analyse_s.append(time.perf_counter() - begin)
+            ranks = timed("read_s", lambda: read_run(run))
+            timed("analyse_s", lambda ranks=ranks: analyze_run(ranks, {}))
             del ranks
-            begin = time.perf_counter()
-            load_report(run).payload()
-            report_s.append(time.perf_counter() - begin)
-    print(
-        json.dumps(
-            {
-                "steps": args.steps,
-                "file_bytes": size,
-                "read_s": statistics.median(read_s),
-                "analyse_s": statistics.median(analyse_s),
-                "report_s": statistics.median(report_s),
-                "repeat": args.repeat,
-            }
-        )
-    )
+            timed("report_s", lambda: load_report(run).payload())
+    medians = {name: statistics.median(each) for name, each in took.items()}
+    print(json.dumps({"steps": args.steps, "file_bytes": size, **medians, "repeat": args.repeat}))
 
 
 if __name__ == "__main__":

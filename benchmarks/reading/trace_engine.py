@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,6 @@ SOURCES = {1: SMALL, 25: MEDIUM, 54: MEDIUM, 140: LARGE, 527: DENSE, 1000: LARGE
 STACKS = SHARED / "tracelens-h100" / "facebook_timesformer-base-finetuned-k400__1016002.json.gz"
 STACKS_MB = 140
 EVENTS = (10**4, 10**5, 10**6, 10**7)
-PARTS = ("sizes", "stacks", "linearity")
 
 FLOOR = """
 import gc, re, sys
@@ -172,9 +171,12 @@ def make(what: str, amount: int, target: Path) -> float:
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
+PARTS = {"sizes": sizes, "stacks": stacks, "linearity": linearity}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--sizes", nargs="+", type=int, default=sorted(SOURCES), metavar="MB")
     parser.add_argument("--events", nargs="+", type=int, default=EVENTS, metavar="N")
     parser.add_argument("--hta", metavar="PYTHON", default=os.environ.get("HTA_PYTHON"))
@@ -183,16 +185,11 @@ def main() -> None:
     args = parser.parse_args()
     if not SHARED.is_dir():
         raise SystemExit(f"No real traces in {SHARED}: nothing to measure.")
-    parts: dict[str, Callable[[Path, argparse.Namespace], Iterator[dict[str, Any]]]] = {
-        "sizes": sizes,
-        "stacks": stacks,
-        "linearity": linearity,
-    }
     results: dict[str, list[dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for part in args.parts:
             results[part] = []
-            for row in parts[part](Path(folder), args):
+            for row in PARTS[part](Path(folder), args):
                 results[part].append(row)
                 print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
     path = write_results("trace-engine", results, folder=args.results)

@@ -90,15 +90,9 @@ def two_workers() -> Any:
     return _loader(parsed, num_workers=2, persistent_workers=True)
 
 
-def _in_memory(make: Callable[[], Any]) -> Callable[[], Any]:
-    return lambda: DataLoader(list(make()), batch_size=None)
-
-
-python_rows_in_memory = _in_memory(python_rows)
-csv_text_in_memory = _in_memory(csv_text)
-slow_collate_in_memory = _in_memory(slow_collate)
-ragged_in_memory = _in_memory(ragged)
-iterable_in_memory = _in_memory(iterable)
-whole_batches_in_memory = _in_memory(whole_batches)
-one_worker_in_memory = _in_memory(one_worker)
-two_workers_in_memory = _in_memory(two_workers)
+def __getattr__(name: str) -> Callable[[], Any]:
+    """Return of each loader the form with its batches in memory, such as `ragged_in_memory`."""
+    make, suffix, _ = name.partition("_in_memory")
+    if not suffix:
+        raise AttributeError(name)
+    return lambda: DataLoader(list(globals()[make]()), batch_size=None)

@@ -41,7 +41,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent)]
 
-from _harness import RESULTS, keep_memory, machine, one_thread  # noqa: E402
+from _harness import RESULTS, keep_memory, machine, one_thread, report, table  # noqa: E402
 
 FIRST_LINES = 3
 
@@ -85,18 +85,16 @@ def look(case: Case, runs: Path) -> dict[str, Any]:
 
 def reread(case: Case, root: Path) -> dict[str, Any]:
     """Return what today's rules say of a recording."""
-    tool = [sys.executable, "-m", "lightning_gpuprof.cli", "report", str(root), "--json"]
-    done = subprocess.run(tool, check=True, capture_output=True, text=True)
-    report = json.loads(done.stdout)
-    (root / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
-    tables = report["lines"], (report["workers"] or {}).get("lines", [])
+    said = report(root)
+    (root / "report.json").write_text(json.dumps(said, indent=1), encoding="utf-8")
+    tables = said["lines"], (said["workers"] or {}).get("lines", [])
     ranks = [
-        rank for table in tables for rank, at in enumerate(table, 1) if marked(case, at) is True
+        rank for lines in tables for rank, at in enumerate(lines, 1) if marked(case, at) is True
     ]
     return {
-        "step_ms": report["steps"]["mean_ns"] / 1e6,
+        "step_ms": said["steps"]["mean_ns"] / 1e6,
         "line_rank": min(ranks, default=None),
-        "findings": [brief(case, finding) for finding in report["findings"]],
+        "findings": [brief(case, finding) for finding in said["findings"]],
     }
 
 
@@ -202,30 +200,29 @@ def page(state: dict[str, Any]) -> str:
     entries = {n: e for n, e in sorted(state["cases"].items()) if "look" in e}
     lines = ["# Programs that the rules had not seen", ""]
     lines += [*(f"- {name}: {count}" for name, count in counts(entries).items()), ""]
-    lines += ["| program | accepted | first | right | line | predicted ms | saved ms | inside |"]
-    lines += ["|---|---|---|---|---|---|---|---|"]
-    for name, entry in entries.items():
-        if not entry["cause"]:
-            continue
-        first = (entry["look"]["findings"] or [{}])[0]
-        saved = saving(entry)
-        cells = [
-            name,
-            " ".join(entry["accept"]),
-            f"{first.get('id', 'none')} ({first.get('severity', '-')})",
-            "yes" if right(entry) else "**no**",
-            {True: "right", False: "wrong", None: "-"}[first.get("line_right")],
-            "{:.2f} to {:.2f}".format(*first["saving_ms"]) if first else "-",
-            f"{saved[0]:.2f}" if saved else "-",
-            ("yes" if saved[1] else "**no**") if saved and right(entry) else "-",
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", "| clean program | findings (severity) |", "|---|---|"]
-    for name, entry in entries.items():
-        if not entry["cause"]:
-            said = [f"{f['id']} ({f['severity']})" for f in entry["look"]["findings"]]
-            lines.append(f"| {name} | {', '.join(said) or 'none'} |")
-    return "\n".join(lines) + "\n"
+    head = ("program", "accepted", "first", "right", "line", "predicted ms", "saved ms", "inside")
+    lines += table(head, (row(name, e) for name, e in entries.items() if e["cause"]))
+    clean = {name: e["look"]["findings"] for name, e in entries.items() if not e["cause"]}
+    said = (
+        (name, ", ".join(f"{f['id']} ({f['severity']})" for f in found) or "none")
+        for name, found in clean.items()
+    )
+    return "\n".join([*lines, "", *table(("clean program", "findings (severity)"), said), ""])
+
+
+def row(name: str, entry: dict[str, Any]) -> tuple[str, ...]:
+    """Return a slow program's row of the page."""
+    first, saved = (entry["look"]["findings"] or [{}])[0], saving(entry)
+    return (
+        name,
+        " ".join(entry["accept"]),
+        f"{first.get('id', 'none')} ({first.get('severity', '-')})",
+        "yes" if right(entry) else "**no**",
+        {True: "right", False: "wrong", None: "-"}[first.get("line_right")],
+        "{:.2f} to {:.2f}".format(*first["saving_ms"]) if first else "-",
+        f"{saved[0]:.2f}" if saved else "-",
+        ("yes" if saved[1] else "**no**") if saved and right(entry) else "-",
+    )
 
 
 def todo(args: argparse.Namespace, state: dict[str, Any]) -> Iterator[tuple[Case, dict[str, Any]]]:

@@ -18,7 +18,6 @@ def main() -> None:
     parser.add_argument("program")
     parser.add_argument("--fixed", action="store_true", help="run it with its cause mended")
     parser.add_argument("--profile", action="store_true", help="add GpuProfCallback")
-    parser.add_argument("--steps", type=int, help="instead of the program's own number")
     parser.add_argument("--root", type=Path, default=Path("runs"))
     args = parser.parse_args()
     program = importlib.import_module(args.program)
@@ -31,7 +30,7 @@ def main() -> None:
         from lightning_gpuprof import GpuProfCallback
 
         callbacks = [GpuProfCallback()]
-    program.main(Run(args.steps or program.STEPS, args.fixed, args.root, callbacks))
+    program.main(Run(program.STEPS, args.fixed, args.root, callbacks))
     if clock.mean_ns:
         print(json.dumps({"step_ms": clock.mean_ns / 1e6, "loss": clock.loss}))
 

@@ -18,9 +18,8 @@ def gpu(fault_suite, monkeypatch, tmp_path):
     gpu = importlib.import_module("gpu")
     monkeypatch.setattr(gpu, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(gpu, "has_gpu", lambda: True)
-    gpu.FETCH = gpu.fetch_missing
-    monkeypatch.setattr(gpu, "fetch_missing", lambda site: None)
-    facts = {"gpu": "a card", "driver_answers": True, "driver": "1", "packages": {"torch": "2"}}
+    monkeypatch.setattr(gpu, "unpack_missing", lambda site: None)
+    facts = {"gpu": "a card", "driver_answers": True, "driver": "1", "versions": {"torch": "2"}}
     monkeypatch.setattr(gpu, "machine", lambda: facts)
     monkeypatch.setattr("sys.argv", ["gpu.py"])
     monkeypatch.setenv("OUT", str(tmp_path))
@@ -117,8 +116,8 @@ import gpu
 
 gpu.RESULTS, gpu.KEEP_EVERY_S = Path({folder!r}) / "results", 0.05
 gpu.has_gpu = lambda: True
-gpu.fetch_missing = lambda site: None
-gpu.machine = lambda: {{"gpu": "a card", "driver_answers": True, "packages": {{}}}}
+gpu.unpack_missing = lambda site: None
+gpu.machine = lambda: {{"gpu": "a card", "driver_answers": True, "versions": {{}}}}
 hangs = {hangs!r}
 gpu.parts = lambda work: {{
     "passes": gpu.Part(("-c", ""), 60), "tests-memory": gpu.Part(("-c", hangs), 600)
