@@ -8,6 +8,7 @@ run nothing with them, so each starts clean without two seconds of imports.
 
 import ctypes
 import json
+import math
 import multiprocessing
 import os
 import platform
@@ -155,6 +156,14 @@ class Spread:
 
     def as_dict(self) -> dict[str, float]:
         return asdict(self)
+
+
+def error_summary(errors: Iterable[float | None]) -> dict[str, Any]:
+    """Return median and 90th percentile of the errors that are known."""
+    known = sorted(one for one in errors if one is not None)
+    p90 = known[math.ceil(0.9 * len(known)) - 1] if known else None
+    median = statistics.median(known) if known else None
+    return {"count": len(known), "median_frac": median, "p90_frac": p90}
 
 
 def interleaved(

@@ -205,8 +205,10 @@ def unpack_missing(site: Path) -> None:
     names = NEEDED | BETTER_WITH
     for wheel in fitting(WHEELS, [names[module] for module in absent(names)]):
         zipfile.ZipFile(wheel).extractall(site)
-    if site.is_dir():
-        put_on_path(site)
+    if site.is_dir():  # for this process and those that it starts
+        sys.path.insert(0, str(site))
+        importlib.invalidate_caches()
+        os.environ["PYTHONPATH"] = joined(site)
     if still := [names[module] for module in absent(names)]:
         print(
             f"Missing here: {' '.join(still)}. Run `make wheels` where there is a network, bring "
@@ -226,12 +228,9 @@ def fitting(folder: Path, names: list[str]) -> list[Path]:
     return found
 
 
-def put_on_path(folder: Path) -> None:
-    """Let this process and those it starts import from a folder."""
-    sys.path.insert(0, str(folder))
-    importlib.invalidate_caches()
-    paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
-    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+def joined(*folders: Path) -> str:
+    """Return PYTHONPATH with more folders before what it has."""
+    return os.pathsep.join(filter(None, [*map(str, folders), os.environ.get("PYTHONPATH")]))
 
 
 def run(
@@ -249,8 +248,7 @@ def run(
         print(f"\n== {name}: left out, since the parts before it took all {WHOLE_S} s.")
         return {"status": "left out: no time", "seconds": 0.0, "tail": []}
     print(f"\n== {name} ({seconds:.0f} s at most): {' '.join(part.arguments)}", flush=True)
-    paths = [str(ROOT), str(ROOT / "benchmarks"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | ALONE | {"PYTHONPATH": os.pathsep.join(paths)}
+    environment = os.environ | ALONE | {"PYTHONPATH": joined(ROOT, ROOT / "benchmarks")}
     log = work / f"{name}.log"
     begin = time.monotonic()
     with open(log, "wb") as file:

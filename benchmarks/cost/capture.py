@@ -13,7 +13,9 @@ import sys
 import tempfile
 import time
 from argparse import ArgumentParser
+from functools import partial
 from itertools import pairwise
+from operator import truediv
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +23,8 @@ sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 
 from _harness import QUIET, Children, Spread, interleaved, one_thread, write_results
 
-WINDOWS = {
-    "small": {"layers": 4, "everything": False},
-    "deep_everything_on": {"layers": 24, "everything": True},
-}
+WINDOWS = {"small": (4, False), "deep_everything_on": (24, True)}
+"""Layers of the model, and whether everything is recorded."""
 VARIANTS = ("torch_plain", "ours", "torch_gzip")
 WAIT, WARM_UP, ACTIVE, CYCLES = 10, 4, 5, 4
 CYCLE = WARM_UP + ACTIVE
@@ -115,26 +115,16 @@ def main() -> None:
     with tempfile.NamedTemporaryFile(suffix=".log") as log:
         children = Children("torch", "lightning.pytorch", log=Path(log.name))
         for name in args.window or WINDOWS:
-            size = tuple(WINDOWS[name].values())
-
-            def run(variant: str, size: Any = size) -> float:
-                found: float = children.call(stall_ms, variant, *size)
-                return found
-
-            variants = {one: (lambda one=one, run=run: run(one)) for one in VARIANTS}
-            figures = interleaved(variants, rounds=args.rounds)
-            floor = figures["torch_plain"]
-            results[name] = {
-                one: Spread.of(figures[one]).as_dict()
-                | {
-                    "times_floor": statistics.median(
-                        value / plain for value, plain in zip(figures[one], floor, strict=True)
-                    )
-                }
-                for one in VARIANTS
+            variants = {
+                one: partial(children.call, stall_ms, one, *WINDOWS[name]) for one in VARIANTS
             }
+            figures = interleaved(variants, rounds=args.rounds)
+            results[name] = {}
             print(f"{name}: training stands still, ms (range; times the floor, by rounds)")
-            for one, row in results[name].items():
+            for one, each in figures.items():
+                times = map(truediv, each, figures["torch_plain"])
+                row = {**Spread.of(each).as_dict(), "times_floor": statistics.median(times)}
+                results[name][one] = row
                 span = f"{row['median']:9.1f}  {row['low']:.1f}-{row['high']:.1f}"
                 print(f"  {one:12} {span}  {row['times_floor']:5.2f}x", flush=True)
     print(write_results("capture", {"unit": "ms", "windows": results}))

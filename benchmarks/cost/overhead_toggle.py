@@ -199,24 +199,12 @@ class Blocks:
         return found
 
 
-def toggled(variant: str, kind: str, seed: int, accelerator: str = "cpu") -> list[dict[str, float]]:
-    """Fit once, toggling the variant; returns `Pair`s."""
+def toggled(variant: str, kind: str, seed: int) -> list[dict[str, float]]:
+    """Fit once on the CPU, toggling the variant; returns `Pair`s."""
     shape = KINDS[kind]
     first = (shape.settled if shape.first is None else shape.first) // shape.block
     rest = shape.settled // shape.block - first
-    blocks = Blocks(
-        first, rest, shape.blocks, size=shape.block, seed=seed, settle=settler(accelerator)
-    )
+    blocks = Blocks(first, rest, shape.blocks, size=shape.block, seed=seed)
     steps = (2 * (first + shape.blocks) + rest + WARM_UP + 2) * shape.block
-    options: dict[str, Any] = {"at_setup": blocks.attach}
-    if accelerator != "cpu":  # marks on the device are held against the host's boundaries
-        options = {"clock": blocks.clock}
-    fit(variant, kind, steps, accelerator=accelerator, at_block=blocks.begin, **options)
+    fit(variant, kind, steps, at_block=blocks.begin, at_setup=blocks.attach)
     return [asdict(pair) for pair in blocks.pairs()]
-
-
-def settler(accelerator: str) -> Callable[[], object]:
-    """Return a function that waits for the device; on a CPU it does nothing."""
-    import torch
-
-    return (lambda: None) if accelerator == "cpu" else torch.cuda.synchronize

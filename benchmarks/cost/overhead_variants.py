@@ -90,16 +90,10 @@ VARIANTS = (
 """self.log logs to a CSVLogger. Beside a TensorBoardLogger ours writes every step's loss to it."""
 
 
-def whole_fit(variant: str, kind: str, steps: int, *, accelerator: str = "cpu") -> float:
+def whole_fit(variant: str, kind: str, steps: int) -> float:
     """Fit for some steps; return ns per step from the very first on, writing included."""
     times: list[int] = []
-    fit(
-        variant,
-        kind,
-        steps + 1,
-        accelerator=accelerator,
-        at_block=lambda model: times.append(time.perf_counter_ns()),
-    )
+    fit(variant, kind, steps + 1, at_block=lambda model: times.append(time.perf_counter_ns()))
     return (times[-1] - times[0]) / (KINDS[kind].block * (len(times) - 1))
 
 

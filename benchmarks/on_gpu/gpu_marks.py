@@ -14,7 +14,6 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ import torch
 from _figures import figure
 from _part import attempted, keep, options
 from overhead import toggle_row
-from overhead_toggle import Blocks, settler
+from overhead_toggle import Blocks
 from overhead_variants import BARE, DEFAULT, EVERY_STEP, ITEM, KINDS, NO_MARKS, SELF_LOG, fit
 from torch import nn
 
@@ -53,7 +52,7 @@ TURNS = {
 """Those that are judged come first, and again, so that they are the sharpest."""
 
 
-def toggle(kind: str, until: float, turns: Sequence[str] = (), accelerator: str = "gpu") -> Any:
+def toggle(kind: str, until: float) -> Any:
     """Toggle variants within fits of a kind of step, as many as there is time for.
 
     Returns:
@@ -61,18 +60,20 @@ def toggle(kind: str, until: float, turns: Sequence[str] = (), accelerator: str 
         optimizer and in all, as mean and median with their standard errors.
     """
     shape = KINDS[kind]
-    fit(BARE, kind, 2 * shape.block, accelerator=accelerator, at_block=lambda model: None)
+    fit(BARE, kind, 2 * shape.block, accelerator="gpu", at_block=lambda model: None)
     pairs: dict[str, list[dict[str, float]]] = {}
     rows: dict[str, Any] = {}
     longest = 0.0
-    for seed, name in enumerate(turns or TURNS[kind]):
+    for seed, name in enumerate(TURNS[kind]):
         begun = time.monotonic()
         if begun + longest > until:
             break
         count = shape.blocks + shape.settled // shape.block
-        blocks = Blocks(0, 0, count, size=shape.block, seed=seed, settle=settler(accelerator))
+        wait = torch.cuda.synchronize
+        blocks = Blocks(0, 0, count, size=shape.block, seed=seed, settle=wait)
         steps = 2 * (count + 2) * shape.block
-        fit(name, kind, steps, accelerator=accelerator, at_block=blocks.begin, clock=blocks.clock)
+        # Marks on the device are held against the host's boundaries, which stay as they are.
+        fit(name, kind, steps, accelerator="gpu", at_block=blocks.begin, clock=blocks.clock)
         pairs[name] = pairs.get(name, []) + [asdict(pair) for pair in blocks.pairs()]
         row = toggle_row(pairs[name], shape.settled)
         rows[name] = {

@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 
 import torch
 from _figures import figure
-from _harness import QUIET, RESULTS, write_results
+from _harness import QUIET, write_results
 from _part import attempted, keep, options
 from gpu_simulated import OutOfMemory, Simulated
 from lightning.pytorch import Callback, Trainer
@@ -251,14 +250,6 @@ def within_free(cap_bytes: int, free_bytes: int) -> int:
     return min(cap_bytes, int(FREE_FRAC * free_bytes) // 2**20 * 2**20)
 
 
-def keep_simulated(cap_bytes: int, name: str, row: dict[str, Any]) -> None:
-    """Add a simulation's figures to those of the same day, by cap and model."""
-    path = RESULTS / f"memory-simulated-{datetime.now(timezone.utc):%Y-%m-%d}.json"
-    caps = json.loads(path.read_text(encoding="utf-8"))["caps"] if path.exists() else {}
-    caps.setdefault(f"{cap_bytes // 2**20} MiB", {})[name] = row
-    write_results("memory-simulated", {"what": "simulated allocator, no GPU", "caps": caps})
-
-
 def main() -> int:
     parser = options(__doc__, seconds=600.0)
     parser.add_argument("--cap", type=int, metavar="MIB", default=8192)
@@ -282,8 +273,8 @@ def main() -> int:
         found["models"][name] = row | {"took_s": round(time.monotonic() - begun, 1)}
         print(f"{name:12} {json.dumps(row)}", flush=True)
         keep(found, chosen.json)
-        if not on_gpu and chosen.json is None:
-            keep_simulated(cap, name, found["models"][name])
+    if not on_gpu and chosen.json is None:
+        print(write_results(f"memory-simulated-{chosen.cap}-mib", found))
     return sum(not row["passed"] for row in found["models"].values())
 
 

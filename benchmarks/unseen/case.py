@@ -43,6 +43,13 @@ class Supervised(Module):
         return self.criterion(self.net(batch[0]), batch[1])
 
 
+class Validated(Supervised):
+    """Logs its loss on the second loader, too."""
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self.log("val_loss", self.loss(batch))
+
+
 class Residual(nn.Sequential):
     """Layers whose result is added to their input."""
 

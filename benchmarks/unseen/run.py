@@ -28,7 +28,6 @@ four ids that authors granted later (double-precision, unused-gradients twice, s
 import argparse
 import ast
 import json
-import statistics
 import subprocess
 import sys
 import time
@@ -41,7 +40,15 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent)]
 
-from _harness import RESULTS, keep_memory, machine, one_thread, report, table  # noqa: E402
+from _harness import (  # noqa: E402
+    RESULTS,
+    error_summary,
+    keep_memory,
+    machine,
+    one_thread,
+    report,
+    table,
+)
 
 FIRST_LINES = 3
 
@@ -171,6 +178,7 @@ def counts(entries: dict[str, Any]) -> dict[str, Any]:
     slow = [e for e in entries.values() if e["cause"] and "look" in e]
     clean = [e for e in entries.values() if not e["cause"] and "look" in e]
     timed = [found for e in slow if right(e) and (found := saving(e))]
+    errors = error_summary(error for *_, error in timed)
     ranks = [e["look"]["line_rank"] for e in slow if "line_rank" in e["look"]]
     return {
         "slow": len(slow),
@@ -179,21 +187,12 @@ def counts(entries: dict[str, Any]) -> dict[str, Any]:
         "savings": len(timed),
         "inside": sum(inside for _, inside, _, _ in timed),
         "middle_within_25_percent": sum(close for _, _, close, _ in timed),
-        **{f"step_error_{key}": value for key, value in errors(timed).items()},
+        **{f"step_error_{key}": value for key, value in errors.items()},
         "line_among_first_three": sum(r is not None and r <= FIRST_LINES for r in ranks),
         "lines_judged": len(ranks),
         "clean": len(clean),
         "clean_warned": sum(bool(alarms(e)) for e in clean),
     }
-
-
-def errors(timed: list[tuple[float, bool, bool, float]]) -> dict[str, float]:
-    """Return median and 90th percentile of the relative errors, where there are any."""
-    known = sorted(error for *_, error in timed)
-    if not known:
-        return {}
-    p90 = known[-(-9 * len(known) // 10) - 1]
-    return {"median_frac": round(statistics.median(known), 4), "p90_frac": round(p90, 4)}
 
 
 def page(state: dict[str, Any]) -> str:

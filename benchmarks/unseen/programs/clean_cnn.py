@@ -1,17 +1,14 @@
 """A CNN on images in memory, a scheduler, early stopping and a checkpoint."""
 
 import torch
-from case import Run, Supervised, convs, shuffled
+from case import Run, Validated, convs, shuffled
 from lightning.pytorch.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint
 from torch import nn
 
 STEPS = 282  # three epochs
 
 
-class Images(Supervised):
-    def validation_step(self, batch, batch_idx):
-        self.log("val_loss", self.loss(batch))
-
+class Images(Validated):
     def configure_optimizers(self):
         optimizer = torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
         return [optimizer], [torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 20)]

@@ -1,20 +1,14 @@
 """An MLP on rows that are tensors, fetched by the batch."""
 
 import torch
-from case import Run, Supervised, mlp, shuffled, whole_batches
+from case import Run, Validated, mlp, shuffled, whole_batches
 from torch import nn
 
 STEPS = 500
 
 
-class Price(Supervised):
-    fused = True
-
-    def validation_step(self, batch, batch_idx):
-        self.log("val_loss", self.loss(batch))
-
-
 def main(run: Run) -> None:
-    price = Price(mlp(60, 768, 768, 1), loss=nn.functional.mse_loss)
+    price = Validated(mlp(60, 768, 768, 1), loss=nn.functional.mse_loss)
+    price.fused = True
     data = whole_batches([torch.randn(50_000, 60), torch.randn(50_000, 1)], 256)
     run.fit(price, data, shuffled(500, torch.randn(1000, 60), torch.randn(1000, 1)))

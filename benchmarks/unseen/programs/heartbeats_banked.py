@@ -29,14 +29,11 @@ class Bank(nn.Module):
         return torch.cat([one(leads) for one in self.filters], dim=1)  # cause
 
 
-class Rhythm(Supervised):
-    fused = True
-
-
 def main(run: Run) -> None:
     rhythms = torch.randint(RHYTHMS, (RECORDINGS,))
     beats = torch.arange(TIME)[:, None] * (0.02 + 0.01 * rhythms[:, None, None])
     leads = torch.sin(beats) + 0.3 * torch.randn(RECORDINGS, TIME, LEADS)
     layers = convs((6 * len(LENGTHS), 48, 5, 2), (48, 64, 5, 2), dims=1)
-    model = Rhythm(Bank(run.fixed), nn.ReLU(), layers, nn.Linear(64, RHYTHMS))
+    model = Supervised(Bank(run.fixed), nn.ReLU(), layers, nn.Linear(64, RHYTHMS))
+    model.fused = True
     run.fit(model, whole_batches([leads, rhythms], 24))

@@ -7,15 +7,10 @@ accept: frequent-validation
 """
 
 import torch
-from case import Run, Supervised, convs, shuffled
+from case import Run, Validated, convs, shuffled
 from torch import nn
 
 STEPS, SIDE = 200, 32
-
-
-class Sunshine(Supervised):
-    def validation_step(self, batch, batch_idx):
-        self.log("val_loss", self.loss(batch))
 
 
 def maps(count):
@@ -24,7 +19,7 @@ def maps(count):
 
 def main(run: Run) -> None:
     layers = convs((4, 32, 3, 1), (32, 32, 3, 1), pool=False)
-    model = Sunshine(layers, nn.Conv2d(32, 1, 1), loss=nn.functional.l1_loss)
+    model = Validated(layers, nn.Conv2d(32, 1, 1), loss=nn.functional.l1_loss)
     often = 1.0 if run.fixed else 10  # cause
     loaders = shuffled(12, *maps(1200)), shuffled(24, *maps(240))
     run.fit(model, *loaders, val_check_interval=often)  # cause
