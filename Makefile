@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 RUNS ?= runs
+# Tests go to as many processes as there are cores, up to four; who has ended takes from the others.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test faults fuzz oldest newest tensorboard check bench figures soak programs gpu wheels docs golden clean
@@ -30,18 +32,18 @@ tensorboard: $(VENV)/.installed ## Open TensorBoard on the demo's runs (PROFILE 
 	$(BIN)/tensorboard --logdir $(RUNS)
 
 test: $(VENV)/.installed-dev ## Run every test that this machine can run
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+	$(PYTEST)
 
 fuzz: $(VENV)/.installed-dev ## Read a million damaged files and ask 20,000 times about damaged runs; goes on where it was stopped
 	OMP_NUM_THREADS=1 nice $(BIN)/python tests/fuzz/run.py
 
 faults: $(VENV)/.installed-dev ## Train with some 160 planted faults, with and without the callback, in 15 minutes
-	FAULTS=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/faults
+	FAULTS=all $(PYTEST) tests/faults
 
 define with_lightning
 	$(PYTHON) -m venv $(VENV)-$(1)
 	$(VENV)-$(1)/bin/python -m pip --disable-pip-version-check --quiet install $(2) -e '.[dev]'
-	OMP_NUM_THREADS=1 $(VENV)-$(1)/bin/python -m pytest tests/callbacks tests/capture tests/recorders \
+	$(subst $(BIN),$(VENV)-$(1)/bin,$(PYTEST)) tests/callbacks tests/capture tests/recorders \
 		tests/timing tests/session tests/adapters
 endef
 

@@ -44,13 +44,19 @@ def defined(tree: ast.Module) -> set[str]:
     return names
 
 
+def called(node: ast.Call) -> str:
+    """Return the name of what is called, without its owner."""
+    return getattr(node.func, "attr", getattr(node.func, "id", ""))
+
+
 def private_names(tree: ast.Module, own: set[str]) -> Iterator[str]:
     """Yield the private names of others that a file uses."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in OF_OTHERS:
+        if isinstance(node, ast.Attribute):
             if PRIVATE.match(node.attr) and node.attr not in own and node.attr != "_replace":
-                yield node.attr
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in BY_NAME:
+                if ast.unparse(node.value) not in OF_OTHERS:
+                    yield node.attr
+        elif isinstance(node, ast.Call) and called(node) in BY_NAME:
             if ast.unparse(node).startswith(PYTHONS):
                 continue
             texts = (a.value for a in node.args if isinstance(a, ast.Constant))

@@ -35,20 +35,23 @@ NAMES_OF_THE_USER |= {"details", "kind_bytes", "phase_mean_ns", "evidence"}
 NAMES_OF_THE_USER |= {"operators"}
 
 
-def generate():
+def generated():
     spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module
+    return module.pages()
 
 
-@pytest.mark.parametrize("name", generate().pages())
+PAGES = generated()
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_a_generated_page_is_current(name):
-    assert (DOCS / name).read_text(encoding="utf-8") == generate().pages()[name], "run: make docs"
+    assert (DOCS / name).read_text(encoding="utf-8") == PAGES[name], "run: make docs"
 
 
 def test_no_field_of_argparse_is_left_in_the_page_of_commands():
-    assert "%(" not in generate().pages()["commands.md"]
+    assert "%(" not in PAGES["commands.md"]
 
 
 def test_every_key_of_the_report_is_documented(make_session, write_run):

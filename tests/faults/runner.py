@@ -1,6 +1,7 @@
-"""Runs cases, each in a process of its own: `python -m faults.runner FOLDER NAME...`.
+"""Runs the cases that it is asked for by a line each, and answers with two exit statuses.
 
-torch and Lightning are imported once. Each run is a fork, which ends as a program would.
+torch and Lightning are imported once. Each run is a fork, which ends as a program would:
+`python -m faults.runner FOLDER`.
 """
 
 import gc
@@ -36,20 +37,20 @@ def warm_up(root):
     run.make().validate(run.model, DataLoader(run.data), verbose=False)
 
 
-def main(root, names):
+def main(root):
     warm_up(root)
     gc.freeze()
-    for name in names:
+    for line in sys.stdin:
+        codes = []
         for ours in (False, True):
-            folder = Path(root) / rig.slug(name) / ("with" if ours else "without")
+            folder = Path(root) / rig.slug(line.strip()) / ("with" if ours else "without")
             (folder / "run").mkdir(parents=True)
-            sys.stdout.flush()
             child = os.fork()
             if not child:
-                return trained(rig.CASES[name], folder, ours)
+                return trained(rig.CASES[line.strip()], folder, ours)
             _, status = os.waitpid(child, 0)
-            code = os.waitstatus_to_exitcode(status)
-            sys.stdout.write(json.dumps([name, ours, code]) + "\n")
+            codes.append(os.waitstatus_to_exitcode(status))
+        print(json.dumps(codes), flush=True)
     return 0
 
 
@@ -59,6 +60,7 @@ def trained(case, folder, ours):
     signal.signal(signal.SIGINT, signal.default_int_handler)
     result = os.open(folder / "result.json", os.O_WRONLY | os.O_CREAT)
     output = os.open(folder / "output.txt", os.O_WRONLY | os.O_CREAT)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for stream in (1, 2):
         os.dup2(output, stream)
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder / "tmp")
@@ -113,4 +115,4 @@ def exit_code(raised):
 
 if __name__ == "__main__":
     # Also of a fork, which ends as a program does: by the interpreter's own end.
-    sys.exit(main(sys.argv[1], sys.argv[2:]))
+    sys.exit(main(sys.argv[1]))

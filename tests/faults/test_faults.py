@@ -8,6 +8,8 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -40,24 +42,28 @@ class Outcome:
 
 
 @pytest.fixture(scope="session")
-def outcomes(request, tmp_path_factory):
-    """Run each wanted case twice, without the callback and with it."""
-    params = [getattr(item, "callspec", None) for item in request.session.items]
-    wanted = {one.params.get("name") for one in params if one is not None} & set(CASES)
-    root = tmp_path_factory.mktemp("faults")
+def outcomes():
+    """Return a function that runs a case twice, without the callback and with it."""
+    folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    root = Path(folder.name)  # short, as workers have sockets below it
     path = os.pathsep.join([str(TESTS), str(TESTS.parent), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-m", "faults.runner", root, *(one for one in CASES if one in wanted)],
+    runner = subprocess.Popen(
+        [sys.executable, "-m", "faults.runner", root],
         env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        check=True,
     )
-    found = {}
-    for name, ours, code in map(json.loads, done.stdout.splitlines()):
-        folder = root / slug(name) / ("with" if ours else "without")
-        found.setdefault(name, []).append(Outcome(folder, code))
-    return found
+
+    @cache
+    def of(name):
+        print(name, file=runner.stdin, flush=True)
+        codes = json.loads(runner.stdout.readline())
+        folders = (root / slug(name) / which for which in ("without", "with"))
+        return [Outcome(*one) for one in zip(folders, codes, strict=True)]
+
+    with folder, runner:
+        yield of
 
 
 def test_the_table_has_its_length():
@@ -67,7 +73,7 @@ def test_the_table_has_its_length():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_ends_as_it_does_without_us_and_nothing_is_left(name, outcomes):
-    plain, ours = outcomes[name]
+    plain, ours = outcomes(name)
     assert ours.code == plain.code, ours.output
     left, left_by_plain = (set(one.found.get("left", [])) for one in (ours, plain))
     assert not left - left_by_plain, ours.output
@@ -77,7 +83,7 @@ def test_a_run_ends_as_it_does_without_us_and_nothing_is_left(name, outcomes):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_fault_costs_only_the_part_that_needs_it_and_one_sentence(name, outcomes):
-    case, ours = CASES[name], outcomes[name][1]
+    case, ours = CASES[name], outcomes(name)[1]
     said = ours.found.get("said", [])
     if case.off is not None:
         assert len(said) == (1 if case.says else 0), said

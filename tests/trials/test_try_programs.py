@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -99,12 +100,12 @@ def left_in(folder):
 
 
 @pytest.fixture
-def temporary(tmp_path_factory, monkeypatch):
+def temporary(monkeypatch):
     """A folder for what is temporary; its path is short, as workers have sockets in it."""
-    folder = tmp_path_factory.mktemp("t")
-    monkeypatch.setenv("TMPDIR", str(folder))
-    monkeypatch.setattr("tempfile.tempdir", str(folder))
-    return folder
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield Path(folder)
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
 import multiprocessing
+import os
 import tempfile
 from functools import partial
 from types import SimpleNamespace
@@ -33,14 +34,14 @@ class Keeps(BoringModel):
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    made = tmp_path / "temporary"
-    made.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(made))
+def folder(monkeypatch):
+    """A folder for what is temporary; its path is short, as workers have sockets in it."""
     # What another test's `seed_everything` has set; Lightning sets functions of its own by it.
     monkeypatch.setenv("PL_SEED_WORKERS", "0")
-    yield made
-    assert not [one for one in made.iterdir() if one.name.startswith("gpuprof")]
+    with tempfile.TemporaryDirectory() as made:
+        monkeypatch.setattr(tempfile, "tempdir", made)
+        yield
+        assert not [name for name in os.listdir(made) if name.startswith("gpuprof")]
 
 
 @pytest.fixture
