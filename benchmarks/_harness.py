@@ -84,20 +84,22 @@ class Children:
 
     def call(self, function: Callable[..., Any], *args: Any, timeout_s: float = 300.0) -> Any:
         """Return `function(*args)` as computed in a child; both must be picklable."""
-        ours, theirs = self._context.Pipe(duplex=False)
-        child = self._context.Process(target=_call, args=(theirs, str(self._log), function, args))
-        child.start()
-        theirs.close()
-        return _answer(child, ours, function.__name__, timeout_s, str(self._log))
+        return _answer(self._context, str(self._log), timeout_s, function, args)
 
 
-def _answer(child: Any, ours: Connection, name: str, timeout_s: float, log: str) -> Any:
+def _answer(
+    context: Any, log: str | None, timeout_s: float, function: Callable[..., Any], args: Any
+) -> Any:
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(target=_call, args=(theirs, log, function, args))
+    child.start()
+    theirs.close()
     try:
         if not ours.poll(timeout_s):
-            raise ChildFailed(f"{name} took more than {timeout_s:.0f} s")
+            raise ChildFailed(f"{function.__name__} took more than {timeout_s:.0f} s")
         done, value = ours.recv()
     except EOFError:
-        raise ChildFailed(f"{name} died; see {log}") from None
+        raise ChildFailed(f"{function.__name__} died; see {log or 'the log'}") from None
     finally:
         child.join(timeout=10)
         if child.is_alive():
@@ -132,12 +134,7 @@ def forked(function: Callable[..., Any], *args: Any, timeout_s: float = 300.0) -
 
     The fork shares nothing with the next one. Not for a process that has used a GPU.
     """
-    context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=_call, args=(theirs, None, function, args))
-    child.start()
-    theirs.close()
-    return _answer(child, ours, function.__name__, timeout_s, "its parent's log")
+    return _answer(multiprocessing.get_context("fork"), None, timeout_s, function, args)
 
 
 @dataclass(frozen=True)

@@ -44,16 +44,11 @@ def detail_lines(result: dict[str, Any]) -> Iterator[str]:
             yield f"  {part} {name:18} {_brief(value)}"
     for name, row in result.get("memory", {}).get("models", {}).items():
         yield f"  memory {name:17} {_brief(row)}"
-    for name, row in _examples(result):
-        took = [f"{row[side]['process_s']['median']:.1f} s" for side in ("before", "after")]
-        yield f"  examples {name:15} {', '.join(took)} {row.get('compare', {}).get('sentence', '')}"
-
-
-def _examples(result: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the example projects that ran to their end."""
     for name, row in result.get("examples", {}).get("examples", {}).items():
         if "failure" not in row:
-            yield name, row
+            took = [f"{row[side]['process_s']['median']:.1f} s" for side in ("before", "after")]
+            said = row.get("compare", {}).get("sentence", "")
+            yield f"  examples {name:15} {', '.join(took)} {said}"
 
 
 def _brief(value: Any) -> str:

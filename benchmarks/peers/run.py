@@ -13,7 +13,7 @@ file per answer: a run that was cut off goes on there, and the table holds all t
 import json
 import sys
 import tempfile
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -121,7 +121,11 @@ def _say(tool: str, case: str, heard: Heard) -> None:
 
 
 def main() -> None:
-    args = _arguments()
+    parser = ArgumentParser(description="Run the fault suite under other profilers.")
+    parser.add_argument("--tool", action="append", type=_tool, required=True, help="NAME=VENV")
+    parser.add_argument("--knobs", type=Path, required=True)
+    parser.add_argument("--answers", type=Path, required=True, help="kept here, and reused")
+    args = parser.parse_args()
     one_thread()
     knobs = json.loads(args.knobs.read_text(encoding="utf-8"))
     tools = {}
@@ -139,14 +143,6 @@ def _tool(chosen: str) -> tuple[str, Path]:
     if not (folder / "bin" / "python").exists():
         raise ArgumentTypeError(f"{folder} is no virtual environment")
     return tool, folder
-
-
-def _arguments() -> Namespace:
-    parser = ArgumentParser(description="Run the fault suite under other profilers.")
-    parser.add_argument("--tool", action="append", type=_tool, required=True, help="NAME=VENV")
-    parser.add_argument("--knobs", type=Path, required=True)
-    parser.add_argument("--answers", type=Path, required=True, help="kept here, and reused")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ accept: slow-host-to-device-copy @line
 
 import numpy as np
 import torch
-from case import Run, Supervised, convs, shuffled, yes_or_no
+from case import Residual, Run, Supervised, convs, shuffled, yes_or_no
 from torch import nn
 
 STEPS, RECORDS, LEADS, SAMPLES = 400, 1600, 8, 500
@@ -25,15 +25,10 @@ def without_baseline(records):
     return torch.from_numpy(out)
 
 
-class Residual(nn.Module):
-    def __init__(self):
-        super().__init__()
-        last = nn.Conv1d(48, 48, 7, padding=3), nn.BatchNorm1d(48)
-        layers = convs((48, 48, 7, 1), dims=1, norm=True, pool=False)
-        self.inner = nn.Sequential(layers, *last)
-
-    def forward(self, x):
-        return torch.relu(x + self.inner(x))
+def block():
+    layers = convs((48, 48, 7, 1), dims=1, norm=True, pool=False)
+    last = nn.Conv1d(48, 48, 7, padding=3), nn.BatchNorm1d(48)
+    return Residual(layers, *last), nn.ReLU()
 
 
 class Pacemakers(Supervised):
@@ -52,6 +47,6 @@ def main(run: Run) -> None:
     records = wander + torch.sin(torch.arange(SAMPLES) * (0.3 + 0.1 * faults[:, None, None]))
     into = convs((LEADS, 48, 15, 4), dims=1, pool=False)
     ends = nn.AdaptiveMaxPool1d(1), nn.Flatten(), nn.Linear(48, 1)
-    model = Pacemakers(into, Residual(), Residual(), *ends, loss=yes_or_no)
+    model = Pacemakers(into, *block(), *block(), *ends, loss=yes_or_no)
     model.filtered = run.fixed
     run.fit(model, shuffled(16, without_baseline(records) if run.fixed else records, faults))
