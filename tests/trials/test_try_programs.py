@@ -1,6 +1,7 @@
 """Scripts tried in processes of their own: nothing of theirs is touched, nothing is left."""
 
 import hashlib
+import importlib
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import pytest
 
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.records.trials import read_trials
+from lightning_gpuprof.trials import trying
 from lightning_gpuprof.trials.try_changes import try_changes
 from lightning_gpuprof.views.documents.report import load_report
 
@@ -61,7 +63,7 @@ class Net(LightningModule):
 def make_trainer():
     kept = ModelCheckpoint(HERE / "checkpoints", every_n_train_steps=5)
     return Trainer(
-        max_epochs=50, accelerator="cpu", logger=CSVLogger(HERE / "logs"),
+        max_epochs=15, accelerator="cpu", logger=CSVLogger(HERE / "logs"),
         callbacks=[kept, EarlyStopping("val_loss", patience=0)], log_every_n_steps=1,
         enable_progress_bar=False, enable_model_summary=False,
     )
@@ -69,6 +71,10 @@ def make_trainer():
 
 def make_data():
     return DataLoader(Slow(), batch_size=4)
+
+
+def make_quick_data():
+    return DataLoader(torch.ones(80, 4), batch_size=4)
 
 
 if __name__ == "__main__":
@@ -82,7 +88,7 @@ from lightning.pytorch.demos.boring_classes import BoringDataModule, BoringModel
 LightningCLI(BoringModel, BoringDataModule)
 """
 CONFIG = """
-trainer: {max_epochs: 30, accelerator: cpu, enable_progress_bar: false, log_every_n_steps: 1}
+trainer: {max_epochs: 12, accelerator: cpu, enable_progress_bar: false, log_every_n_steps: 1}
 """
 
 
@@ -110,7 +116,9 @@ def temporary(monkeypatch):
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A user's folder with a script."""
+    """A user's folder with a script, for which few and short blocks are enough."""
+    monkeypatch.setattr(trying, "MAX_PAIRS", 4)
+    monkeypatch.setattr(importlib.import_module(try_changes.__module__), "_BLOCK_NS", 0.1e9)
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "steps.txt").write_text("mine ")
     monkeypatch.chdir(tmp_path)
@@ -153,7 +161,7 @@ def test_functions_are_tried(home, temporary, monkeypatch):
     monkeypatch.syspath_prepend(str(home))
     import train
 
-    functions = (train.make_trainer, train.Net, train.make_data)
+    functions = (train.make_trainer, train.Net, train.make_quick_data)
     found = try_changes(*functions, changes=[("num_workers", 1)], seconds=45)
     monkeypatch.delitem(sys.modules, "train")
     assert found.trials[0].after is not None, found.trials[0].note
