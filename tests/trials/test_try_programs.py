@@ -74,7 +74,7 @@ def make_data():
 
 
 def make_quick_data():
-    return DataLoader(torch.ones(80, 4), batch_size=4)
+    return DataLoader(torch.ones(400, 4), batch_size=4)
 
 
 if __name__ == "__main__":
