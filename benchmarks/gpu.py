@@ -2,9 +2,9 @@
 
 Needs no installation: the package is imported from this checkout, and what else is missing comes
 from `wheels/` (`make wheels` fills it; no pip is needed to unpack it), into a folder that is
-dropped afterwards. Each part runs in a process of its own,
-within its time; a part that fails, hangs or cannot run does not stop the others, and its output is
-in the results. `benchmarks/results/gpu-<date>.json` is written anew before and after each part, and
+dropped afterwards. Each part runs in a process of its own, within its time; a part that fails,
+hangs or cannot run does not stop the others, and its output is in the results.
+`benchmarks/results/gpu-<date>.json` is written anew before and after each part, and
 `gpu-<date>-fixtures.tar.gz` (small real traces, records and snapshots) after it, both with copies
 in the folder that the variable OUT names, so that nothing is lost if this program is ended. The
 promises for a GPU are printed as PASS or FAIL. The exit status is the number of parts that did not

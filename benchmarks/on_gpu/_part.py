@@ -1,4 +1,4 @@
-"""What the benchmarks that gpu.py runs share: options, their file, going on where something fails."""
+"""Shared by the benchmarks that gpu.py runs: options, their file, going on after a failure."""
 
 import json
 import traceback
