@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _harness import RESULTS, Children, one_thread, write_results
+from _harness import QUIET, RESULTS, Children, one_thread, write_results
 
 POINTS, LEAST = 0.03, 0.01
 TRUTH_S = 2.0
@@ -180,15 +180,13 @@ def sampled(name: str, seconds: float, folder: str) -> dict[int, tuple[float, fl
             return super().training_step(batch, batch_idx)
 
     off = dict.fromkeys(("console", "trace", "report"), False)
-    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar"), False)
     trainer = Trainer(
         callbacks=[GpuProfCallback(log_dir=folder, **off)],
         max_time={"seconds": seconds},
         max_steps=-1,
         accelerator="cpu",
         limit_val_batches=0,
-        enable_model_summary=False,
-        **quiet,
+        **QUIET,
     )
     options = {"num_workers": 2} if name == "workers" else {}
     trainer.fit(Model(), DataLoader(Data(), batch_size=SAMPLES.get(name, 1), **options))

@@ -214,23 +214,24 @@ def page(state: State) -> str:
         f"- controls with a recommendation that slows: {slow} of {len(done['controls'])}",
         f"- predictions whose interval meets the measured one: {inside} of {len(trials)}", "",
     ]  # fmt: skip
-    head = ("program", "chosen", "gain %", "best point's gain %", "behind it %", "points", "s")
-    lines += table(
-        head,
-        (
-            (name, _brief(one["chosen"]), f"{one['gain_frac'] * 100:.1f}", _percent(one["best"]["gain"]),
-             _percent(one["behind"]), len(one["points"]) + 1, f"{one['seconds']:.0f}")
-            for name, one in rows
-        ),
-    )  # fmt: skip
-    lines += ["", "Loaders, both over the step with data in memory:", ""]
-    over = ((name, *map(_percent, (one["plain"], one["cached"])))
-            for name, one in done["loaders"].items())  # fmt: skip
-    lines += [*table(("loader", "its step %", "cached %"), over), ""]
-    asked = ((name, _brief(one["chosen"]), _percent(one.get("gain")), f"{one['seconds']:.0f}")
-             for name, one in done["controls"].items())  # fmt: skip
-    lines += table(("control", "recommended", "its gain %", "s"), asked)
-    return "\n".join([*lines, ""])
+    head = ("program", "chosen", "gain %", "of the best point", "behind it", "points", "s")
+    cells = []
+    for name, one in rows:
+        gains = (
+            f"{one['gain_frac'] * 100:.1f}",
+            *map(_percent, (one["best"]["gain"], one["behind"])),
+        )
+        took = len(one["points"]) + 1, f"{one['seconds']:.0f}"
+        cells.append((name, _brief(one["chosen"]), *gains, *took))
+    lines += [*table(head, cells), "", "Loaders, both over the step with data in memory:", ""]
+    over = done["loaders"].items()
+    cells = [(name, _percent(one["plain"]), _percent(one["cached"])) for name, one in over]
+    lines += [*table(("loader", "its step %", "cached %"), cells), ""]
+    cells = [
+        (name, _brief(one["chosen"]), _percent(one.get("gain")), f"{one['seconds']:.0f}")
+        for name, one in done["controls"].items()
+    ]
+    return "\n".join([*lines, *table(("control", "recommended", "its gain %", "s"), cells), ""])
 
 
 def _percent(gain: Sequence[float] | None) -> str:

@@ -1,12 +1,14 @@
 """Runs one case: a cause with a knob, faulty or fixed, or a control; with a profiler or without.
 
 Called in a child process by run.py; as a script it is the training script that other profilers
-are pointed at:
+are pointed at, with `--peer` by the Python of a peer's own virtual environment:
 
     python benchmarks/faults/case.py slow_getitem --knob 4000 --folder /tmp/case
 """
 
 from argparse import ArgumentParser
+from dataclasses import replace
+from typing import Any
 
 from causes import CAUSES
 from controls import CONTROLS
@@ -31,19 +33,22 @@ def profiled(name: str, knob: float, fixed: bool, folder: str) -> Fitted:
     return fit(setup_of(name, knob, fixed=fixed), folder, (GpuProfCallback(),))
 
 
-def parser() -> ArgumentParser:
-    """Return what any script that trains a case takes."""
-    arguments = ArgumentParser(description="Train one case of the fault suite.")
-    arguments.add_argument("name", choices=[*CAUSES, *CONTROLS])
-    arguments.add_argument("--knob", type=float, default=1.0)
-    arguments.add_argument("--fixed", action="store_true", help="run it with the fix")
-    arguments.add_argument("--folder", default="runs/case")
-    return arguments
-
-
 def main() -> None:
-    args = parser().parse_args()
-    fitted = fit(setup_of(args.name, args.knob, fixed=args.fixed), args.folder)
+    parser = ArgumentParser(description="Train one case of the fault suite.")
+    parser.add_argument("name", choices=[*CAUSES, *CONTROLS])
+    parser.add_argument("--knob", type=float, default=1.0)
+    parser.add_argument("--fixed", action="store_true", help="run it with the fix")
+    parser.add_argument("--folder", default="runs/case")
+    parser.add_argument("--peer", choices=["gpuprof", "simple"], help="train under a peer")
+    args = parser.parse_args()
+    setup, callbacks = setup_of(args.name, args.knob, fixed=args.fixed), ()
+    if args.peer == "gpuprof":
+        from gpuprof.integrations import LightningCallback
+
+        callbacks: tuple[Any, ...] = (LightningCallback(run_name=args.name),)
+    elif args.peer is not None:
+        setup = replace(setup, trainer={**setup.trainer, "profiler": args.peer})
+    fitted = fit(setup, args.folder, callbacks)
     print(f"{fitted.step_ns / 1e6:.3f} ms per step; log dir {fitted.log_dir}")
 
 

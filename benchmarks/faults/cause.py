@@ -13,7 +13,6 @@ class Cause:
     """One way to slow a training run down.
 
     Args:
-        name: Snake-case name; also its file's.
         finding: The finding id that should come first.
         also: Other ids that name the same cause rightly, each with its reason in the file.
         fix: What the fixed run does differently, in one sentence.
@@ -30,9 +29,9 @@ class Cause:
             number: the fix that is then measured is the one proposed.
         advice_says: A regular expression that the advice or change must match where the id
             alone could still advise the wrong thing.
+        name: Its file's, by `CAUSES`.
     """
 
-    name: str
     finding: str
     fix: str
     faulty: Callable[[float], Setup]
@@ -45,6 +44,7 @@ class Cause:
     settings: Mapping[str, Callable[[int, float], Setup]] = field(default_factory=dict)
     also: tuple[str, ...] = ()
     advice_says: str | None = None
+    name: str = ""
 
     def accepts(self, finding_id: str) -> bool:
         """Tell whether a finding of this id names the cause."""

@@ -15,7 +15,6 @@ stay in the folder: `--reread` asks today's rules about them and trains nothing.
 import json
 import math
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,14 +22,13 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 
 import case
-from _harness import RESULTS, ChildFailed, Children, keep_memory, one_thread, write_results
+from _harness import RESULTS, Children, keep_memory, one_thread, report, say, write_results
 from calibrate import calibrate
 from cause import Cause
 from causes import CAUSES
@@ -140,7 +138,7 @@ class Suite:
             found = calibrate(cause, share, self.steps_ns, self._guess(cause, share))
             self.knobs[name] = found.knob
             self.knobs_path.write_text(json.dumps(self.knobs, indent=1), encoding="utf-8")
-            _say(f"  calibrated: {found.knob:g} {cause.knob}, {found.frac:.0%} of the step")
+            say(f"  calibrated: {found.knob:g} {cause.knob}, {found.frac:.0%} of the step")
         return self.knobs[name]
 
     def said(self, name: str, knob: float = 1.0, *, key: str) -> tuple[float, list[dict[str, Any]]]:
@@ -226,25 +224,18 @@ class Trial:
         )
 
 
-def report(log_dir: str) -> dict[str, Any]:
-    """Return `lightning-gpuprof report --json` of a run."""
-    command = [sys.executable, "-m", "lightning_gpuprof.cli", "report", log_dir, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ChildFailed(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
-    payload: dict[str, Any] = json.loads(done.stdout)
-    return payload
-
-
-def run_cases(suite: Suite, args: Namespace) -> Iterator[Trial]:
+def wanted(args: Namespace) -> Iterator[tuple[str, Cause, float]]:
     for name, cause in CAUSES.items():
         # The largest first: it is calibrated best, and the others begin from its knob.
         for share in sorted(args.shares, reverse=True):
-            if args.only and name not in args.only:
-                continue
-            if suite.reread and not suite.kept.get(f"{name} {share}", {}).get("pairs"):
-                continue
-            _say(f"{name} at {share:.0%}")
+            if not args.only or name in args.only:
+                yield f"{name} {share}", cause, share
+
+
+def run_cases(suite: Suite, args: Namespace) -> Iterator[Trial]:
+    for key, cause, share in wanted(args):
+        if not suite.reread or suite.kept.get(key, {}).get("pairs"):
+            say(f"{cause.name} at {share:.0%}")
             trial = suite.trial(cause, share)
             _tell(trial)
             yield trial
@@ -260,24 +251,20 @@ def know_more(suite: Suite, trials: Sequence[Trial], until: float) -> None:
         wanted = min(MOST_PAIRS, len(trial.pairs) + math.ceil(trial.lacking))
         while len(trial.pairs) < wanted and time.monotonic() < until:
             suite.measure(trial)
-            _say(f"{trial.cause.name} at {trial.share:.0%}: pair {len(trial.pairs)} of {wanted}")
+            say(f"{trial.cause.name} at {trial.share:.0%}: pair {len(trial.pairs)} of {wanted}")
             _tell(trial)
 
 
 def run_reports(suite: Suite, args: Namespace, controls: dict[str, Said]) -> None:
     """Ask for each case's report alone, and write which of them named the cause first."""
     cases: dict[str, Any] = {}
-    for name, cause in CAUSES.items():
-        for share in sorted(args.shares, reverse=True):
-            if args.only and name not in args.only:
-                continue
-            key = f"{name} {share}"
-            found = suite.said(name, suite.knob(cause, share), key=key)[1]
-            said = [brief(one) for one in found]
-            right = right_first(cause, said)
-            cases[key] = {"right_first": right, "said": said}
-            first = said[0]["id"] if said else "nothing"
-            _say(f"{name} at {share:.0%}: {'right' if right else 'WRONG'}, said {first}")
+    for key, cause, share in wanted(args):
+        found = suite.said(cause.name, suite.knob(cause, share), key=key)[1]
+        said = [brief(one) for one in found]
+        right = right_first(cause, said)
+        cases[key] = {"right_first": right, "said": said}
+        first = said[0]["id"] if said else "nothing"
+        say(f"{cause.name} at {share:.0%}: {'right' if right else 'WRONG'}, said {first}")
     totals = {
         "case_count": len(cases),
         "first_count": sum(one["right_first"] for one in cases.values()),
@@ -287,13 +274,13 @@ def run_reports(suite: Suite, args: Namespace, controls: dict[str, Said]) -> Non
     print(totals)
     if not args.only:
         payload = {"summary": totals, "cases": cases, "controls": controls}
-        _say(f"written: {write_results('faults-first', payload, folder=args.results)}")
+        say(f"written: {write_results('faults-first', payload, folder=args.results)}")
 
 
 def _tell(trial: Trial) -> None:
     verdict = trial.verdict()
     first = verdict.said[0]["id"] if verdict.said else "nothing"
-    _say(
+    say(
         f"  said {first}; {verdict.faulty_ns.median / 1e6:.1f} ms per step, the fix saved "
         f"{verdict.saved_ns / 1e6:.2f} ms (+- {(verdict.saved_error_ns or 0) / 1e6:.2f}), "
         f"predicted {verdict.predicted_ns}"
@@ -306,9 +293,9 @@ def run_controls(suite: Suite, args: Namespace) -> dict[str, Said]:
         if suite.reread and name not in suite.kept:
             continue
         if not args.only or name in args.only:
-            _say(f"control {name}")
+            say(f"control {name}")
             said[name] = [brief(one) for one in suite.said(name, key=name)[1]]
-            _say(f"  said {', '.join(one['id'] for one in said[name]) or 'nothing'}")
+            say(f"  said {', '.join(one['id'] for one in said[name]) or 'nothing'}")
     return said
 
 
@@ -331,13 +318,13 @@ def main() -> None:
         if not args.quick and not args.reread:
             know_more(suite, trials, until)
     except KeyboardInterrupt:
-        _say("stopped: the results hold the cases that were measured, and say so")
+        say("stopped: the results hold the cases that were measured, and say so")
     verdicts = [trial.verdict() for trial in trials]
     totals = summary(verdicts, controls)
     text = markdown(verdicts, controls, totals)
     print(text)
     if args.only or args.quick:
-        _say("nothing written: only whole runs become results")
+        say("nothing written: only whole runs become results")
         return
     payload = {
         "summary": totals,
@@ -347,9 +334,8 @@ def main() -> None:
         "controls": controls,
     }
     name = "faults-reread" if args.reread else "faults"
-    path = write_results(name, payload, folder=args.results)
-    path.with_suffix(".md").write_text(text, encoding="utf-8")
-    _say(f"written: {path} and {path.with_suffix('.md').name}")
+    path = write_results(name, payload, page=text, folder=args.results)
+    say(f"written: {path} and {path.with_suffix('.md').name}")
 
 
 def _arguments() -> Namespace:
@@ -368,10 +354,6 @@ def _arguments() -> Namespace:
     )
     parser.add_argument("--results", type=Path, default=RESULTS)
     return parser.parse_args()
-
-
-def _say(text: str) -> None:
-    print(f"{datetime.now(timezone.utc):%H:%M:%S} {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,32 +1,21 @@
 """Compares a report with the saving of the fix. No I/O, no training."""
 
-import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from _harness import Spread
+from _harness import Spread, error_summary
 from cause import Cause
 
 Said = Sequence[Mapping[str, Any]]
 """The findings of `report --json`, ranked."""
 NEAR_FRAC = 0.25
 """How far the middle of a prediction may lie from the measured saving to count as near."""
-DERIVED = (
-    "first",
-    "inside",
-    "inside_at_speed",
-    "middle_error_frac",
-    "told",
-    "near",
-    "near_at_speed",
-    "step_error_frac",
-    "step_error_at_speed_frac",
-)
-
-
+DERIVED = ("first", "inside", "middle_error_frac", "told", "near", "step_error_frac")
+AT_SPEED = ("inside", "near", "step_error_frac")
+"""Kept of a verdict, and of the same at the machine's speed."""
 STUDENT = {1: 12.7, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 7: 2.36, 10: 2.23, 15: 2.13, 30: 2.04}
 """Student's t, two-sided 95 %, by degrees of freedom; of those between, the next one below."""
 
@@ -95,7 +84,7 @@ class Verdict:
     slower: float
     """The faulty program's median step when the saving was measured, over that of the reported run:
     above 1 the machine was slower."""
-    predicted_ns: tuple[int, int] | None
+    predicted_ns: tuple[float, float] | None
     likely_ns: float | None
     """The one figure that was predicted: the finding's `likely_ns`, or the middle without it."""
 
@@ -107,12 +96,10 @@ class Verdict:
     @property
     def inside(self) -> bool | None:
         """Whether the measured saving lies in the predicted interval; None without one."""
-        return self._inside(1.0)
-
-    @property
-    def inside_at_speed(self) -> bool | None:
-        """The same with the prediction scaled to the machine's speed at the measurement."""
-        return self._inside(self.slower)
+        if self.predicted_ns is None:
+            return None
+        low, high = self.predicted_ns
+        return low <= self.saved_ns <= high
 
     @property
     def middle_error_frac(self) -> float | None:
@@ -124,12 +111,10 @@ class Verdict:
     @property
     def step_error_frac(self) -> float | None:
         """How far the predicted new step time is from the measured one, as a share of that."""
-        return self._step_error(1.0)
-
-    @property
-    def step_error_at_speed_frac(self) -> float | None:
-        """The same with the prediction scaled to the machine's speed at the measurement."""
-        return self._step_error(self.slower)
+        if self.likely_ns is None:
+            return None
+        measured_ns = self.faulty_ns.median - self.saved_ns
+        return step_error(self.faulty_ns.median - self.likely_ns, measured_ns)
 
     @property
     def told(self) -> bool:
@@ -140,31 +125,23 @@ class Verdict:
     @property
     def near(self) -> bool:
         """Whether the middle of the prediction is within a quarter of the measured saving."""
-        return self._near(1.0)
+        error = self.middle_error_frac
+        return error is not None and abs(error) <= NEAR_FRAC
 
     @property
-    def near_at_speed(self) -> bool:
-        """The same with the prediction scaled to the machine's speed at the measurement."""
-        return self._near(self.slower)
+    def at_speed(self) -> "Verdict":
+        """This case with the prediction scaled to the machine's speed at the measurement."""
+        low, high = self.predicted_ns or (0, 0)
+        return replace(
+            self,
+            predicted_ns=self.predicted_ns and (low * self.slower, high * self.slower),
+            likely_ns=self.likely_ns and self.likely_ns * self.slower,
+        )
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self) | {name: getattr(self, name) for name in DERIVED}
-
-    def _inside(self, slower: float) -> bool | None:
-        if self.predicted_ns is None:
-            return None
-        low, high = self.predicted_ns
-        return low * slower <= self.saved_ns <= high * slower
-
-    def _step_error(self, slower: float) -> float | None:
-        if self.likely_ns is None:
-            return None
-        measured_ns = self.faulty_ns.median - self.saved_ns
-        return step_error(self.faulty_ns.median - slower * self.likely_ns, measured_ns)
-
-    def _near(self, slower: float) -> bool:
-        error = self.middle_error_frac
-        return error is not None and abs((1 + error) * slower - 1) <= NEAR_FRAC
+        scaled = {name: getattr(self.at_speed, name) for name in AT_SPEED}
+        derived = {name: getattr(self, name) for name in DERIVED}
+        return {**asdict(self), **derived, "at_speed": scaled}
 
 
 def step_error(predicted: float, measured: float) -> float:
@@ -174,14 +151,6 @@ def step_error(predicted: float, measured: float) -> float:
     0.1
     """
     return abs(predicted - measured) / measured
-
-
-def error_summary(errors: Iterable[float | None]) -> dict[str, Any]:
-    """Return median and 90th percentile of the errors that are known."""
-    known = sorted(one for one in errors if one is not None)
-    p90 = known[min(len(known) - 1, math.ceil(0.9 * len(known)) - 1)] if known else None
-    median = statistics.median(known) if known else None
-    return {"count": len(known), "median_frac": median, "p90_frac": p90}
 
 
 def right_first(cause: Cause, said: Said) -> bool:
@@ -240,17 +209,18 @@ def false_alarms(said: Said) -> list[str]:
 
 def summary(verdicts: Sequence[Verdict], controls: Mapping[str, Said]) -> dict[str, Any]:
     """Return the counts that the suite is judged by."""
+    at_speed = [verdict.at_speed for verdict in verdicts]
     return {
         "case_count": len(verdicts),
         "first_count": sum(v.first for v in verdicts),
         "named_count": sum(v.rank is not None for v in verdicts),
         "inside_count": sum(v.inside is True for v in verdicts),
-        "inside_at_speed_count": sum(v.inside_at_speed is True for v in verdicts),
+        "inside_at_speed_count": sum(v.inside is True for v in at_speed),
         "near_count": sum(v.near for v in verdicts),
-        "near_at_speed_count": sum(v.near_at_speed for v in verdicts),
+        "near_at_speed_count": sum(v.near for v in at_speed),
         "told_count": sum(v.told for v in verdicts),
         "step_error": error_summary(v.step_error_frac for v in verdicts),
-        "step_error_at_speed": error_summary(v.step_error_at_speed_frac for v in verdicts),
+        "step_error_at_speed": error_summary(v.step_error_frac for v in at_speed),
         "control_count": len(controls),
         "false_alarm_count": sum(bool(false_alarms(said)) for said in controls.values()),
     }

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from _harness import table
 from score import Said, Verdict, false_alarms
 
 AT_SPEED = "scaled to the machine's speed at the measurement"
@@ -26,8 +27,8 @@ def _totals(totals: Mapping[str, Any]) -> list[str]:
         ("saving known to 25 %", "told_count", cases),
         ("controls with a false warning", "false_alarm_count", totals["control_count"]),
     ]
-    counts = [f"| {name} | {totals[count]} | {of} |" for name, count, of in rows]
-    return ["| | count | of |", "|---|---|---|", *counts, "", *_errors(totals)]
+    counts = ((name, totals[count], of) for name, count, of in rows)
+    return [*table(("", "count", "of"), counts), "", *_errors(totals)]
 
 
 def _errors(totals: Mapping[str, Any]) -> list[str]:
@@ -45,14 +46,12 @@ def _errors(totals: Mapping[str, Any]) -> list[str]:
 
 
 def _cases(verdicts: Sequence[Verdict]) -> list[str]:
-    head = (
-        "| cause | share wanted | saved | step, ms | first finding | right "
-        "| saving predicted, ms | machine | saving measured, ms | inside | middle |"
-    )
-    return [head, "|---" * 11 + "|", *(_row(verdict) for verdict in verdicts)]
+    head = ("cause", "share wanted", "saved", "step, ms", "first finding", "right", "predicted, ms",
+            "machine", "measured, ms", "inside", "middle")  # fmt: skip
+    return table(head, map(_row, verdicts))
 
 
-def _row(verdict: Verdict) -> str:
+def _row(verdict: Verdict) -> tuple[str, ...]:
     faulty = verdict.faulty_ns.median
     first = verdict.said[0]["id"] if verdict.said else "nothing"
     if verdict.first:
@@ -64,11 +63,9 @@ def _row(verdict: Verdict) -> str:
     predicted = verdict.predicted_ns
     span = "-" if predicted is None else f"{_ms(predicted[0])} to {_ms(predicted[1])}"
     inside = {True: "yes", False: "no", None: "-"}[verdict.inside]
-    return (
-        f"| {verdict.case} | {verdict.wanted_frac:.0%} | {verdict.saved_ns / faulty:.0%} "
-        f"| {_ms(faulty)} | {first} | {right} | {span} | x{verdict.slower:.2f} "
-        f"| {_measured(verdict)} | {inside} | {_middle(verdict)} |"
-    )
+    shares = f"{verdict.wanted_frac:.0%}", f"{verdict.saved_ns / faulty:.0%}"
+    measured = f"x{verdict.slower:.2f}", _measured(verdict), inside, _middle(verdict)
+    return verdict.case, *shares, _ms(faulty), first, right, span, *measured
 
 
 def _measured(verdict: Verdict) -> str:
@@ -85,12 +82,15 @@ def _middle(verdict: Verdict) -> str:
 
 
 def _controls(controls: Mapping[str, Said]) -> list[str]:
-    rows = [
-        f"| {name} | {', '.join(false_alarms(said)) or 'none'} "
-        f"| {', '.join(one['id'] for one in said) or 'nothing'} |"
+    rows = (
+        (
+            name,
+            ", ".join(false_alarms(said)) or "none",
+            ", ".join(one["id"] for one in said) or "nothing",
+        )
         for name, said in controls.items()
-    ]
-    return ["| control | warnings (all of them false) | everything said |", "|---|---|---|", *rows]
+    )
+    return table(("control", "warnings (all of them false)", "everything said"), rows)
 
 
 def _ms(ns: float) -> str:

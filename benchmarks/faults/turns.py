@@ -6,17 +6,9 @@ seconds apart; turns of a fraction of a second are not. A run that waits compute
 
 import os
 import time
-from typing import Protocol
+from multiprocessing.synchronize import Semaphore
 
 TIMEOUT_S = 120.0
-
-
-class Semaphore(Protocol):
-    """Passes a turn on, as `multiprocessing`'s semaphores do."""
-
-    def acquire(self, block: bool = True, timeout: float | None = None) -> bool: ...
-
-    def release(self) -> None: ...
 
 
 class Turns:

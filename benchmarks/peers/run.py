@@ -59,9 +59,7 @@ def as_dict(heard: Heard) -> dict[str, Any]:
     return {"said": statements, "failed": heard.failed, "text": heard.text}
 
 
-def run_tool(
-    tool: str, venv: Path, knobs: Mapping[str, float], answers: Path
-) -> dict[str, Any]:
+def run_tool(tool: str, venv: Path, knobs: Mapping[str, float], answers: Path) -> dict[str, Any]:
     cases, controls = [], {}
     for key, knob in knobs.items():
         name, share = key.split()

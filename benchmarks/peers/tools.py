@@ -7,10 +7,9 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-HERE = Path(__file__).parent
-CASE = HERE.parent / "faults" / "case.py"
-PEER_CASE = HERE / "peer_case.py"
+CASE = Path(__file__).parents[1] / "faults" / "case.py"
 TIMEOUT_S = 300
 KEPT_CHARS = 1_500
 ALARMING = ("crit", "critical", "warn", "warning", "high", "med", "medium")
@@ -100,7 +99,7 @@ def traceml(venv: Path, case: list[str], folder: Path) -> Heard:
 
 def gpuprof(venv: Path, case: list[str], folder: Path) -> Heard:
     """The Lightning callback of PyPI's gpuprof, then `gpuprof insights`."""
-    done = _run([_python(venv), str(PEER_CASE), *case, "--peer", "gpuprof"], folder)
+    done = _trained(venv, case, "gpuprof", folder)
     if done.returncode:
         return Heard([], _tail(done), failed=True)
     shown = _run([str(venv / "bin" / "gpuprof"), "insights"], folder)
@@ -111,7 +110,7 @@ def gpuprof(venv: Path, case: list[str], folder: Path) -> Heard:
 
 def lightning_simple(venv: Path, case: list[str], folder: Path) -> Heard:
     """Lightning's SimpleProfiler: a table of actions by total time, without a verdict."""
-    done = _run([_python(venv), str(PEER_CASE), *case, "--peer", "simple"], folder)
+    done = _trained(venv, case, "simple", folder)
     # One row per action: name, mean, calls, total, percentage.
     rows = re.findall(r"^\|\s+(\S.*?)\s+\|.*\|\s+([\d.]+)\s+\|$", done.stdout + done.stderr, re.M)
     # Left out: actions that hold others (optimizer_step runs forward and backward).
@@ -131,6 +130,10 @@ TOOLS: dict[str, Tool] = {
 }
 
 
+def _trained(venv: Path, case: list[str], peer: str, folder: Path) -> Any:
+    return _run([str(venv / "bin" / "python"), str(CASE), *case, "--peer", peer], folder)
+
+
 def _run(command: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
     environment = {**os.environ, "COLUMNS": "200"}
     try:
@@ -139,10 +142,6 @@ def _run(command: list[str], folder: Path) -> "subprocess.CompletedProcess[str]"
         )
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(command, 124, "", f"took more than {TIMEOUT_S} s")
-
-
-def _python(venv: Path) -> str:
-    return str(venv / "bin" / "python")
 
 
 def _tail(done: "subprocess.CompletedProcess[str]") -> str:

@@ -180,9 +180,7 @@ def frames(logdir: Path) -> dict[str, Any] | None:
     """Open the page in a browser and draw frames while panning; None without a browser."""
     if not (shutil.which("chromium") and shutil.which("chromedriver")):
         return None
-    server = make_server(
-        "127.0.0.1", 0, tensorboard(logdir), threaded=True, request_handler=_Quiet
-    )
+    server = make_server("127.0.0.1", 0, tensorboard(logdir), threaded=True, request_handler=_Quiet)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     base = f"http://127.0.0.1:{server.port}/data/plugin_entry.html?name=gpuprof"
     browser = Browser()

@@ -50,7 +50,8 @@ def main(root):
                 return trained(rig.CASES[line.strip()], folder, ours)
             _, status = os.waitpid(child, 0)
             codes.append(os.waitstatus_to_exitcode(status))
-        print(json.dumps(codes), flush=True)
+        sys.stdout.write(json.dumps(codes) + "\n")
+        sys.stdout.flush()
     return 0
 
 

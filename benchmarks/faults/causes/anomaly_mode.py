@@ -29,7 +29,6 @@ def run(detect: bool, knob: float) -> Setup:
 
 
 CAUSE = Cause(
-    name="anomaly_mode",
     finding="anomaly-detection-on",
     fix="detect_anomaly=False",
     faulty=partial(run, True),

@@ -36,7 +36,6 @@ def run(every: int, knob: float) -> Setup:
 
 
 CAUSE = Cause(
-    name="averaged_weights",
     finding="slow-callback",
     fix="average every 20 steps",
     faulty=partial(run, 1),

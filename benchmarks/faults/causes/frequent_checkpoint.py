@@ -25,7 +25,6 @@ def run(every: int, knob: float) -> Setup:
 
 
 CAUSE = Cause(
-    name="frequent_checkpoint",
     finding="slow-checkpoint",
     fix="every_n_train_steps=60 instead of 10",
     faulty=partial(run, 10),

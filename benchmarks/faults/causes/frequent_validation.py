@@ -24,7 +24,6 @@ def larger(batch: int, knob: float) -> Setup:
 
 
 CAUSE = Cause(
-    name="frequent_validation",
     finding="frequent-validation",
     fix="val_check_interval=60 instead of 10",
     faulty=partial(run, OFTEN),

@@ -33,7 +33,6 @@ def run(collect: bool, knob: float) -> Setup:
 
 
 CAUSE = Cause(
-    name="gc_spikes",
     finding="step-time-jitter",
     fix="no gc.collect() in the loop",
     faulty=partial(run, True),

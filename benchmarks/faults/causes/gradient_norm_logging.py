@@ -23,7 +23,6 @@ def run(every: int, knob: float) -> Setup:
 
 
 CAUSE = Cause(
-    name="gradient_norm_logging",
     finding="slow-logging",
     fix="take and log the norms every 60 steps",
     faulty=partial(run, 1),

@@ -41,7 +41,6 @@ def run(module: type[LogsMuch], every: int, knob: float) -> Setup:
 
 
 CAUSE = Cause(
-    name="logging_each_step",
     finding="slow-logging",
     fix="call self.log_dict and the logger every 60 steps",
     faulty=partial(run, LogsMuch, 1),

@@ -45,7 +45,6 @@ def run(module: type[KeepsAll], knob: float) -> Setup:
 
 
 CAUSE = Cause(
-    name="memory_growth",
     finding="memory-growth",
     fix="keep a running mean",
     faulty=partial(run, KeepsAll),

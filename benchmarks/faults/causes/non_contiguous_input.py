@@ -45,7 +45,6 @@ def run(module: type[TransposesEach], knob: float) -> Setup:
 
 
 CAUSE = Cause(
-    name="non_contiguous_input",
     finding="non-contiguous-layout",
     fix="keep one layout and shape the scale instead of the features",
     faulty=partial(run, TransposesEach),

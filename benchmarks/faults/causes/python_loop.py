@@ -39,7 +39,6 @@ def run(module: type[DecayLoop], knob: float) -> Setup:
 
 
 CAUSE = Cause(
-    name="python_loop",
     finding="small-kernels",
     also=("host-bound",),
     fix="one matrix product with the powers of the decay",

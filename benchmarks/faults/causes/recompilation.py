@@ -45,7 +45,6 @@ def run(dynamic: bool, knob: float) -> Setup:
 
 
 CAUSE = Cause(
-    name="recompilation",
     finding="recompilation",
     fix="torch.compile(..., dynamic=True), as the finding proposes",
     faulty=partial(run, False),

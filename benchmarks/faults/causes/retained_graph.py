@@ -43,7 +43,6 @@ def run(module: type[BackwardEach], knob: float) -> Setup:
 
 
 CAUSE = Cause(
-    name="retained_graph",
     finding="retained-graph",
     fix="add the losses and call backward once, without retain_graph",
     faulty=partial(run, BackwardEach),

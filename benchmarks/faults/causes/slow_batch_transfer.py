@@ -50,7 +50,6 @@ def run(module: type[SpectraInHook], knob: float) -> Setup:
 
 
 CAUSE = Cause(
-    name="slow_batch_transfer",
     finding="slow-host-to-device-copy",
     fix="compute the spectra once, before training",
     faulty=partial(run, SpectraInHook),

@@ -33,7 +33,6 @@ def run(every: int, knob: float) -> Setup:
 
 
 CAUSE = Cause(
-    name="slow_callback",
     finding="slow-callback",
     fix="take the histograms every 60 steps",
     faulty=partial(run, 1),

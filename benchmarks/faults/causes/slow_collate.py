@@ -7,7 +7,7 @@ import torch
 from cause import Cause
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from workload import Rows, Setup
+from workload import Rows, Setup, as_made
 
 DISTINCT, VOCABULARY = 64, 1_000
 
@@ -57,11 +57,6 @@ def pad_lists(items: list[Any]) -> tuple[Tensor, Tensor]:
     return filled(inputs, torch.tensor(rows)), torch.stack([item[1] for item in items])
 
 
-def as_made(batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Collate nothing: the data set makes whole batches."""
-    return batch
-
-
 def faulty(knob: float) -> Setup:
     return Setup(dataset=partial(Ragged, longest=4 + round(knob)), loader={"collate_fn": pad_lists})
 
@@ -71,7 +66,6 @@ def fixed(knob: float) -> Setup:
 
 
 CAUSE = Cause(
-    name="slow_collate",
     finding="data-wait",
     fix="pad all rows once, before training, and index whole batches",
     faulty=faulty,

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from cause import Cause
 from torch import Tensor
-from workload import FEATURES, Rows, Setup
+from workload import FEATURES, Rows, Setup, as_made
 
 DISTINCT = 32
 
@@ -51,18 +51,12 @@ def faulty(knob: float) -> Setup:
     return Setup(dataset=partial(Packed, samples=FEATURES + round(knob)))
 
 
-def as_made(batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Collate nothing: the data set makes whole batches."""
-    return batch
-
-
 def fixed(knob: float) -> Setup:
     dataset = partial(Unpacked, samples=FEATURES + round(knob))
     return Setup(dataset=dataset, loader={"collate_fn": as_made})
 
 
 CAUSE = Cause(
-    name="slow_getitem",
     finding="data-wait",
     fix="unpack the data set once, before training, and index whole batches",
     faulty=faulty,

@@ -41,7 +41,6 @@ def run(every: int, knob: float) -> Setup:
 
 
 CAUSE = Cause(
-    name="slow_logger",
     finding="slow-logging",
     fix="log_every_n_steps=60",
     faulty=partial(run, 1),

@@ -45,7 +45,6 @@ def run(sampler: type[RanksEach], knob: float) -> Setup:
 
 
 CAUSE = Cause(
-    name="slow_sampler",
     finding="data-wait",
     fix="rank once per epoch",
     faulty=partial(run, RanksEach),

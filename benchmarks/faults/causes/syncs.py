@@ -46,7 +46,6 @@ def run(module: type[CountsByItem], knob: float) -> Setup:
 
 
 CAUSE = Cause(
-    name="syncs",
     finding="host-sync",
     also=("small-kernels",),
     fix="compare and sum whole tensors, and read the sum once at the end",

@@ -50,7 +50,6 @@ def run(workers: int, knob: float) -> Setup:
 
 
 CAUSE = Cause(
-    name="too_many_workers",
     finding="data-wait",
     fix="num_workers=0: making the batch is cheaper than sending it",
     faulty=partial(run, 4),

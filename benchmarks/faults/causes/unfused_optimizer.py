@@ -17,7 +17,6 @@ def run(module: type[ManyParameters], knob: float) -> Setup:
 
 
 CAUSE = Cause(
-    name="unfused_optimizer",
     finding="unfused-optimizer",
     fix="AdamW(fused=True)",
     faulty=partial(run, Unfused),

@@ -44,7 +44,6 @@ def run(persistent: bool, knob: float) -> Setup:
 
 
 CAUSE = Cause(
-    name="worker_startup",
     finding="worker-startup",
     fix="persistent_workers=True",
     faulty=partial(run, False),
