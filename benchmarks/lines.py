@@ -158,7 +158,8 @@ def sampled(name: str, seconds: float, folder: str) -> dict[int, tuple[float, fl
     from torch.utils.data import DataLoader, Dataset
 
     from lightning_gpuprof import GpuProfCallback
-    from lightning_gpuprof.records.lines import HostLines, WorkerLines
+    from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
+    from lightning_gpuprof.records.lines import HostLines, LineCount, WorkerLines
     from lightning_gpuprof.records.phases import Phase
     from lightning_gpuprof.records.reader import read_run
 
@@ -193,16 +194,23 @@ def sampled(name: str, seconds: float, folder: str) -> dict[int, tuple[float, fl
     session = read_run(folder)[0].sessions[-1]
     lines = session.last(WorkerLines).as_lines if options else session.last(HostLines)
     phase = Phase.DATA_WAIT if in_data else Phase.FORWARD
+    source, first = inspect.getsourcelines(function)
     at = defaultdict(list)
     for one in lines.of(phase):
         if one.function in (name, "<listcomp>"):
             at[one.line].append(one)
+        elif one.source == "function()":  # values are freed at the end, in the caller by Python
+            at[first + len(source) - 1].append(one)
+    file = next(one.file for one in lines.of(phase) if one.function == name)
     whole = sum(one.count for ones in at.values() for one in ones)
     part = lines.by_phase[phase.value] / whole
     found = {}
-    for line, ones in at.items():
-        low, high = lines.interval(ones, phase)
-        found[line] = sum(one.count for one in ones) / whole, low * part, min(1.0, high * part)
+    for line in range(first + 1, first + len(source)):
+        rare = LineCount(phase.value, file, line, name, "", None, None, LEAST_COUNT - 1)
+        count = sum(one.count for one in at[line])
+        low, high = lines.interval(at[line] if count >= LEAST_COUNT else [rare], phase)
+        low = low * part if count >= LEAST_COUNT else 0.0
+        found[line] = count / whole, low, min(1.0, high * part)
     return found
 
 

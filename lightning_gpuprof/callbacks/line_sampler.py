@@ -9,15 +9,16 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.recorders.sampling.pacing import When, keep_sampling, look_at
+from lightning_gpuprof.recorders.sampling.pacing import When, keep_sampling, look_at, wake_on_time
 from lightning_gpuprof.recorders.sampling.stack_lines import At, line_counts, settled, where_is
 from lightning_gpuprof.recorders.sampling.storage_waits import (
     filesystem_of,
+    reads_so_far,
     waits_for_storage,
     waits_seen,
 )
 from lightning_gpuprof.recorders.sampling.worker_sampler import WorkerSampler
-from lightning_gpuprof.records.lines import HostLines
+from lightning_gpuprof.records.lines import HostLines, Reads
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.hooks import Hooks, called_by_trainer
@@ -78,6 +79,7 @@ class LineSampler(EpochRecorder):
         self._noted = 0
         self._watched = self._native = 0
         self._blocked: Counter[str] = Counter()
+        self._before: Reads | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._workers = workers or WorkerSampler()
@@ -136,6 +138,8 @@ class LineSampler(EpochRecorder):
 
     def note(self, found: tuple[At, str | None], when: When) -> None:
         """Count a sample."""
+        if not self._seen:
+            self._before = reads_so_far(self._native)
         at, doubted = settled(found[0], when, self._seen.total())
         self._seen[at] += when.times
         self._doubts[at] += when.times * doubted
@@ -144,6 +148,7 @@ class LineSampler(EpochRecorder):
 
     @guarded
     def _watch(self, stop: threading.Event) -> None:
+        wake_on_time()
         keep_sampling(
             self.look,
             self.note,
@@ -161,7 +166,10 @@ class LineSampler(EpochRecorder):
         if self._output is None or whole == self._noted:
             return
         self._noted = whole
-        waits, lines = waits_seen(self._blocked), line_counts(seen, doubts)
+        waits, lines = (
+            waits_seen(self._blocked, self._native, self._before),
+            line_counts(seen, doubts),
+        )
         self._output.write(HostLines(whole, lines, _by_phase(seen), **waits))
 
     @override

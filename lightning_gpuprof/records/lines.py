@@ -90,10 +90,24 @@ class LineCount(Struct, frozen=True):
         return _READS.search(self.source) is not None
 
 
+class Reads(Struct, frozen=True):
+    """How much a thread has read from files and pipes, of caches too, and in how many calls."""
+
+    wall_ns: int
+    size_bytes: int
+    calls: int
+
+    def since(self, before: "Reads") -> "Reads":
+        """Return what was read since then."""
+        size_bytes = self.size_bytes - before.size_bytes
+        return Reads(self.wall_ns - before.wall_ns, size_bytes, self.calls - before.calls)
+
+
 class HostLines(FactBase, tag="host_lines", frozen=True):
     """All samples in training steps. `whole` counts those outside the user's code too.
 
-    In `blocked` of those that waited for data without workers the thread waited for storage.
+    In `blocked` of those that waited for data without workers the thread waited for storage; all
+    that it read is in `read`.
     """
 
     whole: int
@@ -101,6 +115,7 @@ class HostLines(FactBase, tag="host_lines", frozen=True):
     by_phase: dict[str, int]
     blocked: int | None = None
     filesystem: str | None = None
+    read: Reads | None = None
 
     def of(self, phase: Phase, kinds: Sequence[str | None] | None = None) -> list[LineCount]:
         """Return the lines of a phase, the most often seen first."""
@@ -149,6 +164,7 @@ class WorkerLines(FactBase, tag="worker_lines", frozen=True):
         init_ns: What the user's `worker_init_fn` took in it; None where there is none.
         blocked: Samples of `work` in which they waited for storage; None where nobody knows.
         filesystem: Where the files that they waited for are, such as nfs4; None where not seen.
+        read: What they read, all together.
     """
 
     processes: int
@@ -160,6 +176,7 @@ class WorkerLines(FactBase, tag="worker_lines", frozen=True):
     init_ns: int | None = None
     blocked: int | None = None
     filesystem: str | None = None
+    read: Reads | None = None
 
     @property
     def whole(self) -> int:

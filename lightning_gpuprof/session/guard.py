@@ -29,7 +29,8 @@ def guarded(
     The first failure is logged with its traceback, writes `ProbeDisabled` to the owner's `_output`
     and calls its `_release()`, which must put back whatever it changed. Then its guarded hooks
     return None at once, but for `teardown` and `on_exception`, in which sessions end; `setup`
-    enables it again. `ConfigError` passes, as do `KeyboardInterrupt` and `SystemExit`.
+    enables it again. `ConfigError` passes, as do `KeyboardInterrupt`, `SystemExit` and what the
+    program's handler of a signal raises.
     """
     begins_run = hook.__name__ == "setup"
     ends_run = hook.__name__ in ("teardown", "on_exception")
@@ -44,7 +45,9 @@ def guarded(
             return hook(self, *args, **kwargs)
         except ConfigError:
             raise
-        except Exception as error:  # noqa: BLE001 - the one place: see this module's docstring
+        except Exception as error:
+            if of_a_signal(error):
+                raise
             disable(self, error)
             return None
 
@@ -62,7 +65,9 @@ def guarded_call(owner: object, call: Callable[[], object]) -> Callable[[], None
             call()
         except ConfigError:
             raise
-        except Exception as error:  # noqa: BLE001 - the one place: see this module's docstring
+        except Exception as error:
+            if of_a_signal(error):
+                raise
             disable(owner, error)
 
     return guarded_call
@@ -101,8 +106,24 @@ def attempt(read: Callable[[], _R], otherwise: _D) -> _R | _D:
     """Return what a call gives, or `otherwise` where it fails: for facts that may not be there."""
     try:
         return read()
-    except Exception:  # noqa: BLE001 - an absent fact is recorded as absent
+    except Exception as error:
+        if of_a_signal(error):
+            raise
         return otherwise
+
+
+def of_a_signal(error: BaseException) -> bool:
+    """Tell whether the program's handler of a signal raised an error, such as its own time limit.
+
+    It came while this package's code ran, but it is the program's, and must reach it.
+    """
+    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    codes = {
+        getattr(one, "__code__", getattr(type(one).__call__, "__code__", None))
+        for one in handlers
+        if callable(one)
+    }
+    return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def text_of(error: BaseException) -> str:

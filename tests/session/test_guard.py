@@ -1,7 +1,9 @@
+import signal
+
 import pytest
 
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.session.guard import guarded, is_disabled
+from lightning_gpuprof.session.guard import attempt, guarded, is_disabled
 
 
 class Output:
@@ -84,3 +86,24 @@ def test_what_the_user_must_see_passes(error):
         probe.hook()
 
     assert not is_disabled(probe)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no SIGUSR1")
+def test_what_a_handler_of_the_program_raises_amid_our_code_reaches_the_program():
+    def out_of_time(number, frame):
+        raise TimeoutError("the program's own limit")
+
+    class Interrupted(Probe):
+        @guarded
+        def hook(self):
+            attempt(lambda: signal.raise_signal(signal.SIGUSR1), None)
+
+    probe, before = Interrupted(None), signal.signal(signal.SIGUSR1, out_of_time)
+    try:
+        with pytest.raises(TimeoutError, match="own limit"):
+            probe.hook()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+    assert not is_disabled(probe)
+    assert probe.released == 0

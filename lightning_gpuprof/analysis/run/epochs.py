@@ -39,6 +39,9 @@ class EpochStarts:
     """How much of the mean wait per steady step is such excess."""
     error_frac: float = 0.0
     """Half the 90 % interval of what the first steps of epochs waited, as a share of it."""
+    slower_ns: int = 0
+    """How much longer those first steps took besides: the training process copies memory that it
+    shares with new workers as it writes to it."""
 
 
 def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
@@ -57,12 +60,15 @@ def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
     between = sum(span.phase_ns.get(Phase.DATA_WAIT.value, 0) for span in spans)
     remade = sum(span.part_ns.get(REMADE, 0) for span in spans)
     again_ns = int(excess[first][1:].sum()) + between - remade
+    work = session.columns["dur_ns"] - wait
+    slower = (work[first][1:] - median(work[~first])).clip(min=0)
     return EpochStarts(
         count=int(first.sum()),
         again_ns=again_ns,
         remade_ns=remade,
         steady_mean_ns=round(int(excess[steady].sum()) / (int(steady.sum()) + unmarked)),
         error_frac=error_of_mean_frac(excess[first][1:]),
+        slower_ns=int(slower.sum()),
     )
 
 

@@ -3,6 +3,8 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from lightning_gpuprof.analysis.run.host_lines import LineCount
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.records.phases import Phase
@@ -76,3 +78,20 @@ def line_times(run: RunResults) -> tuple[LineTime, ...]:
             )
         )
     return tuple(sorted(found, key=lambda one: -one.mean_ns))
+
+
+def unlisted_ns(run: RunResults) -> int | None:
+    """Return at most how long a step is at any line that `line_times` leaves out; None if unknown.
+
+    Such a line has fewer samples than `LEAST_COUNT`, and may be meant by those in doubt.
+    """
+    if run.lines is None or not line_times(run):
+        return None
+    most = 0.0
+    for one in {(one.phase, one.file, one.function): one for one in run.lines.lines}.values():
+        per_step = run.per_step(Phase(one.phase))
+        count = min(LEAST_COUNT - 1, run.lines.by_phase[one.phase])
+        rare = replace(one, line=0, count=count, doubt=0)
+        high = run.lines.interval([rare], Phase(one.phase))[1]
+        most = max(most, high * (per_step.mean_ns if per_step else 0))
+    return round(most)

@@ -54,6 +54,20 @@ def storage_frac(run: RunResults) -> float | None:
     return None if host is None or host.blocked is None or not whole else host.blocked / whole
 
 
+def batch_reads(run: RunResults) -> tuple[int, int] | None:
+    """Return the bytes that are read to make a batch, and in how many calls; None if unknown.
+
+    Each step takes one batch, so all workers together read that much in each.
+    """
+    seen, host, loader = run.worker_lines, run.lines, run.start.loader
+    in_workers = seen is not None and bool(seen.work)
+    read = seen.read if in_workers and seen else host.read if host else None
+    if read is None or loader is None or not read.wall_ns or not run.step_ns:
+        return None
+    steps = read.wall_ns / run.step_ns / ((loader.num_workers or 1) if in_workers else 1)
+    return round(read.size_bytes / steps), round(read.calls / steps)
+
+
 def made_in_ns(run: RunResults) -> int | None:
     """Return what a worker takes to make one batch; None where that is not known, or too little.
 

@@ -18,6 +18,8 @@ class GraphPasses:
     repeated_calls: float
     repeated_ns: float
     """Host time of the repeated calls."""
+    most_passes: float
+    """How often a node may have run: those of its class were repeated one less often."""
 
     @property
     def repeated_frac(self) -> float:
@@ -52,7 +54,7 @@ def graph_passes(facts: TraceFacts) -> GraphPasses:
     `AddmmBackward0` is made by `aten::addmm`. Where the trace has arrows from operators to nodes,
     they say which calls are repeated.
     """
-    operators, calls, repeated, repeated_ns = facts.operators, 0.0, 0.0, 0.0
+    operators, calls, repeated, repeated_ns, most = facts.operators, 0.0, 0.0, 0.0, 0.0
     nodes = graph_nodes(facts)
     arrows = any(node.repeated_calls for node in nodes)
     for node in nodes:
@@ -69,7 +71,8 @@ def graph_passes(facts: TraceFacts) -> GraphPasses:
         calls += node.calls
         repeated += again
         repeated_ns += again * each_ns
-    return GraphPasses(calls, repeated, repeated_ns)
+        most = max(most, again)
+    return GraphPasses(calls, repeated, repeated_ns, most + 1)
 
 
 def operator_name(node: str) -> str:

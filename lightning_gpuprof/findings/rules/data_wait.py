@@ -27,7 +27,12 @@ samples among workers.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.worker_lines import batch_lines, made_in_ns, storage_frac
+from lightning_gpuprof.analysis.run.worker_lines import (
+    batch_lines,
+    batch_reads,
+    made_in_ns,
+    storage_frac,
+)
 from lightning_gpuprof.analysis.savings.cheaper_batches import draws, own_code, validation_ns
 from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.analysis.savings.loader_plan import (
@@ -42,7 +47,7 @@ from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Se
 from lightning_gpuprof.findings.operators import Seen, seen_loading
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.units import duration, percent, spread
+from lightning_gpuprof.units import duration, percent, size, spread
 
 MOST = 0.5
 CHANGES = {
@@ -126,7 +131,7 @@ def _advice(run: RunResults, plan: LoaderPlan) -> str:
         sampler=(loader.sampler if loader else None) or "The sampler",
         shares=loader.shares if loader else None,
         workers=plan.num_workers,
-        filesystem=f" ({kind})" if (kind := _filesystem(run)) else "",
+        filesystem=_stored(run),
     )
     cheaper = plan.change is LoaderChange.CHEAPER
     advice = _cheaper(run) if cheaper else CHANGES[plan.change].format(**words)
@@ -141,9 +146,13 @@ def _advice(run: RunResults, plan: LoaderPlan) -> str:
     return advice
 
 
-def _filesystem(run: RunResults) -> str | None:
-    seen = [one.filesystem for one in (run.worker_lines, run.lines) if one is not None]
-    return next(filter(None, seen), None)
+def _stored(run: RunResults) -> str:
+    """Return in brackets on which file system the data are, and how a batch is read."""
+    kinds = [one.filesystem for one in (run.worker_lines, run.lines) if one is not None]
+    read, words = batch_reads(run), [kind for kind in kinds if kind][:1]
+    if read is not None:
+        words.append(f"{size(read[0])} in {read[1]} reads per batch")
+    return f" ({', '.join(words)})" if words else ""
 
 
 def _cheaper(run: RunResults) -> str:
@@ -176,6 +185,7 @@ def _change(run: RunResults, plan: LoaderPlan) -> str | None:
 
 def _evidence(run: RunResults, step_ns: int, wait_ns: int) -> dict[str, int | float]:
     loader, seen, io = run.start.loader, run.worker_lines, run.io_pressure
+    read = batch_reads(run) or (None, None)
     workers = loader.num_workers if loader else None
     found: dict[str, int | float | None] = {
         "data_wait_ns": wait_ns,
@@ -189,6 +199,8 @@ def _evidence(run: RunResults, step_ns: int, wait_ns: int) -> dict[str, int | fl
         "worker_waiting_frac": seen.waiting_frac if seen else None,
         "worker_batch_ns": made_in_ns(run),
         "storage_frac": storage_frac(run),
+        "batch_read_bytes": read[0],
+        "batch_reads_count": read[1],
         "io_pressure_frac": io.stalled_ns / max(1, io.wall_ns) if io else None,
     }
     return {name: value for name, value in found.items() if value is not None}

@@ -28,7 +28,7 @@ Silent where gradients are differentiated twice (gradient penalties).
 from lightning_gpuprof.analysis.run.growth import Growth
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
-from lightning_gpuprof.analysis.savings.graph_passes import graph_passes, nodes_ns, second_order
+from lightning_gpuprof.analysis.savings.graph_passes import graph_nodes, graph_passes, second_order
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
@@ -68,12 +68,16 @@ def _repeated(run: RunResults, facts: TraceFacts, step_ns: int) -> Finding | Non
     passes, backward = graph_passes(facts), run.per_step(Phase.BACKWARD)
     if backward is None or passes.repeated_frac < MIN_REPEATED:
         return None
-    # Time between the nodes goes by calls; at least the repeated nodes' own time can go.
-    between_ns = max(0.0, backward.median_ns - nodes_ns(facts))
-    cost_ns = round(min(backward.mean_ns, passes.repeated_ns + passes.repeated_frac * between_ns))
+    # The repeated nodes' own time can go, and of the rest, which begins passes and adds up
+    # gradients, at most all but one pass.
+    rest_ns = max(0.0, backward.median_ns - sum(node.total_ns for node in graph_nodes(facts)))
+    cost_ns, most_ns = (
+        round(min(backward.mean_ns, passes.repeated_ns + frac * rest_ns))
+        for frac in (passes.repeated_frac, 1 - 1 / passes.most_passes)
+    )
     least_ns = min(cost_ns, round(passes.repeated_ns))
     several = len(run.start.model.get("optimizers") or ()) > 1
-    saving = Range(low=around(least_ns)[0], high=min(backward.mean_ns, around(cost_ns)[1]))
+    saving = Range(low=around(least_ns)[0], high=min(backward.mean_ns, around(most_ns)[1]))
     seen = run.lines.of(Phase.BACKWARD) if run.lines else []
     lines = [Where.at(one, phase=one.phase) for one in seen if RETAINED in one.source]
     return Finding(
@@ -87,7 +91,7 @@ def _repeated(run: RunResults, facts: TraceFacts, step_ns: int) -> Finding | Non
             "passes_count": round(passes.mean_passes, 2),
         },
         saving_ns=saving,
-        cause_ns=Range(cost_ns, cost_ns),
+        cause_ns=Range(cost_ns, most_ns),
         confidence=0.9 if lines else 0.7,
         where=(*lines[:1], Where(phase=Phase.BACKWARD.value)),
         change=DETACHED if several else ADDED_UP,

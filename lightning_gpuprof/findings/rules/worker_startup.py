@@ -23,6 +23,7 @@ validation, iterators and first batches.
 
 ## Limits
 A first batch is still made, at most `num_workers` steps long: that is not in the least saving.
+That an epoch's first step computes for longer, on memory shared with the workers, is in the most.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -78,8 +79,9 @@ def _of_epochs(run: RunResults) -> Finding | None:
         return None
     # Workers that are kept fill their queues beside the first steps all the same.
     sure_ns = waited_ns - first_batch_ns
-    low, high = (ns * again // steps.ran for ns in (sure_ns, around(waited_ns)[1]))
-    cost_ns, saving = starts.again_ns // steps.ran, Range(low, high)
+    cost_ns = starts.again_ns // steps.ran
+    most_ns = cost_ns + starts.slower_ns // steps.ran
+    saving = Range(sure_ns * again // steps.ran, around(most_ns)[1])
     change: str | None = f"DataLoader(..., num_workers={workers or 2}, persistent_workers=True)"
     advice = KEEP
     if _needless(run):
@@ -101,7 +103,7 @@ def _of_epochs(run: RunResults) -> Finding | None:
         advice=advice,
         evidence={name: value for name, value in known.items() if value is not None},
         saving_ns=saving,
-        cause_ns=Range(cost_ns, round(cost_ns * (1 + starts.error_frac))),
+        cause_ns=Range(cost_ns, round(most_ns * (1 + starts.error_frac))),
         confidence=0.9,
         where=(Where(phase=Phase.DATA_WAIT.value),),
         when=When.BETWEEN,

@@ -1,5 +1,6 @@
 """When another thread is sampled, and when no sample may be taken."""
 
+import ctypes
 import gc
 import random
 import sys
@@ -20,6 +21,8 @@ share more exact, come so many times further apart, as each of them holds the ot
 EARLY_S = 0.006
 """Turns are quick for so long before a sample: Python lets this thread run within 5 ms."""
 QUICK_S = 5e-6
+_SET_TIMERSLACK = 29
+"""Of linux/prctl.h: by how many ns a thread may be woken late."""
 CROWDED_NS = 1_000_000
 """A wait for a core in which the other thread may have gone from one line to another."""
 _COLLECTS_IN_A_WALK = sys.version_info[:2] == (3, 11)
@@ -73,6 +76,15 @@ def keep_sampling(
         due_ns += round((times - 1) * mean_s * 1e9)
         if seen is not None:
             note(seen, When(after_ns, times, _waited_ns(before) > CROWDED_NS))
+
+
+def wake_on_time() -> None:
+    """Have Linux wake this thread when it asked to be woken, not up to 50 us later.
+
+    As late as that, the other thread has often let go of the interpreter's lock by itself.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_TIMERSLACK, 1)
 
 
 def _waited_ns(before: CoreWait | None) -> int:

@@ -2,9 +2,12 @@
 
 import os
 import platform
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+from lightning_gpuprof.records.lines import Reads
 
 PROC = Path("/proc/self")
 _READS = {"x86_64": (0, 17, 19, 295), "aarch64": (63, 65, 67, 69)}.get(platform.machine(), ())
@@ -52,17 +55,20 @@ def filesystem_of(path: str, proc: Path = PROC) -> str:
     return found[1]
 
 
-def waits_seen(seen: Counter[str], proc: Path = PROC) -> dict[str, Any]:
+def waits_seen(seen: Counter[str], thread: int, since: Reads | None) -> dict[str, Any]:
     """Return fields of a record from samples in which storage was waited for, by file system."""
-    if bytes_read(proc) is None:
+    now = reads_so_far(thread)
+    if now is None:
         return {}
     named = (kind for kind, _ in seen.most_common() if kind)
-    return {"blocked": seen.total(), "filesystem": next(named, None)}
+    read = None if since is None else now.since(since)
+    return {"blocked": seen.total(), "filesystem": next(named, None), "read": read}
 
 
-def bytes_read(proc: Path = PROC) -> int | None:
-    """Return the bytes that this process has read so far, from caches too; None where unknown."""
+def reads_so_far(thread: int, proc: Path = PROC) -> Reads | None:
+    """Return what a thread of this process has read so far; None where the kernel does not tell."""
     try:
-        return int((proc / "io").read_text(encoding="ascii").split()[1])
+        words = (proc / "task" / str(thread) / "io").read_text(encoding="ascii").split()
+        return Reads(time.perf_counter_ns(), int(words[1]), int(words[5]))
     except (OSError, ValueError, IndexError):
         return None

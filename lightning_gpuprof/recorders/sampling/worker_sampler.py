@@ -21,7 +21,7 @@ from lightning_gpuprof.adapters.loaders import (
 )
 from lightning_gpuprof.recorders.sampling.stack_lines import MOST_LINES
 from lightning_gpuprof.recorders.sampling.worker_sampling import WORKERS, WorkerStart
-from lightning_gpuprof.records.lines import LineCount, WorkerLines
+from lightning_gpuprof.records.lines import LineCount, Reads, WorkerLines
 from lightning_gpuprof.session.guard import attempt, guarded
 from lightning_gpuprof.session.output import RunOutput
 from lightning_gpuprof.session.timed_calls import After
@@ -156,7 +156,14 @@ def _together(found: Sequence[WorkerLines]) -> WorkerLines:
         init_ns=max((one.init_ns for one in found if one.init_ns is not None), default=None),
         blocked=None if found[0].blocked is None else sum(one.blocked or 0 for one in found),
         filesystem=next((one.filesystem for one in found if one.filesystem), None),
+        read=_sum([one.read for one in found if one.read is not None]),
     )
+
+
+def _sum(read: Sequence[Reads]) -> Reads | None:
+    """Return all that was read, in all the time that it took."""
+    fields = Reads.__struct_fields__
+    return Reads(*(sum(getattr(one, name) for one in read) for name in fields)) if read else None
 
 
 def read_samples(folder: str) -> Iterator[WorkerLines]:

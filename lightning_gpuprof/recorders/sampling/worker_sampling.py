@@ -15,7 +15,7 @@ from msgspec import json
 
 from lightning_gpuprof.adapters.frames import WORKER_LOOP
 from lightning_gpuprof.recorders.sampling.library_calls import operation_of
-from lightning_gpuprof.recorders.sampling.pacing import When, keep_sampling, look_at
+from lightning_gpuprof.recorders.sampling.pacing import When, keep_sampling, look_at, wake_on_time
 from lightning_gpuprof.recorders.sampling.stack_lines import (
     At,
     in_package,
@@ -28,11 +28,12 @@ from lightning_gpuprof.recorders.sampling.stack_lines import (
 )
 from lightning_gpuprof.recorders.sampling.storage_waits import (
     filesystem_of,
+    reads_so_far,
     waits_for_storage,
     waits_seen,
 )
 from lightning_gpuprof.records.files import written_whole
-from lightning_gpuprof.records.lines import WorkerLines
+from lightning_gpuprof.records.lines import Reads, WorkerLines
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.session.guard import attempt
 from lightning_gpuprof.session.places import USER, package_in
@@ -109,6 +110,7 @@ class WorkerSampling:
     _idle: int = 0
     _waiting: int = 0
     _blocked: Counter[str] = field(default_factory=Counter)
+    _before: Reads | None = None
     _thread: threading.Thread | None = None
 
     def __post_init__(self) -> None:
@@ -133,6 +135,7 @@ class WorkerSampling:
         """Sample until there are `most`, and write them again and again."""
         self.write()  # how long the start took, however soon the worker ends
         try:
+            wake_on_time()
             keep_sampling(self.look, self.note, self.count, stop, interval_s=interval_s, most=most)
         finally:
             self.write()
@@ -156,6 +159,8 @@ class WorkerSampling:
             if self._waiting >= LEAST_WAITING and self._waiting % WRITE_EVERY == 0:
                 self.write()
             return
+        if not self._doing:
+            self._before = reads_so_far(os.getpid())
         if at is not None:
             at, doubted = settled(at, when, self._seen.total())
             self._seen[at] += when.times
@@ -177,7 +182,7 @@ class WorkerSampling:
             lines=line_counts(self._seen, self._doubts),
             start_ns=self.start_ns,
             init_ns=self.init_ns,
-            **waits_seen(self._blocked),
+            **waits_seen(self._blocked, os.getpid(), self._before),
         )
         with written_whole(self.path) as path, open(path, "wb") as file:
             file.write(json.encode(found))

@@ -6,7 +6,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lightning_gpuprof.analysis.run.line_times import LineTime, line_times
+from lightning_gpuprof.analysis.run.line_times import LineTime, line_times, unlisted_ns
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.worker_lines import WorkerLineTime, worker_line_times
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
@@ -66,7 +66,11 @@ def tables(report: Report, *, verbose: bool) -> Iterator[Titled]:
     """Yield the tables of lines, workers, operators and kernels; all others with `verbose`."""
     results = report.results
     if (lines := line_table(results)) is not None:
-        yield "AT WHICH LINES (sampled on the host in the first seconds of training)", lines
+        rest = duration(unlisted_ns(results) or 0)
+        yield (
+            f"AT WHICH LINES (sampled on the host, first seconds; others up to {rest} each)",
+            lines,
+        )
     if (workers := worker_table(results)) is not None:
         yield workers
     for trace in results.traces:

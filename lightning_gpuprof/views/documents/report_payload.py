@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from lightning_gpuprof.analysis.run.line_times import line_times
+from lightning_gpuprof.analysis.run.line_times import line_times, unlisted_ns
 from lightning_gpuprof.analysis.run.phase_split import Part, PerStep, PhaseStats
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.worker_lines import made_in_ns, worker_line_times
@@ -56,6 +56,7 @@ def report_payload(
             for phase, stats in results.phases.items()
         },
         "lines": [plain(asdict(one)) for one in line_times(results)[:TOP_LINES]],
+        "lines_unlisted_ns": unlisted_ns(results),
         "workers": _workers(results),
         "outside": [plain(asdict(outside)) for outside in results.outside],
         "findings": [

@@ -7,7 +7,7 @@ from lightning_gpuprof.findings.check_figures import suggested_workers
 from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.findings.places import with_lines
 from lightning_gpuprof.records.facts import IoPressure
-from lightning_gpuprof.records.lines import WorkerLines
+from lightning_gpuprof.records.lines import Reads, WorkerLines
 from lightning_gpuprof.records.schema import Device, Loader, ProfilerCycle, StepFlag
 
 
@@ -337,17 +337,21 @@ def test_workers_whose_batches_take_longer_than_the_wait_are_kept(analyze):
 
 
 JPEG = LineCount("data_wait", "t.py", 7, "decode", "file.read()", None, None, 90)
-STORED = {"blocked": 120, "filesystem": "nfs4"}
+# Each of 2 workers read 3 MB in 30 calls while 10 steps took 10 ms each.
+READ = Reads(2 * 100 * MS, 6_000_000, 60)
+STORED = {"blocked": 120, "filesystem": "nfs4", "read": READ}
 
 
 def test_makers_that_wait_for_storage_are_told_so_and_may_be_more_than_cores(analyze):
     lines = WorkerLines(2, 160, 40, 0, (JPEG,), **STORED)
     run = analyze(WAITS, cpu_count=2, loader=Loader(num_workers=2), records=[lines])
     finding = evaluate(run)
-    assert "waits for storage (nfs4)" in finding.advice
+    assert "waits for storage (nfs4, 586 KiB in 6 reads per batch):" in finding.advice
     # Five make a batch in 4 ms, as long as the rest of the step.
     assert finding.change == "DataLoader(..., num_workers=5, persistent_workers=True)"
     assert finding.evidence["storage_frac"] == 0.75
+    assert finding.evidence["batch_read_bytes"] == 600_000
+    assert finding.evidence["batch_reads_count"] == 6
     computing = WorkerLines(2, 160, 40, 0, (JPEG,), **(STORED | {"blocked": 20}))
     run = analyze(WAITS, cpu_count=2, loader=Loader(num_workers=2), records=[computing])
     assert "storage" not in evaluate(run).advice

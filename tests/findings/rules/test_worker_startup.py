@@ -17,6 +17,18 @@ def test_proposes_to_keep_the_workers(judge):
     assert finding.change == "DataLoader(..., num_workers=1, persistent_workers=True)"
 
 
+def test_a_first_step_that_copies_memory_shared_with_workers_may_go_too(judge):
+    forward = [
+        one + 20 * MS * bool(flag) for one, flag in zip([6 * MS] * 100, EPOCH_FLAGS, strict=True)
+    ]
+    (plain,) = judge("worker-startup", EPOCHS, **ONE_WORKER)
+    (slower,) = judge("worker-startup", {**EPOCHS, "forward": forward}, **ONE_WORKER)
+    assert slower.saving_ns.high == pytest.approx(
+        plain.saving_ns.high + 1.2 * 9 * 20 * MS / 100, abs=9
+    )
+    assert slower.evidence["startup_ns"] == plain.evidence["startup_ns"]
+
+
 def test_steps_that_were_not_marked_share_the_cost(judge):
     more = unmarked(300)
     (plain,) = judge("worker-startup", EPOCHS, **ONE_WORKER)

@@ -1,11 +1,14 @@
 """Threads as the kernel shows them, in a folder of the test's own."""
 
+import sys
+import threading
+
 import pytest
 
 from lightning_gpuprof.recorders.sampling import storage_waits
 from lightning_gpuprof.recorders.sampling.storage_waits import (
-    bytes_read,
     filesystem_of,
+    reads_so_far,
     waits_for_storage,
 )
 
@@ -58,7 +61,7 @@ def test_a_thread_waits_for_storage_where_the_kernel_reads_or_opens_for_it(
 
 def test_a_system_that_does_not_show_its_threads_has_none_that_wait(tmp_path):
     assert waits_for_storage(7, tmp_path) is None
-    assert bytes_read(tmp_path) is None
+    assert reads_so_far(7, tmp_path) is None
     assert filesystem_of("/data/a.jpg", tmp_path) == ""
 
 
@@ -67,3 +70,21 @@ def test_a_file_is_on_the_file_system_that_is_mounted_nearest(tmp_path):
     files = ("/data/a.jpg", "/data/local/a.jpg", "/database/a.jpg", "/home/a.jpg", "")
     found = [filesystem_of(path, tmp_path) for path in files]
     assert found == ["nfs4", "xfs", "fuse.s3fs", "ext4", ""]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts what a thread reads")
+def test_what_a_thread_reads_is_counted(tmp_path):
+    file = tmp_path / "sample"
+    file.write_bytes(b"x" * 50_000)
+    thread = threading.get_native_id()
+    before = reads_so_far(thread)
+    if before is None:
+        pytest.skip("this kernel keeps no account of a thread's reads")
+
+    for _ in range(3):
+        file.read_bytes()
+
+    read = reads_so_far(thread).since(before)
+    assert read.size_bytes >= 150_000
+    assert read.calls >= 3
+    assert read.wall_ns > 0

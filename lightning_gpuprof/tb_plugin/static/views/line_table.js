@@ -19,7 +19,7 @@ export function lineTable(report) {
   if (!lines.length) return null;
   return card(
     "At which lines",
-    "What a line of your program takes of the mean step, with what it calls in other packages: the host's time, by samples of the training thread in the first seconds.",
+    `Each line with what it calls in other packages: the host's time in the mean step, by samples of the training thread in the first seconds. A line that is not listed takes at most ${duration(report.lines_unlisted_ns)}.`,
     table(
       { label: "Per step", title: "Where the true mean lies 19 times in 20, as far as chance goes" },
       lines.map((/** @type {any} */ one) => row(one, inStep(one), phaseColor(one.phase), ` in ${phaseLabel(one.phase).toLowerCase()}`)),
