@@ -38,6 +38,13 @@ class GpuProfConfig:
         profile_memory: Whether traces hold allocations.
         with_stack: Whether traces hold Python's stack; slow, and traces get large.
         trace_format: "json.gz", or "json" to leave traces uncompressed.
+        quiet_window: Whether validation, checkpoints and other callbacks are left out of the traces
+            (torch 2.5); the report says how much of a window they were.
+        compiled: "keep", or "eager" to run compiled code uncompiled in the window, whose trace then
+            names its operators (torch 2.6). The arithmetic of these steps may differ.
+        nvtx: Whether each phase is an NVTX range (rocTX on AMD), for nsys or rocprof.
+        capture_range: Whether cudaProfilerStart and cudaProfilerStop are called around the window,
+            for nsys and ncu, in the place of torch.profiler.
         trace: Whether torch.profiler records at all: on rank 0 alone. For other ranks pass False
             and add `ProfilerSchedule(ranks=(0, 8))` to the callbacks.
         timing: Whether phases are timed. Other parts count steps by this: without it no lines are
@@ -81,6 +88,10 @@ class GpuProfConfig:
     profile_memory: bool = False
     with_stack: bool = False
     trace_format: Literal["json.gz", "json"] = "json.gz"
+    quiet_window: bool = False
+    compiled: Literal["keep", "eager"] = "keep"
+    nvtx: bool = False
+    capture_range: bool = False
     trace: bool = True
     timing: bool = True
     window: int = 50

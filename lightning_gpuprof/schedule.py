@@ -94,6 +94,19 @@ class Schedule:
         """Return how many cycles fit into a run of so many units."""
         return min(self.cycles, max(0, (units - self.wait) // (self.warmup + self.active)))
 
+    def recorded(self, length: int) -> str:
+        """Say which units a run of so many records, counted from 0 as Lightning does.
+
+        >>> Schedule(unit="epoch", wait=3, warmup=1, active=3, repeat=1).recorded(10)
+        'epochs 4 to 6, then epochs 8 to 9'
+        """
+        first = [self.needed(cycle) + self.warmup for cycle in range(self.cycles)]
+        spans = [(one, min(one + self.active, length) - 1) for one in first if one < length]
+        return ", then ".join(
+            f"{self.unit} {one}" if one == last else f"{self.unit}s {one} to {last}"
+            for one, last in spans
+        )
+
     def explain(self) -> str:
         """Return the sum that `needed` makes, as text.
 
@@ -139,11 +152,14 @@ def too_short(schedule: Schedule, length: int) -> str:
     names = ("wait", "warmup", "active", "repeat")
     numbers = ", ".join(f"{name}={getattr(schedule, name)}" for name in names)
     fits, least = schedule.fitting(length), f"{schedule.needed(1)} {schedule.unit}s"
-    result = f"only {fits} of its {schedule.cycles} cycles" if fits else "nothing"
+    result = "nothing would be recorded"
+    if fits:
+        part = f"only {fits} of its {schedule.cycles} cycles would be recorded whole"
+        result = f"{part}: {schedule.recorded(length)}"
     if schedule.repeat:
         least = f"{least} for the first cycle and {schedule.needed()} for all"
     return (
         f"The profiler schedule ({numbers}) needs {schedule.explain()}, but this run has at most "
-        f"{length}, so {result} would be recorded. Train for at least {least}, or lower the "
+        f"{length}, so {result}. Train for at least {least}, or lower the "
         "numbers."
     )

@@ -28,7 +28,7 @@ def main(config_name: str) -> None:
     trainer = L.Trainer(
         callbacks=[GpuProfCallback.from_yaml(path)],
         logger=TensorBoardLogger(runs, name=f"latent_yaml-{path.stem}"),
-        max_epochs=1,
+        max_epochs=config.get("epochs", 1),
         accelerator="auto",
         devices=1,
         enable_progress_bar=False,

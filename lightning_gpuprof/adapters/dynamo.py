@@ -1,14 +1,15 @@
-"""Notices torch.compile at work from the counters of `torch._dynamo`.
+"""Notices torch.compile at work, and what it says of it, from the counters of `torch._dynamo`.
 
 Nothing here imports dynamo, which takes a second: a program that compiles has done so.
 
 Private names, seen in torch 2.2 to 2.13. Without them no compilation is noticed:
     torch._dynamo.utils.counters, .cumulative_time_spent_ns (torch 2.7)
+    torch._dynamo.utils.graph_break_reasons (reason, user_stack), .guard_failures (by code object)
 """
 
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import torch
 
@@ -30,6 +31,29 @@ def _compiled() -> int:
     # `.get`: these are defaultdicts, and reading must not add keys.
     frames = (counters() or {}).get("frames")
     return int(frames.get("total", 0)) if frames else 0
+
+
+class Told(NamedTuple):
+    """A graph break, or a recompilation of the function that begins at the only place."""
+
+    again: bool
+    """It is a recompilation."""
+    text: str
+    """dynamo's words."""
+    stack: list[tuple[str, int, str]]
+    """File, line and function, from the outermost call to the innermost."""
+
+
+def told() -> Iterator[Told]:
+    """Yield what dynamo says of all compilations so far; it says some things twice."""
+    utils = _MODULES.get("torch._dynamo.utils")
+    for one in list(getattr(utils, "graph_break_reasons", ())):
+        stack = [(frame.filename, frame.lineno or 0, frame.name) for frame in one.user_stack]
+        yield Told(False, str(one.reason), stack)
+    for code, reasons in list(getattr(utils, "guard_failures", {}).items()):
+        place = code.co_filename, code.co_firstlineno, code.co_name
+        for reason in reasons:
+            yield Told(True, str(reason), [place])
 
 
 class Compilations:

@@ -16,9 +16,15 @@ import torch
 import torch.autograd.profiler
 from torch.profiler import ProfilerActivity, record_function
 
+from lightning_gpuprof.adapters.dynamo import counters
+
 _STEP = "ProfilerStep"
 _autograd_profiler: Any = torch.autograd.profiler
 _torch_profiler: Any = torch.profiler
+_PAUSED = (ProfilerActivity.CPU, ProfilerActivity.CUDA)
+"""Of one alone torch warns at each call."""
+CAN_PAUSE = hasattr(torch.profiler.profile, "toggle_collection_dynamic")
+CAN_RUN_UNCOMPILED = hasattr(torch.compiler, "set_stance")
 
 
 def busy_profiler() -> str | None:
@@ -50,8 +56,8 @@ class TorchTrace:
     recording: the other profiler works as if this recording had never been. Where a call fails,
     torch is left alone from then on: to stop what was never prepared crashes the process.
 
-    `device_type` is recorded beside the CPU: "cuda" (also for HIP) or "xpu"; the other options are
-    torch's.
+    `device_type` is recorded beside the CPU: "cuda" (also for HIP) or "xpu". With `eager` compiled
+    code runs uncompiled from `prepare` to `stop`. The other options are torch's.
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class TorchTrace:
         record_shapes: bool,
         profile_memory: bool,
         with_stack: bool,
+        eager: bool = False,
         on_intruder: Callable[[], None],
     ) -> None:
         self._profiler = _torch_profiler._KinetoProfile(
@@ -71,12 +78,15 @@ class TorchTrace:
             with_modules=with_stack,
         )
         self._on_intruder = on_intruder
+        self._eager, self._stance = eager, None
         self._original: Callable[..., Any] | None = None
         self._step: Any = None
         self._prepared = self._started = False
 
     def prepare(self) -> None:
         """Warm up: load the tracing library, whose first use is slow, and record nothing yet."""
+        if self._eager and counters() is not None:  # else nothing is compiled
+            self._stance = torch.compiler.set_stance("force_eager")
         self._profiler.prepare_trace()
         self._prepared = True
         self._original = _autograd_profiler._prepare_profiler
@@ -89,6 +99,11 @@ class TorchTrace:
             self._profiler.start_trace()
         finally:
             self._started = self._records()
+
+    def collect(self, on: bool) -> None:
+        """Record nothing for a while, or go on; for torch 2.5 and newer, see `CAN_PAUSE`."""
+        if CAN_PAUSE and self._started:
+            self._profiler.toggle_collection_dynamic(on, _PAUSED)
 
     def begin_step(self, number: int) -> None:
         """Open the span `ProfilerStep#<number>`, which trace readers split a trace by."""
@@ -104,6 +119,9 @@ class TorchTrace:
     def stop(self) -> None:
         """Record no more; a recording that was only prepared is dropped."""
         self._restore()
+        stance, self._stance = self._stance, None
+        if stance is not None:
+            stance.__exit__(None, None, None)
         try:
             if self._prepared:
                 self.start()  # Kineto leaves its warm-up by no other way

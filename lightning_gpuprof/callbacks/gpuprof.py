@@ -183,6 +183,7 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
                 scalars=config.scalars,
                 device_marks=config.device_marks,
                 overhead_budget=config.overhead_budget,
+                nvtx=config.nvtx,
                 clock=clock,
             )
         )
@@ -196,6 +197,9 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
                 profile_memory=config.profile_memory,
                 with_stack=config.with_stack,
                 trace_format=config.trace_format,
+                quiet_window=config.quiet_window,
+                compiled=config.compiled,
+                capture_range=config.capture_range,
                 clock=clock,
             )
         )

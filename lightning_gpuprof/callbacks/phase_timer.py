@@ -13,6 +13,7 @@ from lightning_gpuprof.session.guard import guarded, guarded_call
 from lightning_gpuprof.session.hooks import BatchCalls, called_by_trainer, silence_unused
 from lightning_gpuprof.session.output import RunOutput, status_of
 from lightning_gpuprof.timing.fit_end import FitEnd
+from lightning_gpuprof.timing.nvtx import check_nvtx
 from lightning_gpuprof.timing.run import TimingRun
 from lightning_gpuprof.timing.window_writer import TimerSettings
 
@@ -53,11 +54,13 @@ class PhaseTimer(Callback):
             one step in several is marked, up to 20, and says so: the others have no phases. So much
             again for the marks on the device. What other callbacks of this package do once in many
             steps is not counted.
+        nvtx: Whether each phase is an NVTX range too (rocTX on AMD), which nsys and rocprof show.
         log_dir: Where the records go instead of the loggers' log dir.
         clock: Returns nanoseconds; tests pass a fake.
 
     Raises:
-        ConfigError: A number makes no sense; in `setup`, a second one in the Trainer.
+        ConfigError: A number makes no sense; in `setup`, a second one in the Trainer, or `nvtx`
+            where this torch has none.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class PhaseTimer(Callback):
         warmup: int = 5,
         device_marks: DeviceEvents | bool = True,
         overhead_budget: float = 0.005,
+        nvtx: bool = False,
         log_dir: str | None = None,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
@@ -87,6 +91,7 @@ class PhaseTimer(Callback):
         self.warmup = warmup
         self.device_marks = device_marks
         self.overhead_budget = overhead_budget
+        self.nvtx = nvtx
         self.log_dir = log_dir
         self.clock = clock
         self._run: TimingRun | None = None
@@ -99,6 +104,8 @@ class PhaseTimer(Callback):
         self._output = None
         if stage != "fit":
             return
+        if self.nvtx:
+            check_nvtx()
         self._output = RunOutput.of(trainer, log_dir=self.log_dir, now=self.clock)
         if self._output.timer:
             raise ConfigError(
@@ -115,6 +122,7 @@ class PhaseTimer(Callback):
                 console=self.console,
                 scalars=self.scalars,
                 overhead_budget=self.overhead_budget,
+                nvtx=self.nvtx,
             ),
             shield=partial(guarded_call, self),
             calls=BatchCalls.counted_by(host),

@@ -2,18 +2,27 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
-from lightning_gpuprof.adapters.profiler import TorchTrace, busy_profiler
-from lightning_gpuprof.capture.checks import check_length, has_own_profiler, refuse_device
+from lightning_gpuprof.adapters.profiler import CAN_PAUSE, CAN_RUN_UNCOMPILED, TorchTrace
+from lightning_gpuprof.capture.checks import (
+    check_length,
+    has_own_profiler,
+    refuse_device,
+    steps_per_unit,
+)
 from lightning_gpuprof.capture.cycles import Cycles, Recorded
+from lightning_gpuprof.capture.forecast import PLAIN_STEPS, Forecast
+from lightning_gpuprof.capture.quiet import keep_quiet
+from lightning_gpuprof.capture.recordings import Recordings
 from lightning_gpuprof.capture.trace_files import TraceFiles
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.records.schema import Note, StepFlag
+from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.schedule import chosen_schedule
 from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.recording import RecordingCallback
@@ -33,11 +42,14 @@ class ProfilerSchedule(RecordingCallback):
     cycle ends. With none of the schedule's five numbers given the default window applies, and a
     run too short for it has no trace.
 
-    Costs: about twice the time of the steps that it records, and a stop of 0.1 to 2 s after them.
+    Costs: about twice the time of the steps that it records, and a stop of 0.1 to 2 s after them;
+        before a first window of 20 steps or more, of a given schedule, the same of one step, by
+        which the trace's size is forecast.
     Touches: torch.profiler, which prints two lines as it starts; in these steps alone,
         `_prepare_profiler` of torch.autograd.profiler is wrapped, which is how another profiler
         that starts is noticed and given way to. Behind them Kineto leaves CUPTI attached to a GPU:
-        each later launch costs a little more.
+        each later launch costs a little more. With `quiet_window` methods of the Trainer and other
+        callbacks are wrapped; with `compiled="eager"` torch.compile has another stance meanwhile.
     When: 3 steps after 12, or as the schedule says.
     Switch: trace=False
 
@@ -51,17 +63,23 @@ class ProfilerSchedule(RecordingCallback):
         profile_memory: Record allocations and frees.
         with_stack: Record Python frames: large and slow, yet names lines of code.
         trace_format: "json.gz", or "json" to leave traces uncompressed.
+        quiet_window: Leave validation, checkpoints and other callbacks out of the recording (torch
+            2.5); on a GPU, where each pause waits for the device, but for their hooks on batches.
+        compiled: "keep", or "eager" to run compiled code uncompiled in the window, where the trace
+            then names its operators (torch 2.6). The arithmetic of these steps may differ.
+        capture_range: Write no trace, but call `cudaProfilerStart` and `cudaProfilerStop` around
+            the window, for nsys and ncu.
         ranks: The ranks that record; None for all.
         new_trace: Makes a recording; tests pass a fake.
         clock: Returns nanoseconds.
 
     Raises:
         ConfigError: A schedule that can never record; in `setup`, a device that torch.profiler
-            is unstable on (MPS); in `on_train_start`, a given schedule that this run is too
-            short for.
+            is unstable on (MPS), or `capture_range` without an NVIDIA or AMD GPU; in
+            `on_train_start`, a given schedule that this run is too short for.
     """
 
-    _of_a_run = ("_cycles", "_borders", "_files", "_trainer")
+    _of_a_run = ("_cycles", "_borders", "_recordings", "_trainer", "_forecast")
 
     def __init__(
         self,
@@ -75,6 +93,9 @@ class ProfilerSchedule(RecordingCallback):
         profile_memory: bool = False,
         with_stack: bool = False,
         trace_format: str = "json.gz",
+        quiet_window: bool = False,
+        compiled: str = "keep",
+        capture_range: bool = False,
         ranks: Sequence[int] | None = (0,),
         new_trace: Callable[..., TorchTrace] = TorchTrace,
         clock: Callable[[], int] = time.perf_counter_ns,
@@ -87,22 +108,28 @@ class ProfilerSchedule(RecordingCallback):
                 f"ProfilerSchedule(ranks={ranks!r}) names no ranks. Pass their numbers, such as "
                 "(0,), or None for all."
             )
+        if compiled not in ("keep", "eager"):
+            raise ConfigError(f"compiled={compiled!r} is unknown. Pass 'keep' or 'eager'.")
+        if compiled == "eager" and not CAN_RUN_UNCOMPILED:
+            raise ConfigError("compiled='eager' needs torch 2.6 or newer. Leave it out.")
         super().__init__()
         self.options = {
+            "eager": compiled == "eager",
             "with_stack": with_stack,
             "profile_memory": profile_memory,
             "record_shapes": record_shapes,
         }
         self.ranks = None if ranks is None else tuple(ranks)
+        self.capture_range, self.quiet_window = capture_range, quiet_window
         self._make_trace = new_trace
         self._packed = trace_format != "json"
         self._clock = clock
         self._cycles: Cycles | None = None
         self._borders: StepBorders | None = None
-        self._files: TraceFiles | None = None
+        self._recordings: Recordings | None = None
+        self._forecast: Forecast | None = None
         self._trainer: Any = None
         self._step = -1
-        self._said = False
 
     @property
     def recording(self) -> bool:
@@ -113,7 +140,7 @@ class ProfilerSchedule(RecordingCallback):
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if stage == "fit":
-            refuse_device(trainer.strategy.root_device.type)
+            refuse_device(trainer.strategy.root_device.type, capture_range=self.capture_range)
         super().setup(trainer, pl_module, stage)
 
     @override
@@ -127,26 +154,52 @@ class ProfilerSchedule(RecordingCallback):
         if self.ranks is not None and output.rank not in self.ranks:
             return
         self._step = -1
-        self._said = False
-        if has_own_profiler(trainer):
-            self._say_busy("The Trainer has Lightning's own PyTorchProfiler")
-            return
         self._trainer = trainer
-        self._files = TraceFiles(output, packed=self._packed)
+        quiet = self.quiet_window and CAN_PAUSE and not self.capture_range
+        files = TraceFiles(output, packed=self._packed, quiet=quiet)
+        self._forecast = Forecast(
+            self.schedule,
+            steps_per_unit(trainer, self.schedule.unit),
+            explicit=self.explicit and not self.capture_range,
+            now=self._clock,
+        )
+        self._recordings = Recordings(
+            output,
+            files,
+            self._forecast,
+            partial(
+                self._make_trace,
+                device_type=trainer.strategy.root_device.type,
+                on_intruder=self._give_way,
+                **self.options,
+            ),
+            eager=self.options["eager"],
+            elsewhere=self.capture_range,
+        )
+        if has_own_profiler(trainer):
+            self._recordings.say_busy("The Trainer has Lightning's own PyTorchProfiler")
+            return
         self._cycles = Cycles(
             self.schedule,
-            new_trace=partial(self._new_trace, trainer.strategy.root_device.type),
+            new_trace=self._recordings.new,
             on_recorded=self._save,
             now=self._clock,
         )
+        if quiet:
+            keep_quiet(trainer, output.calls, self._cycles.collect)
         self._borders = StepBorders(trainer, self, self._begin_step, output)
 
     @override
     @guarded
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self._cycles is not None and self.schedule.unit == "epoch":
-            self._cycles.begin_unit()
-            if self._borders is not None and self._cycles.at_work:
+        cycles, forecast = self._cycles, self._forecast
+        if cycles is None or forecast is None:
+            return
+        forecast.begin_epoch()
+        if self.schedule.unit == "epoch":
+            cycles.begin_unit()
+            soon = forecast.wanted and cycles.is_due()
+            if self._borders is not None and (cycles.at_work or soon):
                 self._borders.wake()
 
     @override
@@ -163,74 +216,47 @@ class ProfilerSchedule(RecordingCallback):
 
     @guarded
     def _begin_step(self, number: int) -> None:
-        cycles, output = self._cycles, self._output
-        if cycles is None or output is None:
+        cycles, forecast, output = self._cycles, self._forecast, self._output
+        if cycles is None or forecast is None or output is None:
             return
         by_step = self.schedule.unit == "step"
         passed_over, self._step = number - self._step - 1, number
         if by_step:
             cycles.pass_over(passed_over)
-        if cycles.recording or (by_step and cycles.is_due()):
-            # Charged to this callback: stopping and exporting take their time.
-            with self._trainer.profiler.profile(f"[Callback]{self.state_key}.step_border"):
-                cycles.end_step()
-                if by_step:
-                    cycles.begin_unit()
-            cycles.begin_step(self._step)
-        elif by_step:
-            cycles.begin_unit()
+        works = cycles.recording or forecast.wanted or (by_step and cycles.is_due())
+        # Charged to this callback: stopping and exporting take their time.
+        border = f"[Callback]{self.state_key}.step_border"
+        with self._trainer.profiler.profile(border) if works else nullcontext():
+            forecast.begin_step(plain=not (passed_over or cycles.at_work))
+            cycles.end_step()
+            if by_step:
+                cycles.begin_unit()
+            if forecast.ready and cycles.is_due():
+                forecast.wanted = False
+                cycles.probe()
+        cycles.begin_step(number)
         # The border to the next step is charged to this step.
-        if cycles.at_work or (by_step and cycles.is_due()):
+        if cycles.at_work or forecast.wanted or (by_step and cycles.is_due()):
             output.step_flags |= StepFlag.PROFILED
-        elif self._borders is not None:
+        if self._borders is not None and not (
+            cycles.at_work or (cycles.is_due() and (by_step or forecast.wanted))
+        ):
             change = cycles.next_change if by_step else None
-            self._borders.sleep_until(None if change is None else change - 1)
-
-    def _new_trace(self, device_type: str) -> TorchTrace | None:
-        if self._output is None or self._output.unwritten:  # which was said
-            return None
-        busy = busy_profiler()
-        if busy is not None:
-            self._say_busy(f"{busy[0].upper()}{busy[1:]} is at work")
-            return None
-        if (why := self._files and self._files.why_not()) is not None:
-            self._leave_out("trace-failed", f"No trace is recorded: {why}.")
-            return None
-        return self._make_trace(device_type=device_type, on_intruder=self._give_way, **self.options)
+            early = 1 + PLAIN_STEPS * forecast.wanted
+            self._borders.sleep_until(None if change is None else change - early)
 
     @guarded
     def _give_way(self) -> None:
-        self._say_busy("Another torch profiler began during a cycle, which ends here")
+        if self._recordings is not None:
+            self._recordings.say_busy(
+                "Another torch profiler began during a cycle, which ends here"
+            )
         self._close()
-
-    def _say_busy(self, why: str) -> None:
-        self._leave_out(
-            "profiler-busy",
-            f"{why}; only one profiler can record at a time, so ProfilerSchedule gives way. "
-            "Remove the other one to get a trace of ours.",
-        )
-
-    def _leave_out(self, name: str, message: str) -> None:
-        """Note each time why nothing is recorded, and show it once."""
-        if self._output is None:
-            return
-        self._output.note(name, message=message)
-        if not self._said:
-            self._said = True
-            self._output.warn(message)
 
     @guarded
     def _save(self, recorded: Recorded) -> None:
-        if self._files is None:
-            return
-        try:
-            self._files.save(recorded)
-        except OSError as error:  # no folder, no space: the next cycle may fare better
-            message = f"The trace of cycle {recorded.cycle} could not be written: {error}."
-            if self._output is not None:
-                self._output.warn(f"{message} Training goes on.")
-                note = Note(step=recorded.last_step, name="trace-failed", message=message)
-                self._output.write(note)
+        if self._recordings is not None:
+            self._recordings.save(recorded)
 
     @override
     def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
@@ -245,6 +271,6 @@ class ProfilerSchedule(RecordingCallback):
         if self._borders is not None:
             self._borders.remove()
         cycles, self._cycles = self._cycles, None
-        self._borders = self._files = self._trainer = None
+        self._borders = self._recordings = self._forecast = self._trainer = None
         if cycles is not None:
             cycles.drop()

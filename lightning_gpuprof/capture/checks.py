@@ -9,8 +9,16 @@ from lightning_gpuprof.schedule import Schedule, too_short
 from lightning_gpuprof.session.output import RunOutput
 
 
-def refuse_device(device_type: str) -> None:
-    """Raise ConfigError on Apple's MPS, where torch.profiler must not be used."""
+def refuse_device(device_type: str, *, capture_range: bool = False) -> None:
+    """Raise ConfigError on Apple's MPS, where torch.profiler must not be used.
+
+    Also where there is no GPU whose profiler could be told of a `capture_range`.
+    """
+    if capture_range and device_type != "cuda":
+        raise ConfigError(
+            "capture_range=True tells nsys or ncu when to record, but this run trains on "
+            f"{device_type}. Train on a GPU, or leave it out: torch.profiler records everywhere."
+        )
     if device_type == "mps":
         raise ConfigError(
             "ProfilerSchedule cannot record on Apple's MPS, where torch.profiler is unstable. "
@@ -30,6 +38,12 @@ def check_length(trainer: Any, schedule: Schedule, output: RunOutput, *, explici
         raise ConfigError(message)
     else:
         output.note("no-trace", length, message)
+
+
+def steps_per_unit(trainer: Any, unit: str) -> int | None:
+    """Return how many batches one unit of a schedule holds; None where that is unknown."""
+    per_epoch = 1 if unit == "step" else trainer.num_training_batches
+    return int(per_epoch) if math.isfinite(per_epoch) else None
 
 
 def fit_length(trainer: Any, unit: str) -> int | None:

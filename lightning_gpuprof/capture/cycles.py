@@ -7,6 +7,9 @@ from lightning_gpuprof.adapters.profiler import TorchTrace
 from lightning_gpuprof.schedule import Action, Schedule
 from lightning_gpuprof.session.guard import interrupts_wait
 
+PROBE = -2
+"""The number of a cycle of one step, recorded for its size alone."""
+
 
 @dataclass(frozen=True)
 class Recorded:
@@ -16,6 +19,7 @@ class Recorded:
     first_step: int
     last_step: int
     trace: TorchTrace
+    took_ns: int
     stop_ns: int
 
 
@@ -47,6 +51,7 @@ class Cycles:
         self._trace: TorchTrace | None = None
         self._recording = False
         self._steps: tuple[int, int] | None = None
+        self._begun_ns = 0
 
     @property
     def recording(self) -> bool:
@@ -81,13 +86,25 @@ class Cycles:
         cycle, action = self._schedule.at(self._unit)
         if cycle != self._cycle:
             self._end()
-            self._cycle = cycle
             if action is not Action.IDLE:
-                with interrupts_wait():
-                    self._trace = self._new_trace()
-                    if self._trace is not None:
-                        self._trace.prepare()
-        if action is Action.RECORD and self._trace is not None:
+                self._prepare(cycle)
+        if action is Action.RECORD:
+            self._start()
+
+    def probe(self) -> None:
+        """Record the step that begins, by itself, while no cycle is at work."""
+        self._prepare(PROBE)
+        self._start()
+
+    def _prepare(self, cycle: int) -> None:
+        self._cycle = cycle
+        with interrupts_wait():
+            self._trace = self._new_trace()
+            if self._trace is not None:
+                self._trace.prepare()
+
+    def _start(self) -> None:
+        if self._trace is not None:
             with interrupts_wait():
                 self._recording = True
                 self._steps = None
@@ -96,6 +113,8 @@ class Cycles:
     def begin_step(self, number: int) -> None:
         """Open a step's span where events are being recorded."""
         if self._recording and self._trace is not None:
+            if self._steps is None:
+                self._begun_ns = self._now()
             first = number if self._steps is None else self._steps[0]
             self._steps = (first, number)
             self._trace.begin_step(number)
@@ -104,6 +123,13 @@ class Cycles:
         """Close the open step's span."""
         if self._recording and self._trace is not None:
             self._trace.end_step()
+            if self._cycle == PROBE:
+                self._end()
+
+    def collect(self, on: bool) -> None:
+        """Leave out of an open recording what comes now, or go on."""
+        if self._recording and self._trace is not None:
+            self._trace.collect(on)
 
     def end_unit(self) -> None:
         """Leave a unit that no other may follow: its cycle ends here if this was the last."""
@@ -134,4 +160,5 @@ class Cycles:
                 trace.stop()
                 stop_ns = self._now() - begun
         if recording and steps is not None:
-            self._on_recorded(Recorded(self._cycle, steps[0], steps[1], trace, stop_ns))
+            took_ns = begun - self._begun_ns
+            self._on_recorded(Recorded(self._cycle, *steps, trace, took_ns, stop_ns))

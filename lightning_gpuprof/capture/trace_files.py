@@ -3,11 +3,12 @@
 import os
 import shutil
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
+from lightning_gpuprof.adapters.profiler import TorchTrace
 from lightning_gpuprof.capture.cycles import Recorded
 from lightning_gpuprof.records.files import (
     plugin_dir,
@@ -32,17 +33,21 @@ FIRST_BYTES = 64 << 20
 
 
 class TraceFiles:
-    """One rank's traces of one session, compressed unless `packed` is False."""
+    """One rank's traces of one session, compressed unless `packed` is False.
+
+    `quiet`: they hold no validation, checkpoints and other callbacks.
+    """
 
     def __init__(
         self,
         output: RunOutput,
         *,
         packed: bool = True,
+        quiet: bool = False,
         free_bytes: Callable[[str], int] = lambda folder: shutil.disk_usage(folder).free,
     ) -> None:
         self._output = output
-        self._packed = packed
+        self._packed, self._quiet = packed, quiet
         self._free_bytes = free_bytes
         self._needed_bytes = FIRST_BYTES
         self._folder = plugin_dir(output.run_dir)
@@ -62,24 +67,23 @@ class TraceFiles:
             return f"{self._folder} has {size(free)} free, and a trace may need {needed}"
         return None
 
-    def save(self, recorded: Recorded) -> None:
-        """Write a recording's file and record; raises OSError or torch's RuntimeError."""
+    def size_of(self, trace: TorchTrace) -> int:
+        """Return how large a recording's file would be, of which none stays; 0 where unknown."""
+        with suppress(OSError), self._exported(trace, os.path.join(self._folder, "step")) as part:
+            return os.path.getsize(part)
+        return 0
+
+    def save(self, recorded: Recorded) -> int:
+        """Write a recording's file and record; raises OSError or torch's RuntimeError.
+
+        Returns the file's bytes before compression.
+        """
         packed = trace_name(self._output.rank, self._output.session, recorded.cycle)
         plain = os.path.join(self._folder, packed.removesuffix(".gz"))
-        os.makedirs(self._folder, exist_ok=True)
         begun = time.perf_counter_ns()
-        # Readers take a file of a trace's name for a whole trace.
-        part = f"{plain}.{os.getpid()}.part"
-        try:
-            recorded.trace.export(part)
-            if not os.path.exists(part):  # Kineto prints its errors and goes on
-                raise OSError(f"torch.profiler left no file in {self._folder}; is the disk full?")
+        with self._exported(recorded.trace, plain) as part:
             plain_bytes = self._needed_bytes = os.path.getsize(part)
             path = put_in_place(part, plain, packed=self._packed)
-        finally:
-            for left in (part, f"{part}.tmp"):  # Kineto writes to the second, then renames it
-                with suppress(OSError):
-                    os.unlink(left)
         self._output.write(
             ProfilerCycle(
                 cycle=recorded.cycle,
@@ -89,9 +93,26 @@ class TraceFiles:
                 stop_ns=recorded.stop_ns,
                 export_ns=time.perf_counter_ns() - begun,
                 trace_bytes=plain_bytes,
+                quiet=self._quiet,
             )
         )
         self._output.flush()
+        return plain_bytes
+
+    @contextmanager
+    def _exported(self, trace: TorchTrace, plain: str) -> Iterator[str]:
+        os.makedirs(self._folder, exist_ok=True)
+        # Readers take a file of a trace's name for a whole trace.
+        part = f"{plain}.{os.getpid()}.part"
+        try:
+            trace.export(part)
+            if not os.path.exists(part):  # Kineto prints its errors and goes on
+                raise OSError(f"torch.profiler left no file in {self._folder}; is the disk full?")
+            yield part
+        finally:
+            for left in (part, f"{part}.tmp"):  # Kineto writes to the second, then renames it
+                with suppress(OSError):
+                    os.unlink(left)
 
 
 def put_in_place(part: str, plain: str, *, packed: bool) -> str:

@@ -12,10 +12,20 @@ from lightning_gpuprof.inspect.places import user_line
 from lightning_gpuprof.recorders.unused_gradients import unused_gradients
 from lightning_gpuprof.records.facts import UnusedGradients
 from lightning_gpuprof.records.inspection import CallCount, Waste
+from lightning_gpuprof.records.lines import CompileEvent
+from lightning_gpuprof.session.compiling import compile_events
 from lightning_gpuprof.session.patches import Patches
 from lightning_gpuprof.session.places import own_line_like, package_of, shown, shown_path
 
 MOST_NAMES = 3
+_COMPILED = {
+    "graph-break": "torch.compile breaks its graph here",
+    "recompilation": "torch.compile compiles this function again",
+}
+_COMPILE_ADVICE = {
+    "graph-break": "keep this line out of the compiled function",
+    "recompilation": "keep what changes the same, or mark it: torch.compile(dynamic=True)",
+}
 _ANOMALY = r"\bset_anomaly_enabled\((?!False)|\b(set_)?detect_anomaly(\((?!False)|=(?!False))"
 """A line that switches anomaly detection on."""
 
@@ -52,8 +62,8 @@ class Work:
             self._add("", _unused(self.unused))
 
     def waste(self) -> tuple[Waste, ...]:
-        """Return what steps do for nothing, each once."""
-        return tuple(self._found.values())
+        """Return what steps do for nothing, each once, and where torch.compile gives up a graph."""
+        return (*self._found.values(), *map(_compiling, compile_events()))
 
     def _backward(self, original: Any) -> Any:
         def backward(
@@ -89,6 +99,13 @@ class Work:
 
     def _add(self, key: object, waste: Waste) -> None:
         self._found.setdefault((waste.kind, key), waste)
+
+
+def _compiling(event: CompileEvent) -> Waste:
+    kind = event.what.replace(" ", "-")
+    return Waste(
+        kind, f"{_COMPILED[kind]}: {event.reason}", event.hint or _COMPILE_ADVICE[kind], event.place
+    )
 
 
 def _unused(found: UnusedGradients) -> Waste:

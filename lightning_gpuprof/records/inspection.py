@@ -8,7 +8,11 @@ from lightning_gpuprof.records.schema import Record, SyncSite
 
 
 class Waste(msgspec.Struct, frozen=True):
-    """Work for nothing; `kind` is `unused-gradients`, `retained-graph` or `anomaly-detection`."""
+    """Work for nothing.
+
+    `kind` is `unused-gradients`, `retained-graph`, `anomaly-detection`, `graph-break` or
+    `recompilation`.
+    """
 
     kind: str
     title: str

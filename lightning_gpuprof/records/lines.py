@@ -30,6 +30,23 @@ class CodePlace(Struct, frozen=True):
     source: str
 
 
+class CompileEvent(FactBase, tag="compile_event", frozen=True):
+    """A line at which torch.compile broke its graph, or a function that it compiled `again`.
+
+    `reason` and `hint` are dynamo's words.
+    """
+
+    again: bool
+    reason: str
+    hint: str
+    place: CodePlace
+
+    @property
+    def what(self) -> str:
+        """Which of the two."""
+        return "recompilation" if self.again else "graph break"
+
+
 class LineCount(Struct, frozen=True):
     """Samples of the training thread at one line, of the user's innermost frame.
 

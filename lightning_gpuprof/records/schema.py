@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.facts import Fact
-from lightning_gpuprof.records.lines import HostLines, WorkerLines
+from lightning_gpuprof.records.lines import CompileEvent, HostLines, WorkerLines
 
 SCHEMA_VERSION = 2
 UNMARKED_STEPS = "unmarked_steps"
@@ -246,6 +246,8 @@ class ProfilerCycle(_Record, tag="cycle"):
     stop_ns: int | None = None
     export_ns: int | None = None
     trace_bytes: int | None = None
+    quiet: bool = False
+    """Nothing was recorded of validation, checkpoints and other callbacks."""
 
 
 class DeviceSample(_Record, tag="device"):
@@ -360,6 +362,7 @@ Record = (
     | ProbeDisabled
     | Note
     | Fact
+    | CompileEvent
     | HostLines
     | WorkerLines
     | RunEnd

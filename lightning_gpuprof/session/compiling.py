@@ -1,11 +1,21 @@
-"""Notes what torch.compile compiled."""
+"""Notes what torch.compile compiled, where it broke its graph and why it compiled again."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lightning_gpuprof.adapters.dynamo import Compilations, counters
+from lightning_gpuprof.adapters.dynamo import Compilations, Told, counters, told
 from lightning_gpuprof.records.facts import CompileTime
+from lightning_gpuprof.records.lines import CompileEvent
 from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.session.places import USER, package_of, shown
+
+_NUMBER = re.compile(r"^\d+/\d+: ")
+"""Which compilation failed a guard: `0/7: `."""
+_BEHIND = re.compile(r"\s+#\s.*|\s*\(HINT.*")
+"""What comes behind the guard: the line that made it, and torch's advice."""
+_HINT = re.compile(r"^\s*Hint: (.*)$", re.MULTILINE)
+_LONGEST = 200
 
 
 class CompileNotes:
@@ -14,6 +24,7 @@ class CompileNotes:
     def __init__(self, output: RunOutput, flag: Callable[[], int | None]) -> None:
         self._output, self._flag = output, flag
         self._compilations = Compilations()
+        self._written = set(compile_events())
 
     def look(self) -> Mapping[str, Any] | None:
         """Note the compilations since the last call; returns dynamo's counters, once they exist."""
@@ -24,4 +35,25 @@ class CompileNotes:
             took_ns, step = self._compilations.took_ns(), self._flag()
             if took_ns and step is not None:
                 self._output.write(CompileTime(step, took_ns))
+            for event in compile_events():
+                if event not in self._written:
+                    self._written.add(event)
+                    self._output.write(event)
         return found
+
+
+def compile_events() -> list[CompileEvent]:
+    """Return the graph breaks and recompilations of this process so far, each once."""
+    return list(dict.fromkeys(_event(one) for one in told() if one.stack))
+
+
+def _event(one: Told) -> CompileEvent:
+    own = [place for place in one.stack if package_of(place[0]) == USER] or one.stack
+    lines = _NUMBER.sub("", one.text.strip()).splitlines()
+    hint = _HINT.search(one.text)
+    return CompileEvent(
+        again=one.again,
+        reason=_BEHIND.sub("", lines[0] if lines else "")[:_LONGEST],
+        hint="" if hint is None else hint[1][:_LONGEST],
+        place=shown(own[-1]),
+    )

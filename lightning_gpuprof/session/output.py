@@ -151,6 +151,11 @@ class RunOutput:
         if self.rank == 0:
             say(message, logging.WARNING)
 
+    def tell(self, message: str) -> None:
+        """Show on rank 0 what is being done."""
+        if self.rank == 0:
+            say(message)
+
     def flush(self) -> None:
         """Append what was kept to the file; the first flush begins the session's `RunStart`.
 

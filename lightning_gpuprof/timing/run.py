@@ -20,6 +20,7 @@ from lightning_gpuprof.timing.components import ActiveComponents, Component
 from lightning_gpuprof.timing.device_marking import DeviceMarking
 from lightning_gpuprof.timing.device_marks import DeviceMarks
 from lightning_gpuprof.timing.fit_end import FitEnd
+from lightning_gpuprof.timing.nvtx import ranges
 from lightning_gpuprof.timing.overhead import StepChoice
 from lightning_gpuprof.timing.phase_clock import PhaseClock
 from lightning_gpuprof.timing.step_timeline import StepTimeline
@@ -47,7 +48,7 @@ class TimingRun:
         self.output = output
         self.counters: Mapping[str, Any] | None = None
         self.calls = calls
-        self._fit_end = fit_end
+        self._fit_end, self._nvtx = fit_end, settings.nvtx
         self.left = 2  # the step whose batch ends has not ended itself
         self.first = True
         self.batch_holder = batch_holder(trainer)
@@ -78,13 +79,14 @@ class TimingRun:
 
     def _attach(self, trainer: Trainer, batches: Batches) -> ProxyTiming:
         output = self.output
+        watch = None if self._device is None else self._device.watch
         timing = ProxyTiming(
             trainer,
             self.timeline,
             batches=batches,
             calls=output.calls,
             fit_end=self._fit_end,
-            watch=None if self._device is None else self._device.watch,
+            watch=partial(ranges, watch) if self._nvtx else watch,
         )
         self._writer.choice = StepChoice(self.timeline, use=timing.mark, insists=output)
         output.timer = "tap"  # the name on disk

@@ -37,6 +37,7 @@ class TimerSettings:
     console: bool
     scalars: bool
     overhead_budget: float
+    nvtx: bool = False
 
 
 class WindowWriter:

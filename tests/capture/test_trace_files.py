@@ -35,7 +35,7 @@ def save(tmp_path):
         written = []
         files = TraceFiles(output_in(tmp_path, written.append))
         for cycle, recording in enumerate(recordings):
-            files.save(Recorded(cycle, 0, 0, recording, stop_ns=0))
+            files.save(Recorded(cycle, 0, 0, recording, took_ns=0, stop_ns=0))
         return written
 
     return run
@@ -93,7 +93,7 @@ def test_before_a_window_there_is_room_for_a_first_trace_or_one_more(tmp_path):
     files = TraceFiles(output_in(tmp_path), free_bytes=lambda folder: free.pop(0))
     assert "has 64.0 MiB free, and a trace may need 64.0 MiB" in files.why_not()
     assert files.why_not() is None
-    files.save(Recorded(0, 0, 0, Exported(), stop_ns=0))
+    files.save(Recorded(0, 0, 0, Exported(), took_ns=0, stop_ns=0))
     assert "has 18 B free, and a trace may need 19 B" in files.why_not()
     assert files.why_not() is None
 

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+import seeded_breaks
 import torch
 from inspected import inspected
 from lightning.pytorch.demos.boring_classes import BoringModel
@@ -135,3 +136,14 @@ def test_under_another_profiler_no_calls_are_counted(tmp_path):
     with cProfile.Profile():
         found = inspected(tmp_path, Loops())
     assert (found.calls, found.calls_per_step) == ((), None)
+
+
+def test_ten_seeded_graph_breaks_are_found_each_at_its_line_with_a_reason(waste):
+    torch._dynamo.reset()
+    _, rows = waste(seeded_breaks.Breaks())
+    breaks = [row for row in rows if row.kind == "graph-break"]
+    source = Path(seeded_breaks.__file__).read_text().splitlines()
+    seeded = [number for number, line in enumerate(source, 1) if "# BREAK" in line]
+    assert len(seeded) == 10
+    assert sorted({row.place.line for row in breaks}) == seeded
+    assert all(row.title.split(": ", 1)[1] and row.advice for row in breaks)

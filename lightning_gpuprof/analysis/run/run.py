@@ -19,6 +19,7 @@ from lightning_gpuprof.analysis.run.epochs import (
 )
 from lightning_gpuprof.analysis.run.every_step import Spread, every_step
 from lightning_gpuprof.analysis.run.growth import phase_growth
+from lightning_gpuprof.analysis.run.in_window import others_ns
 from lightning_gpuprof.analysis.run.loader_wait import loader_wait
 from lightning_gpuprof.analysis.run.outliers import spikes, step_noise_ns
 from lightning_gpuprof.analysis.run.phase_split import part_split, phase_split
@@ -47,7 +48,7 @@ from lightning_gpuprof.records.facts import (
     SyncSteps,
     UnusedGradients,
 )
-from lightning_gpuprof.records.lines import HostLines, WorkerLines
+from lightning_gpuprof.records.lines import CompileEvent, HostLines, WorkerLines
 from lightning_gpuprof.records.reader import RankRecords, Session
 from lightning_gpuprof.records.schema import Note, ProbeDisabled, ProfilerCycle, Scalars, SyncSite
 
@@ -141,6 +142,7 @@ def _facts(session: Session) -> dict[str, Any]:
         "notes": tuple(session.all(Note)),
         "lines": session.last(HostLines),
         "worker_lines": session.last(WorkerLines),
+        "compile_events": tuple(session.all(CompileEvent)),
         "anomaly_mode": anomaly if anomaly is not None and anomaly.on else None,
         "batch_bytes": None if batch is None else batch.num_bytes,
         "unused_gradients": session.last(UnusedGradients),
@@ -168,7 +170,7 @@ def _traces(
     ranks: dict[int, Session], analyses: Mapping[str, Mapping[str, Any]]
 ) -> tuple[TraceView, ...]:
     return tuple(
-        TraceView(rank, cycle, analyses.get(cycle.trace_file))
+        TraceView(rank, cycle, analyses.get(cycle.trace_file), others_ns(session, cycle))
         for rank, session in ranks.items()
         for cycle in session.all(ProfilerCycle)
     )

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         IoPressure,
         UnusedGradients,
     )
-    from lightning_gpuprof.records.lines import WorkerLines
+    from lightning_gpuprof.records.lines import CompileEvent, WorkerLines
     from lightning_gpuprof.records.schema import (
         Advice,
         Note,
@@ -67,6 +67,8 @@ class TraceView:
     rank: int
     cycle: ProfilerCycle
     analysis: Mapping[str, Any] | None
+    others_ns: Mapping[Phase, int] = field(default_factory=dict)
+    """Time in the window of validation, checkpoints and other callbacks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +105,8 @@ class RunResults:
     """Difference between the mean steps of two equal runs; None with too few steps."""
     spikes: Spikes | None = None
     compiling: Compiling | None = None
+    compile_events: tuple[CompileEvent, ...] = ()
+    """Where torch.compile broke its graph, and what it compiled again."""
     every: EveryStep | None = None
     """All steps, also those that were not marked."""
     whole_fit: WholeFit | None = None

@@ -7,11 +7,12 @@ Much of the traced operators' time is in `Torch-Compiled Region` or `CompiledFun
 Such a region counts as one operator: no rule can tell what in it is slow.
 
 ## Fix
-Profile once without `torch.compile`, or have Inductor mark its kernels while you profile.
+Record the window uncompiled; or, on a CPU, set
+`torch._inductor.config.cpp.enable_kernel_profile`.
 
 ```python
-model = torch.compile(model)  # before
-torch._inductor.config.cpp.enable_kernel_profile = True  # after, on a CPU
+GpuProfCallback()  # before
+GpuProfCallback(compiled="eager")  # after: these steps' arithmetic may differ
 ```
 
 ## How it is measured
@@ -46,9 +47,9 @@ def judge(run: RunResults) -> Finding | None:
     return Finding(
         severity=Severity.INFO,
         title=f"{percent(hidden / whole)} of the operators' time lies inside compiled regions",
-        advice="Profile once without torch.compile, or have Inductor mark its kernels.",
+        advice="Record the window uncompiled, which shows its operators.",
         evidence={"opaque_frac": hidden / whole, "opaque_ns": round(hidden)},
         confidence=0.9,
         where=tuple(Where(name=op.name) for op in regions[:3]),
-        change="torch._inductor.config.cpp.enable_kernel_profile = True  # on a CPU",
+        change='GpuProfCallback(compiled="eager")',
     )

@@ -26,7 +26,7 @@ Steps with a validation are not counted. A padded shape is compiled too, and pad
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, When
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, When, Where
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.units import duration
 
@@ -34,6 +34,7 @@ MIN_STEPS = 2
 MIN_EARLY = 3
 """The first step compiles, and the second where the optimizer has its state by then."""
 LOW_FRAC = 0.9
+MOST_PLACES = 3
 ADVICE = (
     "Keep shapes the same: pad to a few lengths, drop the last batch, or mark what changes "
     "as dynamic."
@@ -64,6 +65,9 @@ def judge(run: RunResults) -> Finding | None:
         title = f"anew in {count} of the first steps, {together} together"
     else:
         return None
+    again = [one for one in run.compile_events if one.again]
+    if again:
+        advice = f"{advice} torch's reason: {again[-1].reason}."
     return Finding(
         severity=grade(saving, step_ns),
         title=f"torch.compile compiled {title}",
@@ -73,5 +77,9 @@ def judge(run: RunResults) -> Finding | None:
         cause_ns=Range(cost_ns, cost_ns),
         confidence=confidence,
         when=When.BETWEEN,
+        where=tuple(
+            Where(file=one.place.file, line=one.place.line, source=one.place.source)
+            for one in again[-MOST_PLACES:]
+        ),
         change=CHANGE,
     )

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 
 from lightning_gpuprof.analysis.run.device_use import DeviceUse
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
-from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import duration, percent, size
 
-MOST_RANKS = 8
+MOST_RANKS, MOST_EVENTS = 8, 10
 _NO_TRACE = ("no-trace", "profiler-busy", "trace-failed")
 """Notes that say why there is no trace; `static/views/cycles.js` has the same."""
 _NO_SYNCS = (
@@ -31,6 +31,10 @@ def rest_rows(results: RunResults) -> Iterator[tuple[str, str]]:
     if results.device_use is not None:
         yield "device", _driver(results.device_use)
     yield "traces", _traces(results)
+    for event in results.compile_events[:MOST_EVENTS]:
+        yield event.what, f"{event.place.file}:{event.place.line} {event.reason}"
+    if (left := len(results.compile_events) - MOST_EVENTS) > 0:
+        yield "torch.compile", f"{left} more graph breaks and recompilations"
     yield "outside steps", _outside(results)
     accounted, wall = percent(results.wall.accounted_frac), duration(results.wall.wall_ns)
     yield "wall time", f"{accounted} of {wall} wall time is accounted for"
@@ -86,13 +90,21 @@ def _driver(use: DeviceUse) -> str:
 
 def _traces(results: RunResults) -> str:
     if results.traces:
-        return ", ".join(trace.cycle.trace_file for trace in results.traces)
+        return ", ".join(map(_trace, results.traces))
     if results.start.config.get("trace") is False:
         return "none: trace=False"
     if results.start.stage != "fit":
         return "none: torch.profiler records the steps of a fit alone"
     reasons = [note.message for note in results.notes if note.name in _NO_TRACE and note.message]
     return f"none: {reasons[-1]}" if reasons else "none: no cycle of the profiler schedule finished"
+
+
+def _trace(trace: TraceView) -> str:
+    others = [f"{phase.value} {duration(ns)}" for phase, ns in trace.others_ns.items()]
+    if not others:
+        return trace.cycle.trace_file
+    how = "without" if trace.cycle.quiet else "in it also"
+    return f"{trace.cycle.trace_file} ({how} {', '.join(others)})"
 
 
 def _outside(results: RunResults) -> str:

@@ -1,6 +1,7 @@
 from rule_cases import MS, US, WORK, every, span
 
 from lightning_gpuprof.records.facts import CompileTime
+from lightning_gpuprof.records.lines import CodePlace, CompileEvent
 from lightning_gpuprof.records.schema import StepFlag
 
 SECOND = 1_000 * MS
@@ -50,3 +51,11 @@ def test_shapes_that_are_each_compiled_in_the_warm_up_are_told(judge):
 
 def test_a_first_shape_and_a_dynamic_one_are_not(judge):
     assert judge("recompilation", WORK, **early(20, 10)) is None
+
+
+def test_dynamos_reason_and_the_functions_place_are_told(judge):
+    again = CompileEvent(True, "L['n'] == 3", "", CodePlace("t.py", 7, "f", "def f(x, n):"))
+    case = early(20, 10, 10, 10)
+    finding = judge("recompilation", WORK, flags=case["flags"], records=[*case["records"], again])
+    assert "torch's reason: L['n'] == 3." in finding.advice
+    assert [(one.file, one.line) for one in finding.where] == [("t.py", 7)]

@@ -9,7 +9,7 @@ from msgspec import structs
 from lightning_gpuprof.analysis.run.device_time import DevicePhase, DeviceTime, StepState
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.model import Range, Severity, When, Where
-from lightning_gpuprof.records.lines import WorkerLines
+from lightning_gpuprof.records.lines import CodePlace, CompileEvent, WorkerLines
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import (
     Advice,
@@ -20,6 +20,7 @@ from lightning_gpuprof.records.schema import (
     Note,
     OutsideSpan,
     ProbeDisabled,
+    ProfilerCycle,
     StepFlag,
 )
 from lightning_gpuprof.views.console.console import WIDTH, render, render_for
@@ -402,3 +403,14 @@ def test_the_lines_of_worker_processes_have_a_table_of_their_own(report):
     assert "12.0 ms  71 to 89%  data.py:7 `total += k`" in table
     assert "data.py:9" not in table
     assert "IN THE LOADER'S WORKERS" not in render(report())
+
+
+@pytest.mark.parametrize(("quiet", "how"), [(False, "in it also"), (True, "without")])
+def test_what_a_window_held_beside_training_and_graph_breaks_are_told(report, quiet, how):
+    cycle = ProfilerCycle(cycle=0, first_step=8, last_step=11, trace_file="t.gz", quiet=quiet)
+    between = {"start_ns": 95 * MS, "dur_ns": MS, "phase_ns": {"checkpoint": MS}}
+    event = CompileEvent(False, "print is not traced", "", CodePlace("t.py", 7, "f", "print(x)"))
+    records = [cycle, OutsideSpan(where="epoch_end", **between), event]
+    text = re.sub(r"\s+", " ", render(report(records=records)))
+    assert f"t.gz ({how} checkpoint 1.00 ms, callbacks 4.00 ms)" in text
+    assert "graph break t.py:7 print is not traced" in text

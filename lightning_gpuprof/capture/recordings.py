@@ -1,0 +1,125 @@
+"""Makes the recordings of a fit, writes their traces, and says why there is none."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from typing_extensions import override
+
+from lightning_gpuprof.adapters.dynamo import counters
+from lightning_gpuprof.adapters.profiler import TorchTrace, busy_profiler
+from lightning_gpuprof.capture.cycles import PROBE, Recorded
+from lightning_gpuprof.capture.forecast import Forecast
+from lightning_gpuprof.capture.trace_files import TraceFiles
+from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.session.output import RunOutput
+
+_cuda: Any = torch.cuda
+_UNCOMPILED = (
+    "Compiled code runs uncompiled in this profiler window (compiled='eager'): the arithmetic of "
+    "its steps may differ in the last digits."
+)
+
+
+class CaptureRange(TorchTrace):
+    """Stands in for a recording: tells another profiler, such as nsys or ncu, when to record.
+
+    Steps are NVTX ranges, by whose names `analyze` knows them.
+    """
+
+    def __init__(self) -> None:
+        self._step, self._on = None, False
+
+    @override
+    def prepare(self) -> None:
+        """Nothing to load."""
+
+    @override
+    def start(self) -> None:
+        _cuda.profiler.start()
+        self._on = True
+
+    @override
+    def begin_step(self, number: int) -> None:
+        self._step = _cuda.nvtx.range(f"ProfilerStep#{number}")
+        self._step.__enter__()
+
+    @override
+    def stop(self) -> None:
+        if self._on:
+            self._on = False
+            _cuda.profiler.stop()
+
+
+class Recordings:
+    """One rank's recordings in one fit: torch.profiler's, which `make` makes, or `elsewhere`."""
+
+    def __init__(
+        self,
+        output: RunOutput,
+        files: TraceFiles,
+        forecast: Forecast,
+        make: Callable[[], TorchTrace],
+        *,
+        eager: bool,
+        elsewhere: bool,
+    ) -> None:
+        self._output, self._files, self._forecast = output, files, forecast
+        self._make, self._eager, self._elsewhere = make, eager, elsewhere
+        self._said = False
+
+    def new(self) -> TorchTrace | None:
+        """Return a new recording, and say of it what is known; None where none can be made."""
+        if self._output.unwritten:  # which was said
+            return None
+        busy = busy_profiler()
+        if busy is not None:
+            self.say_busy(f"{busy[0].upper()}{busy[1:]} is at work")
+            return None
+        if (why := self._files.why_not()) is not None:
+            self._leave_out("trace-failed", f"No trace is recorded: {why}.")
+            return None
+        if self._elsewhere:
+            return CaptureRange()
+        forecast = self._forecast.text()
+        if forecast is not None:
+            self._output.note("trace-forecast", message=forecast)
+            self._output.tell(f"[PROFILE] {forecast}")
+        if self._eager and counters() is not None:
+            self._output.tell(f"[PROFILE] {_UNCOMPILED}")
+        return self._make()
+
+    def save(self, recorded: Recorded) -> None:
+        """Write a cycle's trace."""
+        first, last = recorded.first_step, recorded.last_step
+        if self._elsewhere:
+            said = f"steps {first} to {last} were left to another profiler (capture_range=True)"
+            self._output.note("no-trace", message=said)
+            return
+        try:
+            num_bytes = (
+                self._files.size_of(recorded.trace)
+                if recorded.cycle == PROBE
+                else self._files.save(recorded)
+            )
+        except OSError as error:  # no folder, no space: the next cycle may fare better
+            message = f"The trace of cycle {recorded.cycle} could not be written: {error}."
+            self._output.warn(f"{message} Training goes on.")
+            self._output.write(Note(step=last, name="trace-failed", message=message))
+            return
+        self._forecast.learn(num_bytes, last - first + 1, recorded.took_ns)
+
+    def say_busy(self, why: str) -> None:
+        """Note that another profiler records."""
+        self._leave_out(
+            "profiler-busy",
+            f"{why}; only one profiler can record at a time, so ProfilerSchedule gives way. "
+            "Remove the other one to get a trace of ours.",
+        )
+
+    def _leave_out(self, name: str, message: str) -> None:
+        """Note each time why nothing is recorded, and show it once."""
+        self._output.note(name, message=message)
+        if not self._said:
+            self._said = True
+            self._output.warn(message)

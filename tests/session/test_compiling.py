@@ -1,0 +1,67 @@
+"""Graph breaks and recompilations, with their reasons and lines."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from lightning_gpuprof.records.lines import CompileEvent
+from lightning_gpuprof.session.compiling import CompileNotes, compile_events
+
+
+@pytest.fixture
+def dynamo(monkeypatch):
+    """Stand in for `torch._dynamo.utils`."""
+    fake = SimpleNamespace(
+        counters={"frames": {"total": 1}}, graph_break_reasons=[], guard_failures={}
+    )
+    monkeypatch.setitem(sys.modules, "torch._dynamo.utils", fake)
+    return fake
+
+
+def broken(reason, *lines):
+    stack = [SimpleNamespace(filename=file, lineno=line, name="f") for file, line in lines]
+    return SimpleNamespace(reason=reason, user_stack=stack)
+
+
+REASON = "Unsupported call\n  Explanation: print is not traced.\n  Hint: leave it out.\n"
+
+
+def test_a_break_is_at_the_innermost_line_of_the_users_own_with_its_reason_and_hint(dynamo):
+    dynamo.graph_break_reasons += [
+        broken(REASON, ("a.py", 3), ("b.py", 7), (torch.__file__, 1))
+    ] * 2
+    (event,) = compile_events()
+    assert (event.what, event.reason, event.hint) == (
+        "graph break",
+        "Unsupported call",
+        "leave it out.",
+    )
+    assert (event.place.file, event.place.line) == ("b.py", 7)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("0/1: tensor 'x' size mismatch at index 0", "tensor 'x' size mismatch at index 0"),
+        ("2/0: L['n'] == 3  # y = x * n  # t.py:4 in f", "L['n'] == 3"),
+    ],
+)
+def test_a_recompilation_is_at_its_function(dynamo, text, reason):
+    code = test_a_recompilation_is_at_its_function.__code__
+    dynamo.guard_failures[code] = [text, text.replace("0/1", "0/2")]
+    (event,) = compile_events()
+    assert (event.what, event.reason) == ("recompilation", reason)
+    assert event.place.line == code.co_firstlineno
+
+
+def test_a_run_gets_what_is_new_in_it_once(dynamo):
+    dynamo.graph_break_reasons.append(broken("before", ("a.py", 1)))
+    written = []
+    notes = CompileNotes(SimpleNamespace(write=written.append), lambda: 3)
+    dynamo.graph_break_reasons.append(broken("in it", ("a.py", 2)))
+    for total in (1, 2, 3):
+        dynamo.counters["frames"]["total"] = total
+        notes.look()
+    assert [(type(one), one.reason) for one in written] == [(CompileEvent, "in it")]
