@@ -21,8 +21,8 @@ from lightning_gpuprof.adapters.dynamo import counters
 _STEP = "ProfilerStep"
 _autograd_profiler: Any = torch.autograd.profiler
 _torch_profiler: Any = torch.profiler
-_PAUSED = (ProfilerActivity.CPU, ProfilerActivity.CUDA)
-"""Of one alone torch warns at each call."""
+_PAUSED = (ProfilerActivity.CPU, ProfilerActivity.CUDA, ProfilerActivity.XPU)
+"""Of fewer torch 2.13 warns at each call."""
 CAN_PAUSE = hasattr(torch.profiler.profile, "toggle_collection_dynamic")
 CAN_RUN_UNCOMPILED = hasattr(torch.compiler, "set_stance")
 

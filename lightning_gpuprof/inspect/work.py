@@ -23,7 +23,7 @@ _COMPILED = {
     "recompilation": "torch.compile compiles this function again",
 }
 _COMPILE_ADVICE = {
-    "graph-break": "keep this line out of the compiled function",
+    "graph-break": "use torch.where or torch.cond, or keep this line out of the function",
     "recompilation": "keep what changes the same, or mark it: torch.compile(dynamic=True)",
 }
 _ANOMALY = r"\bset_anomaly_enabled\((?!False)|\b(set_)?detect_anomaly(\((?!False)|=(?!False))"

@@ -16,6 +16,8 @@ _BEHIND = re.compile(r"\s+#\s.*|\s*\(HINT.*")
 """What comes behind the guard: the line that made it, and torch's advice."""
 _HINT = re.compile(r"^\s*Hint: (.*)$", re.MULTILINE)
 _LONGEST = 200
+_BY_VALUE = "a branch or loop goes by a tensor's value"
+"""For dynamo a `generic_jump`."""
 
 
 class CompileNotes:
@@ -44,16 +46,17 @@ class CompileNotes:
 
 def compile_events() -> list[CompileEvent]:
     """Return the graph breaks and recompilations of this process so far, each once."""
-    return list(dict.fromkeys(_event(one) for one in told() if one.stack))
+    events = [_event(one) for one in told() if one.stack]
+    return list({(one.place.file, one.place.line, one.reason): one for one in events}.values())
 
 
 def _event(one: Told) -> CompileEvent:
     own = [place for place in one.stack if package_of(place[0]) == USER] or one.stack
-    lines = _NUMBER.sub("", one.text.strip()).splitlines()
+    reason = _BEHIND.sub("", _NUMBER.sub("", one.text.strip()).partition("\n")[0])[:_LONGEST]
     hint = _HINT.search(one.text)
     return CompileEvent(
         again=one.again,
-        reason=_BEHIND.sub("", lines[0] if lines else "")[:_LONGEST],
+        reason=_BY_VALUE if reason.startswith("generic_jump") else reason,
         hint="" if hint is None else hint[1][:_LONGEST],
         place=shown(own[-1]),
     )

@@ -67,12 +67,12 @@ def test_a_quiet_window_holds_the_training_alone_or_says_what_else(
 
 
 def compiled(ran):
-    """Return a model with a compiled layer that notes the step whenever its graph runs."""
+    """Return a model with a compiled function that notes the step whenever its graph runs."""
 
     class Compiled(BoringModel):
         def __init__(self):
             super().__init__()
-            self.layer.compile(backend=self.backend)
+            self.compiled = torch.compile(lambda x: x.sin() + 1, backend=self.backend)
 
         def backend(self, graph, inputs):
             def run(*arguments):
@@ -80,6 +80,9 @@ def compiled(ran):
                 return graph(*arguments)
 
             return run
+
+        def training_step(self, batch, batch_idx):
+            return super().training_step(self.compiled(batch), batch_idx)
 
     return Compiled()
 

@@ -145,5 +145,5 @@ def test_ten_seeded_graph_breaks_are_found_each_at_its_line_with_a_reason(waste)
     source = Path(seeded_breaks.__file__).read_text().splitlines()
     seeded = [number for number, line in enumerate(source, 1) if "# BREAK" in line]
     assert len(seeded) == 10
-    assert sorted({row.place.line for row in breaks}) == seeded
+    assert sorted(row.place.line for row in breaks) == seeded
     assert all(row.title.split(": ", 1)[1] and row.advice for row in breaks)
