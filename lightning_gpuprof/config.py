@@ -38,10 +38,9 @@ class GpuProfConfig:
         profile_memory: Whether traces hold allocations.
         with_stack: Whether traces hold Python's stack; slow, and traces get large.
         trace_format: "json.gz", or "json" to leave traces uncompressed.
-        quiet_window: Whether validation, checkpoints and other callbacks are left out of the traces
-            (torch 2.5); the report says how much of a window they were.
-        compiled: "keep", or "eager" to run compiled code uncompiled in the window, whose trace then
-            names its operators (torch 2.6). The arithmetic of these steps may differ.
+        quiet_window: Whether traces leave out validation, checkpoints and other callbacks (torch 2.5).
+        compiled: "keep", or "eager" to run compiled code uncompiled in the window (torch 2.6): its
+            operators show, and the arithmetic of these steps may differ.
         nvtx: Whether each phase is an NVTX range (rocTX on AMD), for nsys or rocprof.
         capture_range: Whether cudaProfilerStart and cudaProfilerStop are called around the window,
             for nsys and ncu, in the place of torch.profiler.

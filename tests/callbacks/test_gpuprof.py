@@ -188,7 +188,7 @@ def test_it_can_be_copied_and_pickled(fit):
 
 
 def test_a_device_that_cannot_be_profiled_is_refused_only_where_asked_for(fit, monkeypatch, said):
-    def refuse(device_type):
+    def refuse(device_type, capture_range):
         raise ConfigError("cannot record on this device")
 
     module = "lightning_gpuprof.callbacks.profiler_schedule.refuse_device"
