@@ -38,7 +38,7 @@ class GpuProfConfig:
         profile_memory: Whether traces hold allocations.
         with_stack: Whether traces hold Python's stack; slow, and traces get large.
         trace_format: "json.gz", or "json" to leave traces uncompressed.
-        quiet_window: Whether traces leave out validation, checkpoints and other callbacks (torch 2.5).
+        quiet_window: Whether traces leave out validation, checkpoints, other callbacks (torch 2.5).
         compiled: "keep", or "eager" to run compiled code uncompiled in the window (torch 2.6): its
             operators show, and the arithmetic of these steps may differ.
         nvtx: Whether each phase is an NVTX range (rocTX on AMD), for nsys or rocprof.
