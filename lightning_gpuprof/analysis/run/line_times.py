@@ -81,17 +81,18 @@ def line_times(run: RunResults) -> tuple[LineTime, ...]:
 
 
 def unlisted_ns(run: RunResults) -> int | None:
-    """Return at most how long a step is at any line that `line_times` leaves out; None if unknown.
+    """Return at most how long a step is at any line that `line_times` leaves out.
 
-    Such a line has fewer samples than `LEAST_COUNT`, and may be meant by those in doubt.
+    Such a line has fewer samples than `LEAST_COUNT`, and may be meant by those in doubt. None where
+    that may be as long as at the lines that are listed.
     """
-    if run.lines is None or not line_times(run):
+    listed, most = line_times(run), 0.0
+    if run.lines is None or not listed:
         return None
-    most = 0.0
     for one in {(one.phase, one.file, one.function): one for one in run.lines.lines}.values():
         per_step = run.per_step(Phase(one.phase))
         count = min(LEAST_COUNT - 1, run.lines.by_phase[one.phase])
         rare = replace(one, line=0, count=count, doubt=0)
         high = run.lines.interval([rare], Phase(one.phase))[1]
         most = max(most, high * (per_step.mean_ns if per_step else 0))
-    return round(most)
+    return round(most) if most < listed[0].mean_ns else None

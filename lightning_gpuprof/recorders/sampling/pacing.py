@@ -110,12 +110,18 @@ def quick_turns() -> Iterator[None]:
 
 
 def look_at(thread: int, where: Callable[[FrameType | None], T | None]) -> T | None:
-    """Return what a thread's innermost frame says; None where frames may not be walked."""
+    """Return what a thread's innermost frame says; None where frames may not be walked.
+
+    None too where the thread went on meanwhile: after 5 ms Python lets it, amid the walk.
+    """
     if not may_walk():
         return None
     frames = sys._current_frames()
     try:
-        return where(frames.get(thread))
+        frame = frames.get(thread)
+        at = frame and frame.f_lasti
+        found = where(frame)
+        return found if frame is None or frame.f_lasti == at else None
     finally:
         # This function's own frame is in it: a circle that would keep all threads' local
         # variables, such as a loader's iterator with its workers, for the collector.

@@ -66,11 +66,9 @@ def tables(report: Report, *, verbose: bool) -> Iterator[Titled]:
     """Yield the tables of lines, workers, operators and kernels; all others with `verbose`."""
     results = report.results
     if (lines := line_table(results)) is not None:
-        rest = duration(unlisted_ns(results) or 0)
-        yield (
-            f"AT WHICH LINES (sampled on the host, first seconds; others up to {rest} each)",
-            lines,
-        )
+        rest = unlisted_ns(results)
+        others = "" if rest is None else f"; other lines take up to {duration(rest)} each"
+        yield f"AT WHICH LINES (sampled on the host in the first seconds{others})", lines
     if (workers := worker_table(results)) is not None:
         yield workers
     for trace in results.traces:

@@ -3,6 +3,7 @@
 import gc
 import sys
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,7 @@ from lightning_gpuprof.recorders.sampling.pacing import (
     QUICK_S,
     SPARSER,
     keep_sampling,
+    look_at,
     may_walk,
     quick_turns,
 )
@@ -147,3 +149,15 @@ def test_settings_of_the_collector_stay_and_one_that_always_is_near_allows_no_wa
     collector.disable()
     assert may_walk()
     assert (gc.isenabled(), gc.get_threshold()) == (False, (100, 5, 5))
+
+
+@pytest.mark.parametrize(("later", "told"), [(4, "here"), (6, None)])
+def test_a_thread_that_goes_on_amid_the_walk_is_not_told_of(monkeypatch, later, told):
+    frame = SimpleNamespace(f_lasti=4)
+    monkeypatch.setattr(sys, "_current_frames", lambda: {7: frame})
+
+    def where(frame):
+        frame.f_lasti = later
+        return "here"
+
+    assert look_at(7, where) == told

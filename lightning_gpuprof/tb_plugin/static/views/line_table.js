@@ -17,9 +17,10 @@ const MOST = 6;
 export function lineTable(report) {
   const lines = report.lines.filter((/** @type {any} */ one) => one.frac >= SHOWN_FRAC).slice(0, MOST);
   if (!lines.length) return null;
+  const rest = report.lines_unlisted_ns;
   return card(
     "At which lines",
-    `Each line with what it calls in other packages: the host's time in the mean step, by samples of the training thread in the first seconds. A line that is not listed takes at most ${duration(report.lines_unlisted_ns)}.`,
+    `Each line with what it calls in other packages: the host's time in the mean step, by samples of the training thread in the first seconds.${rest == null ? "" : ` A line that is not listed takes at most ${duration(rest)}.`}`,
     table(
       { label: "Per step", title: "Where the true mean lies 19 times in 20, as far as chance goes" },
       lines.map((/** @type {any} */ one) => row(one, inStep(one), phaseColor(one.phase), ` in ${phaseLabel(one.phase).toLowerCase()}`)),
