@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+from made_runs import gpu_run
 
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.records.facts import CoreWait
@@ -183,3 +184,62 @@ def test_a_fit_whose_epochs_start_slowly_fails_however_fast_its_steps_are(
     assert "; steps alone: no difference that" in out
     assert "BETWEEN EPOCHS, MEAN PER STEP" in out
     assert main(["compare", fast, slow, "--fail-if-slower", "5%"]) == 1
+
+
+def test_the_table_of_before_and_after_says_which_way_each_figure_should_go(tmp_path, capsys):
+    runs = [gpu_run(tmp_path / name) for name in ("base", "new")]
+    path = next(runs[1].rglob("*.analysis.json"))
+    document = json.loads(path.read_text())
+    for row in document["kernels"]:
+        row["count"] //= 2
+    figures = {"gemm_frac": 0.75, "sync_ns": 0, "idle": []}
+    path.write_text(json.dumps(document | figures))
+    base = next(runs[0].rglob("*.analysis.json"))
+    idle = [{"cause": "kernel_gap", "total_ns": 3 * MS, "count": 30}]
+    figures = {"gemm_frac": 0.5, "sync_ns": 6 * MS, "idle": idle}
+    base.write_text(json.dumps(json.loads(base.read_text()) | figures))
+
+    assert main(["compare", "--json", *map(str, runs)]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["before_after"]}
+    assert list(rows) == [
+        "step_ns",
+        "kernels_per_step_count",
+        "gemm_frac",
+        "sync_frac",
+        "launch_gaps_ns",
+        "peak_allocated_bytes",
+    ]
+    kernels = rows["kernels_per_step_count"]
+    assert (kernels["base"], kernels["new"]) == (132, 66)
+    assert (kernels["wanted"], kernels["as_wanted"]) == ("lower", True)
+    gemm = rows["gemm_frac"]
+    assert (gemm["base"], gemm["new"], gemm["wanted"], gemm["as_wanted"]) == (
+        0.5,
+        0.75,
+        "higher",
+        True,
+    )
+    assert (rows["launch_gaps_ns"]["new"], rows["launch_gaps_ns"]["as_wanted"]) == (0, True)
+    assert rows["peak_allocated_bytes"]["as_wanted"] is None  # it did not change
+
+    assert main(["compare", *map(str, runs)]) == 0
+    out = capsys.readouterr().out
+    assert "BEFORE AND AFTER" in out
+    assert "kernels per step" in out
+
+
+@pytest.mark.parametrize(("loss", "same"), [(0.5, True), (0.7, False)])
+def test_what_was_not_measured_has_no_row_and_values_are_to_agree(two_runs, capsys, loss, same):
+    base, new = two_runs(1.5, losses=(1.0, loss))
+    main(["compare", base, new, "--json"])
+    step, value = json.loads(capsys.readouterr().out)["before_after"]
+    assert (step["name"], step["as_wanted"]) == ("step_ns", False)
+    assert value == {
+        "name": "loss",
+        "label": "loss",
+        "wanted": "same",
+        "base": 0.5,
+        "new": loss,
+        "diff": loss - 0.5,
+        "as_wanted": same,
+    }

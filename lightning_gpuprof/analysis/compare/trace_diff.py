@@ -5,8 +5,6 @@ are compared as recorded: a kernel that a new version calls otherwise is one rem
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from statistics import median
 from typing import Any
 
@@ -19,66 +17,16 @@ SAME_FRAC = 0.01
 """A row's time may differ by this share and count as the same: launches of one kernel on one
 device repeat within about a per cent."""
 
-
-class ChangeKind(str, Enum):
-    """How a row changed from the base to the other trace."""
-
-    ADDED = "added"
-    REMOVED = "removed"
-    SLOWER = "slower"
-    FASTER = "faster"
-    SAME = "same"
-
-
-@dataclass(frozen=True)
-class DiffRow:
-    """One name in both traces; counts and times are per step where `TraceDiff.per_step`."""
-
-    name: str
-    base_count: float
-    test_count: float
-    base_ns: float
-    test_ns: float
-
-    @property
-    def delta_ns(self) -> float:
-        """Time that the other trace takes more."""
-        return self.test_ns - self.base_ns
-
-    @property
-    def change(self) -> ChangeKind:
-        """How the row changed; by time where both traces have it."""
-        if not self.base_count:
-            return ChangeKind.ADDED
-        if not self.test_count:
-            return ChangeKind.REMOVED
-        if abs(self.delta_ns) <= SAME_FRAC * max(self.base_ns, self.test_ns):
-            return ChangeKind.SAME
-        return ChangeKind.SLOWER if self.delta_ns > 0 else ChangeKind.FASTER
-
-
-@dataclass(frozen=True)
-class TraceDiff:
-    """Two traces side by side; rows with the largest change of time first."""
-
-    per_step: bool
-    base_steps: int
-    test_steps: int
-    step_ns: tuple[int, int] | None
-    gpu: tuple[DiffRow, ...]
-    categories: tuple[DiffRow, ...]
-    kernels: tuple[DiffRow, ...]
-    operators: tuple[DiffRow, ...]
-    copies: tuple[DiffRow, ...]
-    notes: tuple[str, ...] = ()
-
-
 Document = Mapping[str, Any]
+Row = dict[str, Any]
 _Totals = Mapping[str, tuple[int, int]]
 
 
-def compare_traces(base: Document, test: Document) -> TraceDiff:
-    """Compare two `analyze` documents."""
+def compare_traces(base: Document, test: Document) -> dict[str, Any]:
+    """Compare two `analyze` documents, as the document that `compare --json` prints of two traces.
+
+    Rows with the largest change of time come first.
+    """
     documents = (base, test)
     steps = (len(base.get("steps") or ()), len(test.get("steps") or ()))
     per_step = all(steps)
@@ -89,32 +37,52 @@ def compare_traces(base: Document, test: Document) -> TraceDiff:
 
     def rows(
         table: str, *, name: str = "name", time: str = "total_ns", suffix: str = ""
-    ) -> tuple[DiffRow, ...]:
+    ) -> list[Row]:
         old, new = (_totals(one.get(table) or (), name, time, suffix) for one in documents)
         return _rows(old, new, scale)
 
-    return TraceDiff(
-        per_step=per_step,
-        base_steps=steps[0],
-        test_steps=steps[1],
-        step_ns=(medians[0], medians[1]) if per_step else None,
-        gpu=_gpu(base["gpu"], test["gpu"], per_step=per_step) if on_device else (),
-        categories=rows("categories", name="category"),
-        kernels=rows("kernels"),
-        operators=rows("operators", time="device_self_ns" if on_device else "self_ns"),
-        copies=rows("copies", name="kind", suffix="memory"),
-        notes=tuple(_notes(base, test, per_step=per_step)),
-    )
+    return {
+        "per_step": per_step,
+        "base_steps": steps[0],
+        "test_steps": steps[1],
+        "base_step_ns": medians[0] if per_step else None,
+        "test_step_ns": medians[1] if per_step else None,
+        "gpu": _gpu(base["gpu"], test["gpu"], per_step=per_step) if on_device else [],
+        "categories": rows("categories", name="category"),
+        "kernels": rows("kernels"),
+        "operators": rows("operators", time="device_self_ns" if on_device else "self_ns"),
+        "copies": rows("copies", name="kind", suffix="memory"),
+        "notes": list(_notes(base, test, per_step=per_step)),
+    }
 
 
-def _rows(base: _Totals, test: _Totals, steps: tuple[int, int]) -> tuple[DiffRow, ...]:
+def _rows(base: _Totals, test: _Totals, steps: tuple[int, int]) -> list[Row]:
     none = (0, 0)
     found = []
     for name in {**base, **test}:
         (base_count, base_ns), (test_count, test_ns) = base.get(name, none), test.get(name, none)
         counts = (base_count / steps[0], test_count / steps[1])
-        found.append(DiffRow(name, *counts, base_ns / steps[0], test_ns / steps[1]))
-    return tuple(sorted(found, key=lambda row: (-abs(row.delta_ns), row.name)))
+        found.append(_row(name, *counts, base_ns / steps[0], test_ns / steps[1]))
+    return sorted(found, key=lambda row: (-abs(row["delta_ns"]), row["name"]))
+
+
+def _row(name: str, base_count: float, test_count: float, base_ns: float, test_ns: float) -> Row:
+    """Return one name in both traces, with how it changed: by time where both have it."""
+    delta_ns = test_ns - base_ns
+    change = "slower" if delta_ns > 0 else "faster"
+    if not base_count or not test_count:
+        change = "removed" if base_count else "added"
+    elif abs(delta_ns) <= SAME_FRAC * max(base_ns, test_ns):
+        change = "same"
+    return {
+        "name": name,
+        "base_count": base_count,
+        "test_count": test_count,
+        "base_ns": base_ns,
+        "test_ns": test_ns,
+        "delta_ns": delta_ns,
+        "change": change,
+    }
 
 
 def _totals(rows: Sequence[Document], name: str, time: str, suffix: str) -> _Totals:
@@ -127,12 +95,12 @@ def _totals(rows: Sequence[Document], name: str, time: str, suffix: str) -> _Tot
     return found
 
 
-def _gpu(base: Document, test: Document, *, per_step: bool) -> tuple[DiffRow, ...]:
+def _gpu(base: Document, test: Document, *, per_step: bool) -> list[Row]:
     """Compare whole steps, or where one trace has none, all from first to last event."""
     old, new = (one if per_step else one["first_to_last"] for one in (base, test))
     steps = (base["steps"], test["steps"]) if per_step else (1, 1)
     parts = (field.name for field in msgspec.structs.fields(TimeSplit))
-    return tuple(DiffRow(p, 1, 1, old[p] / steps[0], new[p] / steps[1]) for p in parts)
+    return [_row(p, 1, 1, old[p] / steps[0], new[p] / steps[1]) for p in parts]
 
 
 def _notes(base: Document, test: Document, *, per_step: bool) -> Iterable[str]:

@@ -10,6 +10,7 @@ from lightning_gpuprof.analysis.compare.bootstrap import Interval
 from lightning_gpuprof.analysis.compare.compare import Change, Comparison, Verdict, compare
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.findings.model import Finding
+from lightning_gpuprof.views.documents.before_after import before_after
 from lightning_gpuprof.views.documents.report import Report, load_report
 
 SCHEMA_VERSION = 1
@@ -61,6 +62,13 @@ class RunComparison:
         return f"another model ({', '.join(models)}): {said}"
 
     @property
+    def before_after(self) -> list[dict[str, Any]]:
+        """The figures to look at before and after a change, as rows of the document."""
+        sides = (self.base.results, self.new.results)
+        by = [run.batch_size or 1.0 if self.result.per_sample else 1.0 for run in sides]
+        return list(before_after(*sides, self.result.values, scale=by))
+
+    @property
     def least_ns(self) -> float:
         """The change from which on a phase or operator is worth a row."""
         return MIN_SHARE * (self.result.steps[0].base or 0.0)
@@ -79,6 +87,7 @@ class RunComparison:
             "change_frac": change and asdict(change),
             "fit_change_frac": whole and asdict(whole),
             "per_sample": result.per_sample,
+            "before_after": self.before_after,
             "traced_steps": None if result.traced_steps is None else list(result.traced_steps),
             **{
                 name: [{**vars(one), "diff": one.diff} for one in rows]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, to_builtins
 from msgspec.structs import asdict
 
-from lightning_gpuprof.analysis.compare.trace_diff import TraceDiff, compare_traces
+from lightning_gpuprof.analysis.compare.trace_diff import compare_traces
 from lightning_gpuprof.analysis.critical_path.critical_path import CriticalPath, critical_path
 from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.analysis.trace.ranges import host_ranges
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from lightning_gpuprof.analysis.roofline.roofline import Roofline
 
 SCHEMA_VERSION = 1
-_DIFF_TABLES = ("gpu", "categories", "kernels", "operators", "copies")
 TOP_PARTS = 50
 MIN_STEPS = 2
 """One step alone may be the first, with its compilation and allocations: it is not judged."""
@@ -202,23 +201,16 @@ def critical_path_payload(path: CriticalPath, *, top: int = TOP_PARTS) -> dict[s
 
 def diff_files(base: str, test: str) -> dict[str, Any]:
     """Analyse two trace files and return what changed from the first to the second."""
-    found = compare_traces(analyze_file(base), analyze_file(test))
-    return {"schema_version": 1, "base": base, "test": test, **diff_payload(found)}
+    # Imported here: rules bring all that is known of runs, which takes 50 ms.
+    from lightning_gpuprof.views.documents.before_after import before_after
+    from lightning_gpuprof.views.documents.trace_findings import judge_trace
 
-
-def diff_payload(diff: TraceDiff) -> dict[str, Any]:
-    """Lay out the difference of two traces; times and counts are per step where it says so."""
+    documents = analyze_file(base), analyze_file(test)
+    (old, _), (new, _) = map(judge_trace, documents)
     return {
-        "per_step": diff.per_step,
-        "base_steps": diff.base_steps,
-        "test_steps": diff.test_steps,
-        **dict(zip(("base_step_ns", "test_step_ns"), diff.step_ns or (None, None), strict=True)),
-        **{
-            name: [
-                {**vars(row), "delta_ns": row.delta_ns, "change": row.change.value}
-                for row in getattr(diff, name)
-            ]
-            for name in _DIFF_TABLES
-        },
-        "notes": list(diff.notes),
+        "schema_version": 1,
+        "base": base,
+        "test": test,
+        **compare_traces(*documents),
+        "before_after": list(before_after(old, new)),
     }

@@ -15,6 +15,7 @@ from lightning_gpuprof.views.documents.compare import (
 )
 from lightning_gpuprof.views.documents.report import Report
 from lightning_gpuprof.views.text.blocks import Block, Items, Lead, Table
+from lightning_gpuprof.views.text.trace import BEFORE_AFTER, before_after_cells
 
 TOP = 8
 NAME_WIDTH = 40
@@ -32,6 +33,8 @@ def comparison_blocks(found: RunComparison) -> Iterator[Block]:
     base, new = counted(found.base, result.base_steps), counted(found.new, result.new_steps)
     yield Items((f"base: {found.base.run} ({base})", f"new: {found.new.run} ({new})"))
     yield from notes(found)
+    if figures := [before_after_cells(one) for one in found.before_after]:
+        yield Table("Before and after", BEFORE_AFTER, figures)
     unit = "per sample" if result.per_sample else "per step"
     clock = ", host clock" if any(result.by_device) else ""
     phases = changed(result.phases, found.least_ns)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
-from lightning_gpuprof.units import duration, percent, shortened, size
+from lightning_gpuprof.units import duration, percent, quantity, shortened, size
 from lightning_gpuprof.views.documents.gpu_words import kernel_facts, trace_verdict
 from lightning_gpuprof.views.documents.kernel_rows import SHARES
 from lightning_gpuprof.views.text.blocks import aligned
@@ -148,6 +148,7 @@ def cell(column: str, value: Any) -> str:
     return shortened(text, NAME_WIDTH)
 
 
+BEFORE_AFTER = ("base", "new", "change", "wanted", "as wanted")
 _SHOWN = 10
 _SHOWN_SITES = 5
 _DIFFERENCES = {
@@ -167,6 +168,9 @@ def diff_lines(document: Document) -> Iterator[str]:
     if document["per_step"]:
         before, after = document["base_step_ns"], document["test_step_ns"]
         yield f"Median step: {duration(before)} -> {duration(after)}  {_change(before, after)}"
+    if figures := [before_after_cells(one) for one in document["before_after"]]:
+        yield "\nBefore and after"
+        yield from _indented([("", *BEFORE_AFTER), *figures])
     basis = " per step" if document["per_step"] else ""
     for title, key in _DIFFERENCES.items():
         rows = [row for row in document[key] if row["change"] != "same"]
@@ -174,6 +178,15 @@ def diff_lines(document: Document) -> Iterator[str]:
         if rows:
             yield f"\n{title}, time{basis}"
             yield from _indented([_diff_cells(row) for row in rows])
+
+
+def before_after_cells(figure: Document) -> tuple[str, ...]:
+    """Return a figure of `before_after` as cells: its name, both values, the change, as wanted."""
+    name, sides = figure["name"], (figure["base"], figure["new"])
+    as_is = figure["wanted"] == "same"  # a value that the program recorded
+    shown = (f"{one:.6g}" if as_is else quantity(name, one) for one in sides)
+    said = {None: "unchanged", True: "yes", False: "no"}[figure["as_wanted"]]
+    return figure["label"], *shown, _change(*sides), figure["wanted"], said
 
 
 def other_lines(document: Document, *, top: int, on: Terminal) -> Iterator[str]:

@@ -22,6 +22,10 @@ def test_two_trace_files_are_compared_per_step(two_traces, capsys):
     gemm = next(row for row in found["categories"] if row["name"] == "gemm")
     assert gemm["test_ns"] == 2 * gemm["base_ns"]
     assert (gemm["base_count"], gemm["change"]) == (gemm["test_count"], "slower")
+    rows = {row["name"]: row for row in found["before_after"]}
+    assert rows["kernels_per_step_count"]["as_wanted"] is None
+    assert rows["step_ns"]["wanted"] == "lower"
+    assert "peak_allocated_bytes" not in rows
 
 
 @pytest.mark.parametrize(("other", "why"), [(".", "is not"), ("gone", "does not exist")])
@@ -39,6 +43,7 @@ def test_the_text_leads_with_the_step_and_leaves_out_what_is_the_same(two_traces
     assert text.index("Median step") < text.index("compute_ns") < text.index("Kernels by kind")
     assert "+100.0%" in text
     assert "exposed_comm_ns" not in text
+    assert "Before and after" in text
 
 
 def test_no_verdict_is_given_on_two_traces(two_traces, capsys):

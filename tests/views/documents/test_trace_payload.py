@@ -12,7 +12,6 @@ from lightning_gpuprof.traces.tables import NameStats, Tables
 from lightning_gpuprof.views.documents.other_files import tables_payload
 from lightning_gpuprof.views.documents.trace_payload import (
     critical_path_payload,
-    diff_payload,
     roofline_payload,
     trace_payload,
 )
@@ -30,7 +29,7 @@ def test_every_document_is_plain_json(trace):
     documents = [
         roofline_payload(roofline(trace)),
         critical_path_payload(critical_path(trace)),
-        diff_payload(compare_traces(analysis, analysis)),
+        compare_traces(analysis, analysis),
         tables_payload("a.csv", Tables("stats-csv", "kernel", (NameStats("k", 2, 10),))),
     ]
 

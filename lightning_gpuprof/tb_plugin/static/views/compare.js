@@ -1,7 +1,7 @@
 // Two runs side by side: what changed, by how much, and how sure that is.
 
 import { card, h, shorten } from "../dom.js";
-import { duration, kernelName, number, percent, size } from "../format.js";
+import { duration, evidence, kernelName, number, percent, size } from "../format.js";
 import { phaseColor, phaseLabel } from "../phases.js";
 import { picker } from "../picker.js";
 import { table } from "../table.js";
@@ -49,14 +49,14 @@ function waiting(found) {
 }
 
 /**
- * The run that came before this one, of those of the same model where there are any, and of these of
+ * The run that came before this one, of those of the same model and stage where there are any, and of these of
  * those in the same folder.
  * @param {any} run
  * @param {any[]} others The newest first.
  */
 function before(run, others) {
   const folder = (/** @type {any} */ one) => one.name.slice(0, one.name.lastIndexOf("/") + 1);
-  const alike = others.filter((one) => sameModel(one, run));
+  const alike = others.filter((one) => sameModel(one, run) && one.stage === run.stage);
   const among = alike.length ? alike : others;
   const siblings = among.filter((one) => folder(one) === folder(run));
   const earlier = (/** @type {any[]} */ some) => some.find((one) => one.started_unix_ns < run.started_unix_ns);
@@ -95,6 +95,7 @@ function shown(context, found, base) {
         h("p", null, `${number(found.new.steps)} against ${number(found.base.steps)} steady steps; the interval covers how steps spread within these two runs, not what another day or machine would change.`),
       ),
     ),
+    beforeAfter(found.before_after ?? []),
     h(
       "div.columns",
       null,
@@ -204,6 +205,29 @@ function findings(found) {
     h("ul.plain-list", null, list(found.findings_gone)),
     found.findings_new.length > 0 && h("h3", null, "New"),
     h("ul.plain-list", null, list(found.findings_new)),
+  );
+}
+
+/** @param {any[]} rows What to look at before and after a change. */
+function beforeAfter(rows) {
+  if (!rows.length) return null;
+  const shown = (/** @type {number} */ value, /** @type {any} */ row) => (row.wanted === "same" ? number(Number(value.toPrecision(6))) : evidence(row.name, value)[1]);
+  return card(
+    "Before and after",
+    "Figures that both runs have, and which way each should go.",
+    table({
+      label: "Before and after",
+      columns: [
+        { key: "label", label: "Figure", text: true, plain: true },
+        { key: "base", label: "Base", format: shown },
+        { key: "new", label: "This", format: shown },
+        { key: "diff", label: "Change", format: (diff, row) => (row.base ? relative(diff / row.base) : "–") },
+        { key: "wanted", label: "Wanted", text: true, plain: true },
+        { key: "as_wanted", label: "As wanted", text: true, plain: true, format: (as) => (as === null ? "unchanged" : as ? "yes" : "no") },
+      ],
+      rows,
+      state: {},
+    }),
   );
 }
 
