@@ -33,15 +33,41 @@ def decoder() -> nn.Sequential:
     )
 
 
+class Recurrent(nn.Module):
+    """One moment: the state goes on, and a latent says what the picture adds to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(LATENT + 1, STATE)
+        self.prior = nn.Linear(STATE, 2 * LATENT)
+        self.posterior = nn.Linear(STATE + EMBEDDED, 2 * LATENT)
+
+    def forward(
+        self, state: Tensor, latent: Tensor, torque: Tensor, embedded: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the next state, its latent, and how far the picture was not foreseen."""
+        state, prior = self.foresee(state, latent, torque)
+        posterior = normal(self.posterior(torch.cat([state, embedded], dim=1)))
+        return state, posterior.rsample(), kl_divergence(posterior, prior).mean()
+
+    def foresee(self, state: Tensor, latent: Tensor, torque: Tensor) -> tuple[Tensor, Normal]:
+        """Return the next state and what is expected of its latent, without a picture."""
+        state = self.cell(torch.cat([latent, torque], dim=1), state)
+        return state, normal(self.prior(state))
+
+
+def normal(numbers: Tensor) -> Normal:
+    mean, spread = numbers.chunk(2, dim=-1)
+    return Normal(mean, nn.functional.softplus(spread) + 0.1, validate_args=False)
+
+
 class WorldModel(L.LightningModule):
     """Works moment by moment, and reads every part of the loss in every step."""
 
     def __init__(self) -> None:
         super().__init__()
         self.encoder, self.decoder = encoder(), decoder()
-        self.cell = nn.GRUCell(LATENT + 1, STATE)
-        self.prior = nn.Linear(STATE, 2 * LATENT)
-        self.posterior = nn.Linear(STATE + EMBEDDED, 2 * LATENT)
+        self.world_model = Recurrent()
         self.reward = nn.Sequential(nn.Linear(STATE + LATENT, 64), nn.ELU(), nn.Linear(64, 1))
         self.sums = {"pictures": 0.0, "rewards": 0.0, "kl": 0.0}
 
@@ -78,17 +104,11 @@ class WorldModel(L.LightningModule):
         latent = embedded.new_zeros(len(embedded), LATENT)
         states, kls = [], []
         for moment in range(embedded.shape[1]):
-            state = self.cell(torch.cat([latent, torques[:, moment, None]], dim=1), state)
-            prior = self.normal(self.prior(state))
-            posterior = self.normal(self.posterior(torch.cat([state, embedded[:, moment]], dim=1)))
-            latent = posterior.rsample()
-            kls.append(kl_divergence(posterior, prior).mean())
+            torque = torques[:, moment, None]
+            state, latent, kl = self.world_model(state, latent, torque, embedded[:, moment])
+            kls.append(kl)
             states.append(torch.cat([state, latent], dim=1))
         return torch.stack(states, dim=1), torch.stack(kls).mean()
-
-    def normal(self, numbers: Tensor) -> Normal:
-        mean, spread = numbers.chunk(2, dim=-1)
-        return Normal(mean, nn.functional.softplus(spread) + 0.1, validate_args=False)
 
     def epoch_sums(self) -> dict[str, float]:
         return self.sums

@@ -14,12 +14,12 @@ from lightning_gpuprof import GpuProfCallback
 EPISODES, EPOCHS = 512, 3
 
 
-def train(model: type[WorldModel], *, batch: int, name: str) -> None:
+def train(model: type[WorldModel], *, batch: int, name: str, modules: tuple[str, ...] = ()) -> None:
     parser = ArgumentParser(description="Train a small world model on a pendulum.")
     parser.add_argument("--runs", default="runs", help="folder for log dirs")
     L.seed_everything(0)
     trainer = L.Trainer(
-        callbacks=[GpuProfCallback()],
+        callbacks=[GpuProfCallback(modules=modules)],
         logger=TensorBoardLogger(parser.parse_args().runs, name=f"dreamer_rssm-{name}"),
         max_epochs=EPOCHS,
         accelerator="auto",

@@ -12,13 +12,14 @@ from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trai
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.session.guard import guarded
-from lightning_gpuprof.session.hooks import silence_unused
+from lightning_gpuprof.session.hooks import BATCH_END, Hooks, called_by_trainer, silence_unused
 from lightning_gpuprof.session.output import RunOutput
 from lightning_gpuprof.timing.components import BackwardCall, Component
+from lightning_gpuprof.timing.module_calls import WATCHED, CallCounts
 
 
 class ModuleTimer(Callback):
-    """Times the forward and backward of modules, named as in `named_modules()`.
+    """Times the forward and backward of modules, named as in `named_modules()`, and counts calls.
 
     `ModuleTimer(["encoder", "world_model.rssm"])` beside a `PhaseTimer`, or
     `GpuProfCallback(modules=[...])`, adds the parts `forward/encoder`, `backward/encoder` and so on
@@ -31,7 +32,7 @@ class ModuleTimer(Callback):
     wrapped by `torch.compile(module)` is timed as a whole, by hooks on the wrapper: its graph
     stays as it is.
 
-    Costs: some 10 us per module and step.
+    Costs: some 10 us per call, and more in the first step, whose calls it looks at.
     Touches: forward and backward hooks on the modules that are named.
     When: every step, of the modules asked for.
     Switch: modules=() (the default)
@@ -40,7 +41,7 @@ class ModuleTimer(Callback):
         modules: Names of modules.
 
     Raises:
-        ConfigError: Names no module at all; in `on_fit_start`, one that does not exist, or no
+        ConfigError: Names no module at all; in `on_train_start`, one that does not exist, or no
             `PhaseTimer` in the Trainer.
     """
 
@@ -53,6 +54,8 @@ class ModuleTimer(Callback):
         self.modules = tuple(modules)
         self._output: RunOutput | None = None
         self._hooks: list[Any] = []
+        self._counts = CallCounts()
+        self._steps = Hooks({"on_train_batch_start": self._step_begins, BATCH_END: self._step_ends})
         silence_unused(self)
 
     @override
@@ -64,7 +67,7 @@ class ModuleTimer(Callback):
 
     @override
     @guarded
-    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._output is None or not self.modules:
             return
         if self._output.components is None:
@@ -72,6 +75,8 @@ class ModuleTimer(Callback):
                 "ModuleTimer has no clock: this Trainer has no PhaseTimer. Add one to the "
                 "callbacks, or use GpuProfCallback(modules=[...]) in the place of both."
             )
+        self._counts = CallCounts()
+        self._steps.add(called_by_trainer(trainer, self))
         for name, module in _find(pl_module, self.modules).items():
             if is_inside_compiled(pl_module, name):
                 self._say_left_out(name)
@@ -86,13 +91,28 @@ class ModuleTimer(Callback):
             module.register_forward_hook(leave, with_kwargs=True, always_call=True),
         ]
 
+    def _step_begins(self, *_: Any) -> None:
+        self._counts.open = True  # not amid a validation, which may come between two batches
+
+    @guarded
+    def _step_ends(self, *_: Any) -> None:
+        self._counts.end_step()
+        if self._counts.steps == WATCHED:
+            self._write()
+
+    def _write(self) -> None:
+        if self._steps.drop() and self._counts.steps and self._output is not None:
+            self._output.write(self._counts.record())
+
     @guarded
     def _enter(self, component: Component, args: Any, kwargs: Any) -> None:
+        self._counts.called(component.name, (args, kwargs))
         component.__enter__()
 
     @guarded
     def _leave(self, component: Component, args: Any, kwargs: Any, output: Any) -> None:
         component.__exit__(None, None, None)
+        self._counts.returned(component.name, output)
         if component.timed and torch.is_grad_enabled():
             BackwardCall(self._guarded, component).watch((args, kwargs), output)
 
@@ -109,6 +129,7 @@ class ModuleTimer(Callback):
         self._output.write(Note(step=0, name="module_not_timed", value=name, message=message))
 
     def _release(self) -> None:
+        self._write()
         while self._hooks:
             self._hooks.pop().remove()
 

@@ -209,3 +209,13 @@ class WorkerLines(FactBase, tag="worker_lines", frozen=True):
     def as_lines(self) -> HostLines:
         """Their work as if the training thread had done it, waiting for data."""
         return HostLines(self.work, self.lines, {Phase.DATA_WAIT.value: self.work})
+
+
+class ModuleCalls(FactBase, tag="module_calls", frozen=True):
+    """How often named modules are called per step, and the lines whose calls could be one.
+
+    Such a line calls the module again and again in a step, and no call needs what another returned.
+    """
+
+    per_step: dict[str, float]
+    loops: dict[str, CodePlace]

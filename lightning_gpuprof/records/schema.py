@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.facts import Fact
-from lightning_gpuprof.records.lines import CompileEvent, HostLines, WorkerLines
+from lightning_gpuprof.records.lines import CompileEvent, HostLines, ModuleCalls, WorkerLines
 
 SCHEMA_VERSION = 2
 UNMARKED_STEPS = "unmarked_steps"
@@ -365,5 +365,6 @@ Record = (
     | CompileEvent
     | HostLines
     | WorkerLines
+    | ModuleCalls
     | RunEnd
 )

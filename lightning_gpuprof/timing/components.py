@@ -118,10 +118,10 @@ class BackwardCall:
     def watch(self, inputs: Any, output: Any) -> None:
         """Put hooks on the tensors of a call that take part in the backward pass."""
         tensor: Any
-        outputs = [tensor for tensor in _tensors(output) if tensor.requires_grad]
+        outputs = [tensor for tensor in tensors_of(output) if tensor.requires_grad]
         for tensor in outputs:
             tensor.register_hook(partial(self._call, self._begin))
-        for tensor in _tensors(inputs):
+        for tensor in tensors_of(inputs):
             # A leaf would keep its hook for ever.
             if outputs and tensor.requires_grad and not tensor.is_leaf:
                 tensor.register_hook(partial(self._call, self._end_one))
@@ -149,5 +149,6 @@ class BackwardCall:
             self._component.__exit__(None, None, None)
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
+def tensors_of(value: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors in nested tuples, lists and mappings."""
     return (leaf for leaf in tensors_in(value) if isinstance(leaf, torch.Tensor))

@@ -7,9 +7,12 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof import region
+from lightning_gpuprof.analysis.run.module_times import module_times
+from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.callbacks.module_timer import ModuleTimer
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.records.lines import ModuleCalls
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note
 
@@ -103,7 +106,8 @@ def fit(clock, tmp_path, fake_device):
         try:
             trainer.fit(model)
         finally:
-            fitted.session = read_run(timer._output.run_dir)[0].sessions[-1]
+            fitted.records = read_run(timer._output.run_dir)[0]
+            fitted.session = fitted.records.sessions[-1]
             fitted.model = model
         return fitted.session.columns
 
@@ -207,3 +211,59 @@ def test_a_region_in_compiled_code_breaks_no_graph():
     torch._dynamo.reset()
     compiled = torch.compile(step, backend="eager", fullgraph=True)
     assert compiled(torch.ones(1)).item() == 2
+
+
+class Moments(Model):
+    """The encoder sees moment by moment, the world model follows; it dreams in a region."""
+
+    def training_step(self, batch, batch_idx):
+        seen = [self.encoder(batch[:, moment]) for moment in range(5)]
+        state = seen[0]
+        for moment in range(5):
+            state = self.world_model(state + seen[moment])
+        with region("dream"):
+            self.simulated.clock.now_ns += 400 * US
+        return state.sum() * 1e-3
+
+    def train_dataloader(self):
+        return DataLoader(torch.ones(8, 5, 4), batch_size=1)
+
+
+def test_calls_are_counted_and_those_that_could_be_one_are_named_with_their_line(fit):
+    fit(ModuleTimer(["encoder", "world_model", "world_model.rssm"]), Moments)
+    calls = fit.session.last(ModuleCalls)
+    assert calls.per_step == {"encoder": 5, "world_model": 5, "world_model.rssm": 15}
+    ((name, place),) = calls.loops.items()  # the others need what the call before returned
+    assert name == "encoder"
+    assert "self.encoder(batch[:, moment])" in place.source
+
+
+def test_the_table_says_how_to_make_one_call_of_several(fit):
+    fit(ModuleTimer(["encoder", "world_model"]), Moments)
+    rows = module_times(analyze_run({0: fit.records}, {}))
+    assert [row["name"] for row in rows] == ["world_model", "encoder", "dream"]
+    world_model, encoder, dream = rows
+    assert encoder["calls_per_step"] == 5
+    assert encoder["forward_ns"] == 5 * 100 * US
+    assert encoder["device_forward_ns"] >= 5 * 1_000 * US
+    assert encoder["advice"].startswith("called 5 times per step with the same weights, at ")
+    assert encoder["advice"].endswith("fold time into the batch: `encoder(x.flatten(0, 1))`")
+    assert (world_model["advice"], dream["advice"]) == (None, None)
+    figures = [dream[key] for key in ("calls_per_step", "forward_ns", "backward_ns")]
+    assert figures == [None, 400 * US, None]
+
+
+def test_without_gradients_nobody_can_tell_that_calls_could_be_one(fit):
+    class Watches(Moments):
+        def training_step(self, batch, batch_idx):
+            with torch.no_grad():
+                super().training_step(batch, batch_idx)
+
+    fit(ModuleTimer(["encoder"]), Watches)
+    calls = fit.session.last(ModuleCalls)
+    assert (calls.per_step, calls.loops) == ({"encoder": 5}, {})
+
+
+def test_a_short_fit_counts_the_steps_that_it_has(fit):
+    fit(ModuleTimer(["encoder"]), limit_train_batches=2)
+    assert fit.session.last(ModuleCalls).per_step == {"encoder": 1}

@@ -7,6 +7,11 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from lightning.pytorch import Trainer
+from lightning.pytorch.loggers import CSVLogger
+from torch.utils.data import DataLoader
+
+from lightning_gpuprof.analysis.run.module_times import module_times
 
 EXAMPLES = Path(__file__).parents[2] / "example_projects"
 
@@ -106,3 +111,31 @@ def test_the_fused_block_moves_a_third_of_the_bytes(example, monkeypatch):
 
     assert apart == 3 * together.num_bytes
     assert together.call().shape == (8, 4)
+
+
+def test_a_world_models_parts_are_timed_and_the_encoders_loop_is_named(example, tmp_path):
+    example("dreamer_rssm")
+    from pendulum import episodes
+    from timers import Dreamer
+
+    from lightning_gpuprof import GpuProfCallback, report
+
+    callback = GpuProfCallback(
+        modules=["encoder", "world_model", "dream"], report=False, trace=False, console=False
+    )
+    trainer = Trainer(
+        callbacks=[callback], max_steps=7, accelerator="cpu", logger=CSVLogger(tmp_path),
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+    )  # fmt: skip
+    trainer.fit(Dreamer(), DataLoader(episodes(14), batch_size=2))
+
+    found = report(trainer.log_dir)
+    rows = {row["name"]: row for row in module_times(found._report.results)}
+    calls = {name: row["calls_per_step"] for name, row in rows.items()}
+    assert calls == {"encoder": 16, "world_model": 16, "dream": 1}
+    assert all(row["forward_ns"] > 0 for row in rows.values())
+    assert rows["encoder"]["backward_ns"] > 0
+    assert "rssm.py" in rows["encoder"]["advice"]
+    assert "`encoder(x.flatten(0, 1))`" in " ".join(str(found).split())
+    # Its calls need one another's results: the recurrence has to be a loop.
+    assert rows["world_model"]["advice"] is None

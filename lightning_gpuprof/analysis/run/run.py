@@ -48,7 +48,7 @@ from lightning_gpuprof.records.facts import (
     SyncSteps,
     UnusedGradients,
 )
-from lightning_gpuprof.records.lines import CompileEvent, HostLines, WorkerLines
+from lightning_gpuprof.records.lines import CompileEvent, HostLines, ModuleCalls, WorkerLines
 from lightning_gpuprof.records.reader import RankRecords, Session
 from lightning_gpuprof.records.schema import Note, ProbeDisabled, ProfilerCycle, Scalars, SyncSite
 
@@ -143,6 +143,7 @@ def _facts(session: Session) -> dict[str, Any]:
         "lines": session.last(HostLines),
         "worker_lines": session.last(WorkerLines),
         "compile_events": tuple(session.all(CompileEvent)),
+        "module_calls": session.last(ModuleCalls),
         "anomaly_mode": anomaly if anomaly is not None and anomaly.on else None,
         "batch_bytes": None if batch is None else batch.num_bytes,
         "unused_gradients": session.last(UnusedGradients),

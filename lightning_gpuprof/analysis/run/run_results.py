@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         IoPressure,
         UnusedGradients,
     )
-    from lightning_gpuprof.records.lines import CompileEvent, WorkerLines
+    from lightning_gpuprof.records.lines import CompileEvent, ModuleCalls, WorkerLines
     from lightning_gpuprof.records.schema import (
         Advice,
         Note,
@@ -133,6 +133,8 @@ class RunResults:
     """Samples of the training thread's stack; None where none were taken."""
     worker_lines: WorkerLines | None = None
     """Samples of the loader's worker processes; None where none were taken."""
+    module_calls: ModuleCalls | None = None
+    """None where no module was named."""
     anomaly_mode: AnomalyMode | None = None
     """None where it was off, or nobody looked."""
     batch_bytes: int | None = None

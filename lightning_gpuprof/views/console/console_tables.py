@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lightning_gpuprof.analysis.run.line_times import LineTime, line_times, unlisted_ns
+from lightning_gpuprof.analysis.run.module_times import module_times
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.worker_lines import WorkerLineTime, worker_line_times
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
@@ -33,6 +34,13 @@ _ANSWERS = {
     State.OK: ("ok", ""),
     State.LOOK: ("look", "Next:"),
     State.NOT_MEASURED: ("-", "Not measured:"),
+}
+_MODULE_COLUMNS = {
+    "calls_per_step": "calls",
+    "forward_ns": "forward",
+    "backward_ns": "backward",
+    "device_forward_ns": "on the device",
+    "device_backward_ns": "backward",
 }
 MOST_KERNELS = 20
 Titled = tuple[str, Padding]
@@ -71,6 +79,7 @@ def tables(report: Report, *, verbose: bool) -> Iterator[Titled]:
         yield f"AT WHICH LINES (sampled on the host in the first seconds{others})", lines
     if (workers := worker_table(results)) is not None:
         yield workers
+    yield from module_tables(results)
     for trace in results.traces:
         if trace.rank == results.start.rank and trace.analysis is not None:
             yield from _trace_tables(trace, None if verbose else BRIEF_ROWS)
@@ -104,6 +113,24 @@ def line_table(results: RunResults) -> Padding | None:
     ]
     head = ("of a step", "", "in", "line")
     return grid(rows[:MOST_LINES], right=(0, 1), head=head) if rows else None
+
+
+def module_tables(results: RunResults) -> Iterator[Titled]:
+    """Yield the modules that were named, and those whose calls could be one."""
+    modules = module_times(results)
+    keys = [key for key in _MODULE_COLUMNS if any(row[key] is not None for row in modules)]
+    rows = [(*(_figure(key, row[key]) for key in keys), row["name"]) for row in modules]
+    if rows:
+        head = (*(_MODULE_COLUMNS[key] for key in keys), "")
+        yield "MODULES (own time, mean per step)", grid(rows, right=range(len(keys)), head=head)
+    if loops := [(row["name"], row["advice"]) for row in modules if row["advice"]]:
+        yield "MODULES CALLED IN A LOOP", grid(loops)
+
+
+def _figure(key: str, value: float | None) -> str:
+    if value is None:
+        return ""
+    return duration(value) if key.endswith("_ns") else f"{value:.3g}"
 
 
 def worker_table(results: RunResults) -> Titled | None:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from lightning_gpuprof.analysis.run.line_times import line_times, unlisted_ns
+from lightning_gpuprof.analysis.run.module_times import module_times
 from lightning_gpuprof.analysis.run.phase_split import Part, PerStep, PhaseStats
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.worker_lines import made_in_ns, worker_line_times
@@ -58,6 +59,7 @@ def report_payload(
         "lines": [plain(asdict(one)) for one in line_times(results)[:TOP_LINES]],
         "lines_unlisted_ns": unlisted_ns(results),
         "workers": _workers(results),
+        "modules": module_times(results),
         "outside": [plain(asdict(outside)) for outside in results.outside],
         "findings": [
             {**finding_payload(finding, results), "measured": finding.measured}

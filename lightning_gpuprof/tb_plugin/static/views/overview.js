@@ -5,6 +5,7 @@ import { count, duration, number, size } from "../format.js";
 import { findings } from "./findings.js";
 import { hero } from "./hero.js";
 import { lineTable, workerTable } from "./line_table.js";
+import { moduleTable } from "./module_table.js";
 import { phaseTable } from "./phase_table.js";
 import { plan } from "./plan.js";
 import { stepsChart } from "./steps_chart.js";
@@ -39,6 +40,7 @@ export const overview = {
           stepped && phaseTable(report),
           lineTable(report),
           workerTable(report),
+          moduleTable(report),
           stepped && card("Steps over time", null, stepsChart(context, steps, { height: 210, zoom: false })),
         ),
       ),
