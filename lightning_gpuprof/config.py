@@ -51,8 +51,9 @@ class GpuProfConfig:
         window: Steps per record and per `[PROFILE]` line: later more, where steps are slow fewer.
         warmup_steps: This many first steps are marked as warm-up and left out of medians.
         console: Whether the `[PROFILE]` lines are shown.
-        scalars: Whether `gpuprof/*` medians go to the trainer's loggers.
-        metrics: Outputs of training_step kept on the device and logged once a window.
+        scalars: Whether the trainer's loggers get anything: `gpuprof/*` medians, the values of
+            `metrics`, and the report as an HTML file where they take files (W&B, MLflow).
+        metrics: Outputs of training_step kept on the device and handed on once a window.
         facts: Whether single facts are recorded: checkpoints' content, garbage collections, use of
             the cores, a container's quota, the gradient sync of several ranks.
         lines: Whether a thread samples the training thread's stack, 300 times in about twenty
@@ -65,7 +66,7 @@ class GpuProfConfig:
             there is a GPU and its vendor's library (nvidia-ml-py, amdsmi).
         memory_snapshot: Whether a GPU's allocations are kept, to write what filled the memory
             when it runs out. Costs a walk over the stack for each allocation.
-        report: Whether the report is shown when fit ends.
+        report: Whether the report is shown when a fit or an evaluation ends.
         modules: Names of modules, as in named_modules(), whose forward and backward are timed.
         device_marks: Whether phases are also timed on the device, by events; no host sync.
         overhead_budget: Share of a step's time that this may cost by its own clock; above it

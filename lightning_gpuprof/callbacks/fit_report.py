@@ -1,24 +1,38 @@
 """Shows the report when a fit has ended."""
 
 import io
+import os
 import sys
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from lightning_gpuprof.adapters.lightning import is_kind
 from lightning_gpuprof.errors import RecordError
+from lightning_gpuprof.records.files import plugin_dir
 from lightning_gpuprof.session.console import report_command, say
 from lightning_gpuprof.session.output import RunOutput
 from lightning_gpuprof.views.console.console import render_for
 from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.documents.stored_analysis import analyse_traces
 
+REPORT = "report.html"
+ATTACH: dict[str, Callable[[Any, str], object]] = {
+    "WandbLogger": lambda one, path: one.experiment.save(
+        path, base_path=os.path.dirname(path), policy="now"
+    ),
+    "MLFlowLogger": lambda one, path: one.experiment.log_artifact(one.run_id, path),
+}
+"""How a file is handed to loggers that take files."""
 
-def show_report(output: RunOutput) -> None:
-    """Show the report of the session that has just ended.
+
+def show_report(output: RunOutput) -> bool:
+    """Show the report of the session that has just ended; tells whether there is one.
 
     Its traces are analysed first; Ctrl-C leaves that to the next reader.
     """
     if output.unwritten:  # the output has warned of that
         say(f"[PROFILE] no report: what was measured could not be written to {output.run_dir}.")
-        return
+        return False
     try:
         failed = analyse_traces(output.run_dir, session=output.session)
     except KeyboardInterrupt:
@@ -30,13 +44,28 @@ def show_report(output: RunOutput) -> None:
         report = load_report(output.run_dir)
     except RecordError as error:
         say(f"[PROFILE] no report: {error}")
-        return
+        return False
     if report.results.start.session != output.session:
         # Such as a second `fit` of a Trainer that has reached its max_epochs.
         say(
             "[PROFILE] no report: this fit trained no batch. The previous fit's report: "
             f"{report_command(output.run_dir)}"
         )
-        return
+        return False
     closed = getattr(sys.stderr, "closed", True)  # also where there is none: a log may take it
     say(render_for(report, io.StringIO() if closed else sys.stderr).rstrip())
+    return True
+
+
+def attach_report(output: RunOutput, loggers: Sequence[Any]) -> None:
+    """Hand the report as an HTML file to the loggers that take files."""
+    takers = [(kind, logger) for kind in ATTACH for logger in loggers if is_kind(logger, kind)]
+    if not takers:
+        return
+    # Here, not above: few runs need it.
+    from lightning_gpuprof.views.html.html import write_html
+
+    path = os.path.join(plugin_dir(output.run_dir), REPORT)
+    write_html(path, output.run_dir, session=output.session)
+    for kind, logger in takers:
+        ATTACH[kind](logger, path)

@@ -3,19 +3,13 @@
 import argparse
 import json
 import sys
-from contextlib import suppress
-from pathlib import Path
 
 from lightning_gpuprof.cli.arguments import add_form
-from lightning_gpuprof.errors import RecordError, TraceError
-from lightning_gpuprof.records.files import LAYOUT_SUFFIX
 from lightning_gpuprof.views.documents.report import load_report, resolve_run
-from lightning_gpuprof.views.documents.stored_analysis import analyse_traces, traces_of
+from lightning_gpuprof.views.documents.stored_analysis import analyse_traces
 from lightning_gpuprof.views.tab.tab import NEEDS_MORE, PAGES, VIEWS, find_view
 
 _ONE_RUN_VIEWS = sorted({*VIEWS, *PAGES} - set(NEEDS_MORE))
-_TIMELINES = 4
-"""The last so many traces, as the HTML report shows."""
 DEFAULT_LOGS = "lightning_logs"
 
 
@@ -49,7 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the report, or write it as HTML."""
     if args.html:
-        _write_html(args.html, args.run, args.session)
+        from lightning_gpuprof.views.html.html import write_html
+
+        write_html(args.html, args.run, session=args.session)
+        print(f"wrote {args.html}")
         return 0
     if args.view:
         print(_view(args.run, args.view, args.session))
@@ -70,37 +67,15 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _write_html(target: str, run: str, session: int | None) -> None:
-    from lightning_gpuprof.views.html.html import render_html
-
-    _lay_out(resolve_run(run).run)
-    html = render_html(run, session=session)
-    try:
-        Path(target).write_text(html, encoding="utf-8")
-    except OSError as error:
-        raise RecordError(f"{target} cannot be written ({error}). Pass another file.") from error
-    print(f"wrote {target}")
-
-
-def _lay_out(run: str) -> None:
-    """Lay the run's last traces out for the timeline and the call tree, where nobody has."""
-    # Imported here: the report needs none of it.
-    from lightning_gpuprof.views.tab.layout_file import write_layout
-
-    for trace in traces_of(run)[-_TIMELINES:]:
-        if not Path(trace + LAYOUT_SUFFIX).exists():
-            with suppress(TraceError, OSError):  # their views say that there is none
-                write_layout(trace)
-
-
 def _view(path: str, name: str, session: int | None) -> str:
     """Return what the tab's route of that name answers for a run's default rank."""
+    from lightning_gpuprof.views.html.html import lay_out
     from lightning_gpuprof.views.tab.loaded_run import LoadedRun
     from lightning_gpuprof.views.tab.query import Query
 
     found = resolve_run(path)
     analyse_traces(found.run)
-    _lay_out(found.run)
+    lay_out(found.run)
     run = LoadedRun(found.run)
     wanted = Query({} if session is None else {"session": str(session)})
     run.session(wanted)  # says what is wrong with a path that is no run: some views would be empty

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from lightning.pytorch.loggers.logger import DummyLogger
 
 from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.errors import TraceError
@@ -69,3 +70,65 @@ def test_the_traces_of_the_session_alone_are_analysed(fit, tmp_path):
     assert trainer.state.finished
     names = [path.name for path in tmp_path.rglob("*.analysis.json")]
     assert names == ["rank0-session1-cycle0.pt.trace.json.gz.analysis.json"]
+
+
+class Keeps(DummyLogger):
+    """Keeps what it is handed."""
+
+    def __init__(self):
+        super().__init__()
+        self.files, self.values = [], []
+        self.run_id = "42"
+
+    @property
+    def experiment(self):
+        return self
+
+    def log_metrics(self, metrics, step=None):
+        self.values += metrics
+
+    def save(self, path=None, base_path=None, policy=None):
+        if path is not None:  # wandb's run takes files by this name
+            self.files.append((Path(path).name, Path(base_path) == Path(path).parent, policy))
+            self.page = Path(path).read_text(encoding="utf-8")
+
+    def log_artifact(self, run_id, path):
+        self.files.append((run_id, Path(path).name))
+        self.page = Path(path).read_text(encoding="utf-8")
+
+
+class WandbLogger(Keeps):
+    pass
+
+
+class MLFlowLogger(Keeps):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("logger", "files"),
+    [
+        (WandbLogger, [("report.html", True, "now")]),
+        (MLFlowLogger, [("42", "report.html")]),
+        (Keeps, []),
+    ],
+)
+def test_loggers_that_take_files_get_the_report_and_one_setting_keeps_all_back(fit, logger, files):
+    told, kept_back = logger(), logger()
+    fit(GpuProfCallback(console=False), logger=told)
+    fit(GpuProfCallback(console=False, scalars=False), logger=kept_back)
+    assert told.files == files
+    assert not files or "where the time goes" in told.page
+    assert {"loss", "gpuprof/step_ms"} <= set(told.values)
+    assert kept_back.files == []
+    assert not [name for name in kept_back.values if name == "loss" or "gpuprof" in name]
+
+
+def test_a_logger_that_refuses_the_file_is_said_and_training_has_ended_well(fit, said):
+    class MLFlowLogger(Keeps):
+        def log_artifact(self, run_id, path):
+            raise OSError("no room")
+
+    trainer = fit(GpuProfCallback(console=False), logger=MLFlowLogger())
+    assert trainer.state.finished
+    assert "OSError: no room" in said()

@@ -6,17 +6,21 @@ import html
 import posixpath
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from lightning_gpuprof.errors import GpuProfError
+from lightning_gpuprof.errors import GpuProfError, RecordError, TraceError
+from lightning_gpuprof.records.files import LAYOUT_SUFFIX
 from lightning_gpuprof.records.schema import SCHEMA_VERSION
 from lightning_gpuprof.views.console.console import render
 from lightning_gpuprof.views.documents.report import load_report, resolve_run
+from lightning_gpuprof.views.documents.stored_analysis import traces_of
 from lightning_gpuprof.views.html.static import STATIC, plotly_path
+from lightning_gpuprof.views.tab.layout_file import write_layout
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query
 from lightning_gpuprof.views.tab.run_views import runs_view
@@ -47,6 +51,28 @@ def render_html(run: str, *, session: int | None = None) -> str:
     report = load_report(found.run, session=session, ranks=loaded.ranks, analyse=True)
     text = render(report, verbose=True)
     return _page(loaded.name, _data(loaded, session), text)
+
+
+def write_html(target: str, run: str, *, session: int | None = None) -> None:
+    """Write the report of a run as one page; first its last traces are laid out, where need be.
+
+    Raises:
+        RecordError: There is no such run, or the file cannot be written.
+    """
+    lay_out(resolve_run(run).run)
+    html = render_html(run, session=session)
+    try:
+        Path(target).write_text(html, encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"{target} cannot be written ({error}). Pass another file.") from error
+
+
+def lay_out(run: str) -> None:
+    """Lay the run's last traces out for the timeline and the call tree, where nobody has."""
+    for trace in traces_of(run)[-MAX_TRACES:]:
+        if not Path(trace + LAYOUT_SUFFIX).exists():
+            with suppress(TraceError, OSError):  # their views say that there is none
+                write_layout(trace)
 
 
 def _data(run: LoadedRun, session: int | None) -> dict[str, Any]:
