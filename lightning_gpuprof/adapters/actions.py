@@ -22,6 +22,7 @@ class Border(Enum):
     BATCH = "batch"
     EPOCH_LOOP = "epoch_loop"
     BEFORE_EPOCH = "before_epoch"
+    AFTER_EPOCH = "after_epoch"
     TRAIN_START = "train_start"
     END = "end"
 
@@ -43,9 +44,9 @@ _BATCH_TRANSFER = (
 _ACTION = re.compile(r"\[(\w+)\](?:(.*)\.|\.)(\w+)", re.DOTALL)
 
 _WHOLE: dict[Phase, tuple[str, ...]] = {
-    Phase.DATA_WAIT: ("train_dataloader_next", "val_next"),
+    Phase.DATA_WAIT: ("train_dataloader_next", "val_next", "test_next", "predict_next"),
     Phase.HOST_TO_DEVICE: ("batch_to_device", "transfer_batch_to_device"),
-    Phase.FORWARD: ("training_step", "validation_step"),
+    Phase.FORWARD: ("training_step", "validation_step", "test_step", "predict_step"),
     Phase.BACKWARD: ("backward",),
     Phase.ZERO_GRAD: ("optimizer_zero_grad",),
     Phase.CLIP_GRADIENTS: ("configure_gradient_clipping",),
@@ -56,7 +57,8 @@ _WHOLE: dict[Phase, tuple[str, ...]] = {
 }
 _PARTS: dict[Phase, tuple[str, ...]] = {
     Phase.DATA_WAIT: (
-        "prepare_data", "train_dataloader", "val_dataloader",
+        "prepare_data", "train_dataloader", "val_dataloader", "test_dataloader",
+        "predict_dataloader",
     ),
     Phase.HOST_TO_DEVICE: ("on_before_batch_transfer", "on_after_batch_transfer"),
     Phase.CHECKPOINT: ("on_save_checkpoint", "on_load_checkpoint"),
@@ -78,6 +80,16 @@ BORDERS: dict[str, Border] = {
     "on_train_epoch_start": Border.BEFORE_EPOCH,
     "on_train_end": Border.END,
 }
+_EVALUATIONS = {"val": "validation", "test": "test", "predict": "predict"}
+for _fetch, _hook in _EVALUATIONS.items():  # a validation inside a fit has none of them
+    BORDERS |= {
+        f"{_fetch}_next": Border.FETCH,
+        f"{_hook}_step": Border.BATCH,
+        f"on_{_hook}_start": Border.TRAIN_START,
+        f"on_{_hook}_epoch_start": Border.BEFORE_EPOCH,
+        f"on_{_hook}_epoch_end": Border.AFTER_EPOCH,
+        f"on_{_hook}_end": Border.END,
+    }
 
 EXCEPTION_HOOK = "on_exception"
 ENDS = ("run_training_epoch", EXCEPTION_HOOK, "teardown")

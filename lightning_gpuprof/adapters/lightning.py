@@ -7,7 +7,7 @@ callback of the other because it calls hooks by name; so nothing here may rely o
 with a class of a fixed package: use `is_kind`.
 
 Private names, seen in Lightning 2.4 to 2.6, and what happens without them:
-    epoch_loop._results.batch: batches are counted without their size
+    epoch_loop._results.batch, and of evaluations: batches are counted without their size
     epoch_loop._batches_that_stepped: scalars are logged under `global_step`
     epoch_loop._broadcast_sigterm_tensor (2.6): ranks' wait for it is not told apart
     a result's _forward_cache: a progress bar does not show values logged in steps
@@ -75,18 +75,34 @@ def does_nothing(profiler: Any) -> bool:
     )
 
 
+def stage_of(trainer: Any) -> str:
+    """Return what a Trainer was last asked to do: fit, validate, test or predict."""
+    return "fit" if trainer.state.fn is None else str(trainer.state.fn.value)
+
+
+def data_loop(trainer: Any) -> Any:
+    """Return the loop that has the loaders: the fit's, or an evaluation's own."""
+    return getattr(trainer, f"{stage_of(trainer)}_loop")
+
+
+def batch_loop(trainer: Any) -> Any:
+    """Return the loop over batches: of a fit's epoch, or an evaluation's own."""
+    loop = data_loop(trainer)
+    return getattr(loop, "epoch_loop", loop)
+
+
 def batches_done(trainer: Trainer) -> int:
-    """Return how many training batches were trained, those of a run that this one resumes too.
+    """Return how many batches have run, in training those of a run that this one resumes too.
 
     One whose `on_train_batch_end` is running is among them, one that an exception ended is not.
     """
-    progress: Any = trainer.fit_loop.epoch_loop.batch_progress.total
+    progress: Any = batch_loop(trainer).batch_progress.total
     return int(progress.processed)
 
 
 def batch_holder(trainer: Any) -> Any:
-    """Return the object whose `batch` is the training batch that runs, None where unknown."""
-    results = getattr(trainer.fit_loop.epoch_loop, "_results", None)
+    """Return the object whose `batch` is the batch that runs, None where unknown."""
+    results = getattr(batch_loop(trainer), "_results", None)
     return results if hasattr(results, "batch") else SimpleNamespace(batch=None)
 
 

@@ -6,8 +6,8 @@ Private names, seen in torch 2.2 to 2.13; an iterator without them is not split:
     torch.utils.data.dataloader._SingleProcessDataLoaderIter, ._MultiProcessingDataLoaderIter
     DataLoader._iterator, ._get_iterator; the iterators' _sampler_iter, _dataset_kind, _data_queue,
     and its _poll
-Seen in Lightning 2.4 to 2.6: fit_loop._data_fetcher, and its CombinedLoader's _iterator;
-_combined_loader of fit_loop and val_loop, and fit_loop._load_combined_loader_states
+Seen in Lightning 2.4 to 2.6: _data_fetcher of loops, and its CombinedLoader's _iterator;
+_combined_loader of loops, and fit_loop._load_combined_loader_states
 """
 
 import sys
@@ -31,6 +31,11 @@ _KNOWN = tuple(
 """Subclasses and other loaders are left alone: they may keep state where these do not."""
 BEFORE_FIRST_ITERATORS = "_load_combined_loader_states"
 """The fit loop's last call before it makes the first epoch's iterators: its loaders are final."""
+
+
+def before_first_iterators(loop: Any) -> str:
+    """Return the last method that a loop calls before its first iterators, its loaders final."""
+    return BEFORE_FIRST_ITERATORS if hasattr(loop, BEFORE_FIRST_ITERATORS) else "setup_data"
 
 
 MAKES_ITERATOR = "_get_iterator"
@@ -110,10 +115,10 @@ class LoaderParts:
         self._loaders: WeakSet[Any] = WeakSet()
         self._timed: WeakSet[Any] = WeakSet()
 
-    def watch(self, trainer: Any) -> None:
-        """Time the iterators of this epoch's training loader."""
-        path = "fit_loop._data_fetcher.iterator._iterator.iterators"
-        for iterator in reach(trainer, path) or ():
+    def watch(self, loop: Any) -> None:
+        """Time the iterators that a loop fetches from in this epoch."""
+        path = "_data_fetcher.iterator._iterator.iterators"
+        for iterator in reach(loop, path) or ():
             if type(iterator) in _KNOWN:
                 self._time_sampler(iterator)
                 self._time_workers(iterator)

@@ -113,7 +113,7 @@ class BatchSizeAdvisor(RecordingCallback):
         pl_module: LightningModule,
         outputs: Any,
         batch: Any,
-        batch_idx: int,
+        *_: Any,
     ) -> None:
         if self._batches is None or self._host is None:
             return
@@ -213,7 +213,7 @@ class BatchSizeAdvisor(RecordingCallback):
         assert self._output is not None
         self._output.write(peaks.add(reading, window, batch=self._counted, kinds=self._kinds))
         self._show(reading)
-        advice = peaks.advise(reading, self.band)
+        advice = peaks.advise(reading, self.band) if self._output.stage == "fit" else None
         if advice is not None and advice != self._last:
             self._suggest(advice, trainer)
 

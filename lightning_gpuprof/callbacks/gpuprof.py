@@ -8,7 +8,13 @@ from typing import Any
 
 from typing_extensions import Self, override
 
-from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer, is_kind
+from lightning_gpuprof.adapters.lightning import (
+    Callback,
+    LightningModule,
+    Trainer,
+    is_kind,
+    stage_of,
+)
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
@@ -25,7 +31,9 @@ from lightning_gpuprof.session.guard import disable, guarded
 from lightning_gpuprof.session.hooks import HOOKS, forward
 from lightning_gpuprof.session.output import RunOutput
 
-_OWN_HOOKS = ("setup", "on_fit_end", "on_exception")
+_OWN_HOOKS = ("setup", "on_fit_end", "on_exception", "teardown")
+_OF_TRAINING = (DeferredLoss, MemorySnapshot)
+"""Parts that have nothing to do in an evaluation."""
 DEFAULT = GpuProfConfig()
 _LATER_HOOKS = tuple(hook for hook in HOOKS if hook != "setup")
 
@@ -95,10 +103,13 @@ class GpuProfCallback(Callback):
             hooks = [hook for hook in _LATER_HOOKS if callable(getattr(self, hook))]
             self.__dict__.update(dict.fromkeys(hooks, self._without_setup))
 
-    def _forward(self) -> None:
-        forward(self, self.parts, but=_OWN_HOOKS)
+    def _forward(self, stage: str = "fit") -> None:
+        forward(self, self._parts_in(stage), but=_OWN_HOOKS, stage=stage)
         for hook in _OWN_HOOKS:
             self.__dict__.pop(hook, None)
+
+    def _parts_in(self, stage: str) -> list[Callback]:
+        return [one for one in self.parts if stage == "fit" or not isinstance(one, _OF_TRAINING)]
 
     def _without_setup(self, *args: object, **kwargs: object) -> None:
         if not args or not is_kind(args[0], "Trainer"):
@@ -120,27 +131,38 @@ class GpuProfCallback(Callback):
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if self.config is None:
             return
-        self._forward()
-        self._output = None
-        if stage == "fit":
-            self._output = RunOutput.of(trainer, log_dir=self.config.log_dir, now=self._clock)
-            self._output.config = self.config.to_dict()
-        for part in self.parts:
-            self._set_up(part, trainer, pl_module, stage)
-        self._forward()  # once more: some parts know only now which hooks they need
+        stage = stage_of(trainer)
+        self._forward(stage)
+        self._output = RunOutput.of(trainer, log_dir=self.config.log_dir, now=self._clock)
+        self._output.config = self.config.to_dict()
+        for part in self._parts_in(stage):
+            self._set_up(part, trainer, pl_module)
+        self._forward(stage)  # once more: some parts know only now which hooks they need
 
     @override
     @guarded
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         for part in self.parts[::-1]:
             part.on_fit_end(trainer, pl_module)
+        self._show_report(trainer)
+
+    @override
+    @guarded
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        for part in self._parts_in(stage_of(trainer))[::-1]:
+            part.teardown(trainer, pl_module, stage)
+        if stage != "fit":
+            self._show_report(trainer)
+
+    def _show_report(self, trainer: Trainer) -> None:
         if self.config is None or self._output is None or not self.config.report:
             return
         if trainer.is_global_zero and not getattr(trainer, "fast_dev_run", False):
             # Here, not above: the reading side is of no use to the training ranks.
-            from lightning_gpuprof.callbacks.fit_report import show_report
+            from lightning_gpuprof.callbacks.fit_report import attach_report, show_report
 
-            show_report(self._output)
+            if show_report(self._output) and self.config.scalars:
+                attach_report(self._output, trainer.loggers)
 
     @override
     @guarded
@@ -159,11 +181,10 @@ class GpuProfCallback(Callback):
         # Lightning ends the process at Ctrl-C: no on_fit_end, and no report, will follow.
         say(f"[PROFILE] the run ended early; what was measured: {report_command(output.run_dir)}")
 
-    def _set_up(
-        self, part: Callback, trainer: Trainer, pl_module: LightningModule, stage: str
-    ) -> None:
+    def _set_up(self, part: Callback, trainer: Trainer, pl_module: LightningModule) -> None:
         try:
-            part.setup(trainer, pl_module, stage)
+            # To a part, an evaluation is a fit whose hooks have other names.
+            part.setup(trainer, pl_module, "fit")
         except ConfigError as error:
             # A window that nobody asked for is no reason to refuse a device that lacks profiling.
             if not isinstance(part, ProfilerSchedule) or part.explicit:
@@ -204,7 +225,8 @@ def _parts(config: GpuProfConfig, clock: Callable[[], int]) -> list[Callback]:
             )
         )
     if config.metrics:
-        parts.append(DeferredLoss(config.metrics, window=config.window))
+        every = None if config.scalars else 0
+        parts.append(DeferredLoss(config.metrics, window=config.window, log_every_n_steps=every))
     if config.batch_size:
         parts.append(BatchSizeAdvisor(**shared, band=(config.vram_low, config.vram_high)))
     if config.facts:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from typing_extensions import override
 
@@ -12,10 +13,13 @@ from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.session.guard import guarded, guarded_call
 from lightning_gpuprof.session.hooks import BatchCalls, called_by_trainer, silence_unused
 from lightning_gpuprof.session.output import RunOutput, status_of
+from lightning_gpuprof.timing.batches import size_of
 from lightning_gpuprof.timing.fit_end import FitEnd
 from lightning_gpuprof.timing.nvtx import check_nvtx
 from lightning_gpuprof.timing.run import TimingRun
 from lightning_gpuprof.timing.window_writer import TimerSettings
+
+_SIZES = "on_predict_batch_end"
 
 
 class PhaseTimer(Callback):
@@ -24,14 +28,14 @@ class PhaseTimer(Callback):
     Each nanosecond of a fit is charged to the innermost action that the Trainer runs at the time:
     a step's phases add up to its wall time, and callbacks and loggers carry their own names.
     Host time is launch time: a GPU may still be running what a phase queued. This callback never
-    synchronizes. `validate`, `test` and `predict` are not timed.
+    synchronizes. `validate`, `test` and `predict` are timed as part of a `GpuProfCallback` alone.
 
     Costs: 2 us per step net, at most `overhead_budget` of it by its own clock.
     Touches: stands in for `profiler` of the Trainer for the length of the fit and hands every call
         on. Wraps methods of single objects that the profiler does not show: `log` of the module,
         `log_metrics`, `save` and the writer's methods of each logger, as logging amid a step would
-        be forward's time; `_load_combined_loader_states` of the fit's loop, after which the first
-        epoch's workers start; `run` and `reset` of its validation loop;
+        be forward's time; `_load_combined_loader_states` of the fit's loop and `setup_data` of an
+        evaluation's, after which the first workers start; `run` and `reset` of its validation loop;
         `_get_iterator` of loaders with workers, which may start amid an epoch; with manual
         optimization `backward` of the strategy; the sampler and the queue of the loader's iterator;
         with several ranks their check for SIGTERM. Records events where there is a device. All is
@@ -112,6 +116,9 @@ class PhaseTimer(Callback):
                 "This Trainer has two PhaseTimers. GpuProfCallback contains one: remove the other."
             )
         self._output.at_end(self._session_ends, last=True)
+        self.__dict__.pop(_SIZES, None)
+        if self._output.stage != "predict":  # a hook that is not there costs nothing
+            self.__dict__[_SIZES] = None
         host = called_by_trainer(trainer, self)
         self._run = TimingRun(
             trainer,
@@ -141,6 +148,16 @@ class PhaseTimer(Callback):
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._run is not None:
             self._run.begin_epoch(trainer.current_epoch)
+
+    @override
+    @guarded
+    def on_predict_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any,
+        batch_idx: int, dataloader_idx: int = 0,
+    ) -> None:  # fmt: skip
+        """Note the batch's size: this loop alone does not keep its batch."""
+        if self._run is not None:
+            self._run.timeline.samples[-1] = size_of(batch)
 
     @override
     @guarded

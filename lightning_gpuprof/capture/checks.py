@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from lightning_gpuprof.adapters.lightning import is_kind, users_profiler
+from lightning_gpuprof.adapters.lightning import batch_loop, is_kind, stage_of, users_profiler
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.schedule import Schedule, too_short
 from lightning_gpuprof.session.output import RunOutput
@@ -34,7 +34,7 @@ def check_length(trainer: Any, schedule: Schedule, output: RunOutput, *, explici
     message = too_short(schedule, length)
     if schedule.fitting(length):
         output.warn(message)
-    elif explicit and not trainer.fast_dev_run:
+    elif explicit and output.stage == "fit" and not trainer.fast_dev_run:
         raise ConfigError(message)
     else:
         output.note("no-trace", length, message)
@@ -47,10 +47,14 @@ def steps_per_unit(trainer: Any, unit: str) -> int | None:
 
 
 def fit_length(trainer: Any, unit: str) -> int | None:
-    """Return the most steps (batches) or epochs that a fit can run, from `on_train_start` on.
+    """Return the most steps (batches) or epochs that a session can run, from its start on.
 
     An upper bound, since early stopping and `max_time` may end it sooner; None where none is known.
+    An evaluation is one epoch.
     """
+    if stage_of(trainer) != "fit":
+        batches = sum(batch_loop(trainer).max_batches) if unit == "step" else 1
+        return math.ceil(batches) if math.isfinite(batches) else None
     per_epoch = trainer.num_training_batches
     epochs, batches = _epochs_left(trainer), _batches_for_max_steps(trainer)
     if unit == "step":

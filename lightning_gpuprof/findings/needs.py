@@ -31,6 +31,11 @@ def _operators(run: RunResults) -> bool:
 
 
 NEEDS = {
+    "training": Need(
+        lambda run: run.start.stage == "fit",
+        "it judges training, and this run trains nothing",
+        by_trace=True,
+    ),
     "steps": Need(lambda run: bool(run.phases and run.step_ns), "no step was recorded"),
     "steps or kernels": Need(
         lambda run: bool(run.phases and run.step_ns) or _on_device(run),

@@ -144,6 +144,13 @@ def written_whole(path: str) -> Iterator[str]:
         raise
 
 
+def top_runs(root: str) -> list[str]:
+    """Return the runs at or under a folder, but for evaluations in the folder of a fit."""
+    runs = list(find_runs(root))
+    inner = {os.path.join(run, name) for run in runs for name in ("validate", "test", "predict")}
+    return [run for run in runs if run not in inner]
+
+
 def find_runs(root: str, *, traces: bool = False) -> Iterator[str]:
     """Yield the log dirs at or under a folder that hold records of ours, or traces alone.
 

@@ -12,7 +12,7 @@ HOOKS = tuple(
 _PER_BATCH = ("_batch_", "_zero_grad", "_backward", "_optimizer_step")
 PER_BATCH_HOOKS = tuple(name for name in HOOKS if any(text in name for text in _PER_BATCH))
 BATCH_END = "on_train_batch_end"
-_CALLS = "_batch_calls"
+_CALLS, _STAGE = "_batch_calls", "_stage"
 _NEVER = 1 << 62
 
 _Method = Callable[..., Any]
@@ -149,24 +149,42 @@ def silence_unused(callback: Callback) -> None:
             callback.__dict__[hook] = None
 
 
-def forward(callback: Callback, parts: Sequence[Callback], *, but: Sequence[str] = ()) -> None:
+def forward(
+    callback: Callback, parts: Sequence[Callback], *, but: Sequence[str] = (), stage: str = "fit"
+) -> None:
     """Let a callback's hooks be those of its parts: `setup` in order, others in reverse order.
 
     So the first part is set up before all others and is the last to see the run's end. A part
     takes a hook of its own back by setting the attribute to None. A hook of the callback's own
-    class comes first, and those named in `but` are its own alone.
+    class comes first, and those named in `but` are its own alone. In an evaluation the parts' hooks
+    of training are called by its own hooks.
     """
-    for hook in HOOKS:
+    callback.__dict__[_STAGE] = stage
+    sources = {hook: hook for hook in HOOKS}
+    sources |= {hook_in(stage, hook): hook for hook in HOOKS if hook.startswith("on_train_")}
+    for hook, source in sources.items():
         if hook in but:
             continue
         callback.__dict__.pop(hook, None)
-        order = (callback, *(parts if hook == "setup" else parts[::-1]))
-        methods = [getattr(one, hook) for one in order if has_hook(one, hook)]
+        order = parts if hook == "setup" else parts[::-1]
+        own = [(part, source if has_hook(part, source) else hook) for part in order]
+        own.insert(0, (callback, hook))
+        methods = [getattr(one, name) for one, name in own if has_hook(one, name)]
         methods = [method for method in methods if callable(method)]
         if methods:
             callback.__dict__[hook] = methods[0] if len(methods) == 1 else Each(methods)
         elif hook in PER_BATCH_HOOKS:
             callback.__dict__[hook] = None
+
+
+def hook_in(stage: str, hook: str) -> str:
+    """Return the hook that is called in an evaluation where this one is in training.
+
+    >>> hook_in("validate", "on_train_batch_end"), hook_in("fit", "on_train_start")
+    ('on_validation_batch_end', 'on_train_start')
+    """
+    name = {"fit": "train", "validate": "validation"}.get(stage, stage)
+    return hook.replace("on_train_", f"on_{name}_")
 
 
 def called_by_trainer(trainer: Trainer, part: Callback) -> Callback:
@@ -180,6 +198,7 @@ def add_hook(callback: Callback, hook: str, method: _Method, *, every: int = 1) 
 
     `on_train_batch_end` calls it with the last of `every` batches.
     """
+    hook = hook_in(callback.__dict__.get(_STAGE, "fit"), hook)
     if every > 1:
         BatchCalls.of(callback).add(method, every)
     else:
@@ -188,6 +207,7 @@ def add_hook(callback: Callback, hook: str, method: _Method, *, every: int = 1) 
 
 def drop_hook(callback: Callback, hook: str, method: _Method) -> None:
     """Undo `add_hook`; a hook that nothing is left of is passed over again."""
+    hook = hook_in(callback.__dict__.get(_STAGE, "fit"), hook)
     calls: BatchCalls | None = callback.__dict__.get(_CALLS)
     if calls is not None:
         calls.drop(method)

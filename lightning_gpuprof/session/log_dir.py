@@ -6,7 +6,7 @@ import tempfile
 import weakref
 from functools import partial
 
-from lightning_gpuprof.adapters.lightning import Trainer, is_kind
+from lightning_gpuprof.adapters.lightning import Trainer, is_kind, stage_of
 from lightning_gpuprof.records.writer import next_session
 from lightning_gpuprof.session.console import say
 from lightning_gpuprof.session.guard import attempt
@@ -20,14 +20,17 @@ def resolve_session(
 
     The dir is, in this order: the override; the first TensorBoardLogger's; any logger's `log_dir`;
     and else a fresh `<default_root_dir>/lightning_logs/version_<n>`; under `fast_dev_run` a
-    temporary folder that goes with the Trainer. Rank 0 decides and tells the others; a rank that is
-    not told in time decides for itself.
+    temporary folder that goes with the Trainer. An evaluation has a folder of its own in that, by
+    its name. Rank 0 decides and tells the others; a rank that is not told in time decides for
+    itself.
     """
     if not trainer.is_global_zero and (told := ranks.told(SESSION, wait=WAIT)):
         number, _, folder = told.partition(" ")
         return folder, int(number)
     fallback = attempt(partial(os.path.abspath, "lightning_logs"), "lightning_logs")
     folder = attempt(lambda: _choose(trainer, override), fallback)
+    if (stage := stage_of(trainer)) != "fit":
+        folder = os.path.join(folder, stage)
     session = attempt(lambda: next_session(folder, rank=trainer.global_rank), 0)
     if trainer.is_global_zero:
         ranks.tell(SESSION, f"{session} {folder}")

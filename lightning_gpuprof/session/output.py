@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary, ref
 
 from typing_extensions import override
 
-from lightning_gpuprof.adapters.lightning import Trainer
+from lightning_gpuprof.adapters.lightning import Trainer, stage_of
 from lightning_gpuprof.records.schema import Note, Record, RunEnd
 from lightning_gpuprof.records.writer import RecordWriter
 from lightning_gpuprof.session.console import say
@@ -47,6 +47,7 @@ class RunOutput:
     ) -> None:
         self.run_dir = run_dir
         self.rank = int(trainer.global_rank)
+        self.stage = stage_of(trainer)
         self.session = session  # from 0; where rank 0 has told it, the same on every rank
         self.step_flags = 0  # of the running step; `PhaseTimer` takes them as its batch begins
         self.timer, self.phases, self.config = "", list[str](), dict[str, Any]()  # for `RunStart`
@@ -85,7 +86,7 @@ class RunOutput:
             running.end("exception")  # of an earlier fit, whose end nobody was told of
         last = _OUTPUTS.get(trainer)
         if log_dir is None and last is not None:
-            log_dir = last.run_dir
+            log_dir = last.run_dir if last.stage == "fit" else os.path.dirname(last.run_dir)
         ranks = RankStore.of(trainer)
         run_dir, session = resolve_session(trainer, log_dir, ranks)
         output = cls(trainer, run_dir, session=session, now=now)

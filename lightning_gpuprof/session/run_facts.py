@@ -14,10 +14,13 @@ from lightning_gpuprof import __version__
 from lightning_gpuprof.adapters.compiled_modules import is_compiled
 from lightning_gpuprof.adapters.lightning import (
     Trainer,
+    data_loop,
     detects_anomaly,
+    stage_of,
     users_profiler,
     validation_batches,
 )
+from lightning_gpuprof.adapters.loaders import loaders_of
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, Device, Loader, RunStart
 from lightning_gpuprof.session.guard import attempt
 from lightning_gpuprof.session.left_unused import gpu_left_unused
@@ -37,11 +40,12 @@ SMALL_ROW_BYTES = 16 * 1024
 
 def run_start(trainer: Trainer, *, session: int, started_unix_ns: int) -> RunStart:
     """Return the record that begins a session, with what the Trainer knows by now."""
+    stage = stage_of(trainer)
     on_cpu = trainer.strategy.root_device.type == "cpu"
     return RunStart(
         schema_version=SCHEMA_VERSION,
         session=session,
-        stage="fit",
+        stage=stage,
         started_unix_ns=started_unix_ns,
         rank=trainer.global_rank,
         world_size=trainer.world_size,
@@ -56,8 +60,10 @@ def run_start(trainer: Trainer, *, session: int, started_unix_ns: int) -> RunSta
         model=attempt(lambda: _model(trainer), {}),
         device=attempt(lambda: device_of(trainer.strategy.root_device), None),
         gpu_left_unused=attempt(gpu_left_unused, None) if on_cpu else None,
-        loader=attempt(lambda: _loader(trainer, trainer.train_dataloader), None),
-        validation_loader=attempt(lambda: _validation_loader(trainer), None),
+        loader=attempt(lambda: _loader(trainer, loaders_of(data_loop(trainer))), None),
+        validation_loader=attempt(
+            lambda: _validation_loader(trainer) if stage == "fit" else None, None
+        ),
     )
 
 

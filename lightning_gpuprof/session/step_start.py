@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from lightning_gpuprof.adapters.lightning import Callback
+from lightning_gpuprof.adapters.lightning import Callback, batch_loop
 from lightning_gpuprof.session.hooks import BatchCalls, add_hook, called_by_trainer, drop_hook
 
 _NEVER = 1 << 62
@@ -28,7 +28,7 @@ class StepBorders:
         on_border: Callable[[int], object],
         output: Any = None,
     ) -> None:
-        self._progress = trainer.fit_loop.epoch_loop.batch_progress
+        self._progress = batch_loop(trainer).batch_progress
         self._host = called_by_trainer(trainer, callback)
         self._on_border, self._output = on_border, output
         self._first = self._due = self._completed

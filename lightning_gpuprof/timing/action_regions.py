@@ -60,6 +60,7 @@ class ActionRegions:
         self._reach: dict[Border, Callable[[], None]] = {
             Border.TRAIN_START: timeline.end_startup,
             Border.BEFORE_EPOCH: self._before_epoch,
+            Border.AFTER_EPOCH: timeline.end_epoch,
             Border.END: partial(timeline.outside_is, TEARDOWN),
         }
         self.fetching = ValidationFetch(self._clock)

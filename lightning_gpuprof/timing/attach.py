@@ -1,12 +1,12 @@
-"""Puts timing into a Trainer for one fit, by its profiler, and takes it out again."""
+"""Puts timing into a Trainer for one session, by its profiler, and takes it out again."""
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from lightning_gpuprof.adapters.compiled_modules import is_compiled_whole
-from lightning_gpuprof.adapters.lightning import STOP_CHECK_METHOD
-from lightning_gpuprof.adapters.loaders import BEFORE_FIRST_ITERATORS, LoaderParts
+from lightning_gpuprof.adapters.lightning import STOP_CHECK_METHOD, data_loop
+from lightning_gpuprof.adapters.loaders import LoaderParts, before_first_iterators
 from lightning_gpuprof.records.phases import EXPERIMENT, SAMPLER, STOP_CHECK, WORKERS, Phase
 from lightning_gpuprof.session.guard import attempt
 from lightning_gpuprof.session.timed_calls import After, LoggingCall, TimedCalls
@@ -39,6 +39,7 @@ class ProxyTiming:
         watch: Callable[[Region], Context] | None = None,
     ) -> None:
         self._trainer = trainer
+        self._loop = data_loop(trainer)
         self._inner = trainer.profiler
         self._calls = calls
         self._timeline, self._clock = timeline, timeline.clock
@@ -56,7 +57,7 @@ class ProxyTiming:
             raise AttributeError(f"{type(trainer).__name__}.profiler cannot be replaced")
         try:
             self._time_loggers()
-            self._time_fit()
+            self._time_loops()
         except BaseException:
             self.restore()
             raise
@@ -71,8 +72,8 @@ class ProxyTiming:
 
     def time_loader(self) -> None:
         """Split the wait for data into its parts from now on; for each epoch anew."""
-        self._loaders.watch(self._trainer)
-        self._watch_starts(self._trainer.fit_loop)
+        self._loaders.watch(self._loop)
+        self._watch_starts(self._loop)
 
     def _watch_starts(self, loop: Any) -> None:
         attempt(partial(self._loaders.watch_starts, loop), None)
@@ -105,14 +106,16 @@ class ProxyTiming:
                 region = ByExperiment(self._clock, f"{EXPERIMENT}{method}")
                 self._calls.add(experiment, method, region, kind=LoggingCall)
 
-    def _time_fit(self) -> None:
-        fit_loop = self._trainer.fit_loop
+    def _time_loops(self) -> None:
         # The first epoch's workers start between this call and `on_train_start`.
-        self._calls.add(fit_loop, BEFORE_FIRST_ITERATORS, After(self._timeline.begin_startup))
+        startup = After(self._timeline.begin_startup)
+        self._calls.add(self._loop, before_first_iterators(self._loop), startup)
         module = self._trainer.lightning_module
         if not is_compiled_whole(module):  # its step would break at the region
             self._calls.add(module, "log", self.proxy.module_log())
-        epoch_loop = fit_loop.epoch_loop
+        epoch_loop = getattr(self._loop, "epoch_loop", None)
+        if epoch_loop is None:  # an evaluation
+            return
         self._calls.add(epoch_loop.val_loop, "run", self.proxy.validation())
         watch = partial(self._watch_starts, epoch_loop.val_loop)
         self._calls.add(epoch_loop.val_loop, "reset", self.proxy.loader_start(watch))

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.actions import own_callback_names
 from lightning_gpuprof.adapters.device_events import DeviceEvents
-from lightning_gpuprof.adapters.lightning import Trainer, batch_holder
+from lightning_gpuprof.adapters.lightning import Trainer, batch_holder, batch_loop
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.session.compiling import CompileNotes
 from lightning_gpuprof.session.guard import interrupts_wait
@@ -54,7 +54,7 @@ class TimingRun:
         self.batch_holder = batch_holder(trainer)
         self.begin_elsewhere = shield(self._begin)
         self.look_for_compiling = shield(self._look)
-        self._epoch_loop: Any = trainer.fit_loop.epoch_loop
+        self._batch_loop: Any = batch_loop(trainer)
         self.timeline.start(output.started_ns)
         self._writer = WindowWriter(
             trainer, output, self.timeline, settings, own_names=own_callback_names(trainer)
@@ -113,7 +113,8 @@ class TimingRun:
 
     def _begin(self) -> None:
         """Begin an epoch's first batch: its loaders' iterators are there now."""
-        self.timeline.begin_batch(self._epoch_loop.batch_idx, size_of(self.batch_holder.batch))
+        batch_idx = self._batch_loop.batch_progress.current.ready - 1
+        self.timeline.begin_batch(batch_idx, size_of(self.batch_holder.batch))
         if self.first:
             self.first = False
             self.timing.time_loader()

@@ -61,7 +61,7 @@ class WindowWriter:
         self._window = settings.window
         self._console = settings.console and output.rank == 0
         logs = output.rank == 0 and not (trainer.fast_dev_run or trainer.barebones)
-        self._scalars = settings.scalars and logs
+        self._scalars = settings.scalars and logs and output.stage == "fit"
         self._loggers = [SafeLogger(logger, output) for logger in trainer.loggers]
         self._next_scalars_ns = 0
         self._own_names = own_names

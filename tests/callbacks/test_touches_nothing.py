@@ -111,8 +111,15 @@ class Looks(BoringModel):
     def on_validation_start(self):
         self.look("validation")
 
+    def predict_step(self, batch, batch_idx):
+        if batch_idx in (1, 11, 13):
+            self.look(f"step {batch_idx}")
+        return self(batch)
+
     def train_dataloader(self):
         return DataLoader(RandomDataset(32, STEPS), num_workers=0)
+
+    predict_dataloader = train_dataloader
 
 
 def stood_in_for(trainer, model):
@@ -124,6 +131,7 @@ def stood_in_for(trainer, model):
         "epoch_loop": loop.epoch_loop,
         "val_loop": loop.epoch_loop.val_loop,
         "automatic_optimization": loop.epoch_loop.automatic_optimization,
+        "predict_loop": trainer.predict_loop,
         "strategy": trainer.strategy,
         "precision_plugin": trainer.precision_plugin,
         "module": model,
@@ -141,7 +149,7 @@ def stood_in_for(trainer, model):
     return found
 
 
-def train(tmp_path, *callbacks, model=None, **options):
+def train(tmp_path, *callbacks, model=None, stage="fit", **options):
     options = {"limit_val_batches": 1, "max_epochs": 1, **options}
     trainer = Trainer(
         logger=TensorBoardLogger(tmp_path),
@@ -152,7 +160,7 @@ def train(tmp_path, *callbacks, model=None, **options):
     model = model or Looks()
     error = {"by an error": ValueError, "by Ctrl-C": SystemExit}.get(model.ends)
     if error is None:
-        trainer.fit(model)
+        getattr(trainer, stage)(model)
     else:
         with pytest.raises(error):
             trainer.fit(model)
@@ -197,6 +205,9 @@ STOOD_IN_FOR = {
     "logger.save",
 }
 """Attributes of single objects for the length of a fit, beside the `add_` of a logger's writer."""
+IN_EVALUATION = STOOD_IN_FOR - {
+    "fit_loop._load_combined_loader_states", "val_loop.run", "val_loop.reset",
+} | {"predict_loop.setup_data"}  # fmt: skip
 
 
 class FakeStats:
@@ -268,6 +279,23 @@ def test_nothing_around_a_fit_is_changed(tmp_path, plain, callback, ends):
     assert not stood_in_for(trainer, model)
 
 
+def test_nothing_around_an_evaluation_is_changed(tmp_path, plain, callback):
+    train(tmp_path, stage="predict")  # what torch sets when needed, without the callback
+    before, threads = Around(), set(threading.enumerate())
+    trainer, model = train(tmp_path, callback, stage="predict")
+
+    during = {moment: before.changed(now) - plain for moment, now in model.seen.items()}
+    assert set(WINDOW) < set(during)
+    for moment, changed in during.items():
+        assert changed <= AROUND | (IN_WINDOW if moment in WINDOW else set()), moment
+    assert before.changed(Around()) <= plain
+    assert not set(threading.enumerate()) - threads
+    stood_in = set().union(*(now.stood_in_for for now in model.seen.values()))
+    ours = {name for name in stood_in if not name.startswith("experiment.add_")}
+    assert ours == IN_EVALUATION
+    assert not stood_in_for(trainer, model)
+
+
 class Plain(Looks):
     def look(self, moment):
         pass
@@ -330,5 +358,6 @@ def test_no_collective_is_added(tmp_path, monkeypatch, callback):
 
 def test_the_page_names_each_exception():
     page = PAGE.read_text(encoding="utf-8")
-    for name in (*AROUND, "_prepare_profiler", *(name.split(".")[1] for name in STOOD_IN_FOR)):
+    attributes = {name.split(".")[1] for name in STOOD_IN_FOR | IN_EVALUATION}
+    for name in (*AROUND, "_prepare_profiler", *attributes):
         assert f"`{name}`" in page, name

@@ -43,6 +43,7 @@ def trainer(tmp_path):
             "is_global_zero": options.get("global_rank", 0) == 0,
             "global_rank": 0,
             "fast_dev_run": False,
+            "state": SimpleNamespace(fn=None),
             "default_root_dir": str(tmp_path),
             "loggers": list(loggers),
         }

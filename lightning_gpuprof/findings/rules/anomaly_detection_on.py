@@ -41,7 +41,7 @@ SEARCHES = ("aten::isnan", SEARCHED)
 EFFORT = Effort(Horizon.QUICK, "one argument or line", "a NaN's place is not named")
 
 
-@rule(id="anomaly-detection-on", needs=("steps",), effort=EFFORT)
+@rule(id="anomaly-detection-on", needs=("training", "steps"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where anomaly detection is on."""
     step_ns, facts = measured(run.step_ns), trace_facts(run)

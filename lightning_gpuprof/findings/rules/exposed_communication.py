@@ -68,7 +68,7 @@ LACKING = (
 EFFORT = Effort(Horizon.MEDIUM, "settings of the strategy, tried one by one", "a larger batch")
 
 
-@rule(id="exposed-communication", needs=("waits or kernels",), effort=EFFORT)
+@rule(id="exposed-communication", needs=("training", "waits or kernels"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where communication is not hidden."""
     if run.start.world_size < 2:

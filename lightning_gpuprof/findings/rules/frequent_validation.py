@@ -38,7 +38,7 @@ SHORT_NS = 1_000_000_000
 EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "overfitting is noticed later")
 
 
-@rule(id="frequent-validation", needs=("steps",), effort=EFFORT)
+@rule(id="frequent-validation", needs=("training", "steps"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where validation costs time."""
     mean_ns = None if run.every is None else run.every.mean_ns(Phase.VALIDATION)

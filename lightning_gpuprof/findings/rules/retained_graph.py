@@ -51,7 +51,7 @@ self.manual_backward(loss_d)  # without retain_graph=True"""
 EFFORT = Effort(Horizon.QUICK, "one backward for the sum of the losses", "none: gradients add up")
 
 
-@rule(id="retained-graph", needs=("steps",), effort=EFFORT)
+@rule(id="retained-graph", needs=("training", "steps"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where the graph runs again, or grows."""
     step_ns, grown = measured(run.step_ns), run.growing.get(Phase.BACKWARD)

@@ -65,7 +65,7 @@ EFFORT = Effort(
 )
 
 
-@rule(id="slow-callback", needs=("steps",), effort=EFFORT)
+@rule(id="slow-callback", needs=("training", "steps"), effort=EFFORT)
 def judge(run: RunResults) -> tuple[Finding, ...]:
     """Return a finding for each of the longest callbacks."""
     to_log = norm_hooks(run)

@@ -38,7 +38,7 @@ REST = (
 EFFORT = Effort(Horizon.QUICK, "one argument of ModelCheckpoint", "a crash loses more steps")
 
 
-@rule(id="slow-checkpoint", needs=("steps",), effort=EFFORT)
+@rule(id="slow-checkpoint", needs=("training", "steps"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where saving costs time."""
     mean_ns = None if run.every is None else run.every.mean_ns(Phase.CHECKPOINT)

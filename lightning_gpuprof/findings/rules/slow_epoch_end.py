@@ -49,7 +49,7 @@ SELDOM = (
 EFFORT = Effort(Horizon.QUICK, "a condition in the callback", "its output comes less often")
 
 
-@rule(id="slow-epoch-end", needs=("steps",), effort=EFFORT)
+@rule(id="slow-epoch-end", needs=("training", "steps"), effort=EFFORT)
 def judge(run: RunResults) -> tuple[Finding, ...]:
     """Return a finding for each of the longest."""
     found = [_finding(run, one) for one in run.between_epochs if _comes_again(one)]

@@ -51,7 +51,7 @@ EFFORT = Effort(
 )
 
 
-@rule(id="slow-epoch-start", needs=("steps", "epoch starts"), effort=EFFORT)
+@rule(id="slow-epoch-start", needs=("training", "steps", "epoch starts"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where epochs begin with a long wait, though no workers are started."""
     starts, loader = measured(run.epoch_starts), run.start.loader

@@ -65,7 +65,7 @@ IN_VALIDATION = "Draw for the first batch only, in one validation of a few."
 EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "curves have fewer points")
 
 
-@rule(id="slow-logging", needs=("steps",), effort=EFFORT)
+@rule(id="slow-logging", needs=("training", "steps"), effort=EFFORT)
 def judge(run: RunResults) -> tuple[Finding, ...]:
     """Return findings where logging costs time: all of it, and calls that the program makes."""
     own = [_by_experiment(run, phase) for phase in (Phase.LOGGING, Phase.VALIDATION)]

@@ -44,7 +44,7 @@ MOST_RANKS = 4
 EFFORT = Effort(Horizon.MEDIUM, "the cause is to be found on that rank", "none")
 
 
-@rule(id="straggler-rank", needs=("rank waits",), effort=EFFORT)
+@rule(id="straggler-rank", needs=("training", "rank waits"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where ranks wait for late or changing ranks."""
     if run.start.world_size < 2 or run.step_ns is None:

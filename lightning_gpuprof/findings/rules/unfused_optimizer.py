@@ -58,7 +58,7 @@ _TWIN = re.compile(r"(?:^|_|(?<=[a-z]))(AdamW|Adam|SGD|Adagrad)(?![A-Za-z])")
 EFFORT = Effort(Horizon.QUICK, "one argument of the optimizer", "last digits of weights differ")
 
 
-@rule(id="unfused-optimizer", needs=("steps", "model"), effort=EFFORT)
+@rule(id="unfused-optimizer", needs=("training", "steps", "model"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where a fused form would be faster."""
     step, step_ns = run.per_step(Phase.OPTIMIZER_STEP), measured(run.step_ns)

@@ -35,7 +35,7 @@ MOST_NAMES, MOST_FROZEN = 3, 8
 EFFORT = Effort(Horizon.QUICK, "one line", "none, where these parameters are not meant to train")
 
 
-@rule(id="unused-gradients", needs=("steps",), effort=EFFORT)
+@rule(id="unused-gradients", needs=("training", "steps"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where gradients are thrown away."""
     backward, unused = run.per_step(Phase.BACKWARD), run.unused_gradients

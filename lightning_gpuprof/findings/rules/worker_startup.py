@@ -58,7 +58,7 @@ FEW = 2
 EFFORT = Effort(Horizon.QUICK, "one argument of the DataLoader", "workers keep their memory")
 
 
-@rule(id="worker-startup", needs=("steps",), effort=EFFORT)
+@rule(id="worker-startup", needs=("training", "steps"), effort=EFFORT)
 def judge(run: RunResults) -> tuple[Finding, ...]:
     """Return a finding where epochs, steps or validations wait for workers to start."""
     found = _of_epochs(run), _amid_epochs(run), _of_validations(run)

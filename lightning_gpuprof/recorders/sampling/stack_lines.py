@@ -39,15 +39,21 @@ _BY_LIGHTNING = {
     MODULE_HOOK: Phase.OTHER,
     "log_metrics": Phase.LOGGING,
     "save_checkpoint": Phase.CHECKPOINT,
+    **dict.fromkeys(("validation_step", "test_step", "predict_step"), Phase.FORWARD),
 }
 _BY_FILE = {
     "fetchers.py": Phase.DATA_WAIT,
     "evaluation_loop.py": Phase.VALIDATION,
     "model_checkpoint.py": Phase.CHECKPOINT,
 }
-_STAY_IN_VALIDATION = (Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT)
+_STAY_IN_VALIDATION = (Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION)
 """All else inside it is validation, as the timer has it: its batches, the module's hooks."""
-_LOOP = "training_epoch_loop.py"
+_TRAINS = ("advance", "on_advance_end")
+_LOOPS = {
+    "training_epoch_loop.py": _TRAINS,
+    **dict.fromkeys(("evaluation_loop.py", "prediction_loop.py"), ("run", "on_run_end")),
+}
+"""Lightning's loops over batches, and what follows the last batch of an evaluation."""
 LONG_NS = 200_000
 """A quick call that took this long was not quick: the time was in it."""
 _TOOLS = {"torch", "python", GPUPROF, *_LIGHTNING}
@@ -82,13 +88,14 @@ def where_is(frame: FrameType | None) -> At | None:
     would keep them alive.
     """
     users: FrameType | None = None
-    in_step = False
     phase: Phase | None = None
     called: list[FrameType] = []
     hook: bool | None = None
     before: str | None = None
     caller: FrameType | None = None
     again = logs = False
+    alone: Phase | None = None  # the phase in an evaluation outside a fit
+    inner: str | None = None
     for each in outwards(frame):
         code = each.f_code
         package = package_in(each)
@@ -107,12 +114,15 @@ def where_is(frame: FrameType | None) -> At | None:
         again = again or (phase is None and _recomputes(each, package))
         found = _phase(each, package)
         if phase is None or (found is Phase.VALIDATION and phase not in _STAY_IN_VALIDATION):
-            phase = found
-        if _runs_steps(each, package):
-            in_step = True
+            alone, phase = phase, found
+        loop = _loop_of(each, package)
+        inner = inner or loop
+        if loop in _TRAINS:
             break
-    if not in_step:
-        return None
+    else:
+        if inner != "run":
+            return None
+        phase = alone if phase is Phase.VALIDATION else phase
     phase = phase or Phase.OTHER
     if users is None:
         return in_package(phase, called, each)
@@ -239,14 +249,11 @@ def _calls_modules(frame: FrameType, package: str) -> bool:
     )
 
 
-def _runs_steps(frame: FrameType, package: str) -> bool:
-    """Tell whether a frame is Lightning's loop over batches."""
+def _loop_of(frame: FrameType, package: str) -> str | None:
+    """Return the function of `_LOOPS` that a frame runs."""
     code = frame.f_code
-    return (
-        package in _LIGHTNING
-        and code.co_name in ("advance", "on_advance_end")
-        and os.path.basename(code.co_filename) == _LOOP
-    )
+    names = _LOOPS.get(os.path.basename(code.co_filename), ()) if package in _LIGHTNING else ()
+    return code.co_name if code.co_name in names else None
 
 
 def _recomputes(frame: FrameType, package: str) -> bool:

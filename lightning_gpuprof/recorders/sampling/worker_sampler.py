@@ -14,8 +14,9 @@ from msgspec import MsgspecError, json
 from msgspec.structs import replace
 from torch.utils.data import DataLoader
 
+from lightning_gpuprof.adapters.lightning import data_loop
 from lightning_gpuprof.adapters.loaders import (
-    BEFORE_FIRST_ITERATORS,
+    before_first_iterators,
     has_iterator,
     loaders_of,
 )
@@ -51,12 +52,13 @@ class WorkerSampler:
 
     @guarded
     def setup(self, trainer: Any, output: RunOutput) -> None:
-        """Be there when the training loaders' iterators are made."""
+        """Be there when the iterators of the loaders are made, in a fit of those that train."""
         self._output = output
         self.release()
         self._clear()
-        fit_loop = trainer.fit_loop
-        output.calls.add(fit_loop, BEFORE_FIRST_ITERATORS, After(partial(self.place, fit_loop)))
+        loop = data_loop(trainer)
+        place = After(partial(self.place, loop))
+        output.calls.add(loop, before_first_iterators(loop), place)
 
     @property
     def placed(self) -> bool:
@@ -64,12 +66,12 @@ class WorkerSampler:
         return bool(self._placed)
 
     @guarded
-    def place(self, fit_loop: Any) -> None:
+    def place(self, loop: Any) -> None:
         """Let workers that are started next be sampled."""
         self.put_back()
         self._read()
         left = self.most - (self._found.whole // WORKERS if self._found else 0)
-        for number, loader in enumerate(loaders_of(fit_loop) if left > 0 else []):
+        for number, loader in enumerate(loaders_of(loop) if left > 0 else []):
             if _starts_workers(loader) and self._made_folder() is not None:
                 self._starts += 1
                 start = WorkerStart(

@@ -99,7 +99,7 @@ class App {
   /** @returns {RunLine | undefined} */
   picked() {
     const { runs } = this.listing;
-    return runs.find((run) => run.name === this.state.run) ?? runs[0];
+    return runs.find((run) => run.name === this.state.run) ?? runs.find((run) => !isEvaluation(run, runs)) ?? runs[0];
   }
 
   /** @param {Record<string, string | undefined>} changes */
@@ -223,4 +223,15 @@ class App {
 /** The view's title, what it shows and by which clock. @param {import("./views/registry.js").View} view */
 function heading(view) {
   return h("header.view-head", null, h("h1", null, view.label), h("p.note", null, view.about));
+}
+
+/**
+ * Tells whether a run is an evaluation in the folder of a fit, which is shown first.
+ * @param {RunLine} run
+ * @param {RunLine[]} runs
+ */
+function isEvaluation(run, runs) {
+  const at = run.name.lastIndexOf("/");
+  const fit = at < 0 ? "." : run.name.slice(0, at);
+  return run.name.slice(at + 1) === run.stage && runs.some((one) => one.name === fit);
 }

@@ -93,8 +93,6 @@ def _traces(results: RunResults) -> str:
         return ", ".join(map(_trace, results.traces))
     if results.start.config.get("trace") is False:
         return "none: trace=False"
-    if results.start.stage != "fit":
-        return "none: torch.profiler records the steps of a fit alone"
     reasons = [note.message for note in results.notes if note.name in _NO_TRACE and note.message]
     return f"none: {reasons[-1]}" if reasons else "none: no cycle of the profiler schedule finished"
 

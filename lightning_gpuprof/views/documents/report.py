@@ -12,7 +12,7 @@ from lightning_gpuprof.errors import RecordError, TraceError
 from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.measured import with_trials
 from lightning_gpuprof.findings.model import Abstained, Finding
-from lightning_gpuprof.records.files import LOCAL, FileSystem, find_runs, plugin_dir, record_files
+from lightning_gpuprof.records.files import LOCAL, FileSystem, plugin_dir, record_files, top_runs
 from lightning_gpuprof.records.glance import glance
 from lightning_gpuprof.records.reader import RankRecords, read_run
 from lightning_gpuprof.records.schema import ProfilerCycle
@@ -43,7 +43,7 @@ def resolve_run(path: str, fs: FileSystem = LOCAL) -> FoundRun:
         return FoundRun(folder)
     if fs is not LOCAL or not os.path.isdir(path) or record_files(path):
         return FoundRun(path)
-    if not (runs := list(find_runs(path))):
+    if not (runs := top_runs(path)):
         return FoundRun(path)
     newest = max(runs, key=_written_ns)
     notice = f"{path} holds {len(runs)} runs; this is the newest, {newest}."
@@ -52,7 +52,7 @@ def resolve_run(path: str, fs: FileSystem = LOCAL) -> FoundRun:
 
 def runs_in(folder: str) -> list[str]:
     """Return the runs at or under a folder on local disks, the one that was begun first first."""
-    return sorted(find_runs(folder), key=lambda run: (_begun_unix_ns(run), run))
+    return sorted(top_runs(folder), key=lambda run: (_begun_unix_ns(run), run))
 
 
 def _begun_unix_ns(run: str) -> int:

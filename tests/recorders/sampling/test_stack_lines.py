@@ -297,6 +297,29 @@ PACKAGE = f"{SITE}/torchvision/datasets/folder.py", "__getitem__"
 MAIN = "/home/me/train.py", "main"
 
 
+EVALUATION = f"{SITE}/lightning/pytorch/loops/evaluation_loop.py"
+PREDICTION = f"{SITE}/lightning/pytorch/loops/prediction_loop.py"
+
+
+@pytest.mark.parametrize("loop", [EVALUATION, PREDICTION])
+@pytest.mark.parametrize(
+    ("file", "function", "phase"),
+    [
+        ("pytorch/strategies/strategy.py", "predict_step", Phase.FORWARD),
+        ("pytorch/strategies/strategy.py", "validation_step", Phase.FORWARD),
+        ("pytorch/loops/fetchers.py", "__next__", Phase.DATA_WAIT),
+        ("pytorch/strategies/strategy.py", "batch_to_device", Phase.HOST_TO_DEVICE),
+        ("pytorch/trainer/call.py", "_call_callback_hooks", Phase.CALLBACKS),
+        ("pytorch/trainer/call.py", "_call_lightning_module_hook", Phase.OTHER),
+    ],
+)
+def test_an_evaluation_outside_a_fit_has_phases_of_its_own(loop, file, function, phase):
+    called = (f"{SITE}/lightning/{file}", function), ("/home/me/train.py", "work")
+    at = where_is(stack(MAIN, (loop, "run"), (loop, "_step"), *called))
+    assert (at.phase, at.function) == (phase, "work")
+    assert where_is(stack(MAIN, (loop, "run"), (loop, "on_run_end"), *called)) is None
+
+
 def test_in_a_packages_dataset_its_function_is_named_and_the_nearest_line_of_the_program():
     inner = (
         (f"{SITE}/torch/utils/data/fetch.py", "fetch"),
