@@ -47,11 +47,7 @@ class Dumps(BoringModel):
 
 
 @pytest.fixture
-def fit(session_of, monkeypatch):
-    # These samples are of the sampled thread's own making, which of course goes on amid them.
-    current = sys._current_frames
-    monkeypatch.setattr(line_sampler, "look_at", lambda thread, where: where(current()[thread]))
-
+def fit(session_of):
     def fitted(callback, model, **options):
         session = session_of(model, callback, **{"limit_train_batches": 8, **options})
         return session.last(HostLines)

@@ -112,7 +112,7 @@ def quick_turns() -> Iterator[None]:
 def look_at(thread: int, where: Callable[[FrameType | None], T | None]) -> T | None:
     """Return what a thread's innermost frame says; None where frames may not be walked.
 
-    None too where the thread went on meanwhile: after 5 ms Python lets it, amid the walk.
+    None too where another thread went on meanwhile: after 5 ms Python lets it, amid the walk.
     """
     if not may_walk():
         return None
@@ -121,7 +121,8 @@ def look_at(thread: int, where: Callable[[FrameType | None], T | None]) -> T | N
         frame = frames.get(thread)
         at = frame and frame.f_lasti
         found = where(frame)
-        return found if frame is None or frame.f_lasti == at else None
+        went_on = frame is not None and frame.f_lasti != at and thread != threading.get_ident()
+        return None if went_on else found
     finally:
         # This function's own frame is in it: a circle that would keep all threads' local
         # variables, such as a loader's iterator with its workers, for the collector.
