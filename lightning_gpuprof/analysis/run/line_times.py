@@ -1,7 +1,9 @@
 """How long a step is at each line of the program, by samples of the training thread."""
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -13,16 +15,14 @@ LEAST_COUNT = 5
 """Samples at a line below which its share says nothing: two standard errors are most of it."""
 
 
-@dataclass(frozen=True)
-class LineTime:
-    """The share of a mean step in a line and all that it calls outside the program.
+@dataclass(frozen=True, kw_only=True)
+class SampledLine:
+    """A line and all that it calls outside the program.
 
-    `low_ns` to `high_ns` holds the true mean 19 times in 20, as far as chance goes, and samples
-    that may be of other lines. They are of the first twenty seconds; on a GPU the host may wait at
-    a line for work queued by others.
+    `low_frac` to `high_frac` holds its true share 19 times in 20, as far as chance goes, and
+    samples that may be of other lines.
     """
 
-    phase: Phase
     file: str
     line: int
     function: str
@@ -30,51 +30,65 @@ class LineTime:
     callee: str | None
     """The callee it was in most often, if that has a name."""
     count: int
+    frac: float
+    low_frac: float
+    high_frac: float
+
+
+def sampled(lines: Iterable[LineCount]) -> Iterator[tuple[list[LineCount], dict[str, Any]]]:
+    """Yield the samples of each line seen often enough, most first, and what they say of it."""
+    at: dict[tuple[str, str, int], list[LineCount]] = defaultdict(list)
+    for one in lines:
+        at[one.phase, one.file, one.line].append(one)
+    for ones in at.values():
+        ones.sort(key=lambda one: -one.count)
+        about = {
+            key: getattr(ones[0], key) for key in ("file", "line", "function", "source", "callee")
+        }
+        if (count := sum(one.count for one in ones)) >= LEAST_COUNT:
+            yield ones, about | {"count": count}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineTime(SampledLine):
+    """The share of a mean step in a line; `low_ns` to `high_ns` is its interval as a time.
+
+    Samples are of the first twenty seconds; on a GPU the host may wait at a line for work queued by
+    others.
+    """
+
+    phase: Phase
     mean_ns: int
     low_ns: int
     high_ns: int
-    frac: float
-    """`mean_ns` as a share of the mean step."""
-    low_frac: float
-    high_frac: float
     operation: str | None
     """The call or operator that was seen running there most often."""
 
 
 def line_times(run: RunResults) -> tuple[LineTime, ...]:
     """Return the lines of the program that were seen, those that take longest first."""
-    seen = run.lines
-    if seen is None or not run.step_ns:
+    seen, step_ns = run.lines, run.step_ns
+    if seen is None or not step_ns:
         return ()
-    at: dict[tuple[str, str, int], list[LineCount]] = defaultdict(list)
-    for one in seen.lines:
-        at[one.phase, one.file, one.line].append(one)
     found = []
-    for (name, file, line), ones in at.items():
-        count = sum(one.count for one in ones)
-        phase = Phase(name)
+    for ones, about in sampled(seen.lines):
+        phase = Phase(ones[0].phase)
         per_step = run.per_step(phase)
-        if count < LEAST_COUNT or per_step is None or not per_step.mean_ns:
+        if per_step is None or not per_step.mean_ns:
             continue
         low, high = seen.interval(ones, phase)
-        mean_ns = round(per_step.mean_ns * count / seen.by_phase[name])
-        most = max(ones, key=lambda one: one.count)
+        mean_ns = round(per_step.mean_ns * about["count"] / seen.by_phase[phase.value])
         found.append(
             LineTime(
-                phase,
-                file,
-                line,
-                most.function,
-                most.source,
-                most.callee,
-                count,
-                mean_ns,
-                round(low * per_step.mean_ns),
-                round(high * per_step.mean_ns),
-                mean_ns / run.step_ns,
-                low * per_step.mean_ns / run.step_ns,
-                high * per_step.mean_ns / run.step_ns,
-                most.operation,
+                **about,
+                phase=phase,
+                mean_ns=mean_ns,
+                low_ns=round(low * per_step.mean_ns),
+                high_ns=round(high * per_step.mean_ns),
+                frac=mean_ns / step_ns,
+                low_frac=low * per_step.mean_ns / step_ns,
+                high_frac=high * per_step.mean_ns / step_ns,
+                operation=ones[0].operation,
             )
         )
     return tuple(sorted(found, key=lambda one: -one.mean_ns))

@@ -8,15 +8,10 @@ import numpy as np
 from lightning_gpuprof.analysis.memory.memory_growth import memory_growth
 from lightning_gpuprof.analysis.memory.memory_use import memory_use
 from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
+from lightning_gpuprof.analysis.run import epochs, sessions
 from lightning_gpuprof.analysis.run.compiling import compiling
 from lightning_gpuprof.analysis.run.device_time import device_dur_ns, device_time
 from lightning_gpuprof.analysis.run.device_use import device_use
-from lightning_gpuprof.analysis.run.epochs import (
-    amid_starts,
-    epoch_starts,
-    validations,
-    work_between_epochs,
-)
 from lightning_gpuprof.analysis.run.every_step import Spread, every_step
 from lightning_gpuprof.analysis.run.growth import phase_growth
 from lightning_gpuprof.analysis.run.in_window import others_ns
@@ -27,27 +22,11 @@ from lightning_gpuprof.analysis.run.ranks.rank_steps import common_steady
 from lightning_gpuprof.analysis.run.ranks.rank_view import rank_views
 from lightning_gpuprof.analysis.run.ranks.rank_waits import exchange_at_most, rank_waits
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
-from lightning_gpuprof.analysis.run.sessions import (
-    choose_session,
-    outside_time,
-    same_session,
-    session_views,
-    wall_time,
-)
 from lightning_gpuprof.analysis.run.slowest import slowest_steps
 from lightning_gpuprof.analysis.run.steady import mean_samples, steady_steps, step_stats
 from lightning_gpuprof.analysis.run.whole_fit import whole_fit
 from lightning_gpuprof.errors import RecordError
-from lightning_gpuprof.records.facts import (
-    AnomalyMode,
-    BatchBytes,
-    CoreWait,
-    CpuQuota,
-    IoPressure,
-    SyncedLogs,
-    SyncSteps,
-    UnusedGradients,
-)
+from lightning_gpuprof.records import facts
 from lightning_gpuprof.records.lines import CompileEvent, HostLines, ModuleCalls, WorkerLines
 from lightning_gpuprof.records.reader import RankRecords, Session
 from lightning_gpuprof.records.schema import Note, ProbeDisabled, ProfilerCycle, Scalars, SyncSite
@@ -64,14 +43,14 @@ def analyze_run(
     """Analyse one session of a run."""
     filled = _with_sessions(ranks)
     first = next(iter(filled.values()))
-    chosen = choose_session(first, session)
-    same = same_session(filled, chosen.start.session)
+    chosen = sessions.choose_session(first, session)
+    same = sessions.same_session(filled, chosen.start.session)
     return RunResults(
         start=chosen.start,
         end=chosen.end,
-        sessions=session_views(first),
-        wall=wall_time(chosen),
-        outside=outside_time(chosen),
+        sessions=sessions.session_views(first),
+        wall=sessions.wall_time(chosen),
+        outside=sessions.outside_time(chosen),
         device_use=device_use(chosen),
         memory=memory_use(chosen),
         traces=_traces(same, traces),
@@ -101,10 +80,10 @@ def _of_steps(session: Session) -> dict[str, Any]:
         "parts": parts,
         "every": every,
         "whole_fit": whole_fit(session, steady),
-        "epoch_starts": epoch_starts(session, steady),
-        "amid_starts": amid_starts(session, steady),
-        "between_epochs": work_between_epochs(session),
-        "validations": validations(session, steady, every),
+        "epoch_starts": epochs.epoch_starts(session, steady),
+        "amid_starts": epochs.amid_starts(session, steady),
+        "between_epochs": epochs.work_between_epochs(session),
+        "validations": epochs.validations(session, steady, every),
         "loader_wait": loader_wait(session, steady),
         "slowest": slowest_steps(session, steady, phases, parts),
         "device_time": device,
@@ -136,8 +115,8 @@ def _of_ranks(same: dict[int, Session], chosen: Session) -> dict[str, Any]:
 
 def _facts(session: Session) -> dict[str, Any]:
     """Return the session's notes and its single facts, by their names in `RunResults`."""
-    anomaly, batch = session.last(AnomalyMode), session.last(BatchBytes)
-    synced = session.last(SyncedLogs)
+    anomaly, batch = session.last(facts.AnomalyMode), session.last(facts.BatchBytes)
+    synced = session.last(facts.SyncedLogs)
     return {
         "notes": tuple(session.all(Note)),
         "lines": session.last(HostLines),
@@ -146,12 +125,12 @@ def _facts(session: Session) -> dict[str, Any]:
         "module_calls": session.last(ModuleCalls),
         "anomaly_mode": anomaly if anomaly is not None and anomaly.on else None,
         "batch_bytes": None if batch is None else batch.num_bytes,
-        "unused_gradients": session.last(UnusedGradients),
+        "unused_gradients": session.last(facts.UnusedGradients),
         "synced_logs": () if synced is None else synced.names,
-        "cpu_quota": session.last(CpuQuota),
-        "core_wait": session.last(CoreWait),
-        "io_pressure": session.last(IoPressure),
-        "syncs_watched": any(one.steps for one in session.all(SyncSteps)),
+        "cpu_quota": session.last(facts.CpuQuota),
+        "core_wait": session.last(facts.CoreWait),
+        "io_pressure": session.last(facts.IoPressure),
+        "syncs_watched": any(one.steps for one in session.all(facts.SyncSteps)),
     }
 
 

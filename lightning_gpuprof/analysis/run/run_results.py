@@ -15,15 +15,9 @@ from lightning_gpuprof.records.phases import Phase
 if TYPE_CHECKING:
     from lightning_gpuprof.analysis.memory.memory_growth import MemoryGrowth
     from lightning_gpuprof.analysis.memory.memory_use import MemoryUse
+    from lightning_gpuprof.analysis.run import epochs
     from lightning_gpuprof.analysis.run.compiling import Compiling
     from lightning_gpuprof.analysis.run.device_time import DeviceTime
-    from lightning_gpuprof.analysis.run.device_use import DeviceUse
-    from lightning_gpuprof.analysis.run.epochs import (
-        AmidStarts,
-        BetweenEpochs,
-        EpochStarts,
-        Validations,
-    )
     from lightning_gpuprof.analysis.run.every_step import EveryStep
     from lightning_gpuprof.analysis.run.growth import Growth
     from lightning_gpuprof.analysis.run.host_lines import HostLines
@@ -37,24 +31,8 @@ if TYPE_CHECKING:
     from lightning_gpuprof.analysis.run.steady import Distribution, StepStats
     from lightning_gpuprof.analysis.run.whole_fit import WholeFit
     from lightning_gpuprof.arrays import Int64
-    from lightning_gpuprof.records.facts import (
-        AnomalyMode,
-        CoreWait,
-        CpuQuota,
-        IoPressure,
-        UnusedGradients,
-    )
+    from lightning_gpuprof.records import facts, schema
     from lightning_gpuprof.records.lines import CompileEvent, ModuleCalls, WorkerLines
-    from lightning_gpuprof.records.schema import (
-        Advice,
-        Note,
-        ProbeDisabled,
-        ProfilerCycle,
-        RunEnd,
-        RunStart,
-        Scalars,
-        SyncSite,
-    )
 
 BEHIND_FRAC = 0.01
 """By so much of the host's mean step the device's differs in the digits that are shown."""
@@ -65,7 +43,7 @@ class TraceView:
     """One cycle of the torch.profiler schedule, and its analysis once that was written."""
 
     rank: int
-    cycle: ProfilerCycle
+    cycle: schema.ProfilerCycle
     analysis: Mapping[str, Any] | None
     others_ns: Mapping[Phase, int] = field(default_factory=dict)
     """Time in the window of validation, checkpoints and other callbacks."""
@@ -79,22 +57,22 @@ class RunResults:
     marks, `memory` without a GPU. What is not given is absent: a trace alone gives little.
     """
 
-    start: RunStart
-    end: RunEnd | None = None
+    start: schema.RunStart
+    end: schema.RunEnd | None = None
     sessions: tuple[SessionView, ...] = ()
     wall: WallTime
     steps: StepStats | None = None
     phases: dict[Phase, PhaseStats] = field(default_factory=dict)
     parts: tuple[Part, ...] = ()
     outside: tuple[OutsideTime, ...] = ()
-    epoch_starts: EpochStarts | None = None
-    amid_starts: AmidStarts | None = None
-    between_epochs: tuple[BetweenEpochs, ...] = ()
+    epoch_starts: epochs.EpochStarts | None = None
+    amid_starts: epochs.AmidStarts | None = None
+    between_epochs: tuple[epochs.BetweenEpochs, ...] = ()
     """Time of callbacks and hooks between epochs, the longest first."""
     loader_wait: LoaderWait
     slowest: tuple[SlowStep, ...] = ()
     device_time: DeviceTime | None = None
-    device_use: DeviceUse | None = None
+    device_use: schema.DeviceSample | None = None
     memory: MemoryUse | None = None
     growing: dict[Phase, Growth] = field(default_factory=dict)
     """Phases that take longer and longer."""
@@ -110,7 +88,7 @@ class RunResults:
     every: EveryStep | None = None
     """All steps, also those that were not marked."""
     whole_fit: WholeFit | None = None
-    validations: Validations | None = None
+    validations: epochs.Validations | None = None
     """None where there was none."""
     ranks: tuple[RankView, ...] = ()
     rank_waits: RankWaits | None = None
@@ -118,35 +96,35 @@ class RunResults:
     exchange_at_most_ns: int | None = None
     """Per step, where some rank has no steps here: communication, or waiting for such a rank."""
     traces: tuple[TraceView, ...] = ()
-    sync_sites: tuple[SyncSite, ...] = ()
-    advice: Advice | None = None
+    sync_sites: tuple[schema.SyncSite, ...] = ()
+    advice: schema.Advice | None = None
     """Of all ranks: the smallest."""
-    scalars: tuple[Scalars, ...] = ()
+    scalars: tuple[schema.Scalars, ...] = ()
     steady_dur_ns: Int64
     """Duration of each steady step, in step order."""
     device_dur_ns: Int64 | None = None
     """The same on the device's clock, of those steps that were marked; None without marks."""
     batch_size: float | None = None
     """Mean samples per steady step, where every one of them said."""
-    notes: tuple[Note, ...] = ()
+    notes: tuple[schema.Note, ...] = ()
     lines: HostLines | None = None
     """Samples of the training thread's stack; None where none were taken."""
     worker_lines: WorkerLines | None = None
     """Samples of the loader's worker processes; None where none were taken."""
     module_calls: ModuleCalls | None = None
     """None where no module was named."""
-    anomaly_mode: AnomalyMode | None = None
+    anomaly_mode: facts.AnomalyMode | None = None
     """None where it was off, or nobody looked."""
     batch_bytes: int | None = None
-    unused_gradients: UnusedGradients | None = None
+    unused_gradients: facts.UnusedGradients | None = None
     synced_logs: tuple[str, ...] = ()
     """Values that `self.log` exchanges between ranks in each step."""
-    cpu_quota: CpuQuota | None = None
-    core_wait: CoreWait | None = None
-    io_pressure: IoPressure | None = None
+    cpu_quota: facts.CpuQuota | None = None
+    core_wait: facts.CoreWait | None = None
+    io_pressure: facts.IoPressure | None = None
     syncs_watched: bool = False
     """An inspection watched some steps for syncs."""
-    probe_failures: tuple[ProbeDisabled, ...] = ()
+    probe_failures: tuple[schema.ProbeDisabled, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property

@@ -2,29 +2,18 @@
 
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
+from lightning_gpuprof.analysis.run.host_lines import HostLines
+from lightning_gpuprof.analysis.run.line_times import SampledLine, sampled
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.records.phases import Phase
 
-LEAST_COUNT = 5
-"""Samples at a line below which its share says nothing, as in `line_times.py`."""
 MOSTLY = 0.5
 
 
-@dataclass(frozen=True)
-class WorkerLineTime:
-    """The share of a worker's work in a line and all that it calls outside the program."""
+@dataclass(frozen=True, kw_only=True)
+class WorkerLineTime(SampledLine):
+    """The share of a worker's work in a line."""
 
-    file: str
-    line: int
-    function: str
-    source: str
-    callee: str | None
-    """The callee it was in most often, if that has a name."""
-    count: int
-    frac: float
-    low_frac: float
-    high_frac: float
     batch_ns: int | None
     """Its time per batch; None if unknown."""
 
@@ -114,30 +103,15 @@ def worker_line_times(run: RunResults) -> tuple[WorkerLineTime, ...]:
     seen = run.worker_lines
     if seen is None or not seen.work:
         return ()
-    at: dict[tuple[str, int], list[LineCount]] = {}
-    for one in seen.lines:
-        at.setdefault((one.file, one.line), []).append(one)
     batch_ns = made_in_ns(run)
     found = []
-    for (file, line), ones in at.items():
-        count = sum(one.count for one in ones)
-        if count < LEAST_COUNT:
-            continue
-        most = max(ones, key=lambda one: one.count)
-        frac = count / seen.work
+    for ones, about in sampled(seen.lines):
+        frac = about["count"] / seen.work
         low, high = seen.as_lines.interval(ones, Phase.DATA_WAIT)
+        per_batch = None if batch_ns is None else round(frac * batch_ns)
         found.append(
             WorkerLineTime(
-                file,
-                line,
-                most.function,
-                most.source,
-                most.callee,
-                count,
-                frac,
-                low,
-                high,
-                None if batch_ns is None else round(frac * batch_ns),
+                **about, frac=frac, low_frac=low, high_frac=high, batch_ns=per_batch
             )
         )
     return tuple(sorted(found, key=lambda one: -one.count))

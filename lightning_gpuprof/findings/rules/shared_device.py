@@ -35,16 +35,16 @@ EFFORT = Effort(Horizon.QUICK, "stop a process, or choose another device", "none
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where somebody else is on the device."""
     use = measured(run.device_use)
-    if use.others_bytes is None or use.others_bytes < MIN_BYTES:
+    if use.max_others_bytes is None or use.max_others_bytes < MIN_BYTES:
         return None
-    count = use.others_count or 1
+    count = use.max_others_count or 1
     several = f"{count} other processes hold" if count > 1 else "Another process holds"
     return Finding(
         severity=Severity.WARNING,
-        title=f"{several} {size(use.others_bytes)} on this device",
+        title=f"{several} {size(use.max_others_bytes)} on this device",
         advice="Stop it, or train on another device: they slow each other down, and free memory "
         "may shrink.",
-        evidence={"others_bytes": use.others_bytes, "others_count": count},
+        evidence={"others_bytes": use.max_others_bytes, "others_count": count},
         confidence=0.9,
         change="nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv",
     )

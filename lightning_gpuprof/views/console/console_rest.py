@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from lightning_gpuprof.analysis.run.device_use import DeviceUse
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
-from lightning_gpuprof.records.schema import UNMARKED_STEPS
+from lightning_gpuprof.records.schema import UNMARKED_STEPS, DeviceSample
 from lightning_gpuprof.units import duration, percent, size
 
 MOST_RANKS, MOST_EVENTS = 8, 10
@@ -72,7 +71,7 @@ def _batch_size(results: RunResults) -> Iterator[str]:
             yield str(rate)
 
 
-def _driver(use: DeviceUse) -> str:
+def _driver(use: DeviceSample) -> str:
     """Return what the driver said, of whatever it said."""
     said = []
     if use.busy_frac is not None:

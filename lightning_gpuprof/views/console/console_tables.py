@@ -6,10 +6,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lightning_gpuprof.analysis.run.line_times import LineTime, line_times, unlisted_ns
+from lightning_gpuprof.analysis.run.line_times import SampledLine, line_times, unlisted_ns
 from lightning_gpuprof.analysis.run.module_times import module_times
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
-from lightning_gpuprof.analysis.run.worker_lines import WorkerLineTime, worker_line_times
+from lightning_gpuprof.analysis.run.worker_lines import worker_line_times
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.findings.checks import State, run_checks
 from lightning_gpuprof.findings.engine import make_plan
@@ -216,7 +216,7 @@ def _questions(results: RunResults) -> Padding:
     return grid(rows, right=(1,))
 
 
-def _at(one: LineTime | WorkerLineTime, *more: str) -> tuple[str | Text, ...]:
+def _at(one: SampledLine, *more: str) -> tuple[str | Text, ...]:
     name = f"{one.file}:{one.line}"
     shown = shortened(one.source, max(_LEAST_SOURCE, _LINE_WIDTH - len(name)))
     source = Text(f" `{shown}`" if one.source else "", style="dim")
