@@ -1,4 +1,4 @@
-from lightning_gpuprof.findings.measured import with_trials
+from lightning_gpuprof.findings.ranking import with_trials
 from lightning_gpuprof.findings.model import Finding, Range, Severity
 from lightning_gpuprof.records.trials import Side, Trial, Trials
 

@@ -6,15 +6,22 @@ from typing import Any
 
 from lightning_gpuprof.analysis.run.sessions import choose_session
 from lightning_gpuprof.errors import RecordError, TraceError
-from lightning_gpuprof.records.files import LOCAL, FileSystem, run_folder
+from lightning_gpuprof.records.files import LOCAL, FileSystem, is_trace, run_folder, written_unix_ns
 from lightning_gpuprof.records.reader import RankRecords, Session, read_run
-from lightning_gpuprof.records.schema import ProfilerCycle
+from lightning_gpuprof.records.schema import SCHEMA_VERSION, ProfilerCycle, RunStart
 from lightning_gpuprof.views.documents.notices import rank_list
 from lightning_gpuprof.views.documents.report import load_report
+from lightning_gpuprof.views.documents.report_payload import report_payload
 from lightning_gpuprof.views.documents.stored_analysis import read_analysis, stale_traces
-from lightning_gpuprof.views.documents.trace_folder import trace_records, trace_report
+from lightning_gpuprof.views.documents.trace_findings import judge_trace
 from lightning_gpuprof.views.tab.layout_file import LoadedLayout
 from lightning_gpuprof.views.tab.query import Query, QueryError
+
+_ALONE = (
+    "Traces alone, without records of GpuProfCallback: step times, operators and findings are of "
+    "the profiled steps; phases and memory are not known."
+)
+_WAITING = "No trace is analysed yet: figures follow here, or Operators says why there are none."
 
 
 class LoadedRun:
@@ -46,11 +53,24 @@ class LoadedRun:
         session = self.session_number(query)
         if session not in self._reports:
             if self.folder == self.path:
-                self._reports[session] = trace_report(self.path, self.analysis, self.cycles())
+                self._reports[session] = self._of_traces()
             else:
                 report = load_report(self.path, self.fs, session=session, ranks=self.ranks)
                 self._reports[session] = report.payload()
         return self._reports[session]
+
+    def _of_traces(self) -> dict[str, Any]:
+        """Return the document of the last analysed trace of a folder that holds traces alone."""
+        known = (self.analysis(cycle.trace_file) for _, cycle in reversed(self.cycles()))
+        document = next((one for one in known if one is not None), None)
+        notices = [_ALONE if document else _WAITING]
+        none = {"device": None, "gpu": None, "steps": [], "file": ""}
+        run, judged = judge_trace(document or none)
+        # The analysis says of which traces nothing can be said, and words it where steps lack.
+        findings = document["findings"] if document else []
+        found, abstained = (judged.found, judged.abstained) if findings else ((), ())
+        payload = report_payload(self.path, run, found, abstained, (), notices)
+        return {**payload, "findings": findings}
 
     def session(self, query: Query) -> Session:
         """Return the session that a request names by `rank` and `session`.
@@ -106,3 +126,16 @@ class LoadedRun:
             return read_analysis(os.path.join(self.folder, trace_file), self.fs)
         except TraceError:
             return None
+
+
+def trace_records(folder: str, fs: FileSystem = LOCAL) -> dict[int, RankRecords]:
+    """Return one session of one rank whose cycles are the folder's traces, the oldest first."""
+    written = {name: written_unix_ns(folder, [name], fs) for name in fs.listdir(folder)}
+    names = sorted(filter(is_trace, written), key=lambda name: (written[name], name))
+    version, began = SCHEMA_VERSION, max((written[name] for name in names), default=0)
+    start = RunStart(version, session=0, stage="fit", started_unix_ns=began, rank=0)
+    cycles = [
+        ProfilerCycle(cycle=number, first_step=0, last_step=0, trace_file=name)
+        for number, name in enumerate(names)
+    ]
+    return {0: RankRecords(0, (Session(start, tuple(cycles), {}),), ())}
