@@ -16,16 +16,7 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.torch_tensors import TorchDispatchMode, storage_key, tree_leaves
 from lightning_gpuprof.inspect.advice import PAGEABLE_COPY
 from lightning_gpuprof.inspect.places import Report
-from lightning_gpuprof.inspect.sync_calls import (
-    FACTORIES,
-    FROM_DATA,
-    NAMES,
-    READS,
-    SYNCHRONIZE,
-    operator_name,
-    shows_values,
-    synchronize_calls,
-)
+from lightning_gpuprof.inspect import sync_calls
 from lightning_gpuprof.session.patches import Patches
 
 _HERE, _TORCH = __file__, os.path.dirname(torch.__file__)
@@ -44,7 +35,7 @@ class _Call(NamedTuple):
     @property
     def judged(self) -> bool:
         """Whether the call was judged as a whole, so that its operators are not."""
-        return self.name in READS
+        return self.name in sync_calls.READS
 
 
 class CpuSyncDetector:
@@ -77,7 +68,7 @@ class CpuSyncDetector:
     def start(self) -> bool:
         """Begin to report calls of this thread."""
         self._thread = threading.get_ident()
-        for owner, name in synchronize_calls():
+        for owner, name in sync_calls.synchronize_calls():
             self._patches.put(owner, name, self._waiting)
         self._modes = [_Operators(self), _Calls(self)]
         for mode in self._modes:
@@ -93,11 +84,11 @@ class CpuSyncDetector:
     def begin_call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Judge a call of one of torch's Python functions."""
         device = _device_of(name, args, kwargs)
-        self.call = _Call(name, name in FACTORIES and device is None)
-        if name in READS:
+        self.call = _Call(name, name in sync_calls.FACTORIES and device is None)
+        if name in sync_calls.READS:
             if self._on_device(args[:1]):
-                self._found(NAMES.get(name, name))
-        elif device is not None and (name in FROM_DATA or name in ("to", "cuda")):
+                self._found(sync_calls.NAMES.get(name, name))
+        elif device is not None and (name in sync_calls.FROM_DATA or name in ("to", "cuda")):
             to_host = _names_the_cpu(args, kwargs)
             from_device = self._on_device(args[1:] if name == "new_tensor" else args)
             if from_device == to_host and not kwargs.get("non_blocking"):
@@ -107,18 +98,18 @@ class CpuSyncDetector:
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
     ) -> Any:
         """Note where the result of a call would lie; returns the result."""
-        if name in READS or _device_of(name, args, kwargs) is not None:
-            on_host = name in READS or _names_the_cpu(args, kwargs)
+        if name in sync_calls.READS or _device_of(name, args, kwargs) is not None:
+            on_host = name in sync_calls.READS or _names_the_cpu(args, kwargs)
             if on_host and isinstance(result, Tensor) and self._on_device((result,)):
                 result = result.clone()  # on a GPU it would be a copy too, not the tensor itself
             self._put(result, on_host=on_host)
-        elif name in FACTORIES and not self._on_device(args):
+        elif name in sync_calls.FACTORIES and not self._on_device(args):
             self._put(result, on_host=True)  # torch.tensor runs no operator
         return result
 
     def operator(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an ATen operator; report it if it would sync."""
-        aten = operator_name(operator).partition(".")[0]
+        aten = sync_calls.operator_name(operator).partition(".")[0]
         if aten == "copy_":
             self._judge_copy(args, kwargs)
             return operator(*args, **kwargs)
@@ -126,8 +117,8 @@ class CpuSyncDetector:
         on_host = self._fetching() or (
             all(map(self._is_host, given)) if given else self.call.on_host
         )
-        if not on_host and not self.call.judged and shows_values(operator, args, kwargs):
-            called = NAMES.get(self.call.name, self.call.name)
+        if not on_host and not self.call.judged and sync_calls.shows_values(operator, args, kwargs):
+            called = sync_calls.NAMES.get(self.call.name, self.call.name)
             shown = _ATEN_NAMES.get(aten, aten.strip("_")) if called in _WRAPPERS else called
             self._found(shown)
         result = operator(*args, **kwargs)
@@ -158,7 +149,7 @@ class CpuSyncDetector:
 
     def _waiting(self, original: Any) -> Any:
         def synchronize(*args: Any, **kwargs: Any) -> Any:
-            self._found(SYNCHRONIZE)
+            self._found(sync_calls.SYNCHRONIZE)
             # Without a GPU torch would raise.
             return original(*args, **kwargs) if torch.cuda.is_available() else None
 

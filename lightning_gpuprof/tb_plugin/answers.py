@@ -14,16 +14,7 @@ from typing import Any
 from werkzeug import Request, Response
 from werkzeug.wsgi import wrap_file
 
-from lightning_gpuprof.records.files import (
-    ANALYSIS_SUFFIX,
-    LAYOUT_SUFFIX,
-    LOCAL,
-    TRACE_SUFFIX,
-    FileSystem,
-    is_trace,
-    open_file,
-    run_folder,
-)
+from lightning_gpuprof.records import files
 from lightning_gpuprof.records.schema import SCHEMA_VERSION
 from lightning_gpuprof.tb_plugin.replies import NotFoundError, reply, reply_json
 from lightning_gpuprof.tb_plugin.run_index import RunIndex, file_system_for
@@ -175,13 +166,13 @@ class Answers:
             raise NotFoundError(str(error)) from error
         quoted = name.replace("\\", "_").replace('"', "_")
         headers = [("Content-Disposition", f'attachment; filename="{quoted}"')]
-        mime_type = "application/gzip" if name.endswith(TRACE_SUFFIX) else "application/json"
+        mime_type = "application/gzip" if name.endswith(files.TRACE_SUFFIX) else "application/json"
         # Not content_encoding="gzip": the viewer is to get the file as it lies on disk.
-        if run.fs is not LOCAL:
+        if run.fs is not files.LOCAL:
             return reply(request, run.fs.read_bytes(path), mime_type, headers=headers)
         response = reply(request, b"", mime_type, headers=headers)
         # Piece by piece: traces may be larger than what a request may take of memory.
-        file = open_file(path)
+        file = files.open_file(path)
         response.content_length = os.fstat(file.fileno()).st_size
         response.response = wrap_file(request.environ, file)
         response.direct_passthrough = True
@@ -190,7 +181,7 @@ class Answers:
     def _prepare(self, name: str, run: LoadedRun, payload: dict[str, Any]) -> None:
         """Have the file made that a view lacks, and say in its payload how that stands."""
         state = payload.get("state")
-        if run.fs is not LOCAL or state not in ("not-analysed", "not-prepared"):
+        if run.fs is not files.LOCAL or state not in ("not-analysed", "not-prepared"):
             return
         if name == "memory_sites":
             payload |= self._preparer.state("memory", os.path.join(run.folder, payload["file"]))
@@ -230,14 +221,14 @@ def _state_of_run(path: str) -> _State:
     machine's disks are analyses made again.
     """
     fs = file_system_for(path)
-    folder = run_folder(path, fs)
-    kinds = (".jsonl", ANALYSIS_SUFFIX, LAYOUT_SUFFIX)
-    names = [name for name in fs.listdir(folder) if name.endswith(kinds) or is_trace(name)]
+    folder = files.run_folder(path, fs)
+    kinds = (".jsonl", files.ANALYSIS_SUFFIX, files.LAYOUT_SUFFIX)
+    names = [name for name in fs.listdir(folder) if name.endswith(kinds) or files.is_trace(name)]
     return tuple((name, _state_of_file(os.path.join(folder, name), fs)) for name in names)
 
 
-def _state_of_file(path: str, fs: FileSystem) -> tuple[int, int]:
-    if fs is not LOCAL:
+def _state_of_file(path: str, fs: files.FileSystem) -> tuple[int, int]:
+    if fs is not files.LOCAL:
         return fs.size(path), 0
     try:
         stat = os.stat(path)

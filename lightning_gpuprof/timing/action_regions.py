@@ -4,37 +4,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from lightning_gpuprof.adapters.actions import (
-    BORDERS,
-    Action,
-    Border,
-    callback_name,
-    is_idle,
-    parse_action,
-    phase_of,
-)
+from lightning_gpuprof.adapters import actions
 from lightning_gpuprof.adapters.lightning import does_nothing
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing.batches import Batches
 from lightning_gpuprof.timing.fit_end import FitEnd
 from lightning_gpuprof.timing.phase_clock import PartRegion, Region
-from lightning_gpuprof.timing.regions import (
-    AtBorder,
-    Calling,
-    Context,
-    EpochLoop,
-    HandingOn,
-    Idle,
-    OwnAction,
-    Profile,
-    Regions,
-    Saving,
-    ValidationFetch,
-)
+from lightning_gpuprof.timing.regions import Context, Profile
+from lightning_gpuprof.timing import regions
 from lightning_gpuprof.timing.step_timeline import EPOCH_START, TEARDOWN, Fetch, StepTimeline
 
-_IDLE: Context = Idle()
+_IDLE: Context = regions.Idle()
 _STAY_IN_VALIDATION = (Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION)
 
 
@@ -57,17 +38,17 @@ class ActionRegions:
         self._batches = batches
         self._fit_end = fit_end
         self._watch = watch
-        self._reach: dict[Border, Callable[[], None]] = {
-            Border.TRAIN_START: timeline.end_startup,
-            Border.BEFORE_EPOCH: self._before_epoch,
-            Border.AFTER_EPOCH: timeline.end_epoch,
-            Border.END: partial(timeline.outside_is, TEARDOWN),
+        self._reach: dict[actions.Border, Callable[[], None]] = {
+            actions.Border.TRAIN_START: timeline.end_startup,
+            actions.Border.BEFORE_EPOCH: self._before_epoch,
+            actions.Border.AFTER_EPOCH: timeline.end_epoch,
+            actions.Border.END: partial(timeline.outside_is, TEARDOWN),
         }
-        self.fetching = ValidationFetch(self._clock)
+        self.fetching = regions.ValidationFetch(self._clock)
         self.hands_on = not does_nothing(self._inner)
-        self.training = Regions(self._in_training)
-        self.passing = Regions(self._in_passing)
-        self.validating = Regions(self._in_validation)
+        self.training = regions.Regions(self._in_training)
+        self.passing = regions.Regions(self._in_passing)
+        self.validating = regions.Regions(self._in_validation)
         self.profile: Profile = self.training.__getitem__
 
     def _before_epoch(self) -> None:
@@ -75,41 +56,41 @@ class ActionRegions:
         self._timeline.outside_is(EPOCH_START)
 
     def _in_training(self, action_name: str) -> Context:
-        action = parse_action(action_name)
-        border = BORDERS.get(action.name)
-        if border is None and is_idle(self._trainer, action):
+        action = actions.parse_action(action_name)
+        border = actions.BORDERS.get(action.name)
+        if border is None and actions.is_idle(self._trainer, action):
             return self._handing_on(_IDLE, action_name)
         region = self._plain(action_name)
         if border is not None and not isinstance(region, PartRegion):
             region = self._at_border(region, border)
         return self._handing_on(region, action_name)
 
-    def _at_border(self, region: Region, border: Border) -> Region:
+    def _at_border(self, region: Region, border: actions.Border) -> Region:
         timeline = self._timeline
-        if border is Border.FETCH:
+        if border is actions.Border.FETCH:
             return Fetch(region, timeline)
-        if border is Border.EPOCH_LOOP:
-            return EpochLoop(region, timeline)
-        if border is Border.BATCH:
+        if border is actions.Border.EPOCH_LOOP:
+            return regions.EpochLoop(region, timeline)
+        if border is actions.Border.BATCH:
             return self._batches.marked(region)
-        return AtBorder(region, self._reach[border])
+        return regions.AtBorder(region, self._reach[border])
 
     def _in_passing(self, action_name: str) -> Context:
         """In a step that is not marked: borders, checkpoints and actions of the program's own."""
-        action = parse_action(action_name)
-        border = BORDERS.get(action.name)
-        if border is Border.BATCH:
+        action = actions.parse_action(action_name)
+        border = actions.BORDERS.get(action.name)
+        if border is actions.Border.BATCH:
             return self._handing_on(self._batches.passed_over(), action_name)
         saves = action.kind == "Callback" and self._name(action)[1]
-        phase, _ = phase_of(action) or (None, None)
+        phase, _ = actions.phase_of(action) or (None, None)
         if border is not None or saves or phase in (None, Phase.CHECKPOINT):
             return self.training[action_name]
         return self._handing_on(_IDLE, action_name)
 
     def _in_validation(self, action_name: str) -> Context:
         """Inside validation all but callbacks, logging and checkpoints stays validation."""
-        action = parse_action(action_name)
-        if is_idle(self._trainer, action):
+        action = actions.parse_action(action_name)
+        if actions.is_idle(self._trainer, action):
             return self._handing_on(_IDLE, action_name)
         region = self._plain(action_name)
         slot = self._clock.slots[region.slot]
@@ -121,29 +102,29 @@ class ActionRegions:
         return self._handing_on(region, action_name)
 
     def _plain(self, action_name: str) -> Region:
-        action = parse_action(action_name)
+        action = actions.parse_action(action_name)
         if action.kind == "Callback":
             name, is_checkpoint = self._name(action)
             phase = Phase.CHECKPOINT if is_checkpoint else Phase.CALLBACKS
             return self._clock.region(phase, name)
         if action_name == "save_checkpoint":
-            return Saving(self._timeline)
-        found = phase_of(action)
+            return regions.Saving(self._timeline)
+        found = actions.phase_of(action)
         if found is None:
-            return OwnAction(self._clock, action_name, self._now)
+            return regions.OwnAction(self._clock, action_name, self._now)
         region = self._clock.region(*found)
         if action.name == "on_save_checkpoint":  # Lightning 2.4 has no action around it
-            return Calling(region, partial(self._timeline.flag, StepFlag.CHECKPOINT))
+            return regions.Calling(region, partial(self._timeline.flag, StepFlag.CHECKPOINT))
         return region
 
-    def _name(self, action: Action) -> tuple[str, bool]:
-        return callback_name(self._trainer.callbacks, action.owner)
+    def _name(self, action: actions.Action) -> tuple[str, bool]:
+        return actions.callback_name(self._trainer.callbacks, action.owner)
 
     def _handing_on(self, region: Context, action_name: str) -> Context:
         context = self.watched(region)
         if self.hands_on:
-            context = HandingOn(context, self._inner, action_name, self._now)
-        return self._fit_end.around(parse_action(action_name), context)
+            context = regions.HandingOn(context, self._inner, action_name, self._now)
+        return self._fit_end.around(actions.parse_action(action_name), context)
 
     def _now(self, action_name: str) -> Context:
         return self.profile(action_name)

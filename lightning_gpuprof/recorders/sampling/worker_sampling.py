@@ -15,17 +15,8 @@ from msgspec import json
 
 from lightning_gpuprof.adapters.frames import WORKER_LOOP
 from lightning_gpuprof.recorders.sampling.library_calls import operation_of
+from lightning_gpuprof.recorders.sampling import stack_lines
 from lightning_gpuprof.recorders.sampling.pacing import When, keep_sampling, look_at, wake_on_time
-from lightning_gpuprof.recorders.sampling.stack_lines import (
-    At,
-    in_package,
-    inside_of,
-    line_counts,
-    line_of,
-    outwards,
-    settled,
-    spot_of,
-)
 from lightning_gpuprof.recorders.sampling.storage_waits import (
     filesystem_of,
     reads_so_far,
@@ -56,7 +47,7 @@ _WORKS, _WAITS = "fetch", "get"
 WORK, WAITING, HANDING = "work", "waiting", "handing"
 """Fields of `WorkerLines`: it waits for indices where the training process has all its batches;
 whatever else its loop does is handing a batch over."""
-Seen = tuple[str, At | None]
+Seen = tuple[str, stack_lines.At | None]
 """A sample of a worker: what it does and, where it works, its place."""
 
 
@@ -104,8 +95,8 @@ class WorkerSampling:
     watched: int
     start_ns: int | None = None
     init_ns: int | None = None
-    _seen: Counter[At] = field(default_factory=Counter)
-    _doubts: Counter[At] = field(default_factory=Counter)
+    _seen: Counter[stack_lines.At] = field(default_factory=Counter)
+    _doubts: Counter[stack_lines.At] = field(default_factory=Counter)
     _doing: Counter[str] = field(default_factory=Counter)
     _idle: int = 0
     _waiting: int = 0
@@ -162,7 +153,7 @@ class WorkerSampling:
         if not self._doing:
             self._before = reads_so_far(os.getpid())
         if at is not None:
-            at, doubted = settled(at, when, self._seen.total())
+            at, doubted = stack_lines.settled(at, when, self._seen.total())
             self._seen[at] += when.times
             self._doubts[at] += when.times * doubted
         if doing == WORK and path is not None:
@@ -179,7 +170,7 @@ class WorkerSampling:
             work=self._doing[WORK],
             waiting=self._waiting if idle else self._doing[WAITING],
             handing=self._doing[HANDING],
-            lines=line_counts(self._seen, self._doubts),
+            lines=stack_lines.line_counts(self._seen, self._doubts),
             start_ns=self.start_ns,
             init_ns=self.init_ns,
             **waits_seen(self._blocked, os.getpid(), self._before),
@@ -191,7 +182,7 @@ class WorkerSampling:
 def where_in_worker(frame: FrameType | None) -> Seen | None:
     """Return what a worker's main thread does, given its innermost frame; None outside its loop."""
     inside: list[FrameType] = []
-    for each in outwards(frame):
+    for each in stack_lines.outwards(frame):
         if each.f_code.co_name == WORKER_LOOP and package_in(each) != USER:
             return _seen(inside, each, frame)
         inside.append(each)
@@ -208,10 +199,10 @@ def _seen(inside: list[FrameType], loop: FrameType, frame: FrameType | None) -> 
     work = inside[:-1]
     packages = [package_in(each) for each in work]
     if USER not in packages:
-        return WORK, in_package(Phase.DATA_WAIT, work, loop)
+        return WORK, stack_lines.in_package(Phase.DATA_WAIT, work, loop)
     own = packages.index(USER)
     users, code = work[own], work[own].f_code
-    callee, kind = inside_of(users, work[:own])
-    place = code.co_filename, line_of(users), code.co_name
-    operation, spot = operation_of(users), spot_of(users, frame)
-    return WORK, At(Phase.DATA_WAIT, *place, callee, kind, operation, spot)
+    callee, kind = stack_lines.inside_of(users, work[:own])
+    place = code.co_filename, stack_lines.line_of(users), code.co_name
+    operation, spot = operation_of(users), stack_lines.spot_of(users, frame)
+    return WORK, stack_lines.At(Phase.DATA_WAIT, *place, callee, kind, operation, spot)
