@@ -69,7 +69,7 @@ class DeviceMonitor(RecordingCallback):
         self._make_stats = stats
         self._make_sampler = sampler
         self._sampler: StatsSampler | None = None
-        self._hooks = Hooks({"on_train_batch_end": self._window_ended}, every=window)
+        self._hooks = Hooks({"on_train_batch_end": self._write}, every=window)
         self._first = 0
         self._since_ns = 0
 
@@ -90,17 +90,14 @@ class DeviceMonitor(RecordingCallback):
         # Only now, so that a batch costs nothing where there is nothing to read.
         self._hooks.add(called_by_trainer(trainer, self))
 
-    @guarded
-    def _window_ended(self, trainer: Trainer, *_: Any) -> None:
-        self._write(trainer)
-
     @override
     @guarded
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._write(trainer)
         self._release()
 
-    def _write(self, trainer: Trainer) -> None:
+    @guarded
+    def _write(self, trainer: Trainer, *_: Any) -> None:
         output, sampler = self._output, self._sampler
         if output is None or sampler is None:
             return

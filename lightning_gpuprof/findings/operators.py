@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -28,7 +29,7 @@ class Pattern:
     name: str
     callee: str = ""
     written: str = ""
-    operators: tuple[str, ...] = ()
+    operators: Sequence[str] = ()
     advice: str
     change: str | None = None
     source: str
@@ -52,7 +53,7 @@ class Seen:
 
 def patterns(table: str) -> tuple[Pattern, ...]:
     """Return the rows of one table: `loading` or `computing`."""
-    return tuple(Pattern(**_lists_as_tuples(row)) for row in tables("operators.toml")[table])
+    return tuple(Pattern(**row) for row in tables("operators.toml")[table])
 
 
 def seen_loading(lines: HostLines | None) -> tuple[Seen, ...]:
@@ -80,7 +81,3 @@ def tables(name: str) -> dict[str, list[dict[str, Any]]]:
     text = resources.files("lightning_gpuprof.findings").joinpath(name)
     found: dict[str, list[dict[str, Any]]] = tomllib.loads(text.read_text("utf-8"))
     return found
-
-
-def _lists_as_tuples(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}

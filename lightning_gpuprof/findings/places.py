@@ -29,7 +29,9 @@ def with_lines(finding: Finding, run: RunResults) -> Finding:
     if any(at.file for at in finding.where):
         return finding
     waits = run.rank_waits
-    if waits is not None and any(_late_in_forward(at, waits) for at in finding.where):
+    if waits is not None and any(
+        at.rank in waits.late and at.phase == Phase.FORWARD.value for at in finding.where
+    ):
         return replace(finding, where=(*finding.where, *_only_there(waits)))
     phase = next((PHASES[at.phase] for at in finding.where if at.phase in PHASES), None)
     if finding.id in LOOPS:
@@ -52,10 +54,6 @@ def _longest(lines: HostLines, phase: Phase) -> list[LineCount]:
     ranked = sorted(functions.values(), key=lambda ones: -sum(one.count for one in ones))
     shown = [ones for ones in ranked[:MOST] if sum(one.count for one in ones) >= least]
     return [one for ones in shown for one in ones if one is ones[0] or one.count >= least]
-
-
-def _late_in_forward(at: Where, waits: RankWaits) -> bool:
-    return at.rank in waits.late and at.phase == Phase.FORWARD.value
 
 
 def _only_there(waits: RankWaits) -> tuple[Where, ...]:

@@ -92,14 +92,15 @@ def disable(owner: Any, error: BaseException) -> None:
     text = "".join(traceback.format_exception(error))
     output: Any = getattr(owner, "_output", None)
     if output is not None:
-        attempt(lambda: _write(output, name, error, text), None)
+        said = {"probe": name, "error": text_of(error), "traceback": text}
+        attempt(lambda: output.write(ProbeDisabled(step=output.step, **said)), None)
     release = getattr(owner, "_release", None)
     if release is not None:
         attempt(release, None)
-    said = (
+    message = (
         f"{name} failed and is off for the rest of this run; training goes on without it.\n{text}"
     )
-    attempt(lambda: say(said, logging.WARNING), None)  # a handler of the program may raise
+    attempt(lambda: say(message, logging.WARNING), None)  # a handler of the program may raise
 
 
 def attempt(read: Callable[[], _R], otherwise: _D) -> _R | _D:
@@ -133,11 +134,6 @@ def text_of(error: BaseException) -> str:
     'ValueError: boom'
     """
     return f"{type(error).__name__}: {attempt(lambda: str(error), '(its text cannot be read)')}"
-
-
-def _write(output: Any, name: str, error: BaseException, text: str) -> None:
-    error_text = text_of(error)
-    output.write(ProbeDisabled(probe=name, step=output.step, error=error_text, traceback=text))
 
 
 @contextmanager

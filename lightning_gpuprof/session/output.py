@@ -64,7 +64,7 @@ class RunOutput:
         self.started_unix_ns = time.time_ns()
         self._trainer = ref(trainer)
         self._writer = RecordWriter(run_dir, rank=self.rank)
-        self._step: Callable[[], int] = _no_steps
+        self._step: Callable[[], int] = lambda: 0
         self._waiting: list[Record] | None = []
 
     @classmethod
@@ -227,8 +227,8 @@ class RunOutput:
             )
 
     @override
-    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
-        return _no_output, ()
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()
 
 
 def status_of(error: BaseException | None) -> str:
@@ -240,14 +240,6 @@ def status_of(error: BaseException | None) -> str:
     if error is None:
         return "finished"
     return "interrupted" if isinstance(error, KeyboardInterrupt) else "exception"
-
-
-def _no_steps() -> int:
-    return 0
-
-
-def _no_output() -> None:
-    return None
 
 
 _OUTPUTS: "WeakKeyDictionary[Trainer, RunOutput]" = WeakKeyDictionary()

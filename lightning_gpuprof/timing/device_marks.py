@@ -99,7 +99,10 @@ class DeviceMarks:
                     self._base, events[at] = event, self._base
                     self._base_ns = passed_ns
             self._tail += 1
-            self._pass(at, passed_ns)
+            ahead_ns = self.clock.run_ahead(passed_ns, self._host_ns[at])
+            self._rows.passes(
+                passed_ns, ahead_ns, self._step[at], self._phase[at], self._part[at]
+            )
 
     def calibrate(self) -> bool:
         """Tie the two clocks together if the device is idle; takes some microseconds."""
@@ -131,11 +134,6 @@ class DeviceMarks:
     def _spoil(self, head: int, step: int) -> None:
         """A mark is lost: its step is not measured, nor the one that it would have ended."""
         self._rows.spoiled.update((step, self._step[(head - 1) % self._capacity]))
-
-    def _pass(self, at: int, passed_ns: int) -> None:
-        """A mark has come in: it ends what began at the one before."""
-        ahead_ns = self.clock.run_ahead(passed_ns, self._host_ns[at])
-        self._rows.passes(passed_ns, ahead_ns, self._step[at], self._phase[at], self._part[at])
 
     def _try_calibration(self) -> tuple[int, int, int] | None:
         device, now = self._device, self._now

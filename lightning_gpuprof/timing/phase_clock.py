@@ -67,7 +67,7 @@ class PhaseClock:
         self.last_ns = self._cut_ns = 0
         self._numbers: dict[Slot, int] = {}
         self._open: Path = (self.slot(Phase.OTHER),)
-        self._paths = Paths(self._slot_inside, self._slots_of)
+        self._paths = Paths(self._slot_inside, lambda number: self.parts[number].numbers)
         self._charged = np.zeros(1, dtype=np.int64)
         self._settled: list[CutRows] = []
 
@@ -163,9 +163,6 @@ class PhaseClock:
         found = self.slot(*part.slot_inside(self.slots[outer]))
         part.numbers.add(found)
         return found
-
-    def _slots_of(self, number: int) -> set[int]:
-        return self.parts[number].numbers
 
 
 class Decorator(ContextDecorator):

@@ -90,7 +90,8 @@ class CachingAllocator:
         block.free = True
         for neighbour in (block.previous, block.next):
             if neighbour is not None and neighbour.free:
-                self._remove(neighbour)
+                same = self._free[neighbour.small]
+                del same[bisect_left(same, (neighbour.size, neighbour.address))]
                 block = _merge(*sorted((block, neighbour), key=lambda part: part.address))
         self._add(block)
 
@@ -102,10 +103,6 @@ class CachingAllocator:
 
     def _add(self, block: _Block) -> None:
         insort(self._free[block.small], (block.size, block.address, block))
-
-    def _remove(self, block: _Block) -> None:
-        free = self._free[block.small]
-        del free[bisect_left(free, (block.size, block.address))]
 
     def _new_segment(self, size: int, *, small: bool) -> _Block:
         segment = segment_bytes(size)

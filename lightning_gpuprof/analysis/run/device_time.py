@@ -78,10 +78,11 @@ def device_time(session: Session, steady: Mask) -> DeviceTime | None:
                 phase=phase,
                 median_ns=median(column),
                 mean_ns=mean(column),
-                host_mean_ns=_mean(session.phase_ns(phase), marks.rows),
+                host_mean_ns=None if host is None else mean(host[marks.rows]),
                 frac=int(column.sum()) / max(1, int(marks.dur.sum())),
             )
             for phase, column in marks.device.items()
+            for host in (session.phase_ns(phase),)
         },
         parts=_parts(session, marks.rows),
         latency_ns=marks.latency_ns,
@@ -124,7 +125,3 @@ def _parts(session: Session, marked: Mask) -> tuple[DevicePart, ...]:
         ran = np.maximum(0, column[marked])
         found.append(DevicePart(Phase(phase), name, median(ran), mean(ran)))
     return tuple(sorted(found, key=lambda part: -part.mean_ns))
-
-
-def _mean(host: Int64 | None, marked: Mask) -> int | None:
-    return None if host is None else mean(host[marked])

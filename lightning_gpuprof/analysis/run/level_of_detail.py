@@ -23,7 +23,7 @@ class Buckets:
 def bucket_steps(
     dur_ns: Int64,
     parts: Mapping[str, Int64],
-    flags: Int64 | None,
+    flags: Int64,
     *,
     first: int,
     last: int,
@@ -45,19 +45,14 @@ def bucket_steps(
     return Buckets(
         first=starts + first,
         count=count,
-        mean_ns={name: _mean(values[window], starts, count) for name, values in parts.items()},
+        mean_ns={
+            name: np.rint(np.add.reduceat(values[window], starts) / count).astype(np.int64)
+            for name, values in parts.items()
+        },
         max_ns=slow_ns,
         slowest=_slowest(dur_ns[window], starts, count) + first,
-        flags=(
-            np.bitwise_or.reduceat(flags[window], starts)
-            if flags is not None
-            else np.zeros(len(starts), dtype=np.int64)
-        ),
+        flags=np.bitwise_or.reduceat(flags[window], starts),
     )
-
-
-def _mean(values: Int64, starts: Int64, count: Int64) -> Int64:
-    return np.rint(np.add.reduceat(values, starts) / count).astype(np.int64)
 
 
 def _slowest(dur_ns: Int64, starts: Int64, count: Int64) -> Int64:

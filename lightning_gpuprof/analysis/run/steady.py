@@ -131,7 +131,8 @@ def step_stats(session: Session, mean_ns: int | None = None) -> StepStats | None
     """Describe a session's steps, or return None where it recorded none."""
     if not session.steps:
         return None
-    dur = session.columns["dur_ns"]
+    columns = session.columns
+    dur = columns["dur_ns"]
     mask, basis = steady_mask(step_flags(session))
     over = distribution(dur[mask])
     assert over is not None
@@ -146,7 +147,7 @@ def step_stats(session: Session, mean_ns: int | None = None) -> StepStats | None
         plain_p50_ns=plain.p50_ns,
         jitter_frac=(plain.p95_ns - plain.p50_ns) / max(1, plain.p50_ns),
         apart=_apart(session),
-        epochs=_epochs(session),
+        epochs=len(np.unique(columns["epoch"])) if "epoch" in columns else None,
     )
 
 
@@ -180,8 +181,3 @@ def _apart(session: Session) -> tuple[StepsApart, ...]:
             name = str(flag.name).lower()
             apart.append(StepsApart(name, len(chosen), int(chosen.sum()), median(chosen)))
     return tuple(apart)
-
-
-def _epochs(session: Session) -> int | None:
-    epochs = session.columns.get("epoch")
-    return None if epochs is None else len(np.unique(epochs))

@@ -54,7 +54,7 @@ class AmdSmiStats(DeviceStats):
             ),
             power_mw=None if drawn is None else drawn * 1000,
             # The limit is in microwatts where it is large: versions of the library differ.
-            power_limit_mw=None if limit is None else _limit_mw(limit),
+            power_limit_mw=limit and (limit // 1000 if limit >= 1_000_000 else limit * 1000),
             # Called `cur_clk` before ROCm 6.2.
             sm_clock_mhz=_number(clock, "clk") or _number(clock, "cur_clk"),
             throttle_reasons=_throttle_reasons(self._get("violation_status") or {}),
@@ -91,10 +91,6 @@ def _number(values: Mapping[str, Any] | None, name: str) -> int | None:
     """Return a value, where it is one: what is not supported reads "N/A"."""
     value = (values or {}).get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _limit_mw(limit: int) -> int:
-    return limit // 1000 if limit >= 1_000_000 else limit * 1000
 
 
 def _throttle_reasons(status: Mapping[str, Any]) -> frozenset[str] | None:

@@ -60,7 +60,6 @@ _TOOLS = {"torch", "python", GPUPROF, *_LIGHTNING}
 """Packages that run what the program gives them."""
 _WAITING = ("threading.py", "queue.py")
 """Files of Python in which one thread waits for another."""
-_CALLS_MODULES = (MODULE_CALL, "inner")
 _LOGS = "call_to_log"
 """The function around a call that logs by a logger's `experiment`."""
 _LOADING = ("serialization.py",)
@@ -100,7 +99,7 @@ def where_is(frame: FrameType | None) -> At | None:
         code = each.f_code
         package = package_in(each)
         logs = logs or (users is None and package == GPUPROF and code.co_name == _LOGS)
-        if _calls_modules(each, package):
+        if package == "torch" and _runs(each, "module.py", MODULE_CALL, "inner"):
             if hook is None and before is not None:
                 hook = before not in ("", "forward")
             caller = None
@@ -111,7 +110,8 @@ def where_is(frame: FrameType | None) -> At | None:
             users = each
         elif users is None and phase is None and package != GPUPROF:
             called.append(each)
-        again = again or (phase is None and _recomputes(each, package))
+        recomputes = package == "torch" and _runs(each, "checkpoint.py")
+        again = again or (phase is None and recomputes)
         found = _phase(each, package)
         if phase is None or (found is Phase.VALIDATION and phase not in _STAY_IN_VALIDATION):
             alone, phase = phase, found
@@ -239,14 +239,11 @@ def _phase(frame: FrameType, package: str) -> Phase | None:
     return None
 
 
-def _calls_modules(frame: FrameType, package: str) -> bool:
-    """Tell whether a frame is where torch calls a module's `forward` and the hooks around it."""
+def _runs(frame: FrameType, file: str, *functions: str) -> bool:
+    """Tell whether a frame runs one of these functions of a file; without any, what is in it."""
     code = frame.f_code
-    return (
-        package == "torch"
-        and code.co_name in _CALLS_MODULES
-        and os.path.basename(code.co_filename) == "module.py"
-    )
+    named = not functions or code.co_name in functions
+    return named and os.path.basename(code.co_filename) == file
 
 
 def _loop_of(frame: FrameType, package: str) -> str | None:
@@ -254,11 +251,6 @@ def _loop_of(frame: FrameType, package: str) -> str | None:
     code = frame.f_code
     names = _LOOPS.get(os.path.basename(code.co_filename), ()) if package in _LIGHTNING else ()
     return code.co_name if code.co_name in names else None
-
-
-def _recomputes(frame: FrameType, package: str) -> bool:
-    file = frame.f_code.co_filename
-    return package == "torch" and os.path.basename(file) == "checkpoint.py"
 
 
 def inside_of(users: FrameType, called: list[FrameType]) -> tuple[str | None, str | None]:

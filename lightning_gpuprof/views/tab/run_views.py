@@ -4,12 +4,15 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from lightning_gpuprof.analysis.run.level_of_detail import bucket_steps
+from lightning_gpuprof.analysis.run.sessions import session_views
+from lightning_gpuprof.analysis.run.steady import step_flags
 from lightning_gpuprof.records.files import (
     ANALYSIS_SUFFIX,
     LOCAL,
@@ -42,7 +45,7 @@ def run_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     return {
         "name": run.name,
         "ranks": [
-            {"rank": rank, "sessions": [_session(one) for one in records.sessions]}
+            {"rank": rank, "sessions": [asdict(one) for one in session_views(records)]}
             for rank, records in run.ranks.items()
         ],
         "warnings": first_few(
@@ -59,16 +62,6 @@ def run_view(run: LoadedRun, query: Query) -> dict[str, Any]:
             {key: getattr(record, key) for key in ("probe", "step", "error")}
             for record in session.all(ProbeDisabled)
         ],
-    }
-
-
-def _session(session: Session) -> dict[str, Any]:
-    return {
-        "session": session.start.session,
-        "stage": session.start.stage,
-        "started_unix_ns": session.start.started_unix_ns,
-        "steps": session.steps,
-        "status": session.end.status if session.end else None,
     }
 
 
@@ -123,11 +116,10 @@ def steps_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     first = query.integer("first", default=0, low=0, high=2**53)
     numbers = session.columns.get("step", np.arange(session.steps))
     buckets = query.integer("buckets", default=DEFAULT_BUCKETS, low=1, high=MAX_BUCKETS)
-    phases = _phases(session)
     found = bucket_steps(
         session.columns.get("dur_ns", np.zeros(0, dtype=np.int64)),
-        phases,
-        session.columns.get("flags"),
+        {phase.value: values for phase, values in session.phases_ns(Phase).items()},
+        step_flags(session),
         first=int(np.searchsorted(numbers, first)),
         last=int(np.searchsorted(numbers, last)),
         buckets=buckets,
@@ -142,11 +134,6 @@ def steps_view(run: LoadedRun, query: Query) -> dict[str, Any]:
         "slowest": numbers[found.slowest].tolist(),
         "flags": found.flags.tolist(),
     }
-
-
-def _phases(session: Session) -> dict[str, Any]:
-    measured = {phase.value: session.phase_ns(phase) for phase in Phase}
-    return {name: values for name, values in measured.items() if values is not None}
 
 
 LIVE_S = 120
