@@ -89,13 +89,8 @@ class PhaseTimer(Callback):
             raise ConfigError(
                 f"PhaseTimer(warmup={warmup}) is no number of steps. Pass 0 to mark none."
             )
-        self.window = window
-        self.console = console
-        self.scalars = scalars
-        self.warmup = warmup
+        self.settings = TimerSettings(window, warmup, console, scalars, overhead_budget, nvtx)
         self.device_marks = device_marks
-        self.overhead_budget = overhead_budget
-        self.nvtx = nvtx
         self.log_dir = log_dir
         self.clock = clock
         self._run: TimingRun | None = None
@@ -108,7 +103,7 @@ class PhaseTimer(Callback):
         self._output = None
         if stage != "fit":
             return
-        if self.nvtx:
+        if self.settings.nvtx:
             check_nvtx()
         self._output = RunOutput.of(trainer, log_dir=self.log_dir, now=self.clock)
         if self._output.timer:
@@ -123,14 +118,7 @@ class PhaseTimer(Callback):
         self._run = TimingRun(
             trainer,
             self._output,
-            TimerSettings(
-                window=self.window,
-                warmup=self.warmup,
-                console=self.console,
-                scalars=self.scalars,
-                overhead_budget=self.overhead_budget,
-                nvtx=self.nvtx,
-            ),
+            self.settings,
             shield=partial(guarded_call, self),
             calls=BatchCalls.counted_by(host),
             fit_end=FitEnd(trainer, host, self._fit_has_ended),

@@ -11,11 +11,8 @@ from lightning_gpuprof.records.phases import EXPERIMENT, SAMPLER, STOP_CHECK, WO
 from lightning_gpuprof.session.guard import attempt
 from lightning_gpuprof.session.timed_calls import After, LoggingCall, TimedCalls
 from lightning_gpuprof.timing.action_regions import ActionRegions
-from lightning_gpuprof.timing.batches import Batches
-from lightning_gpuprof.timing.fit_end import FitEnd
-from lightning_gpuprof.timing.phase_clock import Region
 from lightning_gpuprof.timing.profiler_proxy import proxy_of
-from lightning_gpuprof.timing.regions import ByExperiment, Context, IteratorStart
+from lightning_gpuprof.timing.regions import ByExperiment, IteratorStart
 from lightning_gpuprof.timing.step_timeline import StepTimeline
 
 FIT_PHASES = tuple(phase for phase in Phase if phase is not Phase.GARBAGE_COLLECTION)
@@ -32,26 +29,23 @@ class ProxyTiming:
         self,
         trainer: Any,
         timeline: StepTimeline,
+        actions: ActionRegions,
         *,
-        batches: Batches,
         calls: TimedCalls,
-        fit_end: FitEnd,
-        watch: Callable[[Region], Context] | None = None,
+        again: Callable[[], object],
     ) -> None:
         self._trainer = trainer
         self._loop = data_loop(trainer)
         self._inner = trainer.profiler
         self._calls = calls
         self._timeline, self._clock = timeline, timeline.clock
-        self._actions = ActionRegions(
-            trainer, timeline, batches=batches, fit_end=fit_end, watch=watch
-        )
+        self._actions = actions
         self._loaders = LoaderParts(
             self._clock.region(Phase.DATA_WAIT, SAMPLER),
             self._clock.region(Phase.DATA_WAIT, WORKERS),
-            IteratorStart(timeline, self._actions.fetching, batches.look_again),
+            IteratorStart(timeline, actions.fetching, again),
         )
-        self.proxy = proxy_of(self._inner, timeline, self._actions)
+        self.proxy = proxy_of(self._inner, timeline, actions)
         trainer.profiler = self.proxy
         if trainer.profiler is not self.proxy:
             raise AttributeError(f"{type(trainer).__name__}.profiler cannot be replaced")

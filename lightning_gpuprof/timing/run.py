@@ -14,6 +14,7 @@ from lightning_gpuprof.session.compiling import CompileNotes
 from lightning_gpuprof.session.guard import interrupts_wait
 from lightning_gpuprof.session.hooks import BatchCalls
 from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.timing.action_regions import ActionRegions
 from lightning_gpuprof.timing.attach import FIT_PHASES, ProxyTiming
 from lightning_gpuprof.timing.batches import Batches, size_of
 from lightning_gpuprof.timing.components import ActiveComponents, Component
@@ -80,14 +81,15 @@ class TimingRun:
     def _attach(self, trainer: Trainer, batches: Batches) -> ProxyTiming:
         output = self.output
         watch = None if self._device is None else self._device.watch
-        timing = ProxyTiming(
+        actions = ActionRegions(
             trainer,
             self.timeline,
             batches=batches,
-            calls=output.calls,
             fit_end=self._fit_end,
             watch=partial(ranges, watch) if self._nvtx else watch,
         )
+        calls, again = output.calls, batches.look_again
+        timing = ProxyTiming(trainer, self.timeline, actions, calls=calls, again=again)
         self._writer.choice = StepChoice(self.timeline, use=timing.mark, insists=output)
         output.timer = "tap"  # the name on disk
         output.phases = [phase.value for phase in FIT_PHASES]
