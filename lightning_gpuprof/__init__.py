@@ -8,51 +8,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
-    from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
-    from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
-    from lightning_gpuprof.callbacks.gpuprof import GpuProfCallback
-    from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
-    from lightning_gpuprof.callbacks.module_timer import ModuleTimer
-    from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
-    from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
-    from lightning_gpuprof.callbacks.progress_bar import DeferredProgressBar
-    from lightning_gpuprof.callbacks.region import region
-    from lightning_gpuprof.config import GpuProfConfig, ProfileConfig
-    from lightning_gpuprof.recorders.scalars.deferred import DeferredScalars
-    from lightning_gpuprof.trials.ab_test import ab_test
-    from lightning_gpuprof.trials.latency import benchmark_latency
-    from lightning_gpuprof.trials.profile_model import profile_model
-    from lightning_gpuprof.trials.try_changes import try_changes
-    from lightning_gpuprof.views.console.run_report import report
-    from lightning_gpuprof.views.documents.compare import compare_runs, compare_several
+    from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor as BatchSizeAdvisor
+    from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss as DeferredLoss
+    from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor as DeviceMonitor
+    from lightning_gpuprof.callbacks.gpuprof import GpuProfCallback as GpuProfCallback
+    from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot as MemorySnapshot
+    from lightning_gpuprof.callbacks.module_timer import ModuleTimer as ModuleTimer
+    from lightning_gpuprof.callbacks.phase_timer import PhaseTimer as PhaseTimer
+    from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule as ProfilerSchedule
+    from lightning_gpuprof.callbacks.progress_bar import DeferredProgressBar as DeferredProgressBar
+    from lightning_gpuprof.callbacks.region import region as region
+    from lightning_gpuprof.config import GpuProfConfig as GpuProfConfig
+    from lightning_gpuprof.config import ProfileConfig as ProfileConfig
+    from lightning_gpuprof.recorders.scalars.deferred import DeferredScalars as DeferredScalars
+    from lightning_gpuprof.trials.ab_test import ab_test as ab_test
+    from lightning_gpuprof.trials.latency import benchmark_latency as benchmark_latency
+    from lightning_gpuprof.trials.profile_model import profile_model as profile_model
+    from lightning_gpuprof.trials.try_changes import try_changes as try_changes
+    from lightning_gpuprof.views.console.run_report import report as report
+    from lightning_gpuprof.views.documents.compare import compare_runs as compare_runs
+    from lightning_gpuprof.views.documents.compare import compare_several as compare_several
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "BatchSizeAdvisor",
-    "DeferredLoss",
-    "DeferredProgressBar",
-    "DeferredScalars",
-    "DeviceMonitor",
-    "GpuProfCallback",
-    "GpuProfConfig",
-    "MemorySnapshot",
-    "ModuleTimer",
-    "PhaseTimer",
-    "ProfileConfig",
-    "ProfilerSchedule",
-    "__version__",
-    "ab_test",
-    "benchmark_latency",
-    "compare_runs",
-    "compare_several",
-    "plan",
-    "profile_model",
-    "region",
-    "report",
-    "try_changes",
-]
 
 _PUBLIC = {
     "BatchSizeAdvisor": "lightning_gpuprof.callbacks.batch_size_advisor",
@@ -78,6 +55,7 @@ _PUBLIC = {
     "try_changes": "lightning_gpuprof.trials.try_changes",
 }
 """Each public name and the module that defines it."""
+__all__ = ["__version__", *_PUBLIC]
 
 
 def __getattr__(name: str) -> Any:
