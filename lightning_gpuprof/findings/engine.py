@@ -42,14 +42,6 @@ class Findings:
     """Rules that found nothing, or less than `MIN_SAVING_FRAC` of the step."""
 
 
-@dataclass(frozen=True)
-class PlanItem:
-    """A change to make, with its difficulty and risk."""
-
-    finding: Finding
-    effort: Effort
-
-
 def evaluate_rules(run: RunResults, chosen: Collection[Rule] | None = None) -> Findings:
     """Evaluate rules, by default all, and rank their findings (docs/adr/0030)."""
     found: list[Finding] = []
@@ -71,11 +63,11 @@ def evaluate_rules(run: RunResults, chosen: Collection[Rule] | None = None) -> F
     return Findings(tuple(ranked(found)), (*abstained, *back), tuple(silent))
 
 
-def make_plan(findings: Sequence[Finding]) -> tuple[PlanItem, ...]:
-    """Order findings by when to make their change; within that, as they are ranked."""
-    items = [PlanItem(finding, rules()[finding.id].effort) for finding in findings]
-    order = list(Horizon)
-    return tuple(sorted(items, key=lambda item: order.index(item.effort.horizon)))
+def make_plan(findings: Sequence[Finding]) -> list[tuple[Finding, Effort]]:
+    """Return findings with what their change asks for, by when to make it; then as ranked."""
+    every, order = rules(), list(Horizon)
+    plan = [(finding, every[finding.id].effort) for finding in findings]
+    return sorted(plan, key=lambda item: order.index(item[1].horizon))
 
 
 def _as_sure(finding: Finding, run: RunResults) -> Finding:

@@ -78,3 +78,8 @@ def measured(value: _T | None) -> _T:
     if value is None:
         raise LookupError("a rule reads a value that none of its needs makes sure of")
     return value
+
+
+def known(**figures: float | None) -> dict[str, int | float]:
+    """Return the evidence that is there: figures by name, without those that are None."""
+    return {name: figure for name, figure in figures.items() if figure is not None}

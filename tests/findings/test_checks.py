@@ -125,7 +125,7 @@ def test_a_plan_begins_with_quick_wins_and_keeps_their_rank(analyze):
     )
     found = evaluate_rules(run).found
     plan = make_plan(found)
-    assert {item.finding.id for item in plan} == {finding.id for finding in found}
-    quick = [item.finding for item in plan if item.effort.horizon is Horizon.QUICK]
-    assert quick == [item.finding for item in plan][: len(quick)]
-    assert all(item.effort.difficulty and item.effort.risk for item in plan)
+    assert {finding.id for finding, _ in plan} == {finding.id for finding in found}
+    quick = [finding for finding, effort in plan if effort.horizon is Horizon.QUICK]
+    assert quick == [finding for finding, _ in plan][: len(quick)]
+    assert all(effort.difficulty and effort.risk for _, effort in plan)

@@ -27,7 +27,7 @@ from lightning_gpuprof.analysis.savings.graph_passes import graph_nodes
 from lightning_gpuprof.analysis.savings.host_work import COMPUTE, SEARCHED, anomaly_on
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity, Where
-from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.findings.rule import known, measured, rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration
 
@@ -48,27 +48,26 @@ def judge(run: RunResults) -> Finding | None:
     if not anomaly_on(run):
         return None
     most = sum(stats.mean_ns for phase in COMPUTE if (stats := run.per_step(phase)) is not None)
-    evidence, found, searches_ns = {"step_ns": step_ns}, Range(0, min(most, step_ns // 2)), 0.0
+    found, searches_ns = Range(0, min(most, step_ns // 2)), 0.0
     nodes = sum(op.calls for op in graph_nodes(facts)) if facts else 0
     if facts is not None and nodes:
-        evidence["graph_nodes_count"] = round(nodes)
         searches_ns = sum(op.total_ns for op in facts.operators.values() if op.name in SEARCHES)
         found = Range(round(NODE_LOW_NS * nodes), round(NODE_HIGH_NS * nodes))
     sampled = _formatting(run)
     found = sampled or found
     low, high = found.low + (1 - ERROR) * searches_ns, found.high + (1 + ERROR) * searches_ns
     saving = Range(low=min(round(low), most), high=min(round(high), most))
-    severity, known = grade(saving, step_ns), bool(nodes or sampled)
-    costs = f" and costs up to {duration(saving.high)} of each step" if known else ""
+    severity, sure = grade(saving, step_ns), bool(nodes or sampled)
+    costs = f" and costs up to {duration(saving.high)} of each step" if sure else ""
     return Finding(
         severity=Severity.WARNING if severity is Severity.INFO else severity,
         title=f"Anomaly detection is on{costs}",
         advice="Turn anomaly detection off (also torch.autograd.set_detect_anomaly). Turn it on "
         "only to find a NaN that you have seen.",
-        evidence=evidence,
+        evidence=known(graph_nodes_count=round(nodes) or None),
         saving_ns=saving,
         cause_ns=saving,
-        confidence=0.9 if known else 0.7,
+        confidence=0.9 if sure else 0.7,
         where=tuple(Where(phase=phase.value) for phase in COMPUTE),
         change="Trainer(..., detect_anomaly=False)",
         explains=("host-bound", "host-sync", "slow-python"),

@@ -29,7 +29,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Severity, Where
 from lightning_gpuprof.findings.operators import Pattern, patterns
-from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.findings.rule import known, measured, rule
 from lightning_gpuprof.units import duration, percent, percents
 
 MIN_FRAC = 0.2
@@ -54,14 +54,8 @@ def judge(run: RunResults) -> Finding | None:
 def _line(run: RunResults, step_ns: int, line: LineTime) -> Finding | None:
     if line.frac < MIN_FRAC:
         return None
-    evidence: dict[str, int | float] = {
-        "line_ns": line.mean_ns,
-        "samples_count": line.count,
-    }
     marks = run.device_time.phases.get(line.phase) if run.device_time else None
-    if marks is not None:
-        evidence["phase_device_ns"] = marks.mean_ns
-        evidence["phase_device_frac"] = marks.mean_ns / step_ns
+    device_ns = marks.mean_ns if marks else None
     inside = f", mostly in {line.callee}" if line.callee else ""
     row = next((one for one in patterns("computing") if one.fits(line)), None)
     return Finding(
@@ -69,7 +63,12 @@ def _line(run: RunResults, step_ns: int, line: LineTime) -> Finding | None:
         title=f"{line.function}, line {line.line}, takes "
         f"{percents(line.low_frac, line.high_frac)} of each step",
         advice=f"`{line.source}` is in {line.phase.value}{inside}. {_advice(row)}",
-        evidence=evidence,
+        evidence=known(
+            line_ns=line.mean_ns,
+            samples_count=line.count,
+            phase_device_ns=device_ns,
+            phase_device_frac=None if device_ns is None else device_ns / step_ns,
+        ),
         confidence=0.9,
         where=(Where.at(line, phase=line.phase.value, name=line.callee),),
         change=row.change if row else None,

@@ -30,7 +30,7 @@ from math import floor
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.grade import CRITICAL_FRAC
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Severity
-from lightning_gpuprof.findings.rule import rule
+from lightning_gpuprof.findings.rule import known, rule
 from lightning_gpuprof.units import percent
 
 MIN_PERIODS = 50
@@ -46,20 +46,18 @@ def judge(run: RunResults) -> Finding | None:
     frac, threads = quota.throttled / quota.periods, run.start.torch_threads
     if frac < CRITICAL_FRAC:
         return None
-    evidence: dict[str, int | float] = {
-        "throttled_frac": frac,
-        "periods_count": quota.periods,
-        "quota_cores_count": quota.cores,
-    }
-    if threads is not None:
-        evidence["threads_count"] = threads
     has = "" if threads is None else f" (torch has {threads} threads)"
     return Finding(
         severity=Severity.WARNING,
         title=f"A quota of {quota.cores:g} cores held {percent(frac)} of the periods up",
         advice="Give the container more cores, or use no more threads and workers than it may"
         f"{has}.",
-        evidence=evidence,
+        evidence=known(
+            throttled_frac=frac,
+            periods_count=quota.periods,
+            quota_cores_count=quota.cores,
+            threads_count=threads,
+        ),
         confidence=0.9,
         change=_change(run, max(1, floor(quota.cores))),
     )

@@ -45,7 +45,7 @@ from lightning_gpuprof.analysis.savings.loader_plan import (
 from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity, Where
 from lightning_gpuprof.findings.operators import Seen, seen_loading
-from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.findings.rule import known, measured, rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent, size, spread
 
@@ -187,20 +187,19 @@ def _evidence(run: RunResults, step_ns: int, wait_ns: int) -> dict[str, int | fl
     loader, seen, io = run.start.loader, run.worker_lines, run.io_pressure
     read = batch_reads(run) or (None, None)
     workers = loader.num_workers if loader else None
-    found: dict[str, int | float | None] = {
-        "data_wait_ns": wait_ns,
-        "data_wait_frac": wait_ns / step_ns,
-        "num_workers_count": workers,
-        "cpu_count": run.cores,
-        "sampler_frac": run.loader_wait.sampler_frac,
-        "receiving_frac": run.loader_wait.receiving_frac,
-        "sample_ns": round(wait_ns / run.batch_size) if run.batch_size and not workers else None,
-        "worker_samples_count": seen.whole if seen else None,
-        "worker_waiting_frac": seen.waiting_frac if seen else None,
-        "worker_batch_ns": made_in_ns(run),
-        "storage_frac": storage_frac(run),
-        "batch_read_bytes": read[0],
-        "batch_reads_count": read[1],
-        "io_pressure_frac": io.stalled_ns / max(1, io.wall_ns) if io else None,
-    }
-    return {name: value for name, value in found.items() if value is not None}
+    return known(
+        data_wait_ns=wait_ns,
+        data_wait_frac=wait_ns / step_ns,
+        num_workers_count=workers,
+        cpu_count=run.cores,
+        sampler_frac=run.loader_wait.sampler_frac,
+        receiving_frac=run.loader_wait.receiving_frac,
+        sample_ns=round(wait_ns / run.batch_size) if run.batch_size and not workers else None,
+        worker_samples_count=seen.whole if seen else None,
+        worker_waiting_frac=seen.waiting_frac if seen else None,
+        worker_batch_ns=made_in_ns(run),
+        storage_frac=storage_frac(run),
+        batch_read_bytes=read[0],
+        batch_reads_count=read[1],
+        io_pressure_frac=io.stalled_ns / max(1, io.wall_ns) if io else None,
+    )

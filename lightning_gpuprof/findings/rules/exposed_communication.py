@@ -34,7 +34,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
-from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.findings.rule import known, measured, rule
 from lightning_gpuprof.units import duration, percent
 
 LOW_FRAC, HIGH_FRAC = 0.25, 0.75
@@ -87,9 +87,7 @@ def judge(run: RunResults) -> Finding | None:
     if run.lacks_ranks:
         sure, up_to, advice, change = 0, "Up to ", LACKING + advice, None
     saving = Range(low=round(sure * cost), high=min(step_ns, round(HIGH_FRAC * cost)))
-    evidence = {"exposed_comm_ns": round(cost)}
-    if facts and (comm := facts.per_step("gpu", "comm_ns")) is not None:
-        evidence["comm_ns"] = round(comm)
+    comm = facts.per_step("gpu", "comm_ns") if facts else None
     shards = strategy.startswith(_SHARDING)
     if shards:  # they may be gathered ahead already
         saving = Range(low=0, high=round(min(step_ns, cost)))
@@ -98,7 +96,7 @@ def judge(run: RunResults) -> Finding | None:
         title=f"{up_to}{duration(cost)} of each step ({percent(cost / step_ns)}) is exposed "
         "communication",
         advice=advice,
-        evidence=evidence,
+        evidence=known(exposed_comm_ns=round(cost), comm_ns=comm and round(comm)),
         saving_ns=saving,
         cause_ns=Range(round(cost), round(cost)),
         confidence=0.5 if shards or run.lacks_ranks else 0.6,

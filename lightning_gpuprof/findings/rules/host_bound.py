@@ -39,7 +39,7 @@ from lightning_gpuprof.analysis.savings.host_work import (
 from lightning_gpuprof.analysis.trace.idle import LATE_CAUSES
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
-from lightning_gpuprof.findings.rule import rule
+from lightning_gpuprof.findings.rule import known, rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
@@ -78,7 +78,7 @@ def judge(run: RunResults) -> Finding | None:
         # Without kernels nothing says how many launches there are to save beside loops.
         saving = Range(low=saving.low, high=max(saving.high, step_ns // 2))
     title = f"{percent(frac)} of the steps wait for the host to queue work"
-    return _finding(step_ns, title, saving, 0.8, {"host_bound_frac": frac, **_evidence(work)}, work)
+    return _finding(step_ns, title, saving, 0.8, work, host_bound_frac=frac)
 
 
 def _on_cpu(step_ns: int, work: HostWork) -> Finding | None:
@@ -89,7 +89,7 @@ def _on_cpu(step_ns: int, work: HostWork) -> Finding | None:
     title = f"{duration(saving.high)} of each step ({percent(saving.high / step_ns)}) "
     title += "dispatches small operators"
     confidence = 0.7 if work.usual_calls is not None else 0.4
-    return _finding(step_ns, title, saving, confidence, _evidence(work), work, on_gpu=False)
+    return _finding(step_ns, title, saving, confidence, work, on_gpu=False)
 
 
 def _traced(step_ns: int, facts: TraceFacts) -> Finding | None:
@@ -99,7 +99,7 @@ def _traced(step_ns: int, facts: TraceFacts) -> Finding | None:
         return None
     title = f"The device idles {duration(idle_ns)} of each step behind late launches"
     saving = Range(low=round(TRACED_LOW_FRAC * idle_ns), high=idle_ns)
-    return _finding(step_ns, title, saving, 0.5, {"host_idle_ns": idle_ns}, None)
+    return _finding(step_ns, title, saving, 0.5, None, host_idle_ns=idle_ns)
 
 
 def _queues(run: RunResults, step_ns: int) -> bool:
@@ -115,25 +115,15 @@ def _of_loops(step_ns: int, work: HostWork | None) -> Range:
     return Range(low=min(round(LOOP_LOW_FRAC * work.repeated_ns), most), high=most)
 
 
-def _evidence(work: HostWork | None) -> dict[str, int | float]:
-    if work is None:
-        return {}
-    return {
-        "overhead_ns": work.overhead_ns,
-        "repeated_ns": work.repeated_ns,
-        "thin_calls_count": round(work.own_frac * work.thin_calls),
-    }
-
-
 def _finding(
     step_ns: int,
     title: str,
     saving: Range,
     confidence: float,
-    evidence: dict[str, int | float],
     work: HostWork | None,
     *,
     on_gpu: bool = True,
+    **figures: float,
 ) -> Finding:
     graphs = " with CUDA graphs" if on_gpu else ""
     return Finding(
@@ -141,7 +131,12 @@ def _finding(
         title=title,
         advice="Do the same work in fewer, larger operators: batch what a Python loop calls one by "
         f"one, fuse the optimizer, compile{graphs}, or raise the batch size.",
-        evidence=evidence,
+        evidence=known(
+            **figures,
+            overhead_ns=work.overhead_ns if work else None,
+            repeated_ns=work.repeated_ns if work else None,
+            thin_calls_count=round(work.own_frac * work.thin_calls) if work else None,
+        ),
         saving_ns=saving,
         cause_ns=saving,
         confidence=confidence,

@@ -39,7 +39,7 @@ from lightning_gpuprof.analysis.savings.host_work import (
 )
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
-from lightning_gpuprof.findings.rule import rule
+from lightning_gpuprof.findings.rule import known, rule
 from lightning_gpuprof.units import duration, percent
 
 SYNC_FRAC = 0.05
@@ -69,8 +69,8 @@ def judge(run: RunResults) -> Finding | None:
         return None
     per_step = sum(site.count / site.steps_watched for site in sites)
     title = f"{per_step:.1f} reads per step would each stop the host on a GPU"
-    evidence = {"reads_per_step_count": round(per_step, 1)}
-    return _finding(run, title, evidence, Range(low=0, high=0), 0.9, 0)
+    evidence = known(reads_per_step_count=round(per_step, 1))
+    return _finding(run, title, evidence, Range(0, 0), 0.9, 0)
 
 
 def _on_gpu(run: RunResults, step_ns: int, facts: TraceFacts | None) -> Finding | None:
@@ -83,17 +83,17 @@ def _on_gpu(run: RunResults, step_ns: int, facts: TraceFacts | None) -> Finding 
     bound = run.device_time.state_frac[StepState.SYNC_BOUND] if run.device_time else 0.0
     if cost_ns < SYNC_FRAC * step_ns and not bound and not idle:
         return None
-    evidence: dict[str, int | float] = {"blocked_ns": cost_ns}
     # The device works on during a wait: a sync costs the idle time behind it.
     low, high = sorted((round(idle or 0), cost_ns))
-    if idle is not None:
-        evidence["device_idle_after_sync_ns"] = round(idle)
     if facts is not None and facts.rows("idle"):
         # No more can go than the device's idle time in which nothing was queued.
         causes = {str(row["cause"]) for row in facts.rows("idle")} - QUEUED
         low, high = sorted((low, min(high, round(facts.idle_ns(*causes) or 0))))
     if not high:
         return None  # the device had work all the while
+    evidence = known(
+        blocked_ns=cost_ns, device_idle_after_sync_ns=None if idle is None else round(idle)
+    )
     title = f"The host waits for the device {duration(cost_ns)} in each step"
     confidence = 0.8 if idle is not None else 0.5
     return _finding(run, title, evidence, Range(low, high), confidence, cost_ns)
@@ -108,11 +108,11 @@ def _loop(run: RunResults, step_ns: int, work: HostWork) -> Finding | None:
     saving = Range(low=min(round(LOOP_LOW_FRAC * cost_ns), most_ns), high=most_ns)
     if not saving.high:
         return None  # the device had work all the while
-    evidence: dict[str, int | float] = {
-        "reads_per_step_count": work.reads,
-        "reading_ns": work.read_ns,
-        "thin_calls_count": work.thin_calls,
-    }
+    evidence = known(
+        reads_per_step_count=work.reads,
+        reading_ns=work.read_ns,
+        thin_calls_count=work.thin_calls,
+    )
     whole_ns = max(cost_ns, most_ns)
     title = f"{work.reads} values are read one by one: {duration(whole_ns)} of each step "
     title += f"({percent(whole_ns / step_ns)})"

@@ -32,7 +32,7 @@ from lightning_gpuprof.analysis.savings.hidden import faster_kernels
 from lightning_gpuprof.analysis.trace.kernels import fills_memory
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
-from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.findings.rule import known, measured, rule
 from lightning_gpuprof.units import duration, percent
 
 MIN_FRAC = 0.40
@@ -60,19 +60,17 @@ def judge(run: RunResults) -> Finding | None:
     if not saving.high:
         return None
     rows = [row for row in facts.rows("kernels") if row.get("category") in STREAMING]
-    evidence: dict[str, int | float] = {
-        "memory_bound_ns": round(per_step),
-        "memory_bound_frac": bound / whole,
-    }
-    if (gemm := facts.number("gemm_frac")) is not None:
-        evidence["gemm_frac"] = gemm
     return Finding(
         severity=grade(saving, step_ns),
         title=f"Kernels bound by memory take {percent(bound / whole)} of the kernel time "
         f"({duration(per_step)})",
         advice="Fuse elementwise, normalisation and reduction kernels by compiling the model, and "
         "use scaled_dot_product_attention for attention.",
-        evidence=evidence,
+        evidence=known(
+            memory_bound_ns=round(per_step),
+            memory_bound_frac=bound / whole,
+            gemm_frac=facts.number("gemm_frac"),
+        ),
         saving_ns=saving,
         cause_ns=Range(round(per_step), round(per_step)),
         confidence=0.7 if facts.rows("roofline") else 0.5,

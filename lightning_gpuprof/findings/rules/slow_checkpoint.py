@@ -54,17 +54,16 @@ def judge(run: RunResults) -> Finding | None:
     most_ns = round(mean_ns * gone_frac)
     saving = Range(low=around(most_ns)[0], high=around(most_ns, step_ns)[1])
     parts = [part for part in run.parts_of(Phase.CHECKPOINT) if part.per_step is not None]
-    evidence: dict[str, int | float] = {
-        "checkpoint_ns": mean_ns,
-        "per_checkpoint_ns": each_ns,
-        "checkpoints_count": saves,
-    }
     return Finding(
         severity=grade(saving, step_ns),
         title=f"Checkpoints take {duration(each_ns)} each "
         f"({of_run(run, mean_ns * run.every.steps)})",
         advice=advice,
-        evidence=evidence,
+        evidence={
+            "checkpoint_ns": mean_ns,
+            "per_checkpoint_ns": each_ns,
+            "checkpoints_count": saves,
+        },
         saving_ns=saving,
         cause_ns=Range(mean_ns, mean_ns),
         confidence=0.9,

@@ -34,7 +34,7 @@ from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.analysis.trace.idle import LATE_CAUSES
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
-from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.findings.rule import known, measured, rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent, size
 
@@ -105,10 +105,12 @@ def judge(run: RunResults) -> Finding | None:
         title=f"{_what(cost_ns, hooks)} takes {duration(cost_ns)} of each step "
         f"({percent(cost_ns / step_ns)})",
         advice=advice,
-        evidence={
-            "transfer_ns": cost_ns,
-            **_evidence(copies),
-        },
+        evidence=known(
+            transfer_ns=cost_ns,
+            copies_per_step_count=round(copies.count) if copies else None,
+            copied_per_step_bytes=round(copies.size) if copies else None,
+            pageable_per_step_bytes=round(copies.pageable_size) if copies else None,
+        ),
         saving_ns=saving,
         cause_ns=Range(cost_ns, cost_ns),
         confidence=0.5 if lost.basis == "unknown" else 0.8,
@@ -140,7 +142,6 @@ def _of_trace(run: RunResults, step_ns: int) -> Finding | None:
         advice=said + (PIN if pageable else f"Keep on the device what does not change. {LESS}"),
         evidence={
             "exposed_copies_ns": exposed_ns,
-            "step_ns": step_ns,
             "copies_count": count,
             "copied_bytes": num_bytes,
             "copied_bytes_per_s": rate,
@@ -190,16 +191,6 @@ def _of_copies(run: RunResults, saving: Range, cost_ns: int, seen: Copies | None
     if seen.count > SMALL_COPIES:
         return Range(low=0, high=round(saving.high * (1 - 1 / seen.count)))
     return Range(low=0, high=round(min(saving.high, seen.took_ns)))
-
-
-def _evidence(seen: Copies | None) -> dict[str, int | float]:
-    if seen is None:
-        return {}
-    return {
-        "copies_per_step_count": round(seen.count),
-        "copied_per_step_bytes": round(seen.size),
-        "pageable_per_step_bytes": round(seen.pageable_size),
-    }
 
 
 def _advice(run: RunResults, hooks: Sequence[Part], seen: Copies | None) -> tuple[str, str | None]:

@@ -107,9 +107,7 @@ def _as_usual(run: RunResults) -> Finding | None:
         severity=grade(Range(round(left * lost.low_ns), round(left * lost.high_ns)), step_ns),
         title=f"Logging takes {duration(cost_ns)} of each step ({percent(cost_ns / step_ns)})",
         advice=_advice(run, names, usual=2 * usual_ns >= cost_ns, means=calls and not hooks),
-        evidence={
-            "logging_ns": cost_ns,
-        },
+        evidence={"logging_ns": cost_ns},
         saving_ns=Range(low=lost.low_ns, high=lost.high_ns),
         cause_ns=Range(cost_ns, cost_ns),
         confidence=0.7 if hooks else 0.9,

@@ -186,7 +186,6 @@ def _finding(
             "python_ns": cost_ns,
             "python_frac": cost_ns / step_ns,
             "samples_count": lines.by_phase[phase.value],
-            "step_ns": step_ns,
         },
         saving_ns=saving,
         cause_ns=Range(round(least_ns), round(held_ns)),

@@ -25,7 +25,7 @@ A power cap alone is `info`. No time is claimed.
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Severity
-from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.findings.rule import known, measured, rule
 from lightning_gpuprof.units import percent
 
 MIN_FRAC = 0.10
@@ -58,16 +58,16 @@ def judge(run: RunResults) -> Finding | None:
         return None
     grave = [name for name in held if name != USUAL]
     worst = (grave or held)[0]
-    evidence: dict[str, int | float] = {"throttled_frac": reasons[worst]}
-    if use.min_sm_clock_mhz is not None:
-        evidence["min_sm_clock_per_s"] = use.min_sm_clock_mhz * 1_000_000
+    mhz = use.min_sm_clock_mhz
     seen = "" if use.max_temperature_c is None else f", at up to {use.max_temperature_c} °C"
     return Finding(
         severity=Severity.WARNING if grave else Severity.INFO,
         title=f"Clocks were held down in {percent(reasons[worst])} of readings: {REASONS[worst]}",
         advice=f"Look for what lies behind {', '.join(held)}{seen}: cooling, the power limit, or a "
         "setting of the clocks.",
-        evidence=evidence,
+        evidence=known(
+            throttled_frac=reasons[worst], min_sm_clock_per_s=mhz and mhz * 1_000_000
+        ),
         confidence=0.9 if grave else 0.6,
         change="nvidia-smi -q -d PERFORMANCE,CLOCK,POWER,TEMPERATURE",
     )

@@ -25,7 +25,7 @@ Nothing is said where memory grows or has run out. No time is claimed.
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Severity
-from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.findings.rule import known, measured, rule
 from lightning_gpuprof.units import percent, size
 
 TARGET_LOW_FRAC = 0.60
@@ -42,13 +42,6 @@ def judge(run: RunResults) -> Finding | None:
     if grows or memory.peak_frac >= TARGET_LOW_FRAC or memory.alloc_retries or memory.ooms:
         return None
     suggested = run.advice.suggested_batch_size if run.advice else None
-    evidence: dict[str, int | float] = {
-        "peak_reserved_bytes": memory.peak_reserved_bytes,
-        "total_bytes": memory.total_bytes,
-        "peak_reserved_frac": memory.peak_frac,
-    }
-    if suggested is not None:
-        evidence["suggested_batch_size_count"] = suggested
     return Finding(
         severity=Severity.INFO,
         title=f"The memory peak is {size(memory.peak_reserved_bytes)}, "
@@ -56,7 +49,12 @@ def judge(run: RunResults) -> Finding | None:
         advice="Raise the batch size"
         + (f" to {suggested}" if suggested else "")
         + ", and the learning rate with it.",
-        evidence=evidence,
+        evidence=known(
+            peak_reserved_bytes=memory.peak_reserved_bytes,
+            total_bytes=memory.total_bytes,
+            peak_reserved_frac=memory.peak_frac,
+            suggested_batch_size_count=suggested,
+        ),
         confidence=0.9,
         change=f"DataLoader(..., batch_size={suggested})" if suggested else None,
     )

@@ -28,7 +28,7 @@ Time is claimed only where a trace shows it.
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity
-from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.findings.rule import known, measured, rule
 from lightning_gpuprof.units import percent, size
 
 HIGH_FRAC = 0.90
@@ -44,14 +44,6 @@ def judge(run: RunResults) -> Finding | None:
     retries, ooms = memory.alloc_retries or 0, memory.ooms or 0
     if memory.filled_frac < HIGH_FRAC and not retries and not ooms:
         return None
-    known = {
-        "peak_reserved_bytes": memory.peak_reserved_bytes,
-        "peak_allocated_bytes": memory.peak_allocated_bytes,
-        "total_bytes": memory.total_bytes,
-        "peak_reserved_frac": memory.peak_frac,
-        "others_bytes": memory.others_bytes,
-        "alloc_retries_count": memory.alloc_retries,
-    }
     stalled = round((facts.idle_ns("host_allocator") or 0.0) if facts else 0.0)
     title = f"Memory peaks at {size(memory.peak_reserved_bytes)}, "
     title += f"{percent(memory.peak_frac)} of the device"
@@ -63,7 +55,14 @@ def judge(run: RunResults) -> Finding | None:
         title=title,
         advice=f"{beside}Lower the batch size{_to_advised(run)} and accumulate gradients, "
         "checkpoint activations, or let segments grow.",
-        evidence={name: value for name, value in known.items() if value is not None},
+        evidence=known(
+            peak_reserved_bytes=memory.peak_reserved_bytes,
+            peak_allocated_bytes=memory.peak_allocated_bytes,
+            total_bytes=memory.total_bytes,
+            peak_reserved_frac=memory.peak_frac,
+            others_bytes=memory.others_bytes,
+            alloc_retries_count=memory.alloc_retries,
+        ),
         saving_ns=Range(low=0, high=stalled),
         cause_ns=Range(stalled, stalled),
         confidence=0.9,

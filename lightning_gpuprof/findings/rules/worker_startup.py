@@ -32,7 +32,7 @@ from lightning_gpuprof.analysis.savings.loader_plan import rows_in_memory
 from lightning_gpuprof.findings.epoch_cost import of_run
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, When, Where
-from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.findings.rule import known, measured, rule
 from lightning_gpuprof.records.phases import WORKER_STARTUP, Phase
 from lightning_gpuprof.units import duration, percent
 
@@ -88,20 +88,19 @@ def _of_epochs(run: RunResults) -> Finding | None:
         advice, change = ROWS, WITHOUT
     elif starts.remade_ns:
         advice, change = KEEP + ANEW, RELOAD if persistent else None
-    known = {
-        "startup_ns": cost_ns,
-        "startup_per_epoch_ns": waited_ns,
-        "epochs_count": starts.count,
-        "num_workers_count": workers,
-        "process_start_ns": run.worker_lines.start_ns if run.worker_lines else None,
-        "worker_init_ns": run.worker_lines.init_ns if run.worker_lines else None,
-    }
     return Finding(
         severity=grade(saving, step_ns),
         title=f"Each epoch waits {duration(waited_ns)} for workers to start "
         f"({of_run(run, starts.again_ns)})",
         advice=advice,
-        evidence={name: value for name, value in known.items() if value is not None},
+        evidence=known(
+            startup_ns=cost_ns,
+            startup_per_epoch_ns=waited_ns,
+            epochs_count=starts.count,
+            num_workers_count=workers,
+            process_start_ns=run.worker_lines.start_ns if run.worker_lines else None,
+            worker_init_ns=run.worker_lines.init_ns if run.worker_lines else None,
+        ),
         saving_ns=saving,
         cause_ns=Range(cost_ns, round(most_ns * (1 + starts.error_frac))),
         confidence=0.9,

@@ -196,11 +196,11 @@ def verbose_tables(report: Report) -> Iterator[Titled]:
 
 def _plan(report: Report) -> Padding:
     rows = []
-    for item in make_plan(report.findings):
-        saved, effort = item.finding.saving_ns, item.effort
+    for finding, effort in make_plan(report.findings):
+        saved = finding.saving_ns
         impact = spread(saved.low, saved.high) if saved.high else "no time claimed"
         how = f"{effort.difficulty}; {effort.risk}"
-        rows.append((effort.horizon.value, item.finding.id, impact, how))
+        rows.append((effort.horizon.value, finding.id, impact, how))
     head = ("when", "finding", "impact per step", "difficulty; risk")
     return grid(rows, right=(2,), head=head, first="dim")
 

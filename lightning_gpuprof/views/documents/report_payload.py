@@ -17,8 +17,8 @@ from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.worker_lines import made_in_ns, worker_line_times
 from lightning_gpuprof.findings.check_figures import suggested_workers
 from lightning_gpuprof.findings.checks import focus, run_checks
-from lightning_gpuprof.findings.engine import PlanItem, make_plan
-from lightning_gpuprof.findings.model import Abstained, Finding
+from lightning_gpuprof.findings.engine import make_plan
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding
 from lightning_gpuprof.records.files import run_folder
 from lightning_gpuprof.records.trials import Trials
 from lightning_gpuprof.views.documents.finding_payload import finding_payload, is_older, plain
@@ -67,7 +67,7 @@ def report_payload(
         ],
         "abstained": [asdict(one) for one in abstained],
         "silent": list(silent),
-        "plan": [_plan_item(item, results) for item in make_plan(findings)],
+        "plan": [_plan_item(*item, results) for item in make_plan(findings)],
         **_checks(results),
         "not_worth_it": not_worth_it(results),
         "limit": limit_line(results),
@@ -91,10 +91,10 @@ def _workers(results: RunResults) -> dict[str, Any] | None:
     }
 
 
-def _plan_item(item: PlanItem, run: RunResults) -> dict[str, Any]:
-    finding = finding_payload(item.finding, run)
+def _plan_item(finding: Finding, effort: Effort, run: RunResults) -> dict[str, Any]:
+    said = finding_payload(finding, run)
     kept = ("id", "severity", "title", "advice", "change", "saving_ns", "saving_frac")
-    return {**{key: finding[key] for key in kept}, **plain(asdict(item.effort))}
+    return {**{key: said[key] for key in kept}, **plain(asdict(effort))}
 
 
 def _checks(results: RunResults) -> dict[str, Any]:
