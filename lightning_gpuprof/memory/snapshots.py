@@ -6,13 +6,7 @@ from pathlib import Path
 from lightning_gpuprof.adapters.lightning import Trainer
 from lightning_gpuprof.adapters.memory_history import CudaMemoryHistory
 from lightning_gpuprof.memory.kinds import kind_addresses
-from lightning_gpuprof.records.files import (
-    ANALYSIS_SUFFIX,
-    KINDS_SUFFIX,
-    SNAPSHOT_SUFFIX,
-    plugin_dir,
-    snapshot_name,
-)
+from lightning_gpuprof.records import files
 from lightning_gpuprof.records.schema import Snapshot
 from lightning_gpuprof.session.output import RunOutput
 
@@ -27,17 +21,17 @@ class SnapshotFiles:
         self._output = output
         self._trainer = trainer
         self._keep = keep
-        self._folder = Path(plugin_dir(output.run_dir))
+        self._folder = Path(files.plugin_dir(output.run_dir))
 
     def write(self, step: int, reason: str, oom: dict[str, int] | None = None) -> Snapshot:
         """Write a snapshot and the addresses of the model beside it; returns its record."""
-        name = snapshot_name(self._output.rank, self._output.session, step, reason)
+        name = files.snapshot_name(self._output.rank, self._output.session, step, reason)
         path = self.path(name)
         trainer = self._trainer
         try:
             self.history.dump(str(path))
             kinds = json.dumps(kind_addresses(trainer.lightning_module, trainer.optimizers))
-            Path(f"{path}{KINDS_SUFFIX}").write_text(kinds, encoding="utf-8")
+            Path(f"{path}{files.KINDS_SUFFIX}").write_text(kinds, encoding="utf-8")
         except BaseException:
             self.remove(name)
             raise
@@ -47,13 +41,13 @@ class SnapshotFiles:
         """Write a snapshot's record; the oldest files make room."""
         self._output.write(written)
         self._output.flush()
-        mine = self._folder.glob(f"rank{self._output.rank}-*{SNAPSHOT_SUFFIX}")
+        mine = self._folder.glob(f"rank{self._output.rank}-*{files.SNAPSHOT_SUFFIX}")
         for old in sorted(mine, key=lambda path: path.stat().st_mtime_ns)[: -self._keep]:
             self.remove(old.name)
 
     def remove(self, name: str) -> None:
         """Delete a snapshot's files."""
-        for suffix in ("", KINDS_SUFFIX, ANALYSIS_SUFFIX):
+        for suffix in ("", files.KINDS_SUFFIX, files.ANALYSIS_SUFFIX):
             Path(f"{self.path(name)}{suffix}").unlink(missing_ok=True)
 
     def path(self, name: str) -> Path:

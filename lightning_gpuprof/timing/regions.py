@@ -7,14 +7,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.records.phases import (
-    EXPERIMENT,
-    FIRST_BATCH,
-    LOADER_START,
-    NEXT_BATCHES,
-    WORKER_STARTUP,
-    Phase,
-)
+from lightning_gpuprof.records import phases
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing.phase_clock import (
     LOG_LIMIT,
@@ -88,7 +82,8 @@ class ValidationFetch(Region):
     """
 
     def __init__(self, clock: PhaseClock) -> None:
-        slots = [clock.slot(Phase.VALIDATION, part) for part in (NEXT_BATCHES, FIRST_BATCH)]
+        parts = phases.NEXT_BATCHES, phases.FIRST_BATCH
+        slots = [clock.slot(Phase.VALIDATION, part) for part in parts]
         super().__init__(clock, slots[False])
         self._pairs = [(code(OPEN, slot), code(CLOSE, slot)) for slot in slots]
         self.first = True
@@ -125,10 +120,9 @@ class IteratorStart:
     ) -> None:
         clock = timeline.clock
         self._timeline, self._fetching, self._again = timeline, fetching, again
-        self._amid = clock.region(Phase.DATA_WAIT, WORKER_STARTUP)
-        self._starts, self._first = (
-            clock.region(Phase.VALIDATION, part) for part in (LOADER_START, FIRST_BATCH)
-        )
+        self._amid = clock.region(Phase.DATA_WAIT, phases.WORKER_STARTUP)
+        self._starts = clock.region(Phase.VALIDATION, phases.LOADER_START)
+        self._first = clock.region(Phase.VALIDATION, phases.FIRST_BATCH)
 
     def __enter__(self) -> None:
         timeline = self._timeline
@@ -195,7 +189,7 @@ class ByExperiment(PartRegion):
     def slot_inside(self, outer: Slot) -> Slot:
         if outer.phase is Phase.FORWARD:
             return Slot(Phase.LOGGING, self.name)
-        nested = (outer.part or "").startswith(EXPERIMENT)  # one such call makes another
+        nested = (outer.part or "").startswith(phases.EXPERIMENT)  # one such call makes another
         if outer.phase is Phase.VALIDATION and not nested:
             return Slot(Phase.VALIDATION, self.name)
         return outer

@@ -5,12 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_gpuprof.analysis.run.every_step import (
-    EveryStep,
-    between_epochs,
-    parts_in_all,
-    unmarked_spans,
-)
+from lightning_gpuprof.analysis.run import every_step
 from lightning_gpuprof.analysis.run.steady import error_of_mean_frac, median, step_flags
 from lightning_gpuprof.arrays import Mask
 from lightning_gpuprof.records.phases import FETCHES, WORKER_STARTUP, Phase
@@ -55,8 +50,8 @@ def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
     usual = median(wait[~first])
     excess = (wait - usual).clip(min=0) * first
     began_ns = int(session.columns["start_ns"][first][0])
-    spans = [span for span in between_epochs(session) if span.start_ns >= began_ns]
-    unmarked = sum(span.steps for span in unmarked_spans(session))
+    spans = [span for span in every_step.between_epochs(session) if span.start_ns >= began_ns]
+    unmarked = sum(span.steps for span in every_step.unmarked_spans(session))
     between = sum(span.phase_ns.get(Phase.DATA_WAIT.value, 0) for span in spans)
     remade = sum(span.part_ns.get(REMADE, 0) for span in spans)
     again_ns = int(excess[first][1:].sum()) + between - remade
@@ -117,7 +112,7 @@ def work_between_epochs(session: Session) -> tuple[BetweenEpochs, ...]:
     """Sum up what each callback and hook took between epochs, the longest first."""
     taken: defaultdict[tuple[Phase, str], list[int]] = defaultdict(list)
     ends: Counter[tuple[Phase, str, str]] = Counter()
-    for span in between_epochs(session):
+    for span in every_step.between_epochs(session):
         for key, ns in span.part_ns.items():
             phase, _, name = key.partition("/")
             if phase in _WORK:
@@ -178,12 +173,12 @@ class Validations:
         return whole_ns - min(most_made_ns, made_ns), whole_ns
 
 
-def validations(session: Session, steady: Mask, every: EveryStep | None) -> Validations | None:
+def validations(session: Session, steady: Mask, every: every_step.EveryStep | None) -> Validations | None:
     """Return what validations took; None where there was none."""
     count = 0 if every is None else every.flagged.get("validation", 0)
     if every is None or not count:
         return None
-    taken = parts_in_all(session, steady, Phase.VALIDATION)
+    taken = every_step.parts_in_all(session, steady, Phase.VALIDATION)
     start_ns, first_ns, next_ns = (taken[part] for part in FETCHES)
     return Validations(
         count=count,

@@ -4,13 +4,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.worker_lines import (
-    keep_up,
-    longer_here,
-    made_here_ns,
-    made_in_ns,
-    storage_frac,
-)
+from lightning_gpuprof.analysis.run import worker_lines
 from lightning_gpuprof.analysis.savings.cheaper_batches import (
     SAMPLE_NS,
     cheaper_batches,
@@ -85,12 +79,12 @@ def loader_plan(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> L
         low = round((1 - SAMPLER_LEFT) * sampler * lost.low_ns)
         return LoaderPlan(LoaderChange.SAMPLER, low, round(sampler * lost.high_ns))
     if workers and (parts.receiving_frac or 0.0) >= MOST:
-        if not longer_here(run, wait_ns):
+        if not worker_lines.longer_here(run, wait_ns):
             return _no_workers(run, step_ns, lost, min(wait_ns, lost.high_ns))
-        if keep_up(run):
+        if worker_lines.keep_up(run):
             return LoaderPlan(LoaderChange.SMALLER, 0, min(lost.high_ns, step_ns), sure=False)
     waited = 1.0 - sampler if not workers or parts.workers_frac is None else parts.workers_frac
-    if (storage_frac(run) or 0.0) >= MOST:
+    if (worker_lines.storage_frac(run) or 0.0) >= MOST:
         # Who waits takes no core: as many may wait at a time as are proposed at all.
         more = _more_workers(run, step_ns, round(waited * wait_ns), lost, cores=MAX_WORKERS)
         low, number = (more.low_ns, more.num_workers) if more else (0, 0)
@@ -128,7 +122,7 @@ def rows_in_memory(run: RunResults, lost: Exposed) -> LoaderPlan | None:
 
 def _no_workers(run: RunResults, step_ns: int, lost: Exposed, most_ns: int) -> LoaderPlan:
     """Return the change to no workers: the wait goes, but for the making of batches."""
-    loader, made_ns = run.start.loader, made_in_ns(run)
+    loader, made_ns = run.start.loader, worker_lines.made_in_ns(run)
     # More workers than cores also take turns with the training itself.
     crowded = bool(loader and run.cores is not None and (loader.num_workers or 0) > run.cores)
     more_ns = most_ns // CROWDED if crowded else 0
@@ -136,7 +130,7 @@ def _no_workers(run: RunResults, step_ns: int, lost: Exposed, most_ns: int) -> L
         low_ns, high_ns = most_ns // 2 if crowded else 0, min(step_ns, most_ns + more_ns)
         return LoaderPlan(LoaderChange.NO_WORKERS, low_ns, high_ns, sure=crowded)
     low_ns = max(0, lost.low_ns - around(made_ns)[1])
-    least_ns = around(made_here_ns(run) or 0)[0]
+    least_ns = around(worker_lines.made_here_ns(run) or 0)[0]
     high_ns = max(low_ns, most_ns - least_ns + max(more_ns, 0 if run.on_gpu else BESIDE_NS))
     sure = low_ns >= SURE_FRAC * step_ns
     return LoaderPlan(LoaderChange.NO_WORKERS, low_ns, min(step_ns, high_ns), sure=sure)

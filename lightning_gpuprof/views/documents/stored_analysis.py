@@ -9,14 +9,8 @@ from msgspec import Meta
 
 from lightning_gpuprof.errors import TraceError, UnreadableError
 from lightning_gpuprof.records.decode import check_values, decoded, typed
-from lightning_gpuprof.records.files import (
-    ANALYSIS_SUFFIX,
-    LOCAL,
-    FileSystem,
-    is_trace,
-    run_folder,
-    written_whole,
-)
+from lightning_gpuprof.records import files
+from lightning_gpuprof.records.files import LOCAL, FileSystem
 from lightning_gpuprof.views.documents.finding_payload import ANALYSIS_VERSION, is_older
 from lightning_gpuprof.views.progress import Progress
 
@@ -71,7 +65,7 @@ def read_analysis(trace: str, fs: FileSystem = LOCAL) -> dict[str, Any] | None:
     """
     if trace in _unstored:
         return _unstored[trace]
-    path = trace + ANALYSIS_SUFFIX
+    path = trace + files.ANALYSIS_SUFFIX
     if not fs.exists(path):
         return None
     name = os.path.basename(path)
@@ -105,8 +99,8 @@ def write_analysis(trace: str, progress: Progress | None = None) -> None:
     except UnreadableError as error:  # of values that no clock gives
         raise TraceError(f"its analysis makes no sense: {error}. Record it again.") from error
     _unstored[trace] = document
-    path = trace + ANALYSIS_SUFFIX
-    with written_whole(path) as part, open(part, "w", encoding="utf-8") as file:
+    path = trace + files.ANALYSIS_SUFFIX
+    with files.written_whole(path) as part, open(part, "w", encoding="utf-8") as file:
         json.dump(document, file)
     del _unstored[trace]
 
@@ -130,8 +124,8 @@ def analyse_traces(run: str, *, session: int | None = None) -> dict[str, str]:
 
 def traces_of(run: str) -> list[str]:
     """Return a run's traces on this machine's disks."""
-    folder = run_folder(run)
-    return [os.path.join(folder, name) for name in LOCAL.listdir(folder) if is_trace(name)]
+    folder = files.run_folder(run)
+    return [os.path.join(folder, name) for name in LOCAL.listdir(folder) if files.is_trace(name)]
 
 
 def stale_traces(run: str, *, or_newer: bool = False) -> list[str]:
@@ -148,7 +142,7 @@ def stale_traces(run: str, *, or_newer: bool = False) -> list[str]:
 
 def _kept_version(trace: str) -> int:
     try:
-        content = LOCAL.read_bytes(trace + ANALYSIS_SUFFIX)
+        content = LOCAL.read_bytes(trace + files.ANALYSIS_SUFFIX)
         version = decoded(_DOCUMENT, content).get("analysis_version")
         if version == ANALYSIS_VERSION:
             read_analysis(trace)

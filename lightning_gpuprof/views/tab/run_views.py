@@ -13,15 +13,8 @@ import numpy as np
 from lightning_gpuprof.analysis.run.level_of_detail import bucket_steps
 from lightning_gpuprof.analysis.run.sessions import session_views
 from lightning_gpuprof.analysis.run.steady import step_flags
-from lightning_gpuprof.records.files import (
-    ANALYSIS_SUFFIX,
-    LOCAL,
-    FileSystem,
-    is_trace,
-    record_files,
-    run_folder,
-    written_unix_ns,
-)
+from lightning_gpuprof.records import files
+from lightning_gpuprof.records.files import LOCAL, FileSystem
 from lightning_gpuprof.records.glance import Glance, glance
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
@@ -164,13 +157,13 @@ def _line(name: str, path: str, fs: FileSystem) -> dict[str, Any]:
     }
     tried = []
     try:
-        if run_folder(path, fs) == path:
+        if files.run_folder(path, fs) == path:
             return line | _traces_alone(path, fs)
-        files = record_files(path, fs)
+        ranks = files.record_files(path, fs)
     except OSError as error:
         return {**line, "error": f"{path}: {error.strerror or error}."}
-    for file in files.values():
-        tried.append({**line, "ranks": list(files)})
+    for file in ranks.values():
+        tried.append({**line, "ranks": list(ranks)})
         try:
             _describe(tried[-1], file, fs)
         except OSError as error:
@@ -182,21 +175,21 @@ def _line(name: str, path: str, fs: FileSystem) -> dict[str, Any]:
 
 def _traces_alone(folder: str, fs: FileSystem) -> dict[str, Any]:
     names = fs.listdir(folder)
-    traces = [n for n in names if is_trace(n) and fs.exists(os.path.join(folder, n))]
+    traces = [n for n in names if files.is_trace(n) and fs.exists(os.path.join(folder, n))]
     return {
         "ranks": [0],
         "state": "trace",
         "error": None,
         "schema_version": SCHEMA_VERSION,
         "size_bytes": sum(fs.size(os.path.join(folder, name)) for name in traces),
-        "started_unix_ns": written_unix_ns(folder, traces, fs) or None,
+        "started_unix_ns": files.written_unix_ns(folder, traces, fs) or None,
         **_analysed(folder, names, fs),
     }
 
 
 def _analysed(folder: str, names: Sequence[str], fs: FileSystem) -> dict[str, Any]:
-    analyses = [name for name in names if name.endswith(ANALYSIS_SUFFIX)]
-    newest = written_unix_ns(folder, analyses, fs) or None
+    analyses = [name for name in names if name.endswith(files.ANALYSIS_SUFFIX)]
+    newest = files.written_unix_ns(folder, analyses, fs) or None
     return {"analysed": len(analyses), "analysed_unix_ns": newest}
 
 

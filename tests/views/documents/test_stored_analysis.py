@@ -7,7 +7,7 @@ import pytest
 
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir
-from lightning_gpuprof.views.documents import stored_analysis
+from lightning_gpuprof.records import files
 from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.documents.stored_analysis import (
     ANALYSIS_VERSION,
@@ -150,7 +150,7 @@ def test_an_analysis_that_cannot_be_kept_serves_its_own_process(run, capsys, mon
         raise PermissionError("read-only")
 
     kept(run).unlink()
-    monkeypatch.setattr(stored_analysis, "written_whole", read_only)
+    monkeypatch.setattr(files, "written_whole", read_only)
     assert main(["report", str(run)]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "cannot be kept: read-only" in said
