@@ -90,18 +90,15 @@ def _as_sure(finding: Finding, run: RunResults) -> Finding:
             severity = Severity.WARNING
     little = sure.low <= 0 < sure.high and sure.counted_on < WARNING_FRAC * (run.step_ns or 0)
     severity = Severity.INFO if little else severity
+    cause = finding.cause_ns or finding.saving_ns
     return replace(
         finding,
         saving_ns=sure,
-        likely_ns=round(min(finding.saving_ns.middle, _cause(finding).middle, most_ns)),
+        likely_ns=round(min(finding.saving_ns.middle, cause.middle, most_ns)),
         indirect_ns=max(0, finding.saving_ns.high - most_ns),
         severity=severity,
         confidence=confidence,
     )
-
-
-def _cause(finding: Finding) -> Range:
-    return finding.saving_ns if finding.cause_ns is None else finding.cause_ns
 
 
 def step_of(finding: Finding, run: RunResults) -> int | None:

@@ -54,7 +54,7 @@ class Line:
 
 @dataclass(frozen=True)
 class DeviceRoom:
-    """The memory to fill, and the part that is taken already."""
+    """The memory to fill, what of it is taken, and what withholds a suggestion or widens it."""
 
     total_bytes: int
     others_bytes: int
@@ -63,12 +63,6 @@ class DeviceRoom:
     """Allocated between steps, the last step's batch and outputs with it."""
     known_bytes: int | None = None
     """The part of it known not to grow with the batch; None where nothing is."""
-
-
-@dataclass(frozen=True)
-class Circumstances:
-    """Facts that withhold a suggestion, or widen it."""
-
     growth_bytes_per_step: float = 0.0
     """0.0 where memory between steps does not surely grow."""
     alloc_retries: int = 0
@@ -122,22 +116,17 @@ def lines(
 
 
 def advise(
-    peaks: Sequence[Peak],
-    room: DeviceRoom,
-    *,
-    band: tuple[float, float] = (0.6, 0.8),
-    facts: Circumstances | None = None,
+    peaks: Sequence[Peak], room: DeviceRoom, *, band: tuple[float, float] = (0.6, 0.8)
 ) -> BatchSizeAdvice:
     """Suggest the batch size whose peak fills a band of the device's memory."""
-    facts = facts or Circumstances()
     now = max(peak.samples for peak in peaks)
     fitted, hopeful = lines(peaks, resting_bytes=room.resting_bytes, known_bytes=room.known_bytes)
     fragmented = max(peak.reserved_per_allocated for peak in peaks)
     slope = min(fitted.per_sample_bytes, hopeful.per_sample_bytes)
-    if (reason := _withheld(facts, slope, fragmented)) is not None:
+    if (reason := _withheld(room, slope, fragmented)) is not None:
         return BatchSizeAdvice(now, reason=reason)
     # A validation batch is assumed to grow along with training's.
-    validation = ((facts.validation_peak_bytes or 0) - fitted.constant_bytes) / now
+    validation = ((room.validation_peak_bytes or 0) - fitted.constant_bytes) / now
     careful = Line(fitted.constant_bytes, max(fitted.per_sample_bytes, validation))
     fracs = (band[0], sum(band) / 2, band[1])
     low, middle, safe = (_fitting(room, frac, fragmented, careful) for frac in fracs)
@@ -145,7 +134,7 @@ def advise(
     if safe < 1:
         reason = "the model alone fills the band: no batch size fits into it"
         return BatchSizeAdvice(now, reason=reason)
-    notes = list(_notes(facts, validation > fitted.per_sample_bytes, room))
+    notes = list(_notes(room, validated=validation > fitted.per_sample_bytes))
     limit = MAX_STRETCH * now
     if high > limit:
         low, high, safe = min(low, limit), limit, min(safe, limit)
@@ -194,11 +183,11 @@ def _largest(peaks: Sequence[Peak], room: DeviceRoom, line: Line) -> int | None:
     return largest if fullest.samples <= largest <= MAX_STRETCH * fullest.samples else None
 
 
-def _withheld(facts: Circumstances, slope: float, fragmented: float) -> str | None:
+def _withheld(room: DeviceRoom, slope: float, fragmented: float) -> str | None:
     """Return why nothing can be suggested, or None."""
-    if facts.growth_bytes_per_step:
-        return leaking(facts.growth_bytes_per_step)
-    if facts.alloc_retries:
+    if room.growth_bytes_per_step:
+        return leaking(room.growth_bytes_per_step)
+    if room.alloc_retries:
         return (
             "the allocator ran out of memory and had to free its cache: a larger batch would be "
             "slower still"
@@ -211,11 +200,11 @@ def _withheld(facts: Circumstances, slope: float, fragmented: float) -> str | No
     return None if slope > 0 else "the memory peak does not grow with the batch size"
 
 
-def _notes(facts: Circumstances, validated: bool, room: DeviceRoom) -> Iterator[str]:
+def _notes(room: DeviceRoom, *, validated: bool) -> Iterator[str]:
     """Yield why a suggestion is lower than training's own peaks allow."""
-    if validated and facts.validation_peak_bytes is not None:
+    if validated and room.validation_peak_bytes is not None:
         yield (
-            f"validation sets the peak ({size(facts.validation_peak_bytes)}): its batch is assumed "
+            f"validation sets the peak ({size(room.validation_peak_bytes)}): its batch is assumed "
             "to grow along; with a validation batch of its own, more fits"
         )
     if room.others_bytes > CONTEXT_BYTES:

@@ -4,13 +4,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lightning_gpuprof.memory.advise import (
-    BatchSizeAdvice,
-    Circumstances,
-    DeviceRoom,
-    Peak,
-    advise,
-)
+from lightning_gpuprof.memory.advise import BatchSizeAdvice, DeviceRoom, Peak, advise
 from lightning_gpuprof.memory.device import MemoryReading
 from lightning_gpuprof.memory.trend import growth_per_step
 from lightning_gpuprof.records.schema import Memory
@@ -116,20 +110,18 @@ class TrainingPeaks:
         """Return the advice as of a reading; None before any batch was counted."""
         if not self._peaks:
             return self._without_a_peak()
+        growth = growth_per_step(list(self._used)[1:])  # the first creates optimizer state
         room = DeviceRoom(
             total_bytes=reading.total_bytes,
             others_bytes=self._others_bytes,
             resting_bytes=reading.allocated_bytes,
             known_bytes=self._known_bytes,
-        )
-        growth = growth_per_step(list(self._used)[1:])  # the first creates optimizer state
-        facts = Circumstances(
             growth_bytes_per_step=0.0 if growth is None else growth[0],
             alloc_retries=reading.alloc_retries,
             validation_peak_bytes=self._validation_bytes,
         )
         peaks = [replace(peak, split_bytes=self._fullest[1]) for peak in self._peaks.values()]
-        return advise(peaks, room, band=band, facts=facts)
+        return advise(peaks, room, band=band)
 
     def _without_a_peak(self) -> BatchSizeAdvice | None:
         if not self.samples:

@@ -8,7 +8,6 @@ from lightning_gpuprof.memory.advice import advice_record
 from lightning_gpuprof.memory.advise import (
     IDLE_BYTES,
     BatchSizeAdvice,
-    Circumstances,
     DeviceRoom,
     Peak,
     advise,
@@ -111,13 +110,13 @@ def test_a_size_between_two_others_that_lies_above_their_line_raises_it():
 
 
 def test_validation_that_holds_more_sets_the_size():
-    seen = Circumstances(validation_peak_bytes=(1_000 + 32 * 100) * MIB)
-    advice = advise([peak(32)], ROOM, facts=seen)
+    seen = replace(ROOM, validation_peak_bytes=(1_000 + 32 * 100) * MIB)
+    advice = advise([peak(32)], seen)
     assert advice.per_sample_bytes == 100 * MIB
     assert advice.suggested <= 65
     assert "validation sets the peak (4.10 GiB)" in advice.notes[0]
-    less = Circumstances(validation_peak_bytes=2_000 * MIB)
-    assert advise([peak(32)], ROOM, facts=less) == advise([peak(32)], ROOM)
+    less = replace(ROOM, validation_peak_bytes=2_000 * MIB)
+    assert advise([peak(32)], less) == advise([peak(32)], ROOM)
 
 
 def test_what_others_hold_is_said_and_the_most_of_it_counts():
@@ -127,21 +126,20 @@ def test_what_others_hold_is_said_and_the_most_of_it_counts():
 
 
 @pytest.mark.parametrize(
-    ("peaks", "room", "seen", "reason"),
+    ("peaks", "room", "reason"),
     [
-        ([peak(32)], ROOM, Circumstances(alloc_retries=2), "ran out of memory"),
-        ([peak(32, reserved=2.5)], ROOM, None, "reserves 2.5 times what is allocated"),
-        ([peak(16), peak(32, per_sample=10)], ROOM, None, "does not grow"),
+        ([peak(32)], replace(ROOM, alloc_retries=2), "ran out of memory"),
+        ([peak(32, reserved=2.5)], ROOM, "reserves 2.5 times what is allocated"),
+        ([peak(16), peak(32, per_sample=10)], ROOM, "does not grow"),
         (
             [peak(8, constant=9_000)],
             DeviceRoom(10_000 * MIB, 500 * MIB, 9_000 * MIB),
-            None,
             "the model alone fills the band",
         ),
     ],
 )
-def test_a_suggestion_is_withheld_with_its_reason(peaks, room, seen, reason):
-    advice = advise(peaks, room, facts=seen)
+def test_a_suggestion_is_withheld_with_its_reason(peaks, room, reason):
+    advice = advise(peaks, room)
     assert advice.suggested is None
     assert advice.low is None
     assert reason in advice.reason

@@ -7,7 +7,7 @@ bandwidth times the operator's FLOPs per byte. Where they cross lies the ridge p
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
+from typing import Literal
 
 from lightning_gpuprof.analysis.roofline.op_call import MATRIX, Cost
 from lightning_gpuprof.analysis.roofline.op_time import WORK, CallGroup, costed_calls
@@ -20,13 +20,8 @@ ANOMALY_FRAC = 1.10
 """Above this share of a roof the roof, the shapes or the clock must be wrong: data-sheet peaks
 hold at the sheet's boost clock, which devices exceed by a few per cent at most; what stayed in
 the cache was not moved at all."""
-
-
-class Bound(str, Enum):
-    """Which roof is the lower one."""
-
-    COMPUTE = "compute"
-    MEMORY = "memory"
+Bound = Literal["compute", "memory"]
+"""Which roof is the lower one."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +135,7 @@ def _row(group: CallGroup, cost: Cost, peaks: Peaks | None) -> RooflineRow:
     anomaly = None
     if frac is not None and frac > ANOMALY_FRAC:
         anomaly = (
-            f"{frac:.0%} of the {bound.value if bound else ''} roof: more than the device can do. "
+            f"{frac:.0%} of the {bound or ''} roof: more than the device can do. "
             "The data was in the cache, the shapes are not those of the work, or the peak is wrong."
         )
     return RooflineRow(
@@ -175,8 +170,8 @@ def _against_roofs(
     if compute is None or memory is None:
         return None, compute if cost.unit == MATRIX else None
     if compute >= memory:
-        return Bound.COMPUTE, compute
-    return Bound.MEMORY, memory
+        return "compute", compute
+    return "memory", memory
 
 
 def _matrix_flops(rows: list[RooflineRow]) -> dict[str, int]:
