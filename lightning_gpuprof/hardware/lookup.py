@@ -54,7 +54,7 @@ def find_peaks(
     """
     if not name:
         return Lookup(None, "The file does not name the device.")
-    plain = _plain(name)
+    plain = " ".join(_VENDORS.sub(" ", name.lower()).split())  # as peaks.toml has it
     if "mig" in plain.split():
         return Lookup(None, f"{name} is a MIG partition; only whole devices have a datasheet row.")
     named = [row for row, patterns in peak_rows() if any(p.fullmatch(plain) for p in patterns)]
@@ -76,11 +76,6 @@ def peak_rows() -> list[tuple[Peaks, list[re.Pattern[str]]]]:
 def _row(entry: dict[str, Any]) -> tuple[Peaks, list[re.Pattern[str]]]:
     patterns = [re.compile(pattern) for pattern in entry.pop("names")]
     return Peaks(**{**entry, "checked": tuple(entry["checked"])}), patterns
-
-
-def _plain(name: str) -> str:
-    """Return the name without vendor and brand, as the patterns of peaks.toml are written."""
-    return " ".join(_VENDORS.sub(" ", name.lower()).split())
 
 
 def _fits(row: Peaks, memory_bytes: int | None, units: int | None) -> bool:

@@ -23,7 +23,6 @@ from lightning_gpuprof.adapters.lightning import (
 from lightning_gpuprof.adapters.loaders import loaders_of
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, Device, Loader, RunStart
 from lightning_gpuprof.session.guard import attempt
-from lightning_gpuprof.session.left_unused import gpu_left_unused
 from lightning_gpuprof.session.shared_state import shared_with
 
 _TRAINER_FACTS = (
@@ -36,6 +35,9 @@ _NOT_OWN = ("builtins", "torch", "lightning", "lightning_fabric", "pytorch_light
 """Packages whose samplers take no time to speak of."""
 SMALL_ROW_BYTES = 16 * 1024
 """To copy a row of so many bytes into its batch is short beside indexing it."""
+DRIVER = "/dev/nvidia0"
+"""AMD's `/dev/kfd` is there for graphics inside of a processor, too: that says nothing."""
+_HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
 def run_start(trainer: Trainer, *, session: int, started_unix_ns: int) -> RunStart:
@@ -65,6 +67,20 @@ def run_start(trainer: Trainer, *, session: int, started_unix_ns: int) -> RunSta
             lambda: _validation_loader(trainer) if stage == "fit" else None, None
         ),
     )
+
+
+def gpu_left_unused() -> str | None:
+    """Return `not_used`, `not_built` or `not_found`; None where there is no GPU, or it is hidden.
+
+    Makes no context on the device.
+    """
+    if any(os.environ.get(name, "0").strip() in ("", "-1") for name in _HIDING):
+        return None  # on purpose
+    if torch.cuda.device_count():  # asks the driver's library: what forks later may still use CUDA
+        return "not_used"
+    if not os.path.exists(DRIVER):
+        return None
+    return "not_built" if torch.version.cuda is None else "not_found"
 
 
 def device_of(device: torch.device) -> Device:

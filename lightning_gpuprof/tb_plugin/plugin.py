@@ -43,7 +43,7 @@ class GpuProfPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # tensorboard 
             "/trace": route(lambda request: self._answers.trace(request)),
         }
         for name in VIEWS:
-            apps[f"/{name}"] = route(functools.partial(self._view, name))
+            apps[f"/{name}"] = route(lambda request, of=name: self._answers.view(of, request))
         return apps
 
     @functools.cached_property
@@ -51,10 +51,6 @@ class GpuProfPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # tensorboard 
         # Not imported before the first request: it takes what TensorBoard's start must not.
         answers = import_module("lightning_gpuprof.tb_plugin.answers")
         return answers.Answers(self._index)
-
-    def _view(self, name: str, request: Request) -> Response:
-        answer: Response = self._answers.view(name, request)
-        return answer
 
     @override
     def is_active(self) -> bool:

@@ -1,19 +1,9 @@
 """A GPU that a run on the CPU leaves unused, with a fake of what the machine has."""
 
-from types import SimpleNamespace
-
 import pytest
+import torch
 
-from lightning_gpuprof.session.left_unused import DRIVER, gpu_left_unused
-
-
-def looked(*, driver=True, seen=False, built="12.8", **environ):
-    return gpu_left_unused(
-        lambda path: driver and path == DRIVER,
-        environ,
-        SimpleNamespace(device_count=lambda: int(seen)),
-        SimpleNamespace(cuda=built),
-    )
+from lightning_gpuprof.session import run_facts
 
 
 @pytest.mark.parametrize(("machine", "says"), [
@@ -26,5 +16,15 @@ def looked(*, driver=True, seen=False, built="12.8", **environ):
     ({"built": None, "CUDA_VISIBLE_DEVICES": "-1"}, None),
     ({"CUDA_VISIBLE_DEVICES": "1"}, "not_found"),
 ])  # fmt: skip
-def test_a_gpu_that_nobody_hid_is_told(machine, says):
-    assert looked(**machine) == says
+def test_a_gpu_that_nobody_hid_is_told(machine, says, monkeypatch, tmp_path):
+    driver = tmp_path / "nvidia0"
+    if machine.get("driver", True):
+        driver.touch()
+    monkeypatch.setattr(run_facts, "DRIVER", str(driver))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: int(machine.get("seen", False)))
+    monkeypatch.setattr(torch.version, "cuda", machine.get("built", "12.8"))
+    for name in run_facts._HIDING:
+        monkeypatch.delenv(name, raising=False)
+    if (shown := machine.get("CUDA_VISIBLE_DEVICES")) is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
+    assert run_facts.gpu_left_unused() == says

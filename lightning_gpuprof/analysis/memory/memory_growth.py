@@ -21,10 +21,7 @@ class MemoryGrowth:
 
     of_device: bool
     bytes_per_step: float
-    first_step: int
-    last_step: int
     last_bytes: int
-    windows: int
     steps_left: int | None
     """Until the device is full at this pace, from the peak; None where its size is unknown."""
 
@@ -55,10 +52,7 @@ def _growth(
     growth = MemoryGrowth(
         of_device=of_device,
         bytes_per_step=slope,
-        first_step=series[0][0],
-        last_step=series[-1][0],
         last_bytes=series[-1][1],
-        windows=len(series),
         steps_left=None if room_bytes is None else max(0, int(room_bytes / slope)),
     )
     return growth, True

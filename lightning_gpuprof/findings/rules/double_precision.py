@@ -45,7 +45,9 @@ def judge(run: RunResults) -> Finding | None:
     dtypes, step_ns = run.start.model["dtypes"], measured(run.step_ns)
     share = dtypes.get("float64", 0) / max(1, sum(dtypes.values()))
     facts, work = measured(trace_facts(run)), host_work(run)
-    if share < MOST_FRAC or _asked_for(run) or second_order(facts) or work is None:
+    wanted = str(run.start.trainer.get("precision", "")).startswith("64")
+    wanted = wanted or run.start.model.get("default_dtype") == "float64"
+    if share < MOST_FRAC or wanted or second_order(facts) or work is None:
         return None
     if run.on_gpu:  # the host's operators are launches, which no type makes shorter
         operators_ns = round(facts.per_step("gpu", "compute_ns") or 0.0)
@@ -68,8 +70,3 @@ def judge(run: RunResults) -> Finding | None:
         confidence=0.8,
         change='array.astype("float32")  # in the dataset; and no model.double()',
     )
-
-
-def _asked_for(run: RunResults) -> bool:
-    precision = str(run.start.trainer.get("precision", ""))
-    return precision.startswith("64") or run.start.model.get("default_dtype") == "float64"

@@ -45,10 +45,7 @@ def test_memory_that_grows_withholds_what_was_suggested_before_it_showed():
         return MemoryGrowth(
             of_device=of_device,
             bytes_per_step=2**20,
-            first_step=50,
-            last_step=500,
             last_bytes=2**30,
-            windows=10,
             steps_left=None,
         )
 
