@@ -12,7 +12,8 @@ import pickle
 import sqlite3
 from pathlib import Path
 
-from lightning_gpuprof.traces.jax.jax_xplane import space_class
+from lightning_gpuprof.traces.jax.jax_xplane import SPACE
+from lightning_gpuprof.traces.jax.messages import message_class
 
 HERE = Path(__file__).parent / "traces"
 GEMM, ADD = "void gemm<float>(float*, float const*)", "add_kernel(float*)"
@@ -302,7 +303,7 @@ def rpd() -> None:
 
 
 def jax() -> None:
-    space = space_class()()
+    space = message_class(SPACE)()
     device, host = space.planes.add(name=b"/device:GPU:0"), space.planes.add(name=b"/host:CPU")
     for plane in (device, host):
         for key, name in enumerate(JAX_STATISTICS):

@@ -11,7 +11,8 @@ from random import Random
 import msgspec
 
 from lightning_gpuprof.records.schema import Column
-from lightning_gpuprof.traces.jax.jax_xplane import DecodeError, space_class
+from lightning_gpuprof.traces.jax.jax_xplane import SPACE, DecodeError
+from lightning_gpuprof.traces.jax.messages import message_class
 
 ODD = (
     *(None, True, False, 0, -1, 1, 7, 2**31, 2**53, 2**63 - 1, 2**63, 2**64, 10**30, -(10**30)),
@@ -169,7 +170,7 @@ def pickled(data, rng):
 
 def messages(data, rng):
     """Change fields of an xplane file's messages."""
-    space = space_class()()
+    space = message_class(SPACE)()
     try:
         space.ParseFromString(data)
     except DecodeError:

@@ -7,46 +7,31 @@ taken for the line that allocated.
 
 import re
 from collections import Counter
-from functools import cache
 from typing import Any
 
 from google.protobuf.message import DecodeError
 
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces.files import read_file
-from lightning_gpuprof.traces.jax.messages import INT, MESSAGE, TEXT, UINT, message_class
+from lightning_gpuprof.traces.jax.messages import message_class
 from lightning_gpuprof.traces.sniff import Head
 
 _BEGIN = re.compile(rb"\n\x04\x08.\x10.\n\x04\x08.\x10.\x12")
 """Two types of values, then a sample."""
 _JAX = re.compile(r"[/\\](jax|jaxlib)[/\\]|[/\\]contextlib\.py$")
-_MESSAGES = {
-    "Profile": [
-        ("sample_type", 1, MESSAGE, "ValueType*"),
-        ("sample", 2, MESSAGE, "Sample*"),
-        ("location", 4, MESSAGE, "Location*"),
-        ("function", 5, MESSAGE, "Function*"),
-        ("string_table", 6, TEXT, "*"),
-    ],
-    "ValueType": [("type", 1, INT, ""), ("unit", 2, INT, "")],
-    "Sample": [
-        ("location_id", 1, UINT, "*"),
-        ("value", 2, INT, "*"),
-        ("label", 3, MESSAGE, "Label*"),
-    ],
-    "Label": [("key", 1, INT, ""), ("str", 2, INT, "")],
-    "Location": [("id", 1, UINT, ""), ("line", 4, MESSAGE, "Line*")],
-    "Line": [("function_id", 1, UINT, ""), ("line", 2, INT, "")],
-    "Function": [("id", 1, UINT, ""), ("name", 2, INT, ""), ("filename", 4, INT, "")],
-}
+_PROFILE = """
+Profile: sample_type 1 ValueType*, sample 2 Sample*, location 4 Location*, function 5 Function*, \
+string_table 6 text*
+ValueType: type 1 int, unit 2 int
+Sample: location_id 1 uint*, value 2 int*, label 3 Label*
+Label: key 1 int, str 2 int
+Location: id 1 uint, line 4 Line*
+Line: function_id 1 uint, line 2 int
+Function: id 1 uint, name 2 int, filename 4 int
+"""
 
 Place = tuple[str, int, str]
 """File, line and function."""
-
-
-@cache
-def _profile_class() -> Any:
-    return message_class(_MESSAGES, "Profile")
 
 
 def matches(head: Head) -> bool:
@@ -60,7 +45,7 @@ def read_memory(path: str, warnings: list[str]) -> dict[str, "DeviceMemory"]:
     Raises:
         TraceError: The file is damaged.
     """
-    profile = _profile_class()()
+    profile = message_class(_PROFILE)()
     try:
         profile.ParseFromString(read_file(path, warnings))
         return _devices(profile)

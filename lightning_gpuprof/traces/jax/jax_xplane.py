@@ -8,7 +8,6 @@ not work. Python calls are read only where stacks are asked for.
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -16,16 +15,7 @@ from google.protobuf.message import DecodeError
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
 from lightning_gpuprof.traces.files import read_file
-from lightning_gpuprof.traces.jax.messages import (
-    BYTES,
-    DOUBLE,
-    INT,
-    MESSAGE,
-    TEXT,
-    UINT,
-    Messages,
-    message_class,
-)
+from lightning_gpuprof.traces.jax.messages import message_class
 from lightning_gpuprof.traces.sniff import Head, ReadOptions
 from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline
 
@@ -36,6 +26,20 @@ _DETAIL = re.compile(r"(\w+):(\w+)")
 _RUNTIME = re.compile(r"(cuda|hip|hsa_)[A-Za-z_]")
 _DRIVER = re.compile(r"cu[A-Z]")
 _MARKS = (b"/host:", b"/device:", b"Task Environment")
+SPACE = """
+XSpace: planes 1 XPlane*, errors 2 text*
+XPlane: name 2 text, lines 3 XLine*, event_metadata 4 EventEntry*, stat_metadata 5 StatEntry*, \
+stats 6 XStat*
+XLine: id 1 int, name 2 text, timestamp_ns 3 int, events 4 XEvent*, display_name 11 text
+XEvent: metadata_id 1 int, offset_ps 2 int, duration_ps 3 int, stats 4 XStat*
+XStat: metadata_id 1 int, double_value 2 double, uint64_value 3 uint, int64_value 4 int, \
+str_value 5 text, ref_value 7 uint
+XEventMetadata: id 1 int, name 2 text, display_name 4 text
+XStatMetadata: id 1 int, name 2 text
+EventEntry: key 1 int, value 2 XEventMetadata
+StatEntry: key 1 int, value 2 XStatMetadata
+"""
+"""The messages of a file that are read, see `message_class`."""
 
 
 def matches(head: Head) -> bool:
@@ -47,7 +51,7 @@ def matches(head: Head) -> bool:
 def read(path: str, options: ReadOptions) -> Timeline:
     """Read the kernels and copies of every device, and the host's calls and ranges."""
     builder = TimelineBuilder("jax-xplane")
-    space = space_class()()
+    space = message_class(SPACE)()
     try:
         space.ParseFromString(read_file(path, builder.warnings))
     except DecodeError as error:
@@ -165,47 +169,3 @@ def _times(line: Any, event: Any) -> tuple[int, int]:
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
-
-
-_MESSAGES: Messages = {
-    "XSpace": [("planes", 1, MESSAGE, "XPlane*"), ("errors", 2, TEXT, "*")],
-    "XPlane": [
-        ("name", 2, TEXT, ""),
-        ("lines", 3, MESSAGE, "XLine*"),
-        ("event_metadata", 4, MESSAGE, "EventEntry*"),
-        ("stat_metadata", 5, MESSAGE, "StatEntry*"),
-        ("stats", 6, MESSAGE, "XStat*"),
-    ],
-    "XLine": [
-        ("id", 1, INT, ""),
-        ("name", 2, TEXT, ""),
-        ("timestamp_ns", 3, INT, ""),
-        ("events", 4, MESSAGE, "XEvent*"),
-        ("display_name", 11, TEXT, ""),
-    ],
-    "XEvent": [
-        ("metadata_id", 1, INT, ""),
-        ("offset_ps", 2, INT, ""),
-        ("duration_ps", 3, INT, ""),
-        ("stats", 4, MESSAGE, "XStat*"),
-    ],
-    "XStat": [
-        ("metadata_id", 1, INT, ""),
-        ("double_value", 2, DOUBLE, ""),
-        ("uint64_value", 3, UINT, ""),
-        ("int64_value", 4, INT, ""),
-        ("str_value", 5, TEXT, ""),
-        ("bytes_value", 6, BYTES, ""),
-        ("ref_value", 7, UINT, ""),
-    ],
-    "XEventMetadata": [("id", 1, INT, ""), ("name", 2, TEXT, ""), ("display_name", 4, TEXT, "")],
-    "XStatMetadata": [("id", 1, INT, ""), ("name", 2, TEXT, "")],
-    "EventEntry": [("key", 1, INT, ""), ("value", 2, MESSAGE, "XEventMetadata")],
-    "StatEntry": [("key", 1, INT, ""), ("value", 2, MESSAGE, "XStatMetadata")],
-}
-
-
-@cache
-def space_class() -> Any:
-    """Return the message class of a whole file, `XSpace`."""
-    return message_class(_MESSAGES, "XSpace")
