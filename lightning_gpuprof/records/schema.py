@@ -157,9 +157,9 @@ class RunStart(_Record, tag="run"):
     """Of a fit's validations, unless there are several unlike; `length` is what they take."""
     config: dict[str, Any] = {}
     timer: str = "tap"
-    """"tap" (by the Trainer's profiler actions) or "hooks" (fallback: some phases merged)."""
+    """"tap": by the Trainer's profiler actions; empty where steps were not timed."""
     phases: list[str] = []
-    """The phases that this session measures; with timer "hooks" some are missing."""
+    """The phases that this session measures."""
 
 
 class StepsWindow(_Record, tag="steps"):
