@@ -34,7 +34,7 @@ def call_tree(layout: Layout) -> CallTree:
     """Merge calls with the same names from the top down; the smallest nodes are left out."""
     node = np.full(len(layout), -1, dtype=np.int64)
     found: list[tuple[Int64, Int64, Int64, Int64]] = []
-    own, names = _first_of_each(layout), _merged_names(layout)
+    own, names = first_of_each(layout), _merged_names(layout)
     events = np.flatnonzero(own & np.isin(layout.kind, _HOST) & (layout.parent < 0))
     total = 0
     children = _Children(layout, own)
@@ -66,8 +66,8 @@ def _merged_names(layout: Layout) -> Int64:
     return names
 
 
-def _first_of_each(layout: Layout) -> Mask:
-    """Mask the events less those drawn a second time among the host syncs."""
+def first_of_each(layout: Layout) -> Mask:
+    """Return a mask of the events less those drawn a second time among the host syncs."""
     mask = np.ones(len(layout), dtype=np.bool_)
     for group in layout.groups:
         if group.kind == "syncs":

@@ -8,14 +8,13 @@ import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from functools import cached_property
 from io import BytesIO
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from lightning_gpuprof.analysis.timeline.call_tree import CallTree, call_tree
+from lightning_gpuprof.analysis.timeline.call_tree import CallTree, call_tree, first_of_each
 from lightning_gpuprof.analysis.timeline.cut import LayoutCutter
 from lightning_gpuprof.analysis.timeline.layout import KIND_ID, KINDS, LaneGroup, Layout, lay_out
 from lightning_gpuprof.arrays import Int64, Mask
@@ -131,16 +130,6 @@ class LoadedLayout:
         self.cutter = LayoutCutter(layout)
         self._arguments = arguments
 
-    @cached_property
-    def once(self) -> Mask:
-        """Mask of the events less those drawn a second time, as host syncs are."""
-        mask = np.ones(len(self.layout), dtype=np.bool_)
-        for group in self.layout.groups:
-            if group.kind == "syncs":
-                first, last = self.layout.lane_first[[group.first, group.first + group.lanes]]
-                mask[first:last] = False
-        return mask
-
     def found(self, text: str) -> Mask:
         """Return a mask of the events whose names hold a text, whatever its case."""
         names = [i for i, name in enumerate(self.layout.names) if text.lower() in name.lower()]
@@ -170,7 +159,7 @@ class LoadedLayout:
         Marks of the allocator name no thread: the operator that began last of those still open.
         """
         layout, memory = self.layout, self.layout.memory
-        ops = np.flatnonzero((layout.kind == KIND_ID["operator"]) & self.once)
+        ops = np.flatnonzero((layout.kind == KIND_ID["operator"]) & first_of_each(layout))
         ops = ops[np.argsort(layout.start_ns[ops], kind="stable")]
         ends_ns = layout.start_ns + layout.dur_ns
         found: Counter[str] = Counter()

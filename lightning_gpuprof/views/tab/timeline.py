@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from lightning_gpuprof.analysis.timeline.call_tree import first_of_each
 from lightning_gpuprof.analysis.timeline.cut import Cut
 from lightning_gpuprof.analysis.timeline.layout import KINDS, Layout
 from lightning_gpuprof.arrays import Int64
@@ -105,7 +106,7 @@ def timeline_search_view(run: LoadedRun, query: Query) -> dict[str, Any]:
         raise QueryError("The request names nothing to search for: add text=WORD.")
     loaded = _loaded(run, query)
     layout = loaded.layout
-    found = np.flatnonzero(loaded.found(text) & loaded.once)
+    found = np.flatnonzero(loaded.found(text) & first_of_each(layout))
     longest = found[np.argsort(-layout.dur_ns[found], kind="stable")[:MAX_FOUND]]
     return {
         "count": len(found),
