@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from lightning_gpuprof.analysis.run.host_lines import LineCount
-    from lightning_gpuprof.analysis.run.line_times import LineTime
-    from lightning_gpuprof.records.schema import SyncSite
+from lightning_gpuprof.analysis.run.host_lines import LineCount
+from lightning_gpuprof.analysis.run.line_times import LineTime
+from lightning_gpuprof.records.schema import SyncSite
 
 
 class Severity(str, Enum):
@@ -84,7 +82,7 @@ class Where:
     @classmethod
     def at(
         cls,
-        line: "LineCount | LineTime | SyncSite",
+        line: LineCount | LineTime | SyncSite,
         *,
         phase: str | None = None,
         name: str | None = None,
