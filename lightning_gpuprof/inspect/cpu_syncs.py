@@ -69,7 +69,7 @@ class CpuSyncDetector:
         """Begin to report calls of this thread."""
         self._thread = threading.get_ident()
         for owner, name in sync_calls.synchronize_calls():
-            self._patches.put(owner, name, self._waiting)
+            self._patches.instead(owner, name, self._waiting)
         self._modes = [_Operators(self), _Calls(self)]
         for mode in self._modes:
             mode.__enter__()
@@ -147,13 +147,10 @@ class CpuSyncDetector:
         for tensor in _tensors(values):
             change(storage_key(tensor))
 
-    def _waiting(self, original: Any) -> Any:
-        def synchronize(*args: Any, **kwargs: Any) -> Any:
-            self._found(sync_calls.SYNCHRONIZE)
-            # Without a GPU torch would raise.
-            return original(*args, **kwargs) if torch.cuda.is_available() else None
-
-        return synchronize
+    def _waiting(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        self._found(sync_calls.SYNCHRONIZE)
+        # Without a GPU torch would raise.
+        return original(*args, **kwargs) if torch.cuda.is_available() else None
 
 
 class _Calls(TorchFunctionMode):

@@ -63,7 +63,7 @@ class CudaSyncDetector:
         self._before = before
         self._thread = threading.get_ident()
         warnings.filterwarnings("always", message=MESSAGE)
-        self._patches.put(warnings, "showwarning", self._hearing)
+        self._patches.instead(warnings, "showwarning", self._hearing)
         for owner, name in synchronize_calls():
             self._patches.put(owner, name, self._timing(SYNCHRONIZE))
         for name in sorted(_NAMED_METHODS):
@@ -80,15 +80,12 @@ class CudaSyncDetector:
         self._before = None
         self._patches.restore()
 
-    def _hearing(self, original: Any) -> Any:
-        def show_warning(message: Any, *args: Any, **kwargs: Any) -> None:
-            if not str(message).startswith(MESSAGE):
-                original(message, *args, **kwargs)
-            # Torch also warns of some explicit waits, of a stream's: they are reported already.
-            elif self._call != SYNCHRONIZE and threading.get_ident() == self._thread:
-                self._found(self._call or "synchronizing operation")
-
-        return show_warning
+    def _hearing(self, original: Any, message: Any, *args: Any, **kwargs: Any) -> None:
+        if not str(message).startswith(MESSAGE):
+            original(message, *args, **kwargs)
+        # Torch also warns of some explicit waits, of a stream's: they are reported already.
+        elif self._call != SYNCHRONIZE and threading.get_ident() == self._thread:
+            self._found(self._call or "synchronizing operation")
 
     def _timing(self, operation: str) -> Callable[[Any], Any]:
         def wrap(original: Any) -> Any:

@@ -55,17 +55,14 @@ class Inspector(Callback):
         self._work = Work(trainer)
         # Only here, in the inspection's own process, is a method of the profiler wrapped.
         profiler: Any = vars(trainer)["profiler"]
-        Patches().put(profiler, "start", self._with_borders)
+        Patches().instead(profiler, "start", self._with_borders)
         StepBorders(trainer, self, self._begin_step, self).sleep_until(WARM_UP)
 
-    def _with_borders(self, start: Callable[[str], None]) -> Callable[[str], None]:
-        def start_action(action_name: str) -> None:
-            if action_name.endswith(_FETCH):
-                for border in self.borders or ():
-                    border.reach()
-            start(action_name)
-
-        return start_action
+    def _with_borders(self, start: Callable[[str], None], action_name: str) -> None:
+        if action_name.endswith(_FETCH):
+            for border in self.borders or ():
+                border.reach()
+        start(action_name)
 
     @override
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -133,8 +130,8 @@ class Syncs:
         self.sites.would_sync = self._detector.would_sync
         self.refused = not self._detector.start()
         if not self.refused:
-            self._patches.put(self._trainer.strategy, "batch_to_device", self._moving)
-            self._patches.put(self._trainer.lightning_module, "log", self._logging)
+            self._patches.instead(self._trainer.strategy, "batch_to_device", self._moving)
+            self._patches.instead(self._trainer.lightning_module, "log", self._logging)
 
     def begin_step(self) -> None:
         """Note that a step begins: it fetches its batch."""
@@ -148,19 +145,13 @@ class Syncs:
             self._detector.stop()
         self._patches.restore()
 
-    def _moving(self, original: Any) -> Any:
-        def batch_to_device(*args: Any, **kwargs: Any) -> Any:
-            self._fetching = False
-            return original(*args, **kwargs)
+    def _moving(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        self._fetching = False
+        return original(*args, **kwargs)
 
-        return batch_to_device
-
-    def _logging(self, original: Any) -> Any:
-        def log(name: str, *args: Any, **kwargs: Any) -> Any:
-            self.sites.logs(name)
-            return original(name, *args, **kwargs)
-
-        return log
+    def _logging(self, original: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        self.sites.logs(name)
+        return original(name, *args, **kwargs)
 
 
 def detector_of(trainer: Trainer, report: Report, fetching: Callable[[], bool]) -> SyncDetector:

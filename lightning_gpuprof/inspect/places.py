@@ -18,11 +18,12 @@ from lightning_gpuprof.adapters.lightning import is_kind
 from lightning_gpuprof.recorders.sampling.stack_lines import outwards
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import SyncSite
+from lightning_gpuprof.session import patches
 from lightning_gpuprof.session.places import package_of, shown_path
 
 Line = tuple[str, int, str]
 """File, line and function."""
-_INSPECTING = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_INSPECTING = (os.path.dirname(os.path.abspath(__file__)) + os.sep, patches.__file__)
 _LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric", "lightning_utilities")
 _SKIPPED = ("python", "torch", "tensorboard", "tqdm", "rich", "numpy")
 

@@ -43,7 +43,7 @@ class Work:
 
     def start(self) -> None:
         """Begin to inspect."""
-        self._patches.put(torch.autograd, "backward", self._backward)
+        self._patches.instead(torch.autograd, "backward", self._backward)
         self.calls.start()
 
     def begin_step(self) -> None:
@@ -65,21 +65,20 @@ class Work:
         """Return what steps do for nothing, each once, and where torch.compile gives up a graph."""
         return (*self._found.values(), *map(_compiling, compile_events()))
 
-    def _backward(self, original: Any) -> Any:
-        def backward(
-            tensors: Any,
-            grad_tensors: Any = None,
-            retain_graph: bool | None = None,
-            create_graph: bool = False,
-            *args: Any,
-            **kwargs: Any,
-        ) -> Any:
-            self._check_anomaly_detection()
-            if retain_graph and not create_graph:
-                self._retained()
-            return original(tensors, grad_tensors, retain_graph, create_graph, *args, **kwargs)
-
-        return backward
+    def _backward(
+        self,
+        original: Any,
+        tensors: Any,
+        grad_tensors: Any = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        self._check_anomaly_detection()
+        if retain_graph and not create_graph:
+            self._retained()
+        return original(tensors, grad_tensors, retain_graph, create_graph, *args, **kwargs)
 
     def _retained(self) -> None:
         line = user_line(sys._getframe(1))

@@ -1,6 +1,7 @@
 """Functions of others that are replaced for a while."""
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 
@@ -37,6 +38,14 @@ class Patches:
                 delattr(owner, name)
 
         self._undo.append(undo)
+
+    def instead(self, owner: Any, name: str, do: Callable[..., Any]) -> None:
+        """Replace a function by `do`, which is given the original before what it is called with."""
+
+        def wrap(original: Any) -> Any:
+            return wraps(original)(lambda *args, **more: do(original, *args, **more))
+
+        self.put(owner, name, wrap)
 
     def restore(self) -> None:
         """Put everything back, last first."""

@@ -53,9 +53,9 @@ class Blocks(Callback):
     @override
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if stage == "fit":
-            loop, put = trainer.fit_loop, Patches().put
-            put(loop, BEFORE_FIRST_ITERATORS, lambda last: partial(self._last, loop, last))
-            put(loop.epoch_loop.val_loop, "run", lambda run: partial(self._leave_out, run))
+            loop, instead = trainer.fit_loop, Patches().instead
+            instead(loop, BEFORE_FIRST_ITERATORS, partial(self._last, loop))
+            instead(loop.epoch_loop.val_loop, "run", self._leave_out)
 
     def _last(self, fit_loop: Any, last: Callable[[], Any]) -> Any:
         for loader in loaders_of(fit_loop):

@@ -4,8 +4,6 @@ import builtins
 import io
 import os
 import shutil
-from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 import torch
@@ -30,17 +28,13 @@ class Diverted:
 
     def install(self, patches: Patches) -> None:
         """Divert this process."""
-        patches.put(builtins, "open", self._instead(self._open))
-        patches.put(io, "open", self._instead(self._open))
-        patches.put(os, "open", self._instead(self._open_low))
-        patches.put(torch, "save", self._instead(self._save))
+        patches.instead(builtins, "open", self._open)
+        patches.instead(io, "open", self._open)
+        patches.instead(os, "open", self._open_low)
+        patches.instead(torch, "save", self._save)
         for name in ("mkdir", "remove", "unlink", "rmdir", "replace", "rename"):
-            patches.put(os, name, self._instead(self._change))
-        patches.put(shutil, "rmtree", self._instead(self._change))
-
-    @staticmethod
-    def _instead(do: Callable[..., Any]) -> Callable[[Any], Any]:
-        return lambda original: wraps(original)(lambda *args, **more: do(original, *args, **more))
+            patches.instead(os, name, self._change)
+        patches.instead(shutil, "rmtree", self._change)
 
     def _to_write(self, path: Any, *, keep: bool = False, make: bool = True) -> Any:
         """Return the path to write to; with `keep`, what the file holds is there."""
