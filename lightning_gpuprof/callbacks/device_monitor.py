@@ -9,11 +9,7 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer, batches_done
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.recorders.device.amd_smi import amd_stats
-from lightning_gpuprof.recorders.device.device_stats import (
-    DeviceStats,
-    StatsSampler,
-    summarize,
-)
+from lightning_gpuprof.recorders.device.device_stats import DeviceStats, StatsSampler, summarize
 from lightning_gpuprof.recorders.device.nvml import nvml_stats
 from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.session.guard import guarded

@@ -3,12 +3,7 @@
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.trace_facts import (
-    Operator,
-    TraceFacts,
-    grown_ns,
-    trace_facts,
-)
+from lightning_gpuprof.analysis.run.trace_facts import Operator, TraceFacts, grown_ns, trace_facts
 from lightning_gpuprof.analysis.savings.graph_passes import nodes_ns
 from lightning_gpuprof.analysis.trace.operators import STEP
 from lightning_gpuprof.analysis.trace.operators import computes as computes_something

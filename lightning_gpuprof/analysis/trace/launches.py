@@ -103,18 +103,12 @@ def _call_table(timeline: Timeline) -> tuple[CallStats, ...]:
     host = timeline.host
     calls, names = of_category(host, "cuda_runtime", "cuda_driver"), timeline.names
     group, dur = host.name[calls], host.dur_ns[calls]
-    count, total = counted(group, len(names)), summed(group, dur, len(names))
-    longest = highest(group, dur, len(names))
+    columns = [of(group, dur, len(names)).tolist() for of in (summed, highest)]
+    rows = zip(names, counted(group, len(names)).tolist(), *columns, strict=True)
     table = [
-        CallStats(
-            names[i],
-            call_kind(names[i]),
-            int(count[i]),
-            int(total[i]),
-            float(total[i] / count[i]),
-            int(longest[i]),
-        )
-        for i in np.flatnonzero(count).tolist()
+        CallStats(name, call_kind(name), count, total, total / count, longest)
+        for name, count, total, longest in rows
+        if count
     ]
     return tuple(sorted(table, key=lambda row: (-row.total_ns, row.name)))
 

@@ -8,11 +8,7 @@ from msgspec import Struct
 from lightning_gpuprof.analysis.trace.grouping import distinct
 from lightning_gpuprof.arrays import Int8, Int32, Int64
 from lightning_gpuprof.traces.gate import launch_rows
-from lightning_gpuprof.traces.timeline import (
-    CATEGORY_ID,
-    HostEvents,
-    Timeline,
-)
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, HostEvents, Timeline
 
 
 class Launches(Struct, frozen=True):

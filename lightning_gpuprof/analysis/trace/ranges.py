@@ -33,20 +33,12 @@ def host_ranges(
         wanted &= host.start_ns < end_ns
     rows = select(host, wanted)
     names, group = grouped(rows.name)
-    count = counted(group, len(names))
-    total = summed(group, rows.dur_ns, len(names))
-    low, high = lowest(group, rows.dur_ns, len(names)), highest(group, rows.dur_ns, len(names))
+    total, low, high = (of(group, rows.dur_ns, len(names)) for of in (summed, lowest, highest))
+    columns = counted(group, len(names)), total, low, high
     kind = np.zeros(len(names), dtype=np.int8)
     kind[group] = rows.category
     longest = np.lexsort((names, -total))[:MOST].tolist()
     return tuple(
-        RangeStats(
-            timeline.names[names[i]],
-            CATEGORIES[kind[i]],
-            int(count[i]),
-            int(total[i]),
-            int(low[i]),
-            int(high[i]),
-        )
+        RangeStats(timeline.names[names[i]], CATEGORIES[kind[i]], *(int(of[i]) for of in columns))
         for i in longest
     )

@@ -15,11 +15,7 @@ from msgspec.structs import replace
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof.adapters.lightning import data_loop
-from lightning_gpuprof.adapters.loaders import (
-    before_first_iterators,
-    has_iterator,
-    loaders_of,
-)
+from lightning_gpuprof.adapters.loaders import before_first_iterators, has_iterator, loaders_of
 from lightning_gpuprof.recorders.sampling.stack_lines import MOST_LINES
 from lightning_gpuprof.recorders.sampling.worker_sampling import WORKERS, WorkerStart
 from lightning_gpuprof.records.lines import LineCount, Reads, WorkerLines
