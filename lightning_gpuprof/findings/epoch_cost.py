@@ -32,11 +32,7 @@ def epoch_finding(
         severity=grade(saving, run.step_ns),
         title=f"{title.format(each=duration(each_ns))} ({of_run(run, taken_ns)})",
         advice=advice,
-        evidence={
-            f"{name}_ns": cost_ns,
-            f"{name}_per_epoch_ns": each_ns,
-            "epochs_count": times,
-        },
+        evidence={f"{name}_ns": cost_ns, f"{name}_per_epoch_ns": each_ns, "epochs_count": times},
         saving_ns=saving,
         cause_ns=Range(cost_ns, round(cost_ns * (1 + error_frac))),
         confidence=confidence,

@@ -81,10 +81,7 @@ def judge(run: RunResults) -> Finding | None:
         title=f"{spread(cause.low, cause.high)} of each step (up to "
         f"{percent(cause.high / step_ns)}) only change layouts",
         advice=CHANNELS_LAST_ADVICE if kernels else ADVICE,
-        evidence={
-            "relayout_ns": cost_ns,
-            "relayouts_per_step_count": round(calls),
-        },
+        evidence={"relayout_ns": cost_ns, "relayouts_per_step_count": round(calls)},
         saving_ns=saving,
         cause_ns=cause,
         confidence=0.6,

@@ -106,10 +106,7 @@ def _growing(grown: Growth, step_ns: int) -> Finding:
         severity=grade(saving, step_ns),
         title=f"The backward pass grew from {duration(grown.first)} to {duration(grown.last)}",
         advice="Detach what is carried from one step to the next (hidden states, summed losses).",
-        evidence={
-            "backward_first_ns": grown.first,
-            "backward_last_ns": grown.last,
-        },
+        evidence={"backward_first_ns": grown.first, "backward_last_ns": grown.last},
         saving_ns=saving,
         cause_ns=saving,
         confidence=0.7,

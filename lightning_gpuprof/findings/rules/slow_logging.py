@@ -151,10 +151,7 @@ def _by_experiment(run: RunResults, phase: Phase) -> Finding | None:
         severity=grade(saving, step_ns),
         title=f"{name} takes {duration(cost_ns)} of each step ({percent(cost_ns / step_ns)})",
         advice=IN_VALIDATION if validates else IN_STEPS.format(every=every),
-        evidence={
-            "experiment_ns": cost_ns,
-            "steps_between_count": apart,
-        },
+        evidence={"experiment_ns": cost_ns, "steps_between_count": apart},
         saving_ns=saving,
         cause_ns=Range(cost_ns, cost_ns),
         confidence=0.9,

@@ -100,10 +100,7 @@ def _finding(
         title=f"{name} takes {duration(step.mean_ns)} of each step "
         f"({percent(step.mean_ns / step_ns)}), unfused",
         advice=advice,
-        evidence={
-            "optimizer_ns": step.mean_ns,
-            "parameter_tensors_count": tensors,
-        },
+        evidence={"optimizer_ns": step.mean_ns, "parameter_tensors_count": tensors},
         saving_ns=saving,
         cause_ns=Range(step.mean_ns, step.mean_ns),
         confidence=confidence,

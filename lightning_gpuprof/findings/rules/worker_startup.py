@@ -128,10 +128,7 @@ def _amid_epochs(run: RunResults) -> Finding | None:
         title=f"Worker processes start amid the epoch, every {every} steps: "
         f"{duration(cost_ns)} of each step ({percent(cost_ns / step_ns)})",
         advice=AMID,
-        evidence={
-            "startup_ns": cost_ns,
-            "steps_between_count": every,
-        },
+        evidence={"startup_ns": cost_ns, "steps_between_count": every},
         saving_ns=saving,
         cause_ns=Range(cost_ns, cost_ns),
         confidence=0.9,

@@ -14,11 +14,7 @@ from lightning_gpuprof.traces.timeline import Timeline
 _MARKERS = ("UserMarker", "roctx", "Marker")
 _CALLS = ("hip", "__hip", "hsa_", "cuda", "nccl")
 _OPERATORS = ("aten::", "autograd::", "torch::")
-_CATEGORIES = {
-    "function": "cpu_op",
-    "backward_function": "cpu_op",
-    "user_scope": "user_annotation",
-}
+_CATEGORIES = {"function": "cpu_op", "backward_function": "cpu_op", "user_scope": "user_annotation"}
 """Our category of torch's rows, by that of schema 3."""
 _API = ("id", "start", "end", "pid", "tid", "apiName_id", "args_id")
 

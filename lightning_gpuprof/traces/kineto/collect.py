@@ -7,14 +7,7 @@ import numpy as np
 
 from lightning_gpuprof.arrays import AnyArray, Int64
 from lightning_gpuprof.traces.columns import Columns, Indexer, Threads, ids, plain_id
-from lightning_gpuprof.traces.kineto.events import (
-    NOTHING,
-    Args,
-    Event,
-    EventKind,
-    Kind,
-    to_ns,
-)
+from lightning_gpuprof.traces.kineto.events import NOTHING, Args, Event, EventKind, Kind, to_ns
 from lightning_gpuprof.traces.sniff import ReadOptions
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, MISSING
 
