@@ -4,7 +4,7 @@ The names are in torch 2.2 to 2.14. Where one is missing nothing is found, or a 
 its own storage.
 """
 
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 
 import torch
 from torch import Tensor
@@ -30,9 +30,3 @@ def local_shard(tensor: Tensor) -> Tensor:
     """Return the part of a DTensor that this rank has; any other tensor as it is."""
     local: Tensor = getattr(tensor, "_local_tensor", tensor)
     return local
-
-
-def no_overrides() -> AbstractContextManager[None]:
-    """Return a context in which tensors' own `__torch_function__` is not called."""
-    disabled = getattr(torch._C, "DisableTorchFunction", None)
-    return nullcontext() if disabled is None else disabled()
