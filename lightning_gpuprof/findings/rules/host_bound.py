@@ -27,15 +27,7 @@ Loops inside recurrent layers are torch's own. Anomaly detection hides the model
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
-from lightning_gpuprof.analysis.savings.host_work import (
-    COMPUTE,
-    LOOP_LOW_FRAC,
-    THIN_COUNT_FRAC,
-    HostWork,
-    anomaly_on,
-    host_work,
-    reads_in_a_loop,
-)
+from lightning_gpuprof.analysis.savings import host_work
 from lightning_gpuprof.analysis.trace.idle import LATE_CAUSES
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
@@ -51,7 +43,7 @@ MOSTLY = 0.5
 IDLE_FRAC = 0.25
 TRACED_LOW_FRAC = 0.3
 """Recording slows the host down, not the device: part of the idle time is the profiler's."""
-QUEUEING = (*COMPUTE, Phase.ZERO_GRAD, Phase.CLIP_GRADIENTS, Phase.OPTIMIZER_STEP)
+QUEUEING = (*host_work.COMPUTE, Phase.ZERO_GRAD, Phase.CLIP_GRADIENTS, Phase.OPTIMIZER_STEP)
 EFFORT = Effort(
     Horizon.MEDIUM,
     "loops become tensor operations, or the model is compiled",
@@ -62,8 +54,8 @@ EFFORT = Effort(
 @rule(id="host-bound", needs=("marks or trace",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where host work holds most steps back."""
-    step_ns, work, facts = run.step_ns, host_work(run), trace_facts(run)
-    if step_ns is None or anomaly_on(run):
+    step_ns, work, facts = run.step_ns, host_work.host_work(run), trace_facts(run)
+    if step_ns is None or host_work.anomaly_on(run):
         return None
     if not run.on_gpu:
         return _on_cpu(step_ns, work) if work is not None else None
@@ -81,9 +73,9 @@ def judge(run: RunResults) -> Finding | None:
     return _finding(step_ns, title, saving, 0.8, work, host_bound_frac=frac)
 
 
-def _on_cpu(step_ns: int, work: HostWork) -> Finding | None:
+def _on_cpu(step_ns: int, work: host_work.HostWork) -> Finding | None:
     few = round(work.own_frac * work.forward_calls) < MIN_CALLS or not work.repeated_ns
-    if few or work.recurrent_frac > MOSTLY or reads_in_a_loop(work):
+    if few or work.recurrent_frac > MOSTLY or host_work.reads_in_a_loop(work):
         return None
     saving = _of_loops(step_ns, work)
     title = f"{duration(saving.high)} of each step ({percent(saving.high / step_ns)}) "
@@ -95,7 +87,7 @@ def _on_cpu(step_ns: int, work: HostWork) -> Finding | None:
 def _traced(step_ns: int, facts: TraceFacts) -> Finding | None:
     idle_ns = round((facts.idle_ns(*LATE_CAUSES) or 0.0) * facts.host_scale)
     thin_frac = facts.number("thin_kernels", "count_frac") or 0.0
-    if idle_ns < IDLE_FRAC * step_ns or thin_frac >= THIN_COUNT_FRAC:
+    if idle_ns < IDLE_FRAC * step_ns or thin_frac >= host_work.THIN_COUNT_FRAC:
         return None
     title = f"The device idles {duration(idle_ns)} of each step behind late launches"
     saving = Range(low=round(TRACED_LOW_FRAC * idle_ns), high=idle_ns)
@@ -108,11 +100,11 @@ def _queues(run: RunResults, step_ns: int) -> bool:
     return sum(queueing) >= MOSTLY * step_ns
 
 
-def _of_loops(step_ns: int, work: HostWork | None) -> Range:
+def _of_loops(step_ns: int, work: host_work.HostWork | None) -> Range:
     if work is None:
         return Range(low=0, high=step_ns // 2)
     most = min(step_ns, work.loops_most_ns)
-    return Range(low=min(round(LOOP_LOW_FRAC * work.repeated_ns), most), high=most)
+    return Range(low=min(round(host_work.LOOP_LOW_FRAC * work.repeated_ns), most), high=most)
 
 
 def _finding(
@@ -120,7 +112,7 @@ def _finding(
     title: str,
     saving: Range,
     confidence: float,
-    work: HostWork | None,
+    work: host_work.HostWork | None,
     *,
     on_gpu: bool = True,
     **figures: float,

@@ -30,13 +30,7 @@ from dataclasses import replace
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
-from lightning_gpuprof.analysis.savings.host_work import (
-    LOOP_LOW_FRAC,
-    HostWork,
-    anomaly_on,
-    host_work,
-    reads_in_a_loop,
-)
+from lightning_gpuprof.analysis.savings import host_work
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rule import known, rule
@@ -57,10 +51,10 @@ EFFORT = Effort(Horizon.QUICK, "a line each: detach instead of item", "values ar
 @rule(id="host-sync", needs=("syncs or trace",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where reads of values hold the step up."""
-    step_ns, work = run.step_ns, host_work(run)
-    if step_ns is None or anomaly_on(run):
+    step_ns, work = run.step_ns, host_work.host_work(run)
+    if step_ns is None or host_work.anomaly_on(run):
         return None
-    if work is not None and reads_in_a_loop(work):
+    if work is not None and host_work.reads_in_a_loop(work):
         return _loop(run, step_ns, work)
     if run.on_gpu:
         return _on_gpu(run, step_ns, trace_facts(run))
@@ -99,13 +93,13 @@ def _on_gpu(run: RunResults, step_ns: int, facts: TraceFacts | None) -> Finding 
     return _finding(run, title, evidence, Range(low, high), confidence, cost_ns)
 
 
-def _loop(run: RunResults, step_ns: int, work: HostWork) -> Finding | None:
+def _loop(run: RunResults, step_ns: int, work: host_work.HostWork) -> Finding | None:
     cost_ns = max(work.read_ns, work.repeated_ns)
     most_ns = min(step_ns, max(work.read_ns, work.loops_most_ns))
     if run.on_gpu and (facts := trace_facts(run)) is not None:
         # What the device computes has to run all the same.
         most_ns = round(min(facts.free_ns(step_ns), max(most_ns, work.overhead_ns)))
-    saving = Range(low=min(round(LOOP_LOW_FRAC * cost_ns), most_ns), high=most_ns)
+    saving = Range(low=min(round(host_work.LOOP_LOW_FRAC * cost_ns), most_ns), high=most_ns)
     if not saving.high:
         return None  # the device had work all the while
     evidence = known(

@@ -26,12 +26,7 @@ Kernels of a graph or of a recurrent layer's one call are not counted.
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
-from lightning_gpuprof.analysis.savings.host_work import (
-    COMPUTE,
-    THIN_COUNT_FRAC,
-    host_work,
-    reads_in_a_loop,
-)
+from lightning_gpuprof.analysis.savings import host_work
 from lightning_gpuprof.analysis.trace.idle import WORKING_CAUSES
 from lightning_gpuprof.analysis.trace.kernels import THIN_NS
 from lightning_gpuprof.findings.grade import grade
@@ -65,10 +60,10 @@ EFFORT = Effort(
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where short kernels leave gaps."""
     facts, step_ns = measured(trace_facts(run)), measured(run.step_ns)
-    work = host_work(run)
-    reads = work.reads if work is not None and reads_in_a_loop(work) else 0
+    work = host_work.host_work(run)
+    reads = work.reads if work is not None and host_work.reads_in_a_loop(work) else 0
     thin_frac = _thin_frac(facts, reads)
-    if thin_frac is None or thin_frac < THIN_COUNT_FRAC:
+    if thin_frac is None or thin_frac < host_work.THIN_COUNT_FRAC:
         return None
     gaps, late = (
         facts.host_scale * (facts.idle_ns(*causes) or 0.0) for causes in (GAPS, WORKING_CAUSES)
@@ -137,7 +132,7 @@ def _launched_together(facts: TraceFacts) -> float:
 
 def _longest_ns(run: RunResults, facts: TraceFacts, step_ns: int) -> float:
     """Return by how much forward and backward can get shorter: their kernels still have to run."""
-    changed = [per.mean_ns for phase in COMPUTE if (per := run.per_step(phase)) is not None]
+    changed = [per.mean_ns for phase in host_work.COMPUTE if (per := run.per_step(phase)) is not None]
     behind = run.device_time is not None and run.device_time.is_behind
     # Where the device is behind, the host's clock says when work was queued, not when it was done.
     whole = step_ns if behind or not changed else min(step_ns, sum(changed))

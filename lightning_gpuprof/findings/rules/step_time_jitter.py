@@ -92,7 +92,7 @@ def judge(run: RunResults) -> Finding | Abstained | None:
     rhythm = f", every {seen.every_steps:.0f} steps" if seen.every_steps else ""
     each = duration(seen.excess_ns / max(1, seen.count))
     advice = SHAPES if run.on_gpu else UNKNOWN
-    evidence = _evidence(seen, step_ns, collected_ns)
+    evidence = _evidence(seen, collected_ns)
     if seen.every_steps:
         advice = REGULAR.format(every=seen.every_steps)
         evidence["steps_between_count"] = round(seen.every_steps)
@@ -126,7 +126,7 @@ def _of_collector(run: RunResults, seen: Spikes, step_ns: int, collected_ns: int
         severity=grade(saving, step_ns),
         title=f"Python's garbage collector takes {duration(collected_ns)} of each step",
         advice=advice,
-        evidence=_evidence(seen, step_ns, collected_ns),
+        evidence=_evidence(seen, collected_ns),
         saving_ns=saving,
         cause_ns=Range(collected_ns, collected_ns),
         confidence=0.9,
@@ -135,7 +135,7 @@ def _of_collector(run: RunResults, seen: Spikes, step_ns: int, collected_ns: int
     )
 
 
-def _evidence(seen: Spikes, step_ns: int, collected_ns: int) -> dict[str, int | float]:
+def _evidence(seen: Spikes, collected_ns: int) -> dict[str, int | float]:
     return {
         "spikes_count": seen.count,
         "excess_per_step_ns": seen.excess_per_step_ns,
