@@ -132,7 +132,7 @@ def _launched_together(facts: TraceFacts) -> float:
 
 def _longest_ns(run: RunResults, facts: TraceFacts, step_ns: int) -> float:
     """Return by how much forward and backward can get shorter: their kernels still have to run."""
-    changed = [per.mean_ns for phase in host_work.COMPUTE if (per := run.per_step(phase)) is not None]
+    changed = [per.mean_ns for per in map(run.per_step, host_work.COMPUTE) if per is not None]
     behind = run.device_time is not None and run.device_time.is_behind
     # Where the device is behind, the host's clock says when work was queued, not when it was done.
     whole = step_ns if behind or not changed else min(step_ns, sum(changed))
