@@ -15,16 +15,7 @@ from lightning_gpuprof.errors import RecordError, UnreadableError
 from lightning_gpuprof.records.decode import read_record
 from lightning_gpuprof.records.files import LOCAL, FileSystem, open_file, record_files
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.schema import (
-    ITEM_BYTES,
-    NOT_MEASURED,
-    SCHEMA_VERSION,
-    Column,
-    Record,
-    RunEnd,
-    RunStart,
-    StepsWindow,
-)
+from lightning_gpuprof.records import schema
 
 _R = TypeVar("_R")
 _PHASES = frozenset(phase.value for phase in Phase)
@@ -46,15 +37,15 @@ class Session:
     a column that some windows lack is filled with 0 (host) or `NOT_MEASURED` (device).
     """
 
-    start: RunStart
-    records: tuple[Record, ...]
+    start: schema.RunStart
+    records: tuple[schema.Record, ...]
     columns: dict[str, Int64]
     warnings: tuple[str, ...] = ()
 
     @property
-    def end(self) -> RunEnd | None:
+    def end(self) -> schema.RunEnd | None:
         """The closing record, absent while the run is live or where it was killed."""
-        ends = self.all(RunEnd)
+        ends = self.all(schema.RunEnd)
         return ends[-1] if ends else None
 
     @property
@@ -132,7 +123,7 @@ def parse_records(rank: int, file: BinaryIO, *, name: str) -> RankRecords:
     """
     sessions: list[Session] = []
     warnings: list[str] = []
-    begun: list[tuple[int, Record]] = []
+    begun: list[tuple[int, schema.Record]] = []
     skipping, newer = False, ""
 
     def refuse(number: int, why: str) -> None:
@@ -153,7 +144,7 @@ def parse_records(rank: int, file: BinaryIO, *, name: str) -> RankRecords:
                     "written); it is skipped."
                 )
             continue
-        if isinstance(record, RunStart):
+        if isinstance(record, schema.RunStart):
             _close(begun, sessions, refuse)
             begun = []
             reason = _unreadable(record)
@@ -162,20 +153,19 @@ def parse_records(rank: int, file: BinaryIO, *, name: str) -> RankRecords:
                 newer = f"{name}:{number}: {reason}"
                 warnings.append(newer)
                 continue
-        if not skipping and (begun or isinstance(record, RunStart)):
+        if not skipping and (begun or isinstance(record, schema.RunStart)):
             begun.append((number, record))
     _close(begun, sessions, refuse)
     return RankRecords(rank, tuple(sessions), tuple(warnings), newer)
 
 
-def _unreadable(start: RunStart) -> str | None:
+def _unreadable(start: schema.RunStart) -> str | None:
     """Say why only another version can read a session; None where this one can."""
-    if start.schema_version != SCHEMA_VERSION:
-        change = (
-            "Upgrade lightning-gpuprof" if start.schema_version > SCHEMA_VERSION else "Train again"
-        )
+    if start.schema_version != schema.SCHEMA_VERSION:
+        newer = start.schema_version > schema.SCHEMA_VERSION
+        change = "Upgrade lightning-gpuprof" if newer else "Train again"
         written = f"written with record schema {start.schema_version}"
-        return f"{written}; this version reads {SCHEMA_VERSION}. {change} to see it."
+        return f"{written}; this version reads {schema.SCHEMA_VERSION}. {change} to see it."
     if unknown := [phase for phase in start.phases if phase not in _PHASES]:
         phases = ", ".join(unknown)
         return f"it times phases that this version does not know ({phases}). Upgrade " + (
@@ -184,13 +174,15 @@ def _unreadable(start: RunStart) -> str | None:
     return None
 
 
-def _close(numbered: list[tuple[int, Record]], sessions: list[Session], refuse: _Refuse) -> None:
+def _close(
+    numbered: list[tuple[int, schema.Record]], sessions: list[Session], refuse: _Refuse
+) -> None:
     if not numbered:
         return
     start = numbered[0][1]
-    assert isinstance(start, RunStart)
-    windows = [(number, one) for number, one in numbered if isinstance(one, StepsWindow)]
-    others = tuple(one for _, one in numbered if not isinstance(one, StepsWindow))
+    assert isinstance(start, schema.RunStart)
+    windows = [(number, one) for number, one in numbered if isinstance(one, schema.StepsWindow)]
+    others = tuple(one for _, one in numbered if not isinstance(one, schema.StepsWindow))
     warnings = []
     if any(later.first_step <= one.first_step for (_, one), (_, later) in pairwise(windows)):
         warnings.append(
@@ -210,11 +202,11 @@ def _close(numbered: list[tuple[int, Record]], sessions: list[Session], refuse: 
     sessions.append(Session(start, others, columns, tuple(warnings)))
 
 
-def _lacking(window: StepsWindow) -> str | None:
+def _lacking(window: schema.StepsWindow) -> str | None:
     """Say which column of a window is missing or not whole; None where none is."""
     for name in (*_NEEDED, *window.columns):
         column = window.columns.get(name)
-        size = ITEM_BYTES.get(column.dtype, 0) if column else 0
+        size = schema.ITEM_BYTES.get(column.dtype, 0) if column else 0
         if column is None or not size or len(column.data) != window.count * size:
             return f"{name} does not hold a value for each of its {window.count} steps"
     return None
@@ -233,13 +225,13 @@ def _odd(columns: dict[str, Int64], counts: list[int]) -> dict[int, str]:
     return {at: why for rows, why in reversed(found) for at in np.unique(window[rows]).tolist()}
 
 
-def _join(windows: list[StepsWindow]) -> dict[str, Int64]:
+def _join(windows: list[schema.StepsWindow]) -> dict[str, Int64]:
     names = dict.fromkeys(name for window in windows for name in window.columns)
     return {name: _joined(name, windows) for name in names}
 
 
-def _joined(name: str, windows: list[StepsWindow]) -> Int64:
-    missing = NOT_MEASURED if name.startswith(("device", "run_ahead")) else 0
+def _joined(name: str, windows: list[schema.StepsWindow]) -> Int64:
+    missing = schema.NOT_MEASURED if name.startswith(("device", "run_ahead")) else 0
     parts: list[Int64] = []
     columns = [window.columns.get(name) for window in windows]
     dtypes = [None if column is None else column.dtype for column in columns]
@@ -251,5 +243,5 @@ def _joined(name: str, windows: list[StepsWindow]) -> Int64:
             parts.append(np.full(count, missing, dtype=np.int64))
         else:
             data = b"".join([column.data for at in run if (column := columns[at])])
-            parts.append(Column(dtype, data).unpack())
+            parts.append(schema.Column(dtype, data).unpack())
     return parts[0] if len(parts) == 1 else np.concatenate(parts)

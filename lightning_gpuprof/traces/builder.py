@@ -6,15 +6,7 @@ import numpy as np
 
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.traces.columns import LIMIT_NS, LONGEST_NS, Indexer, Threads, ids, plain_id
-from lightning_gpuprof.traces.timeline import (
-    CATEGORY_ID,
-    MISSING,
-    DeviceEvents,
-    DeviceInfo,
-    HostEvents,
-    Timeline,
-    make_table,
-)
+from lightning_gpuprof.traces import timeline
 
 _HOST = ("start_ns", "dur_ns", "name", "category", "thread", "correlation")
 _DEVICE = ("start_ns", "dur_ns", "name", "category", "device", "stream", "correlation", "num_bytes")
@@ -101,9 +93,9 @@ class TimelineBuilder:
             self._cut += 1
         else:
             index = self._names[str(name) if name else "unnamed"]
-            rows.append((start, end - start, index, CATEGORY_ID[category], *where))
+            rows.append((start, end - start, index, timeline.CATEGORY_ID[category], *where))
 
-    def build(self, *, devices: Sequence[DeviceInfo] = ()) -> Timeline:
+    def build(self, *, devices: Sequence[timeline.DeviceInfo] = ()) -> timeline.Timeline:
         """Make the timeline, with its origin at the earliest start."""
         if self._cut:
             cut = f"{self._cut} events have no end after their start; they are left out."
@@ -114,12 +106,12 @@ class TimelineBuilder:
         origin = min((int(start.min()) for start in starts if len(start)), default=0)
         for start in starts:
             start -= origin
-        events = make_table(DeviceEvents, **device)
-        return Timeline(
+        events = timeline.make_table(timeline.DeviceEvents, **device)
+        return timeline.Timeline(
             source=self._source,
             origin_ns=origin,
             names=tuple(self._names),
-            host=make_table(HostEvents, **host),
+            host=timeline.make_table(timeline.HostEvents, **host),
             device=events,
             threads=self._threads.table(self._thread_names),
             devices=_all_devices(devices, events, self._vendor),
@@ -139,9 +131,10 @@ def _columns(rows: list[_Row], names: tuple[str, ...]) -> dict[str, Int64]:
 
 
 def _all_devices(
-    described: Sequence[DeviceInfo], events: DeviceEvents, vendor: str | None
-) -> list[DeviceInfo]:
+    described: Sequence[timeline.DeviceInfo], events: timeline.DeviceEvents, vendor: str | None
+) -> list[timeline.DeviceInfo]:
     known = {device.id for device in described}
     used = np.unique(events.device).tolist()
-    others = (DeviceInfo(i, None, vendor) for i in used if i not in known and i != MISSING)
+    unknown = (i for i in used if i not in known and i != timeline.MISSING)
+    others = (timeline.DeviceInfo(i, None, vendor) for i in unknown)
     return sorted([*described, *others], key=lambda device: device.id)

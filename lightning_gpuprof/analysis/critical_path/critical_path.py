@@ -9,12 +9,7 @@ lies in exactly one segment, and shortening anything that is not on the path sav
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lightning_gpuprof.analysis.critical_path.path_rows import (
-    KINDS,
-    PathKind,
-    PathRows,
-    detail_name,
-)
+from lightning_gpuprof.analysis.critical_path import path_rows
 from lightning_gpuprof.analysis.critical_path.path_walk import walk
 from lightning_gpuprof.analysis.trace.grouping import counted, grouped, summed
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES
@@ -29,7 +24,7 @@ _DETAILS = max(len(ACTIVITIES), len(CATEGORIES))
 class PathPart:
     """All segments of one kind and name."""
 
-    kind: PathKind
+    kind: path_rows.PathKind
     name: str
     detail: str
     count: int
@@ -43,7 +38,7 @@ class CriticalPath:
 
     start_ns: int
     end_ns: int
-    rows: PathRows
+    rows: path_rows.PathRows
     names: Sequence[str]
 
     @property
@@ -52,9 +47,9 @@ class CriticalPath:
         return self.end_ns - self.start_ns
 
     @property
-    def kind_ns(self) -> dict[PathKind, int]:
+    def kind_ns(self) -> dict[path_rows.PathKind, int]:
         """Time by kind; adds up to the span."""
-        total = dict.fromkeys(KINDS, 0)
+        total = dict.fromkeys(path_rows.KINDS, 0)
         for part in self.parts():
             total[part.kind] += part.total_ns
         return total
@@ -62,15 +57,16 @@ class CriticalPath:
     def parts(self) -> list[PathPart]:
         """Sum up segments by kind and name, longest first."""
         rows = self.rows
-        keys, group = grouped((rows.name * len(KINDS) + rows.kind) * _DETAILS + rows.detail)
+        kinds = len(path_rows.KINDS)
+        keys, group = grouped((rows.name * kinds + rows.kind) * _DETAILS + rows.detail)
         total, count = summed(group, rows.dur_ns, len(keys)), counted(group, len(keys))
         parts = []
         for key, ns, number in zip(keys.tolist(), total.tolist(), count.tolist(), strict=True):
             rest, detail = divmod(key, _DETAILS)
-            name, kind = divmod(rest, len(KINDS))
+            name, kind = divmod(rest, kinds)
             frac = ns / self.span_ns if self.span_ns else 0.0
-            label = detail_name(kind, detail)
-            parts.append(PathPart(KINDS[kind], self.name(name), label, number, ns, frac))
+            label = path_rows.detail_name(kind, detail)
+            parts.append(PathPart(path_rows.KINDS[kind], self.name(name), label, number, ns, frac))
         return sorted(parts, key=lambda part: (-part.total_ns, part.name))
 
     def within(self, start_ns: int, end_ns: int) -> "CriticalPath":

@@ -16,13 +16,8 @@ from msgspec import json
 from lightning_gpuprof.adapters.frames import WORKER_LOOP
 from lightning_gpuprof.recorders.sampling.library_calls import operation_of
 from lightning_gpuprof.recorders.sampling import stack_lines
+from lightning_gpuprof.recorders.sampling import storage_waits
 from lightning_gpuprof.recorders.sampling.pacing import When, keep_sampling, look_at, wake_on_time
-from lightning_gpuprof.recorders.sampling.storage_waits import (
-    filesystem_of,
-    reads_so_far,
-    waits_for_storage,
-    waits_seen,
-)
 from lightning_gpuprof.records.files import written_whole
 from lightning_gpuprof.records.lines import Reads, WorkerLines
 from lightning_gpuprof.records.phases import Phase
@@ -139,7 +134,7 @@ class WorkerSampling:
         """Return what the main thread does, empty outside the loop, and the file it waits for."""
         seen = look_at(self.watched, lambda frame: where_in_worker(frame) or ("", None))
         # Its main thread has the process's number.
-        return None if seen is None else (seen, waits_for_storage(os.getpid()))
+        return None if seen is None else (seen, storage_waits.waits_for_storage(os.getpid()))
 
     def note(self, found: tuple[Seen, str | None], when: When) -> None:
         """Count a sample of the main thread."""
@@ -151,13 +146,13 @@ class WorkerSampling:
                 self.write()
             return
         if not self._doing:
-            self._before = reads_so_far(os.getpid())
+            self._before = storage_waits.reads_so_far(os.getpid())
         if at is not None:
             at, doubted = stack_lines.settled(at, when, self._seen.total())
             self._seen[at] += when.times
             self._doubts[at] += when.times * doubted
         if doing == WORK and path is not None:
-            self._blocked[filesystem_of(path)] += when.times
+            self._blocked[storage_waits.filesystem_of(path)] += when.times
         before, self._doing[doing] = self._doing.total(), self._doing[doing] + when.times
         if before // WRITE_EVERY < self._doing.total() // WRITE_EVERY:
             self.write()
@@ -173,7 +168,7 @@ class WorkerSampling:
             lines=stack_lines.line_counts(self._seen, self._doubts),
             start_ns=self.start_ns,
             init_ns=self.init_ns,
-            **waits_seen(self._blocked, os.getpid(), self._before),
+            **storage_waits.waits_seen(self._blocked, os.getpid(), self._before),
         )
         with written_whole(self.path) as path, open(path, "wb") as file:
             file.write(json.encode(found))
