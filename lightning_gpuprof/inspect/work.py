@@ -9,7 +9,7 @@ import torch
 
 from lightning_gpuprof.adapters.lightning import Trainer
 from lightning_gpuprof.inspect.places import user_line
-from lightning_gpuprof.recorders.unused_gradients import unused_gradients
+from lightning_gpuprof.recorders.first_batch import unused_gradients
 from lightning_gpuprof.records.facts import UnusedGradients
 from lightning_gpuprof.records.inspection import CallCount, Waste
 from lightning_gpuprof.records.lines import CompileEvent

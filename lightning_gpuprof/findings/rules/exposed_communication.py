@@ -108,13 +108,9 @@ def judge(run: RunResults) -> Finding | None:
 def _advice(run: RunResults, rows: Sequence[Mapping[str, Any]]) -> tuple[str, str | None]:
     if str(run.start.trainer.get("strategy", "")).startswith(_SHARDING):
         return SHARDS, None
-    if _gathered_frac(rows) > MOSTLY:
+    gathered_ns = sum(row["total_ns"] for row in rows if _SHARDED.search(str(row["name"])))
+    if gathered_ns > MOSTLY * sum(row["total_ns"] for row in rows):
         return GATHERED, None
     if 0 < run.start.model.get("parameter_bytes", 0) <= BUCKET_BYTES:
         return ONE_BUCKET, "Trainer(accumulate_grad_batches=4)"
     return DDP, "DDPStrategy(bucket_cap_mb=100, gradient_as_bucket_view=True)"
-
-
-def _gathered_frac(rows: Sequence[Mapping[str, Any]]) -> float:
-    gathered_ns = sum(row["total_ns"] for row in rows if _SHARDED.search(str(row["name"])))
-    return float(gathered_ns / max(1, sum(row["total_ns"] for row in rows)))

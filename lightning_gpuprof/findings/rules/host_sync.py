@@ -110,11 +110,7 @@ def _loop(run: RunResults, step_ns: int, work: host_work.HostWork) -> Finding | 
     whole_ns = max(cost_ns, most_ns)
     title = f"{work.reads} values are read one by one: {duration(whole_ns)} of each step "
     title += f"({percent(whole_ns / step_ns)})"
-    return _whole(_finding(run, title, evidence, saving, 0.7, whole_ns))
-
-
-def _whole(finding: Finding) -> Finding:
-    """Return the finding of a loop of reads with what to write in its place."""
+    finding = _finding(run, title, evidence, saving, 0.7, whole_ns)
     first = next((at for at in finding.where if at.file), None)
     at = f"{first.file}:{first.line}, `{first.source}`," if first is not None else "the loop"
     change = "total = values.sum()  # not sum(value.item() for value in values)"
