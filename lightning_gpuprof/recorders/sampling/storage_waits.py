@@ -32,9 +32,8 @@ def waits_for_storage(thread: int, proc: Path = PROC) -> str | None:
             path = os.readlink(proc / "fd" / str(int(first, 16)))
             return path if path.startswith("/") else None  # a pipe, or a socket
         stat = (task / "stat").read_text(encoding="utf-8", errors="replace")
-        asleep = (
-            stat.rpartition(")")[2].split()[0] == "D"
-        )  # uninterruptible, as on a page of a file
+        # Asleep and uninterruptible, as on a page of a file.
+        asleep = stat.rpartition(")")[2].split()[0] == "D"
         return "" if asleep or int(number) in _OPENS else None
     except (OSError, ValueError, IndexError):
         return None
