@@ -39,7 +39,6 @@ else:
         _package = import_module("pytorch_lightning")
     Callback, LightningModule = _package.Callback, _package.LightningModule
     Trainer, Profiler = _package.Trainer, _package.profilers.Profiler
-    RichProgressBar = _package.callbacks.RichProgressBar
     TQDMProgressBar = _package.callbacks.TQDMProgressBar
 
 STOP_CHECK_METHOD = "_broadcast_sigterm_tensor"

@@ -4,10 +4,11 @@ import os
 import runpy
 import sys
 from collections.abc import Callable, Sequence
-from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
+
+from lightning_gpuprof.session.patches import Patches
 
 
 def change_trainers(
@@ -15,20 +16,15 @@ def change_trainers(
 ) -> None:
     """Have `options` change the arguments of every Trainer of this process, and `made` each one."""
 
-    def patch(trainer_class: Any) -> None:
-        original: Callable[..., None] = trainer_class.__init__
-
-        @wraps(original)  # LightningCLI reads the Trainer's arguments from its signature
-        def init(trainer: Any, *args: Any, **kwargs: Any) -> None:
-            options(kwargs)
-            original(trainer, *args, **kwargs)
-            made(trainer)
-
-        trainer_class.__init__ = init
+    def init(original: Any, trainer: Any, *args: Any, **kwargs: Any) -> None:
+        options(kwargs)
+        original(trainer, *args, **kwargs)
+        made(trainer)
 
     for name in ("lightning.pytorch", "pytorch_lightning"):
         if find_spec(name.partition(".")[0]) is not None:
-            patch(import_module(name).Trainer)
+            # LightningCLI reads the Trainer's arguments from its signature, which `instead` keeps.
+            Patches().instead(import_module(name).Trainer, "__init__", init)
 
 
 def run_program(program: Sequence[str]) -> None:
