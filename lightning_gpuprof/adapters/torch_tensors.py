@@ -6,7 +6,6 @@ its own storage.
 
 from contextlib import suppress
 
-import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves

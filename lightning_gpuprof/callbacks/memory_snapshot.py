@@ -72,7 +72,6 @@ class SnapshotFiles:
         return self._folder / name
 
 
-
 class MemorySnapshot(RecordingCallback):
     """Records the contents of the device's memory, with the line that allocated each block.
 

@@ -14,9 +14,9 @@ from torch.overrides import TorchFunctionMode
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.torch_tensors import TorchDispatchMode, storage_key, tree_leaves
+from lightning_gpuprof.inspect import sync_calls
 from lightning_gpuprof.inspect.advice import PAGEABLE_COPY
 from lightning_gpuprof.inspect.places import Report
-from lightning_gpuprof.inspect import sync_calls
 from lightning_gpuprof.session.patches import Patches
 
 _HERE, _TORCH = __file__, os.path.dirname(torch.__file__)

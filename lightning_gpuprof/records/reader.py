@@ -12,10 +12,10 @@ import numpy as np
 
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.errors import RecordError, UnreadableError
+from lightning_gpuprof.records import schema
 from lightning_gpuprof.records.decode import read_record
 from lightning_gpuprof.records.files import LOCAL, FileSystem, open_file, record_files
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records import schema
 
 _R = TypeVar("_R")
 _PHASES = frozenset(phase.value for phase in Phase)

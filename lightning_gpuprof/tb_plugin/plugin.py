@@ -10,9 +10,9 @@ from tensorboard.plugins import base_plugin
 from typing_extensions import override
 from werkzeug import Request, Response
 
+from lightning_gpuprof.tb_plugin import static_files
 from lightning_gpuprof.tb_plugin.replies import App, NotFoundError, reply, route
 from lightning_gpuprof.tb_plugin.run_index import RunIndex, marked_runs, parse_roots
-from lightning_gpuprof.tb_plugin import static_files
 from lightning_gpuprof.views.tab.tab import VIEWS
 
 NAME = "gpuprof"
@@ -43,7 +43,7 @@ class GpuProfPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # tensorboard 
             "/trace": route(lambda request: self._answers.trace(request)),
         }
         for name in VIEWS:
-            apps[f"/{name}"] = route(lambda request, of=name: self._answers.view(of, request))
+            apps[f"/{name}"] = route(functools.partial(self._view, name))
         return apps
 
     @functools.cached_property
@@ -51,6 +51,10 @@ class GpuProfPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # tensorboard 
         # Not imported before the first request: it takes what TensorBoard's start must not.
         answers = import_module("lightning_gpuprof.tb_plugin.answers")
         return answers.Answers(self._index)
+
+    def _view(self, name: str, request: Request) -> Response:
+        answer: Response = self._answers.view(name, request)
+        return answer
 
     @override
     def is_active(self) -> bool:

@@ -8,11 +8,11 @@ from lightning_gpuprof.adapters import actions
 from lightning_gpuprof.adapters.lightning import does_nothing
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
+from lightning_gpuprof.timing import regions
 from lightning_gpuprof.timing.batches import Batches
 from lightning_gpuprof.timing.fit_end import FitEnd
 from lightning_gpuprof.timing.phase_clock import PartRegion, Region
 from lightning_gpuprof.timing.regions import Context, Profile
-from lightning_gpuprof.timing import regions
 from lightning_gpuprof.timing.step_timeline import EPOCH_START, TEARDOWN, Fetch, StepTimeline
 
 _IDLE: Context = regions.Idle()

@@ -100,9 +100,7 @@ class DeviceMarks:
                     self._base_ns = passed_ns
             self._tail += 1
             ahead_ns = self.clock.run_ahead(passed_ns, self._host_ns[at])
-            self._rows.passes(
-                passed_ns, ahead_ns, self._step[at], self._phase[at], self._part[at]
-            )
+            self._rows.passes(passed_ns, ahead_ns, self._step[at], self._phase[at], self._part[at])
 
     def calibrate(self) -> bool:
         """Tie the two clocks together if the device is idle; takes some microseconds."""

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from lightning_gpuprof.arrays import Int64
-from lightning_gpuprof.traces.columns import LIMIT_NS, LONGEST_NS, Indexer, Threads, ids, plain_id
 from lightning_gpuprof.traces import timeline
+from lightning_gpuprof.traces.columns import LIMIT_NS, LONGEST_NS, Indexer, Threads, ids, plain_id
 
 _HOST = ("start_ns", "dur_ns", "name", "category", "thread", "correlation")
 _DEVICE = ("start_ns", "dur_ns", "name", "category", "device", "stream", "correlation", "num_bytes")

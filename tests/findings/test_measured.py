@@ -1,5 +1,5 @@
-from lightning_gpuprof.findings.ranking import with_trials
 from lightning_gpuprof.findings.model import Finding, Range, Severity
+from lightning_gpuprof.findings.ranking import with_trials
 from lightning_gpuprof.records.trials import Side, Trial, Trials
 
 WAIT = Finding(

@@ -173,7 +173,9 @@ class Validations:
         return whole_ns - min(most_made_ns, made_ns), whole_ns
 
 
-def validations(session: Session, steady: Mask, every: every_step.EveryStep | None) -> Validations | None:
+def validations(
+    session: Session, steady: Mask, every: every_step.EveryStep | None
+) -> Validations | None:
     """Return what validations took; None where there was none."""
     count = 0 if every is None else every.flagged.get("validation", 0)
     if every is None or not count:

@@ -110,8 +110,6 @@ def worker_line_times(run: RunResults) -> tuple[WorkerLineTime, ...]:
         low, high = seen.as_lines.interval(ones, Phase.DATA_WAIT)
         per_batch = None if batch_ns is None else round(frac * batch_ns)
         found.append(
-            WorkerLineTime(
-                **about, frac=frac, low_frac=low, high_frac=high, batch_ns=per_batch
-            )
+            WorkerLineTime(**about, frac=frac, low_frac=low, high_frac=high, batch_ns=per_batch)
         )
     return tuple(sorted(found, key=lambda one: -one.count))

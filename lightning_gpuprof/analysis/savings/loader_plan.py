@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run import worker_lines
+from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.cheaper_batches import SAMPLE_NS, cheaper_batches, own_code
 from lightning_gpuprof.analysis.savings.hidden import Exposed, around
 from lightning_gpuprof.analysis.savings.host_work import computes_on_all_cores

@@ -65,9 +65,7 @@ def judge(run: RunResults) -> Finding | None:
         title=f"Clocks were held down in {percent(reasons[worst])} of readings: {REASONS[worst]}",
         advice=f"Look for what lies behind {', '.join(held)}{seen}: cooling, the power limit, or a "
         "setting of the clocks.",
-        evidence=known(
-            throttled_frac=reasons[worst], min_sm_clock_per_s=mhz and mhz * 1_000_000
-        ),
+        evidence=known(throttled_frac=reasons[worst], min_sm_clock_per_s=mhz and mhz * 1_000_000),
         confidence=0.9 if grave else 0.6,
         change="nvidia-smi -q -d PERFORMANCE,CLOCK,POWER,TEMPERATURE",
     )

@@ -14,9 +14,8 @@ from typing import Any
 from msgspec import json
 
 from lightning_gpuprof.adapters.frames import WORKER_LOOP
+from lightning_gpuprof.recorders.sampling import stack_lines, storage_waits
 from lightning_gpuprof.recorders.sampling.library_calls import operation_of
-from lightning_gpuprof.recorders.sampling import stack_lines
-from lightning_gpuprof.recorders.sampling import storage_waits
 from lightning_gpuprof.recorders.sampling.pacing import When, keep_sampling, look_at, wake_on_time
 from lightning_gpuprof.records.files import written_whole
 from lightning_gpuprof.records.lines import Reads, WorkerLines

@@ -10,8 +10,8 @@ from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.errors import RecordError, TraceError
 from lightning_gpuprof.findings.engine import evaluate_rules
-from lightning_gpuprof.findings.ranking import with_trials
 from lightning_gpuprof.findings.model import Abstained, Finding
+from lightning_gpuprof.findings.ranking import with_trials
 from lightning_gpuprof.records.files import LOCAL, FileSystem, plugin_dir, record_files, top_runs
 from lightning_gpuprof.records.glance import glance
 from lightning_gpuprof.records.reader import RankRecords, read_run

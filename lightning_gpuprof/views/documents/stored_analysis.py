@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from lightning_gpuprof.errors import TraceError, UnreadableError
-from lightning_gpuprof.records.decode import check_values, decoded, typed
 from lightning_gpuprof.records import files
+from lightning_gpuprof.records.decode import check_values, decoded, typed
 from lightning_gpuprof.records.files import LOCAL, FileSystem
 from lightning_gpuprof.views.documents.finding_payload import ANALYSIS_VERSION, is_older
 from lightning_gpuprof.views.progress import Progress

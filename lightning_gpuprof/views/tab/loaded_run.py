@@ -64,7 +64,7 @@ class LoadedRun:
         known = (self.analysis(cycle.trace_file) for _, cycle in reversed(self.cycles()))
         document = next((one for one in known if one is not None), None)
         notices = [_ALONE if document else _WAITING]
-        none = {"device": None, "gpu": None, "steps": [], "file": ""}
+        none: dict[str, Any] = {"device": None, "gpu": None, "steps": [], "file": ""}
         run, judged = judge_trace(document or none)
         # The analysis says of which traces nothing can be said, and words it where steps lack.
         findings = document["findings"] if document else []

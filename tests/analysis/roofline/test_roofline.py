@@ -81,9 +81,7 @@ def test_rates_follow_from_shapes_and_kernel_time(synthetic):
     assert gemm.flop_per_s == pytest.approx(gemm.flop_count * count / (total_ns / 1e9))
     assert gemm.peak_flop_per_s == 312e12
     assert gemm.ridge_flop_per_byte == pytest.approx(312e12 / 2.039e12)
-    assert gemm.bound is (
-        "compute" if gemm.flop_per_byte > gemm.ridge_flop_per_byte else "memory"
-    )
+    assert gemm.bound is ("compute" if gemm.flop_per_byte > gemm.ridge_flop_per_byte else "memory")
     assert found.flop_count == {"bf16": count * gemm.flop_count}
     assert found.hfu == pytest.approx(count * gemm.flop_count / 312e12 / (known.span_ns / 1e9))
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from lightning_gpuprof.cli import main
-from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir
 from lightning_gpuprof.records import files
+from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir
 from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.documents.stored_analysis import (
     ANALYSIS_VERSION,
