@@ -8,11 +8,12 @@ from typing import Any
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.device_events import DeviceEvents, device_events
-from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
+from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.session.guard import guarded, guarded_call
-from lightning_gpuprof.session.hooks import BatchCalls, called_by_trainer, silence_unused
-from lightning_gpuprof.session.output import RunOutput, status_of
+from lightning_gpuprof.session.hooks import BatchCalls, called_by_trainer
+from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.session.recording import RecordingCallback
 from lightning_gpuprof.timing.batches import size_of
 from lightning_gpuprof.timing.fit_end import FitEnd
 from lightning_gpuprof.timing.nvtx import check_nvtx
@@ -22,7 +23,7 @@ from lightning_gpuprof.timing.window_writer import TimerSettings
 _SIZES = "on_predict_batch_end"
 
 
-class PhaseTimer(Callback):
+class PhaseTimer(RecordingCallback):
     """Records how long each phase of every training step takes, on the host clock.
 
     Each nanosecond of a fit is charged to the innermost action that the Trainer runs at the time:
@@ -80,6 +81,7 @@ class PhaseTimer(Callback):
         log_dir: str | None = None,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
+        super().__init__()
         if window < 1:
             raise ConfigError(
                 f"PhaseTimer(window={window}) would never write a record. Pass the number of "
@@ -94,8 +96,6 @@ class PhaseTimer(Callback):
         self.log_dir = log_dir
         self.clock = clock
         self._run: TimingRun | None = None
-        self._output: RunOutput | None = None
-        silence_unused(self)
 
     @override
     @guarded
@@ -110,7 +110,7 @@ class PhaseTimer(Callback):
             raise ConfigError(
                 "This Trainer has two PhaseTimers. GpuProfCallback contains one: remove the other."
             )
-        self._output.at_end(self._session_ends, last=True)
+        self._output.at_end(self._timing_ends, last=True)
         self.__dict__.pop(_SIZES, None)
         if self._output.stage != "predict":  # a hook that is not there costs nothing
             self.__dict__[_SIZES] = None
@@ -152,26 +152,10 @@ class PhaseTimer(Callback):
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._leave(None)
 
-    @override
-    @guarded
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self._leave(None)
-
-    @override
-    @guarded
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
-        self._leave(exception)
-
     def _events(self, trainer: Trainer) -> DeviceEvents | None:
         if isinstance(self.device_marks, bool):
             return device_events(trainer.strategy.root_device) if self.device_marks else None
         return self.device_marks
-
-    def _leave(self, error: BaseException | None) -> None:
-        if self._output is not None:
-            self._output.end(status_of(error), error=error)
 
     @guarded
     def _fit_has_ended(self, error: BaseException | None) -> None:
@@ -179,11 +163,12 @@ class PhaseTimer(Callback):
         self._leave(error)
 
     @guarded
-    def _session_ends(self, status: str, error: BaseException | None) -> None:
+    def _timing_ends(self, status: str, error: BaseException | None) -> None:
         run, self._run = self._run, None
         if run is not None:
             run.finish(status, error)
 
+    @override
     def _release(self) -> None:
         run, self._run = self._run, None
         if run is not None:
