@@ -62,7 +62,8 @@ class Forecast:
             return None
         num_bytes, slower = self._step_bytes * self._steps, ""
         if self._plain_ns and self._recorded_ns:
-            slower = f", and each step takes {self._recorded_ns / self._plain_ns:.1f} times as long"
+            ratio = self._recorded_ns / self._plain_ns
+            slower = f", and each step takes {max(1.0, ratio):.1f} times as long"
         said = (
             f"The next profiler window records {self._steps} steps: its trace will have about "
             f"{size(num_bytes)} before compression{slower}."
