@@ -36,12 +36,13 @@ def worker(connection: Connection, seed: int) -> None:
 class WorkerRollouts(IterableDataset[Experience]):
     """Batches of finished walks; policy and training live here, the walks in the workers."""
 
-    def __init__(self, policy: Policy, *, batches: int, walks: int) -> None:
+    def __init__(self, policy: Policy, *, batches: int, walks: int, workers: int = WORKERS) -> None:
         self.policy, self.batches, self.walks = policy, batches, walks
+        self.workers = workers
 
     def __iter__(self) -> Iterator[Experience]:
         context = multiprocessing.get_context("fork")
-        pairs = [context.Pipe() for _ in range(WORKERS)]
+        pairs = [context.Pipe() for _ in range(self.workers)]
         processes = [
             context.Process(target=worker, args=(theirs, seed), daemon=True)
             for seed, (_, theirs) in enumerate(pairs)

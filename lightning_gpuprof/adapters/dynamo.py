@@ -9,7 +9,7 @@ Private names, seen in torch 2.2 to 2.13. Without them no compilation is noticed
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -33,15 +33,9 @@ def _compiled() -> int:
     return int(frames.get("total", 0)) if frames else 0
 
 
-class Told(NamedTuple):
-    """A graph break, or a recompilation of the function that begins at the only place."""
-
-    again: bool
-    """It is a recompilation."""
-    text: str
-    """dynamo's words."""
-    stack: list[tuple[str, int, str]]
-    """File, line and function, from the outermost call to the innermost."""
+Told = tuple[str, str, list[tuple[str, int, str]]]
+"""GRAPH_BREAK or RECOMPILATION, dynamo's words, and the stack's files, lines and functions."""
+GRAPH_BREAK, RECOMPILATION = "graph break", "recompilation"
 
 
 def told() -> Iterator[Told]:
@@ -49,11 +43,11 @@ def told() -> Iterator[Told]:
     utils = _MODULES.get("torch._dynamo.utils")
     for one in list(getattr(utils, "graph_break_reasons", ())):
         stack = [(frame.filename, frame.lineno or 0, frame.name) for frame in one.user_stack]
-        yield Told(False, str(one.reason), stack)
+        yield GRAPH_BREAK, str(one.reason), stack
     for code, reasons in list(getattr(utils, "guard_failures", {}).items()):
         place = code.co_filename, code.co_firstlineno, code.co_name
         for reason in reasons:
-            yield Told(True, str(reason), [place])
+            yield RECOMPILATION, str(reason), [place]
 
 
 class Compilations:

@@ -19,7 +19,7 @@ from lightning_gpuprof.capture.checks import (
 from lightning_gpuprof.capture.cycles import Cycles, Recorded
 from lightning_gpuprof.capture.forecast import PLAIN_STEPS, Forecast
 from lightning_gpuprof.capture.quiet import keep_quiet
-from lightning_gpuprof.capture.recordings import Recordings
+from lightning_gpuprof.capture.recordings import CaptureRange, Recordings
 from lightning_gpuprof.capture.trace_files import TraceFiles
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.schema import StepFlag
@@ -131,11 +131,6 @@ class ProfilerSchedule(RecordingCallback):
         self._trainer: Any = None
         self._step = -1
 
-    @property
-    def recording(self) -> bool:
-        """Events are being recorded now."""
-        return self._cycles is not None and self._cycles.recording
-
     @override
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -168,13 +163,12 @@ class ProfilerSchedule(RecordingCallback):
             files,
             self._forecast,
             partial(
-                self._make_trace,
+                CaptureRange if self.capture_range else self._make_trace,
                 device_type=trainer.strategy.root_device.type,
                 on_intruder=self._give_way,
                 **self.options,
             ),
             eager=self.options["eager"],
-            elsewhere=self.capture_range,
         )
         if has_own_profiler(trainer):
             self._recordings.say_busy("The Trainer has Lightning's own PyTorchProfiler")

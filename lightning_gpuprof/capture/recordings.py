@@ -27,7 +27,7 @@ class CaptureRange(TorchTrace):
     Steps are NVTX ranges, by whose names `analyze` knows them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, **_: object) -> None:
         self._step, self._on = None, False
 
     @override
@@ -52,7 +52,7 @@ class CaptureRange(TorchTrace):
 
 
 class Recordings:
-    """One rank's recordings in one fit: torch.profiler's, which `make` makes, or `elsewhere`."""
+    """One rank's recordings in one fit, each made by `make`; `eager`: compiled code runs uncompiled."""
 
     def __init__(
         self,
@@ -62,10 +62,9 @@ class Recordings:
         make: Callable[[], TorchTrace],
         *,
         eager: bool,
-        elsewhere: bool,
     ) -> None:
         self._output, self._files, self._forecast = output, files, forecast
-        self._make, self._eager, self._elsewhere = make, eager, elsewhere
+        self._make, self._eager = make, eager
         self._said = False
 
     def new(self) -> TorchTrace | None:
@@ -79,8 +78,6 @@ class Recordings:
         if (why := self._files.why_not()) is not None:
             self._leave_out("trace-failed", f"No trace is recorded: {why}.")
             return None
-        if self._elsewhere:
-            return CaptureRange()
         forecast = self._forecast.text()
         if forecast is not None:
             self._output.note("trace-forecast", message=forecast)
@@ -92,7 +89,7 @@ class Recordings:
     def save(self, recorded: Recorded) -> None:
         """Write a cycle's trace."""
         first, last = recorded.first_step, recorded.last_step
-        if self._elsewhere:
+        if isinstance(recorded.trace, CaptureRange):
             said = f"steps {first} to {last} were left to another profiler (capture_range=True)"
             self._output.note("no-trace", message=said)
             return

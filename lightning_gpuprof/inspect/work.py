@@ -19,12 +19,14 @@ from lightning_gpuprof.session.places import own_line_like, package_of, shown, s
 
 MOST_NAMES = 3
 _COMPILED = {
-    "graph-break": "torch.compile breaks its graph here",
-    "recompilation": "torch.compile compiles this function again",
-}
-_COMPILE_ADVICE = {
-    "graph-break": "use torch.where or torch.cond, or keep this line out of the function",
-    "recompilation": "keep what changes the same, or mark it: torch.compile(dynamic=True)",
+    "graph break": (
+        "torch.compile breaks its graph here",
+        "use torch.where or torch.cond, or keep this line out of the function",
+    ),
+    "recompilation": (
+        "torch.compile compiles this function again",
+        "keep what changes the same, or mark it: torch.compile(dynamic=True)",
+    ),
 }
 _ANOMALY = r"\bset_anomaly_enabled\((?!False)|\b(set_)?detect_anomaly(\((?!False)|=(?!False))"
 """A line that switches anomaly detection on."""
@@ -101,10 +103,9 @@ class Work:
 
 
 def _compiling(event: CompileEvent) -> Waste:
+    title, advice = _COMPILED[event.what]
     kind = event.what.replace(" ", "-")
-    return Waste(
-        kind, f"{_COMPILED[kind]}: {event.reason}", event.hint or _COMPILE_ADVICE[kind], event.place
-    )
+    return Waste(kind, f"{title}: {event.reason}", event.hint or advice, event.place)
 
 
 def _unused(found: UnusedGradients) -> Waste:

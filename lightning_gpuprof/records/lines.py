@@ -31,20 +31,15 @@ class CodePlace(Struct, frozen=True):
 
 
 class CompileEvent(FactBase, tag="compile_event", frozen=True):
-    """A line at which torch.compile broke its graph, or a function that it compiled `again`.
+    """A line at which torch.compile broke its graph, or a function that it compiled again.
 
-    `reason` and `hint` are dynamo's words.
+    `what` is "graph break" or "recompilation"; `reason` and `hint` are dynamo's words.
     """
 
-    again: bool
+    what: str
     reason: str
     hint: str
     place: CodePlace
-
-    @property
-    def what(self) -> str:
-        """Which of the two."""
-        return "recompilation" if self.again else "graph break"
 
 
 class LineCount(Struct, frozen=True):

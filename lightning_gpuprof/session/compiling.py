@@ -4,11 +4,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lightning_gpuprof.adapters.dynamo import Compilations, Told, counters, told
+from lightning_gpuprof.adapters.dynamo import Compilations, counters, told
 from lightning_gpuprof.records.facts import CompileTime
 from lightning_gpuprof.records.lines import CompileEvent
 from lightning_gpuprof.session.output import RunOutput
-from lightning_gpuprof.session.places import USER, package_of, shown
+from lightning_gpuprof.session.places import USER, Place, package_of, shown
 
 _NUMBER = re.compile(r"^\d+/\d+: ")
 """Which compilation failed a guard: `0/7: `."""
@@ -46,16 +46,16 @@ class CompileNotes:
 
 def compile_events() -> list[CompileEvent]:
     """Return the graph breaks and recompilations of this process so far, each once."""
-    events = [_event(one) for one in told() if one.stack]
+    events = [_event(*one) for one in told() if one[-1]]
     return list({(one.place.file, one.place.line, one.reason): one for one in events}.values())
 
 
-def _event(one: Told) -> CompileEvent:
-    own = [place for place in one.stack if package_of(place[0]) == USER] or one.stack
-    reason = _BEHIND.sub("", _NUMBER.sub("", one.text.strip()).partition("\n")[0])[:_LONGEST]
-    hint = _HINT.search(one.text)
+def _event(what: str, text: str, stack: list[Place]) -> CompileEvent:
+    own = [place for place in stack if package_of(place[0]) == USER] or stack
+    reason = _BEHIND.sub("", _NUMBER.sub("", text.strip()).partition("\n")[0])[:_LONGEST]
+    hint = _HINT.search(text)
     return CompileEvent(
-        again=one.again,
+        what=what,
         reason=_BY_VALUE if reason.startswith("generic_jump") else reason,
         hint="" if hint is None else hint[1][:_LONGEST],
         place=shown(own[-1]),

@@ -35,6 +35,7 @@ MIN_EARLY = 3
 """The first step compiles, and the second where the optimizer has its state by then."""
 LOW_FRAC = 0.9
 MOST_PLACES = 3
+RECOMPILATION = "recompilation"
 ADVICE = (
     "Keep shapes the same: pad to a few lengths, drop the last batch, or mark what changes "
     "as dynamic."
@@ -65,7 +66,7 @@ def judge(run: RunResults) -> Finding | None:
         title = f"anew in {count} of the first steps, {together} together"
     else:
         return None
-    again = [one for one in run.compile_events if one.again]
+    again = [one for one in run.compile_events if one.what == RECOMPILATION]
     if again:
         advice = f"{advice} torch's reason: {again[-1].reason}."
     return Finding(

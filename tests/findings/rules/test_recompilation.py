@@ -54,7 +54,9 @@ def test_a_first_shape_and_a_dynamic_one_are_not(judge):
 
 
 def test_dynamos_reason_and_the_functions_place_are_told(judge):
-    again = CompileEvent(True, "L['n'] == 3", "", CodePlace("t.py", 7, "f", "def f(x, n):"))
+    again = CompileEvent(
+        "recompilation", "L['n'] == 3", "", CodePlace("t.py", 7, "f", "def f(x, n):")
+    )
     case = early(20, 10, 10, 10)
     finding = judge("recompilation", WORK, flags=case["flags"], records=[*case["records"], again])
     assert "torch's reason: L['n'] == 3." in finding.advice
