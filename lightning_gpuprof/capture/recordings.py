@@ -52,7 +52,7 @@ class CaptureRange(TorchTrace):
 
 
 class Recordings:
-    """One rank's recordings in one fit, each made by `make`; `eager`: compiled code runs uncompiled."""
+    """One rank's recordings in one fit, each made by `make`; `eager`: with uncompiled code."""
 
     def __init__(
         self,
