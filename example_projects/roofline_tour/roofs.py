@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lightning_gpuprof import benchmark_latency
+from lightning_gpuprof import arithmetic_intensity, benchmark_latency
 
 BYTES = 4  # float32
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -50,7 +50,8 @@ def seconds(call: Callable[[], Tensor], *, best: bool = False) -> float:
 
 def matrix_product() -> Operation:
     a, b = torch.randn(SIDE, SIDE, device=DEVICE), torch.randn(SIDE, SIDE, device=DEVICE)
-    return Operation("matrix product", lambda: a @ b, 2 * SIDE**3, 3 * SIDE**2 * BYTES)
+    least = arithmetic_intensity("mm", a.shape, b.shape)
+    return Operation("matrix product", lambda: a @ b, least.flop_count, least.num_bytes)
 
 
 def measure() -> Roofs:

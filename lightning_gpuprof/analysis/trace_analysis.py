@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from msgspec import Struct
 
+from lightning_gpuprof.analysis.roofline.op_time import copied_bytes
 from lightning_gpuprof.analysis.roofline.roofline import Roofline, roofline
 from lightning_gpuprof.analysis.trace.code_places import (
     CodePlaces,
@@ -61,6 +62,7 @@ class TraceAnalysis(Struct, frozen=True):
     operators: tuple[OperatorStats, ...]
     launches: LaunchStats
     copies: tuple[CopyStats, ...]
+    to_bytes: int | None
     syncs: SyncReport
     steps: tuple[TraceStep, ...]
     quality: TraceQuality
@@ -108,6 +110,7 @@ def analyze_trace(trace: LinkedTrace, window: Window | None = None) -> TraceAnal
         operators=operator_table(trace),
         launches=launch_stats(timeline, launches),
         copies=copy_table(own),
+        to_bytes=copied_bytes(timeline),
         syncs=sync_calls(trace, places),
         steps=trace_steps(timeline, spans[0] if spans else None),
         quality=quality,

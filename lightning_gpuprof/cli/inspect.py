@@ -128,6 +128,11 @@ def _calls(found: Inspection) -> Iterator[str]:
     for row in found.calls:
         place = f"{_shown(row.file)}:{row.line}"
         yield f"{row.makes:10,.0f} calls  {place}  {row.function}, called {row.calls:,.4g} times"
+    if any(row.to_workers for row in found.calls):
+        # Imported here: few programs have such calls, and it takes a while.
+        from lightning_gpuprof.findings.operators import workers_advice
+
+        yield f"    -> {workers_advice()}"
 
 
 def _inspect(program: Sequence[str], steps: int) -> Inspection:

@@ -1,11 +1,13 @@
 """The figures of questions.toml, each a function of a run; None where not measured."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
+from lightning_gpuprof.analysis.savings.graph_passes import graph_passes, second_order
 from lightning_gpuprof.analysis.savings.hidden import Exposed
 from lightning_gpuprof.analysis.savings.host_work import HostWork, host_work
 from lightning_gpuprof.analysis.savings.loader_plan import LoaderChange, loader_plan
@@ -17,6 +19,8 @@ SHORT_WAIT_FRAC = 0.05
 MOST_FRAC = 0.5
 """The limit of the questions on phases."""
 TOP_KERNELS = 10
+LOW_OCCUPANCY = 0.5
+Row = Mapping[str, Any]
 COPIES = ("aten::copy_", "aten::to", "aten::_to_copy")
 GROUPS = (
     (Phase.DATA_WAIT, Phase.HOST_TO_DEVICE),
@@ -39,7 +43,10 @@ class Seen:
         return cls(run, trace_facts(run), host_work(run))
 
 
-def share(*phases: Phase) -> Callable[[Seen], float | None]:
+Figure = Callable[[Seen], float | None]
+
+
+def share(*phases: Phase) -> Figure:
     """Return the figure that is the share of some phases in the step."""
 
     def value(seen: Seen) -> float | None:
@@ -72,17 +79,19 @@ def transfers(seen: Seen) -> float | None:
     return moved / whole if whole else None
 
 
-def host_over_device(seen: Seen) -> float | None:
-    """Return how much longer the operators take on the host than the device is busy."""
-    facts = seen.facts
-    if facts is None or not facts.on_device:
-        return None
-    busy = facts.per_step("gpu", "busy_ns")
-    host = sum(op.self_ns for op in facts.operators.values())
-    return host / busy if busy else None
+def of_device(key: str, part: Callable[[TraceFacts], float | None]) -> Figure:
+    """Return the figure that is a part of a trace against a time of its device."""
+
+    def value(seen: Seen) -> float | None:
+        facts = seen.facts if seen.facts and seen.facts.on_device else None
+        whole = facts.per_step("gpu", key) if facts else None
+        found = part(facts) if facts and whole else None
+        return found / whole if whole and found is not None else None
+
+    return value
 
 
-def of_trace(*keys: str) -> Callable[[Seen], float | None]:
+def of_trace(*keys: str) -> Figure:
     """Return the figure that is a number of the trace."""
 
     def value(seen: Seen) -> float | None:
@@ -91,28 +100,36 @@ def of_trace(*keys: str) -> Callable[[Seen], float | None]:
     return value
 
 
-def sync_share(seen: Seen) -> float | None:
-    """Return the share of time in which the host waited for the device."""
-    if seen.facts is None or not seen.facts.on_device:
-        return None
-    blocked, span = seen.facts.sync_ns(), seen.facts.per_step("gpu", "span_ns")
-    return blocked / span if blocked is not None and span else None
-
-
-def launch_gaps(seen: Seen) -> float | None:
-    """Return the idle time between kernels, of a step without the profiler."""
-    idle_ns = seen.facts.idle_ns("launch_latency", "kernel_gap") if seen.facts else None
-    return None if seen.facts is None or idle_ns is None else seen.facts.host_scale * idle_ns
+def share_of(rows: Sequence[Row], held: Callable[[Row], bool]) -> float | None:
+    """Return the share of some rows in the time of all."""
+    whole = sum(row.get("total_ns") or 0 for row in rows)
+    return sum(row.get("total_ns") or 0 for row in rows if held(row)) / whole if whole else None
 
 
 def memory_bound(seen: Seen) -> float | None:
     """Return the share of the top kernels' time below the ridge point."""
     rows = [row for row in seen.facts.rows("roofline") if row.get("bound")] if seen.facts else []
-    top = rows[:TOP_KERNELS]
-    whole = sum(row.get("total_ns") or 0 for row in top)
-    held = [row for row in top if row.get("bound") == "memory" and fills_memory(row)]
-    bound = sum(row.get("total_ns") or 0 for row in held)
-    return bound / whole if whole else None
+    return share_of(rows[:TOP_KERNELS], lambda row: row["bound"] == "memory" and fills_memory(row))
+
+
+def few_warps(seen: Seen) -> float | None:
+    """Return the share of kernel time with low occupancy; matrix products reach their peak so."""
+    rows = seen.facts.rows("kernels") if seen.facts else ()
+    known = [row for row in rows if row.get("occupancy_frac") is not None]
+    return share_of(
+        known,
+        lambda row: (
+            row["occupancy_frac"] < LOW_OCCUPANCY and row.get("category") not in MATRIX_CATEGORIES
+        ),
+    )
+
+
+def repeated_passes(seen: Seen) -> float | None:
+    """Return the share of the autograd graph's nodes that run again, as a retained graph's do."""
+    if seen.facts is None or second_order(seen.facts):
+        return None
+    passes = graph_passes(seen.facts)
+    return passes.repeated_frac if passes.calls else None
 
 
 def top_kernel(seen: Seen) -> float | None:
@@ -155,19 +172,27 @@ def suggested_workers(run: RunResults) -> int | None:
     return 0 if plan.change is LoaderChange.NO_WORKERS and now > cores else min(now, cores)
 
 
-FIGURES: dict[str, Callable[[Seen], float | None]] = {
+FIGURES: dict[str, Figure] = {
     "slow_steps_share_frac": slow_steps,
     "data_share_frac": share(Phase.DATA_WAIT, Phase.HOST_TO_DEVICE),
     **{f"{phase.value}_share_frac": share(phase) for phase in Phase},
     "dominant_phases_count": dominant_phases,
     "thin_calls_per_step_count": lambda seen: seen.work.thin_calls if seen.work else None,
     "copies_frac": transfers,
-    "host_over_device_count": host_over_device,
+    "host_over_device_count": of_device(
+        "busy_ns", lambda facts: sum(op.self_ns for op in facts.operators.values())
+    ),
     "gemm_frac": of_trace("gemm_frac"),
-    "sync_frac": sync_share,
-    "launch_gaps_ns": launch_gaps,
+    "sync_frac": of_device("span_ns", TraceFacts.sync_ns),
+    "launch_gaps_frac": of_device(
+        "span_ns", lambda facts: facts.idle_ns("launch_latency", "kernel_gap")
+    ),
     "memory_bound_frac": memory_bound,
     "top_kernel_frac": top_kernel,
+    "tensor_core_frac": of_trace("tensor_core_frac"),
+    "few_warps_frac": few_warps,
+    "repeated_passes_frac": repeated_passes,
+    "filled_frac": lambda seen: seen.run.memory.filled_frac if seen.run.memory else None,
     "peak_reserved_frac": lambda seen: seen.run.memory.peak_frac if seen.run.memory else None,
     "workers_off_count": workers_off,
 }

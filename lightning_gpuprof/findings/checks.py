@@ -69,4 +69,5 @@ def _ask(row: dict[str, Any], seen: Seen) -> Check:
 
 def questions() -> list[dict[str, Any]]:
     """Return the rows of questions.toml."""
-    return tables("questions.toml")["question"]
+    rows: list[dict[str, Any]] = tables("questions.toml")["question"]
+    return rows

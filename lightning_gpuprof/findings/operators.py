@@ -1,4 +1,4 @@
-"""Reads operators.toml: operations that are slow by their name, on sampled lines or in a trace."""
+"""Reads operators.toml, operations that are slow by their name, and the texts of advice.toml."""
 
 import re
 import sys
@@ -20,6 +20,7 @@ else:
 MIN_FRAC = 0.2
 """Of the wait for data: an operation with less is one of many."""
 MOST = 3
+OWN_WORKERS = "own worker processes"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,17 @@ class Seen:
 
 def patterns(table: str) -> tuple[Pattern, ...]:
     """Return the rows of one table: `loading` or `computing`."""
-    return tuple(Pattern(**row) for row in tables("operators.toml")[table])
+    rows = tables("operators.toml")[table]
+    return tuple(Pattern(**{"advice": workers_advice(), **row}) for row in rows)
+
+
+def workers_advice() -> str:
+    """Return what to do about waits for worker processes of the program's own, by effort."""
+    steps = [
+        f"{number}. {row['advice']} ({row['impact']} impact, {row['difficulty']}, {row['risk']})"
+        for number, row in enumerate(tables("advice.toml")["workers"], 1)
+    ]
+    return f"For your own worker processes, in order of effort: {'; '.join(steps)}."
 
 
 def seen_loading(lines: HostLines | None) -> tuple[Seen, ...]:
@@ -76,8 +87,8 @@ def seen_loading(lines: HostLines | None) -> tuple[Seen, ...]:
 
 
 @cache
-def tables(name: str) -> dict[str, list[dict[str, Any]]]:
+def tables(name: str) -> dict[str, Any]:
     """Return the tables of a TOML file of this room."""
     text = resources.files("lightning_gpuprof.findings").joinpath(name)
-    found: dict[str, list[dict[str, Any]]] = tomllib.loads(text.read_text("utf-8"))
+    found: dict[str, Any] = tomllib.loads(text.read_text("utf-8"))
     return found

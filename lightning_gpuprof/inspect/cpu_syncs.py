@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -68,8 +69,8 @@ class CpuSyncDetector:
     def start(self) -> bool:
         """Begin to report calls of this thread."""
         self._thread = threading.get_ident()
-        for owner, name in sync_calls.synchronize_calls():
-            self._patches.instead(owner, name, self._waiting)
+        for owner, operation in sync_calls.synchronize_calls():
+            self._patches.instead(owner, "synchronize", partial(self._waiting, operation))
         self._modes = [_Operators(self), _Calls(self)]
         for mode in self._modes:
             mode.__enter__()
@@ -147,8 +148,8 @@ class CpuSyncDetector:
         for tensor in _tensors(values):
             change(storage_key(tensor))
 
-    def _waiting(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        self._found(sync_calls.SYNCHRONIZE)
+    def _waiting(self, operation: str, original: Any, *args: Any, **kwargs: Any) -> Any:
+        self._found(operation)
         # Without a GPU torch would raise.
         return original(*args, **kwargs) if torch.cuda.is_available() else None
 

@@ -64,8 +64,8 @@ class CudaSyncDetector:
         self._thread = threading.get_ident()
         warnings.filterwarnings("always", message=MESSAGE)
         self._patches.instead(warnings, "showwarning", self._hearing)
-        for owner, name in synchronize_calls():
-            self._patches.put(owner, name, self._timing(SYNCHRONIZE))
+        for owner, operation in synchronize_calls():
+            self._patches.put(owner, "synchronize", self._timing(operation))
         for name in sorted(_NAMED_METHODS):
             self._patches.put(torch.Tensor, name, self._timing(NAMES.get(name, name)))
         for name in () if counters() else _NAMED_FUNCTIONS:
@@ -84,7 +84,7 @@ class CudaSyncDetector:
         if not str(message).startswith(MESSAGE):
             original(message, *args, **kwargs)
         # Torch also warns of some explicit waits, of a stream's: they are reported already.
-        elif self._call != SYNCHRONIZE and threading.get_ident() == self._thread:
+        elif self._call not in SYNCHRONIZE and threading.get_ident() == self._thread:
             self._found(self._call or "synchronizing operation")
 
     def _timing(self, operation: str) -> Callable[[Any], Any]:
@@ -93,7 +93,7 @@ class CudaSyncDetector:
                 if self._call is not None or threading.get_ident() != self._thread:
                     return original(*args, **kwargs)
                 self._call = _shown(operation, args)
-                if operation == SYNCHRONIZE:
+                if operation in SYNCHRONIZE:
                     self._found(operation)
                 return self._time(original, args, kwargs)
 

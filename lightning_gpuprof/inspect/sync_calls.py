@@ -30,7 +30,8 @@ NAMES = {f"__{name}__": name for name in "format bool int float complex index".s
 }
 """Python's name for a method, as the rows show it."""
 
-SYNCHRONIZE = "synchronize"
+SYNCHRONIZE = ("synchronize", "stream.synchronize", "event.synchronize")
+"""Explicit waits: for a whole device, a stream, an event."""
 
 _VALUE_DEPENDENT = frozenset(
     "_local_scalar_dense nonzero nonzero_numpy masked_select unique_dim _unique _unique2"
@@ -40,11 +41,12 @@ _VALUE_DEPENDENT = frozenset(
 
 
 def synchronize_calls() -> Iterable[tuple[Any, str]]:
-    """Return where torch keeps its functions that wait for a whole device or stream."""
+    """Return what holds torch's functions `synchronize`, and how rows show each."""
+    device, stream, event = SYNCHRONIZE
     for module in ("cuda", "cpu", "xpu", "mps", "accelerator"):
-        yield getattr(torch, module, None), "synchronize"
-    yield torch.cuda.Stream, "synchronize"
-    yield torch.cuda.Event, "synchronize"
+        yield getattr(torch, module, None), device
+    yield torch.cuda.Stream, stream
+    yield torch.cuda.Event, event
 
 
 def shows_values(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

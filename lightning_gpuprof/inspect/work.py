@@ -15,7 +15,13 @@ from lightning_gpuprof.records.inspection import CallCount, Waste
 from lightning_gpuprof.records.lines import CompileEvent
 from lightning_gpuprof.session.compiling import compile_events
 from lightning_gpuprof.session.patches import Patches
-from lightning_gpuprof.session.places import own_line_like, package_of, shown, shown_path
+from lightning_gpuprof.session.places import (
+    of_multiprocessing,
+    own_line_like,
+    package_of,
+    shown,
+    shown_path,
+)
 
 MOST_NAMES = 3
 _COMPILED = {
@@ -121,6 +127,8 @@ def _unused(found: UnusedGradients) -> Waste:
 
 
 MOST_ROWS = 5
+LEAST_CALLS = 10
+"""A step takes a batch from a loader's workers by fewer calls of a function."""
 
 
 class PythonCalls:
@@ -146,7 +154,7 @@ class PythonCalls:
     def per_step(self, steps: int) -> tuple[float | None, tuple[CallCount, ...]]:
         """Return all calls of a step, and the user's functions that make the most of them.
 
-        None and nothing where they were not counted.
+        Those of `multiprocessing` follow. None and nothing where they were not counted.
         """
         if self._profile is None or not steps:
             return None, ()
@@ -158,9 +166,15 @@ class PythonCalls:
                 function=entry.code.co_name,
                 calls=entry.callcount / steps,
                 makes=sum(callee.callcount for callee in entry.calls or ()) / steps,
+                to_workers=of_multiprocessing(entry.code.co_filename),
             )
             for entry in entries
-            if isinstance(entry.code, CodeType) and not package_of(entry.code.co_filename)
+            if isinstance(entry.code, CodeType)
+            and (not package_of(file := entry.code.co_filename) or of_multiprocessing(file))
         ]
         found.sort(key=lambda row: -row.makes)
-        return sum(entry.callcount for entry in entries) / steps, tuple(found[:MOST_ROWS])
+        own = [row for row in found if not row.to_workers]
+        often = [row for row in found if row.to_workers and row.calls >= LEAST_CALLS]
+        workers = [row for row in often if not row.function.startswith("_")]
+        rows = (*own[:MOST_ROWS], *workers[:MOST_ROWS])
+        return sum(entry.callcount for entry in entries) / steps, rows

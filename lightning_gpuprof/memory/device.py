@@ -1,13 +1,14 @@
 """Reads the device allocator's counters and this process's memory, and resets neither."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 _COUNTING = ("native", "cudaMallocAsync")
 """Names of torch's own allocator, and of the driver's behind torch's calls."""
+POOLS = ("all", "small_pool", "large_pool")
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class MemoryReading:
     total_bytes: int
     alloc_retries: int
     ooms: int
+    allocator_bytes: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Allocated, active, inactive split and reserved: of all, the small and the large pool."""
 
     @property
     def others_bytes(self) -> int:
@@ -62,6 +65,10 @@ class CudaMemory:
             total_bytes=total,
             alloc_retries=stats["num_alloc_retries"],
             ooms=stats["num_ooms"],
+            allocator_bytes={
+                name: {pool: stats[f"{name}_bytes"][pool]["current"] for pool in POOLS}
+                for name in ("allocated", "active", "inactive_split", "reserved")
+            },
         )
 
 

@@ -21,7 +21,7 @@ class Waste(msgspec.Struct, frozen=True):
 
 
 class CallCount(msgspec.Struct, frozen=True):
-    """How often a function of the user's own runs in a step, and how much it calls.
+    """How often a function of the user's own, or one to its workers, runs in a step.
 
     `makes` counts the calls per step that its own lines make, of Python and of built-in functions.
     """
@@ -31,6 +31,7 @@ class CallCount(msgspec.Struct, frozen=True):
     function: str
     calls: float
     makes: float
+    to_workers: bool = False
 
 
 class Inspection(msgspec.Struct, frozen=True):

@@ -50,8 +50,9 @@ class LineCount(Struct, frozen=True):
         callee: What the line was in, such as `json.load` or `numpy.normal`; None where it ran
             itself, or an operator of torch's.
         kind: Whose code the callee is: model, torch, log, metric, python; `hook` in a hook on a
-            module, whatever it calls; `wait` where it waits for another thread; `traceback`
-            where the stack was being written down, as anomaly detection does; None as above.
+            module, whatever it calls; `wait` where it waits for another thread, `workers` for
+            processes of `multiprocessing`; `traceback` where the stack was being written down, as
+            anomaly detection does; None as above.
         operation: The call or operator in the line that was seen running, such as `tensor`.
         doubt: Of the samples, those that may be of other lines of the function.
     """

@@ -215,6 +215,8 @@ class Memory(_Record, tag="memory"):
     free_bytes: int | None = None
     alloc_retries: int | None = None
     ooms: int | None = None
+    allocator_bytes: dict[str, dict[str, int]] = {}
+    """allocated, active, inactive_split and reserved: of all, the small_pool and the large_pool."""
     samples: int | None = None
     """Of the window's largest batch, where the window raised the peak; else None."""
     peak_from_before: bool = False

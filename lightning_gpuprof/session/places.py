@@ -91,6 +91,11 @@ def package_of(filename: str) -> str:
     return "python" if any(path.startswith(root + os.sep) for root in _PYTHON) else USER
 
 
+def of_multiprocessing(file: str) -> bool:
+    """Tell whether a file is one of Python's `multiprocessing`."""
+    return file.split(os.sep)[-2:-1] == ["multiprocessing"] and package_of(file) == "python"
+
+
 def package_in(frame: FrameType) -> str:
     """Return the package whose code a frame runs, by its module where a package wrote that."""
     package = package_of(frame.f_code.co_filename)

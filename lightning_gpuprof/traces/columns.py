@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 import msgspec
 import numpy as np
 
-from lightning_gpuprof.arrays import AnyArray, Int64
+from lightning_gpuprof.arrays import AnyArray, Float32, Int64
 from lightning_gpuprof.errors import UnreadableError
 from lightning_gpuprof.records.decode import decoded
 from lightning_gpuprof.traces.timeline import MISSING, OpArguments, Table, Thread, make_table
@@ -88,6 +88,16 @@ def ids(values: Sequence[object]) -> Int64:
         return np.fromiter(cast(Sequence[int], values), np.int64, len(values))
     except (TypeError, ValueError, OverflowError):
         return np.fromiter(map(to_id, values), np.int64, len(values))
+
+
+def numbers(values: Sequence[object], per: int) -> Float32:
+    """Return a column of fractions from what a file holds; of none where one is no number."""
+    try:
+        found: Float32 = np.array(values, dtype=np.float32) / np.float32(per)
+    except (TypeError, ValueError, OverflowError):
+        return np.full(len(values), MISSING, dtype=np.float32)
+    found[~(found >= 0) | np.isinf(found)] = MISSING
+    return found
 
 
 class Columns:

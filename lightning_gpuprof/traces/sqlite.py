@@ -17,7 +17,7 @@ MAGIC = b"SQLite format 3\x00"
 _VERSION = re.compile(r"_V\d+$")
 _TEXT = frozenset(
     "value string name text category extdata type model_name product_name vendor_name "
-    "KernelName Name".split()
+    "KernelName Name metricName".split()
 )
 """Columns that hold text; every other one that a reader asks for holds integers. SQLite itself
 takes anything in any column, and other tools write numbers as text."""

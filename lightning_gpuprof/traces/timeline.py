@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from lightning_gpuprof.arrays import AnyArray, Int8, Int32, Int64, Mask
+from lightning_gpuprof.arrays import AnyArray, Float32, Int8, Int32, Int64, Mask
 
 MISSING = -1
 """In an id or index column: the file does not record this."""
@@ -73,7 +73,7 @@ class DeviceEvents(Table):
     """Events on devices: kernels, copies and fills.
 
     `correlation` is the launch's; many kernels of one graph launch share it. `num_bytes` is the
-    size of a copy or fill.
+    size of a copy or fill, the last three are `OCCUPANCY`.
     """
 
     name: Int32
@@ -82,6 +82,13 @@ class DeviceEvents(Table):
     stream: Int64
     correlation: Int64
     num_bytes: Int64
+    occupancy_frac: Float32
+    blocks_per_sm: Float32
+    warps_per_sm: Float32
+
+
+OCCUPANCY = ("occupancy_frac", "blocks_per_sm", "warps_per_sm")
+"""How a launch fills the device: warps of those it could hold at a time, and what was launched."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +124,7 @@ _DTYPES: dict[str, type[np.generic]] = {
     "device": np.int32,
     "category": np.int8,
     "is_start": np.int8,
+    **dict.fromkeys(OCCUPANCY, np.float32),
 }
 _ZERO_DEFAULT = ("start_ns", "dur_ns", "is_start")
 _TIMES = ("start_ns", "dur_ns")
@@ -203,6 +211,17 @@ class DeviceInfo:
     properties: Mapping[str, object] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class DeviceMetric:
+    """Samples of a share of a device's peak, while work ran; `device` counts those sampled."""
+
+    name: str
+    device: int
+    count: int
+    mean_frac: float
+    max_frac: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
     """A trace from any source."""
@@ -220,6 +239,7 @@ class Timeline:
     arguments: Sequence[OpArguments] = ()
     devices: Sequence[DeviceInfo] = ()
     """Devices that the file describes or that have events, by id."""
+    metrics: Sequence[DeviceMetric] = ()
     warnings: tuple[str, ...] = ()
     """What is missing or was skipped, in sentences."""
     cut_count: int = 0

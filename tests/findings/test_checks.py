@@ -5,7 +5,7 @@ from lightning_gpuprof.findings.checks import State, focus, run_checks
 from lightning_gpuprof.findings.engine import evaluate_rules, make_plan
 from lightning_gpuprof.findings.model import Horizon
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.schema import Device, Loader, ProfilerCycle
+from lightning_gpuprof.records.schema import Device, Loader, Memory, ProfilerCycle
 
 MS = 1_000_000
 GPU = Device(type="cuda")
@@ -86,6 +86,46 @@ def test_the_questions_of_a_gpu_trace_are_answered_from_it(analyze):
     assert found["sync-share"].value == pytest.approx(0.06)
     assert found["host-over-device"].value == pytest.approx(2.5)
     assert found["roofline"].value == pytest.approx(0.8)
+
+
+ENGINE = "autograd::engine::evaluate_function: MmBackward0"
+
+
+@pytest.mark.parametrize(
+    ("name", "document", "value"),
+    [
+        ("gemm-only", {"gemm_frac": 0.95}, 0.95),
+        ("gemm-only", {"gemm_frac": 0.7}, None),
+        ("precision", {"tensor_core_frac": 0.2}, 0.2),
+        ("precision", {"tensor_core_frac": 0.6}, None),
+        ("launch-gaps", {"idle": [{"cause": "kernel_gap", "total_ns": 2}]}, 0.02),
+        ("launch-gaps", {"idle": [{"cause": "kernel_gap", "total_ns": 1}]}, None),
+        ("occupancy", {"kernels": [("elementwise", 3, 0.2), ("gemm", 7, 0.1)]}, 0.3),
+        ("occupancy", {"kernels": [("elementwise", 3, 0.6), ("gemm", 7, 0.1)]}, None),
+        ("retained-graph", {"operators": [("aten::mm", 4), (ENGINE, 8)]}, 0.5),
+        ("retained-graph", {"operators": [("aten::mm", 4), (ENGINE, 4)]}, None),
+    ],
+)
+def test_a_question_of_a_trace_is_looked_at_beyond_its_limit(analyze, name, document, value):
+    kernels, operators = document.get("kernels", ()), document.get("operators", ())
+    names = "category total_ns occupancy_frac".split()
+    rows = {
+        "kernels": [{"name": "k", **dict(zip(names, one, strict=True))} for one in kernels],
+        "operators": [{"name": op, "count": n, "total_ns": n, "self_ns": n} for op, n in operators],
+    }
+    run = analyze({"forward": MS}, **traced(**document | rows))
+    found = {one.id: one for one in run_checks(run)}
+    assert found[name].state is (State.OK if value is None else State.LOOK)
+    assert value is None or found[name].value == pytest.approx(value)
+
+
+@pytest.mark.parametrize(("peak", "asked"), [(95, "memory-full"), (30, "vram"), (80, None)])
+def test_memory_may_be_too_full_or_too_empty(analyze, peak, asked):
+    sizes = {"allocated_bytes": 10, "reserved_bytes": peak, "peak_allocated_bytes": peak}
+    memory = Memory(step=1, peak_reserved_bytes=peak, total_bytes=100, **sizes)
+    found = run_checks(analyze({"forward": MS}, records=[memory], device=GPU))
+    asks = [one.id for one in found if one.view == "memory" and one.state is State.LOOK]
+    assert asks == ([asked] if asked else [])
 
 
 @pytest.mark.parametrize(

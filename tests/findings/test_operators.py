@@ -33,6 +33,7 @@ def test_every_row_is_complete(row):
 @pytest.mark.parametrize(
     ("line", "name"),
     [
+        (at(callee="multiprocessing.poll"), "own worker processes"),
         (at(callee="copy.deepcopy"), "deep copies"),
         (at(callee="_strptime._strptime"), "parsing dates"),
         (at(callee="re.sub"), "text search"),

@@ -36,9 +36,10 @@ def test_operators_and_kernels_stand_by_their_time_on_the_device(h100):
     text = render(load_report(str(h100 / "small-batch")))
     table = text[text.index("TOP KERNELS") :].splitlines()
     assert table[1] == (
-        "31 kernels a step, GEMM 60.9%, sync 0.1%, launch gaps 10.3%, exposed copies 0.1%"
+        "31 kernels a step, GEMM 60.9%, occupancy 1.4%, sync 0.1%, launch gaps 10.3%, "
+        "exposed copies 0.1%"
     )
-    assert table[2].split() == ["time", "share", "calls"]
+    assert table[2].split() == ["time", "share", "calls", "occupancy"]
     operators = text[text.index("TOP OPERATORS") : text.index("TOP KERNELS")]
     assert "by device self time" in operators
     assert operators.splitlines()[2].endswith("aten::mm")  # 102 us there; on the host 644 us

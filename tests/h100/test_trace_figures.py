@@ -1,11 +1,13 @@
 """The engine's figures of traces of an H100, against sums over their events in plain Python."""
 
 from collections import Counter, defaultdict
+from math import prod
 from statistics import median_low
 
 import pytest
 from raw_trace import CALLS, RawTrace, union
 
+from lightning_gpuprof.views.documents.gpu_words import to_calls_line
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
 
 TRACED = ["fp32-products", "pageable-copies", "reads-in-a-loop", "small-batch"]
@@ -128,3 +130,34 @@ def test_the_host_waits_where_it_is_in_a_call_that_waits(both):
     assert found["sync_ns"] == sum(call.dur for call in waits + uploads)
     assert found["upload_wait_ns"] == sum(call.dur for call in uploads)
     assert sum(row["blocked_ns"] for row in found["syncs"]) == found["sync_ns"]
+    kinds = {row["name"]: (row["count"], row["total_ns"]) for row in found["sync_kinds"]}
+    wide = [call.dur for call in waits if call.name == "cudaDeviceSynchronize"]
+    assert kinds["device"] == (len(wide), sum(wide))
+    assert sum(took for _, took in kinds.values()) == found["sync_ns"]
+
+
+def test_occupancy_is_a_mean_over_time_of_what_the_profiler_says_of_each_launch(both):
+    raw, found = both
+    launches = [event for _, event in raw.launched if event.category == "kernel"]
+    said = {
+        "occupancy_frac": ("est. achieved occupancy %", 100),
+        "blocks_per_sm": ("blocks per SM", 1),
+        "warps_per_sm": ("warps per SM", 1),
+    }
+    for row in (*found["kernels"], {"name": None, **found["occupancy"]}):
+        own = [event for event in launches if row["name"] in (None, event.name)]
+        for key, (name, per) in said.items():
+            whole = sum(float(event.args[name]) / per * event.dur for event in own)
+            assert row[key] == pytest.approx(whole / sum(event.dur for event in own), rel=1e-5)
+
+
+def test_copies_by_to_are_counted_with_the_bytes_of_their_inputs(both):
+    raw, found = both
+    copies = [event for event in raw.of("cpu_op") if event.name == "aten::_to_copy"]
+    sizes = {"float": 4, "long int": 8, "double": 8}
+    read = [prod(e.args["Input Dims"][0]) * sizes[e.args["Input type"][0]] for e in copies]
+    assert found["to_bytes"] == (sum(read) if read else None)
+    calls = [event for event in raw.of("cpu_op") if event.name == "aten::to"]
+    said = to_calls_line(found)
+    assert (said is None) == (not calls)
+    assert said is None or said.startswith(f"{len(calls) / 4:.4g} calls of .to() and .cuda() a st")

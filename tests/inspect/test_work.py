@@ -1,6 +1,7 @@
 """Needless work by line: gradients, kept graphs; and Python calls per step."""
 
 import cProfile
+import multiprocessing
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from inspected import inspected
 from lightning.pytorch.demos.boring_classes import BoringModel
 
+from lightning_gpuprof.cli.inspect import text
 from lightning_gpuprof.records.facts import SyncSteps, UnusedGradients
 from lightning_gpuprof.records.inspection import Inspection
 
@@ -129,6 +131,24 @@ def test_python_calls_are_counted_by_the_users_function(tmp_path):
     assert step.makes > 40
     assert Path(step.file).name == "test_work.py"
     assert found.calls_per_step > 80 + step.makes - 40
+
+
+class Rollout(BoringModel):
+    def training_step(self, batch, batch_idx):
+        ours, theirs = multiprocessing.Pipe()
+        for _ in range(20):
+            theirs.send(1)
+            assert ours.poll()
+            assert ours.recv()
+        return super().training_step(batch, batch_idx)
+
+
+def test_calls_to_worker_processes_of_the_programs_own_are_counted_with_advice(tmp_path):
+    found = inspected(tmp_path, Rollout(), steps=2)
+    calls = {row.function: row.calls for row in found.calls if row.to_workers}
+    assert calls["recv"] == 20
+    assert "-> For your own worker processes, in order of effort: 1. send" in text(found)
+    assert "worker processes" not in text(inspected(tmp_path, Loops()))
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="profilers replace each other")

@@ -18,10 +18,12 @@ class FakeCuda:
         return 300, 1000
 
 
+POOLS = {"small_pool": {"current": 5}, "large_pool": {"current": 9}}
 STATS = {
-    "allocated_bytes": {"all": {"current": 1, "peak": 2}},
-    "reserved_bytes": {"all": {"current": 3, "peak": 4}},
-    "inactive_split_bytes": {"all": {"current": 8}},
+    "allocated_bytes": {"all": {"current": 1, "peak": 2}, **POOLS},
+    "reserved_bytes": {"all": {"current": 3, "peak": 4}, **POOLS},
+    "active_bytes": {"all": {"current": 2}, **POOLS},
+    "inactive_split_bytes": {"all": {"current": 8}, **POOLS},
     "num_alloc_retries": 6,
     "num_ooms": 7,
 }
@@ -35,6 +37,9 @@ def test_a_reading_takes_torchs_counters_and_resets_nothing():
     assert (reading.alloc_retries, reading.ooms) == (6, 7)
     assert (reading.free_bytes, reading.total_bytes) == (300, 1000)
     assert (reading.split_bytes, reading.others_bytes) == (8, 697)
+    pools = {"all": 2, "small_pool": 5, "large_pool": 9}
+    assert reading.allocator_bytes["active"] == pools
+    assert list(reading.allocator_bytes) == ["allocated", "active", "inactive_split", "reserved"]
 
 
 def test_a_device_that_was_not_used_yet_gives_no_reading():

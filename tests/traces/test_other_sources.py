@@ -6,7 +6,7 @@ import pytest
 from lightning_gpuprof.errors import TraceError, UnknownTraceError
 from lightning_gpuprof.traces import ReadOptions, find_reader, open_timeline
 from lightning_gpuprof.traces.tables import open_tables
-from lightning_gpuprof.traces.timeline import of_category
+from lightning_gpuprof.traces.timeline import DeviceMetric, of_category
 
 GEMM, ADD = "void gemm<float>(float*, float const*)", "add_kernel(float*)"
 CLONE = " [clone .kd]"
@@ -85,6 +85,21 @@ def test_copies_calls_and_allocations_of_rocprofv3_are_files_of_their_own(
     assert copies.device.device.tolist() == [1]
     assert totals_by_name(calls, calls.host, "cuda_runtime") == {"hipLaunchKernel": (3, 8_000)}
     assert totals_by_name(memory, memory.host, "other") == allocated
+
+
+def test_metrics_that_nsys_sampled_are_means_from_the_first_kernel_to_the_last(write_database):
+    names = [(7, "SMs Active [Throughput %]"), (8, "DRAM Read [Throughput %]"), (9, "Clock [MHz]")]
+    values = [(5, 7, 99), (10, 7, 20), (15, 7, 60), (10, 8, 30), (12, 9, 1500), (25, 7, 99)]
+    path = write_database(
+        CUPTI_ACTIVITY_KIND_KERNEL=("start, end", [(10, 11), (20, 21)]),
+        TARGET_INFO_GPU_METRICS=("typeId, metricId, metricName", [(3, *one) for one in names]),
+        GPU_METRICS=("typeId, timestamp, metricId, value", [(3, *one) for one in values]),
+    )
+
+    assert open_timeline(path).metrics == [
+        DeviceMetric("DRAM Read", 0, 1, 0.3, 0.3),
+        DeviceMetric("SMs Active", 0, 2, 0.4, 0.6),
+    ]
 
 
 def test_counters_with_times_are_no_trace_for_each_launch_has_a_row_per_counter(tiny_traces):

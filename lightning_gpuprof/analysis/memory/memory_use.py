@@ -7,7 +7,7 @@ from lightning_gpuprof.records.schema import Memory
 
 _LAST = (
     *("allocated_bytes", "reserved_bytes", "total_bytes", "free_bytes"),
-    *("alloc_retries", "ooms", "kind_bytes"),
+    *("alloc_retries", "ooms", "kind_bytes", "allocator_bytes"),
 )
 
 
@@ -29,6 +29,7 @@ class MemoryUse:
     alloc_retries: int | None
     ooms: int | None
     kind_bytes: dict[str, int]
+    allocator_bytes: dict[str, dict[str, int]]
     others_bytes: int | None
     """Highest use outside torch's allocator: the context, libraries, other processes."""
 
@@ -36,6 +37,12 @@ class MemoryUse:
     def filled_frac(self) -> float:
         """The share of the device that the highest peak and the others fill together."""
         return (self.peak_reserved_bytes + (self.others_bytes or 0)) / self.total_bytes
+
+    @property
+    def fragmented_frac(self) -> float | None:
+        """The share of reserved memory that is free beside blocks in use: it cannot be released."""
+        split = self.allocator_bytes.get("inactive_split", {}).get("all")
+        return None if split is None else split / max(1, self.reserved_bytes)
 
     @property
     def peak_frac(self) -> float:

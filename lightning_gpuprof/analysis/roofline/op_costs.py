@@ -195,5 +195,6 @@ MODELS: dict[str, Callable[[OperatorCall], Cost]] = {
     **{f"aten::{name}_backward_data": _streamed("softmax", 4, 3) for name in _SOFTMAXES},
     "aten::embedding": _embedding,
     "aten::copy_": _copy,
+    "aten::_to_copy": _streamed("copy", 0, 1),
 }
 """How each operator's cost is found. Argument positions are those of ATen's schemas."""

@@ -21,6 +21,7 @@ from lightning_gpuprof.traces.timeline import (
     MISSING,
     HostEvents,
     OpArguments,
+    Timeline,
     of_category,
 )
 
@@ -64,6 +65,16 @@ def costed_calls(trace: LinkedTrace) -> list[tuple[CallGroup, Cost]]:
             )
         found[key] = (group, cost)
     return list(found.values())
+
+
+def copied_bytes(timeline: Timeline) -> int | None:
+    """Return what calls of `.to()` and `.cuda()` that copy read; None where no shapes are known."""
+    host = timeline.host
+    copies = named(timeline, lambda name: name == "aten::_to_copy") & (host.arguments != MISSING)
+    kinds, kind = grouped(host.arguments[copies])
+    costs = [operator_cost("aten::_to_copy", timeline.arguments[one]) for one in kinds.tolist()]
+    each = np.array([cost.num_bytes if cost else 0 for cost in costs], dtype=np.int64)
+    return int(each[kind].sum()) if len(kind) else None
 
 
 def _groups(trace: LinkedTrace) -> list[CallGroup]:

@@ -99,16 +99,23 @@ class TraceFacts:
         total = self.number("sync_ns")
         if total is None:
             return None
+        listed, own = (
+            sum(row.get("blocked_ns") or 0 for row in rows)
+            for rows in (self.rows("syncs"), self.syncs())
+        )
+        return (total - listed + own) / self.steps
+
+    def syncs(self, kind: str | None = None) -> Sequence[Mapping[str, Any]]:
+        """Return the longest synchronizing calls (of a kind), without the profiler's own."""
+        rows = [row for row in self.rows("syncs") if kind is None or row.get("kind") == kind]
         marks = [m for m in self.rows("steps") if m.get("dur_ns") and "start_ns" in m]
-        if marks:
-            begin = min(mark["start_ns"] for mark in marks)
-            end = max(mark["start_ns"] + mark["dur_ns"] for mark in marks)
-            total -= sum(
-                row.get("blocked_ns") or 0
-                for row in self.rows("syncs")
-                if row.get("operator") is None and not begin <= row.get("start_ns", begin) < end
-            )
-        return total / self.steps
+        if not marks:
+            return rows
+        begin = min(mark["start_ns"] for mark in marks)
+        end = max(mark["start_ns"] + mark["dur_ns"] for mark in marks)
+        return [
+            row for row in rows if row.get("operator") or begin <= row.get("start_ns", begin) < end
+        ]
 
     def upload_wait_ns(self) -> float:
         """Return the part of `sync_ns` per step in copies of pageable memory to the device."""

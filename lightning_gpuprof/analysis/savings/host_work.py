@@ -134,7 +134,8 @@ def _not_computed_ns(run: RunResults) -> int:
     lines, forward = run.lines, run.per_step(Phase.FORWARD)
     if lines is None or forward is None:
         return grown
-    waiting = sum(one.count for one in lines.of(Phase.FORWARD) if one.waits)
+    seen = lines.of(Phase.FORWARD)
+    waiting = sum(one.count for one in seen if one.waits or one.kind == "workers")
     share = waiting / max(1, lines.by_phase.get(Phase.FORWARD.value, 0))
     return grown + round(share * forward.median_ns)
 

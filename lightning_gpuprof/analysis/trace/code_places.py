@@ -6,7 +6,7 @@ import sys
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.trace.grouping import counted, summed, used
+from lightning_gpuprof.analysis.trace.grouping import sums_by_name, used
 from lightning_gpuprof.analysis.trace.linked_trace import Launches, nest
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline
@@ -29,7 +29,7 @@ class Place(Struct, frozen=True):
 
 
 class PlaceStats(Struct, frozen=True):
-    """Device time of what was launched from a place or module."""
+    """Device time of what was launched from a place or module, or the host's of calls of a kind."""
 
     name: str
     place: Place | None
@@ -147,15 +147,12 @@ def device_time_by_place(
     known = place >= 0
     name = timeline.host.name[place[known]]
     dur = timeline.device.dur_ns[launched][known]
-    count = counted(name, len(timeline.names))
-    total = summed(name, dur, len(timeline.names))
-    table = [
+    return tuple(
         PlaceStats(
-            timeline.names[i].removeprefix(_MODULE),
-            None if modules else parse_frame(timeline.names[i]),
-            int(count[i]),
-            int(total[i]),
+            one.name.removeprefix(_MODULE),
+            None if modules else parse_frame(one.name),
+            one.count,
+            one.total_ns,
         )
-        for i in np.flatnonzero(count).tolist()
-    ]
-    return tuple(sorted(table, key=lambda row: (-row.total_ns, row.name)))
+        for one in sums_by_name(timeline.names, name, dur)
+    )

@@ -1,9 +1,10 @@
 """Sums and look-ups by an index column. Names, threads and devices are small ints."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.traces.timeline import Timeline
@@ -54,15 +55,25 @@ def summed(group: Index, values: npt.NDArray[np.generic], groups: int) -> Int64:
     return np.bincount(group, weights=values, minlength=groups).astype(np.int64)
 
 
-def lowest(group: Index, values: Index, groups: int) -> Int64:
-    """Return the lowest value of each group, the largest of 64 bits where it has none."""
-    low = np.full(groups, np.iinfo(np.int64).max)
-    np.minimum.at(low, group, values.astype(np.int64))
-    return low
+class Sums(Struct, frozen=True):
+    """All durations of one name, which is `key` among the trace's."""
+
+    name: str
+    key: int
+    count: int
+    total_ns: int
+    min_ns: int
+    max_ns: int
 
 
-def highest(group: Index, values: Index, groups: int) -> Int64:
-    """Return the highest value of each group, 0 where it has none above."""
-    high = np.zeros(groups, dtype=np.int64)
-    np.maximum.at(high, group, values.astype(np.int64))
-    return high
+def sums_by_name(names: Sequence[str], key: Index, dur_ns: Int64) -> list[Sums]:
+    """Sum up durations by name, longest total first."""
+    count, total = counted(key, len(names)), summed(key, dur_ns, len(names))
+    low, high = np.full(len(names), np.iinfo(np.int64).max), np.zeros(len(names), dtype=np.int64)
+    np.minimum.at(low, key, dur_ns)
+    np.maximum.at(high, key, dur_ns)
+    rows = [
+        Sums(names[i], i, int(count[i]), int(total[i]), int(low[i]), int(high[i]))
+        for i in np.flatnonzero(count).tolist()
+    ]
+    return sorted(rows, key=lambda row: (-row.total_ns, row.name))

@@ -1,20 +1,20 @@
 """Kernels by name and by category: count, time and share."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.trace.grouping import counted, highest, lowest, summed
+from lightning_gpuprof.analysis.trace.grouping import sums_by_name
 from lightning_gpuprof.analysis.trace.kernel_category import (
     MATRIX_CATEGORIES,
     categorize,
     uses_tensor_cores,
 )
 from lightning_gpuprof.arrays import Int32, Int64
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, OCCUPANCY, DeviceEvents, Timeline, select
 
 THIN_NS = 10_000
 """A kernel shorter than this costs about as much to launch as it runs (CUDA's launch takes
@@ -24,7 +24,10 @@ MIN_ROOF_FRAC = 0.10
 
 
 class KernelStats(Struct, frozen=True):
-    """All launches of kernels with one name; `frac` is of all kernels' summed time."""
+    """All launches of kernels with one name; `frac` is of all kernels' summed time.
+
+    `occupancy_frac` and the two after it are means over the time for which they are known.
+    """
 
     name: str
     category: str
@@ -35,6 +38,9 @@ class KernelStats(Struct, frozen=True):
     max_ns: int
     frac: float
     tensor_cores: bool | None
+    occupancy_frac: float | None = None
+    blocks_per_sm: float | None = None
+    warps_per_sm: float | None = None
 
 
 class CategoryStats(Struct, frozen=True):
@@ -55,7 +61,7 @@ class ThinKernels(Struct, frozen=True):
 
 
 class KernelTable(Struct, frozen=True):
-    """Kernels by name and category, longest total first."""
+    """Kernels by name and category, longest total first; `occupancy` has `OCCUPANCY` of all."""
 
     kernels: tuple[KernelStats, ...]
     categories: tuple[CategoryStats, ...]
@@ -64,15 +70,15 @@ class KernelTable(Struct, frozen=True):
     gemm_frac: float | None
     tensor_core_frac: float | None
     thin: ThinKernels | None
+    occupancy: Mapping[str, float]
 
 
 def kernel_table(timeline: Timeline) -> KernelTable:
     """Sum up a trace's kernels; copies and fills are not kernels."""
-    events = timeline.device
-    is_kernel = events.category == CATEGORY_ID["kernel"]
-    name, dur_ns = events.name[is_kernel], events.dur_ns[is_kernel]
+    events = select(timeline.device, timeline.device.category == CATEGORY_ID["kernel"])
+    dur_ns = events.dur_ns
     total = int(dur_ns.sum())
-    rows = _by_name(timeline, name, dur_ns, total)
+    rows = _by_name(timeline.names, events, total)
     categories = _by_category(rows, total)
     gemm = sum(row.total_ns for row in rows if row.category == "gemm")
     matrix = sum(row.total_ns for row in rows if row.category in MATRIX_CATEGORIES)
@@ -81,35 +87,47 @@ def kernel_table(timeline: Timeline) -> KernelTable:
         kernels=rows,
         categories=categories,
         total_ns=total,
-        count=len(name),
+        count=len(events),
         gemm_frac=gemm / total if total else None,
         tensor_core_frac=on_matrix_units / matrix if matrix else None,
         thin=_thin(dur_ns),
+        occupancy=_occupancy(events, np.zeros_like(events.name), 1)[0],
     )
 
 
-def _by_name(timeline: Timeline, name: Int32, dur_ns: Int64, total: int) -> tuple[KernelStats, ...]:
-    names = timeline.names
-    count = counted(name, len(names))
-    sums = summed(name, dur_ns, len(names))
-    low, high = lowest(name, dur_ns, len(names)), highest(name, dur_ns, len(names))
+def _by_name(names: Sequence[str], events: DeviceEvents, total: int) -> tuple[KernelStats, ...]:
+    filled = _occupancy(events, events.name, len(names))
     rows = []
-    for i in np.flatnonzero(count).tolist():
-        category = categorize(names[i])
+    for one in sums_by_name(names, events.name, events.dur_ns):
+        category = categorize(one.name)
         rows.append(
             KernelStats(
-                name=names[i],
+                name=one.name,
                 category=category,
-                count=int(count[i]),
-                total_ns=int(sums[i]),
-                mean_ns=float(sums[i] / count[i]),
-                min_ns=int(low[i]),
-                max_ns=int(high[i]),
-                frac=float(sums[i] / total) if total else 0.0,
-                tensor_cores=uses_tensor_cores(names[i]) if category in MATRIX_CATEGORIES else None,
+                count=one.count,
+                total_ns=one.total_ns,
+                mean_ns=one.total_ns / one.count,
+                min_ns=one.min_ns,
+                max_ns=one.max_ns,
+                frac=one.total_ns / total if total else 0.0,
+                tensor_cores=uses_tensor_cores(one.name) if category in MATRIX_CATEGORIES else None,
+                **filled[one.key],
             )
         )
-    return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.name)))
+    return tuple(rows)
+
+
+def _occupancy(events: DeviceEvents, group: Int32, groups: int) -> list[dict[str, float]]:
+    """Return `OCCUPANCY` by group, as means over the time for which it is known."""
+    found: list[dict[str, float]] = [{} for _ in range(groups)]
+    for key in OCCUPANCY:
+        values = getattr(events, key)
+        weights = events.dur_ns * (values >= 0)
+        whole = np.bincount(group, weights, groups)
+        means = np.bincount(group, weights * values, groups) / np.maximum(whole, 1)
+        for i in np.flatnonzero(whole).tolist():
+            found[i][key] = float(means[i])
+    return found
 
 
 def _by_category(rows: tuple[KernelStats, ...], total: int) -> tuple[CategoryStats, ...]:

@@ -3,13 +3,13 @@
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.trace.grouping import counted, highest, passing, summed
+from lightning_gpuprof.analysis.trace.grouping import passing, sums_by_name
 from lightning_gpuprof.analysis.trace.host_calls import call_kind
 from lightning_gpuprof.analysis.trace.kernels import THIN_NS
 from lightning_gpuprof.analysis.trace.linked_trace import Launches
 from lightning_gpuprof.analysis.trace.trace_window import step_events
 from lightning_gpuprof.arrays import Int32, Int64, Mask
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, of_category
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, of_category, select
 
 SERIES_POINTS = 200
 
@@ -100,17 +100,18 @@ def _first_events(launches: Launches) -> Int32:
 
 
 def _call_table(timeline: Timeline) -> tuple[CallStats, ...]:
-    host = timeline.host
-    calls, names = of_category(host, "cuda_runtime", "cuda_driver"), timeline.names
-    group, dur = host.name[calls], host.dur_ns[calls]
-    columns = [of(group, dur, len(names)).tolist() for of in (summed, highest)]
-    rows = zip(names, counted(group, len(names)).tolist(), *columns, strict=True)
-    table = [
-        CallStats(name, call_kind(name), count, total, total / count, longest)
-        for name, count, total, longest in rows
-        if count
-    ]
-    return tuple(sorted(table, key=lambda row: (-row.total_ns, row.name)))
+    calls = select(timeline.host, of_category(timeline.host, "cuda_runtime", "cuda_driver"))
+    return tuple(
+        CallStats(
+            one.name,
+            call_kind(one.name),
+            one.count,
+            one.total_ns,
+            one.total_ns / one.count,
+            one.max_ns,
+        )
+        for one in sums_by_name(timeline.names, calls.name, calls.dur_ns)
+    )
 
 
 def distribution(values: Int64) -> Distribution | None:

@@ -1,9 +1,8 @@
 """Named host ranges by name: annotations, NVTX and roctx ranges, allocations, library calls."""
 
-import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.trace.grouping import counted, grouped, highest, lowest, summed
+from lightning_gpuprof.analysis.trace.grouping import sums_by_name
 from lightning_gpuprof.traces.timeline import CATEGORIES, Timeline, of_category, select
 
 MOST = 200
@@ -32,13 +31,10 @@ def host_ranges(
     if end_ns is not None:
         wanted &= host.start_ns < end_ns
     rows = select(host, wanted)
-    names, group = grouped(rows.name)
-    total, low, high = (of(group, rows.dur_ns, len(names)) for of in (summed, lowest, highest))
-    columns = counted(group, len(names)), total, low, high
-    kind = np.zeros(len(names), dtype=np.int8)
-    kind[group] = rows.category
-    longest = np.lexsort((names, -total))[:MOST].tolist()
+    kind = dict(zip(rows.name.tolist(), rows.category.tolist(), strict=True))
     return tuple(
-        RangeStats(timeline.names[names[i]], CATEGORIES[kind[i]], *(int(of[i]) for of in columns))
-        for i in longest
+        RangeStats(
+            one.name, CATEGORIES[kind[one.key]], one.count, one.total_ns, one.min_ns, one.max_ns
+        )
+        for one in sums_by_name(timeline.names, rows.name, rows.dur_ns)[:MOST]
     )

@@ -1,12 +1,14 @@
 """Calls that made the host wait for the device, and for how long."""
 
+from collections import Counter
+
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.trace.code_places import CodePlaces, Place
+from lightning_gpuprof.analysis.trace.code_places import CodePlaces, Place, PlaceStats
 from lightning_gpuprof.analysis.trace.copies import SMALL_BYTES, copy_kind, may_wait
-from lightning_gpuprof.analysis.trace.grouping import used
-from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kind
+from lightning_gpuprof.analysis.trace.grouping import sums_by_name, used
+from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kind, sync_kind
 from lightning_gpuprof.analysis.trace.idle import enclosing
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.arrays import Int8, Int64, Mask
@@ -14,10 +16,17 @@ from lightning_gpuprof.traces.timeline import MISSING, Timeline, of_category
 
 LONGEST = 200
 _SYNC, _COPY = 1, 2
+CHEAPER = {
+    "device": "torch.cuda.current_stream().synchronize()  # not torch.cuda.synchronize()",
+    "stream": "event.record(), then event.synchronize()  # waits for what was queued before it",
+    "event": "event.query()  # asks, and the host goes on",
+    "copy": 'x.to("cpu", non_blocking=True), then event.synchronize()  # into pinned memory',
+}
+"""What waits for less, by the kind of a call that has to stay."""
 
 
 class SyncCall(Struct, frozen=True):
-    """One synchronizing call."""
+    """One synchronizing call; `kind` is what it waits for: see `sync_kind`."""
 
     name: str
     kind: str
@@ -29,7 +38,7 @@ class SyncCall(Struct, frozen=True):
 
 
 class SyncReport(Struct, frozen=True):
-    """Synchronizing calls: all of them summed up, and the longest ones one by one.
+    """Synchronizing calls: all of them summed up, also by kind, and the longest ones one by one.
 
     `upload_ns` is the part of `total_ns` in asynchronous copies to the device, which wait because
     they come from pageable memory: nobody reads a value there.
@@ -38,6 +47,7 @@ class SyncReport(Struct, frozen=True):
     count: int
     total_ns: int
     upload_ns: int
+    kinds: tuple[PlaceStats, ...]
     calls: tuple[SyncCall, ...]
 
 
@@ -48,15 +58,24 @@ def sync_calls(trace: LinkedTrace, places: CodePlaces | None = None) -> SyncRepo
     rows = np.flatnonzero(kind)
     dur = host.dur_ns[rows]
     longest = rows[np.lexsort((host.start_ns[rows], -dur))[:LONGEST]]
+    calls = tuple(_call(trace, places, row) for row in longest.tolist())
     return SyncReport(
         count=len(rows),
         total_ns=int(dur.sum()),
         upload_ns=int(host.dur_ns[uploads].sum()),
-        calls=tuple(
-            _call(trace, places, row, "sync" if kind[row] == _SYNC else "copy")
-            for row in longest.tolist()
-        ),
+        kinds=_kinds(trace.timeline, rows, calls),
+        calls=calls,
     )
+
+
+def _kinds(timeline: Timeline, rows: Int64, calls: tuple[SyncCall, ...]) -> tuple[PlaceStats, ...]:
+    """Sum up calls by kind, each with the place of its longest that has one."""
+    at = {call.kind: call.place for call in reversed(calls) if call.place}
+    count, took = Counter[str](), Counter[str]()
+    for one in sums_by_name(timeline.names, timeline.host.name[rows], timeline.host.dur_ns[rows]):
+        count[sync_kind(one.name)] += one.count
+        took[sync_kind(one.name)] += one.total_ns
+    return tuple(PlaceStats(kind, at.get(kind), count[kind], took[kind]) for kind in took)
 
 
 def waiting_calls(trace: LinkedTrace) -> tuple[Int8, Mask]:
@@ -110,11 +129,12 @@ def _of_kind(timeline: Timeline, copies: Int64, kind: tuple[str, ...]) -> Mask:
     return found
 
 
-def _call(trace: LinkedTrace, places: CodePlaces | None, row: int, kind: str) -> SyncCall:
+def _call(trace: LinkedTrace, places: CodePlaces | None, row: int) -> SyncCall:
     timeline, nesting, host = trace.timeline, trace.nesting, trace.timeline.host
+    name = timeline.names[host.name[row]]
     return SyncCall(
-        name=timeline.names[host.name[row]],
-        kind=kind,
+        name=name,
+        kind=sync_kind(name),
         start_ns=int(host.start_ns[row]),
         blocked_ns=int(host.dur_ns[row]),
         operator=enclosing(timeline, nesting, row, "cpu_op"),

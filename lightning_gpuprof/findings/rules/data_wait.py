@@ -38,47 +38,19 @@ from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.analysis.savings.loader_plan import (
     LoaderChange,
     LoaderPlan,
-    NoWorkers,
     loader_plan,
     rows_in_memory,
 )
 from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity, Where
-from lightning_gpuprof.findings.operators import Seen, seen_loading
+from lightning_gpuprof.findings.operators import OWN_WORKERS, Seen, seen_loading, tables
 from lightning_gpuprof.findings.rule import known, measured, rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent, size, spread
 
 MOST = 0.5
-CHANGES = {
-    LoaderChange.ROWS: "Samples are rows of tensors in memory, faster to index than to send: make "
-    "batches in the training process, or index a whole batch at once (__getitems__).",
-    LoaderChange.SAMPLER: "{sampler} takes most of the wait. It runs in the training process, so "
-    "workers do not help: order a whole epoch at once, with tensor operations.",
-    LoaderChange.NO_WORKERS: "Most of the wait is receiving batches from workers: make batches "
-    "without workers, or send fewer and larger tensors per batch.",
-    LoaderChange.SMALLER: "Workers have batches ready; the wait is receiving them. Send fewer "
-    "bytes and tensors: uint8 instead of float32, crops, a few stacked tensors.",
-    LoaderChange.WORKERS: "Make batches in {workers} worker processes instead of {now}.",
-    LoaderChange.STORAGE: "Whoever makes the batches waits for storage{filesystem}: pack samples "
-    "into larger files that are read in sequence, copy the data to a local disk first, or "
-    "let more workers than cores wait at a time.",
-    LoaderChange.CHEAPER: "Make __getitem__ and the collate function cheaper: decode once before "
-    "training, keep tensors, and index whole batches instead of samples.",
-}
-WHY = {
-    NoWorkers.EVERY_CORE: " {now} workers already keep all {cores} cores busy.",
-    NoWorkers.SHARED: " Leave num_workers at 0: the dataset reads {shares} during training, "
-    "and workers would see a stale copy.",
-    NoWorkers.BUSY: " Training uses all {cores} cores: workers may slow it down more than "
-    "they hide.",
-    NoWorkers.LITTLE: " More workers would hardly hide this wait.",
-}
-DRAWN = " Apply random augmentation to a whole batch at once, in one tensor operation."
-ONE_WORKER = (
-    " The dataset is an IterableDataset: more than one worker would repeat every sample, unless it "
-    "shards its reads (get_worker_info)."
-)
+TEXTS: dict[str, str] = tables("advice.toml")["loader"]
+"""By change of the loader, by reason against more workers, and of drawn or streamed data."""
 SHARDING = """
 # in the dataset's __iter__, before anything is read, or each worker yields every sample:
 info = torch.utils.data.get_worker_info()
@@ -106,6 +78,9 @@ def judge(run: RunResults) -> Finding | None:
     saving = Range(low=plan.low_ns, high=plan.high_ns)
     cause_ns = wait_ns + (validation_ns(run) if plan.change is LoaderChange.CHEAPER else 0)
     also = ", validation too" * (cause_ns > wait_ns)
+    for seen in seen_loading(batch_lines(run)):
+        own = seen.pattern.name == OWN_WORKERS
+        also += f", {percent(seen.frac)} for your own workers" * own
     return Finding(
         severity=grade(saving, step_ns) if plan.sure else Severity.INFO,
         title=f"{percent(cause_ns / step_ns)} of each step ({duration(cause_ns)}) waits for data"
@@ -134,10 +109,10 @@ def _advice(run: RunResults, plan: LoaderPlan) -> str:
         filesystem=_stored(run),
     )
     cheaper = plan.change is LoaderChange.CHEAPER
-    advice = _cheaper(run) if cheaper else CHANGES[plan.change].format(**words)
-    advice += WHY[plan.why].format(**words) if plan.why else ""
+    advice = _cheaper(run) if cheaper else TEXTS[plan.change.value].format(**words)
+    advice += f" {TEXTS[plan.why.value].format(**words)}" if plan.why else ""
     if plan.change is LoaderChange.WORKERS and loader and loader.dataset_kind == "iterable":
-        advice += ONE_WORKER
+        advice += f" {TEXTS['iterable']}"
     if plan.instead is not None:
         saved = spread(plan.instead.low_ns, plan.instead.high_ns)
         other = _change(run, plan.instead)
@@ -161,9 +136,9 @@ def _cheaper(run: RunResults) -> str:
     seen, drawn = seen_loading(lines), draws(run)
     named = " ".join(_named(one) for one in seen)
     if sum(one.frac for one in seen) < MOST:
-        named = f"{named} {CHANGES[LoaderChange.CHEAPER]}".strip()
+        named = f"{named} {TEXTS[LoaderChange.CHEAPER.value]}".strip()
     mostly = f" Most of it is your own code, above all {own.function}." if own else ""
-    return named + mostly + (DRAWN if drawn else "")
+    return named + mostly + (f" {TEXTS['drawn']}" if drawn else "")
 
 
 def _named(one: Seen) -> str:

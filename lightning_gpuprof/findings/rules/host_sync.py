@@ -18,8 +18,8 @@ Replace loops over elements by one operation over the tensor.
 
 ## How it is measured
 `blocked_ns`: time in synchronizing calls, from a trace or an inspection; the saving is the idle
-time behind them. `reads_per_step_count`: reads of single values. Lines come from an inspection or
-from samples.
+time behind them. `device_wide_ns`: the part that waits for all streams.
+`reads_per_step_count`: single values read. Lines are from an inspection, a trace or samples.
 
 ## Limits
 Waits for copies from pageable memory are `slow-host-to-device-copy`.
@@ -31,6 +31,7 @@ from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings import host_work
+from lightning_gpuprof.analysis.trace.syncs import CHEAPER
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rule import known, rule
@@ -43,6 +44,10 @@ QUEUED = {"dependency", "kernel_gap"}
 GENERAL = (
     "Keep values as tensors (loss.detach() instead of loss.item()), work on whole tensors "
     "instead of element by element, and read once in many steps."
+)
+WIDE = (
+    "Each step waits {blocked} for the whole device ({calls:.3g} x {name}): remove that, or "
+    "wait for the stream that you read from. "
 )
 WHOLE = "Replace {at} with one operation over the whole tensor, and read its result once."
 EFFORT = Effort(Horizon.QUICK, "a line each: detach instead of item", "values are shown later")
@@ -90,7 +95,27 @@ def _on_gpu(run: RunResults, step_ns: int, facts: TraceFacts | None) -> Finding 
     )
     title = f"The host waits for the device {duration(cost_ns)} in each step"
     confidence = 0.8 if idle is not None else 0.5
-    return _finding(run, title, evidence, Range(low, high), confidence, cost_ns)
+    finding = _finding(run, title, evidence, Range(low, high), confidence, cost_ns)
+    return finding if facts is None else _device_wide(finding, facts)
+
+
+def _device_wide(finding: Finding, facts: TraceFacts) -> Finding:
+    """Name the waits for a whole device where they are most of it."""
+    calls = facts.syncs("device")
+    blocked_ns = sum(row["blocked_ns"] for row in calls) / facts.steps
+    if not calls or 2 * blocked_ns < finding.evidence["blocked_ns"]:
+        return finding
+    said = WIDE.format(
+        blocked=duration(blocked_ns), calls=len(calls) / facts.steps, name=calls[0]["name"]
+    )
+    at = [row["where"] for row in calls if row.get("where")][:1]
+    return replace(
+        finding,
+        advice=said + finding.advice,
+        evidence={**finding.evidence, "device_wide_ns": round(blocked_ns)},
+        where=finding.where or tuple(Where(file=one["file"], line=one["line"]) for one in at),
+        change=CHEAPER["device"],
+    )
 
 
 def _loop(run: RunResults, step_ns: int, work: host_work.HostWork) -> Finding | None:

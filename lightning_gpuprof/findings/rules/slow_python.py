@@ -35,6 +35,7 @@ from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
 from lightning_gpuprof.analysis.savings.host_work import THIN_NS, host_work
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity, Where
+from lightning_gpuprof.findings.operators import tables, workers_advice
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import percents
@@ -51,32 +52,7 @@ _MODELS = {"model", "torch", "lightning"}
 _MAKES = r"(tensor|as_tensor|asarray|from_numpy)\b"
 _OPERATOR = re.compile(rf"\b(torch|functional|F)\.(\w+\.)*(?!{_MAKES})\w+\(")
 """A line that calls an operator by its name was in that; to make a tensor of a list is Python's."""
-WHAT = dict(
-    python="Python in {function}",
-    metric="a metric in {function}",
-    own="Python in {function}",
-    log="what {function} logs",
-    hook="{function}, a module's hook",
-    clip="clipping in {function}",
-    gradient="{function}, called in backward",
-)
-PYTHON = (
-    "Do this work once and keep the result, move it into the dataset, do it in one step of many, "
-    "or write it as operators over whole tensors."
-)
-ADVICE = dict(
-    python=PYTHON,
-    own=PYTHON,
-    metric="Call the metric's update() in each step and log the metric object with on_step=False "
-    "and on_epoch=True: its value is then computed once per epoch.",
-    log="Log fewer values, once in many steps: collect them in one tensor, and pass "
-    "on_step=False where the epoch's mean is enough.",
-    hook="Remove a hook that only observes, or let it run in one step of many. Work of the model "
-    "belongs in forward.",
-    gradient="Remove a hook that only observes, or let it run in one step of many. Change all "
-    "gradients at once, in on_before_optimizer_step or the optimizer.",
-    clip="Clip all tensors at once (clip_grad_norm_, torch._foreach_norm).",
-)
+KINDS: dict[str, dict[str, str]] = tables("advice.toml")["python"]
 EFFORT = Effort(Horizon.MEDIUM, "the work is moved, or done on whole tensors", "none")
 
 
@@ -114,7 +90,7 @@ def _kinds(seen: Sequence[LineCount], logging: Sequence[LineCount]) -> dict[str,
     by_function: dict[tuple[str, str], Counter[str | None]] = {}
     for one in seen:
         by_function.setdefault((one.file, one.function), Counter())[one.kind] += one.count
-        if one.kind is not None and one.kind in WHAT:
+        if one.kind is not None and one.kind in KINDS:
             by_line.setdefault((one.file, one.line), one.kind)
     kinds: dict[str, list[LineCount]] = {}
     for one in seen:
@@ -124,7 +100,7 @@ def _kinds(seen: Sequence[LineCount], logging: Sequence[LineCount]) -> dict[str,
             kind = by_line.get((one.file, one.line))
         if kind is None and around["python"] >= around[None] and not around.keys() & _MODELS:
             kind = "python"
-        if kind in WHAT and one.kind != "log":
+        if kind in KINDS and one.kind != "log":
             kinds.setdefault(kind, []).append(one)
     return kinds
 
@@ -180,8 +156,8 @@ def _finding(
     return Finding(
         severity=Severity.INFO if unsure else grade(saving, step_ns),
         title=f"{percents(least_ns / step_ns, held_ns / step_ns)} of each step goes to "
-        f"{WHAT[kind].format(function=seen[0].named)}",
-        advice=ADVICE[kind],
+        f"{KINDS[kind]['what'].format(function=seen[0].named)}",
+        advice=KINDS[kind].get("advice") or workers_advice(),
         evidence={
             "python_ns": cost_ns,
             "python_frac": cost_ns / step_ns,

@@ -17,7 +17,13 @@ from lightning_gpuprof.recorders.sampling.library_calls import (
 from lightning_gpuprof.recorders.sampling.pacing import When
 from lightning_gpuprof.records.lines import LineCount
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.session.places import GPUPROF, USER, package_in, shown_path
+from lightning_gpuprof.session.places import (
+    GPUPROF,
+    USER,
+    of_multiprocessing,
+    package_in,
+    shown_path,
+)
 
 MOST_LINES = 60
 """Lines kept: any other takes less than a sample in a hundred."""
@@ -62,6 +68,8 @@ _WAITING = ("threading.py", "queue.py")
 """Files of Python in which one thread waits for another."""
 _LOGS = "call_to_log"
 """The function around a call that logs by a logger's `experiment`."""
+_LOADER = "dataloader.py"
+"""The file of torch in which a loader waits for its own workers."""
 _LOADING = ("serialization.py",)
 """Files of torch that read and write others: no computing."""
 
@@ -132,7 +140,7 @@ def where_is(frame: FrameType | None) -> At | None:
     callee, kind = inside_of(users, called)
     if phase is Phase.BACKWARD and (again or hook is False):
         kind = "model"  # activations that are computed again
-    if hook and kind not in ("wait", "log", "traceback"):
+    if hook and kind not in ("wait", "workers", "log", "traceback"):
         kind = "hook"
     if logs and phase is Phase.FORWARD:
         kind = "log"
@@ -255,6 +263,9 @@ def _loop_of(frame: FrameType, package: str) -> str | None:
 
 def inside_of(users: FrameType, called: list[FrameType]) -> tuple[str | None, str | None]:
     """Return what a user's frame is in, and of which kind that is: see `LineCount`."""
+    to_workers = [each for each in called if of_multiprocessing(each.f_code.co_filename)]
+    if to_workers and not any(each.f_code.co_filename.endswith(_LOADER) for each in called):
+        return name_of(to_workers[-1]), "workers"
     if called:
         return name_of(called[-1]), kind_of(called)
     library = called_library(users)

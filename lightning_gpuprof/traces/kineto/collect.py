@@ -6,10 +6,10 @@ from typing import Any, cast
 import numpy as np
 
 from lightning_gpuprof.arrays import AnyArray, Int64
-from lightning_gpuprof.traces.columns import Columns, Indexer, Threads, ids, plain_id
+from lightning_gpuprof.traces.columns import Columns, Indexer, Threads, ids, numbers, plain_id
 from lightning_gpuprof.traces.kineto.events import NOTHING, Args, Event, EventKind, Kind, to_ns
 from lightning_gpuprof.traces.sniff import ReadOptions
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, MISSING
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, MISSING, OCCUPANCY
 
 _HOST = {
     "cpu_op": (Kind.CPU_OP, Kind.OLD_OPERATOR),
@@ -29,6 +29,7 @@ _DEVICE = {
 _PYTHON = {"python_function": (Kind.PYTHON_FUNCTION, Kind.OLD_PYTHON)}
 _FLOWS = (Kind.FORWARD_BACKWARD, Kind.OLD_FORWARD_BACKWARD)
 _NO_ARGS = Args()
+_PER = {"occupancy_frac": 100, "blocks_per_sm": 1, "warps_per_sm": 1}
 
 
 class NeedsExactTimesError(Exception):
@@ -129,6 +130,7 @@ class Collector:
             device = np.where(device == MISSING, pids, device)
         if (stream == MISSING).any():
             stream = np.where(stream == MISSING, ids([e.tid for e in rows]), stream)
+        filled = OCCUPANCY if category == "kernel" else ()
         self.device.add(
             start_ns=start,
             dur_ns=dur,
@@ -138,6 +140,7 @@ class Collector:
             stream=stream,
             correlation=ids([a.correlation for a in args]),
             num_bytes=ids([a.bytes for a in args]),
+            **{key: numbers([getattr(a, key) for a in args], _PER[key]) for key in filled},
         )
 
     def _add_flows(self, rows: list[Event]) -> None:

@@ -93,6 +93,9 @@ class Args(msgspec.Struct, gc=False):
     dtypes: msgspec.Raw = msgspec.field(default=NOTHING, name="Input type")
     strides: msgspec.Raw = msgspec.field(default=NOTHING, name="Input Strides")
     values: msgspec.Raw = msgspec.field(default=NOTHING, name="Concrete Inputs")
+    occupancy_frac: Loose = msgspec.field(default=MISSING, name="est. achieved occupancy %")
+    blocks_per_sm: Loose = msgspec.field(default=MISSING, name="blocks per SM")
+    warps_per_sm: Loose = msgspec.field(default=MISSING, name="warps per SM")
     # Of the allocator's marks.
     memory_device: Loose = msgspec.field(default=MISSING, name="Device Id")
     memory_device_type: Loose = msgspec.field(default=MISSING, name="Device Type")

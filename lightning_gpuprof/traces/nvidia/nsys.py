@@ -8,12 +8,15 @@ start. `globalTid` packs process and thread into one number. Events of operating
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
+from statistics import fmean
 
 from lightning_gpuprof.traces.builder import TimelineBuilder, copy_name
+from lightning_gpuprof.traces.files import integer
 from lightning_gpuprof.traces.sniff import Head, ReadOptions
 from lightning_gpuprof.traces.sqlite import Database, has_tables
-from lightning_gpuprof.traces.timeline import DeviceInfo, Timeline
+from lightning_gpuprof.traces.timeline import DeviceInfo, DeviceMetric, Timeline
 
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
 _READ = ("KERNEL", "GRAPH_TRACE", "MEMCPY", "MEMSET", "SYNCHRONIZATION")
@@ -25,6 +28,8 @@ _MEMORY_KINDS = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Manage
 _RANGES = (59, 60)
 """`NvtxPushPopRange` and `NvtxStartEndRange`; marks, domains and names are no ranges."""
 _VERSION = re.compile(r"_v\d+$|_ptsz$")
+_SHARE = " [Throughput %]"
+"""Ends the names of metrics in per cent of a peak: SMs Active, Tensor Active, DRAM Read ..."""
 _OPERATOR = re.compile(r"^(.*?), (?:seq|op_id|input_op_ids|sizes) = ")
 """`torch.autograd.profiler.emit_nvtx` writes `aten::mm, seq = 4, op_id = 7`."""
 
@@ -47,8 +52,32 @@ def read(path: str, options: ReadOptions) -> Timeline:
         for name_id, packed in database.rows("ThreadNames", "nameId", "globalTid"):
             if name_id in strings and packed is not None:
                 builder.name_thread(*_pid_tid(packed), strings[name_id])
+        metrics = _metrics(database)
         builder.warnings.extend(_unread(database))
-        return builder.build(devices=_devices(database))
+        return replace(builder.build(devices=_devices(database)), metrics=metrics)
+
+
+def _metrics(database: Database) -> list[DeviceMetric]:
+    """Sum up what `--gpu-metrics-device` sampled, from the first kernel to the last."""
+    columns = ("typeId", "metricId")
+    names = {
+        (kind, metric): name.removesuffix(_SHARE)
+        for kind, metric, name in database.rows("TARGET_INFO_GPU_METRICS", *columns, "metricName")
+        if kind is not None and name is not None and name.endswith(_SHARE)
+    }
+    kernels = database.rows(_CUPTI + "KERNEL", "start") if names else iter(())
+    starts = [start for (start,) in kernels if start is not None] or [0]
+    begin, end = min(starts), max(starts)
+    found: dict[tuple[str, int], list[int]] = {}
+    for at, text, kind, metric in database.rows("GPU_METRICS", "timestamp", "value", *columns):
+        name, value = names.get((kind, metric)), integer(text)
+        if name is not None and value is not None and begin <= (at or 0) <= end:
+            found.setdefault((name, kind), []).append(value)
+    kinds = sorted({kind for _, kind in found})  # one for each device that was sampled
+    return [
+        DeviceMetric(name, kinds.index(kind), len(seen), fmean(seen) / 100, max(seen) / 100)
+        for (name, kind), seen in sorted(found.items())
+    ]
 
 
 def _unread(database: Database) -> Iterator[str]:

@@ -4,8 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
+from lightning_gpuprof.analysis.run.trace_facts import last_analysed
 from lightning_gpuprof.records.schema import UNMARKED_STEPS, DeviceSample
 from lightning_gpuprof.units import duration, percent, size
+from lightning_gpuprof.views.documents.gpu_words import to_calls_line
 
 MOST_RANKS, MOST_EVENTS = 8, 10
 _NO_TRACE = ("no-trace", "profiler-busy", "trace-failed")
@@ -34,6 +36,8 @@ def rest_rows(results: RunResults) -> Iterator[tuple[str, str]]:
         yield event.what, f"{event.place.file}:{event.place.line} {event.reason}"
     if (left := len(results.compile_events) - MOST_EVENTS) > 0:
         yield "torch.compile", f"{left} more graph breaks and recompilations"
+    if (last := last_analysed(results)) and (said := to_calls_line(last.analysis or {})):
+        yield ".to()", said
     yield "outside steps", _outside(results)
     accounted, wall = percent(results.wall.accounted_frac), duration(results.wall.wall_ns)
     yield "wall time", f"{accounted} of {wall} wall time is accounted for"

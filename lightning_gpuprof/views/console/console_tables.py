@@ -13,7 +13,7 @@ from lightning_gpuprof.analysis.run.worker_lines import worker_line_times
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.findings.checks import State, run_checks
 from lightning_gpuprof.findings.engine import make_plan
-from lightning_gpuprof.units import duration, percent, percents, quantity, shortened, spread
+from lightning_gpuprof.units import duration, percent, percents, quantity, shortened, size, spread
 from lightning_gpuprof.views.documents.gpu_words import kernel_facts
 from lightning_gpuprof.views.documents.report import Report
 from lightning_gpuprof.views.documents.report_payload import top_operators
@@ -158,12 +158,13 @@ def _trace_tables(trace: TraceView, most: int | None) -> Iterator[Titled]:
     operators, kernels = top_operators(trace), document.get("kernels") or ()
     named = [{**row, "name": kernel_name(row["name"])} for row in kernels[:MOST_KERNELS]]
     device = any(row.get("device_self_ns") for row in operators)
+    occupancy = ("occupancy_frac",) * any(row.get("occupancy_frac") is not None for row in kernels)
     own = (*(("device_self_ns",) * device), "self_ns", "total_ns", "count")
     by = f"TOP OPERATORS, {steps}, by {'device ' * device}self time)"
     facts = f"TOP KERNELS, {steps})\n{', '.join(kernel_facts(document))}"
     for title, rows, columns in (
         (by, operators, own),
-        (facts, named, ("total_ns", "frac", "count")),
+        (facts, named, ("total_ns", "frac", "count", *occupancy)),
     ):
         name_width = LEAST_WIDTH - 11 * len(columns)
         cells = [
@@ -184,6 +185,17 @@ def verbose_tables(report: Report) -> Iterator[Titled]:
         flags = Text(" ".join(slow.flags))
         steps.append((f"step {slow.step}", duration(slow.dur_ns), Text(why + inside), flags))
     yield "SLOWEST STEPS", grid(steps)
+    if (memory := report.results.memory) is not None and memory.allocator_bytes:
+        found = memory.allocator_bytes
+        head = ("", *(pool.replace("_", " ") for pool in next(iter(found.values()))))
+        rows = [(name.replace("_", " "), *map(size, of.values())) for name, of in found.items()]
+        yield (
+            (
+                f"THE ALLOCATOR (fragmentation {percent(memory.fragmented_frac or 0.0)}, "
+                f"{memory.alloc_retries} retries, {memory.ooms} times out of memory)"
+            ),
+            grid(rows, right=(1, 2, 3), head=head),
+        )
     if report.findings:
         yield "PLAN", _plan(report)
     yield "QUESTIONS", _questions(report.results)

@@ -31,6 +31,12 @@ class RunReport:
         """Each phase's times in ns and its share of a step, as in `report --json`."""
         return dict(self._report.payload()["phases"])
 
+    @property
+    def memory(self) -> Mapping[str, Any] | None:
+        """The device's memory and the allocator's figures, as in `report --json`; None without."""
+        found: Mapping[str, Any] | None = self._report.payload()["device"]["memory"]
+        return found
+
     def to_pandas(self, table: str = "phases") -> Any:
         """Return a table of the `report --json` document, one of `TABLES`, as a DataFrame.
 

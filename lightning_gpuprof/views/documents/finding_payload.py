@@ -35,7 +35,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-ANALYSIS_VERSION = 10
+ANALYSIS_VERSION = 11
 """Of an analysis' tables. Raise it when a table is added or changes its meaning: rules that need
 it would find nothing in the analyses that are kept. Documents from before have none."""
 

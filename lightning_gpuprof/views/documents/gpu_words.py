@@ -10,7 +10,7 @@ from lightning_gpuprof.analysis.run.gpu_busy import GpuBusy, gpu_busy
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.records.device_marks import MOSTLY_QUEUED_FRAC, gpu_line
 from lightning_gpuprof.records.phases import BATCH_WORK, Phase
-from lightning_gpuprof.units import duration, percent
+from lightning_gpuprof.units import duration, percent, size
 from lightning_gpuprof.views.documents.finding_payload import plain
 
 RECORD = "Record whole steps with CPU and GPU activities, to see what the device waits for."
@@ -82,6 +82,8 @@ def kernel_facts(document: Mapping[str, Any]) -> Iterator[str]:
     yield f"{count / max(1, steps):,.0f} kernels{' a step' * bool(steps)}"
     if (frac := document.get("gemm_frac")) is not None:
         yield f"GEMM {percent(frac)}"
+    if "occupancy_frac" in (filled := document.get("occupancy") or {}):
+        yield f"occupancy {percent(filled['occupancy_frac'])}"
     span_ns = (gpu.get("span_ns") or 0) * max(1, steps) / max(1, gpu.get("steps") or steps)
     if not span_ns:
         return
@@ -91,6 +93,18 @@ def kernel_facts(document: Mapping[str, Any]) -> Iterator[str]:
     gaps = sum(row["total_ns"] for row in document.get("idle") or () if row["cause"] in late)
     yield f"launch gaps {percent(gaps / gpu['span_ns'])}"
     yield f"exposed copies {percent((gpu.get('exposed_copy_ns') or 0) / gpu['span_ns'])}"
+
+
+def to_calls_line(document: Mapping[str, Any]) -> str | None:
+    """Say how often `.to()` and `.cuda()` are called, and what they copy; None where never."""
+    steps = len({mark.get("name") for mark in document.get("steps") or ()})
+    of = {row["name"]: row.get("count", 0) for row in document.get("operators") or ()}
+    if not (calls := of.get("aten::to")):
+        return None
+    a_step, num_bytes = max(1, steps), document.get("to_bytes")
+    said = f"{calls / a_step:,.4g} calls of .to() and .cuda(){' a step' * bool(steps)}"
+    copied = "" if num_bytes is None else f" {size(num_bytes / a_step)}"
+    return f"{said}, {of.get('aten::_to_copy', 0) / a_step:,.4g} of them copy{copied}"
 
 
 _LATE = {

@@ -34,6 +34,7 @@ _FACTS = tuple(
 )
 _PART = ("name", "total_ns", "outside_ns", "active_steps")
 _CYCLE = ("cycle", "first_step", "last_step", "stop_ns", "export_ns")
+_FRACS = ("peak_frac", "fragmented_frac")
 _WALL = ("wall_ns", "accounted_ns", "accounted_frac")
 _TIMES = ("mean_ns", "p50_ns", "p95_ns", "p99_ns", "min_ns", "max_ns")
 
@@ -163,7 +164,7 @@ def _device(results: RunResults) -> dict[str, Any]:
     memory, time = results.memory, results.device_time
     return {
         **(_struct(device) if device else {"type": None}),
-        "memory": {**asdict(memory), "peak_frac": memory.peak_frac} if memory else None,
+        "memory": memory and {**asdict(memory), **{key: getattr(memory, key) for key in _FRACS}},
         "time": {**plain(asdict(time)), "state": time.state.value} if time else None,
         "busy": busy_payload(results),
         "advice": _struct(results.advice) if results.advice else None,

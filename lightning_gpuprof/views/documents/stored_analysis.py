@@ -19,7 +19,7 @@ _Number = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
 _NUMBERS = (
     "count loading_count repeated_count backward_count update_count device_count bytes num_bytes "
     "total_ns self_ns dur_ns min_ns mean_ns blocked_ns device_total_ns repeated_ns backward_ns "
-    "update_self_ns peak_bytes_per_s"
+    "update_self_ns peak_bytes_per_s occupancy_frac blocks_per_sm warps_per_sm"
 )
 _TEXTS = "name category kind cause memory operator bound"
 _TABLES = {
@@ -30,6 +30,7 @@ _TABLES = {
     **dict.fromkeys("steps categories copies syncs gaps modules lines roofline".split(), ""),
 }
 """Tables that readers compute with, each with the columns that none of its rows lacks."""
+_NUMBERED = ("thin_kernels", "occupancy")
 
 
 def _row(needed: str) -> Any:
@@ -45,11 +46,11 @@ _ANALYSIS = msgspec.defstruct(
     "Analysis",
     [
         *((name, list[_row(needed)], []) for name, needed in _TABLES.items()),  # type: ignore[misc]
-        *((name, _Number | None, None) for name in ("sync_ns", "upload_wait_ns")),
+        *((name, _Number | None, None) for name in ("sync_ns", "upload_wait_ns", "to_bytes")),
         ("warnings", list[str], []),
         ("gpu", dict[str, _Number | list[Any] | dict[str, _Number | None] | None] | None, None),
         ("quality", dict[str, _Number | list[str]] | None, None),
-        ("thin_kernels", dict[str, _Number] | None, None),
+        *((name, dict[str, _Number | None] | None, None) for name in _NUMBERED),
     ],
 )
 """An analysis by type; other versions may lack some of it, and what is only shown is not here."""

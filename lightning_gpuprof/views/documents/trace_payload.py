@@ -12,6 +12,7 @@ from lightning_gpuprof.analysis.compare.trace_diff import compare_traces
 from lightning_gpuprof.analysis.critical_path.critical_path import CriticalPath, critical_path
 from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.analysis.trace.ranges import host_ranges
+from lightning_gpuprof.analysis.trace.syncs import CHEAPER
 from lightning_gpuprof.analysis.trace.time_split import TimeSplit
 from lightning_gpuprof.analysis.trace.trace_window import Window, steady_window, step_window
 from lightning_gpuprof.analysis.trace_analysis import DeviceReport, TraceAnalysis, analyze_trace
@@ -79,10 +80,16 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
         "categories": _rows(found.kernels.categories),
         "thin_kernels": asdict(found.kernels.thin) if found.kernels.thin else None,
         "tensor_core_frac": found.kernels.tensor_core_frac,
+        "occupancy": dict(found.kernels.occupancy) or None,
+        "gpu_metrics": [dataclasses.asdict(one) for one in timeline.metrics],
         "operators": _rows(found.operators),
         "ranges": _ranges(timeline, found.window),
         "launches": to_builtins(found.launches),
         "copies": _rows(found.copies),
+        "to_bytes": found.to_bytes,
+        "sync_kinds": [
+            {**row, "cheaper": CHEAPER.get(row["name"])} for row in _rows(found.syncs.kinds)
+        ],
         "syncs": _rows(found.syncs.calls),
         "sync_count": found.syncs.count,
         "sync_ns": found.syncs.total_ns,

@@ -10,9 +10,10 @@ from lightning_gpuprof.views.tab.query import Query, QueryError
 MAX_ROWS = 2_000
 """Tables are sorted and searched in the page; a row is about 150 bytes."""
 MAX_DEVICE_ROWS, MAX_ROOFLINE_ROWS = 100, 500
-_DEVICE_LISTS = "idle idle_functions gaps categories copies syncs steps warnings".split()
+_DEVICE_LISTS = "idle idle_functions gaps categories copies syncs sync_kinds steps warnings".split()
 _DEVICE_VALUES = (
-    "device gpu launches sync_count sync_ns gemm_frac tensor_core_frac thin_kernels".split()
+    "device gpu launches sync_count sync_ns gemm_frac tensor_core_frac thin_kernels occupancy "
+    "to_bytes".split()
 )
 
 

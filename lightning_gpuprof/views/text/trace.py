@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
+from lightning_gpuprof.traces.timeline import OCCUPANCY
 from lightning_gpuprof.units import duration, percent, quantity, shortened, size
-from lightning_gpuprof.views.documents.gpu_words import kernel_facts, trace_verdict
+from lightning_gpuprof.views.documents.gpu_words import kernel_facts, to_calls_line, trace_verdict
 from lightning_gpuprof.views.documents.kernel_rows import SHARES
 from lightning_gpuprof.views.text.blocks import aligned
 from lightning_gpuprof.views.text.terminal import PLAIN, Terminal
@@ -44,19 +45,26 @@ HEADS = {
     "where": "line",
     "blocked_ns": "blocked",
     "occupancy_frac": "occupancy",
+    "blocks_per_sm": "blocks/SM",
+    "warps_per_sm": "warps/SM",
+    "mean_frac": "mean",
+    "max_frac": "highest",
+    "cheaper": "if it has to stay",
     "sm_frac": "SM",
     "dram_frac": "DRAM",
     "kind": "on",
     "dur_ns": "time",
 }
 _TIMES = ("name", "count", "total_ns")
+_WAITS = ("name", "count", "total_ns", "where", "cheaper")
 _OPERATORS = ("name", "count", "device_self_ns", "self_ns", "total_ns")
 _TABLES = (
     ("Why the device was idle", "idle", ("cause", "count", "total_ns")),
     ("Meanwhile the host was in the code of", "idle_functions", ("name", "total_ns")),
     ("Copies", "copies", ("kind", "memory", "count", "bytes", "bytes_per_s", "total_ns")),
     ("Kernels by kind", "categories", ("category", "count", "frac", "total_ns")),
-    ("Kernels", "kernels", ("name", "count", "frac", "total_ns")),
+    ("Kernels", "kernels", ("name", "count", "frac", "total_ns", *OCCUPANCY)),
+    ("Sampled on the device", "gpu_metrics", ("name", "device", "count", "mean_frac", "max_frac")),
     ("Operators", "operators", _OPERATORS),
     ("Modules", "modules", _TIMES),
     ("Source lines", "lines", _TIMES),
@@ -93,6 +101,8 @@ def trace_lines(document: Document, *, top: int, on: Terminal) -> Iterator[str]:
     if document["kernels"]:
         yield ""
         yield on.wrapped(", ".join(kernel_facts(document)))
+    if moved := to_calls_line(document):
+        yield on.wrapped(moved)
     yield from _tables(document, top, on)
 
 
@@ -106,6 +116,7 @@ def _tables(document: Document, top: int, on: Terminal) -> Iterator[str]:
     for title, found, columns in (
         *((title, rows[key], columns) for title, key, columns in _TABLES),
         (f"Host syncs: {blocked}", document["syncs"], ("name", "operator", "where", "blocked_ns")),
+        ("Host syncs by what they wait for", document["sync_kinds"], _WAITS),
         ("Critical path", path["parts"], ("name", "kind", "count", "frac", "total_ns")),
         ("Runtime calls", document["launches"]["calls"], _TIMES),
         ("Steps", document["steps"], ("name", "dur_ns")),
@@ -119,6 +130,7 @@ def _table(
 ) -> Iterator[str]:
     if rows:
         yield f"\n{on.styled(title, 'bold')}"
+        columns = [one for one in columns if any(row.get(one) is not None for row in rows)]
         heads = ["", *(HEADS.get(column, column) for column in columns[1:])]
         yield from _indented(
             [heads, *([cell(column, row.get(column)) for column in columns] for row in rows)],
@@ -142,6 +154,8 @@ def cell(column: str, value: Any) -> str:
         return size(value) + ("/s" if column.endswith("_per_s") else "")
     if column == "count":
         return f"{value:,}"
+    if column.endswith("_per_sm"):
+        return f"{value:,.1f}"
     if column == "cause":
         return CAUSE_NAMES.get(value, str(value))
     text = f"{value['file']}:{value['line']}" if column == "where" else str(value)

@@ -155,9 +155,24 @@ def test_synchronizing_calls_are_listed_with_their_operator(write_trace, op, lau
 
     assert [(call.name, call.kind, call.blocked_ns, call.operator) for call in syncs.calls] == [
         ("cudaMemcpyAsync", "copy", 50_000, "aten::_local_scalar_dense"),
-        ("cudaStreamSynchronize", "sync", 20_000, "aten::_local_scalar_dense"),
+        ("cudaStreamSynchronize", "stream", 20_000, "aten::_local_scalar_dense"),
     ]
     assert (syncs.count, syncs.total_ns) == (2, 70_000)
+
+
+def test_waits_for_a_device_are_told_from_those_for_a_stream_and_an_event(write_trace, op):
+    waits = ["hipDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize"]
+    calls = [op(name, 20 + 10 * i, 9 - i, cat="cuda_runtime") for i, name in enumerate(waits * 2)]
+    frame = op("train.py(7): evaluate", 0, 25, cat="python_function")
+
+    kinds = analysed(write_trace([frame, *calls]), stacks=True).syncs.kinds
+
+    assert [(one.name, one.count, one.total_ns) for one in kinds] == [
+        ("device", 2, 15_000),
+        ("stream", 2, 13_000),
+        ("event", 2, 11_000),
+    ]
+    assert [one.place and one.place.line for one in kinds] == [7, None, None]
 
 
 def test_a_step_counts_what_was_launched_in_it(write_trace, op, launched):

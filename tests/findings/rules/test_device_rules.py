@@ -247,6 +247,19 @@ def test_the_profiler_s_own_wait_after_the_last_step_is_no_step_s(judge):
     assert finding.evidence["blocked_ns"] == 2 * MS
 
 
+def test_waits_for_the_whole_device_have_one_for_a_stream_as_change(judge):
+    at = {"file": "train.py", "line": 7}
+    sync = {"name": "hipDeviceSynchronize", "kind": "device", "blocked_ns": 2 * MS, "where": at}
+    trace = {"gpu": GPU, "sync_ns": 6 * MS, "syncs": [sync, sync]}
+    finding = judge("host-sync", WORK, trace=trace, device=H100)
+    assert finding.advice.startswith("Each step waits 2.00 ms for the whole device (1 x hip")
+    assert finding.evidence["device_wide_ns"] == 2 * MS
+    assert (finding.where[0].file, finding.where[0].line) == ("train.py", 7)
+    assert "current_stream().synchronize()" in finding.change
+    trace["syncs"] = [{**sync, "kind": "stream"}]
+    assert "detach" in judge("host-sync", WORK, trace=trace, device=H100).change
+
+
 def test_a_batch_that_is_copied_from_pageable_memory_is_no_value_that_is_read(judge):
     trace = {
         "gpu": {"idle_ns": 12 * MS},

@@ -65,6 +65,15 @@ def test_python_in_the_forward_pass_is_named_with_its_line(sampled):
     assert (finding.saving_ns.low, finding.saving_ns.high) == (3_600_000, 7_200_000)
 
 
+def test_a_wait_for_worker_processes_of_the_programs_own_has_advice_by_effort(sampled):
+    (finding,) = evaluate(sampled(line(3, 50, kind="workers"), line(40, 50, kind="model")))
+    assert finding.title.endswith("of each step goes to waiting for your own worker processes")
+    at = [finding.advice.index(word) for word in ("1. send one message", "4. copy", "6. keep")]
+    assert at == sorted(at)
+    assert "ParallelEnv(..., pin_memory=True)" in finding.advice
+    assert "dataset" not in finding.advice
+
+
 @pytest.mark.parametrize(("doubt", "severity"), [(0, "critical"), (45, "info")])
 def test_a_share_that_may_be_next_to_nothing_is_no_warning(sampled, doubt, severity):
     seen = structs.replace(line(3, 50, kind="python"), doubt=doubt)

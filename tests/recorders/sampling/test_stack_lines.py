@@ -1,5 +1,7 @@
 import dis
 import json
+import multiprocessing.connection
+import selectors
 import sys
 import threading
 from collections import Counter
@@ -244,6 +246,24 @@ CALLS = f"{SITE}/torch/nn/modules/module.py", "_call_impl"
 def test_what_a_library_computes_with_torch_is_the_models(inner, kind):
     at = where_is(stack(LOOP, OWN, *inner))
     assert (at.file, at.kind) == (OWN[0], kind)
+
+
+PIPE = multiprocessing.connection.__file__, "poll", {"__name__": "multiprocessing.connection"}
+LOADER = f"{SITE}/torch/utils/data/dataloader.py", "_try_get_data"
+
+
+@pytest.mark.parametrize(
+    ("inner", "callee", "kind"),
+    [
+        ([PIPE, (selectors.__file__, "select")], "multiprocessing.poll", "workers"),
+        ([(f"{SITE}/torchrl/envs.py", "step"), PIPE], "multiprocessing.poll", "workers"),
+        ([PIPE, (threading.__file__, "wait")], "multiprocessing.poll", "workers"),
+        ([LOADER, PIPE], "torch._try_get_data", "torch"),
+    ],
+)
+def test_a_wait_for_processes_of_the_programs_own_is_told_from_a_loaders(inner, callee, kind):
+    at = where_is(stack(LOOP, OWN, *inner))
+    assert (at.callee, at.kind) == (callee, kind)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from lightning_gpuprof.records.schema import (
     StepFlag,
 )
 from lightning_gpuprof.views.console.console import WIDTH, render, render_for
+from lightning_gpuprof.views.console.run_report import RunReport
 from lightning_gpuprof.views.documents.report import load_report
 
 MS = 1_000_000
@@ -228,8 +229,17 @@ def test_memory_on_a_gpu_is_shown_and_never_invented(report):
         peak_reserved_bytes=4 * GIB,
         total_bytes=8 * GIB,
     )
-    text = render(report(device=Device(type="cuda"), records=[memory]))
+    text = render(report(device=Device(type="cuda"), records=[memory]), verbose=True)
     assert "allocated 1.00 GiB, reserved 2.00 GiB, peak 4.00 GiB of 8.00 GiB (50.0%)" in text
+    assert "THE ALLOCATOR" not in text
+    pools = {"all": GIB, "small_pool": 0, "large_pool": GIB}
+    split = {"active": pools, "inactive_split": pools}
+    memory = structs.replace(memory, allocator_bytes=split, alloc_retries=2, ooms=0)
+    found = RunReport(report(device=Device(type="cuda"), records=[memory]), verbose=True)
+    text = str(found)
+    assert "THE ALLOCATOR (fragmentation 50.0%, 2 retries, 0 times out of memory)" in text
+    assert "inactive split  1.00 GiB         0 B    1.00 GiB" in text
+    assert found.memory["fragmented_frac"] == 0.5
 
 
 def test_what_the_driver_said_of_the_device_is_shown_as_far_as_it_did(report):

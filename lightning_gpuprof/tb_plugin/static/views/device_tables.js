@@ -119,6 +119,18 @@ function syncs(summary, open) {
   return card(
     "Host syncs",
     `${count(summary.sync_count)} ${summary.sync_count === 1 ? "call" : "calls"} made the host wait for the device, ${duration(summary.sync_ns)} together.`,
+    (summary.sync_kinds ?? []).length > 1 &&
+      table({
+        label: "Host syncs by what they wait for",
+        columns: [
+          { key: "name", label: "Waits for", text: true, format: waitsFor },
+          { key: "count", label: "Calls", format: count },
+          { key: "total_ns", label: "Time", format: duration, bar: true },
+          { key: "cheaper", label: "If it has to stay", text: true, plain: true, format: (text) => text ?? "–" },
+        ],
+        rows: summary.sync_kinds,
+        state: {},
+      }),
     table({
       label: "Host syncs",
       columns: /** @type {import("../table.js").Column[]} */ ([
@@ -133,6 +145,11 @@ function syncs(summary, open) {
       open,
     }),
   );
+}
+
+/** @param {string} kind */
+function waitsFor(kind) {
+  return kind === "device" ? "the whole device" : kind === "copy" ? "its own copy" : kind === "other" ? "something else" : `one ${kind}`;
 }
 
 /** A source line as text. @param {any} where */

@@ -43,7 +43,7 @@ export const memory = {
       h(
         "div.columns",
         null,
-        h("div.column", null, kinds(payload)),
+        h("div.column", null, kinds(payload), allocator(payload)),
         // What grows fills any batch's room.
         payload.advice && !leak && advice(context, payload),
       ),
@@ -159,6 +159,29 @@ function kinds(payload) {
   if (!rows.length) return card("By kind", null, h("p.empty", null, "Kinds of memory were not measured."));
   const largest = Math.max(...rows.map(([, bytes]) => bytes));
   return card("By kind", `Memory at the peak, as of step ${count(last.step)}.`, bars(rows.map(([kind, bytes]) => [KINDS[kind]?.[0] ?? kind, bytes, KINDS[kind]?.[1] ?? "#98a1ad"]), largest));
+}
+
+/** The allocator's own breakdown. @param {any} payload */
+function allocator(payload) {
+  const last = payload.points[payload.points.length - 1];
+  const rows = Object.entries(last.allocator_bytes ?? {});
+  if (!rows.length) return null;
+  const frac = last.allocator_bytes.inactive_split.all / Math.max(1, last.reserved_bytes);
+  const pools = Object.keys(rows[0][1]);
+  return card(
+    "Allocator",
+    `As of step ${count(last.step)}: fragmentation ${percent(frac)} (inactive split of reserved), ${count(last.alloc_retries)} retries, ${count(last.ooms)} times out of memory.`,
+    h(
+      "table.phases",
+      null,
+      h("thead", null, h("tr", null, h("th", { scope: "col" }, "Memory"), pools.map((pool) => h("th.number", { scope: "col" }, pool.replace("_", " "))))),
+      h(
+        "tbody",
+        null,
+        rows.map(([name, of]) => h("tr", null, h("th", { scope: "row" }, name.replace("_", " ")), pools.map((pool) => h("td.number", null, size(of[pool]))))),
+      ),
+    ),
+  );
 }
 
 /**

@@ -25,8 +25,16 @@ const COLUMNS = /** @type {import("../table.js").Column[]} */ ([
   { key: "min_ns", label: "Min", format: duration },
   { key: "max_ns", label: "Max", format: duration },
   { key: "frac", label: "Share", format: percent },
+  { key: "occupancy_frac", label: "Occupancy", format: percent, title: "the profiler's estimate, over the time of the launches: warps in flight of those that fit" },
+  { key: "blocks_per_sm", label: "Blocks per SM", format: tenths, title: "thread blocks launched per multiprocessor; below 1 some have nothing to do" },
+  { key: "warps_per_sm", label: "Warps per SM", format: tenths, title: "warps launched per multiprocessor" },
   { key: "tensor_cores", label: "Tensor cores", text: true, plain: true, format: (used) => (used === true ? "yes" : used === false ? "no" : "–") },
 ]);
+
+/** @param {number | null | undefined} value */
+function tenths(value) {
+  return value === null || value === undefined ? "–" : value.toFixed(1);
+}
 
 /** @type {import("./registry.js").View} */
 export const operators = {
@@ -49,7 +57,7 @@ export const operators = {
       null,
       cycles.length > 1 && cyclePicker(context, cycles, payload.trace),
       why && h("p.empty", { role: "note" }, why),
-      device.state === "analysed" && meters(device),
+      device.state === "analysed" && meters(device, payload.operators),
       rows(context, "Operators", `${onDevice ? "Device" : "Host"} self time per step: outside the operators that one calls.`, payload.operators, onDevice ? "device_self_ns" : "self_ns", device),
       rows(context, "Kernels", "What ran on the device, by the device's clock.", payload.kernels, "total_ns", device),
       rows(context, "Modules", "Device time of what was launched inside each module.", payload.modules ?? [], "total_ns", device),
@@ -69,14 +77,24 @@ function found(row, text) {
   return `${row.name} ${place(row.where)}`.includes(text);
 }
 
-/** @param {any} device The device view's payload. */
-function meters(device) {
-  const { launches, thin_kernels: thin } = device;
+/**
+ * @param {any} device The device view's payload.
+ * @param {any[]} operators
+ */
+function meters(device, operators) {
+  const { launches, thin_kernels: thin, occupancy } = device;
   /** @type {[label: string, value: string, note: string][]} */
   const meters = [];
   if (device.gpu) meters.push(["Device busy", percent(device.gpu.busy_frac), "of the profiled steps: any kernel, copy or fill"]);
   if (device.gemm_frac !== null) meters.push(["Matrix multiplies", percent(device.gemm_frac), "of kernel time"]);
   if (device.tensor_core_frac !== null) meters.push(["On tensor cores", percent(device.tensor_core_frac), "of multiply, convolution and attention time, by kernel names"]);
+  if (occupancy?.occupancy_frac !== undefined) meters.push(["Occupancy", percent(occupancy.occupancy_frac), `of the warps that fit, over kernel time; ${tenths(occupancy.blocks_per_sm)} blocks and ${tenths(occupancy.warps_per_sm)} warps launched per SM`]);
+  const calls = Object.fromEntries(operators.map((row) => [row.name, row.count]));
+  if (calls["aten::to"]) {
+    const steps = device.steps?.length || 1;
+    const copied = device.to_bytes === null || device.to_bytes === undefined ? "" : ` ${size(device.to_bytes / steps)}`;
+    meters.push([".to() and .cuda()", count(Math.round(calls["aten::to"] / steps)), `calls per step; ${count(Math.round((calls["aten::_to_copy"] ?? 0) / steps))} of them copy${copied}`]);
+  }
   if (launches?.overhead) meters.push(["Launch call", duration(launches.overhead.median_ns), `median of ${count(launches.count)} launches`]);
   if (launches?.delay) meters.push(["Launch to start", duration(launches.delay.median_ns), "median; long means that the device is behind the host"]);
   if (thin) meters.push(["Short kernels", percent(thin.count_frac), `below 10 µs: ${count(thin.count)}, ${duration(thin.total_ns)} together`]);
