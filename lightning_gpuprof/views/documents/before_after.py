@@ -15,7 +15,7 @@ _ROWS = {
     "kernels_per_step_count": ("kernels per step", LOWER),
     "gemm_frac": ("matrix products", HIGHER),
     "sync_frac": ("host syncs", LOWER),
-    "launch_gaps_ns": ("launch gaps", LOWER),
+    "launch_gaps_frac": ("launch gaps", LOWER),
     "peak_allocated_bytes": ("peak memory", LOWER),
 }
 
@@ -46,7 +46,7 @@ def before_after(
 def _figures(run: RunResults, by: float) -> dict[str, float | None]:
     facts = trace_facts(run)
     seen = Seen(run, facts, None)
-    figures = {name: FIGURES[name](seen) for name in ("gemm_frac", "sync_frac", "launch_gaps_ns")}
+    figures = {name: FIGURES[name](seen) for name in ("gemm_frac", "sync_frac", "launch_gaps_frac")}
     if facts is not None and facts.on_device:
         kernels = sum(row["count"] for row in facts.rows("kernels"))
         figures["kernels_per_step_count"] = kernels / facts.steps

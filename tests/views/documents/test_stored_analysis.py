@@ -16,7 +16,7 @@ from lightning_gpuprof.views.documents.stored_analysis import (
     write_analysis,
 )
 
-TABLES = (10, 3304438765)
+TABLES = (11, 1279354488)
 """The version, and a checksum of the names in an analysis at that version."""
 NEWER = {"analysis_version": ANALYSIS_VERSION + 1, "operators": {"rows": 3}, "steps": 7, "gpu": []}
 
