@@ -13,7 +13,7 @@ _DTYPES = {"float32": "float", "bfloat16": "c10::BFloat16", "float16": "c10::Hal
 
 
 class Intensity(NamedTuple):
-    """The least work of a call; `bound` is compute or memory, None without a device's peaks."""
+    """The least work of a call; `bound` is compute or memory."""
 
     flop_count: int
     num_bytes: int
@@ -36,6 +36,9 @@ def arithmetic_intensity(
         dtype: Their type: float32, bfloat16 or float16.
         values: Arguments after the tensors, where the work depends on them.
         device: A GPU by name, such as `NVIDIA H100 80GB HBM3`.
+
+    Returns:
+        The intensity, with the lower roof as `bound`: None where the device's peaks are not known.
 
     >>> arithmetic_intensity("mm", (512, 512), (512, 512), dtype="bfloat16").flop_per_byte
     170.66666666666666
