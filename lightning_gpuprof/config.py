@@ -118,13 +118,6 @@ class GpuProfConfig:
             object.__setattr__(self, "log_dir", os.fspath(self.log_dir))
         for name, hint in get_type_hints(type(self)).items():
             object.__setattr__(self, name, _checked(name, getattr(self, name), hint))
-        if self.window < 1:
-            raise ConfigError(
-                f"window={self.window} would never write a record. Pass the number of steps per "
-                "record, 1 or more; 50 is the default."
-            )
-        if self.warmup_steps < 0:
-            raise ConfigError(f"warmup_steps={self.warmup_steps} is negative. Pass 0 to mark none.")
         if not 0 < self.overhead_budget <= 1:
             raise ConfigError(
                 f"overhead_budget={self.overhead_budget} is not a share of a step's time. Pass a "

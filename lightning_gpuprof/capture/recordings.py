@@ -1,6 +1,7 @@
 """Makes the recordings of a fit, writes their traces, and says why there is none."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -51,60 +52,55 @@ class CaptureRange(TorchTrace):
             _cuda.profiler.stop()
 
 
+@dataclass
 class Recordings:
     """One rank's recordings in one fit, each made by `make`; `eager`: with uncompiled code."""
 
-    def __init__(
-        self,
-        output: RunOutput,
-        files: TraceFiles,
-        forecast: Forecast,
-        make: Callable[[], TorchTrace],
-        *,
-        eager: bool,
-    ) -> None:
-        self._output, self._files, self._forecast = output, files, forecast
-        self._make, self._eager = make, eager
-        self._said = False
+    output: RunOutput
+    files: TraceFiles
+    forecast: Forecast
+    make: Callable[[], TorchTrace]
+    eager: bool
+    _said: bool = False
 
     def new(self) -> TorchTrace | None:
         """Return a new recording, and say of it what is known; None where none can be made."""
-        if self._output.unwritten:  # which was said
+        if self.output.unwritten:  # which was said
             return None
         busy = busy_profiler()
         if busy is not None:
             self.say_busy(f"{busy[0].upper()}{busy[1:]} is at work")
             return None
-        if (why := self._files.why_not()) is not None:
+        if (why := self.files.why_not()) is not None:
             self._leave_out("trace-failed", f"No trace is recorded: {why}.")
             return None
-        forecast = self._forecast.text()
+        forecast = self.forecast.text()
         if forecast is not None:
-            self._output.note("trace-forecast", message=forecast)
-            self._output.tell(f"[PROFILE] {forecast}")
-        if self._eager and counters() is not None:
-            self._output.tell(f"[PROFILE] {_UNCOMPILED}")
-        return self._make()
+            self.output.note("trace-forecast", message=forecast)
+            self.output.tell(f"[PROFILE] {forecast}")
+        if self.eager and counters() is not None:
+            self.output.tell(f"[PROFILE] {_UNCOMPILED}")
+        return self.make()
 
     def save(self, recorded: Recorded) -> None:
         """Write a cycle's trace."""
         first, last = recorded.first_step, recorded.last_step
         if isinstance(recorded.trace, CaptureRange):
             said = f"steps {first} to {last} were left to another profiler (capture_range=True)"
-            self._output.note("no-trace", message=said)
+            self.output.note("no-trace", message=said)
             return
         try:
             num_bytes = (
-                self._files.size_of(recorded.trace)
+                self.files.size_of(recorded.trace)
                 if recorded.cycle == PROBE
-                else self._files.save(recorded)
+                else self.files.save(recorded)
             )
         except OSError as error:  # no folder, no space: the next cycle may fare better
             message = f"The trace of cycle {recorded.cycle} could not be written: {error}."
-            self._output.warn(f"{message} Training goes on.")
-            self._output.write(Note(step=last, name="trace-failed", message=message))
+            self.output.warn(f"{message} Training goes on.")
+            self.output.write(Note(step=last, name="trace-failed", message=message))
             return
-        self._forecast.learn(num_bytes, last - first + 1, recorded.took_ns)
+        self.forecast.learn(num_bytes, last - first + 1, recorded.took_ns)
 
     def say_busy(self, why: str) -> None:
         """Note that another profiler records."""
@@ -116,7 +112,7 @@ class Recordings:
 
     def _leave_out(self, name: str, message: str) -> None:
         """Note each time why nothing is recorded, and show it once."""
-        self._output.note(name, message=message)
+        self.output.note(name, message=message)
         if not self._said:
             self._said = True
-            self._output.warn(message)
+            self.output.warn(message)
