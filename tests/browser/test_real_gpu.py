@@ -61,6 +61,9 @@ def test_kernels_that_only_one_of_two_runs_has_are_told(page):
     rows = page.rows("[aria-label='Kernels']")
     assert [row[3] for row in rows[:7]] == ["added"] * 3 + ["removed"] * 4
     assert rows[0][0].startswith("sm80_xmma_gemm_f32f32_f32f32_f32")
+    told = {row[0]: row[4:] for row in page.rows("[aria-label='Before and after']")}
+    assert told["kernels per step"] == ["lower", "yes"]
+    assert told["loss"] == ["same", "yes"]
 
 
 def test_a_device_that_is_behind_has_its_own_step_time(page):

@@ -94,6 +94,14 @@ def test_lines_of_worker_processes_are_listed_with_what_they_take_of_a_batch(pag
     assert float(each.removesuffix(" ms")) == pytest.approx(0.9 * 32, rel=0.03)
 
 
+def test_named_modules_are_listed_with_their_calls_and_how_to_make_one_of_several(page):
+    page.open("gpu")
+    page.wait_for("[aria-label='Modules']", "encoder")
+    ((name, calls, *_),) = page.rows("[aria-label='Modules']")
+    assert (name, calls) == ("encoder", "24")
+    assert "gpt/model.py:12 `z = self.encoder(x[:, t])`; fold time into the batch" in page.text()
+
+
 def test_steps_are_drawn_stacked_by_phase_and_a_range_of_them_in_full_detail(page):
     page.open("char_lm/version_1", view="steps", **{"from": "100", "to": "150"})
     page.wait_for("p.muted", "Steps 100 to 149 of 5,000, one by one.")

@@ -221,7 +221,7 @@ function beforeAfter(rows) {
         { key: "label", label: "Figure", text: true, plain: true },
         { key: "base", label: "Base", format: shown },
         { key: "new", label: "This", format: shown },
-        { key: "diff", label: "Change", format: (diff, row) => (row.base ? relative(diff / row.base) : "–") },
+        { key: "diff", label: "Change", format: (diff, row) => (row.base ? relative(diff / row.base).replaceAll("-", "−") : "–") },
         { key: "wanted", label: "Wanted", text: true, plain: true },
         { key: "as_wanted", label: "As wanted", text: true, plain: true, format: (as) => (as === null ? "unchanged" : as ? "yes" : "no") },
       ],
