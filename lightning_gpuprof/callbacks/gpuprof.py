@@ -42,7 +42,8 @@ class GpuProfCallback(Callback):
     """Says where every millisecond of a training step goes, and what to change.
 
     `Trainer(callbacks=[GpuProfCallback()])` is all it takes: train as usual, then read the
-    PROFILE tab of TensorBoard or `lightning-gpuprof report`.
+    PROFILE tab of TensorBoard or `lightning-gpuprof report`. `validate`, `test` and `predict` are
+    runs of their own, in folders of these names in the log dir.
 
     It is made of parts that can be used alone: `PhaseTimer`, `ProfilerSchedule`, `DeferredLoss`
     and others. A part that fails is switched off for the run; training goes on.

@@ -8,17 +8,17 @@ import torch
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.compiled_modules import is_inside_compiled, modules_by_name
-from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
+from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.session.guard import guarded
-from lightning_gpuprof.session.hooks import BATCH_END, Hooks, called_by_trainer, silence_unused
-from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.session.hooks import BATCH_END, Hooks, called_by_trainer
+from lightning_gpuprof.session.recording import RecordingCallback
 from lightning_gpuprof.timing.components import BackwardCall, Component
 from lightning_gpuprof.timing.module_calls import WATCHED, CallCounts
 
 
-class ModuleTimer(Callback):
+class ModuleTimer(RecordingCallback):
     """Times the forward and backward of modules, named as in `named_modules()`, and counts calls.
 
     `ModuleTimer(["encoder", "world_model.rssm"])` beside a `PhaseTimer`, or
@@ -51,19 +51,11 @@ class ModuleTimer(Callback):
                 f"ModuleTimer({modules!r}) is not a list of names. Pass names as in "
                 'named_modules(), such as ModuleTimer(["encoder"]).'
             )
+        super().__init__()
         self.modules = tuple(modules)
-        self._output: RunOutput | None = None
         self._hooks: list[Any] = []
         self._counts = CallCounts()
         self._steps = Hooks({"on_train_batch_start": self._step_begins, BATCH_END: self._step_ends})
-        silence_unused(self)
-
-    @override
-    @guarded
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self._output = RunOutput.of(trainer) if stage == "fit" else None
-        if self._output is not None:
-            self._output.at_end(lambda *_: self._release())
 
     @override
     @guarded
@@ -84,7 +76,7 @@ class ModuleTimer(Callback):
                 self._time(module, self._output.components(name))
 
     def _time(self, module: torch.nn.Module, component: Component) -> None:
-        enter, leave = _Hook(self._enter, component), _Hook(self._leave, component)
+        enter, leave = _Hook(self._call_begins, component), _Hook(self._call_ends, component)
         self._hooks += [
             module.register_forward_pre_hook(enter, with_kwargs=True),
             # Also where forward raises: the region must not stay open.
@@ -105,12 +97,12 @@ class ModuleTimer(Callback):
             self._output.write(self._counts.record())
 
     @guarded
-    def _enter(self, component: Component, args: Any, kwargs: Any) -> None:
+    def _call_begins(self, component: Component, args: Any, kwargs: Any) -> None:
         self._counts.called(component.name, (args, kwargs))
         component.__enter__()
 
     @guarded
-    def _leave(self, component: Component, args: Any, kwargs: Any, output: Any) -> None:
+    def _call_ends(self, component: Component, args: Any, kwargs: Any, output: Any) -> None:
         component.__exit__(None, None, None)
         self._counts.returned(component.name, output)
         if component.timed and torch.is_grad_enabled():
@@ -128,6 +120,7 @@ class ModuleTimer(Callback):
         )
         self._output.write(Note(step=0, name="module_not_timed", value=name, message=message))
 
+    @override
     def _release(self) -> None:
         self._write()
         while self._hooks:

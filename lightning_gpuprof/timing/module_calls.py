@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter, defaultdict
-from types import FrameType
+from traceback import walk_stack
 from typing import Any
 
 import torch
@@ -87,9 +87,7 @@ def _nodes(value: Any) -> list[Any]:
 
 def _calling_line() -> Place:
     """Return the innermost line of the user's own."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and package_in(frame) != USER:
-        frame = frame.f_back
-    if frame is None:
-        return "", 0, ""
-    return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+    for frame, line in walk_stack(sys._getframe(1)):
+        if package_in(frame) == USER:
+            return frame.f_code.co_filename, line, frame.f_code.co_name
+    return "", 0, ""

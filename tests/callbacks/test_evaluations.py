@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from lightning.pytorch import Callback, Trainer
+from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader
@@ -187,12 +187,3 @@ def test_the_report_is_shown_at_its_end(tmp_path, caplog):
     caplog.set_level("INFO", logger="lightning_gpuprof")
     evaluate(tmp_path, "predict", GpuProfCallback(trace=False))
     assert "predict, finished, 18 steps" in "\n".join(one.getMessage() for one in caplog.records)
-
-
-def test_another_callback_is_timed_by_name(tmp_path):
-    class Writes(Callback):
-        def on_predict_batch_end(self, *args):
-            sum(range(20_000))
-
-    trainer, _ = evaluate(tmp_path, "predict", Writes(), quiet(trace=False))
-    assert (session_of(trainer, "predict").columns["part/callbacks/Writes"] > 0).all()

@@ -35,13 +35,9 @@ _ANSWERS = {
     State.LOOK: ("look", "Next:"),
     State.NOT_MEASURED: ("-", "Not measured:"),
 }
-_MODULE_COLUMNS = {
-    "calls_per_step": "calls",
-    "forward_ns": "forward",
-    "backward_ns": "backward",
-    "device_forward_ns": "on the device",
-    "device_backward_ns": "backward",
-}
+_MODULE_TIMES = tuple(
+    "calls_per_step forward_ns backward_ns device_forward_ns device_backward_ns".split()
+)
 MOST_KERNELS = 20
 Titled = tuple[str, Padding]
 
@@ -118,19 +114,13 @@ def line_table(results: RunResults) -> Padding | None:
 def module_tables(results: RunResults) -> Iterator[Titled]:
     """Yield the modules that were named, and those whose calls could be one."""
     modules = module_times(results)
-    keys = [key for key in _MODULE_COLUMNS if any(row[key] is not None for row in modules)]
-    rows = [(*(_figure(key, row[key]) for key in keys), row["name"]) for row in modules]
+    keys = [k for k in _MODULE_TIMES if any(row[k] is not None for row in modules)]
+    rows = [(*(cell(key, row[key]) for key in keys), row["name"]) for row in modules]
     if rows:
-        head = (*(_MODULE_COLUMNS[key] for key in keys), "")
+        head = (*(key.removesuffix("_ns").replace("_", " ") for key in keys), "")
         yield "MODULES (own time, mean per step)", grid(rows, right=range(len(keys)), head=head)
     if loops := [(row["name"], row["advice"]) for row in modules if row["advice"]]:
         yield "MODULES CALLED IN A LOOP", grid(loops)
-
-
-def _figure(key: str, value: float | None) -> str:
-    if value is None:
-        return ""
-    return duration(value) if key.endswith("_ns") else f"{value:.3g}"
 
 
 def worker_table(results: RunResults) -> Titled | None:
