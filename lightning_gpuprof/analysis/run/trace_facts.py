@@ -138,18 +138,15 @@ class TraceFacts:
         outside = count - (row.get("loading_count") or 0)
         steady = self.host_scale / self.steps
         host = steady * outside / max(1, count)
+        counts = ("repeated", "backward", "update")
+        times = ("total_ns", "self_ns", "repeated_ns", "backward_ns")
         return Operator(
             name=str(row["name"]),
             calls=outside / self.steps,
-            total_ns=(row.get("total_ns") or 0) * host,
-            self_ns=(row.get("self_ns") or 0) * host,
             device_total_ns=None if device is None else device / self.steps,
-            repeated_calls=(row.get("repeated_count") or 0) / self.steps,
-            repeated_ns=(row.get("repeated_ns") or 0) * host,
-            backward_calls=(row.get("backward_count") or 0) / self.steps,
-            backward_ns=(row.get("backward_ns") or 0) * host,
-            update_calls=(row.get("update_count") or 0) / self.steps,
             update_self_ns=(row.get("update_self_ns") or 0) * steady,
+            **{f"{of}_calls": (row.get(f"{of}_count") or 0) / self.steps for of in counts},
+            **{name: (row.get(name) or 0) * host for name in times},
         )
 
 

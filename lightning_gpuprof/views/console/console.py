@@ -1,6 +1,7 @@
 """The report as text for a terminal: the first screen answers, the rest follows."""
 
 import os
+import re
 import shlex
 from collections.abc import Iterator
 from io import StringIO
@@ -197,10 +198,8 @@ def _change(finding: Finding) -> Iterator[tuple[str, str | Text]]:
 
 
 def _label(key: str) -> str:
-    key = key.replace("_frac", " share")
-    for unit in ("_ns", "_bytes", "_per_s", "_count"):
-        key = key.removesuffix(unit)
-    return key.replace("_", " ")
+    plain = re.sub(r"_(ns|bytes|per_s|count)$", "", key.replace("_frac", " share"))
+    return plain.replace("_", " ")
 
 
 def _heading(text: str) -> Padding:

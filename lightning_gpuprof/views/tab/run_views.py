@@ -18,7 +18,7 @@ from lightning_gpuprof.records.files import LOCAL, FileSystem
 from lightning_gpuprof.records.glance import Glance, glance
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import SCHEMA_VERSION, Memory, Note, ProbeDisabled, Scalars
+from lightning_gpuprof.records.schema import SCHEMA_VERSION, Note, ProbeDisabled, Scalars
 from lightning_gpuprof.views.documents.notices import first_few
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.query import Query
@@ -33,7 +33,6 @@ def run_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     """Return the run's header: every rank's sessions, and the asked session's facts."""
     session = run.session(query)
     start = session.start
-    memory = session.all(Memory)
     numbers = session.columns.get("step")
     return {
         "name": run.name,
@@ -48,7 +47,6 @@ def run_view(run: LoadedRun, query: Query) -> dict[str, Any]:
         "last_step": int(numbers[-1]) if numbers is not None and len(numbers) else None,
         **{key: msgspec.to_builtins(getattr(start, key)) for key in _FACTS},
         "end": msgspec.to_builtins(session.end),
-        "memory": msgspec.to_builtins(memory[-1]) if memory else None,
         "loss": _last_loss(session),
         "notes": [msgspec.to_builtins(note) for note in session.all(Note)],
         "disabled": [

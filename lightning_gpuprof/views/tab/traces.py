@@ -11,6 +11,7 @@ MAX_ROWS = 2_000
 """Tables are sorted and searched in the page; a row is about 150 bytes."""
 MAX_DEVICE_ROWS, MAX_ROOFLINE_ROWS = 100, 500
 _DEVICE_LISTS = "idle idle_functions gaps categories copies syncs sync_kinds steps warnings".split()
+_CYCLE = ("cycle", "first_step", "last_step", "trace_file")
 _DEVICE_VALUES = (
     "device gpu launches sync_count sync_ns gemm_frac tensor_core_frac thin_kernels occupancy "
     "to_bytes".split()
@@ -26,10 +27,7 @@ def traces_view(run: LoadedRun, query: Query) -> dict[str, Any]:
         cycles.append(
             {
                 "rank": rank,
-                "cycle": cycle.cycle,
-                "first_step": cycle.first_step,
-                "last_step": cycle.last_step,
-                "trace_file": cycle.trace_file,
+                **{key: getattr(cycle, key) for key in _CYCLE},
                 "size_bytes": run.fs.size(path) if there else None,
                 "analysed": run.analysis(cycle.trace_file) is not None,
             }
