@@ -1,7 +1,6 @@
 """The finding of work that is done anew for each epoch."""
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Finding, Range, When, Where
 from lightning_gpuprof.units import duration, percent
 
@@ -29,7 +28,6 @@ def epoch_finding(
     cost_ns, each_ns = taken_ns // run.steps.ran, taken_ns // max(1, times)
     saving = Range(*(round(part * cost_ns) for part in gone_frac))
     return Finding(
-        severity=grade(saving, run.step_ns),
         title=f"{title.format(each=duration(each_ns))} ({of_run(run, taken_ns)})",
         advice=advice,
         evidence={f"{name}_ns": cost_ns, f"{name}_per_epoch_ns": each_ns, "epochs_count": times},

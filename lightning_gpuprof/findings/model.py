@@ -15,6 +15,8 @@ class Severity(str, Enum):
     CRITICAL = "critical"
     WARNING = "warning"
     INFO = "info"
+    BY_SAVING = "by_saving"
+    """As `grade` finds; only between a rule and `Rule.evaluate`, which grades it."""
 
 
 class When(str, Enum):
@@ -112,7 +114,7 @@ class Finding:
     """
 
     id: str = ""
-    severity: Severity
+    severity: Severity = Severity.BY_SAVING
     title: str
     advice: str
     evidence: Mapping[str, int | float]

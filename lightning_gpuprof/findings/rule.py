@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import TypeVar
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding
+from lightning_gpuprof.findings.grade import grade
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Severity
 from lightning_gpuprof.findings.needs import NEEDS
 
 _T = TypeVar("_T")
@@ -37,18 +38,23 @@ class Rule:
         return bool(self.needs) and all(NEEDS[name].by_trace for name in self.needs)
 
     def evaluate(self, run: RunResults) -> tuple[Finding | Abstained, ...]:
-        """Judge a run that has what the rule needs; evidence of a cost names the step as well."""
+        """Judge a run that has what the rule needs.
+
+        A finding is graded, unless the rule did; evidence of a cost names the step as well.
+        """
         judged = self.judge(run)
         several = judged if isinstance(judged, tuple) else (judged,)
-        named = [replace(one, id=self.id) for one in several if one is not None]
-        if run.step_ns is None:
-            return tuple(named)
-        return tuple(
-            replace(one, evidence={**one.evidence, "step_ns": run.step_ns})
-            if isinstance(one, Finding) and one.cause_ns is not None
-            else one
-            for one in named
-        )
+        return tuple(self._whole(one, run) for one in several if one is not None)
+
+    def _whole(self, one: Finding | Abstained, run: RunResults) -> Finding | Abstained:
+        if isinstance(one, Abstained):
+            return replace(one, id=self.id)
+        severity, evidence = one.severity, one.evidence
+        if severity is Severity.BY_SAVING:
+            severity = grade(one.saving_ns, run.step_ns or 1)
+        if run.step_ns is not None and one.cause_ns is not None:
+            evidence = {**evidence, "step_ns": run.step_ns}
+        return replace(one, id=self.id, severity=severity, evidence=evidence)
 
 
 def rule(

@@ -41,7 +41,7 @@ from lightning_gpuprof.analysis.savings.loader_plan import (
     loader_plan,
     rows_in_memory,
 )
-from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
+from lightning_gpuprof.findings.grade import WARNING_FRAC
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity, Where
 from lightning_gpuprof.findings.operators import OWN_WORKERS, Seen, seen_loading, tables
 from lightning_gpuprof.findings.rule import known, measured, rule
@@ -82,7 +82,7 @@ def judge(run: RunResults) -> Finding | None:
         own = seen.pattern.name == OWN_WORKERS
         also += f", {percent(seen.frac)} for your own workers" * own
     return Finding(
-        severity=grade(saving, step_ns) if plan.sure else Severity.INFO,
+        severity=Severity.BY_SAVING if plan.sure else Severity.INFO,
         title=f"{percent(cause_ns / step_ns)} of each step ({duration(cause_ns)}) waits for data"
         f"{also}",
         advice=_advice(run, plan),

@@ -29,7 +29,6 @@ from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.graph_passes import second_order
 from lightning_gpuprof.analysis.savings.hidden import faster_kernels
 from lightning_gpuprof.analysis.savings.host_work import host_work
-from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.units import duration, percent
@@ -59,7 +58,6 @@ def judge(run: RunResults) -> Finding | None:
     if not operators_ns:
         return None
     return Finding(
-        severity=grade(saving, step_ns),
         title=f"{percent(share)} of the parameters are float64: {duration(operators_ns)} "
         "of each step",
         advice="Convert the data to float32 where it is made, and remove .double(). Keep float64 "

@@ -32,7 +32,7 @@ from typing import Any
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
-from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
+from lightning_gpuprof.findings.grade import WARNING_FRAC
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rule import known, measured, rule
 from lightning_gpuprof.units import duration, percent
@@ -92,7 +92,6 @@ def judge(run: RunResults) -> Finding | None:
     if shards:  # they may be gathered ahead already
         saving = Range(low=0, high=round(min(step_ns, cost)))
     return Finding(
-        severity=grade(saving, step_ns),
         title=f"{up_to}{duration(cost)} of each step ({percent(cost / step_ns)}) is exposed "
         "communication",
         advice=advice,

@@ -25,7 +25,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.cheaper_batches import validation_ns
 from lightning_gpuprof.analysis.savings.hidden import around, exposed
 from lightning_gpuprof.analysis.savings.loader_plan import LoaderChange, loader_plan
-from lightning_gpuprof.findings.grade import FEWER, WARNING_FRAC, grade, seldom
+from lightning_gpuprof.findings.grade import FEWER, WARNING_FRAC, seldom
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, When, Where
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import FETCHES, Phase
@@ -53,7 +53,6 @@ def judge(run: RunResults) -> Finding | None:
     advice, change, saving = _less_often(run, mean_ns, runs)
     hook = _one_hook(run)
     return Finding(
-        severity=grade(saving, step_ns),
         title=f"Validation takes {duration(mean_ns)} of each step "
         f"({percent(mean_ns / step_ns)}), {duration(each_ns)} each",
         advice=advice,

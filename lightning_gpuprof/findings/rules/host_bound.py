@@ -29,7 +29,6 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings import host_work
 from lightning_gpuprof.analysis.trace.idle import LATE_CAUSES
-from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rule import known, rule
 from lightning_gpuprof.records.phases import Phase
@@ -70,7 +69,7 @@ def judge(run: RunResults) -> Finding | None:
         # Without kernels nothing says how many launches there are to save beside loops.
         saving = Range(low=saving.low, high=max(saving.high, step_ns // 2))
     title = f"{percent(frac)} of the steps wait for the host to queue work"
-    return _finding(step_ns, title, saving, 0.8, work, host_bound_frac=frac)
+    return _finding(title, saving, 0.8, work, host_bound_frac=frac)
 
 
 def _on_cpu(step_ns: int, work: host_work.HostWork) -> Finding | None:
@@ -81,7 +80,7 @@ def _on_cpu(step_ns: int, work: host_work.HostWork) -> Finding | None:
     title = f"{duration(saving.high)} of each step ({percent(saving.high / step_ns)}) "
     title += "dispatches small operators"
     confidence = 0.7 if work.usual_calls is not None else 0.4
-    return _finding(step_ns, title, saving, confidence, work, on_gpu=False)
+    return _finding(title, saving, confidence, work, on_gpu=False)
 
 
 def _traced(step_ns: int, facts: TraceFacts) -> Finding | None:
@@ -91,7 +90,7 @@ def _traced(step_ns: int, facts: TraceFacts) -> Finding | None:
         return None
     title = f"The device idles {duration(idle_ns)} of each step behind late launches"
     saving = Range(low=round(TRACED_LOW_FRAC * idle_ns), high=idle_ns)
-    return _finding(step_ns, title, saving, 0.5, None, host_idle_ns=idle_ns)
+    return _finding(title, saving, 0.5, None, host_idle_ns=idle_ns)
 
 
 def _queues(run: RunResults, step_ns: int) -> bool:
@@ -108,7 +107,6 @@ def _of_loops(step_ns: int, work: host_work.HostWork | None) -> Range:
 
 
 def _finding(
-    step_ns: int,
     title: str,
     saving: Range,
     confidence: float,
@@ -119,7 +117,6 @@ def _finding(
 ) -> Finding:
     graphs = " with CUDA graphs" if on_gpu else ""
     return Finding(
-        severity=grade(saving, step_ns),
         title=title,
         advice="Do the same work in fewer, larger operators: batch what a Python loop calls one by "
         f"one, fuse the optimizer, compile{graphs}, or raise the batch size.",

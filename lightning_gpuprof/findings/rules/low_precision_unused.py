@@ -28,7 +28,6 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.hidden import faster_kernels
 from lightning_gpuprof.analysis.trace.kernel_category import MATRIX_CATEGORIES
-from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.hardware.lookup import find_peaks
@@ -57,7 +56,6 @@ def judge(run: RunResults) -> Finding | None:
         return None
     kernels = [row for row in facts.rows("kernels") if row.get("category") in MATRIX_CATEGORIES]
     return Finding(
-        severity=grade(saving, step_ns),
         title=f"32-bit matrix products take {duration(gemm_ns)} of each step "
         f"({percent(gemm_ns / step_ns)})",
         advice="Allow TF32, or train in bfloat16 mixed precision; then compare the loss curves.",

@@ -30,7 +30,6 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import faster_kernels
 from lightning_gpuprof.analysis.trace.kernels import fills_memory
-from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rule import known, measured, rule
 from lightning_gpuprof.units import duration, percent
@@ -61,7 +60,6 @@ def judge(run: RunResults) -> Finding | None:
         return None
     rows = [row for row in facts.rows("kernels") if row.get("category") in STREAMING]
     return Finding(
-        severity=grade(saving, step_ns),
         title=f"Kernels bound by memory take {percent(bound / whole)} of the kernel time "
         f"({duration(per_step)})",
         advice="Fuse elementwise, normalisation and reduction kernels by compiling the model, and "

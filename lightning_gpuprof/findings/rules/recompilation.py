@@ -25,9 +25,8 @@ Steps with a validation are not counted. A padded shape is compiled too, and pad
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
-from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, When, Where
-from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.findings.rule import rule
 from lightning_gpuprof.units import duration
 
 MIN_STEPS = 2
@@ -47,7 +46,7 @@ EFFORT = Effort(Horizon.MEDIUM, "shapes are padded or marked dynamic", "padding 
 @rule(id="recompilation", needs=("steps",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where compiling goes on, or was done again and again in the warm-up."""
-    seen, step_ns = run.compiling, measured(run.step_ns)
+    seen = run.compiling
     if seen is None:
         return None
     if seen.count >= MIN_STEPS and seen.cost_ns is not None:
@@ -70,7 +69,6 @@ def judge(run: RunResults) -> Finding | None:
     if again:
         advice = f"{advice} torch's reason: {again[-1].reason}."
     return Finding(
-        severity=grade(saving, step_ns),
         title=f"torch.compile compiled {title}",
         advice=advice,
         evidence={f"{name}_count": count, "compiling_ns": cost_ns},

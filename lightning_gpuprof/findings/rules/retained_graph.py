@@ -30,9 +30,8 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.graph_passes import graph_nodes, graph_passes, second_order
 from lightning_gpuprof.analysis.savings.hidden import around
-from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
-from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.findings.rule import rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration
 
@@ -54,17 +53,17 @@ EFFORT = Effort(Horizon.QUICK, "one backward for the sum of the losses", "none: 
 @rule(id="retained-graph", needs=("training", "steps"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where the graph runs again, or grows."""
-    step_ns, grown = measured(run.step_ns), run.growing.get(Phase.BACKWARD)
+    grown = run.growing.get(Phase.BACKWARD)
     rises = grown is not None and grown.last - grown.first >= MIN_RISE * max(1, grown.first)
     if grown is not None and rises and run.memory_growth is not None:
-        return _growing(grown, step_ns)
+        return _growing(grown)
     facts = trace_facts(run)
     if facts is None or not facts.rows("operators") or second_order(facts):
         return None
-    return _repeated(run, facts, step_ns)
+    return _repeated(run, facts)
 
 
-def _repeated(run: RunResults, facts: TraceFacts, step_ns: int) -> Finding | None:
+def _repeated(run: RunResults, facts: TraceFacts) -> Finding | None:
     passes, backward = graph_passes(facts), run.per_step(Phase.BACKWARD)
     if backward is None or passes.repeated_frac < MIN_REPEATED:
         return None
@@ -81,7 +80,6 @@ def _repeated(run: RunResults, facts: TraceFacts, step_ns: int) -> Finding | Non
     seen = run.lines.of(Phase.BACKWARD) if run.lines else []
     lines = [Where.at(one, phase=one.phase) for one in seen if RETAINED in one.source]
     return Finding(
-        severity=grade(saving, step_ns),
         title=f"{duration(cost_ns)} of each step runs the same graph again",
         advice=DETACH if several else ADD_UP,
         evidence={
@@ -98,12 +96,11 @@ def _repeated(run: RunResults, facts: TraceFacts, step_ns: int) -> Finding | Non
     )
 
 
-def _growing(grown: Growth, step_ns: int) -> Finding:
+def _growing(grown: Growth) -> Finding:
     now_ns = grown.before_first + grown.last - grown.first
     cost_ns = grown.before_first + grown.mean_above_first
     saving = Range(low=min(cost_ns, now_ns), high=now_ns)
     return Finding(
-        severity=grade(saving, step_ns),
         title=f"The backward pass grew from {duration(grown.first)} to {duration(grown.last)}",
         advice="Detach what is carried from one step to the next (hidden states, summed losses).",
         evidence={"backward_first_ns": grown.first, "backward_last_ns": grown.last},

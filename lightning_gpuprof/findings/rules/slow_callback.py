@@ -29,7 +29,7 @@ Work done once is not reported. On a GPU only the device's idle time counts.
 from lightning_gpuprof.analysis.run.phase_split import Part, PerStep
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import exposed
-from lightning_gpuprof.findings.grade import ONCE_FRAC, grade, seldom
+from lightning_gpuprof.findings.grade import ONCE_FRAC, seldom
 from lightning_gpuprof.findings.hooks import AVERAGE, SCHEDULER, norm_hooks, trains
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rule import measured, rule
@@ -91,7 +91,6 @@ def _finding(run: RunResults, part: Part) -> Finding:
         high=round(lost.high_ns * (1 - left_frac)),
     )
     return Finding(
-        severity=grade(saving, step_ns),
         title=f"{part.name} takes {duration(taken.mean_ns)} of each step "
         f"({percent(taken.mean_ns / step_ns)})",
         advice=_advice(part.name, every),

@@ -23,7 +23,7 @@ Some saves wait for a slow disk, which fewer saves need not.
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.epoch_cost import of_run
-from lightning_gpuprof.findings.grade import FEWER, grade, seldom
+from lightning_gpuprof.findings.grade import FEWER, seldom
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, When, Where
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
@@ -55,7 +55,6 @@ def judge(run: RunResults) -> Finding | None:
     saving = Range(low=around(most_ns)[0], high=around(most_ns, step_ns)[1])
     parts = [part for part in run.parts_of(Phase.CHECKPOINT) if part.per_step is not None]
     return Finding(
-        severity=grade(saving, step_ns),
         title=f"Checkpoints take {duration(each_ns)} each "
         f"({of_run(run, mean_ns * run.every.steps)})",
         advice=advice,

@@ -32,7 +32,6 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.analysis.trace.idle import LATE_CAUSES
-from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rule import known, measured, rule
 from lightning_gpuprof.records.phases import Phase
@@ -101,7 +100,6 @@ def judge(run: RunResults) -> Finding | None:
         return None
     advice, change = _advice(run, hooks, copies)
     return Finding(
-        severity=grade(saving, step_ns),
         title=f"{_what(cost_ns, hooks)} takes {duration(cost_ns)} of each step "
         f"({percent(cost_ns / step_ns)})",
         advice=advice,
@@ -136,7 +134,6 @@ def _of_trace(run: RunResults, step_ns: int) -> Finding | None:
     said = f"{copies}, {size(num_bytes)} of {memory}memory at {size(rate)}/s. "
     saving = Range(low=0, high=min(exposed_ns, step_ns))
     return Finding(
-        severity=grade(saving, step_ns),
         title=f"Copies that nothing hides take {duration(exposed_ns)} of each step "
         f"({percent(exposed_ns / step_ns)})",
         advice=said + (PIN if pageable else f"Keep on the device what does not change. {LESS}"),

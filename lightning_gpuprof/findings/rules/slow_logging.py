@@ -148,7 +148,6 @@ def _by_experiment(run: RunResults, phase: Phase) -> Finding | None:
     if validates:
         condition = f"batch_idx == 0 and self.current_epoch % {every} == 0"
     return Finding(
-        severity=grade(saving, step_ns),
         title=f"{name} takes {duration(cost_ns)} of each step ({percent(cost_ns / step_ns)})",
         advice=IN_VALIDATION if validates else IN_STEPS.format(every=every),
         evidence={"experiment_ns": cost_ns, "steps_between_count": apart},

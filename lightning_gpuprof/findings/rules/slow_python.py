@@ -33,7 +33,6 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import is_early, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
 from lightning_gpuprof.analysis.savings.host_work import THIN_NS, host_work
-from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity, Where
 from lightning_gpuprof.findings.operators import tables, workers_advice
 from lightning_gpuprof.findings.rule import measured, rule
@@ -154,7 +153,7 @@ def _finding(
     saving = Range(low=round((1 - LEFT_FRAC) * least_ns), high=round(most_ns))
     unsure = least_ns < NEAR_0 * held_ns
     return Finding(
-        severity=Severity.INFO if unsure else grade(saving, step_ns),
+        severity=Severity.INFO if unsure else Severity.BY_SAVING,
         title=f"{percents(least_ns / step_ns, held_ns / step_ns)} of each step goes to "
         f"{KINDS[kind]['what'].format(function=seen[0].named)}",
         advice=KINDS[kind].get("advice") or workers_advice(),

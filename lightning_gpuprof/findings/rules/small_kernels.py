@@ -29,7 +29,6 @@ from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings import host_work
 from lightning_gpuprof.analysis.trace.idle import WORKING_CAUSES
 from lightning_gpuprof.analysis.trace.kernels import THIN_NS
-from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.units import duration, percent
@@ -81,7 +80,6 @@ def judge(run: RunResults) -> Finding | None:
     graphs = bool(facts.number("launches", "graph_count"))
     most = max(short, key=lambda row: row.get("count") or 0, default=None)
     return Finding(
-        severity=grade(saving, step_ns),
         title=f"{percent(thin_frac)} of kernels are thin, and the device idles "
         f"{duration(idle_ns)} between",
         advice=GRAPHED_ADVICE if graphs else ADVICE,

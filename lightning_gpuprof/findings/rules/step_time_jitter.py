@@ -28,7 +28,6 @@ from lightning_gpuprof.analysis.run.line_times import line_times
 from lightning_gpuprof.analysis.run.outliers import Spikes
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
-from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import (
     Abstained,
     Effort,
@@ -79,7 +78,7 @@ def judge(run: RunResults) -> Finding | Abstained | None:
         return None
     collected_ns = (run.every.mean_ns(Phase.GARBAGE_COLLECTION) if run.every else None) or 0
     if seen.gc_count >= MIN_COLLECTIONS and collected_ns >= GC_FRAC * step_ns:
-        return _of_collector(run, seen, step_ns, collected_ns)
+        return _of_collector(run, seen, collected_ns)
     if seen.changed is not None:
         return Abstained("", LASTS.format(step=seen.changed.step))
     regular = seen.count > 1 and seen.every_steps is not None
@@ -97,7 +96,7 @@ def judge(run: RunResults) -> Finding | Abstained | None:
         advice = REGULAR.format(every=seen.every_steps)
         evidence["steps_between_count"] = round(seen.every_steps)
     return Finding(
-        severity=grade(saving, step_ns) if regular else Severity.INFO,
+        severity=Severity.BY_SAVING if regular else Severity.INFO,
         title=f"{seen.count} of {seen.steps} steps take {each} more{rhythm}",
         advice=advice,
         evidence=evidence,
@@ -108,7 +107,7 @@ def judge(run: RunResults) -> Finding | Abstained | None:
     )
 
 
-def _of_collector(run: RunResults, seen: Spikes, step_ns: int, collected_ns: int) -> Finding:
+def _of_collector(run: RunResults, seen: Spikes, collected_ns: int) -> Finding:
     sampled = run.lines.lines if run.lines else ()
     calls = [one for one in sampled if "gc.collect(" in one.source]
     call = max(calls, key=lambda one: one.count, default=None)
@@ -123,7 +122,6 @@ def _of_collector(run: RunResults, seen: Spikes, step_ns: int, collected_ns: int
         advice = CALLED.format(function=call.function, file=call.file, line=call.line)
         where = Where.at(call, phase=phase, name=name)
     return Finding(
-        severity=grade(saving, step_ns),
         title=f"Python's garbage collector takes {duration(collected_ns)} of each step",
         advice=advice,
         evidence=_evidence(seen, collected_ns),

@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from lightning_gpuprof.analysis.run.ranks.rank_waits import RankWaits
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
-from lightning_gpuprof.findings.grade import WARNING_FRAC, grade
+from lightning_gpuprof.findings.grade import WARNING_FRAC
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
@@ -65,7 +65,6 @@ def _late(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
     mostly = f", mostly {_in(phase)}" if phase else ""
     place = waits.part or (f"what it does {_in(phase)}" if phase else "its special work")
     return Finding(
-        severity=grade(saving, step_ns),
         title=f"{names} delay{'s' if len(waits.late) == 1 else ''} each step by "
         f"{duration(waits.late_ns)} ({percent(waits.late_ns / step_ns)}){mostly}",
         advice=f"Look at {place} on {names.lower()} ({', '.join(hosts)}): uneven data, work that "
@@ -104,7 +103,6 @@ def _turns(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
     at = f" {_in(phase)}" if phase else ""
     first = f"Rank {last} comes last in {percent(waits.last_frac[last])} of the steps: look "
     return Finding(
-        severity=grade(saving, step_ns),
         title=f"Ranks wait {duration(waits.mean_wait_ns)} of each step "
         f"({percent(waits.mean_wait_ns / step_ns)}) for changing ranks",
         advice=(f"{first}there{at} first. " if often else "")

@@ -21,7 +21,6 @@ A thread that computes in Python without a lock of its own is not found.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
@@ -54,7 +53,6 @@ def judge(run: RunResults) -> Finding | None:
     most = min(1.0, HIGH_FRAC * high)
     saving = Range(round(LOW_FRAC * low * forward.mean_ns), round(most * forward.mean_ns))
     return Finding(
-        severity=grade(saving, step_ns),
         title=f"{waits[0].function} waits {duration(cost_ns)} of each step for another thread",
         advice="Hold the lock only for the exchange: prepare the item before taking it. Or pass "
         "items through a queue, ahead of time.",

@@ -32,7 +32,6 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.analysis.savings.host_work import computes, parameter_tensors
-from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
@@ -96,7 +95,6 @@ def _finding(
     if not saving.high:
         return None
     return Finding(
-        severity=grade(saving, step_ns),
         title=f"{name} takes {duration(step.mean_ns)} of each step "
         f"({percent(step.mean_ns / step_ns)}), unfused",
         advice=advice,

@@ -30,7 +30,6 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around, exposed
 from lightning_gpuprof.analysis.savings.loader_plan import rows_in_memory
 from lightning_gpuprof.findings.epoch_cost import of_run
-from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, When, Where
 from lightning_gpuprof.findings.rule import known, measured, rule
 from lightning_gpuprof.records.phases import WORKER_STARTUP, Phase
@@ -89,7 +88,6 @@ def _of_epochs(run: RunResults) -> Finding | None:
     elif starts.remade_ns:
         advice, change = KEEP + ANEW, RELOAD if persistent else None
     return Finding(
-        severity=grade(saving, step_ns),
         title=f"Each epoch waits {duration(waited_ns)} for workers to start "
         f"({of_run(run, starts.again_ns)})",
         advice=advice,
@@ -124,7 +122,6 @@ def _amid_epochs(run: RunResults) -> Finding | None:
     cost_ns, every = amid.per_step_ns, amid.every_steps
     saving = Range(*around(cost_ns, step_ns))
     return Finding(
-        severity=grade(saving, step_ns),
         title=f"Worker processes start amid the epoch, every {every} steps: "
         f"{duration(cost_ns)} of each step ({percent(cost_ns / step_ns)})",
         advice=AMID,
@@ -156,7 +153,6 @@ def _of_validations(run: RunResults) -> Finding | None:
     if 0 < each <= FEW * workers:
         advice, change = FEW_BATCHES.format(each=round(each)), "num_workers=0"
     return Finding(
-        severity=grade(saving, step_ns),
         title=f"Starting {started} worker{'s' * (started > 1)} costs each validation "
         f"{duration(each_ns)} ({of_run(run, each_ns * seen.count)})",
         advice=advice,
