@@ -16,6 +16,7 @@ from snapshot_builder import SnapshotBuilder
 
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.records.schema import ProfilerCycle
 from lightning_gpuprof.records.writer import RecordWriter
 
 # One thread per test process: two cores are all that CI has.
@@ -23,6 +24,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):  # what a terminal or CI says of itself
     os.environ.pop(name, None)
 
+CYCLE = ProfilerCycle(cycle=0, first_step=3, last_step=4, trace_file="t.gz", trace_bytes=1_000)
 SHARED_TRACES = Path(__file__).parents[2] / "shared" / "traces"
 
 
@@ -157,14 +159,21 @@ def write_run(tmp_path):
 
 @pytest.fixture
 def analyze(write_run):
-    """Analyse one session given as to `make_session`; other ranks' steps are the same."""
+    """Analyse one session given as to `make_session`; other ranks' steps are the same.
 
-    def analyse(phases=None, *, traces=None, **options):
+    `trace` is the analysis of a trace of two steps, which a cycle of the session recorded.
+    """
+
+    def analyse(phases=None, *, trace=None, **options):
         for rank in range(1, options.get("world_size", 1)):
             other = {**options, "records": (), "rank": rank}
             write_run(make_session(phases, **other), rank=rank)
+        traces = {}
+        if trace is not None:
+            options["records"] = [*options.get("records", ()), CYCLE]
+            traces["t.gz"] = {"steps": [{}, {}], **trace}
         run = write_run(make_session(phases, **options))
-        return analyze_run(read_run(run), traces or {})
+        return analyze_run(read_run(run), traces)
 
     return analyse
 

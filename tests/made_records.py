@@ -15,6 +15,7 @@ from lightning_gpuprof.records.schema import (
     Column,
     Device,
     Loader,
+    Memory,
     ProfilerCycle,
     Record,
     RunEnd,
@@ -171,6 +172,13 @@ def run_end(steps: int, **changes: Any) -> RunEnd:
     """Return a session's last record."""
     values = {"status": "finished", "wall_ns": steps * 45 * MS, "steps": steps}
     return RunEnd(**{**values, "own_cost_ns_per_step": 9_400, **changes})
+
+
+def memory(peak: int, **changes: Any) -> Memory:
+    """Return a reading of a GPU of 80 GiB whose peak, allocated and reserved, is this."""
+    values = {"step": 50, "allocated_bytes": 1, "reserved_bytes": peak, "total_bytes": 80 * 2**30}
+    peaks = {"peak_allocated_bytes": peak, "peak_reserved_bytes": peak}
+    return Memory(**(values | peaks | changes))
 
 
 def operator(name: str, calls: int, self_ms: float, total_ms: float) -> dict[str, Any]:

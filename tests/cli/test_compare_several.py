@@ -3,9 +3,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_records import memory
 
 from lightning_gpuprof.cli import main
-from lightning_gpuprof.records.schema import Memory, Scalars
+from lightning_gpuprof.records.schema import Scalars
 
 MS = 1_000_000
 FORWARD = 10 * MS + np.arange(100) % 7 * 100_000
@@ -16,9 +17,9 @@ def tries(make_session, write_run):
     """Write a base run that waits for data, and three tries: faster, the same, slower."""
 
     def write(name, phases, loss=0.5, peak=None, **options):
-        memory = () if peak is None else (_memory(peak),)
+        seen = () if peak is None else (memory(peak),)
         losses = Scalars(steps=[0, 1], values={"loss": [1.0, loss]})
-        session = make_session(phases, records=[losses, *memory], samples=8, **options)
+        session = make_session(phases, records=[losses, *seen], samples=8, **options)
         return write_run(session, name=name)
 
     return [
@@ -27,11 +28,6 @@ def tries(make_session, write_run):
         write("same", {"forward": FORWARD, "data_wait": 5 * MS + 100}),
         write("slower", {"forward": FORWARD * 2, "data_wait": 5 * MS}, loss=0.7),
     ]
-
-
-def _memory(peak):
-    sizes = {"allocated_bytes": 1, "reserved_bytes": 1, "peak_allocated_bytes": 1}
-    return Memory(step=50, peak_reserved_bytes=peak, total_bytes=2**33, **sizes)
 
 
 def test_each_run_is_a_row_beside_the_base(tries, capsys):

@@ -4,12 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
+from made_records import memory
 
 from lightning_gpuprof.records.schema import (
     Advice,
     Device,
     Loader,
-    Memory,
     Note,
     OutsideSpan,
     ProbeDisabled,
@@ -22,14 +22,6 @@ from lightning_gpuprof.views.documents.report import load_report
 
 DOCS = Path(__file__).parents[2] / "docs"
 MS = 1_000_000
-MEMORY = Memory(
-    step=50,
-    allocated_bytes=1,
-    reserved_bytes=1,
-    peak_allocated_bytes=1,
-    peak_reserved_bytes=1,
-    total_bytes=10,
-)
 NAMES_OF_THE_USER = {"phase_ns", "part_ns", "versions", "trainer", "model", "loader", "config"}
 NAMES_OF_THE_USER |= {"details", "kind_bytes", "phase_mean_ns", "evidence"}
 NAMES_OF_THE_USER |= {"operators"}
@@ -66,7 +58,7 @@ def test_every_key_of_the_report_is_documented(make_session, write_run):
         steps_watched=1,
     )
     records = [
-        MEMORY,
+        memory(1),
         site,
         Advice(step=50, batch_size=8),
         Note(step=0, name="n"),
@@ -93,7 +85,7 @@ def test_every_key_of_the_report_is_documented(make_session, write_run):
 
 
 def test_every_key_of_a_comparison_is_documented(make_session, write_run):
-    records = [MEMORY, Scalars(steps=[0], values={"loss": [1.0]})]
+    records = [memory(1), Scalars(steps=[0], values={"loss": [1.0]})]
     base = write_run(make_session({"forward": MS}, records=records, cpu_count=2), name="base")
     new = write_run(make_session({"forward": 2 * MS}, records=records, cpu_count=4), name="new")
     payload = json.loads(json.dumps(compare_several(base, new, new).payload()))

@@ -1,21 +1,20 @@
 import pytest
+from made_records import memory
+from rule_cases import op
 
 from lightning_gpuprof.findings.check_figures import suggested_workers
 from lightning_gpuprof.findings.checks import State, focus, run_checks
 from lightning_gpuprof.findings.engine import evaluate_rules, make_plan
 from lightning_gpuprof.findings.model import Horizon
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.schema import Device, Loader, Memory, ProfilerCycle
+from lightning_gpuprof.records.schema import Device, Loader
 
 MS = 1_000_000
 GPU = Device(type="cuda")
 
 
 def traced(**document):
-    cycle = ProfilerCycle(cycle=0, first_step=1, last_step=2, trace_file="t.gz")
-    gpu = {"span_ns": 100, "busy_ns": 40}
-    document = {"steps": [{}, {}], "gpu": gpu, **document}
-    return {"records": [cycle], "traces": {"t.gz": document}, "device": GPU}
+    return {"trace": {"gpu": {"span_ns": 100, "busy_ns": 40}, **document}, "device": GPU}
 
 
 @pytest.mark.parametrize(
@@ -73,10 +72,7 @@ def test_the_questions_of_a_gpu_trace_are_answered_from_it(analyze):
             gemm_frac=0.5,
             sync_ns=6,
             idle=[{"cause": "launch_latency", "total_ns": 10, "count": 1}],
-            operators=[
-                {"name": "aten::copy_", "count": 2, "total_ns": 30, "self_ns": 30},
-                {"name": "aten::mm", "count": 2, "total_ns": 70, "self_ns": 70},
-            ],
+            operators=[op("aten::copy_", 2, 30), op("aten::mm", 2, 70)],
             roofline=[{"bound": "memory", "total_ns": 8}, {"bound": "compute", "total_ns": 2}],
         ),
     )
@@ -111,7 +107,7 @@ def test_a_question_of_a_trace_is_looked_at_beyond_its_limit(analyze, name, docu
     names = "category total_ns occupancy_frac".split()
     rows = {
         "kernels": [{"name": "k", **dict(zip(names, one, strict=True))} for one in kernels],
-        "operators": [{"name": op, "count": n, "total_ns": n, "self_ns": n} for op, n in operators],
+        "operators": [op(one, count, count) for one, count in operators],
     }
     run = analyze({"forward": MS}, **traced(**document | rows))
     found = {one.id: one for one in run_checks(run)}
@@ -121,9 +117,8 @@ def test_a_question_of_a_trace_is_looked_at_beyond_its_limit(analyze, name, docu
 
 @pytest.mark.parametrize(("peak", "asked"), [(95, "memory-full"), (30, "vram"), (80, None)])
 def test_memory_may_be_too_full_or_too_empty(analyze, peak, asked):
-    sizes = {"allocated_bytes": 10, "reserved_bytes": peak, "peak_allocated_bytes": peak}
-    memory = Memory(step=1, peak_reserved_bytes=peak, total_bytes=100, **sizes)
-    found = run_checks(analyze({"forward": MS}, records=[memory], device=GPU))
+    seen = memory(peak, total_bytes=100)
+    found = run_checks(analyze({"forward": MS}, records=[seen], device=GPU))
     asks = [one.id for one in found if one.view == "memory" and one.state is State.LOOK]
     assert asks == ([asked] if asked else [])
 

@@ -9,7 +9,7 @@ from rule_cases import MS, outcome
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.engine import evaluate_rules
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Severity
 from lightning_gpuprof.findings.rule import Rule, rule, rules
 from lightning_gpuprof.records.schema import Loader
 
@@ -31,8 +31,10 @@ class TestEveryRule:
     def test_has_a_page_that_is_soon_read(self, one):
         assert len(one.doc.split()) <= MOST_WORDS
 
-    def test_finds_nothing_in_an_empty_run(self, one, analyze):
-        assert evaluate_rules(analyze({}, steps=0), [one]).found == ()
+    def test_says_of_an_empty_run_what_it_lacks(self, one, analyze):
+        said = evaluate_rules(analyze({}, steps=0), [one])
+        assert said.found == ()
+        assert "steps" not in one.needs or len(said.abstained[0].reason) > 15
 
     def test_gives_evidence_whose_names_end_in_a_unit(self, one):
         with open(sys.modules[one.judge.__module__].__file__) as file:
@@ -74,6 +76,23 @@ def test_a_rule_abstains_with_the_sentence_on_what_it_needs(analyze):
         "it takes an analysed trace with kernels of a GPU"
     ]
     assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("finding_id", "known"),
+    [
+        *((name, {}) for name in ("costly-line", "host-sync", "slow-python", "thread-contention")),
+        *((name, {}) for name in ("throttled-clocks", "shared-device", "unused-vram")),
+        *((name, {}) for name in ("small-kernels", "memory-bound-kernels", "vram-pressure")),
+        *((name, {}) for name in ("low-precision-unused", "opaque-compiled-regions")),
+        *((name, {}) for name in ("non-contiguous-layout", "lost-kernels")),
+        *((name, {}) for name in ("slow-epoch-start", "unfused-optimizer")),
+        ("double-precision", {"model": {"dtypes": {"float64": 6}}}),
+        ("double-precision", {"trace": {"operators": []}}),
+    ],
+)
+def test_without_what_it_takes_a_rule_abstains(judge, finding_id, known):
+    assert isinstance(judge(finding_id, {"forward": MS}, **known), Abstained)
 
 
 def test_a_need_that_nothing_names_is_refused():

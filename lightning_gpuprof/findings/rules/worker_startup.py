@@ -1,12 +1,12 @@
-"""Data workers start again and again: for each epoch or validation, or amid an epoch.
+"""Data workers start again for each epoch or validation, or amid an epoch.
 
 ## Symptom
-The first step of each epoch or validation waits for workers to start; or, every few steps, one
-of several loaders.
+The first step of each epoch or validation waits for workers to start; or one of several loaders
+every few steps.
 
 ## Why
-Without persistent workers, Lightning ends all worker processes with an epoch and starts new ones:
-each imports torch, copies the dataset, opens its files and fills its queue.
+Without persistent workers, each epoch ends all and starts new ones: each imports torch, copies
+the dataset, opens files, fills its queue.
 
 ## Fix
 ```python
@@ -17,13 +17,12 @@ DataLoader(data, num_workers=4, persistent_workers=True)  # after
 Return the same loader each time.
 
 ## How it is measured
-`startup_ns` per step: what first steps of epochs wait above the usual, and the waits between
-epochs, without the first; amid an epoch, what steps with a start wait above the usual; in
-validation, iterators and first batches.
+`startup_ns` per step: what an epoch's first step waits above the usual, and the waits between
+epochs, but the first; amid an epoch, likewise; in validation, iterators and first batches.
 
 ## Limits
-A first batch is still made, at most `num_workers` steps long: that is not in the least saving.
-That an epoch's first step computes for longer, on memory shared with the workers, is in the most.
+A first batch, at most `num_workers` steps long, is still made: not in the least saving. That an
+epoch's first step computes longer, on memory shared with workers, is in the most.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

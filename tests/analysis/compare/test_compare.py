@@ -9,7 +9,6 @@ from lightning_gpuprof.records.schema import (
     UNMARKED_STEPS,
     Device,
     OutsideSpan,
-    ProfilerCycle,
     Scalars,
     StepFlag,
 )
@@ -137,12 +136,9 @@ def test_a_model_is_another_by_its_class_or_by_its_parameters_where_ranks_count_
 
 
 def test_operators_are_compared_where_both_runs_have_a_trace(analyze):
-    cycle = ProfilerCycle(cycle=0, first_step=1, last_step=2, trace_file="t.gz")
-
     def traced(self_ns):
         row = {"name": "aten::mm", "count": 2, "total_ns": self_ns, "self_ns": self_ns}
-        document = {"operators": [row], "steps": [{}, {}]}
-        return {"phases": {"forward": MS}, "records": [cycle], "traces": {"t.gz": document}}
+        return {"phases": {"forward": MS}, "trace": {"operators": [row]}}
 
     (change,) = both(analyze, traced(4 * MS), traced(2 * MS)).operators
     assert (change.name, change.base, change.new) == ("aten::mm", 2 * MS, MS)

@@ -1,12 +1,13 @@
 import random
 
 import pytest
+from made_records import memory
 
 from lightning_gpuprof.analysis.memory import memory_growth as module
 from lightning_gpuprof.memory.trend import theil_sen
 from lightning_gpuprof.records.facts import ProcessMemory
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import SCHEMA_VERSION, Memory, RunStart
+from lightning_gpuprof.records.schema import SCHEMA_VERSION, RunStart
 
 MIB = 2**20
 GIB = 2**30
@@ -21,15 +22,8 @@ START = RunStart(schema_version=SCHEMA_VERSION, session=0, stage="fit", started_
 
 def session(allocated, *, total=24 * GIB):
     records = tuple(
-        Memory(
-            step=50 * (window + 1),
-            allocated_bytes=int(used),
-            reserved_bytes=int(used) + 4 * GIB,
-            peak_allocated_bytes=int(used) + 3 * GIB,
-            peak_reserved_bytes=int(used) + 4 * GIB,
-            total_bytes=total,
-        )
-        for window, used in enumerate(allocated)
+        memory(int(used) + 4 * GIB, step=50 * window, allocated_bytes=int(used), total_bytes=total)
+        for window, used in enumerate(allocated, start=1)
     )
     return Session(start=START, records=records, columns={})
 

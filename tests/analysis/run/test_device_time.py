@@ -7,7 +7,7 @@ from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.records.device_marks import device_marks
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.schema import NOT_MEASURED, Device, ProfilerCycle
+from lightning_gpuprof.records.schema import NOT_MEASURED, Device
 from lightning_gpuprof.views.documents.gpu_words import line_of
 
 US, MS = 1_000, 1_000_000
@@ -146,9 +146,8 @@ TRACE = {
 
 
 def traced(analyze, document):
-    cycle = ProfilerCycle(cycle=0, first_step=1, last_step=3, trace_file="t.gz")
     columns = marks(100 * US, 4 * MS, 4 * MS, ahead=(10 * US, 12 * US, 11 * US))
-    return analyze(HOST, columns=columns, device=GPU, records=[cycle], traces={"t.gz": document})
+    return analyze(HOST, columns=columns, device=GPU, trace=document)
 
 
 def test_busy_is_the_profiled_steps_work_over_the_devices_step_without_a_profiler(analyze):

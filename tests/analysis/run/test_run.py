@@ -1,15 +1,12 @@
 import numpy as np
 import pytest
+from made_records import memory
 
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import RankRecords, read_run
-from lightning_gpuprof.records.schema import (
-    Memory,
-    OutsideSpan,
-    StepFlag,
-)
+from lightning_gpuprof.records.schema import OutsideSpan, StepFlag
 
 MS = 1_000_000
 
@@ -146,15 +143,8 @@ def test_a_session_without_steps_has_no_figures_rather_than_zeros(analyze):
 
 @pytest.mark.parametrize(("before", "allocated", "frac"), [(False, 700, 0.9), (True, 100, 0.3)])
 def test_a_peak_from_before_training_is_not_the_runs(analyze, before, allocated, frac):
-    record = Memory(
-        step=49,
-        allocated_bytes=100,
-        reserved_bytes=300,
-        peak_allocated_bytes=700,
-        peak_reserved_bytes=900,
-        total_bytes=1_000,
-        peak_from_before=before,
-    )
+    sizes = {"allocated_bytes": 100, "reserved_bytes": 300, "total_bytes": 1_000}
+    record = memory(900, peak_allocated_bytes=700, peak_from_before=before, **sizes)
     use = analyze({"forward": 1}, records=[record]).memory
     assert (use.peak_allocated_bytes, use.peak_frac) == (allocated, frac)
 

@@ -1,27 +1,28 @@
+from functools import partial
+
 import msgspec
 import pytest
-from rule_cases import outcome
+from rule_cases import EPOCH_FLAGS, MS, every, op, outcome
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.check_figures import suggested_workers
-from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.findings.places import with_lines
 from lightning_gpuprof.records.facts import IoPressure
 from lightning_gpuprof.records.lines import Reads, WorkerLines
-from lightning_gpuprof.records.schema import Device, Loader, ProfilerCycle, StepFlag
+from lightning_gpuprof.records.schema import Device, Loader, StepFlag
 
 
-def evaluate(run):
-    return outcome("data-wait", run)
+@pytest.fixture
+def evaluate(judge):
+    return partial(judge, "data-wait")
 
 
-MS = 1_000_000
 IN_PROCESS = Loader(num_workers=0)
 
 
-def test_a_long_wait_names_the_number_of_workers_that_hides_it(analyze):
-    run = analyze({"data_wait": 6 * MS, "forward": 4 * MS}, cpu_count=4, loader=IN_PROCESS)
-    finding = evaluate(run)
+def test_a_long_wait_names_the_number_of_workers_that_hides_it(evaluate):
+    finding = evaluate({"data_wait": 6 * MS, "forward": 4 * MS}, cpu_count=4, loader=IN_PROCESS)
     assert finding.severity is Severity.CRITICAL
     assert finding.title == "60.0% of each step (6.00 ms) waits for data"
     assert finding.change == "DataLoader(..., num_workers=2, persistent_workers=True)"
@@ -39,32 +40,29 @@ def test_a_long_wait_names_the_number_of_workers_that_hides_it(analyze):
 WAITS = {"data_wait": 6 * MS, "forward": 4 * MS}
 
 
-def test_an_iterable_dataset_goes_to_one_worker_which_needs_no_sharing_out(analyze):
+def test_an_iterable_dataset_goes_to_one_worker_which_needs_no_sharing_out(evaluate):
     loader = Loader(num_workers=0, dataset_kind="iterable")
-    finding = evaluate(analyze(WAITS, cpu_count=4, loader=loader))
+    finding = evaluate(WAITS, cpu_count=4, loader=loader)
     assert "more than one worker would repeat every sample" in finding.advice
     assert finding.change == "DataLoader(..., num_workers=1, persistent_workers=True)"
     # One worker makes a batch in 6 ms at best, and hands it over.
     assert (finding.saving_ns.low, finding.saving_ns.high) == (3 * MS, 3_900_000)
 
 
-@pytest.mark.parametrize(
-    ("shares", "said"),
-    [("the module's replay", "reads the module's replay"), ("the model", "reads the model")],
-)
-def test_no_workers_for_a_dataset_that_reads_what_training_changes(analyze, shares, said):
+@pytest.mark.parametrize("shares", ["the module's replay", "the model"])
+def test_no_workers_for_a_dataset_that_reads_what_training_changes(analyze, shares):
     loader = Loader(num_workers=0, dataset_kind="iterable", shares=shares)
     run = analyze(WAITS, cpu_count=4, loader=loader)
-    finding = evaluate(run)
+    finding = outcome("data-wait", run)
     assert finding.change is None
-    assert f"the dataset {said} during training" in finding.advice
+    assert f"the dataset reads {shares} during training" in finding.advice
     assert finding.saving_ns.low == 0 < 6 * MS <= finding.saving_ns.high
     assert suggested_workers(run) == 0
 
 
-def test_an_iterable_dataset_with_workers_is_told_to_share_out_what_it_reads(analyze):
+def test_an_iterable_dataset_with_workers_is_told_to_share_out_what_it_reads(evaluate):
     loader = Loader(num_workers=1, dataset_kind="iterable")
-    finding = evaluate(analyze(WAITS, cpu_count=4, loader=loader))
+    finding = evaluate(WAITS, cpu_count=4, loader=loader)
     assert "shards its reads" in finding.advice
     assert "get_worker_info()" in finding.change
     assert finding.saving_ns.low == 0
@@ -84,50 +82,44 @@ def test_ranks_divide_the_cores_that_they_share(analyze, cpu_count, host, cores)
         loader=IN_PROCESS,
     )
     assert run.cores == cores
-    assert evaluate(run).evidence["cpu_count"] == cores
+    assert outcome("data-wait", run).evidence["cpu_count"] == cores
 
 
-def test_a_busy_wait_behind_a_sampler_of_their_own_names_it(analyze):
+def test_a_busy_wait_behind_a_sampler_of_their_own_names_it(evaluate):
     loader = Loader(num_workers=2, sampler="RanksEach")
-    run = analyze(WAITS, parts={"data_wait/sampler": 4 * MS}, cpu_count=8, loader=loader)
-    finding = evaluate(run)
+    finding = evaluate(WAITS, parts={"data_wait/sampler": 4 * MS}, cpu_count=8, loader=loader)
     assert "RanksEach takes most of the wait" in finding.advice
     assert finding.change is None
     assert (finding.saving_ns.low, finding.saving_ns.high) == (2_880_000, 4_800_000)
 
 
-def test_a_short_wait_is_silent(analyze):
-    assert evaluate(analyze({"data_wait": 400_000, "forward": 10 * MS}, loader=IN_PROCESS)) is None
+def test_a_short_wait_is_silent(evaluate):
+    assert evaluate({"data_wait": 400_000, "forward": 10 * MS}, loader=IN_PROCESS) is None
 
 
-def test_the_start_of_an_epoch_is_not_this_findings_business(analyze):
-    wait = [200 * MS if step % 10 == 0 else 100_000 for step in range(100)]
-    flags = [32 if step % 10 == 0 else 0 for step in range(100)]
-    run = analyze({"data_wait": wait, "forward": 10 * MS}, flags=flags, loader=IN_PROCESS)
-    assert evaluate(run) is None
+def test_the_start_of_an_epoch_is_not_this_findings_business(evaluate):
+    phases = {"data_wait": every(10, 200 * MS, 100_000), "forward": 10 * MS}
+    assert evaluate(phases, flags=EPOCH_FLAGS, loader=IN_PROCESS) is None
 
 
-def test_a_batch_cheaper_than_its_hand_over_is_not_sent_to_workers(analyze):
-    run = analyze({"data_wait": 90_000, "forward": 300_000}, cpu_count=8, loader=IN_PROCESS)
-    finding = evaluate(run)
+def test_a_batch_cheaper_than_its_hand_over_is_not_sent_to_workers(evaluate):
+    finding = evaluate({"data_wait": 90_000, "forward": 300_000}, cpu_count=8, loader=IN_PROCESS)
     assert finding.change is None
     assert "cheaper" in finding.advice
     assert finding.saving_ns.low == 0
 
 
 @pytest.mark.parametrize("loader", [None, Loader()])
-def test_with_no_known_loader_it_asks_for_cheaper_batches(analyze, loader):
-    run = analyze({"data_wait": 6 * MS, "forward": 4 * MS}, cpu_count=4, loader=loader)
-    finding = evaluate(run)
+def test_with_no_known_loader_it_asks_for_cheaper_batches(evaluate, loader):
+    finding = evaluate({"data_wait": 6 * MS, "forward": 4 * MS}, cpu_count=4, loader=loader)
     assert finding.change is None
     assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 7_200_000)
 
 
-def test_where_every_core_makes_batches_their_number_is_no_change(analyze):
-    run = analyze(
+def test_where_every_core_makes_batches_their_number_is_no_change(evaluate):
+    finding = evaluate(
         {"data_wait": 6 * MS, "forward": 4 * MS}, cpu_count=4, loader=Loader(num_workers=4)
     )
-    finding = evaluate(run)
     assert finding.change is None
     assert "4 workers already keep all 4 cores busy" in finding.advice
     # Four fifths of the wait to six, but for the taking over of a batch that is ready.
@@ -137,66 +129,56 @@ def test_where_every_core_makes_batches_their_number_is_no_change(analyze):
 RECEIVING = {"data_wait/sampler": 10_000, "data_wait/workers": MS}
 
 
-def test_a_wait_spent_unpacking_is_not_told_to_take_more_workers(analyze):
-    run = analyze(
+def test_a_wait_spent_unpacking_is_not_told_to_take_more_workers(evaluate):
+    finding = evaluate(
         {"data_wait": 6 * MS, "forward": 4 * MS},
         parts=RECEIVING,
         cpu_count=8,
         loader=Loader(num_workers=2),
     )
-    finding = evaluate(run)
     assert finding.change == "DataLoader(..., num_workers=0)"
     assert finding.evidence["receiving_frac"] == pytest.approx(4.99 / 6)
     assert finding.severity is Severity.INFO
     assert finding.saving_ns.low == 0 < 6 * MS <= finding.saving_ns.high
 
 
-def test_workers_on_every_core_that_are_not_waited_for_are_too_many(analyze):
-    run = analyze(
+def test_workers_on_every_core_that_are_not_waited_for_are_too_many(evaluate):
+    finding = evaluate(
         {"data_wait": 6 * MS, "forward": 4 * MS},
         parts=RECEIVING,
         cpu_count=2,
         loader=Loader(num_workers=4),
     )
-    finding = evaluate(run)
     assert finding.change == "DataLoader(..., num_workers=0)"
     assert finding.severity is Severity.CRITICAL
     assert (finding.saving_ns.low, finding.saving_ns.high) == (3 * MS, 7_500_000)
 
 
-def test_a_wait_that_the_device_did_not_notice_is_silent(analyze):
+def test_a_wait_that_the_device_did_not_notice_is_silent(evaluate):
     columns = {"device_dur": 10 * MS, "device/data_wait": 0, "run_ahead/data_wait": 5 * MS}
-    run = analyze(
-        {"data_wait": 6 * MS, "forward": 4 * MS},
-        columns=columns,
-        device=Device(type="cuda"),
-        loader=IN_PROCESS,
+    assert (
+        evaluate(
+            {"data_wait": 6 * MS, "forward": 4 * MS},
+            columns=columns,
+            device=Device(type="cuda"),
+            loader=IN_PROCESS,
+        )
+        is None
     )
-    assert evaluate(run) is None
-
-
-def test_without_steps_it_abstains(analyze):
-    assert isinstance(evaluate(analyze({}, steps=0)), Abstained)
 
 
 GPU_IDLE = {"device_dur": 10 * MS, "device/data_wait": 6 * MS, "run_ahead/data_wait": 0}
 
 
-def computing(self_ns, analyze, waits=WAITS, **options):
-    operators = [{"name": "aten::mm", "count": 4, "total_ns": self_ns, "self_ns": self_ns}]
-    cycle = ProfilerCycle(cycle=0, first_step=3, last_step=4, trace_file="t.gz")
-    return analyze(
-        waits,
-        records=[cycle],
-        traces={"t.gz": {"operators": operators, "steps": [{}, {}]}},
-        **{"cpu_count": 2, "loader": IN_PROCESS, **options},
-    )
+def computing(self_ns, **options):
+    trace = {"operators": [op("aten::mm", 4, self_ns)]}
+    return {"cpu_count": 2, "loader": IN_PROCESS, "trace": trace, **options}
 
 
 def test_no_workers_are_proposed_where_training_computes_on_every_core(analyze):
     waits = {"data_wait": 4 * MS, "forward": 6 * MS}
-    run = computing(12 * MS, analyze, waits, torch_threads=2)
-    finding = evaluate(run)
+    run = analyze(waits, **computing(12 * MS, torch_threads=2))
+    finding = outcome("data-wait", run)
     assert finding.change is None
     assert "Training uses all 2 cores" in finding.advice
     assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 4_800_000)
@@ -211,14 +193,13 @@ def test_no_workers_are_proposed_where_training_computes_on_every_core(analyze):
         (6 * MS, {"torch_threads": 2, "device": Device(type="cuda"), "columns": GPU_IDLE}),
     ],
 )
-def test_workers_are_proposed_where_training_leaves_them_a_core(analyze, self_ns, options):
-    finding = evaluate(computing(self_ns, analyze, **options))
+def test_workers_are_proposed_where_training_leaves_them_a_core(evaluate, self_ns, options):
+    finding = evaluate(WAITS, **computing(self_ns, **options))
     assert "num_workers=" in finding.change
 
 
-def test_without_a_trace_workers_may_find_no_core(analyze):
-    run = analyze(WAITS, cpu_count=4, torch_threads=4, loader=IN_PROCESS)
-    finding = evaluate(run)
+def test_without_a_trace_workers_may_find_no_core(evaluate):
+    finding = evaluate(WAITS, cpu_count=4, torch_threads=4, loader=IN_PROCESS)
     assert "num_workers=2" in finding.change
     assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 5_900_000)
 
@@ -234,9 +215,9 @@ def seen(count, whole, *, source="zlib.decompress(x)", callee=None, **options):
 SAMPLES = {"columns": {"samples": 64}}
 
 
-def test_the_users_own_code_comes_before_workers_that_would_save_less(analyze):
+def test_the_users_own_code_comes_before_workers_that_would_save_less(evaluate):
     waits = {"data_wait": 20 * MS, "forward": 10 * MS}
-    finding = evaluate(analyze(waits, **seen(100, 100), **SAMPLES))
+    finding = evaluate(waits, **seen(100, 100), **SAMPLES)
     assert finding.change is None
     assert "above all unpack" in finding.advice
     assert "DataLoader(..., num_workers=2, persistent_workers=True)" in finding.advice
@@ -266,30 +247,30 @@ def test_a_wait_for_worker_processes_of_the_programs_own_is_told_with_its_share(
         ("operand = table[i]", None, False),
     ],
 )
-def test_what_is_drawn_at_random_is_not_said_to_be_done_once(analyze, source, callee, random):
+def test_what_is_drawn_at_random_is_not_said_to_be_done_once(evaluate, source, callee, random):
     waits = {"data_wait": 20 * MS, "forward": 10 * MS}
-    found = evaluate(analyze(waits, **seen(100, 100, source=source, callee=callee), **SAMPLES))
+    found = evaluate(waits, **seen(100, 100, source=source, callee=callee), **SAMPLES)
     assert ("random augmentation" in found.advice) is random
     # Half as long is the least of it: workers surely save more.
     assert (found.change is not None) is random
     assert found.saving_ns.low == (9 * MS if random else round(0.9 * 20 * MS))
 
 
-def test_many_cores_come_before_the_users_own_code(analyze):
+def test_many_cores_come_before_the_users_own_code(evaluate):
     waits = {"data_wait": 20 * MS, "forward": 10 * MS}
-    finding = evaluate(analyze(waits, **seen(100, 100, cpu_count=16), **SAMPLES))
+    finding = evaluate(waits, **seen(100, 100, cpu_count=16), **SAMPLES)
     assert finding.change == "DataLoader(..., num_workers=2, persistent_workers=True)"
 
 
 @pytest.mark.parametrize(("count", "whole"), [(4, 100), (9, 9)])
-def test_code_that_was_hardly_seen_does_not_come_before_workers(analyze, count, whole):
-    finding = evaluate(analyze(WAITS, **seen(count, whole), **SAMPLES))
+def test_code_that_was_hardly_seen_does_not_come_before_workers(evaluate, count, whole):
+    finding = evaluate(WAITS, **seen(count, whole), **SAMPLES)
     assert finding.change == "DataLoader(..., num_workers=2, persistent_workers=True)"
 
 
-def test_samples_that_are_only_many_have_no_sure_saving(analyze):
+def test_samples_that_are_only_many_have_no_sure_saving(evaluate):
     waits = {"data_wait": MS // 4, "forward": MS}
-    finding = evaluate(analyze(waits, **seen(100, 100), **SAMPLES))
+    finding = evaluate(waits, **seen(100, 100), **SAMPLES)
     assert finding.saving_ns.low == 0
     assert "index whole batches" in finding.advice
 
@@ -304,22 +285,22 @@ def worked(count, work=100, waiting=0, *, source="total += k", callee=None):
 CROWDED = {"cpu_count": 2, "loader": Loader(num_workers=2)}
 
 
-def test_the_line_that_workers_spend_their_time_at_is_named_with_its_cost(analyze):
-    finding = evaluate(analyze(WAITS, records=worked(90, waiting=25), **CROWDED))
+def test_the_line_that_workers_spend_their_time_at_is_named_with_its_cost(analyze, evaluate):
+    finding = evaluate(WAITS, records=worked(90, waiting=25), **CROWDED)
     assert "Most of it is your own code, above all unpack." in finding.advice
     assert finding.evidence["worker_samples_count"] == 125
     assert finding.evidence["worker_batch_ns"] == 16 * MS
     assert finding.evidence["worker_waiting_frac"] == 0.2
     run = analyze(WAITS, records=worked(90), **CROWDED)
-    assert [(one.file, one.line) for one in with_lines(evaluate(run), run).where[1:]] == [
-        ("t.py", 7)
-    ]
+    assert [
+        (one.file, one.line) for one in with_lines(outcome("data-wait", run), run).where[1:]
+    ] == [("t.py", 7)]
 
 
-def test_what_the_lines_of_workers_do_is_what_can_be_saved(analyze):
+def test_what_the_lines_of_workers_do_is_what_can_be_saved(evaluate):
     waits = {"data_wait": 9 * MS, "forward": MS}
     plain, own, half = (
-        evaluate(analyze(waits, records=records, **CROWDED)).saving_ns.low
+        evaluate(waits, records=records, **CROWDED).saving_ns.low
         for records in ([], worked(100), worked(60))
     )
     # Without samples a batch is taken to be made in half the time: 5 of 10 ms.
@@ -331,17 +312,17 @@ def test_what_the_lines_of_workers_do_is_what_can_be_saved(analyze):
     assert half == pytest.approx(0.9 * (0.6 - 2 * (0.6 * 0.4 / 100) ** 0.5) * 10 * MS, rel=1e-6)
 
 
-def test_an_operation_of_workers_is_told_with_its_advice(analyze):
-    run = analyze(WAITS, records=worked(80, callee="json.loads"), **CROWDED)
-    assert "for every sample (json.loads, 80.0%, t.py:7)" in evaluate(run).advice
+def test_an_operation_of_workers_is_told_with_its_advice(evaluate):
+    finding = evaluate(WAITS, records=worked(80, callee="json.loads"), **CROWDED)
+    assert "for every sample (json.loads, 80.0%, t.py:7)" in finding.advice
 
 
-def test_workers_whose_batches_take_longer_than_the_wait_are_kept(analyze):
-    finding = evaluate(analyze(WAITS, parts=RECEIVING, records=worked(90), **CROWDED))
+def test_workers_whose_batches_take_longer_than_the_wait_are_kept(evaluate):
+    finding = evaluate(WAITS, parts=RECEIVING, records=worked(90), **CROWDED)
     assert finding.change is None
     assert "keep all 2 cores busy" in finding.advice
     idle = worked(9, 10, 190)
-    finding = evaluate(analyze(WAITS, parts=RECEIVING, records=idle, **CROWDED))
+    finding = evaluate(WAITS, parts=RECEIVING, records=idle, **CROWDED)
     assert finding.change == "DataLoader(..., num_workers=0)"
 
 
@@ -351,10 +332,9 @@ READ = Reads(2 * 100 * MS, 6_000_000, 60)
 STORED = {"blocked": 120, "filesystem": "nfs4", "read": READ}
 
 
-def test_makers_that_wait_for_storage_are_told_so_and_may_be_more_than_cores(analyze):
+def test_makers_that_wait_for_storage_are_told_so_and_may_be_more_than_cores(evaluate):
     lines = WorkerLines(2, 160, 40, 0, (JPEG,), **STORED)
-    run = analyze(WAITS, cpu_count=2, loader=Loader(num_workers=2), records=[lines])
-    finding = evaluate(run)
+    finding = evaluate(WAITS, **CROWDED, records=[lines])
     assert "waits for storage (nfs4, 586 KiB in 6 reads per batch):" in finding.advice
     # Five make a batch in 4 ms, as long as the rest of the step.
     assert finding.change == "DataLoader(..., num_workers=5, persistent_workers=True)"
@@ -362,26 +342,21 @@ def test_makers_that_wait_for_storage_are_told_so_and_may_be_more_than_cores(ana
     assert finding.evidence["batch_read_bytes"] == 600_000
     assert finding.evidence["batch_reads_count"] == 6
     computing = WorkerLines(2, 160, 40, 0, (JPEG,), **(STORED | {"blocked": 20}))
-    run = analyze(WAITS, cpu_count=2, loader=Loader(num_workers=2), records=[computing])
-    assert "storage" not in evaluate(run).advice
+    assert "storage" not in evaluate(WAITS, **CROWDED, records=[computing]).advice
     # Or the training process, where it makes them.
     host = HostLines(200, (JPEG,), {"data_wait": 120}, blocked=90)
     pressure = IoPressure(wall_ns=1_000, stalled_ns=400)
-    finding = evaluate(analyze(WAITS, loader=IN_PROCESS, records=[host, pressure]))
+    finding = evaluate(WAITS, loader=IN_PROCESS, records=[host, pressure])
     assert "waits for storage:" in finding.advice
     assert finding.evidence["io_pressure_frac"] == 0.4
 
 
-def test_validation_that_makes_its_batches_at_the_same_line_is_of_the_cause(analyze):
-    slow = LineCount(
-        "data_wait", "t.py", 7, "decode", "json.loads(line)", "json.loads", "python", 60
-    )
-    validates = [30 * MS if step % 10 == 9 else 0 for step in range(100)]
-    flags = [int(StepFlag.VALIDATION) if step % 10 == 9 else 0 for step in range(100)]
+def test_validation_that_makes_its_batches_at_the_same_line_is_of_the_cause(analyze, evaluate):
+    slow = LineCount("data_wait", "t.py", 7, "decode", "f(x)", "json.loads", "python", 60)
     run = {
-        "phases": {"data_wait": 6 * MS, "forward": 2 * MS, "validation": validates},
-        "parts": {"validation/next batches": [0.8 * one for one in validates]},
-        "flags": flags,
+        "phases": {**WAITS, "forward": 2 * MS, "validation": every(10, 30 * MS, first=9)},
+        "parts": {"validation/next batches": every(10, 24 * MS, first=9)},
+        "flags": every(10, StepFlag.VALIDATION, first=9),
         "cpu_count": 1,
         "loader": IN_PROCESS,
         "samples": 8,
@@ -390,7 +365,7 @@ def test_validation_that_makes_its_batches_at_the_same_line_is_of_the_cause(anal
     other = msgspec.structs.replace(slow, phase="validation", line=9, count=9)
     for line, also_ns in ((msgspec.structs.replace(other, line=7), 2_400_000), (other, 0)):
         lines = HostLines(200, (slow, line), count)
-        finding = evaluate(analyze(**run, records=[lines]))
+        finding = evaluate(**run, records=[lines])
         # 6 ms of each step of 11 ms, and 24 ms of validation at every tenth.
         assert finding.cause_ns.high == 6 * MS + also_ns
         assert ("validation too" in finding.title) == (also_ns > 0)

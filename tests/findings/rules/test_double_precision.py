@@ -1,6 +1,5 @@
 import pytest
 
-from lightning_gpuprof.findings.model import Abstained
 from lightning_gpuprof.records.schema import Device
 
 MS = 1_000_000
@@ -47,8 +46,3 @@ def test_models_that_differentiate_twice_are_taken_to_need_it(judge):
     second = {"name": "TanhBackwardBackward0", "count": 2, "total_ns": MS, "self_ns": MS}
     trace = {"operators": [*TRACE["operators"], second]}
     assert judge("double-precision", PHASES, trace=trace, model=DOUBLE) is None
-
-
-def test_abstains_without_a_trace_or_types(judge):
-    assert isinstance(judge("double-precision", PHASES, model=DOUBLE), Abstained)
-    assert isinstance(judge("double-precision", PHASES, trace=TRACE), Abstained)

@@ -2,7 +2,6 @@ import pytest
 from msgspec.structs import replace
 from rule_cases import MS, US, WORK, op, span
 
-from lightning_gpuprof.findings.model import Abstained
 from lightning_gpuprof.records.facts import SyncSteps
 from lightning_gpuprof.records.lines import HostLines, LineCount
 from lightning_gpuprof.records.schema import Device, SyncSite
@@ -101,10 +100,6 @@ def test_reads_that_would_stop_a_gpu_are_a_fact_on_a_cpu(judge):
     finding = judge("host-sync", WORK, records=[SITE])
     assert finding.title == "3.0 reads per step would each stop the host on a GPU"
     assert span(finding) == (0, 0)
-
-
-def test_abstains_when_nobody_looked(judge):
-    assert isinstance(judge("host-sync", WORK), Abstained)
 
 
 @pytest.mark.parametrize("device", [Device(type="cpu"), Device(type="cuda")])

@@ -1,20 +1,21 @@
+from functools import partial
+
 import pytest
-from rule_cases import outcome
 
-from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.findings.model import Severity
 
 
-def evaluate(run):
-    return outcome("slow-callback", run)
+@pytest.fixture
+def evaluate(judge):
+    return partial(judge, "slow-callback")
 
 
 MS = 1_000_000
 PHASES = {"forward": 7 * MS, "callbacks": 3 * MS}
 
 
-def test_a_slow_callback_is_named_with_its_cost(analyze):
-    run = analyze(PHASES, parts={"callbacks/GradNorm": 2_900_000, "callbacks/Bar": 10_000})
-    finding = evaluate(run)[0]
+def test_a_slow_callback_is_named_with_its_cost(evaluate):
+    finding = evaluate(PHASES, parts={"callbacks/GradNorm": 2_900_000, "callbacks/Bar": 10_000})[0]
     assert finding.title == "GradNorm takes 2.90 ms of each step (29.0%)"
     assert finding.severity is Severity.CRITICAL
     assert finding.where[0].name == "GradNorm"
@@ -23,10 +24,10 @@ def test_a_slow_callback_is_named_with_its_cost(analyze):
     assert "def on_" not in finding.change  # which of its hooks takes the time is not known
 
 
-def test_a_callback_that_runs_now_and_then_costs_its_mean(analyze):
+def test_a_callback_that_runs_now_and_then_costs_its_mean(evaluate):
     every_tenth = [10 * MS if step % 10 == 9 else 0 for step in range(100)]
     phases = {"forward": 9 * MS, "callbacks": every_tenth}
-    finding = evaluate(analyze(phases, parts={"callbacks/Sampler": every_tenth}))[0]
+    finding = evaluate(phases, parts={"callbacks/Sampler": every_tenth})[0]
     assert finding.evidence["callback_ns"] == 1 * MS
     assert finding.evidence["callback_max_ns"] == 10 * MS
     assert finding.evidence["active_steps_count"] == 10
@@ -35,28 +36,25 @@ def test_a_callback_that_runs_now_and_then_costs_its_mean(analyze):
     assert (finding.saving_ns.low, finding.saving_ns.high) == (640_000, 960_000)
 
 
-def test_what_was_done_once_is_not_known_to_come_again(analyze):
+def test_what_was_done_once_is_not_known_to_come_again(evaluate):
     once = [900 * MS if step == 7 else 0 for step in range(100)]
     parts = {"callbacks/Builds": once}
-    assert evaluate(analyze({"forward": 9 * MS, "callbacks": once}, parts=parts)) == ()
+    assert evaluate({"forward": 9 * MS, "callbacks": once}, parts=parts) == ()
 
 
-def test_a_callback_of_lightning_is_answered_with_its_own_setting(analyze):
-    finding = evaluate(analyze(PHASES, parts={"callbacks/TQDMProgressBar": 3 * MS}))[0]
+def test_a_callback_of_lightning_is_answered_with_its_own_setting(evaluate):
+    finding = evaluate(PHASES, parts={"callbacks/TQDMProgressBar": 3 * MS})[0]
     assert finding.change == "TQDMProgressBar(refresh_rate=50)"
 
 
-def test_without_steps_it_abstains(analyze):
-    assert isinstance(evaluate(analyze({}, steps=0)), Abstained)
+def test_our_own_callbacks_are_not_the_users_to_change(evaluate):
+    assert evaluate(PHASES, parts={"callbacks/PhaseTimer": 3 * MS}) == ()
 
 
-def test_our_own_callbacks_are_not_the_users_to_change(analyze):
-    assert evaluate(analyze(PHASES, parts={"callbacks/PhaseTimer": 3 * MS})) == ()
-
-
-def test_a_schedulers_step_is_made_cheaper_not_rarer(analyze):
-    run = analyze({"forward": 7 * MS, "other": 3 * MS}, parts={"other/lr_scheduler_step": 3 * MS})
-    finding = evaluate(run)[0]
+def test_a_schedulers_step_is_made_cheaper_not_rarer(evaluate):
+    finding = evaluate(
+        {"forward": 7 * MS, "other": 3 * MS}, parts={"other/lr_scheduler_step": 3 * MS}
+    )[0]
     assert "Make the scheduler's function cheap" in finding.advice
     assert finding.change is None
 
@@ -68,8 +66,8 @@ def test_a_schedulers_step_is_made_cheaper_not_rarer(analyze):
         "AveragedModel", "AverageOfParameters",
     ],
 )  # fmt: skip
-def test_an_average_of_weights_is_made_rarer_only_with_its_decay(analyze, name):
-    finding = evaluate(analyze(PHASES, parts={f"callbacks/{name}": 3 * MS}))[0]
+def test_an_average_of_weights_is_made_rarer_only_with_its_decay(evaluate, name):
+    finding = evaluate(PHASES, parts={f"callbacks/{name}": 3 * MS})[0]
     assert "decay ** N" in finding.advice
     assert "in one call" in finding.advice
     assert finding.change is None
@@ -82,7 +80,7 @@ def test_an_average_of_weights_is_made_rarer_only_with_its_decay(analyze, name):
         "AverageMeter",
     ],
 )  # fmt: skip
-def test_an_unknown_callback_is_told_that_rarer_may_be_another_training(analyze, name):
-    finding = evaluate(analyze(PHASES, parts={f"callbacks/{name}": 3 * MS}))[0]
+def test_an_unknown_callback_is_told_that_rarer_may_be_another_training(evaluate, name):
+    finding = evaluate(PHASES, parts={f"callbacks/{name}": 3 * MS})[0]
     assert "make it cheaper" in finding.advice
     assert "trainer.global_step % 50" in finding.change

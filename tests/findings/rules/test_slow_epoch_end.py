@@ -1,13 +1,7 @@
-from dataclasses import replace
+from rule_cases import MS, WORK, span
 
-from rule_cases import MS, WORK, outcome, span
-
-from lightning_gpuprof.findings.model import Abstained, Severity, When
+from lightning_gpuprof.findings.model import Severity, When
 from lightning_gpuprof.records.schema import Device, OutsideSpan
-
-
-def evaluate(run):
-    return outcome("slow-epoch-end", run)
 
 
 def ends(*, ms, name="callbacks/Neighbours"):
@@ -60,7 +54,3 @@ def test_on_a_gpu_it_may_be_the_device_that_is_waited_for(judge):
     )
     assert span(finding) == (0, 1_440_000)
     assert finding.confidence == 0.5
-
-
-def test_abstains_without_steps(analyze):
-    assert isinstance(evaluate(replace(analyze(WORK), steps=None)), Abstained)

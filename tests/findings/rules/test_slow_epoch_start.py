@@ -1,6 +1,6 @@
 from rule_cases import EPOCH_FLAGS, EPOCHS, MS, US, WORK, every, span
 
-from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.records.schema import Loader
 
 
@@ -19,10 +19,6 @@ def test_with_workers_it_is_their_start(judge):
 def test_is_silent_where_epochs_begin_as_they_go_on(judge):
     run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=0)}
     assert judge("slow-epoch-start", {**WORK, "data_wait": 100 * US}, **run) is None
-
-
-def test_abstains_without_epochs(judge):
-    assert isinstance(judge("slow-epoch-start", WORK), Abstained)
 
 
 KEPT = Loader(num_workers=1, persistent_workers=True)

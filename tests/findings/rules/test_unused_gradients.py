@@ -1,7 +1,7 @@
 import pytest
 from rule_cases import MS, span
 
-from lightning_gpuprof.findings.model import Abstained, Severity
+from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.records.facts import UnusedGradients
 
 PHASES = {"forward": 5 * MS, "backward": 10 * MS}
@@ -36,7 +36,3 @@ def test_of_a_module_that_is_trained_in_part_the_other_parts_are_frozen(unused):
 
 def test_is_silent_where_nothing_was_found(judge):
     assert judge("unused-gradients", PHASES) is None
-
-
-def test_abstains_without_a_step(judge):
-    assert isinstance(judge("unused-gradients", {}, steps=0), Abstained)

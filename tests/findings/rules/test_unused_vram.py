@@ -1,30 +1,14 @@
-from rule_cases import outcome
+from made_records import memory
 
 from lightning_gpuprof.findings.model import Severity
-from lightning_gpuprof.records.schema import Advice, Memory
-
-
-def evaluate(run):
-    return outcome("unused-vram", run)
-
+from lightning_gpuprof.records.schema import Advice
 
 GIB = 2**30
 
 
-def memory(peak):
-    return Memory(
-        step=50,
-        allocated_bytes=GIB,
-        reserved_bytes=peak,
-        peak_allocated_bytes=peak,
-        peak_reserved_bytes=peak,
-        total_bytes=80 * GIB,
-    )
-
-
-def test_a_low_peak_is_a_fact_that_claims_no_time(analyze):
+def test_a_low_peak_is_a_fact_that_claims_no_time(judge):
     advice = Advice(step=50, batch_size=32, suggested_batch_size=128)
-    finding = evaluate(analyze({"forward": 1}, records=[memory(20 * GIB), advice]))
+    finding = judge("unused-vram", {"forward": 1}, records=[memory(20 * GIB), advice])
     assert finding.severity is Severity.INFO
     assert finding.title == "The memory peak is 20.0 GiB, 25.0% of the device"
     assert finding.change == "DataLoader(..., batch_size=128)"
@@ -32,16 +16,16 @@ def test_a_low_peak_is_a_fact_that_claims_no_time(analyze):
     assert finding.saving_ns.high == 0
 
 
-def test_without_a_suggestion_no_batch_size_is_named(analyze):
-    finding = evaluate(analyze({"forward": 1}, records=[memory(20 * GIB)]))
+def test_without_a_suggestion_no_batch_size_is_named(judge):
+    finding = judge("unused-vram", {"forward": 1}, records=[memory(20 * GIB)])
     assert finding.advice == "Raise the batch size, and the learning rate with it."
     assert finding.change is None
     assert "suggested_batch_size_count" not in finding.evidence
 
 
-def test_a_peak_within_the_target_band_is_silent(analyze):
-    assert evaluate(analyze({"forward": 1}, records=[memory(48 * GIB)])) is None
+def test_a_peak_within_the_target_band_is_silent(judge):
+    assert judge("unused-vram", {"forward": 1}, records=[memory(48 * GIB)]) is None
 
 
-def test_on_a_cpu_it_abstains(analyze):
-    assert evaluate(analyze({"forward": 1})).reason == "device memory was not measured"
+def test_on_a_cpu_it_says_what_it_lacks(judge):
+    assert judge("unused-vram", {"forward": 1}).reason == "device memory was not measured"

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from made_records import memory
 from msgspec import structs
 
 from lightning_gpuprof.analysis.run.device_time import DevicePhase, DeviceTime, StepState
@@ -16,7 +17,6 @@ from lightning_gpuprof.records.schema import (
     Device,
     DeviceSample,
     Loader,
-    Memory,
     Note,
     OutsideSpan,
     ProbeDisabled,
@@ -221,21 +221,15 @@ def test_a_pipe_gets_no_colours_and_an_ascii_terminal_no_bars(report):
 
 
 def test_memory_on_a_gpu_is_shown_and_never_invented(report):
-    memory = Memory(
-        step=50,
-        allocated_bytes=GIB,
-        reserved_bytes=2 * GIB,
-        peak_allocated_bytes=3 * GIB,
-        peak_reserved_bytes=4 * GIB,
-        total_bytes=8 * GIB,
-    )
-    text = render(report(device=Device(type="cuda"), records=[memory]), verbose=True)
+    sizes = {"allocated_bytes": GIB, "reserved_bytes": 2 * GIB, "total_bytes": 8 * GIB}
+    seen = memory(4 * GIB, **sizes)
+    text = render(report(device=Device(type="cuda"), records=[seen]), verbose=True)
     assert "allocated 1.00 GiB, reserved 2.00 GiB, peak 4.00 GiB of 8.00 GiB (50.0%)" in text
     assert "THE ALLOCATOR" not in text
     pools = {"all": GIB, "small_pool": 0, "large_pool": GIB}
     split = {"active": pools, "inactive_split": pools}
-    memory = structs.replace(memory, allocator_bytes=split, alloc_retries=2, ooms=0)
-    found = RunReport(report(device=Device(type="cuda"), records=[memory]), verbose=True)
+    seen = structs.replace(seen, allocator_bytes=split, alloc_retries=2, ooms=0)
+    found = RunReport(report(device=Device(type="cuda"), records=[seen]), verbose=True)
     text = str(found)
     assert "THE ALLOCATOR (fragmentation 50.0%, 2 retries, 0 times out of memory)" in text
     assert "inactive split  1.00 GiB         0 B    1.00 GiB" in text

@@ -1,4 +1,5 @@
-from lightning_gpuprof.records.schema import Memory
+import made_records
+
 from lightning_gpuprof.views.tab import memory
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.memory import memory_view
@@ -27,15 +28,7 @@ def test_on_a_cpu_there_is_no_memory_and_no_advice(made_runs, tmp_path):
 def test_many_windows_are_thinned_out_and_the_last_one_stays(write_run, make_session, monkeypatch):
     monkeypatch.setattr(memory, "MAX_POINTS", 2)
     records = [
-        Memory(
-            step=step,
-            allocated_bytes=1,
-            reserved_bytes=9,
-            peak_allocated_bytes=7 + step,
-            peak_reserved_bytes=9,
-            total_bytes=100,
-            samples=8 if step == 0 else None,
-        )
+        made_records.memory(7 + step, step=step, samples=8 if step == 0 else None)
         for step in range(5)
     ]
     run = LoadedRun(str(write_run([*make_session(steps=3), *records])))
