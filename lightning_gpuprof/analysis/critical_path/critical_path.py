@@ -9,8 +9,7 @@ lies in exactly one segment, and shortening anything that is not on the path sav
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lightning_gpuprof.analysis.critical_path import path_rows
-from lightning_gpuprof.analysis.critical_path.path_walk import walk
+from lightning_gpuprof.analysis.critical_path.path_walk import HOST, KINDS, SYNC, PathRows, walk
 from lightning_gpuprof.analysis.trace.grouping import counted, grouped, summed
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
@@ -24,7 +23,7 @@ _DETAILS = max(len(ACTIVITIES), len(CATEGORIES))
 class PathPart:
     """All segments of one kind and name."""
 
-    kind: path_rows.PathKind
+    kind: str
     name: str
     detail: str
     count: int
@@ -38,7 +37,7 @@ class CriticalPath:
 
     start_ns: int
     end_ns: int
-    rows: path_rows.PathRows
+    rows: PathRows
     names: Sequence[str]
 
     @property
@@ -47,9 +46,9 @@ class CriticalPath:
         return self.end_ns - self.start_ns
 
     @property
-    def kind_ns(self) -> dict[path_rows.PathKind, int]:
+    def kind_ns(self) -> dict[str, int]:
         """Time by kind; adds up to the span."""
-        total = dict.fromkeys(path_rows.KINDS, 0)
+        total = dict.fromkeys(KINDS, 0)
         for part in self.parts():
             total[part.kind] += part.total_ns
         return total
@@ -57,16 +56,15 @@ class CriticalPath:
     def parts(self) -> list[PathPart]:
         """Sum up segments by kind and name, longest first."""
         rows = self.rows
-        kinds = len(path_rows.KINDS)
-        keys, group = grouped((rows.name * kinds + rows.kind) * _DETAILS + rows.detail)
+        keys, group = grouped((rows.name * len(KINDS) + rows.kind) * _DETAILS + rows.detail)
         total, count = summed(group, rows.dur_ns, len(keys)), counted(group, len(keys))
         parts = []
         for key, ns, number in zip(keys.tolist(), total.tolist(), count.tolist(), strict=True):
             rest, detail = divmod(key, _DETAILS)
-            name, kind = divmod(rest, kinds)
+            name, kind = divmod(rest, len(KINDS))
             frac = ns / self.span_ns if self.span_ns else 0.0
-            label = path_rows.detail_name(kind, detail)
-            parts.append(PathPart(path_rows.KINDS[kind], self.name(name), label, number, ns, frac))
+            label = (ACTIVITIES if kind in (HOST, SYNC) else CATEGORIES)[detail]
+            parts.append(PathPart(KINDS[kind], self.name(name), label, number, ns, frac))
         return sorted(parts, key=lambda part: (-part.total_ns, part.name))
 
     def within(self, start_ns: int, end_ns: int) -> "CriticalPath":

@@ -9,8 +9,8 @@ from bisect import bisect_left
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import astuple
 
-from lightning_gpuprof.analysis.critical_path.path_rows import NUMBER, PathKind, PathRows, joined
 from lightning_gpuprof.analysis.trace.blocking import waits
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, activities, changes
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
@@ -20,9 +20,37 @@ from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline
 OTHER_STREAM_NS = 10_000
 """A queued event that starts this soon after another stream's ended is taken to have waited for
 it: torch does not record who waited for whom."""
+KINDS = ("host", "launch", "device", "queue", "sync")
+"""Kinds of time on the path: a host thread worked; from the launching call's end to the start on a
+device that was waiting for it; a kernel, copy or fill ran; queued work had not begun although what
+it depends on had ended; the device had finished, and the synchronizing call went on."""
+HOST, LAUNCH, DEVICE, QUEUE, SYNC = range(len(KINDS))
 _PYTHON = ACTIVITIES.index("python")
 _IDLE = (ACTIVITIES.index("region"), _PYTHON)
 """In these a thread may as well be waiting for another, such as autograd's."""
+
+
+class PathRows(Struct, frozen=True):
+    """Segments of a path, as columns.
+
+    `kind` is an index into `KINDS`, `name` into the timeline's names, `detail` into `ACTIVITIES` on
+    the host and into `CATEGORIES` on a device, whose table has the `row`. -1 where nothing was
+    recorded.
+    """
+
+    kind: Int64
+    start_ns: Int64
+    dur_ns: Int64
+    name: Int64
+    detail: Int64
+    row: Int64
+
+    def cut(self, start_ns: int, end_ns: int) -> "PathRows":
+        """Return the part in a window; empty segments are left out."""
+        start = np.maximum(self.start_ns, start_ns)
+        dur = np.minimum(self.start_ns + self.dur_ns, end_ns) - start
+        columns = (self.kind, start, dur, self.name, self.detail, self.row)
+        return PathRows(*(column[dur > 0] for column in columns))
 
 
 def walk(trace: LinkedTrace) -> tuple[int, int, PathRows] | None:
@@ -31,7 +59,7 @@ def walk(trace: LinkedTrace) -> tuple[int, int, PathRows] | None:
     if steps.end < 0:
         return None
     steps.run()
-    return steps.begin, steps.end, joined(steps.rows()).cut(steps.begin, steps.end)
+    return steps.begin, steps.end, steps.rows().cut(steps.begin, steps.end)
 
 
 class _Walk:
@@ -121,14 +149,17 @@ class _Walk:
         at, moved = self._at, self._lanes.shift[thread]
         return int(at[bisect_left(at, time + moved) - 1]) - moved
 
-    def rows(self) -> tuple[PathRows, ...]:
-        """Return all segments that were walked through."""
+    def rows(self) -> PathRows:
+        """Return all segments that were walked through, in order of time."""
         row, start, end = np.array(self._synced, dtype=np.int64).reshape(-1, 3).T
-        return (
+        parts = (
             self._host_rows(*self._stretches()),
-            self._host_rows(row, start, end, PathKind.SYNC),
+            self._host_rows(row, start, end, SYNC),
             *self._device_rows(np.array(self._on_device, dtype=np.int64)),
         )
+        columns = [np.concatenate(column) for column in zip(*map(astuple, parts), strict=True)]
+        order = np.argsort(columns[1], kind="stable")
+        return PathRows(*(column[order] for column in columns))
 
     def _stretches(self) -> tuple[Int64, Int64, Int64]:
         """Return row, start and end of every host event in the stretches that were taken."""
@@ -143,20 +174,18 @@ class _Walk:
         start = np.maximum(at[position] - shift[stretch], since[stretch])
         return self._lanes.row[position], start, end
 
-    def _host_rows(
-        self, row: Int64, start: Int64, end: Int64, kind: PathKind = PathKind.HOST
-    ) -> PathRows:
+    def _host_rows(self, row: Int64, start: Int64, end: Int64, kind: int = HOST) -> PathRows:
         name = np.append(self._timeline.host.name.astype(np.int64), -1)[row]
         detail = np.append(self._activity.astype(np.int64), _PYTHON)[row]
-        return PathRows(np.full(len(row), NUMBER[kind]), start, end - start, name, detail, row)
+        return PathRows(np.full(len(row), kind), start, end - start, name, detail, row)
 
     def _device_rows(self, row: Int64) -> tuple[PathRows, PathRows]:
         """Return the segments of device events, and of the time between each and its cause."""
         device, since = self._timeline.device, self._since[row]
         start = device.start_ns[row]
         what = device.name[row].astype(np.int64), device.category[row].astype(np.int64), row
-        ran = np.full(len(row), NUMBER[PathKind.DEVICE])
-        why = np.where(self._by_launch[row], NUMBER[PathKind.LAUNCH], NUMBER[PathKind.QUEUE])
+        ran = np.full(len(row), DEVICE)
+        why = np.where(self._by_launch[row], LAUNCH, QUEUE)
         return (
             PathRows(ran, start, device.dur_ns[row], *what),
             PathRows(why, since, start - since, *what),

@@ -200,8 +200,8 @@ def critical_path_payload(path: CriticalPath, *, top: int = TOP_PARTS) -> dict[s
     return {
         "start_ns": path.start_ns,
         "span_ns": path.span_ns,
-        "kind_ns": {kind.value: ns for kind, ns in path.kind_ns.items()},
-        "parts": [{**vars(part), "kind": part.kind.value} for part in parts[:top]],
+        "kind_ns": path.kind_ns,
+        "parts": [vars(part) for part in parts[:top]],
         "rest_ns": sum(part.total_ns for part in parts[top:]),
     }
 

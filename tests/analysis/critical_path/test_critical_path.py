@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from synthetic import SyntheticSpec, answers
 
 from lightning_gpuprof.analysis.critical_path.critical_path import critical_path
-from lightning_gpuprof.analysis.critical_path.path_rows import PathKind
+from lightning_gpuprof.analysis.critical_path.path_walk import KINDS
 from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.timeline import (
@@ -64,12 +64,9 @@ def test_with_a_sync_in_every_gap_the_path_runs_through_all_device_work(read_syn
     kinds = path.kind_ns
 
     # The copy that opens a step was launched while the device was busy: no sync before it.
-    assert kinds[PathKind.DEVICE] == known.busy_ns
-    assert kinds[PathKind.SYNC] == spec.steps * (40_000 - spec.launch_latency_ns)
-    assert (
-        kinds[PathKind.LAUNCH]
-        == path.span_ns - known.busy_ns - kinds[PathKind.SYNC] - (kinds[PathKind.HOST])
-    )
+    assert kinds["device"] == known.busy_ns
+    assert kinds["sync"] == spec.steps * (40_000 - spec.launch_latency_ns)
+    assert kinds["launch"] == path.span_ns - known.busy_ns - kinds["sync"] - kinds["host"]
 
 
 @pytest.mark.parametrize("cause", ["python", "region", "allocator", "data_wait"])
@@ -80,8 +77,8 @@ def test_where_the_host_is_late_and_never_waits_the_path_is_the_hosts(read_synth
 
     # Only the work after the last launch that the device waited for is on the path.
     last_burst = spec.burst_ns + (spec.copy_ns if cause == "data_wait" else 0)
-    assert kinds[PathKind.DEVICE] == last_burst
-    assert kinds[PathKind.SYNC] == 0
+    assert kinds["device"] == last_burst
+    assert kinds["sync"] == 0
     names = {part.name for part in path.parts()[:2]}
     expected = {
         "python": "ProfilerStep",
@@ -114,7 +111,7 @@ def test_a_path_can_be_cut_to_a_window(read_synthetic):
     middle = (path.start_ns + path.end_ns) // 2
     first, second = path.within(0, middle), path.within(middle, path.end_ns)
 
-    for kind in PathKind:
+    for kind in KINDS:
         assert first.kind_ns[kind] + second.kind_ns[kind] == path.kind_ns[kind]
     assert first.span_ns + second.span_ns == path.span_ns
 
