@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightning_gpuprof.analysis.run.whole_fit import PLAIN, WholeFit
-from lightning_gpuprof.arrays import Int64
 
 Draws = np.ndarray[tuple[int], np.dtype[np.float64]]
 
@@ -24,11 +23,6 @@ class Interval:
     low: float
     middle: float
     high: float
-
-    @property
-    def excludes_zero(self) -> bool:
-        """Whether the sign is sure."""
-        return self.low > 0 or self.high < 0
 
 
 def change_of_fit(base: WholeFit | None, new: WholeFit | None) -> Interval | None:
@@ -52,20 +46,11 @@ def change_of_fit(base: WholeFit | None, new: WholeFit | None) -> Interval | Non
 def _drawn(fit: WholeFit, random: np.random.Generator) -> Draws:
     draws: Draws = np.zeros(RESAMPLES)
     for one in fit.kinds:
-        values, count = one.values_ns, len(one.values_ns)
+        count = len(one.values_ns)
         if count > MAX_BLOCKS or (one.name == PLAIN and count >= MIN_BLOCKS):
-            draws += one.per_step * _resampled(values, random)
-        else:
-            at = random.integers(0, count, size=(RESAMPLES, count))
-            draws += one.per_step * values[at].mean(axis=1)
+            length = max(1, round(count ** (1 / 3)), -(-count // MAX_BLOCKS))
+            count = max(MIN_BLOCKS, count // length)
+        blocks = np.array([part.mean() for part in np.array_split(one.values_ns, count)])
+        drawn = random.integers(0, count, size=(RESAMPLES, count))
+        draws += one.per_step * blocks[drawn].mean(axis=1)
     return draws
-
-
-def _resampled(values: Int64, random: np.random.Generator) -> Draws:
-    """Return the means of `RESAMPLES` draws of blocks."""
-    length = max(1, round(len(values) ** (1 / 3)), -(-len(values) // MAX_BLOCKS))
-    count = max(MIN_BLOCKS, len(values) // length)
-    blocks = np.array([part.mean() for part in np.array_split(values, count)])
-    drawn = random.integers(0, len(blocks), size=(RESAMPLES, len(blocks)))
-    means: Draws = blocks[drawn].mean(axis=1)
-    return means

@@ -150,7 +150,7 @@ def _scaled(change: Interval | None, scale: Sequence[float]) -> Interval | None:
 def _verdict(change: Interval | None) -> Verdict:
     if change is None:
         return Verdict.UNKNOWN
-    if not change.excludes_zero:
+    if change.low <= 0 <= change.high:
         return Verdict.NO_DIFFERENCE
     return Verdict.FASTER if change.middle < 0 else Verdict.SLOWER
 

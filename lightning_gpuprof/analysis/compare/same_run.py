@@ -46,7 +46,8 @@ def _facts(base: RunStart, new: RunStart) -> Iterator[tuple[str, str, Any, Any]]
     for name in _VERSIONS:
         yield "versions", name, base.versions.get(name), new.versions.get(name)
     yield "model", "class", base.model.get("class"), new.model.get("class")
-    if _counted_alike(base, new):
+    ranks, now = ((run.world_size, run.trainer.get("strategy")) for run in (base, new))
+    if ranks == now:  # a rank counts its own parameters: of a sharded model a part
         yield "model", "parameters", base.model.get("parameters"), new.model.get("parameters")
     yield "settings", "compiled", base.model.get("compiled"), new.model.get("compiled")
     for name in _TRAINER:
@@ -55,9 +56,3 @@ def _facts(base: RunStart, new: RunStart) -> Iterator[tuple[str, str, Any, Any]]
         yield "settings", name, base.torch_settings.get(name), new.torch_settings.get(name)
     for name in _LOADER:
         yield "settings", name, getattr(base.loader, name, None), getattr(new.loader, name, None)
-
-
-def _counted_alike(base: RunStart, new: RunStart) -> bool:
-    """Tell whether parameters can be compared: a rank counts its own, of a sharded model a part."""
-    strategies = base.trainer.get("strategy"), new.trainer.get("strategy")
-    return base.world_size == new.world_size and strategies[0] == strategies[1]

@@ -70,9 +70,9 @@ class _Walk:
         self.begin = min([*starts, *device.start_ns[:1].tolist()], default=0)
         self._done = device.end_ns.tolist()
         self._timeline, self._activity = trace.timeline, activities(trace.timeline, trace.nesting)
-        found = waits(trace)
-        self._waits = dict(zip(found.row.tolist(), found.device_row.tolist(), strict=True))
-        self._lanes = lanes = _lanes(trace, self._activity, found.row, self.begin)
+        waiting, waited = waits(trace)
+        self._waits = dict(zip(waiting.tolist(), waited.tolist(), strict=True))
+        self._lanes = lanes = _lanes(trace, self._activity, waiting, self.begin)
         self._at, self._row, self._worked = lanes.at.data, lanes.row.data, lanes.worked.data
         device_end = int(device.end_ns.max(initial=-1))
         self.end = max(lanes.end, device_end)

@@ -32,27 +32,15 @@ def memory_growth(session: Session) -> tuple[MemoryGrowth | None, bool]:
     The first window is left out: it creates optimizer state, workspaces and caches.
     """
     records = [record for record in session.all(Memory) if record.total_bytes > 0][1:]
+    series = [(record.step, record.allocated_bytes) for record in records]
     if not records:
         series = [(one.step, one.rss_bytes) for one in session.all(ProcessMemory)[1:]]
-        return _growth(series, room_bytes=None, of_device=False)
-    last = records[-1]
-    series = [(record.step, record.allocated_bytes) for record in records]
-    room = last.total_bytes - last.peak_reserved_bytes
-    return _growth(series, room_bytes=room, of_device=True)
-
-
-def _growth(
-    series: list[tuple[int, int]], *, room_bytes: int | None, of_device: bool
-) -> tuple[MemoryGrowth | None, bool]:
     series = series[:: -(-len(series) // MAX_WINDOWS) or 1]
     slopes = growth_per_step(series)
     if slopes is None:
         return None, len(series) >= MIN_WINDOWS
-    slope = slopes[0]
-    growth = MemoryGrowth(
-        of_device=of_device,
-        bytes_per_step=slope,
-        last_bytes=series[-1][1],
-        steps_left=None if room_bytes is None else max(0, int(room_bytes / slope)),
-    )
-    return growth, True
+    left = None
+    if records:
+        room_bytes = records[-1].total_bytes - records[-1].peak_reserved_bytes
+        left = max(0, int(room_bytes / slopes[0]))
+    return MemoryGrowth(bool(records), slopes[0], series[-1][1], left), True

@@ -30,17 +30,8 @@ class Site:
     frame: Frame | None
     num_bytes: int
     count: int
-
-
-@dataclass(frozen=True)
-class GrowingSite:
-    """A line whose allocations of every part of the history are still alive.
-
-    `bytes_per_step` is None where steps cannot be told apart.
-    """
-
-    site: Site
-    bytes_per_step: int | None
+    bytes_per_step: int | None = None
+    """Of a growing line; None where steps cannot be told apart."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +47,8 @@ class SnapshotAnalysis:
     peak_sites: tuple[Site, ...]
     kind_bytes: dict[str, int]
     """At the end."""
-    growing: tuple[GrowingSite, ...]
+    growing: tuple[Site, ...]
+    """Lines whose allocations of every part of the history are still alive."""
     steps: int | None
     """Training steps that began within the history; None where they cannot be told apart."""
     ooms: int
@@ -77,10 +69,7 @@ class _Life:
 
 
 def analyze_snapshot(
-    snapshot: AllocatorDump,
-    device: int,
-    *,
-    kinds: Mapping[str, Iterable[int]] | None = None,
+    snapshot: AllocatorDump, device: int, *, kinds: Mapping[str, Iterable[int]] | None = None
 ) -> SnapshotAnalysis:
     """Find what filled one device's memory; `kinds` are addresses alive at the end, by kind."""
     events = [event for event in snapshot.events if event.device == device]
@@ -89,7 +78,8 @@ def analyze_snapshot(
     _classify(lives, phases, kinds or {})
     totals = _totals(lives, len(events))
     peak = max(range(len(totals)), key=totals.__getitem__)
-    at_peak = [life for life in lives if _alive(life, peak)]
+    begun = [life for life in lives if life.start < peak]
+    at_peak = [life for life in begun if life.end is None or life.end >= peak]
     return SnapshotAnalysis(
         device=device,
         reserved_bytes=snapshot.reserved_bytes(device),
@@ -181,10 +171,6 @@ def _totals(lives: Iterable[_Life], count: int) -> list[int]:
     return list(accumulate(change))
 
 
-def _alive(life: _Life, point: int) -> bool:
-    return life.start + 1 <= point and (life.end is None or life.end + 1 > point)
-
-
 def _by_kind(lives: Iterable[_Life]) -> dict[str, int]:
     sums = dict.fromkeys(KINDS, 0)
     for life in lives:
@@ -211,7 +197,7 @@ def _step_begins(phases: Sequence[str]) -> list[int]:
     ]
 
 
-def _growing(lives: Sequence[_Life], phases: Sequence[str]) -> list[GrowingSite]:
+def _growing(lives: Sequence[_Life], phases: Sequence[str]) -> list[Site]:
     """Find lines that left something alive in each quarter of the history.
 
     Memory left by the last quarter alone is a step under way; by the first alone, state.
@@ -225,6 +211,6 @@ def _growing(lives: Sequence[_Life], phases: Sequence[str]) -> list[GrowingSite]
     for frame, left in survivors.items():
         quarters = {life.start * _QUARTERS // len(phases) for life in left}
         if frame is not None and len(quarters) == _QUARTERS:
-            site = Site(frame, sum(life.num_bytes for life in left), len(left))
-            found.append(GrowingSite(site, site.num_bytes // steps if steps else None))
-    return sorted(found, key=lambda growing: -growing.site.num_bytes)
+            size = sum(life.num_bytes for life in left)
+            found.append(Site(frame, size, len(left), size // steps if steps else None))
+    return sorted(found, key=lambda site: -site.num_bytes)

@@ -5,6 +5,7 @@ launched. The roof is the lower of two: the device's peak FLOP/s for the type, a
 bandwidth times the operator's FLOPs per byte. Where they cross lies the ridge point.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -72,7 +73,10 @@ def roofline(
     rows.sort(key=lambda row: (-row.total_ns, row.name))
     total = int(timeline.device.dur_ns[of_category(timeline.device, *WORK)].sum())
     covered = sum(row.total_ns for row in rows)
-    flops = _matrix_flops(rows)
+    flops = Counter[str]()
+    for row in rows:
+        if row.category in MATRIX_CATEGORIES:
+            flops[row.dtype] += row.flop_count * row.count
     return Roofline(
         rows=tuple(rows),
         peaks=lookup.peaks,
@@ -127,11 +131,13 @@ def _row(group: CallGroup, cost: Cost, peaks: Peaks | None) -> RooflineRow:
     unit_dtype = dtype if cost.unit == MATRIX else "fp32"
     peak_flops = peaks.flop_per_s.get(unit_dtype) if peaks else None
     peak_bytes = peaks.memory_bytes_per_s if peaks else None
-    bound, frac = _against_roofs(
-        flop_per_s / peak_flops if peak_flops else None,
-        bytes_per_s / peak_bytes if peak_bytes else None,
-        cost,
-    )
+    compute = flop_per_s / peak_flops if peak_flops else None
+    memory = bytes_per_s / peak_bytes if peak_bytes else None
+    # With one roof known, the share is of that one, and says nothing on which is lower.
+    bound: Bound | None = None
+    frac = compute if cost.unit == MATRIX else None
+    if compute is not None and memory is not None:
+        bound, frac = ("compute", compute) if compute >= memory else ("memory", memory)
     anomaly = None
     if frac is not None and frac > ANOMALY_FRAC:
         anomaly = (
@@ -158,28 +164,6 @@ def _row(group: CallGroup, cost: Cost, peaks: Peaks | None) -> RooflineRow:
         roof_frac=None if anomaly else frac,
         anomaly=anomaly,
     )
-
-
-def _against_roofs(
-    compute: float | None, memory: float | None, cost: Cost
-) -> tuple[Bound | None, float | None]:
-    """Return the lower roof and the achieved share of it, from the shares of both.
-
-    With one roof known, the share is of that one, and says nothing on which is lower.
-    """
-    if compute is None or memory is None:
-        return None, compute if cost.unit == MATRIX else None
-    if compute >= memory:
-        return "compute", compute
-    return "memory", memory
-
-
-def _matrix_flops(rows: list[RooflineRow]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for row in rows:
-        if row.category in MATRIX_CATEGORIES:
-            found[row.dtype] = found.get(row.dtype, 0) + row.flop_count * row.count
-    return found
 
 
 def _span(timeline: Timeline) -> int | None:

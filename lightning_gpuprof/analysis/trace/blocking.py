@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable
 
 import numpy as np
-from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.copies import may_wait
 from lightning_gpuprof.analysis.trace.grouping import named
@@ -17,17 +16,8 @@ _FREE = re.compile(r"(cuda|hip)Free(Host)?$|cuMemFree(_v2)?$|hipHostFree$")
 """These wait for the device before they give memory back."""
 
 
-class Waits(Struct, frozen=True):
-    """Calls that waited for the device, in order of their return."""
-
-    row: Int64
-    start_ns: Int64
-    end_ns: Int64
-    device_row: Int64
-
-
-def waits(trace: LinkedTrace) -> Waits:
-    """Find the calls that waited for device work.
+def waits(trace: LinkedTrace) -> tuple[Int64, Int64]:
+    """Find the calls that waited for device work: their rows, and that of each one's work.
 
     A synchronizing call, or one that frees memory, waited for the last event that ended before
     it returned; a copy for itself. A call within which nothing ended did not wait.
@@ -37,9 +27,8 @@ def waits(trace: LinkedTrace) -> Waits:
     start, end = host.start_ns[rows], trace.nesting.end_ns[rows]
     dur = device.dur_ns[waited]
     done = device.start_ns[waited] + dur
-    found = np.flatnonzero((start < done) & (done <= end) & (dur > 0))
-    found = found[np.argsort(end[found], kind="stable")]
-    return Waits(rows[found], start[found], end[found], waited[found])
+    found = (start < done) & (done <= end) & (dur > 0)
+    return rows[found], waited[found]
 
 
 def waits_for_all(name: str) -> bool:

@@ -58,8 +58,7 @@ def snapshot_payload(path: str) -> dict[str, Any]:
                     "sites": [_site(site) for site in device.peak_sites],
                 },
                 "growing": [
-                    {**_site(one.site), "bytes_per_step": one.bytes_per_step}
-                    for one in device.growing
+                    {**_site(one), "bytes_per_step": one.bytes_per_step} for one in device.growing
                 ],
             }
             for device in found

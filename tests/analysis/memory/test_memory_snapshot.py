@@ -57,8 +57,8 @@ def test_a_planted_leak_is_found_with_its_line_and_rate(allocator_snapshot, anal
     for _ in range(20):
         train_step(allocator_snapshot, leak=3 * MIB)
     (growing,) = analyzed().growing
-    assert (growing.site.frame.line, growing.site.frame.function) == (12, "training_step")
-    assert growing.site.num_bytes == 60 * MIB
+    assert (growing.frame.line, growing.frame.function) == (12, "training_step")
+    assert growing.num_bytes == 60 * MIB
     assert growing.bytes_per_step == 3 * MIB
 
 
