@@ -16,7 +16,7 @@ import torch
 from lightning_gpuprof.adapters.cuda_operators import cuda_rules
 from lightning_gpuprof.adapters.fake_tensors import fake_tensors
 from lightning_gpuprof.memory.device import MemoryReading
-from lightning_gpuprof.trials.caching_allocator import CachingAllocator
+from lightning_gpuprof.trials.caching_allocator import Block, CachingAllocator
 from lightning_gpuprof.trials.live_bytes import LiveBytes
 from lightning_gpuprof.trials.predict import cublas_workspace_bytes
 
@@ -33,7 +33,7 @@ class Simulated(LiveBytes):
         super().__init__()
         self.cap_bytes = cap_bytes
         self._pool = CachingAllocator()
-        self._handles: dict[int, int] = {}
+        self._handles: dict[int, Block] = {}
 
     def probe(self, device: torch.device) -> "Simulated":
         """Return what reads its memory: itself."""

@@ -130,4 +130,4 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
 
 def load_command(name: str) -> ModuleType:
     """Import the module of a command, which defines `add_arguments(parser)` and `run(args)`."""
-    return import_module(f"lightning_gpuprof.cli.{name}")
+    return import_module(f"lightning_gpuprof.cli.{'inspect' if name == 'lint' else name}")

@@ -74,7 +74,7 @@ class GpuProfPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # tensorboard 
     def _beside_xprof(self) -> bool:
         """Tell whether an XProf plugin that is loaded has a PROFILE tab for one of our runs."""
         loaded = any(name in sys.modules for name in ("xprof", "tensorboard_plugin_profile"))
-        folders = [path for path in self._index.known().values() if "://" not in path]
+        folders = [path for path in self._index.found.values() if "://" not in path]
         return loaded and any(
             os.path.isdir(os.path.join(path, "plugins", "profile")) for path in folders
         )

@@ -54,49 +54,41 @@ class RunIndex:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._roots = roots
+        self.roots = roots
         self._marked_runs = marked_runs
         self._clock = clock
         self._lock = threading.Lock()
-        self._found: dict[str, str] = {}
+        self.found: dict[str, str] = {}
+        """What the last search found, as `runs` returns it."""
         self._found_at: float | None = None
         self._search: threading.Thread | None = None
 
-    @property
-    def roots(self) -> list[tuple[str, str]]:
-        """The folders that TensorBoard was started on, each with its name."""
-        return self._roots
-
     def missing(self) -> list[str]:
         """Return the local folders among the roots that do not exist: mistyped, or not yet made."""
-        local = [path for _, path in self._roots if "://" not in path]
+        local = [path for _, path in self.roots if "://" not in path]
         return [path for path in local if not os.path.isdir(path)]
-
-    def known(self) -> dict[str, str]:
-        """Return what the last search found, without searching."""
-        return self._found
 
     def runs(self) -> dict[str, str]:
         """Return the log dir of each run by its name, searching again where that is stale."""
         with self._lock:
             if self._found_at is None or self._clock() - self._found_at > FRESH_S:
-                self._found = dict(sorted(self._find().items()))
+                self.found = dict(sorted(self._find().items()))
                 self._found_at = self._clock()
-            return self._found
+            return self.found
 
     def any_known(self) -> bool:
         """Tell whether a run is known by now; never waits for a search, but starts one."""
-        if self._found:
+        if self.found:
             return True
         if self._search is None or not self._search.is_alive():
             self._search = threading.Thread(target=self.runs, name="gpuprof-runs", daemon=True)
             self._search.start()
             self._search.join(timeout=0.05)
-        return bool(self._found)
+        return bool(self.found)
 
     def _find(self) -> dict[str, str]:
         found = {}
-        for name, root in self._roots:
+        for name, root in self.roots:
             if "://" in root:
                 for run in self._marked_runs():
                     if path := _under(run, name, root):

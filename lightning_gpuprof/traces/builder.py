@@ -10,7 +10,8 @@ from lightning_gpuprof.traces.columns import LIMIT_NS, LONGEST_NS, Indexer, Thre
 
 _HOST = ("start_ns", "dur_ns", "name", "category", "thread", "correlation")
 _DEVICE = ("start_ns", "dur_ns", "name", "category", "device", "stream", "correlation", "num_bytes")
-_Row = tuple[int | None, ...]
+_Int = int | None
+_Row = tuple[_Int, ...]
 _PROCESS_SHIFT = 40
 """Correlation ids count from 0 in each process; 2^40 launches are more than a trace holds."""
 
@@ -32,11 +33,11 @@ class TimelineBuilder:
         self._processes: dict[int, int] = {}
         self._cut = 0
 
-    def thread(self, pid: int | str, tid: int | str, name: str | None = None) -> int:
-        """Return the index of a host thread, adding it where it is new."""
+    def thread(self, pid: int | str | None, tid: int | str | None, name: str | None = None) -> int:
+        """Return the index of a host thread, adding it where it is new; unknown ids are 0."""
         if name:
-            self.name_thread(pid, tid, name)
-        return self._threads[pid, tid]
+            self.name_thread(pid or 0, tid or 0, name)
+        return self._threads[pid or 0, tid or 0]
 
     def name_thread(self, pid: int | str, tid: int | str, name: str) -> None:
         """Name a thread, where it has events."""
@@ -72,28 +73,22 @@ class TimelineBuilder:
         num_bytes: int | None = None,
     ) -> None:
         """Add a kernel, copy or fill of a device."""
-        row = (device, stream, correlation, num_bytes)
-        self._add(self._device, start, end, name, category, *row)
+        where = (device, stream, correlation, num_bytes)
+        self._add(self._device, start, end, name, category, *where)
 
     def _add(
-        self,
-        rows: list[_Row],
-        start: int | None,
-        end: int | None,
-        name: str | None,
-        category: str,
-        *where: int | None,
+        self, rows: list[_Row], start: _Int, end: _Int, name: str | None, kind: str, *where: _Int
     ) -> None:
-        if not (
+        if (
             isinstance(start, int)
             and isinstance(end, int)
             and -LIMIT_NS < start <= end < LIMIT_NS
             and end - start < LONGEST_NS
         ):
-            self._cut += 1
-        else:
             index = self._names[str(name) if name else "unnamed"]
-            rows.append((start, end - start, index, timeline.CATEGORY_ID[category], *where))
+            rows.append((start, end - start, index, timeline.CATEGORY_ID[kind], *where))
+        else:
+            self._cut += 1
 
     def build(self, *, devices: Sequence[timeline.DeviceInfo] = ()) -> timeline.Timeline:
         """Make the timeline, with its origin at the earliest start."""
@@ -107,6 +102,9 @@ class TimelineBuilder:
         for start in starts:
             start -= origin
         events = timeline.make_table(timeline.DeviceEvents, **device)
+        used = set(np.unique(events.device).tolist()) - {timeline.MISSING}
+        used -= {described.id for described in devices}
+        others = (timeline.DeviceInfo(number, None, self._vendor) for number in used)
         return timeline.Timeline(
             source=self._source,
             origin_ns=origin,
@@ -114,7 +112,7 @@ class TimelineBuilder:
             host=timeline.make_table(timeline.HostEvents, **host),
             device=events,
             threads=self._threads.table(self._thread_names),
-            devices=_all_devices(devices, events, self._vendor),
+            devices=sorted([*devices, *others], key=lambda one: one.id),
             warnings=tuple(self.warnings),
         )
 
@@ -128,13 +126,3 @@ def copy_name(direction: str, source: str | None = None, target: str | None = No
 def _columns(rows: list[_Row], names: tuple[str, ...]) -> dict[str, Int64]:
     by_row = zip(*rows, strict=True) if rows else ((),) * len(names)
     return {name: ids(values) for name, values in zip(names, by_row, strict=True)}
-
-
-def _all_devices(
-    described: Sequence[timeline.DeviceInfo], events: timeline.DeviceEvents, vendor: str | None
-) -> list[timeline.DeviceInfo]:
-    known = {device.id for device in described}
-    used = np.unique(events.device).tolist()
-    unknown = (i for i in used if i not in known and i != timeline.MISSING)
-    others = (timeline.DeviceInfo(i, None, vendor) for i in unknown)
-    return sorted([*described, *others], key=lambda device: device.id)

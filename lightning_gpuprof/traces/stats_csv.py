@@ -37,17 +37,6 @@ def reports(text: str) -> Iterator[list[str]]:
         yield block
 
 
-def header_of(block: list[str]) -> list[str]:
-    """Return a report's column names."""
-    return [name.strip().strip('"') for name in block[0].split(",")]
-
-
-def rows_of(block: list[str], warnings: list[str]) -> Iterator[Row]:
-    """Yield a report's rows by column name, without quotes around quoted names."""
-    for row in parse_csv("\n".join(block), warnings):
-        yield {name: value.strip().strip('"') for name, value in row.items()}
-
-
 def column(row: Row, title: str) -> tuple[str, str] | None:
     """Return a value and its unit from the column of this title: `Start (us)`, `Start(nsec)`."""
     for name, value in row.items():
@@ -76,7 +65,7 @@ def matches(head: Head) -> bool:
     if csv_header(head.data) >= _ROCPROF:
         return True
     text = head.data.decode("utf-8", "replace")
-    return any(_nsys_kind(header_of(block)) for block in reports(text))
+    return any(map(_nsys_kind, reports(text)))
 
 
 def read_tables(path: str) -> Tables:
@@ -105,11 +94,11 @@ def _kind(stats: tuple[NameStats, ...]) -> str:
 
 
 def _nsys(text: str, warnings: list[str]) -> Tables:
-    found = [(kind, block) for block in reports(text) if (kind := _nsys_kind(header_of(block)))]
+    found = [(kind, block) for block in reports(text) if (kind := _nsys_kind(block))]
     found.sort(key=lambda pair: _ORDER.index(pair[0]))
     tables = [
         Tables("stats-csv", kind, stats=tuple(row for row in map(_nsys_row, rows) if row))
-        for kind, rows in ((kind, rows_of(block, warnings)) for kind, block in found)
+        for kind, rows in ((kind, parse_csv("\n".join(block), warnings)) for kind, block in found)
     ]
     if len(tables) > 1:
         others = ", ".join(table.kind for table in tables[1:])
@@ -120,12 +109,12 @@ def _nsys(text: str, warnings: list[str]) -> Tables:
     return replace(tables[0], others=tuple(tables[1:]), warnings=tuple(warnings))
 
 
-def _nsys_kind(header: list[str]) -> str | None:
+def _nsys_kind(block: list[str]) -> str | None:
     """Tell what a report sums up from its columns; None where it is no sum of times."""
-    names = set(header)
+    names = {name.strip().strip('"') for name in block[0].split(",")}
     if not (names & set(_COUNTS) and names & {"Time (%)", "Time(%)"}):
         return None
-    if not any(name.startswith("Total Time (") for name in header):
+    if not any(name.startswith("Total Time (") for name in names):
         return None
     if names & {"Range", "Style"}:
         return "range"
@@ -134,7 +123,8 @@ def _nsys_kind(header: list[str]) -> str | None:
     return "kernel" if names & {"Instances", "Category"} else "api"
 
 
-def _nsys_row(row: Row) -> NameStats | None:
+def _nsys_row(fields: Mapping[str, str]) -> NameStats | None:
+    row = {name: value.strip().strip('"') for name, value in fields.items()}
     if "kernel" not in row.get("Category", "kernel").lower():
         return None  # a report that mixes kernels with calls and copies
     name = next((row[title] for title in _NSYS_NAMES if row.get(title)), "")

@@ -7,7 +7,6 @@ and no expandable segments; `PYTORCH_CUDA_ALLOC_CONF` changes them. HIP has the 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import count
 from math import inf
 
 MIN_BLOCK_BYTES = 512
@@ -36,40 +35,38 @@ def segment_bytes(rounded: int) -> int:
 
 
 @dataclass(eq=False)
-class _Block:
+class Block:
+    """A piece of a segment, in use or free, with its neighbours."""
+
     address: int
     size: int
     small: bool
     free: bool = True
-    previous: "_Block | None" = None
-    next: "_Block | None" = None
+    previous: "Block | None" = None
+    next: "Block | None" = None
 
 
 class CachingAllocator:
-    """Replays allocations and keeps torch's allocated and reserved bytes, and their peaks.
+    """Replays allocations and keeps torch's allocated and reserved bytes, and these at their peak.
 
     With a capacity, a segment that does not fit makes it release its wholly free segments and try
     again, as torch does.
 
     >>> pool = CachingAllocator()
     >>> pool.free(pool.allocate(3000))
-    >>> pool.allocated_bytes, pool.reserved_bytes, pool.peak_allocated_bytes
-    (0, 2097152, 3072)
+    >>> pool.allocated_bytes, pool.reserved_bytes
+    (0, 2097152)
     """
 
     def __init__(self, capacity_bytes: float = inf) -> None:
         self.capacity_bytes = capacity_bytes
-        self.retries = self.ooms = 0
-        self.allocated_bytes = self.reserved_bytes = 0
-        self.peak_allocated_bytes = self.peak_reserved_bytes = 0
+        self.allocated_bytes = self.reserved_bytes = self.peak_reserved_bytes = 0
         # Free blocks by size, then address: the first that is large enough fits best.
-        self._free: dict[bool, list[tuple[int, int, _Block]]] = {True: [], False: []}
-        self._used: dict[int, _Block] = {}
-        self._handles = count()
+        self._free: dict[bool, list[tuple[int, int, Block]]] = {True: [], False: []}
         self._next_address = 0
 
-    def allocate(self, requested: int) -> int:
-        """Take a block, or raise `MemoryError`; returns the handle that frees it."""
+    def allocate(self, requested: int) -> Block:
+        """Take a block, which `free` gives back, or raise `MemoryError`."""
         size = block_bytes(requested)
         small = size <= SMALL_BYTES
         free = self._free[small]
@@ -77,15 +74,11 @@ class CachingAllocator:
         block = free.pop(index)[2] if index < len(free) else self._new_segment(size, small=small)
         self._split(block, size)
         block.free = False
-        handle = next(self._handles)
-        self._used[handle] = block
         self.allocated_bytes += block.size
-        self.peak_allocated_bytes = max(self.peak_allocated_bytes, self.allocated_bytes)
-        return handle
+        return block
 
-    def free(self, handle: int) -> None:
+    def free(self, block: Block) -> None:
         """Give a block back to its pool, merged with free neighbours."""
-        block = self._used.pop(handle)
         self.allocated_bytes -= block.size
         block.free = True
         for neighbour in (block.previous, block.next):
@@ -95,24 +88,16 @@ class CachingAllocator:
                 block = _merge(*sorted((block, neighbour), key=lambda part: part.address))
         self._add(block)
 
-    @property
-    def split_bytes(self) -> int:
-        """Free bytes in segments that are partly in use; they cannot be released."""
-        free = [block for pool in self._free.values() for _, _, block in pool]
-        return sum(block.size for block in free if block.previous or block.next)
-
-    def _add(self, block: _Block) -> None:
+    def _add(self, block: Block) -> None:
         insort(self._free[block.small], (block.size, block.address, block))
 
-    def _new_segment(self, size: int, *, small: bool) -> _Block:
+    def _new_segment(self, size: int, *, small: bool) -> Block:
         segment = segment_bytes(size)
         if self.reserved_bytes + segment > self.capacity_bytes:
             self._release_cached()
-            self.retries += 1
             if self.reserved_bytes + segment > self.capacity_bytes:
-                self.ooms += 1
                 raise MemoryError(f"{segment} bytes on top of {self.reserved_bytes} reserved")
-        block = _Block(self._next_address, segment, small)
+        block = Block(self._next_address, segment, small)
         self._next_address += segment
         self.reserved_bytes += segment
         self.peak_reserved_bytes = max(self.peak_reserved_bytes, self.reserved_bytes)
@@ -125,10 +110,10 @@ class CachingAllocator:
             self.reserved_bytes -= sum(entry[0] for entry in free) - sum(e[0] for e in split)
             free[:] = split
 
-    def _split(self, block: _Block, size: int) -> None:
+    def _split(self, block: Block, size: int) -> None:
         rest = block.size - size
         if rest >= MIN_BLOCK_BYTES if block.small else rest > SMALL_BYTES:
-            tail = _Block(block.address + size, rest, block.small)
+            tail = Block(block.address + size, rest, block.small)
             tail.previous, tail.next = block, block.next
             if block.next is not None:
                 block.next.previous = tail
@@ -136,7 +121,7 @@ class CachingAllocator:
             self._add(tail)
 
 
-def _merge(low: _Block, high: _Block) -> _Block:
+def _merge(low: Block, high: Block) -> Block:
     low.size += high.size
     low.next = high.next
     if high.next is not None:
@@ -157,13 +142,13 @@ class Footprint:
 def replay(events: Iterable[tuple[int, int]], *, capacity_bytes: float = inf) -> Footprint:
     """Replay `(block id, bytes)` events; a negative size frees the block of that id."""
     pool = CachingAllocator(capacity_bytes)
-    handles: dict[int, int] = {}
+    used: dict[int, Block] = {}
     peak, peak_index = 0, 0
     for index, (block, size) in enumerate(events):
         if size < 0:
-            pool.free(handles.pop(block))
+            pool.free(used.pop(block))
         elif size:
-            handles[block] = pool.allocate(size)
+            used[block] = pool.allocate(size)
             if pool.allocated_bytes > peak:
                 peak, peak_index = pool.allocated_bytes, index
     return Footprint(peak, pool.peak_reserved_bytes, peak_index)

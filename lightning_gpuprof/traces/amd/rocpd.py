@@ -69,7 +69,7 @@ def _regions(database: Database, builder: TimelineBuilder) -> None:
     for name, category, start, end, pid, tid, stack, details in database.rows(
         "regions", "name", "category", "start", "end", "pid", "tid", "stack_id", "extdata"
     ):
-        thread = builder.thread(pid or 0, tid or 0)
+        thread = builder.thread(pid, tid)
         kind = call_category(category or "")
         if kind == "user_annotation":
             name = _message(details) or name

@@ -53,8 +53,7 @@ def _read_database(path: str, builder: TimelineBuilder) -> None:
             for begin, end, name, pid, tid, index in database.rows(
                 table, "BeginNs", "EndNs", "Name", "pid", "tid", "Index"
             ):
-                thread = builder.thread(pid or 0, tid or 0)
-                builder.host(begin, end, name, category, thread, index)
+                builder.host(begin, end, name, category, builder.thread(pid, tid), index)
 
 
 def _work(builder: TimelineBuilder, name: str | None, *values: int | str | None) -> None:

@@ -45,9 +45,7 @@ def read(path: str, options: ReadOptions) -> Timeline:
             where = (agent(row.get(side)), _stream(row), correlation, integer(row.get("Size")))
             builder.device(start, end, copy_name(direction), "gpu_memcpy", *where)
         else:
-            thread = builder.thread(
-                integer(row.get("Process_Id")) or 0, integer(row.get("Thread_Id")) or 0
-            )
+            thread = builder.thread(integer(row.get("Process_Id")), integer(row.get("Thread_Id")))
             name = row["Function"] if "Function" in row else row["Operation"]
             category = call_category(row.get("Domain", ""))
             builder.host(start, end, name, category, thread, correlation)

@@ -58,8 +58,7 @@ def _calls(database: Database, builder: TimelineBuilder, strings: dict[int, str]
             name, category = details.get(arguments) or name, "user_annotation"
         elif strings.get(domain) == "hip":
             category = "cuda_runtime"
-        thread = builder.thread(pid or 0, tid or 0)
-        builder.host(start, end, name, category, thread, call)
+        builder.host(start, end, name, category, builder.thread(pid, tid), call)
 
 
 def _category(name: str) -> str:

@@ -7,7 +7,7 @@ not work. Python calls are read only where stacks are asked for.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -88,18 +88,16 @@ class _Names:
         return self.events.get(event.metadata_id) or f"event {event.metadata_id}"
 
     def values(self, holder: Any) -> dict[str, Any]:
-        return dict(self._values(holder))
-
-    def _values(self, holder: Any) -> Iterator[tuple[str, Any]]:
+        """Return the statistics of an event or a plane by name."""
+        found = {}
         for stat in holder.stats:
-            name = self.stats.get(stat.metadata_id, "")
-            for kind in ("int64_value", "uint64_value", "double_value"):
-                if stat.HasField(kind):
-                    yield name, getattr(stat, kind)
-            if stat.HasField("str_value"):
-                yield name, _text(stat.str_value)
-            if stat.HasField("ref_value"):
-                yield name, self.stats.get(stat.ref_value, "")
+            for field, value in stat.ListFields():
+                if field.name == "ref_value":
+                    value = self.stats.get(value, "")
+                if field.name != "metadata_id":
+                    text = _text(value) if field.name == "str_value" else value
+                    found[self.stats.get(stat.metadata_id, "")] = text
+        return found
 
 
 def _device_plane(builder: TimelineBuilder, plane: Any, names: _Names, device: int) -> bool:
