@@ -111,25 +111,6 @@ class RunComparison:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One run of the table; None was not measured, or is the base's own row."""
-
-    run: str
-    median_ns: int | None
-    samples_per_s: float | None
-    peak_reserved_bytes: int | None
-    sentence: str | None = None
-    phase: str | None = None
-    """The phase that changed most, if by half a percent of the base's step."""
-    phase_diff_ns: float | None = None
-    """By so much per step, or per sample where batch sizes differ."""
-    findings_gone: int | None = None
-    findings_new: int | None = None
-    values_same: bool | None = None
-    """Whether recorded losses and tensors are the same; None where none could be compared."""
-
-
-@dataclass(frozen=True)
 class SeveralComparison:
     """Runs that were each compared with one base, in the order given."""
 
@@ -137,9 +118,10 @@ class SeveralComparison:
     comparisons: tuple[RunComparison, ...]
 
     @property
-    def rows(self) -> tuple[Row, ...]:
-        """The table: the base first."""
-        return (Row(**_own(self.base)), *(_row(one) for one in self.comparisons))
+    def rows(self) -> list[dict[str, Any]]:
+        """The table of docs/json.md, the base first; what was not measured is None."""
+        rows = [_row(one) for one in self.comparisons]
+        return [dict.fromkeys(rows[0]) | _own(self.base), *rows]
 
     @property
     def sentence(self) -> str:
@@ -152,7 +134,7 @@ class SeveralComparison:
             "schema_version": SCHEMA_VERSION,
             "base": self.base.run,
             "sentence": self.sentence,
-            "table": [asdict(row) for row in self.rows],
+            "table": self.rows,
             "comparisons": [one.payload() for one in self.comparisons],
         }
 
@@ -283,21 +265,21 @@ def _own(report: Report) -> dict[str, Any]:
     }
 
 
-def _row(one: RunComparison) -> Row:
+def _row(one: RunComparison) -> dict[str, Any]:
     phase = None
     if one.base.results.step_ns is not None and one.new.results.step_ns is not None:
         rows = changed(one.result.phases, one.least_ns)
         phase = max(rows, key=lambda row: abs((row.new or 0) - (row.base or 0)), default=None)
     same = [value.same for value in one.result.values if value.same is not None]
-    return Row(
+    return {
         **_own(one.new),
-        sentence=one.sentence,
-        phase=phase.name if phase else None,
-        phase_diff_ns=(phase.new or 0) - (phase.base or 0) if phase else None,
-        findings_gone=len(one.gone),
-        findings_new=len(one.appeared),
-        values_same=all(same) if same else None,
-    )
+        "sentence": one.sentence,
+        "phase": phase.name if phase else None,
+        "phase_diff_ns": (phase.new or 0) - (phase.base or 0) if phase else None,
+        "findings_gone": len(one.gone),
+        "findings_new": len(one.appeared),
+        "values_same": all(same) if same else None,
+    }
 
 
 def _counts(comparisons: Sequence[RunComparison]) -> Iterator[str]:

@@ -1,14 +1,14 @@
 """Comparisons of runs as blocks, for a terminal, a pull request or a CI job's summary."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from lightning_gpuprof.analysis.compare.compare import Change, Verdict
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.units import duration, percent, quantity, rate, shortened
 from lightning_gpuprof.views.documents.compare import (
-    Row,
     RunComparison,
     SeveralComparison,
     changed,
@@ -147,16 +147,17 @@ def _values(found: RunComparison) -> Iterator[str]:
         yield f"{one.name}: {state}; last {' and '.join(ends)}"
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    pace = "-" if row.samples_per_s is None else rate(row.samples_per_s)
-    own = _shown("_ns", row.median_ns), pace, _shown("_bytes", row.peak_reserved_bytes)
-    if row.sentence is None:
+def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    pace = "-" if row["samples_per_s"] is None else rate(row["samples_per_s"])
+    own = _shown("_ns", row["median_ns"]), pace, _shown("_bytes", row["peak_reserved_bytes"])
+    if row["sentence"] is None:
         return (*own, "", "", "")
-    phase = "-"
-    if row.phase is not None and row.phase_diff_ns is not None:
-        phase = f"{row.phase} {'+' if row.phase_diff_ns > 0 else ''}{duration(row.phase_diff_ns)}"
-    values = {None: "not compared", True: "same", False: "differ"}[row.values_same]
-    return (*own, f"{row.findings_gone} gone, {row.findings_new} new", values, phase)
+    phase, name, diff_ns = "-", row["phase"], row["phase_diff_ns"]
+    if name is not None:
+        phase = f"{name} {'+' if diff_ns > 0 else ''}{duration(diff_ns)}"
+    gone, new = row["findings_gone"], row["findings_new"]
+    values = {None: "not compared", True: "same", False: "differ"}[row["values_same"]]
+    return (*own, f"{gone} gone, {new} new", values, phase)
 
 
 def _shown(key: str, value: float | None) -> str:
