@@ -58,7 +58,7 @@ def judge(run: RunResults) -> Finding | None:
     return Finding(
         title=f"32-bit matrix products take {duration(gemm_ns)} of each step "
         f"({percent(gemm_ns / step_ns)})",
-        advice="Allow TF32, or train in bfloat16 mixed precision; then compare the loss curves.",
+        advice="Allow TF32, or run in bfloat16 mixed precision; then compare the results.",
         evidence={"gemm_ns": round(gemm_ns)},
         saving_ns=saving,
         cause_ns=Range(round(gemm_ns), round(gemm_ns)),

@@ -42,7 +42,7 @@ def judge(run: RunResults) -> Finding | None:
     return Finding(
         severity=Severity.WARNING,
         title=f"{several} {size(use.max_others_bytes)} on this device",
-        advice="Stop it, or train on another device: they slow each other down, and free memory "
+        advice="Stop it, or take another device: they slow each other down, and free memory "
         "may shrink.",
         evidence={"others_bytes": use.max_others_bytes, "others_count": count},
         confidence=0.9,
