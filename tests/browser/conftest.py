@@ -15,7 +15,9 @@ import browser_driver
 import pytest
 from recorded import lay_out
 
+from lightning_gpuprof.records.files import SNAPSHOT_SUFFIX
 from lightning_gpuprof.records.trials import Side, Trial, Trials, write_trials
+from lightning_gpuprof.views.tab.memory import write_sites
 
 WORKERS = Trial(
     change="num_workers",
@@ -95,7 +97,8 @@ def logs(made_runs, tmp_path_factory):
     made_runs.worker_run(root / "workers")
     lacking = made_runs.many_rank_run(root / "lacking", ranks=3, late=2)
     (lacking / "plugins" / "gpuprof" / "rank2.jsonl").unlink()
-    lay_out(root / "h100")
+    for snapshot in lay_out(root / "h100").rglob(f"*{SNAPSHOT_SUFFIX}"):
+        write_sites(str(snapshot))  # which a first look at the memory view would do
     shared = Path(__file__).parents[3] / "shared" / "traces"
     for name, trace in REAL_TRACES.items():
         if (shared / trace).is_file():
