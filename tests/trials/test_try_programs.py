@@ -106,7 +106,7 @@ def left_in(folder):
 
 
 @pytest.fixture
-def temporary(monkeypatch):
+def temporary(tmp_path, monkeypatch):  # pytest's own folder is made before
     """A folder for what is temporary; its path is short, as workers have sockets in it."""
     with tempfile.TemporaryDirectory() as folder:
         monkeypatch.setenv("TMPDIR", folder)

@@ -34,7 +34,7 @@ class Keeps(BoringModel):
 
 
 @pytest.fixture(autouse=True)
-def folder(monkeypatch):
+def folder(tmp_path, monkeypatch):  # pytest's own folder is made before
     """A folder for what is temporary; its path is short, as workers have sockets in it."""
     # What another test's `seed_everything` has set; Lightning sets functions of its own by it.
     monkeypatch.setenv("PL_SEED_WORKERS", "0")
