@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,12 +11,16 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.compiled_modules import is_inside_compiled, modules_by_name
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.hooks import BATCH_END, Hooks, called_by_trainer
 from lightning_gpuprof.session.recording import RecordingCallback
 from lightning_gpuprof.timing.components import BackwardCall, Component
 from lightning_gpuprof.timing.module_calls import WATCHED, CallCounts
+
+_INSIDE_COMPILED = (
+    "is inside a compiled module and is not timed alone. Name the compiled module itself, or "
+    "compile its parts one by one."
+)
 
 
 class ModuleTimer(RecordingCallback):
@@ -71,7 +76,7 @@ class ModuleTimer(RecordingCallback):
         self._steps.add(called_by_trainer(trainer, self))
         for name, module in _find(pl_module, self.modules).items():
             if is_inside_compiled(pl_module, name):
-                self._say_left_out(name)
+                self._output.note("module_not_timed", name, f"{name} {_INSIDE_COMPILED}")
             else:
                 self._time(module, self._output.components(name))
 
@@ -112,14 +117,6 @@ class ModuleTimer(RecordingCallback):
     def _guarded(self, act: Callable[[], None]) -> None:
         act()
 
-    def _say_left_out(self, name: str) -> None:
-        assert self._output is not None
-        message = (
-            f"{name} is inside a compiled module and is not timed alone. Name the compiled module "
-            "itself, or compile its parts one by one."
-        )
-        self._output.write(Note(step=0, name="module_not_timed", value=name, message=message))
-
     @override
     def _release(self) -> None:
         self._write()
@@ -138,12 +135,8 @@ class _Hook:
         self._act(self._component, *arguments)
 
     @override
-    def __reduce__(self) -> tuple[Callable[[], Any], tuple[()]]:
-        return _make_empty_hook, ()
-
-
-def _make_empty_hook() -> Callable[..., None]:
-    return _empty_hook
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial, (_empty_hook,)
 
 
 def _empty_hook(*arguments: Any) -> None:

@@ -8,14 +8,9 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
+from lightning_gpuprof.adapters.lightning import LightningModule, Trainer, is_kind, users_profiler
 from lightning_gpuprof.adapters.profiler import CAN_PAUSE, CAN_RUN_UNCOMPILED, TorchTrace
-from lightning_gpuprof.capture.checks import (
-    check_length,
-    has_own_profiler,
-    refuse_device,
-    steps_per_unit,
-)
+from lightning_gpuprof.capture.checks import check_length, refuse_device, steps_per_unit
 from lightning_gpuprof.capture.cycles import Cycles, Recorded
 from lightning_gpuprof.capture.forecast import PLAIN_STEPS, Forecast
 from lightning_gpuprof.capture.quiet import keep_quiet
@@ -170,7 +165,7 @@ class ProfilerSchedule(RecordingCallback):
             ),
             eager=self.options["eager"],
         )
-        if has_own_profiler(trainer):
+        if is_kind(users_profiler(trainer), "PyTorchProfiler"):
             self._recordings.say_busy("The Trainer has Lightning's own PyTorchProfiler")
             return
         self._cycles = Cycles(

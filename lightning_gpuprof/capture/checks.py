@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from lightning_gpuprof.adapters.lightning import batch_loop, is_kind, stage_of, users_profiler
+from lightning_gpuprof.adapters.lightning import batch_loop, is_kind, stage_of
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.schedule import Schedule, too_short
 from lightning_gpuprof.session.output import RunOutput
@@ -80,8 +80,3 @@ def _batches_for_max_steps(trainer: Any) -> float:
         return math.inf
     left = max(0, int(trainer.max_steps) - int(trainer.global_step))
     return left * int(trainer.accumulate_grad_batches)
-
-
-def has_own_profiler(trainer: Any) -> bool:
-    """Tell whether the Trainer records with torch.profiler by itself."""
-    return is_kind(users_profiler(trainer), "PyTorchProfiler")

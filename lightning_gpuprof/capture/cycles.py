@@ -85,7 +85,7 @@ class Cycles:
         self._change = self._schedule.next_change(self._unit)
         cycle, action = self._schedule.at(self._unit)
         if cycle != self._cycle:
-            self._end()
+            self.close()
             if action is not Action.IDLE:
                 self._prepare(cycle)
         if action is Action.RECORD:
@@ -124,7 +124,7 @@ class Cycles:
         if self._recording and self._trace is not None:
             self._trace.end_step()
             if self._cycle == PROBE:
-                self._end()
+                self.close()
 
     def collect(self, on: bool) -> None:
         """Leave out of an open recording what comes now, or go on."""
@@ -134,11 +134,7 @@ class Cycles:
     def end_unit(self) -> None:
         """Leave a unit that no other may follow: its cycle ends here if this was the last."""
         if self._recording and self._schedule.next_change(self._unit) == self._unit + 1:
-            self._end()
-
-    def close(self) -> None:
-        """End an open recording early and keep what it holds."""
-        self._end()
+            self.close()
 
     def drop(self) -> None:
         """Stop an open recording and forget it; only for when something has gone wrong."""
@@ -147,7 +143,8 @@ class Cycles:
             with interrupts_wait():
                 trace.stop()
 
-    def _end(self) -> None:
+    def close(self) -> None:
+        """End a cycle, be it early, and keep what it recorded."""
         trace, recording, steps = self._trace, self._recording, self._steps
         if trace is None:
             return

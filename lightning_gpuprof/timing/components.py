@@ -67,38 +67,24 @@ class Component(AbstractContextManager[None]):
         self._region.__exit__(None, None, None)
 
 
-class ActiveComponents:
-    """The components of a run that is timing in this process, made as they are named."""
-
-    def __init__(self, make: Callable[[str], Component]) -> None:
-        self.thread = threading.get_ident()
-        self._make = make
-        self._made: dict[str, Component] = {}
-
-    def get(self, name: str) -> Component:
-        """Return the component of a name."""
-        if name not in self._made:
-            self._made[name] = self._make(name)
-        return self._made[name]
-
-    def activate(self) -> None:
-        """Let `region` use these."""
-        _ACTIVE.append(self)
-
-    def deactivate(self) -> None:
-        """Let `region` use those that it used before."""
-        if self in _ACTIVE:
-            _ACTIVE.remove(self)
+Components = Callable[[str], Component]
+"""Gives the component of a name, the same each time."""
+_ACTIVE: list[tuple[int, Components]] = []
+"""Of the runs that time in this process, with the threads that train."""
 
 
-_ACTIVE: list[ActiveComponents] = []
+def activate(components: Components) -> Callable[[], None]:
+    """Let `region` use these in this thread; returns what has it use those from before again."""
+    entry = threading.get_ident(), components
+    _ACTIVE.append(entry)
+    return lambda: _ACTIVE.remove(entry) if entry in _ACTIVE else None
 
 
 def active_component(name: str) -> AbstractContextManager[None]:
     """Return the component of a name in the run that is timing in this thread, or a null one."""
-    if not _ACTIVE or _ACTIVE[-1].thread != threading.get_ident():
+    if not _ACTIVE or _ACTIVE[-1][0] != threading.get_ident():
         return nullcontext()
-    return _ACTIVE[-1].get(name)
+    return _ACTIVE[-1][1](name)
 
 
 class BackwardCall:

@@ -1,7 +1,7 @@
 """The timing of one session: clock, proxy, device marks, and the writing of windows."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from typing_extensions import override
@@ -17,7 +17,7 @@ from lightning_gpuprof.session.output import RunOutput
 from lightning_gpuprof.timing.action_regions import ActionRegions
 from lightning_gpuprof.timing.attach import FIT_PHASES, ProxyTiming
 from lightning_gpuprof.timing.batches import Batches, size_of
-from lightning_gpuprof.timing.components import ActiveComponents, Component
+from lightning_gpuprof.timing.components import Component, activate
 from lightning_gpuprof.timing.device_marking import DeviceMarking
 from lightning_gpuprof.timing.device_marks import DeviceMarks
 from lightning_gpuprof.timing.fit_end import FitEnd
@@ -72,9 +72,8 @@ class TimingRun:
         output.borders = self.timeline.borders
         self.timing = self._attach(trainer, Batches(self, shield(self.do_due)))
         output.count_steps(lambda: self.timeline.step)
-        self._components = ActiveComponents(self.component)
-        self._components.activate()
-        output.components = self._components.get
+        output.components = cache(partial(Component, self.timeline, marking=self._device))
+        self._deactivate = activate(output.components)
         flag = partial(self.timeline.flag_last_batch, StepFlag.COMPILED)
         self._compiling = CompileNotes(output, flag)
 
@@ -103,10 +102,6 @@ class TimingRun:
         self.begin_epoch(trainer.current_epoch)
         self._writer.begin()
         self.output.flush()
-
-    def component(self, name: str) -> Component:
-        """Return the region of a named component, on the host and the device."""
-        return Component(self.timeline, name, self._device)
 
     def begin_epoch(self, epoch: int) -> None:
         """Note the epoch of the steps to come."""
@@ -155,7 +150,7 @@ class TimingRun:
     def restore(self) -> None:
         """Put the Trainer back as it was."""
         self.output.components = None
-        self._components.deactivate()
+        self._deactivate()
         self.calls.hand_over()
         self.output.borders = None
         for border in tuple(self.timeline.borders):
