@@ -12,9 +12,13 @@ from lightning_gpuprof.adapters.lightning import LightningModule, Trainer, is_ki
 from lightning_gpuprof.adapters.profiler import CAN_PAUSE, CAN_RUN_UNCOMPILED, TorchTrace
 from lightning_gpuprof.capture.checks import check_length, refuse_device, steps_per_unit
 from lightning_gpuprof.capture.cycles import Cycles, Recorded
-from lightning_gpuprof.capture.forecast import PLAIN_STEPS, Forecast
-from lightning_gpuprof.capture.quiet import keep_quiet
-from lightning_gpuprof.capture.recordings import CaptureRange, Recordings
+from lightning_gpuprof.capture.recordings import (
+    PLAIN_STEPS,
+    CaptureRange,
+    Forecast,
+    Recordings,
+    keep_quiet,
+)
 from lightning_gpuprof.capture.trace_files import TraceFiles
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.schema import StepFlag
@@ -108,15 +112,16 @@ class ProfilerSchedule(RecordingCallback):
         if compiled == "eager" and not CAN_RUN_UNCOMPILED:
             raise ConfigError("compiled='eager' needs torch 2.6 or newer. Leave it out.")
         super().__init__()
-        self.options = {
-            "eager": compiled == "eager",
-            "with_stack": with_stack,
-            "profile_memory": profile_memory,
-            "record_shapes": record_shapes,
-        }
+        self.eager = compiled == "eager"
+        self._new_trace: Callable[..., TorchTrace] = partial(
+            CaptureRange if capture_range else new_trace,
+            eager=self.eager,
+            with_stack=with_stack,
+            profile_memory=profile_memory,
+            record_shapes=record_shapes,
+        )
         self.ranks = None if ranks is None else tuple(ranks)
         self.capture_range, self.quiet_window = capture_range, quiet_window
-        self._make_trace = new_trace
         self._packed = trace_format != "json"
         self._clock = clock
         self._cycles: Cycles | None = None
@@ -146,24 +151,19 @@ class ProfilerSchedule(RecordingCallback):
         self._step = -1
         self._trainer = trainer
         quiet = self.quiet_window and CAN_PAUSE and not self.capture_range
-        files = TraceFiles(output, packed=self._packed, quiet=quiet)
         self._forecast = Forecast(
             self.schedule,
             steps_per_unit(trainer, self.schedule.unit),
             explicit=self.explicit and not self.capture_range,
             now=self._clock,
         )
+        device = trainer.strategy.root_device.type
         self._recordings = Recordings(
             output,
-            files,
+            TraceFiles(output, packed=self._packed, quiet=quiet),
             self._forecast,
-            partial(
-                CaptureRange if self.capture_range else self._make_trace,
-                device_type=trainer.strategy.root_device.type,
-                on_intruder=self._give_way,
-                **self.options,
-            ),
-            eager=self.options["eager"],
+            partial(self._new_trace, device_type=device, on_intruder=self._give_way),
+            eager=self.eager,
         )
         if is_kind(users_profiler(trainer), "PyTorchProfiler"):
             self._recordings.say_busy("The Trainer has Lightning's own PyTorchProfiler")

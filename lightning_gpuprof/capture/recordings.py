@@ -1,4 +1,4 @@
-"""Makes the recordings of a fit, writes their traces, and says why there is none."""
+"""Makes the recordings of a fit: forecasts their traces, writes them, says why there is none."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,12 +10,21 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.dynamo import counters
 from lightning_gpuprof.adapters.profiler import TorchTrace, busy_profiler
 from lightning_gpuprof.capture.cycles import PROBE, Recorded
-from lightning_gpuprof.capture.forecast import Forecast
 from lightning_gpuprof.capture.trace_files import TraceFiles
 from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.schedule import Schedule
+from lightning_gpuprof.session.hooks import HOOKS, PER_BATCH_HOOKS, has_hook
 from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.session.timed_calls import TimedCalls
+from lightning_gpuprof.units import size
 
 _cuda: Any = torch.cuda
+MOST_BYTES = 500_000_000
+"""Larger traces are beyond what viewers open, as `trace-too-large` has it."""
+MIN_STEPS = 20
+"""A first window of fewer steps is not worth a recorded step before it."""
+PLAIN_STEPS = 2
+"""Steps in a row that nobody records, before one is: the last tells how long a step takes."""
 _UNCOMPILED = (
     "Compiled code runs uncompiled in this profiler window (compiled='eager'): the arithmetic of "
     "its steps may differ in the last digits."
@@ -50,6 +59,69 @@ class CaptureRange(TorchTrace):
         if self._on:
             self._on = False
             _cuda.profiler.stop()
+
+
+class Forecast:
+    """Knows how large and how slow a recorded step is: from one recorded early, or a window.
+
+    `steps_per_unit` is None where it is unknown. `explicit`: the schedule is the user's own.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        steps_per_unit: int | None,
+        *,
+        explicit: bool,
+        now: Callable[[], int],
+    ) -> None:
+        self._per_unit = steps_per_unit or 0
+        self._steps = schedule.active * self._per_unit
+        self._now = now
+        self._at: int | None = None
+        self._seen = 0
+        self._plain_ns = self._recorded_ns = self._step_bytes = 0.0
+        self.wanted = explicit and self._steps >= MIN_STEPS
+        """A step is to be recorded before the first window."""
+
+    @property
+    def ready(self) -> bool:
+        """The step that begins is the one to record."""
+        return self.wanted and self._seen >= PLAIN_STEPS
+
+    def begin_step(self, *, plain: bool) -> None:
+        """A step begins; `plain`: it follows one that no profiler was at work in."""
+        at, self._at = self._at, self._now()
+        if plain and at is not None:
+            self._plain_ns = self._at - at
+            self._seen += 1
+
+    def begin_epoch(self) -> None:
+        """The next step follows none."""
+        self._at, self._seen = None, 0
+
+    def learn(self, num_bytes: int, steps: int, took_ns: int) -> None:
+        """So large a trace of so many steps was recorded in this time."""
+        self._step_bytes, self._recorded_ns = num_bytes / steps, took_ns / steps
+
+    def text(self) -> str | None:
+        """Return the forecast of the next window, with a smaller one if it is too large."""
+        if not self._step_bytes or not self._steps:
+            return None
+        num_bytes, slower = self._step_bytes * self._steps, ""
+        if self._plain_ns and self._recorded_ns:
+            ratio = self._recorded_ns / self._plain_ns
+            slower = f", and each step takes {max(1.0, ratio):.1f} times as long"
+        said = (
+            f"The next profiler window records {self._steps} steps: its trace will have about "
+            f"{size(num_bytes)} before compression{slower}."
+        )
+        if num_bytes <= MOST_BYTES:
+            return said
+        fewer = max(1, int(MOST_BYTES / self._step_bytes))
+        units = fewer // self._per_unit
+        change = f"active={units}" if units else f"unit='step', active={fewer}"
+        return f"{said} Viewers fail above 500 MB: set {change}, or record no stacks."
 
 
 @dataclass
@@ -116,3 +188,35 @@ class Recordings:
         if not self._said:
             self._said = True
             self.output.warn(message)
+
+
+class Quiet:
+    """Pauses a recording while any of these calls is under way; they may be nested."""
+
+    def __init__(self, collect: Callable[[bool], None]) -> None:
+        self._collect = collect
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        self._depth += 1
+        if self._depth == 1:
+            self._collect(False)
+
+    def __exit__(self, *raised: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._collect(True)
+
+
+def keep_quiet(trainer: Any, calls: TimedCalls, collect: Callable[[bool], None]) -> None:
+    """Keep validation, checkpoints and other callbacks' work out: `collect` is told off and on."""
+    quiet = Quiet(collect)
+    calls.add(trainer.fit_loop.epoch_loop.val_loop, "run", quiet)
+    calls.add(trainer, "save_checkpoint", quiet)
+    # On a GPU each pause waits for the device: too often for what comes with each batch.
+    often = () if trainer.strategy.root_device.type == "cpu" else PER_BATCH_HOOKS
+    for callback in trainer.callbacks:
+        if not type(callback).__module__.startswith("lightning_gpuprof."):
+            for hook in HOOKS:
+                if hook not in often and has_hook(callback, hook):
+                    calls.add(callback, hook, quiet)

@@ -14,7 +14,7 @@ from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.callbacks import profiler_schedule
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
-from lightning_gpuprof.capture.forecast import Forecast
+from lightning_gpuprof.capture.recordings import Forecast
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.schedule import EPOCH_SCHEDULE, Schedule
