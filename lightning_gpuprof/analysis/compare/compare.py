@@ -162,7 +162,7 @@ def _steps(sides: _Sides) -> tuple[Change, ...]:
     ]
     fits = ((run.whole_fit.step_ns if run.whole_fit else None, by) for run, by in sides)
     fit = [None if one is None else one / by for one, by in fits]
-    walls = [run.wall.wall_ns if run.wall.closed else None for run, _ in sides]
+    walls = [None if run.end is None else run.wall.wall_ns for run, _ in sides]
     samples = Change("samples_per_s", *(run.samples_per_s for run, _ in sides))
     return (*rows, Change("whole_fit_ns", *fit), Change("wall_ns", *walls), samples)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.analysis.run.phase_split import Part, PerStep, PhaseStats
     from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
     from lightning_gpuprof.analysis.run.ranks.rank_waits import RankWaits
-    from lightning_gpuprof.analysis.run.sessions import OutsideTime, SessionView, WallTime
+    from lightning_gpuprof.analysis.run.sessions import OutsideTime, WallTime
     from lightning_gpuprof.analysis.run.slowest import SlowStep
     from lightning_gpuprof.analysis.run.steady import Distribution, StepStats
     from lightning_gpuprof.analysis.run.whole_fit import WholeFit
@@ -59,7 +59,7 @@ class RunResults:
 
     start: schema.RunStart
     end: schema.RunEnd | None = None
-    sessions: tuple[SessionView, ...] = ()
+    sessions: tuple[dict[str, Any], ...] = ()
     wall: WallTime
     steps: StepStats | None = None
     phases: dict[Phase, PhaseStats] = field(default_factory=dict)

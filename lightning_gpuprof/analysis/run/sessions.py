@@ -3,33 +3,21 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.reader import RankRecords, Session
 from lightning_gpuprof.records.schema import OutsideSpan
 
 
-@dataclass(frozen=True)
-class SessionView:
-    """One fit, validate, test or predict call, in brief."""
-
-    session: int
-    stage: str
-    started_unix_ns: int
-    steps: int
-    status: str
-
-
-def session_views(records: RankRecords) -> tuple[SessionView, ...]:
-    """Describe every session of a rank in brief, in the order they ran."""
+def session_views(records: RankRecords) -> tuple[dict[str, Any], ...]:
+    """Describe every fit, validate, test or predict call of a rank, in the order they ran."""
     return tuple(
-        SessionView(
-            session=session.start.session,
-            stage=session.start.stage,
-            started_unix_ns=session.start.started_unix_ns,
-            steps=session.steps,
-            status="open" if session.end is None else session.end.status,
-        )
+        {
+            **{key: getattr(session.start, key) for key in ("session", "stage", "started_unix_ns")},
+            "steps": session.steps,
+            "status": "open" if session.end is None else session.end.status,
+        }
         for session in records.sessions
     )
 
@@ -76,13 +64,12 @@ class WallTime:
     """The session's wall time against the sum of what was recorded.
 
     Where the session has no closing record (live or killed), its wall time is taken to end
-    with its last record, and `closed` is False.
+    with its last record.
     """
 
     wall_ns: int
     steps_ns: int
     outside_ns: int
-    closed: bool
 
     @property
     def accounted_ns(self) -> int:
@@ -109,7 +96,6 @@ def wall_time(session: Session) -> WallTime:
         wall_ns=last_ns if end is None else end.wall_ns,
         steps_ns=steps_ns,
         outside_ns=sum(span.dur_ns for span in spans),
-        closed=end is not None,
     )
 
 

@@ -117,7 +117,7 @@ def _run(run: str, results: RunResults) -> dict[str, Any]:
         **{key: getattr(results.wall, key) for key in _WALL},
         "own_cost_ns_per_step": end.own_cost_ns_per_step if end else None,
         **{key: facts[key] for key in _FACTS},
-        "sessions": [asdict(session) for session in results.sessions],
+        "sessions": list(results.sessions),
         "notes": [_struct(note) for note in results.notes],
         "probe_failures": [_struct(failure) for failure in results.probe_failures],
     }

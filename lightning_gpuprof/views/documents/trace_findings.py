@@ -68,7 +68,7 @@ def _as_run(document: Mapping[str, Any], step_ns: Int64) -> RunResults:
     ranks = 2 if gpu.get("comm_ns") else 1
     return RunResults(
         start=replace(start, world_size=ranks, device=device),
-        wall=WallTime(wall_ns=total, steps_ns=total, outside_ns=0, closed=False),
+        wall=WallTime(wall_ns=total, steps_ns=total, outside_ns=0),
         steps=_steps(step_ns, gpu.get("span_ns", 0)) if len(step_ns) else None,
         loader_wait=LoaderWait(None, None),
         traces=(TraceView(0, cycle, document),),

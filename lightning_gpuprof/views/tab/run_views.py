@@ -4,7 +4,6 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -37,7 +36,7 @@ def run_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     return {
         "name": run.name,
         "ranks": [
-            {"rank": rank, "sessions": [asdict(one) for one in session_views(records)]}
+            {"rank": rank, "sessions": list(session_views(records))}
             for rank, records in run.ranks.items()
         ],
         "warnings": first_few(
