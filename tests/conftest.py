@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import re
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +27,7 @@ for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):  # what a terminal or CI say
 
 CYCLE = ProfilerCycle(cycle=0, first_step=3, last_step=4, trace_file="t.gz", trace_bytes=1_000)
 SHARED_TRACES = Path(__file__).parents[2] / "shared" / "traces"
+EXAMPLES = Path(__file__).parents[1] / "example_projects"
 
 
 @pytest.fixture
@@ -55,6 +57,23 @@ def said(caplog):
         assert any(re.search(match, text) for text in texts), texts
 
     return expect
+
+
+@pytest.fixture
+def example(monkeypatch):
+    """Return a function that makes one example's modules importable for this test."""
+    before = set(sys.modules)
+
+    def enter(name):
+        if not (EXAMPLES / name).is_dir():
+            pytest.skip("the example projects are not part of this copy of the sources")
+        monkeypatch.syspath_prepend(str(EXAMPLES / name))
+        return EXAMPLES / name
+
+    yield enter
+    for name in set(sys.modules) - before:
+        if str(EXAMPLES) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,5 @@
 """The optimised version of an example must still compute the same thing."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -12,25 +9,6 @@ from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof.analysis.run.module_times import module_times
-
-EXAMPLES = Path(__file__).parents[2] / "example_projects"
-
-
-@pytest.fixture
-def example(monkeypatch):
-    """Return a function that makes one example's modules importable for this test."""
-    before = set(sys.modules)
-
-    def enter(name):
-        if not (EXAMPLES / name).is_dir():
-            pytest.skip("the example projects are not part of this copy of the sources")
-        monkeypatch.syspath_prepend(str(EXAMPLES / name))
-        return EXAMPLES / name
-
-    yield enter
-    for name in set(sys.modules) - before:
-        if str(EXAMPLES) in str(getattr(sys.modules[name], "__file__", "")):
-            del sys.modules[name]
 
 
 def test_whole_episodes_give_what_moments_in_a_loop_gave(example):
