@@ -147,8 +147,11 @@ def test_occupancy_is_a_mean_over_time_of_what_the_profiler_says_of_each_launch(
     for row in (*found["kernels"], {"name": None, **found["occupancy"]}):
         own = [event for event in launches if row["name"] in (None, event.name)]
         for key, (name, per) in said.items():
-            whole = sum(float(event.args[name]) / per * event.dur for event in own)
-            assert row[key] == pytest.approx(whole / sum(event.dur for event in own), rel=1e-5)
+            # No warp in flight while some are launched on each multiprocessor: not known.
+            known = [e for e in own if e.args[name] or per == 1 or e.args["warps per SM"] < 1]
+            whole = sum(float(event.args[name]) / per * event.dur for event in known)
+            took = sum(event.dur for event in known)
+            assert row.get(key) == (pytest.approx(whole / took, rel=1e-5) if known else None)
 
 
 def test_copies_by_to_are_counted_with_the_bytes_of_their_inputs(both):

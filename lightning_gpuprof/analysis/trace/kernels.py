@@ -122,7 +122,10 @@ def _occupancy(events: DeviceEvents, group: Int32, groups: int) -> list[dict[str
     found: list[dict[str, float]] = [{} for _ in range(groups)]
     for key in OCCUPANCY:
         values = getattr(events, key)
-        weights = events.dur_ns * (values >= 0)
+        known = values >= 0
+        if key == "occupancy_frac":  # Kineto writes 0 where it cannot tell, too
+            known &= (values > 0) | (events.warps_per_sm < 1)
+        weights = events.dur_ns * known
         whole = np.bincount(group, weights, groups)
         means = np.bincount(group, weights * values, groups) / np.maximum(whole, 1)
         for i in np.flatnonzero(whole).tolist():

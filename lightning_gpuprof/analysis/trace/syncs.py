@@ -21,6 +21,7 @@ CHEAPER = {
     "stream": "event.record(), then event.synchronize()  # waits for what was queued before it",
     "event": "event.query()  # asks, and the host goes on",
     "copy": 'x.to("cpu", non_blocking=True), then event.synchronize()  # into pinned memory',
+    "other": "an event behind the work that is needed: event.synchronize()",
 }
 """What waits for less, by the kind of a call that has to stay."""
 

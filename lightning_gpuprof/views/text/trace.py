@@ -49,14 +49,12 @@ HEADS = {
     "warps_per_sm": "warps/SM",
     "mean_frac": "mean",
     "max_frac": "highest",
-    "cheaper": "if it has to stay",
     "sm_frac": "SM",
     "dram_frac": "DRAM",
     "kind": "on",
     "dur_ns": "time",
 }
 _TIMES = ("name", "count", "total_ns")
-_WAITS = ("name", "count", "total_ns", "where", "cheaper")
 _OPERATORS = ("name", "count", "device_self_ns", "self_ns", "total_ns")
 _TABLES = (
     ("Why the device was idle", "idle", ("cause", "count", "total_ns")),
@@ -112,17 +110,20 @@ def _tables(document: Document, top: int, on: Terminal) -> Iterator[str]:
     if any(row.get("device_self_ns") for row in rows["operators"]):
         rows["operators"] = sorted(rows["operators"], key=lambda row: -(row["device_self_ns"] or 0))
     blocked = f"{document['sync_count']} calls blocked the host for {duration(document['sync_ns'])}"
-    path = document["critical_path"] or {"parts": []}
+    path, waits = document["critical_path"] or {"parts": []}, document["sync_kinds"]
     for title, found, columns in (
         *((title, rows[key], columns) for title, key, columns in _TABLES),
         (f"Host syncs: {blocked}", document["syncs"], ("name", "operator", "where", "blocked_ns")),
-        ("Host syncs by what they wait for", document["sync_kinds"], _WAITS),
+        ("Host syncs by what they wait for", waits, ("name", "count", "where", "total_ns")),
         ("Critical path", path["parts"], ("name", "kind", "count", "frac", "total_ns")),
         ("Runtime calls", document["launches"]["calls"], _TIMES),
         ("Steps", document["steps"], ("name", "dur_ns")),
         ("Host ranges", [] if document["steps"] else document["ranges"], _TIMES),
     ):
         yield from _table(title, found[:top], columns, on)
+        if found is waits:
+            stay = [f"  {one['name']}, if it has to stay: {one['cheaper']}" for one in waits]
+            yield from map(on.wrapped, stay)
 
 
 def _table(
