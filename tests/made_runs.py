@@ -163,6 +163,9 @@ def gpu_run(
             free_bytes=57 * 2**30,
             samples=32,
             kind_bytes={"parameters": 3 * 2**30, "optimizer_state": 6 * 2**30},
+            allocator_bytes={"inactive_split": {"all": 3 * 2**30, "large_pool": 2**30}},
+            alloc_retries=0,
+            ooms=0,
         )
         for step in range(WINDOW - 1, steps, WINDOW)
     ]

@@ -22,6 +22,8 @@ def test_a_copy_that_the_host_waits_for_is_a_host_sync(page):
     rows = page.rows("[aria-label='Host syncs']")
     assert [row[0] for row in rows] == ["cudaMemcpyAsync"] * 4 + ["cudaDeviceSynchronize"]
     assert rows[0][2] == "aten::copy_"
+    rows = page.rows("[aria-label='What the syncs wait for']")
+    assert [row[:2] for row in rows] == [["its own copy", "4"], ["the whole device", "1"]]
     page.open("h100/small-batch", view="timeline")
     page.wait_for(".card", "1 call made the host wait for the device")
 
@@ -39,6 +41,7 @@ def test_gaps_and_kernels_have_readable_names(page):
     page.open("h100/small-batch", view="operators")
     page.wait_for("td.name", "Kernel2<cutlass_80_tensorop_s1688gemm_64x64_32x6_tn_align4>")
     assert not [name for name, *_ in page.rows("[aria-label='Kernels']") if "void" in name]
+    assert "Occupancy 2.0%" in " ".join(page.wait_for(".meters", "Occupancy").split())
     page.open("h100/reads-in-a-loop", view="timeline")
     page.browser.wait("return document.querySelector('.tl-canvas')?.timeline.loader.blocks && 1")
     canvas_says(page, "Inside")

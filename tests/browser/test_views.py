@@ -35,6 +35,8 @@ def test_the_slowest_steps_tell_what_differed_and_open_their_surroundings(page):
 
 def test_memory_is_shown_over_the_run_by_kind_with_the_batch_size_that_fills_it(page):
     page.open("gpu", view="memory")
+    said = page.wait_for(".card", "fragmentation 25.0% (inactive split of reserved), 0 retries")
+    assert "large pool" in said
     page.wait_for(".card", "At most 22.0 GiB of 80.0 GiB reserved")
     assert ["Optimizer state", "", "6.00 GiB"] in page.rows(".phases")
     page.wait_for(".card", "120 instead of 32: 100 to 136 fill the target band")

@@ -24,6 +24,7 @@ export function deviceTables(summary, show) {
       summary.idle.length > 0 && causes(summary, open),
       summary.sync_count > 0 && syncs(summary, open),
     ),
+    (summary.sync_kinds ?? []).length > 0 && waits(summary.sync_kinds),
     summary.copies.length > 0 && copies(summary.copies),
   );
 }
@@ -119,18 +120,6 @@ function syncs(summary, open) {
   return card(
     "Host syncs",
     `${count(summary.sync_count)} ${summary.sync_count === 1 ? "call" : "calls"} made the host wait for the device, ${duration(summary.sync_ns)} together.`,
-    (summary.sync_kinds ?? []).length > 1 &&
-      table({
-        label: "Host syncs by what they wait for",
-        columns: [
-          { key: "name", label: "Waits for", text: true, format: waitsFor },
-          { key: "count", label: "Calls", format: count },
-          { key: "total_ns", label: "Time", format: duration, bar: true },
-          { key: "cheaper", label: "If it has to stay", text: true, plain: true, format: (text) => text ?? "–" },
-        ],
-        rows: summary.sync_kinds,
-        state: {},
-      }),
     table({
       label: "Host syncs",
       columns: /** @type {import("../table.js").Column[]} */ ([
@@ -143,6 +132,26 @@ function syncs(summary, open) {
       state: {},
       first: 8,
       open,
+    }),
+  );
+}
+
+/** @param {any[]} rows */
+function waits(rows) {
+  return card(
+    "What the syncs wait for",
+    "Waiting for the whole device holds up every stream; what has to stay can wait for less.",
+    table({
+      label: "What the syncs wait for",
+      columns: [
+        { key: "name", label: "Waits for", text: true, plain: true, format: waitsFor },
+        { key: "count", label: "Calls", format: count },
+        { key: "total_ns", label: "Time", format: duration, bar: true },
+        { key: "where", label: "Line", text: true, tail: true, format: place },
+        { key: "cheaper", label: "If it has to stay", text: true, plain: true, format: (text) => text ?? "–" },
+      ],
+      rows,
+      state: {},
     }),
   );
 }
