@@ -13,8 +13,8 @@ from werkzeug.test import Client
 from lightning_gpuprof.tb_plugin import answers
 from lightning_gpuprof.tb_plugin.answers import Answers, Preparer
 from lightning_gpuprof.tb_plugin.plugin import GpuProfPlugin
+from lightning_gpuprof.views.documents.compare import write_comparison
 from lightning_gpuprof.views.documents.stored_analysis import write_analysis
-from lightning_gpuprof.views.tab.comparison import write_comparison
 
 TRACE = "rank0-cycle0.pt.trace.json.gz"
 

@@ -4,12 +4,16 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from lightning_gpuprof.analysis.compare.bootstrap import Interval
 from lightning_gpuprof.analysis.compare.compare import Change, Comparison, Verdict, compare
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.findings.model import Finding
+from lightning_gpuprof.records.files import written_whole
 from lightning_gpuprof.views.documents.before_after import before_after
 from lightning_gpuprof.views.documents.report import Report, load_report
 
@@ -186,6 +190,13 @@ def compared(base: Report, new: Report, tolerance: float) -> RunComparison:
     """Compare two runs that are loaded."""
     result = compare(base.results, new.results, tolerance=tolerance)
     return RunComparison(base, new, result, tolerance)
+
+
+def write_comparison(base: str, new: str, path: str) -> None:
+    """Write the document of two log dirs, whose traces are analysed already: for the tab."""
+    found = compared(load_report(base), load_report(new), TOLERANCE)
+    with written_whole(path) as part:
+        Path(part).write_bytes(msgspec.json.encode(found.payload()))
 
 
 def changed(rows: Sequence[Change], least: float) -> list[Change]:

@@ -9,7 +9,7 @@ from importlib import import_module
 from lightning_gpuprof.errors import GpuProfError
 
 KINDS = {
-    "comparison": "lightning_gpuprof.views.tab.comparison:write_comparison",
+    "comparison": "lightning_gpuprof.views.documents.compare:write_comparison",
     "analysis": "lightning_gpuprof.views.documents.stored_analysis:write_analysis",
     "timeline": "lightning_gpuprof.views.tab.layout_file:write_layout",
     "memory": "lightning_gpuprof.views.tab.memory:write_sites",
