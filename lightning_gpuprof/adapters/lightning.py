@@ -90,15 +90,6 @@ def batch_loop(trainer: Any) -> Any:
     return getattr(loop, "epoch_loop", loop)
 
 
-def batches_done(trainer: Trainer) -> int:
-    """Return how many batches have run, in training those of a run that this one resumes too.
-
-    One whose `on_train_batch_end` is running is among them, one that an exception ended is not.
-    """
-    progress: Any = batch_loop(trainer).batch_progress.total
-    return int(progress.processed)
-
-
 def batch_holder(trainer: Any) -> Any:
     """Return the object whose `batch` is the batch that runs, None where unknown."""
     results = getattr(batch_loop(trainer), "_results", None)

@@ -199,7 +199,7 @@ class BatchSizeAdvisor(RecordingCallback):
             self._apart = True
             self._counting.drop()
             calls = BatchCalls.of(host)
-            calls.add(self._window_due, self.window, bare=True)
+            calls.add(self._window_due, self.window)
             self._offset = self._counted - calls.batches
 
     def _read(self, probe: CudaMemory, window: WindowBatches) -> None:

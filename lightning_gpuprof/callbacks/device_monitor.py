@@ -1,19 +1,18 @@
 """The driver's figures of the device: utilisation, clocks, power, throttling, other processes."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from typing_extensions import override
 
-from lightning_gpuprof.adapters.lightning import LightningModule, Trainer, batches_done
+from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.recorders.device.amd_smi import amd_stats
 from lightning_gpuprof.recorders.device.device_stats import DeviceStats, StatsSampler, summarize
 from lightning_gpuprof.recorders.device.nvml import nvml_stats
 from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.session.guard import guarded
-from lightning_gpuprof.session.hooks import Hooks, called_by_trainer
+from lightning_gpuprof.session.hooks import BatchCalls, called_by_trainer
 from lightning_gpuprof.session.recording import RecordingCallback
 
 INTERVAL_S = 1.0
@@ -47,7 +46,7 @@ class DeviceMonitor(RecordingCallback):
         ConfigError: The window is below 1.
     """
 
-    _of_a_run = ("_sampler",)
+    _of_a_run = ("_sampler", "_calls")
 
     def __init__(
         self,
@@ -65,7 +64,7 @@ class DeviceMonitor(RecordingCallback):
         self._make_stats = stats
         self._make_sampler = sampler
         self._sampler: StatsSampler | None = None
-        self._hooks = Hooks({"on_train_batch_end": self._write}, every=window)
+        self._calls: BatchCalls | None = None
         self._first = 0
         self._since_ns = 0
 
@@ -75,7 +74,7 @@ class DeviceMonitor(RecordingCallback):
         output = self._output
         if output is None:
             return
-        self._first, self._since_ns = batches_done(trainer), output.clock()
+        self._since_ns = output.clock()
         stats = self._make_stats(trainer.strategy.root_device)
         if stats is None:
             message = "nvidia-ml-py or amdsmi is not installed, or the driver refuses it"
@@ -84,23 +83,25 @@ class DeviceMonitor(RecordingCallback):
         self._sampler = self._make_sampler(stats, interval_s=INTERVAL_S)
         self._sampler.start()
         # Only now, so that a batch costs nothing where there is nothing to read.
-        self._hooks.add(called_by_trainer(trainer, self))
+        self._calls = BatchCalls.of(called_by_trainer(trainer, self))
+        self._first = self._calls.batches
+        self._calls.add(self._write, self.window)
 
     @override
     @guarded
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._write(trainer)
+        self._write()
         self._release()
 
     @guarded
-    def _write(self, trainer: Trainer, *_: Any) -> None:
-        output, sampler = self._output, self._sampler
-        if output is None or sampler is None:
+    def _write(self) -> None:
+        output, sampler, calls = self._output, self._sampler, self._calls
+        if output is None or sampler is None or calls is None:
             return
         readings, now = sampler.take(), output.clock()
         if readings:
             begun, self._since_ns = self._since_ns, now
-            step = max(0, batches_done(trainer) - self._first - 1)
+            step = max(0, calls.batches - self._first - 1)
             output.write(summarize(readings, step=step, start_ns=begun, end_ns=now))
         if sampler.error is not None:
             output.note("device-stats-ended", message=sampler.error)
@@ -109,11 +110,13 @@ class DeviceMonitor(RecordingCallback):
 
     @override
     def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
-        self._write(trainer)
+        self._write()
 
     @override
     def _release(self) -> None:
-        self._hooks.drop()
+        calls, self._calls = self._calls, None
+        if calls is not None:
+            calls.drop(self._write)
         sampler, self._sampler = self._sampler, None
         if sampler is not None:
             sampler.close()

@@ -9,7 +9,7 @@ from lightning_gpuprof.adapters.lightning import Callback
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.facts import AnomalyMode
 from lightning_gpuprof.session.guard import guarded
-from lightning_gpuprof.session.hooks import Hooks
+from lightning_gpuprof.session.hooks import BatchCalls, Hooks
 
 AGAIN = 50
 """Batches between two reads once it was on: it may have been meant for the first batch alone."""
@@ -27,7 +27,6 @@ class AnomalyDetection(Recorder):
 
     def __init__(self) -> None:
         self._once = Hooks({"on_before_backward": self._read})
-        self._again = Hooks({"on_train_batch_end": self._read_next}, every=AGAIN)
         self._host: Callback | None = None
         self._on = False
 
@@ -38,7 +37,7 @@ class AnomalyDetection(Recorder):
         self._read_next()
 
     @guarded
-    def _read_next(self, *_: Any) -> None:
+    def _read_next(self) -> None:
         if self._host is not None:
             self._once.add(self._host)
 
@@ -51,13 +50,15 @@ class AnomalyDetection(Recorder):
             return
         self._on = on
         self._output.write(AnomalyMode(on))
+        calls = BatchCalls.of(self._host)
         if on:
-            self._again.add(self._host)
+            calls.add(self._read_next, AGAIN)
         else:
-            self._again.drop()
+            calls.drop(self._read_next)
 
     @override
     def release(self) -> None:
         self._once.drop()
-        self._again.drop()
+        if self._host is not None:
+            BatchCalls.of(self._host).drop(self._read_next)
         self._host = None

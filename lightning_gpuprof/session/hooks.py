@@ -32,18 +32,16 @@ class Each:
 
 @dataclass
 class _Spaced:
-    method: _Method
+    method: Callable[[], object]
     every: int
     due: int  # the batch, counted from 1, at whose end it is called next
-    bare: bool
 
 
 class BatchCalls:
     """Calls methods at the end of one training batch in many.
 
     The Trainer takes about 3 us for each hook of each batch. Where somebody sees every batch anyway
-    they count `left` down and call `ring` at 0, and the hook is there for the batches in which
-    something is due; else a hook counts.
+    they count `left` down and call `ring` at 0; else a hook counts.
     """
 
     def __init__(self, host: Callback, *, counted: bool) -> None:
@@ -70,16 +68,16 @@ class BatchCalls:
     @property
     def batches(self) -> int:
         """How many batches were counted: none in a time in which nobody counts."""
-        return self._now()
+        return self._batch + self._set - self.left
 
-    def add(self, method: _Method, every: int, *, bare: bool = False) -> None:
-        """Call a method with the last of each so many batches; `bare`: without arguments."""
+    def add(self, method: Callable[[], object], every: int) -> None:
+        """Call a method at the end of the last of each so many batches."""
         if not self._spaced and not self._counted:
             add_hook(self._host, BATCH_END, self._count)
-        self._spaced.append(_Spaced(method, every, self._now() + every, bare))
+        self._spaced.append(_Spaced(method, every, self.batches + every))
         self._set_left()
 
-    def drop(self, method: _Method) -> None:
+    def drop(self, method: Callable[[], object]) -> None:
         """Call it no more, if it was to be called."""
         kept = [one for one in self._spaced if one.method != method]
         if len(kept) < len(self._spaced):
@@ -89,11 +87,14 @@ class BatchCalls:
                 drop_hook(self._host, BATCH_END, self._count)
 
     def ring(self) -> None:
-        """Call what is due at the end of this batch, or let the Trainer's hook do it."""
-        if all(one.bare for one in self._due()):
-            self._call_due()
-        else:
-            add_hook(self._host, BATCH_END, self._call)
+        """Call what is due at the end of this batch."""
+        now = self.batches
+        due = [one for one in self._spaced if one.due <= now]
+        for one in due:
+            one.due = now + one.every
+        self._set_left()
+        for one in due:
+            one.method()
 
     def hand_over(self) -> None:
         """Nobody else counts any more."""
@@ -101,36 +102,14 @@ class BatchCalls:
         if self._spaced:
             add_hook(self._host, BATCH_END, self._count)
 
-    def _count(self, *args: Any, **kwargs: Any) -> None:
+    def _count(self, *_: Any, **__: Any) -> None:
         self.left -= 1
         if self.left == 0:
-            self._call(*args, **kwargs)
-
-    def _call(self, *args: Any, **kwargs: Any) -> None:
-        drop_hook(self._host, BATCH_END, self._call)
-        self._call_due(*args, **kwargs)
-
-    def _call_due(self, *args: Any, **kwargs: Any) -> None:
-        now, due = self._now(), self._due()
-        for one in due:
-            one.due = now + one.every
-        self._set_left()
-        for one in due:
-            if one.bare:
-                one.method()
-            else:
-                one.method(*args, **kwargs)
-
-    def _due(self) -> list[_Spaced]:
-        now = self._now()
-        return [one for one in self._spaced if one.due <= now]
-
-    def _now(self) -> int:
-        return self._batch + self._set - self.left
+            self.ring()
 
     def _set_left(self) -> None:
-        self._batch = self._now()
-        self.left = self._set = min((one.due for one in self._spaced), default=_NEVER) - self._batch
+        self._batch = now = self.batches
+        self.left = self._set = min((one.due for one in self._spaced), default=_NEVER) - now
 
 
 def has_hook(callback: Callback, hook: str) -> bool:
@@ -193,24 +172,15 @@ def called_by_trainer(trainer: Trainer, part: Callback) -> Callback:
     return next((one for one in callbacks if part in getattr(one, "parts", ())), part)
 
 
-def add_hook(callback: Callback, hook: str, method: _Method, *, every: int = 1) -> None:
-    """Let a callback's hook call a method, before others, until `drop_hook`.
-
-    `on_train_batch_end` calls it with the last of `every` batches.
-    """
+def add_hook(callback: Callback, hook: str, method: _Method) -> None:
+    """Let a callback's hook call a method, before others, until `drop_hook`."""
     hook = hook_in(callback.__dict__.get(_STAGE, "fit"), hook)
-    if every > 1:
-        BatchCalls.of(callback).add(method, every)
-    else:
-        callback.__dict__[hook] = _simplest([method, *_called(callback, hook)])
+    callback.__dict__[hook] = _simplest([method, *_called(callback, hook)])
 
 
 def drop_hook(callback: Callback, hook: str, method: _Method) -> None:
     """Undo `add_hook`; a hook that nothing is left of is passed over again."""
     hook = hook_in(callback.__dict__.get(_STAGE, "fit"), hook)
-    calls: BatchCalls | None = callback.__dict__.get(_CALLS)
-    if calls is not None:
-        calls.drop(method)
     left = [one for one in _called(callback, hook) if one != method]
     callback.__dict__[hook] = _simplest(left)
 
@@ -218,9 +188,8 @@ def drop_hook(callback: Callback, hook: str, method: _Method) -> None:
 class Hooks:
     """Methods, by hook, that a callback calls for a while, added and dropped together."""
 
-    def __init__(self, methods: Mapping[str, _Method], *, every: int = 1) -> None:
+    def __init__(self, methods: Mapping[str, _Method]) -> None:
         self._methods = methods
-        self._every = every
         self._callback: Callback | None = None
 
     def add(self, callback: Callback) -> None:
@@ -228,7 +197,7 @@ class Hooks:
         if self._callback is None:
             self._callback = callback
             for hook, method in self._methods.items():
-                add_hook(callback, hook, method, every=self._every)
+                add_hook(callback, hook, method)
 
     def drop(self) -> bool:
         """Undo `add`; tells whether there was anything to undo."""

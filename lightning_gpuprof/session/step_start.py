@@ -78,7 +78,7 @@ class StepBorders:
         self._go()
         if self._due < _NEVER:
             self._called_back = True
-            BatchCalls.of(self._host).add(self._rest, left // 2, bare=True)
+            BatchCalls.of(self._host).add(self._rest, left // 2)
 
     def _wait_no_more(self) -> None:
         if self._called_back:

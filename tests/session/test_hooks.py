@@ -22,8 +22,9 @@ def call(host, times):
 def test_a_spaced_method_is_called_with_the_last_of_so_many_calls(host):
     always, third, fifth = [], [], []
     add_hook(host, HOOK, always.append)
-    add_hook(host, HOOK, third.append, every=3)
-    add_hook(host, HOOK, fifth.append, every=5)
+    calls = BatchCalls.of(host)
+    calls.add(lambda: third.append(calls.batches), 3)
+    calls.add(lambda: fifth.append(calls.batches), 5)
 
     call(host, 11)
 
@@ -59,20 +60,11 @@ def counted(host, calls, batches):
     return with_hook
 
 
-def test_where_batches_are_counted_anyway_there_is_a_hook_for_those_that_are_due_alone(host):
+def test_where_batches_are_counted_anyway_there_is_no_hook(host):
     calls, third, fifth = BatchCalls.counted_by(host), [], []
-    add_hook(host, HOOK, third.append, every=3)
-    add_hook(host, HOOK, fifth.append, every=5)
+    calls.add(lambda: third.append(calls.batches), 3)
+    calls.add(lambda: fifth.append(calls.batches), 5)
 
-    assert counted(host, calls, 11) == [3, 5, 6, 9, 10]
+    assert counted(host, calls, 11) == []
     assert third == [3, 6, 9]
     assert fifth == [5, 10]
-
-
-def test_what_needs_no_arguments_is_called_without_a_hook_but_beside_one_that_is_due(host):
-    calls, bare, other = BatchCalls.counted_by(host), [], []
-    calls.add(lambda: bare.append(calls.batches), 3, bare=True)
-    calls.add(lambda *args: other.append(calls.batches), 5)
-    assert counted(host, calls, 15) == [5, 10, 15]
-    assert bare == [3, 6, 9, 12, 15]
-    assert other == [5, 10, 15]
