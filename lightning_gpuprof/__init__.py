@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lightning_gpuprof.analysis.roofline.intensity import (
+    from lightning_gpuprof.analysis.roofline.roofline import (
         arithmetic_intensity as arithmetic_intensity,
     )
     from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor as BatchSizeAdvisor
@@ -47,7 +47,7 @@ _PUBLIC = {
     "PhaseTimer": "lightning_gpuprof.callbacks.phase_timer",
     "ProfileConfig": "lightning_gpuprof.config",
     "ProfilerSchedule": "lightning_gpuprof.callbacks.profiler_schedule",
-    "arithmetic_intensity": "lightning_gpuprof.analysis.roofline.intensity",
+    "arithmetic_intensity": "lightning_gpuprof.analysis.roofline.roofline",
     "ab_test": "lightning_gpuprof.trials.ab_test",
     "benchmark_latency": "lightning_gpuprof.trials.latency",
     "compare_runs": "lightning_gpuprof.views.documents.compare",

@@ -60,7 +60,10 @@ class Preparer:
         """
         work = kind, *paths
         with self._lock:
-            self._collect()
+            for other, process in list(self._running.items()):
+                if process.poll() is not None:
+                    del self._running[other]
+                    self._ended(other, process)
             if not self._running and work not in self._failed:
                 try:
                     self._running[work] = self._start(kind, *paths)
@@ -76,17 +79,11 @@ class Preparer:
             if self.state("analysis", trace)["state"] == "preparing":
                 return
 
-    def _collect(self) -> None:
-        for work, process in list(self._running.items()):
-            if process.poll() is None:
-                continue
-            del self._running[work]
-            _, said = process.communicate()
-            if process.returncode:
-                lines = said.strip().splitlines() or [
-                    f"the process ended with {process.returncode}"
-                ]
-                self._failed[work] = lines[-1][:_LAST_LINE]
+    def _ended(self, work: tuple[str, ...], process: Any) -> None:
+        _, said = process.communicate()
+        if process.returncode:
+            lines = said.strip().splitlines() or [f"the process ended with {process.returncode}"]
+            self._failed[work] = lines[-1][:_LAST_LINE]
 
 
 KEPT = 4

@@ -47,17 +47,12 @@ def read_head(path: str) -> Head:
         raise TraceError(
             f"Cannot read {path}: {error.strerror}. Give the path of a file."
         ) from error
-    return Head(path, unpack(packed)[:HEAD_BYTES])
-
-
-def unpack(packed: bytes) -> bytes:
-    """Return the unpacked start of a gzip stream, or the bytes themselves."""
-    if not packed.startswith(GZIP_MAGIC):
-        return packed
-    try:
-        return zlib.decompressobj(wbits=31).decompress(packed, HEAD_BYTES)
-    except zlib.error:
-        return b""
+    if packed.startswith(GZIP_MAGIC):
+        try:
+            packed = zlib.decompressobj(wbits=31).decompress(packed, HEAD_BYTES)
+        except zlib.error:
+            packed = b""
+    return Head(path, packed)
 
 
 _BYTES = 1 << 14

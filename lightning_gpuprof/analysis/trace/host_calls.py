@@ -3,17 +3,18 @@
 import re
 
 _PREFIX = r"^(?:cuda|hip|cu|hipExt|xpu|ze)"
-_SYNC = re.compile(_PREFIX + r"\w*(?:Synchronize|StreamWaitValue)|^hsa_signal_wait")
 _SCOPE = re.compile(_PREFIX + r"(Device|Ctx|Thread|Stream|Event)\w*Synchronize")
 _SCOPES = {"Device": "device", "Ctx": "device", "Thread": "device"}
 _BLOCKING_COPY = re.compile(_PREFIX + r"(?:Memcpy|Memset)(?!\w*Async)\w*$")
-_ALLOC = re.compile(
-    _PREFIX + r"(?:Malloc|Free|Mem(?:Alloc|Free|Create|Map|Unmap|AddressReserve|Release|SetAccess)"
-    r"|HostAlloc|HostRegister|HostFree|HostMalloc|MemHostAlloc)\w*"
-)
-_GRAPH = re.compile(_PREFIX + r"GraphLaunch")
-_KERNEL = re.compile(_PREFIX + r"\w*(?:Launch\w*Kernel|LaunchKernel)\w*")
-_COPY = re.compile(_PREFIX + r"Mem(?:cpy|set)\w*")
+_KINDS = {
+    "sync": r"\w*(?:Synchronize|StreamWaitValue)|^hsa_signal_wait",
+    "graph": r"GraphLaunch",
+    "kernel": r"\w*(?:Launch\w*Kernel|LaunchKernel)\w*",
+    "allocator": r"(?:Malloc|Free|Mem(?:Alloc|Free|Create|Map|Unmap|AddressReserve|Release"
+    r"|SetAccess)|HostAlloc|HostRegister|HostFree|HostMalloc|MemHostAlloc)\w*",
+    "copy": r"Mem(?:cpy|set)\w*",
+}
+"""By what follows the prefix; the first that matches decides."""
 
 
 def call_kind(name: str) -> str:
@@ -24,16 +25,7 @@ def call_kind(name: str) -> str:
     >>> call_kind("cudaStreamSynchronize"), call_kind("cudaGraphLaunch")
     ('sync', 'graph')
     """
-    for kind, pattern in (
-        ("sync", _SYNC),
-        ("graph", _GRAPH),
-        ("kernel", _KERNEL),
-        ("allocator", _ALLOC),
-        ("copy", _COPY),
-    ):
-        if pattern.match(name):
-            return kind
-    return "other"
+    return next((kind for kind, rest in _KINDS.items() if re.match(_PREFIX + rest, name)), "other")
 
 
 def sync_kind(name: str) -> str:

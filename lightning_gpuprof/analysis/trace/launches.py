@@ -1,4 +1,4 @@
-"""Launches: how long from call to start, how deep the queue, how many per step."""
+"""Launches: how long from call to start, how deep the queue, how many per step; host ranges."""
 
 import numpy as np
 from msgspec import Struct
@@ -7,9 +7,9 @@ from lightning_gpuprof.analysis.trace.grouping import passing, sums_by_name
 from lightning_gpuprof.analysis.trace.host_calls import call_kind
 from lightning_gpuprof.analysis.trace.kernels import THIN_NS
 from lightning_gpuprof.analysis.trace.linked_trace import Launches
-from lightning_gpuprof.analysis.trace.trace_window import step_events
+from lightning_gpuprof.analysis.trace.trace_window import Window, step_events
 from lightning_gpuprof.arrays import Int32, Int64, Mask
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, of_category, select
+from lightning_gpuprof.traces.timeline import CATEGORIES, CATEGORY_ID, Timeline, of_category, select
 
 SERIES_POINTS = 200
 
@@ -150,3 +150,34 @@ def _queue_depth(called: Int64, started: Int64) -> QueueDepth | None:
     # Each launch is in the queue for as long as it waits.
     mean = int((started - called).sum()) / span if span else None
     return QueueDepth(int(depth.max()), mean, tuple(series))
+
+
+MOST_RANGES = 200
+"""Names can hold numbers of steps or sizes; the longest tell enough."""
+
+
+class RangeStats(Struct, frozen=True):
+    """All ranges with one name; they may lie inside each other."""
+
+    name: str
+    category: str
+    count: int
+    total_ns: int
+    min_ns: int
+    max_ns: int
+
+
+def host_ranges(timeline: Timeline, window: Window | None = None) -> tuple[RangeStats, ...]:
+    """Sum up what host threads did that is neither an operator nor a runtime call."""
+    host = timeline.host
+    wanted = of_category(host, "user_annotation", "other")
+    if window is not None:
+        wanted &= (host.start_ns >= window.start_ns) & (host.start_ns < window.end_ns)
+    rows = select(host, wanted)
+    kind = dict(zip(rows.name.tolist(), rows.category.tolist(), strict=True))
+    return tuple(
+        RangeStats(
+            one.name, CATEGORIES[kind[one.key]], one.count, one.total_ns, one.min_ns, one.max_ns
+        )
+        for one in sums_by_name(timeline.names, rows.name, rows.dur_ns)[:MOST_RANGES]
+    )

@@ -59,17 +59,9 @@ def trace_steps(timeline: Timeline, spans: DeviceSpans | None) -> tuple[TraceSte
     """Return the steps in order; the device's time is cut at their borders on the host."""
     marks = step_events(timeline)
     splits = split_windows(spans, marks.start_ns, marks.end_ns) if spans else [None] * len(marks)
-    return tuple(
-        TraceStep(timeline.names[name], start, dur, split, not usual)
-        for name, start, dur, split, usual in zip(
-            marks.name.tolist(),
-            marks.start_ns.tolist(),
-            marks.dur_ns.tolist(),
-            splits,
-            usual_steps(timeline).tolist(),
-            strict=True,
-        )
-    )
+    names = [timeline.names[name] for name in marks.name.tolist()]
+    times, distorted = (marks.start_ns.tolist(), marks.dur_ns.tolist()), ~usual_steps(timeline)
+    return tuple(map(TraceStep, names, *times, splits, distorted.tolist()))
 
 
 class Window(Struct, frozen=True):

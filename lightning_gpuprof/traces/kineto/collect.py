@@ -54,14 +54,12 @@ class Collector:
         groups[None] = []
         for event in events:
             groups[event.cat].append(event)
-        for category, kinds in {**_HOST, **(_PYTHON if self._options.stacks else {})}.items():
-            for kind in kinds:
-                if rows := groups[kind]:
-                    self._add_host(rows, category)
-        for category, kinds in _DEVICE.items():
-            for kind in kinds:
-                if rows := groups[kind]:
-                    self._add_device(rows, category)
+        host = _HOST | _PYTHON if self._options.stacks else _HOST
+        for add, categories in ((self._add_host, host), (self._add_device, _DEVICE)):
+            for category, kinds in categories.items():
+                for kind in kinds:
+                    if rows := groups[kind]:
+                        add(rows, category)
         for kind in _FLOWS:
             if rows := groups[kind]:
                 self._add_flows(rows)
@@ -69,9 +67,6 @@ class Collector:
         self.unread += sum(1 for e in unknown if e.args and e.args.stream not in (MISSING, None))
         if rows := groups[None] + groups[Kind.INSTANT]:
             self._add_unnamed(rows)
-
-    def _times(self, rows: Sequence[Event]) -> tuple[Int64, Int64]:
-        return self._ns([e.ts for e in rows]), self._ns([e.dur for e in rows])
 
     def _ns(self, values: list[Any]) -> Int64:
         if None in values:
@@ -84,30 +79,27 @@ class Collector:
             raise NeedsExactTimesError
         return ns
 
-    def _names(self, rows: Sequence[Event]) -> AnyArray:
+    def _shared(self, rows: Sequence[Event], category: str) -> dict[str, AnyArray]:
+        """Return the columns that events of the host and of devices have alike."""
         lookup = self.names.__getitem__
-        return np.fromiter(map(lookup, [e.name for e in rows]), np.int32, len(rows))
+        return {
+            "start_ns": self._ns([e.ts for e in rows]),
+            "dur_ns": self._ns([e.dur for e in rows]),
+            "name": np.fromiter(map(lookup, [e.name for e in rows]), np.int32, len(rows)),
+            "category": np.full(len(rows), CATEGORY_ID[category], dtype=np.int8),
+        }
 
     def _threads(self, rows: Sequence[Event]) -> AnyArray:
         lookup = self.threads.__getitem__
         return np.fromiter(map(lookup, [(e.pid, e.tid) for e in rows]), np.int32, len(rows))
 
     def _add_host(self, rows: list[Event], category: str) -> None:
-        start, dur = self._times(rows)
-        args = [e.args or _NO_ARGS for e in rows]
-        columns: dict[str, AnyArray] = {}
+        columns, args = self._shared(rows, category), [e.args or _NO_ARGS for e in rows]
         if category in ("cuda_runtime", "cuda_driver"):
             columns["correlation"] = ids([a.correlation for a in args])
         elif category in ("cpu_op", "user_annotation"):
             columns["arguments"] = self._argument_ids(args)
-        self.host.add(
-            start_ns=start,
-            dur_ns=dur,
-            name=self._names(rows),
-            category=np.full(len(rows), CATEGORY_ID[category], dtype=np.int8),
-            thread=self._threads(rows),
-            **columns,
-        )
+        self.host.add(thread=self._threads(rows), **columns)
 
     def _argument_ids(self, args: list[Args]) -> AnyArray:
         lookup = cast(Callable[[object], int], self.arguments.__getitem__)
@@ -121,8 +113,7 @@ class Collector:
         return np.array(found, dtype=np.int32)
 
     def _add_device(self, rows: list[Event], category: str) -> None:
-        start, dur = self._times(rows)
-        args = [e.args or _NO_ARGS for e in rows]
+        columns, args = self._shared(rows, category), [e.args or _NO_ARGS for e in rows]
         device = ids([a.device for a in args])
         stream = ids([a.stream for a in args])
         if (device == MISSING).any():
@@ -132,14 +123,11 @@ class Collector:
             stream = np.where(stream == MISSING, ids([e.tid for e in rows]), stream)
         filled = OCCUPANCY if category == "kernel" else ()
         self.device.add(
-            start_ns=start,
-            dur_ns=dur,
-            name=self._names(rows),
-            category=np.full(len(rows), CATEGORY_ID[category], dtype=np.int8),
             device=device,
             stream=stream,
             correlation=ids([a.correlation for a in args]),
             num_bytes=ids([a.bytes for a in args]),
+            **columns,
             **{key: numbers([getattr(a, key) for a in args], _PER[key]) for key in filled},
         )
 

@@ -10,11 +10,11 @@ from msgspec.structs import asdict
 
 from lightning_gpuprof.analysis.compare.trace_diff import compare_traces
 from lightning_gpuprof.analysis.critical_path.critical_path import CriticalPath, critical_path
+from lightning_gpuprof.analysis.trace.launches import host_ranges
 from lightning_gpuprof.analysis.trace.linked_trace import link
-from lightning_gpuprof.analysis.trace.ranges import host_ranges
 from lightning_gpuprof.analysis.trace.syncs import CHEAPER
 from lightning_gpuprof.analysis.trace.time_split import TimeSplit
-from lightning_gpuprof.analysis.trace.trace_window import Window, steady_window, step_window
+from lightning_gpuprof.analysis.trace.trace_window import steady_window, step_window
 from lightning_gpuprof.analysis.trace_analysis import DeviceReport, TraceAnalysis, analyze_trace
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.timeline import Timeline
@@ -83,7 +83,7 @@ def trace_payload(path: str, timeline: Timeline, found: TraceAnalysis) -> dict[s
         "occupancy": dict(found.kernels.occupancy) or None,
         "gpu_metrics": [dataclasses.asdict(one) for one in timeline.metrics],
         "operators": _rows(found.operators),
-        "ranges": _ranges(timeline, found.window),
+        "ranges": _rows(host_ranges(timeline, found.window)),
         "launches": to_builtins(found.launches),
         "copies": _rows(found.copies),
         "to_bytes": found.to_bytes,
@@ -128,11 +128,6 @@ def _distorted(found: TraceAnalysis) -> Iterator[str]:
             f"{duration(usual_ns)}: the profiler distorts it, or it does more than they do; the "
             "device's time is without it."
         )
-
-
-def _ranges(timeline: Timeline, window: Window | None) -> list[dict[str, Any]]:
-    borders = (window.start_ns, window.end_ns) if window else (None, None)
-    return [asdict(row) for row in host_ranges(timeline, *borders)]
 
 
 def _rows(found: Iterable[Struct]) -> list[dict[str, Any]]:

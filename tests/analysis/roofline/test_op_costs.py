@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from lightning_gpuprof.analysis.roofline.intensity import arithmetic_intensity
 from lightning_gpuprof.analysis.roofline.op_costs import operator_cost
+from lightning_gpuprof.analysis.roofline.roofline import arithmetic_intensity
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.traces.timeline import OpArguments
 

@@ -1,6 +1,6 @@
 import pytest
 
-from lightning_gpuprof.analysis.trace.ranges import RangeStats, host_ranges
+from lightning_gpuprof.analysis.trace.launches import RangeStats, host_ranges
 from lightning_gpuprof.traces.builder import TimelineBuilder
 
 
