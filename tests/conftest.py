@@ -128,6 +128,12 @@ def op():
 
 
 @pytest.fixture
+def step(op):
+    """Make the mark of a profiler's step; times in us."""
+    return lambda number, ts, dur: op(f"ProfilerStep#{number}", ts, dur, cat="user_annotation")
+
+
+@pytest.fixture
 def launched():
     """Make a launching call and the kernel that it launched; times in us."""
 

@@ -23,20 +23,6 @@ class Model(BoringModel):
         return {"loss": loss, "kl": loss.detach() * 2}
 
 
-class ManualModel(Model):
-    def __init__(self):
-        super().__init__()
-        self.automatic_optimization = False
-
-    def training_step(self, batch, batch_idx):
-        outputs = super().training_step(batch, batch_idx)
-        optimizer = self.optimizers()
-        optimizer.zero_grad()
-        self.manual_backward(outputs["loss"])
-        optimizer.step()
-        return outputs
-
-
 def fit(tmp_path, model, *callbacks, ckpt_path=None, logger=None, **options):
     options = {
         "max_epochs": 1,

@@ -1,6 +1,7 @@
-"""A device whose memory exists only as arithmetic."""
+"""A device whose memory exists only as arithmetic, and what its driver says."""
 
 from lightning_gpuprof.memory.device import MemoryReading
+from lightning_gpuprof.recorders.device.device_stats import StatsReading
 
 MIB = 2**20
 TOTAL = 10_000 * MIB
@@ -37,3 +38,15 @@ class FakeCard:
             alloc_retries=self.retries[min(self.reads, len(self.retries)) - 1],
             ooms=0,
         )
+
+
+class FakeStats:
+    """A driver that always says the same."""
+
+    closed = False
+
+    def read(self):
+        return StatsReading(busy_frac=0.5, temperature_c=70)
+
+    def close(self):
+        self.closed = True

@@ -11,15 +11,14 @@ has the runs of `RUNS`, which four commands write:
 Views name folders: choose a LOGDIR whose path tells nobody anything.
 """
 
-import subprocess
 import sys
 import time
-import urllib.request
+from contextlib import closing
 from pathlib import Path
-from urllib.error import URLError
 from urllib.parse import quote
 
-import browser_driver
+from browser.conftest import serve_tensorboard
+from browser_driver import Browser
 
 RUNS = {
     "overview": "char_lm-before/version_0",
@@ -41,32 +40,9 @@ def main() -> None:
     logdir, folder, views = sys.argv[1], Path(sys.argv[2]), sys.argv[3:] or list(RUNS)
     if missing := {RUNS[view] for view in views if not Path(logdir, RUNS[view]).is_dir()}:
         sys.exit(f"{logdir} has no {', '.join(sorted(missing))}: see how they are written above.")
-    port = browser_driver.free_port()
-    server = subprocess.Popen(
-        [sys.executable, "-m", "tensorboard.main", "--logdir", logdir, "--port", str(port)]
-    )
-    url = f"http://localhost:{port}/data/plugin_entry.html?name=gpuprof"
-    try:
-        _wait_for(url, server)
-        browser = browser_driver.Browser()
-        try:
-            for view in views:
-                _take(browser, url, view, folder)
-        finally:
-            browser.close()
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def _wait_for(url, server) -> None:
-    while server.poll() is None:
-        try:
-            urllib.request.urlopen(url).close()
-            return
-        except URLError:
-            time.sleep(0.5)
-    sys.exit("TensorBoard did not start.")
+    with serve_tensorboard("--logdir", logdir) as url, closing(Browser()) as browser:
+        for view in views:
+            _take(browser, f"{url}/data/plugin_entry.html?name=gpuprof", view, folder)
 
 
 def _take(browser, url, view, folder) -> None:

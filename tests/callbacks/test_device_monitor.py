@@ -1,20 +1,10 @@
 import pytest
+from fake_card import FakeStats
 from lightning.pytorch.demos.boring_classes import BoringModel
 
 from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
-from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.recorders.device.device_stats import StatsReading, StatsSampler
+from lightning_gpuprof.recorders.device.device_stats import StatsSampler
 from lightning_gpuprof.records.schema import DeviceSample, Note
-
-
-class FakeStats:
-    closed = False
-
-    def read(self):
-        return StatsReading(busy_frac=0.5, temperature_c=70)
-
-    def close(self):
-        self.closed = True
 
 
 class Inline(StatsSampler):
@@ -65,9 +55,3 @@ def test_a_sampler_that_ended_is_noted_once(records):
     callback = DeviceMonitor(window=2, stats=lambda device: FakeStats(), sampler=Ended)
     session = records(callback)
     assert [note.message for note in session.all(Note)] == ["RuntimeError: GPU is lost"]
-
-
-@pytest.mark.parametrize("options", [{"window": 0}])
-def test_settings_that_cannot_work_are_refused(options):
-    with pytest.raises(ConfigError, match="DeviceMonitor"):
-        DeviceMonitor(**options)

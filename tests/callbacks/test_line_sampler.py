@@ -11,7 +11,6 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.callbacks import line_sampler
 from lightning_gpuprof.callbacks.line_sampler import LineSampler
-from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.recorders.sampling.pacing import When
 from lightning_gpuprof.records.lines import HostLines
 from lightning_gpuprof.session.guard import is_disabled
@@ -106,11 +105,6 @@ def test_a_sample_keeps_nothing_alive_that_the_training_thread_lets_go_of(idle):
         assert left() is None
     finally:
         gc.enable()
-
-
-def test_an_interval_of_nothing_is_refused():
-    with pytest.raises(ConfigError, match="interval_s=0"):
-        LineSampler(interval_s=0)
 
 
 def test_a_sample_that_fails_ends_the_thread_and_switches_the_sampler_off(monkeypatch, said):

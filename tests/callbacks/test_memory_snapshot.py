@@ -8,7 +8,6 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger
 
 from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
-from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.files import plugin_dir
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note, Snapshot
@@ -182,11 +181,3 @@ def test_on_a_cpu_nothing_is_recorded_and_that_is_said(tmp_path):
     notes = read_run(run)[0].sessions[0].all(Note)
     assert "memory-snapshot-not-measured" in {note.name for note in notes}
     assert list(Path(plugin_dir(run)).glob("*.pickle")) == []
-
-
-@pytest.mark.parametrize(
-    "options", [{"steps": (4, 4)}, {"steps": 4}, {"on_oom": False}, {"keep": 0}, {"max_entries": 0}]
-)
-def test_settings_that_cannot_work_are_refused(options):
-    with pytest.raises(ConfigError, match="would keep nothing"):
-        MemorySnapshot(**options)

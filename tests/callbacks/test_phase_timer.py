@@ -186,9 +186,3 @@ def test_skipped_epochs_and_batches_are_no_steps(planted, clock, timer, check, t
 def test_two_timers_in_one_trainer_are_refused(planted, clock, timer, tmp_path):
     with pytest.raises(ConfigError, match="two PhaseTimers"):
         planted.fit(timer, clock, tmp_path, callbacks=[PhaseTimer(clock=clock)])
-
-
-@pytest.mark.parametrize("options", [{"window": 0}, {"warmup": -1}])
-def test_settings_that_cannot_work_are_refused(options):
-    with pytest.raises(ConfigError, match="PhaseTimer"):
-        PhaseTimer(**options)

@@ -208,18 +208,6 @@ def test_mps_is_refused_with_what_goes_on():
     refuse_device("cuda")
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"ranks": 0}, "names no ranks"),
-        ({"ranks": "all"}, "names no ranks"),
-    ],
-)
-def test_a_setting_that_cannot_work_is_refused(options, said):
-    with pytest.raises(ConfigError, match=said):
-        ProfilerSchedule(**options)
-
-
 @pytest.mark.parametrize("timer", [True, False], ids=["timed", "alone"])
 def test_cycles_that_are_far_apart_come_at_their_steps_over_epochs(tmp_path, timer):
     cycles = ProfilerSchedule(wait=35, warmup=1, active=1, repeat=1)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from fake_card import FakeCard
+from fake_card import FakeCard, FakeStats
 from fake_device import FakeDevice
 from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
@@ -28,7 +28,6 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof import BatchSizeAdvisor, DeferredLoss, DeviceMonitor, GpuProfCallback
-from lightning_gpuprof.recorders.device.device_stats import StatsReading
 
 STEPS = 18
 """The default window of torch.profiler (steps 10 to 14) is among them."""
@@ -186,7 +185,6 @@ def plain(tmp_path_factory):
     return found | before.changed(Around())
 
 
-ENDS = ["by itself", "by an error", "by Ctrl-C"]
 WINDOW = ("step 11", "step 13")
 """Moments in our own window of torch.profiler."""
 AROUND = {"gc.callbacks", "sys.setswitchinterval"}
@@ -210,22 +208,10 @@ IN_EVALUATION = STOOD_IN_FOR - {
 } | {"predict_loop.setup_data"}  # fmt: skip
 
 
-class FakeStats:
-    def read(self):
-        return StatsReading(busy_frac=0.5)
-
-    def close(self):
-        pass
-
-
 class Now:
     """The clock, for a fake device that would like to move it."""
 
     now_ns = property(lambda self: time.perf_counter_ns(), lambda self, value: None)
-
-
-def on_cpu():
-    return GpuProfCallback()
 
 
 def on_fake_device():
@@ -240,18 +226,15 @@ def on_fake_device():
     return callback
 
 
-@pytest.fixture(params=[on_cpu, on_fake_device])
+@pytest.fixture(params=[GpuProfCallback, on_fake_device])
 def callback(request):
     return request.param()
 
 
-def test_there_are_at_most_nine_parts():
+def test_there_are_at_most_nine_parts_and_each_can_be_switched_off(tmp_path):
     most = GpuProfCallback(modules=["layer"], memory_snapshot=True)
     assert len(most.parts) <= 9
     assert {type(part) for part in GpuProfCallback().parts} < {type(part) for part in most.parts}
-
-
-def test_each_part_can_be_switched_off(tmp_path):
     off = dict.fromkeys(("timing", "trace", "facts", "lines", "batch_size", "device_stats"), False)
     callback = GpuProfCallback(**off, metrics=(), report=False)
     assert not callback.parts
@@ -261,10 +244,14 @@ def test_each_part_can_be_switched_off(tmp_path):
         train(tmp_path / name, some, model=Plain())
 
 
-@pytest.mark.parametrize("ends", ENDS)
-def test_nothing_around_a_fit_is_changed(tmp_path, plain, callback, ends):
+@pytest.mark.parametrize("ends", ["by itself", "by an error", "by Ctrl-C", "predict"])
+def test_nothing_around_a_fit_or_an_evaluation_is_changed(tmp_path, plain, callback, ends):
+    options, expected = {"model": Looks(ends)}, STOOD_IN_FOR
+    if ends == "predict":
+        options, expected = {"stage": "predict"}, IN_EVALUATION
+        train(tmp_path, **options)  # what torch sets when needed, without the callback
     before, threads, processes = Around(), set(threading.enumerate()), children()
-    trainer, model = train(tmp_path, callback, model=Looks(ends))
+    trainer, model = train(tmp_path, callback, **options)
 
     during = {moment: before.changed(now) - plain for moment, now in model.seen.items()}
     assert set(WINDOW) < set(during)
@@ -275,24 +262,7 @@ def test_nothing_around_a_fit_is_changed(tmp_path, plain, callback, ends):
     assert not children() - processes
 
     stood_in = set().union(*(now.stood_in_for for now in model.seen.values()))
-    assert {name for name in stood_in if not name.startswith("experiment.add_")} == STOOD_IN_FOR
-    assert not stood_in_for(trainer, model)
-
-
-def test_nothing_around_an_evaluation_is_changed(tmp_path, plain, callback):
-    train(tmp_path, stage="predict")  # what torch sets when needed, without the callback
-    before, threads = Around(), set(threading.enumerate())
-    trainer, model = train(tmp_path, callback, stage="predict")
-
-    during = {moment: before.changed(now) - plain for moment, now in model.seen.items()}
-    assert set(WINDOW) < set(during)
-    for moment, changed in during.items():
-        assert changed <= AROUND | (IN_WINDOW if moment in WINDOW else set()), moment
-    assert before.changed(Around()) <= plain
-    assert not set(threading.enumerate()) - threads
-    stood_in = set().union(*(now.stood_in_for for now in model.seen.values()))
-    ours = {name for name in stood_in if not name.startswith("experiment.add_")}
-    assert ours == IN_EVALUATION
+    assert {name for name in stood_in if not name.startswith("experiment.add_")} == expected
     assert not stood_in_for(trainer, model)
 
 

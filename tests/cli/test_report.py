@@ -15,18 +15,6 @@ from lightning_gpuprof.views.tab.tab import NEEDS_MORE, PAGES, VIEWS, find_view
 MS = 1_000_000
 
 
-def test_the_report_of_a_run_is_printed(make_session, write_run, capsys):
-    run = write_run(make_session({"forward": 5 * MS}, steps=10))
-    assert main(["report", run]) == 0
-    assert "median 5.00 ms" in capsys.readouterr().out
-
-
-def test_json_is_the_document_alone(make_session, write_run, capsys):
-    run = write_run(make_session({"forward": 5 * MS}, steps=10))
-    assert main(["report", run, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["steps"]["count"] == 10
-
-
 @pytest.mark.parametrize("name", sorted(set(VIEWS) - set(NEEDS_MORE)))
 def test_the_data_of_each_view_is_printed_as_its_route_answers_it(
     make_session, write_run, capsys, name
@@ -37,12 +25,12 @@ def test_the_data_of_each_view_is_printed_as_its_route_answers_it(
     assert printed == json.loads(json.dumps(find_view(name)(LoadedRun(run), Query({}))))
 
 
-@pytest.mark.parametrize("page", ["overview", "ranks"])
-def test_a_page_without_a_route_of_its_name_prints_what_it_is_drawn_from(
-    make_session, write_run, capsys, page
+@pytest.mark.parametrize("form", [["--json"], ["--view", "overview"], ["--view", "ranks"]])
+def test_json_is_the_document_alone_and_so_is_a_page_without_a_route_of_its_name(
+    make_session, write_run, capsys, form
 ):
     run = write_run(make_session({"forward": 5 * MS}, steps=10))
-    assert main(["report", run, "--view", page]) == 0
+    assert main(["report", run, *form]) == 0
     assert json.loads(capsys.readouterr().out)["steps"]["count"] == 10
 
 

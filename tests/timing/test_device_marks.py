@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import NOT_MEASURED
@@ -8,18 +7,6 @@ from lightning_gpuprof.timing.device_rows import OUTSIDE, DeviceClock
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 FORWARD, BACKWARD, OTHER = (list(Phase).index(Phase(p)) for p in ("forward", "backward", "other"))
-
-
-class Clock:
-    now_ns = 5 * MS
-
-    def __call__(self):
-        return self.now_ns
-
-
-@pytest.fixture
-def clock():
-    return Clock()
 
 
 def train(marks, device, steps, *, first=0, host_ns=10 * US, work_ns=MS):

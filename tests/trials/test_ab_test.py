@@ -1,17 +1,10 @@
 import numpy as np
 import pytest
 import torch
+from planted import FakeClock
 
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.trials.ab_test import ab_test, bootstrap_speedup, difference_of
-
-
-class FakeClock:
-    def __init__(self):
-        self.now_ns = 0
-
-    def __call__(self):
-        return self.now_ns
 
 
 def version(clock, took_ns, returns=lambda x: x * 2, log=None):

@@ -1,16 +1,9 @@
 import pytest
 import torch
+from planted import FakeClock
 
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.trials.latency import benchmark_latency, device_timer
-
-
-class FakeClock:
-    def __init__(self):
-        self.now_ns = 0
-
-    def __call__(self):
-        return self.now_ns
 
 
 def takes(clock, times_ns):

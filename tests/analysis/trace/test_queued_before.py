@@ -20,17 +20,13 @@ def analysed(path):
     return analyze_timeline(open_timeline(path))
 
 
-def step(op, number, ts, dur):
-    return op(f"ProfilerStep#{number}", ts, dur, cat="user_annotation")
-
-
 def test_what_the_device_still_had_queued_is_no_part_of_the_marked_steps(
-    write_trace, op, launched, queued
+    write_trace, step, launched, queued
 ):
     # The device is two steps behind: it runs those of the warm-up while two are marked.
     events = [
-        step(op, 3, 100, 10),
-        step(op, 4, 110, 10),
+        step(3, 100, 10),
+        step(4, 110, 10),
         *queued(1, 100, 40),
         *queued(2, 140, 40),
         *launched(3, 101, 180, 40),
@@ -52,8 +48,8 @@ def test_what_the_device_still_had_queued_is_no_part_of_the_marked_steps(
     assert (found.devices[0].split.span_ns, found.devices[0].split.busy_ns) == (80_000, 80_000)
 
 
-def test_a_queue_that_lost_most_launches_does_not_cut_the_devices_time(write_trace, op, launched):
-    events = [step(op, 3, 0, 100), step(op, 4, 100, 100)]
+def test_a_queue_that_lost_most_launches_does_not_cut_the_devices_time(write_trace, step, launched):
+    events = [step(3, 0, 100), step(4, 100, 100)]
     for turn in range(10):
         at = 20 * turn
         events += launched(1 + turn, at, at + 2, 10)
@@ -67,11 +63,11 @@ def test_a_queue_that_lost_most_launches_does_not_cut_the_devices_time(write_tra
 
 
 def test_copies_that_another_queue_makes_ahead_do_not_end_what_was_queued(
-    write_trace, op, launched, queued
+    write_trace, step, launched, queued
 ):
     events = [
-        step(op, 3, 100, 10),
-        step(op, 4, 110, 10),
+        step(3, 100, 10),
+        step(4, 110, 10),
         *launched(1, 100, 101, 5, stream=20),
         *queued(2, 95, 40),
         *queued(3, 135, 45),

@@ -12,10 +12,6 @@ def analysed(path, **options):
     return analyze_timeline(open_timeline(path, ReadOptions(**options)))
 
 
-def step(op, number, ts, dur):
-    return op(f"ProfilerStep#{number}", ts, dur, cat="user_annotation")
-
-
 def test_own_time_leaves_out_operators_and_calls_inside(write_trace, op, launched):
     path = write_trace(
         [
@@ -175,11 +171,11 @@ def test_waits_for_a_device_are_told_from_those_for_a_stream_and_an_event(write_
     assert [one.place and one.place.line for one in kinds] == [7, None, None]
 
 
-def test_a_step_counts_what_was_launched_in_it(write_trace, op, launched):
+def test_a_step_counts_what_was_launched_in_it(write_trace, step, launched):
     path = write_trace(
         [
-            step(op, 7, 0, 100),
-            step(op, 8, 100, 100),
+            step(7, 0, 100),
+            step(8, 100, 100),
             *launched(1, 90, 110, 20, name="late_kernel"),  # runs in the next step
             *launched(2, 150, 160, 10, name="own_kernel"),
         ]
@@ -196,8 +192,8 @@ def test_a_step_counts_what_was_launched_in_it(write_trace, op, launched):
     assert steady.devices[0].split.span_ns == 100_000
 
 
-def test_a_step_that_is_not_there_is_named_with_those_that_are(write_trace, op):
-    timeline = open_timeline(write_trace([step(op, 7, 0, 100), op()]))
+def test_a_step_that_is_not_there_is_named_with_those_that_are(write_trace, op, step):
+    timeline = open_timeline(write_trace([step(7, 0, 100), op()]))
 
     with pytest.raises(TraceError, match=r"no step 3.*ProfilerStep#7"):
         step_window(timeline, 3)

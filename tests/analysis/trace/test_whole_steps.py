@@ -7,14 +7,10 @@ from lightning_gpuprof.views.documents.trace_payload import analyze_file
 US = 1_000
 
 
-def step(op, number, ts, dur):
-    return op(f"ProfilerStep#{number}", ts, dur, cat="user_annotation")
-
-
 def test_time_before_the_first_and_behind_the_last_event_belongs_to_its_step(
-    write_trace, op, launched
+    write_trace, op, step, launched
 ):
-    events = [step(op, 1, 0, 100), op("load", 0, 60, cat="cpu_op"), *launched(1, 70, 80, 10)]
+    events = [step(1, 0, 100), op("load", 0, 60, cat="cpu_op"), *launched(1, 70, 80, 10)]
     found = analyze_file(write_trace(events))
     gpu = found["gpu"]
     assert (gpu["steps"], gpu["span_ns"], gpu["busy_ns"]) == (1, 100 * US, 10 * US)
@@ -26,17 +22,17 @@ def test_time_before_the_first_and_behind_the_last_event_belongs_to_its_step(
     }
 
 
-def test_what_the_last_step_queued_is_its_work(write_trace, op, launched):
-    events = [step(op, 1, 0, 100), *launched(1, 10, 20, 50), *launched(2, 80, 90, 50)]
+def test_what_the_last_step_queued_is_its_work(write_trace, step, launched):
+    events = [step(1, 0, 100), *launched(1, 10, 20, 50), *launched(2, 80, 90, 50)]
     gpu = analyze_file(write_trace(events))["gpu"]
     assert (gpu["span_ns"], gpu["busy_ns"]) == (140 * US, 100 * US)
 
 
-def test_a_step_that_the_profiler_distorts_is_left_out_and_said(write_trace, op, launched):
-    events = [step(op, 1, 0, 900), *launched(9, 5, 890, 20)]
+def test_a_step_that_the_profiler_distorts_is_left_out_and_said(write_trace, step, launched):
+    events = [step(1, 0, 900), *launched(9, 5, 890, 20)]
     for number in (2, 3):
         at = 900 + 100 * (number - 2)
-        events += [step(op, number, at, 100), *launched(number, at + 30, at + 40, 40)]
+        events += [step(number, at, 100), *launched(number, at + 30, at + 40, 40)]
     found = analyze_file(write_trace(events))
     assert [one["distorted"] for one in found["steps"]] == [True, False, False]
     # From 910 us on, when the first step's kernel has ended.
@@ -46,13 +42,13 @@ def test_a_step_that_the_profiler_distorts_is_left_out_and_said(write_trace, op,
                for one in found["warnings"])  # fmt: skip
 
 
-def test_idle_time_in_python_is_named_by_the_traces_own_calls(write_trace, op, launched):
+def test_idle_time_in_python_is_named_by_the_traces_own_calls(write_trace, op, step, launched):
     calls = [
         op("train.py(3): main", 0, 100, cat="python_function"),
         op("train.py(7): normalize", 10, 30, cat="python_function"),
         op("<built-in method sum of type object at 0x1>", 20, 10, cat="python_function"),
     ]
-    events = [step(op, 1, 0, 100), *calls, *launched(1, 50, 60, 40)]
+    events = [step(1, 0, 100), *calls, *launched(1, 50, 60, 40)]
     from lightning_gpuprof.traces import ReadOptions
 
     found = analyze_file(write_trace(events), ReadOptions(stacks=True))

@@ -11,99 +11,85 @@ from lightning_gpuprof.recorders.device.nvml import NvmlStats, nvml_stats
 GIB = 2**30
 
 
-class FakeNvml:
-    """`pynvml` of one device, as far as it is used."""
+class DriverError(Exception):
+    pass
 
+
+class Fake:
+    """A driver's module of one device: its calls answer by a table, and fail where it has none."""
+
+    lacks = ()
+
+    def __init__(self, **answers):
+        self.answers = self.usual | answers
+
+    def __getattr__(self, name):
+        if name in self.lacks:
+            raise AttributeError(name)
+        return lambda *asked: self.answer(name, *asked)
+
+    def answer(self, name, *asked):
+        if name not in self.answers:
+            raise DriverError("not supported")
+        found = self.answers[name]
+        return found[asked[-1]] if isinstance(found, Each) else found
+
+
+class Each(dict):
+    """What a call answers by its last argument."""
+
+    def __missing__(self, key):
+        raise DriverError("not found")
+
+
+def in_use(pid, size):
+    return SimpleNamespace(pid=pid, usedGpuMemory=size)
+
+
+NVML = {
+    "nvmlInit": None,
+    "nvmlShutdown": None,
+    "nvmlDeviceGetHandleByIndex": Each({0: "handle"}),
+    "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=87, memory=40),
+    "nvmlDeviceGetTemperature": 71,
+    "nvmlDeviceGetPowerUsage": 310_000,
+    "nvmlDeviceGetClockInfo": Each({1: 1410}),
+    "nvmlDeviceGetCurrentClocksThrottleReasons": 0x4 | 0x20,
+    "nvmlDeviceGetComputeRunningProcesses": [in_use(7, 3 * GIB)],
+}
+HELD_DOWN = {"active_ppt_pwr": True, "active_hbm_thrm": False, "active_vr_thrm": "N/A"}
+POWER = {"current_socket_power": "N/A", "average_socket_power": 540, "power_limit": 750_000_000}
+AMD_SMI = {
+    "amdsmi_init": None,
+    "amdsmi_get_processor_handles": ["handle"],
+    "amdsmi_get_gpu_activity": {"gfx_activity": 90, "umc_activity": "N/A"},
+    "amdsmi_get_power_info": POWER,
+    "amdsmi_get_clock_info": {"clk": 2100},
+    "amdsmi_get_violation_status": HELD_DOWN,
+    "amdsmi_get_gpu_process_list": [
+        {"pid": 7, "memory_usage": {"vram_mem": GIB}},
+        {"pid": 8, "memory_usage": {"vram_mem": 2 * GIB}},
+    ],
+}
+
+
+class FakeNvml(Fake):
+    """`pynvml`, without a limit of power and MIG."""
+
+    NVMLError = DriverError
     NVML_TEMPERATURE_GPU, NVML_CLOCK_SM = 0, 1
-
-    class NVMLError(Exception):
-        pass
-
-    reasons = 0x4 | 0x20
-    running = True
-    mig = None
-
-    def __init__(self):
-        self.processes = [SimpleNamespace(pid=7, usedGpuMemory=3 * GIB)]
-
-    def nvmlInit(self):
-        pass
-
-    def nvmlShutdown(self):
-        self.running = False
-
-    def nvmlDeviceGetHandleByIndex(self, index):
-        if index > 0:
-            raise self.NVMLError("no such device")
-        return "handle"
-
-    def nvmlDeviceGetMigMode(self, handle):
-        if self.mig is None:
-            raise self.NVMLError("not supported")
-        return [self.mig, self.mig]
-
-    def nvmlDeviceGetUtilizationRates(self, handle):
-        return SimpleNamespace(gpu=87, memory=40)
-
-    def nvmlDeviceGetTemperature(self, handle, sensor):
-        return 71
-
-    def nvmlDeviceGetPowerUsage(self, handle):
-        return 310_000
-
-    def nvmlDeviceGetEnforcedPowerLimit(self, handle):
-        raise self.NVMLError("not supported")
-
-    def nvmlDeviceGetClockInfo(self, handle, kind):
-        return {self.NVML_CLOCK_SM: 1410}[kind]
-
-    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle):
-        return self.reasons
-
-    def nvmlDeviceGetComputeRunningProcesses(self, handle):
-        return self.processes
+    lacks = ("nvmlDeviceGetCurrentClocksEventReasons",)
+    usual = NVML
 
 
-class FakeAmdSmi:
-    """`amdsmi` of one device, as far as it is used."""
+class FakeAmdSmi(Fake):
+    """`amdsmi`, without a temperature."""
 
+    AmdSmiException = DriverError
     AmdSmiClkType = SimpleNamespace(GFX="gfx")
     AmdSmiTemperatureType = SimpleNamespace(JUNCTION="junction")
     AmdSmiTemperatureMetric = SimpleNamespace(CURRENT="current")
-
-    class AmdSmiException(Exception):
-        pass
-
-    def amdsmi_init(self):
-        pass
-
-    def amdsmi_get_processor_handles(self):
-        return ["handle"]
-
-    def amdsmi_get_gpu_activity(self, handle):
-        return {"gfx_activity": 90, "umc_activity": "N/A"}
-
-    def amdsmi_get_power_info(self, handle):
-        return {
-            "current_socket_power": "N/A",
-            "average_socket_power": 540,
-            "power_limit": 750_000_000,
-        }
-
-    def amdsmi_get_temp_metric(self, handle, sensor, metric):
-        raise self.AmdSmiException("not supported")
-
-    def amdsmi_get_clock_info(self, handle, kind):
-        return {"clk": 2100}
-
-    def amdsmi_get_violation_status(self, handle):
-        return {"active_ppt_pwr": True, "active_hbm_thrm": False, "active_vr_thrm": "N/A"}
-
-    def amdsmi_get_gpu_process_list(self, handle):
-        return [
-            {"pid": 7, "memory_usage": {"vram_mem": GIB}},
-            {"pid": 8, "memory_usage": {"vram_mem": 2 * GIB}},
-        ]
+    usual = AMD_SMI
 
 
 def test_nvml_is_read_in_our_units_and_the_unsupported_is_absent():
@@ -121,46 +107,40 @@ def test_nvml_is_read_in_our_units_and_the_unsupported_is_absent():
 
 
 def test_other_processes_are_counted_only_where_ours_is_in_the_list():
-    nvml = FakeNvml()
-    nvml.processes.append(SimpleNamespace(pid=8, usedGpuMemory=2 * GIB))
-    reading = NvmlStats(0, nvml=nvml, pid=7).read()
-    assert (reading.others_bytes, reading.others_count) == (2 * GIB, 1)
-    hidden = NvmlStats(0, nvml=nvml, pid=1).read()
-    assert (hidden.others_bytes, hidden.others_count) == (None, None)
-    nvml.processes[1].usedGpuMemory = None
-    assert NvmlStats(0, nvml=nvml, pid=7).read().others_bytes is None
+    def read(pid, theirs):
+        running = [in_use(7, 3 * GIB), in_use(8, theirs)]
+        nvml = FakeNvml(nvmlDeviceGetComputeRunningProcesses=running)
+        found = NvmlStats(0, nvml=nvml, pid=pid).read()
+        return found.others_bytes, found.others_count
+
+    assert read(7, 2 * GIB) == (2 * GIB, 1)
+    assert read(1, 2 * GIB) == (None, None)
+    assert read(7, None)[0] is None
 
 
 def test_an_unthrottled_device_has_no_reasons_also_where_the_driver_is_older_than_the_library():
     class NewLibrary(FakeNvml):
-        reasons = 0
+        lacks = ()
 
-        def nvmlDeviceGetCurrentClocksEventReasons(self, handle):
-            raise self.NVMLError("function not found")
-
-    assert NvmlStats(0, nvml=NewLibrary()).read().throttle_reasons == frozenset()
+    nvml = NewLibrary(nvmlDeviceGetCurrentClocksThrottleReasons=0)
+    assert NvmlStats(0, nvml=nvml).read().throttle_reasons == frozenset()
 
 
-class TwoUnequal(FakeNvml):
-    """NVML numbers them by place, CUDA the faster one first."""
-
-    def nvmlDeviceGetHandleByIndex(self, index):
-        return ["first", "second"][index]
-
-    def nvmlDeviceGetHandleByUUID(self, uuid):
-        if uuid != "GPU-faster":
-            raise self.NVMLError("not found")
-        return "second"
-
-    def nvmlDeviceGetUtilizationRates(self, handle):
-        return SimpleNamespace(gpu={"first": 1, "second": 99}[handle], memory=0)
+TWO_UNEQUAL = {
+    "nvmlDeviceGetHandleByIndex": Each({0: "first", 1: "second"}),
+    "nvmlDeviceGetHandleByUUID": Each({"GPU-faster": "second"}),
+    "nvmlDeviceGetUtilizationRates": Each(
+        {name: SimpleNamespace(gpu=gpu) for name, gpu in (("first", 1), ("second", 99))}
+    ),
+}
+"""NVML numbers them by place, CUDA the faster one first."""
 
 
 @pytest.mark.parametrize(
     ("uuid", "busy"), [("faster", 0.99), (None, 0.01), ("an instance's", 0.01)]
 )
 def test_nvmls_device_is_found_by_its_own_id_and_else_by_its_number(uuid, busy):
-    assert NvmlStats(0, nvml=TwoUnequal(), uuid=uuid).read().busy_frac == busy
+    assert NvmlStats(0, nvml=FakeNvml(**TWO_UNEQUAL), uuid=uuid).read().busy_frac == busy
 
 
 @pytest.mark.parametrize("error", [OSError("no libnvidia-ml"), IndexError("no such device")])
@@ -190,9 +170,7 @@ def test_amd_smi_is_read_in_our_units_and_the_unsupported_is_absent():
 
 def test_an_old_amd_smi_lacks_calls_without_failing():
     class Old(FakeAmdSmi):
-        @property
-        def amdsmi_get_violation_status(self):
-            raise AttributeError
+        lacks = ("amdsmi_get_violation_status",)
 
     assert AmdSmiStats(0, smi=Old()).read().throttle_reasons is None
     with pytest.raises(RuntimeError, match="AMD SMI cannot be used"):
@@ -201,8 +179,7 @@ def test_an_old_amd_smi_lacks_calls_without_failing():
 
 @pytest.mark.parametrize(("mig", "others"), [(0, 0), (1, None)])
 def test_of_a_partitioned_device_the_whole_cards_processes_are_not_told(mig, others):
-    nvml = FakeNvml()
-    nvml.mig = mig
+    nvml = FakeNvml(nvmlDeviceGetMigMode=[mig, mig])
     reading = NvmlStats(0, nvml=nvml, pid=7).read()
     assert (reading.others_bytes, reading.others_count) == (others, others)
     assert (reading.busy_frac, reading.power_mw) == (0.87, 310_000)

@@ -1,19 +1,15 @@
-import msgspec
 import pytest
 from synthetic import SyntheticSpec, write_synthetic
 
-from lightning_gpuprof.analysis.compare.trace_diff import compare_traces
 from lightning_gpuprof.analysis.critical_path.critical_path import critical_path
 from lightning_gpuprof.analysis.roofline.roofline import roofline
 from lightning_gpuprof.analysis.trace.linked_trace import link
-from lightning_gpuprof.analysis.trace_analysis import analyze_trace
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.tables import NameStats, Tables
 from lightning_gpuprof.views.documents.other_files import tables_payload
 from lightning_gpuprof.views.documents.trace_payload import (
     critical_path_payload,
     roofline_payload,
-    trace_payload,
 )
 
 
@@ -22,20 +18,6 @@ def trace(tmp_path_factory):
     path = tmp_path_factory.mktemp("work") / "trace.json"
     write_synthetic(path, SyntheticSpec(steps=2))
     return link(open_timeline(str(path)))
-
-
-def test_every_document_is_plain_json(trace):
-    analysis = trace_payload("trace.json", trace.timeline, analyze_trace(trace))
-    documents = [
-        roofline_payload(roofline(trace)),
-        critical_path_payload(critical_path(trace)),
-        compare_traces(analysis, analysis),
-        tables_payload("a.csv", Tables("stats-csv", "kernel", (NameStats("k", 2, 10),))),
-    ]
-
-    for document in documents:
-        plain = msgspec.json.decode(msgspec.json.encode(document))
-        assert plain == msgspec.to_builtins(document)
 
 
 def test_roofline_rows_have_bound_and_total_under_the_names_that_rules_read(trace):

@@ -7,7 +7,7 @@ from lightning_gpuprof.cli import main
 from lightning_gpuprof.findings.model import Finding, Range, Severity, Where
 from lightning_gpuprof.records.schema import Loader
 from lightning_gpuprof.views.documents.report import Report, load_report
-from lightning_gpuprof.views.text.blocks import block, code, plain, table
+from lightning_gpuprof.views.text.blocks import block, code, plain
 from lightning_gpuprof.views.text.report_markdown import report_markdown
 
 MS = 1_000_000
@@ -135,7 +135,3 @@ def test_text_is_not_taken_for_markup(text, shown):
 def test_code_may_hold_backticks():
     assert code("a``b") == "``` a``b ```"
     assert block("'''```'''") == "````python\n'''```'''\n````"
-
-
-def test_a_pipe_does_not_end_a_cell():
-    assert table(["a"], [["`x|y`"]], right=()) == "| a |\n|---|\n| `x\\|y` |"
