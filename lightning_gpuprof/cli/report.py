@@ -73,10 +73,10 @@ def _view(path: str, name: str, session: int | None) -> str:
     from lightning_gpuprof.views.tab.loaded_run import LoadedRun
     from lightning_gpuprof.views.tab.query import Query
 
-    found = resolve_run(path)
-    analyse_traces(found.run)
-    lay_out(found.run)
-    run = LoadedRun(found.run)
+    folder, _ = resolve_run(path)
+    analyse_traces(folder)
+    lay_out(folder)
+    run = LoadedRun(folder)
     wanted = Query({} if session is None else {"session": str(session)})
     run.session(wanted)  # says what is wrong with a path that is no run: some views would be empty
     return json.dumps(find_view(PAGES.get(name, name))(run, wanted), indent=2)

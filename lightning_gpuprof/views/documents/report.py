@@ -23,16 +23,8 @@ from lightning_gpuprof.views.documents.report_payload import report_payload
 from lightning_gpuprof.views.documents.stored_analysis import analyse_traces, read_analysis
 
 
-@dataclass(frozen=True)
-class FoundRun:
-    """A run's log dir, and what the user should know of how it was chosen."""
-
-    run: str
-    notices: tuple[str, ...] = ()
-
-
-def resolve_run(path: str, fs: FileSystem = LOCAL) -> FoundRun:
-    """Return the run at a path, or on local disks the newest one under it.
+def resolve_run(path: str, fs: FileSystem = LOCAL) -> tuple[str, tuple[str, ...]]:
+    """Return the run at a path, or on local disks the newest one under it, and how it was chosen.
 
     A record file stands for its own run. A path without any run comes back as it is: reading it
     says what is wrong.
@@ -40,14 +32,14 @@ def resolve_run(path: str, fs: FileSystem = LOCAL) -> FoundRun:
     path = os.fspath(path)
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.abspath(path) in record_files(folder).values():
-        return FoundRun(folder)
+        return folder, ()
     if fs is not LOCAL or not os.path.isdir(path) or record_files(path):
-        return FoundRun(path)
+        return path, ()
     if not (runs := top_runs(path)):
-        return FoundRun(path)
+        return path, ()
     newest = max(runs, key=_written_ns)
     notice = f"{path} holds {len(runs)} runs; this is the newest, {newest}."
-    return FoundRun(newest, (notice,) * (len(runs) > 1))
+    return newest, (notice,) * (len(runs) > 1)
 
 
 def runs_in(folder: str) -> list[str]:
@@ -109,30 +101,30 @@ def load_report(
     Raises:
         RecordError: There is no such run, session, or nothing recorded in it.
     """
-    found = resolve_run(run, fs)
-    ranks = read_run(found.run, fs) if ranks is None else ranks
-    failed = analyse_traces(found.run) if analyse and fs is LOCAL else {}
-    analyses, unreadable = _read_analyses(found.run, ranks, fs)
+    run, notices = resolve_run(run, fs)
+    ranks = read_run(run, fs) if ranks is None else ranks
+    failed = analyse_traces(run) if analyse and fs is LOCAL else {}
+    analyses, unreadable = _read_analyses(run, ranks, fs)
     try:
         results = analyze_run(ranks, analyses, session=session)
     except RecordError as error:
-        raise RecordError(f"{found.run}: {error}") from error
+        raise RecordError(f"{run}: {error}") from error
     judged, trials = evaluate_rules(results), None
     try:
-        trials = read_trials(found.run, fs) if measured and session is None else None
+        trials = read_trials(run, fs) if measured and session is None else None
     except RecordError as error:
         unreadable.append(str(error))
     return Report(
-        run=found.run,
+        run=run,
         results=results,
         findings=tuple(with_trials(judged.found, trials)),
         abstained=judged.abstained,
         silent=judged.silent,
         notices=(
-            *found.notices,
+            *notices,
             *_of_its_course(results),
             *rank_notices(results),
-            *first_few(list(trace_notices(found.run, results, failed, fs))),
+            *first_few(list(trace_notices(run, results, failed, fs))),
             *first_few(results.warnings),
             *first_few(unreadable),
         ),

@@ -45,10 +45,10 @@ _UNSAFE = re.compile("[<>&\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 def render_html(run: str, *, session: int | None = None) -> str:
     """Return the report of a run as one self-contained page."""
-    found = resolve_run(run)
-    loaded = LoadedRun(found.run)
+    run, _ = resolve_run(run)
+    loaded = LoadedRun(run)
     # Fails here with a sentence, rather than as a page full of errors.
-    report = load_report(found.run, session=session, ranks=loaded.ranks, analyse=True)
+    report = load_report(run, session=session, ranks=loaded.ranks, analyse=True)
     text = render(report, verbose=True)
     return _page(loaded.name, _data(loaded, session), text)
 
@@ -59,7 +59,7 @@ def write_html(target: str, run: str, *, session: int | None = None) -> None:
     Raises:
         RecordError: There is no such run, or the file cannot be written.
     """
-    lay_out(resolve_run(run).run)
+    lay_out(resolve_run(run)[0])
     html = render_html(run, session=session)
     try:
         Path(target).write_text(html, encoding="utf-8")
