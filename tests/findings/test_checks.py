@@ -90,6 +90,12 @@ ENGINE = "autograd::engine::evaluate_function: MmBackward0"
 @pytest.mark.parametrize(
     ("name", "document", "value"),
     [
+        ("launch-overhead", {"operators": [("aten::add", 4_000)]}, 2_000),
+        ("launch-overhead", {"operators": [("aten::add", 2_000)]}, None),
+        ("transfers", {"operators": [("aten::copy_", 2), ("aten::mm", 8)]}, 0.2),
+        ("transfers", {"operators": [("aten::to", 1), ("aten::mm", 9)]}, None),
+        ("host-over-device", {"operators": [("aten::mm", 80)]}, 2),
+        ("host-over-device", {"operators": [("aten::mm", 60)]}, None),
         ("gemm-only", {"gemm_frac": 0.95}, 0.95),
         ("gemm-only", {"gemm_frac": 0.7}, None),
         ("precision", {"tensor_core_frac": 0.2}, 0.2),

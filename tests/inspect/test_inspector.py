@@ -36,6 +36,24 @@ def test_ten_known_syncs_are_ten_rows_with_their_lines_and_owners(tmp_path, seed
     assert by_owner["metric"].function == "update"
 
 
+def test_waits_for_a_stream_and_an_event_are_told_from_those_for_the_device(tmp_path, monkeypatch):
+    for owner in (torch.cuda.Stream, torch.cuda.Event):
+        monkeypatch.setattr(owner, "synchronize", lambda self: None)
+
+    class Waiting(BoringModel):
+        def training_step(self, batch, batch_idx):
+            torch.cpu.synchronize()
+            torch.cuda.Stream.synchronize(None)
+            torch.cuda.Event.synchronize(None)
+            return super().training_step(batch, batch_idx)
+
+    sites = sorted(inspected(tmp_path, Waiting()).sites, key=lambda site: site.line)
+    waits = ["synchronize", "stream.synchronize", "event.synchronize"]
+    assert [site.operation for site in sites] == waits
+    assert "current_stream().synchronize()" in advice(sites[0])
+    assert "event.query()" in advice(sites[1])
+
+
 def test_a_gradient_scalers_read_of_overflow_is_lightnings(tmp_path):
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
     precision = MixedPrecision("16-mixed", "cpu", scaler=scaler)

@@ -6,6 +6,8 @@ from analyzed import analyze_timeline
 from lightning_gpuprof.analysis.trace.trace_window import steady_window, step_window
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces import ReadOptions, open_timeline
+from lightning_gpuprof.views.documents.gpu_words import to_calls_line
+from lightning_gpuprof.views.documents.trace_payload import trace_payload
 
 
 def analysed(path, **options):
@@ -154,6 +156,16 @@ def test_synchronizing_calls_are_listed_with_their_operator(write_trace, op, lau
         ("cudaStreamSynchronize", "stream", 20_000, "aten::_local_scalar_dense"),
     ]
     assert (syncs.count, syncs.total_ns) == (2, 70_000)
+
+
+def test_calls_of_to_have_the_bytes_of_what_they_copy_on_a_cpu_too(write_trace, op):
+    copied = {"Input Dims": [[3, 5], []], "Input type": ["c10::BFloat16", "Scalar"]}
+    calls = [op("aten::to", 10 * i) for i in range(4)]
+    calls += [op("aten::_to_copy", 10 * i, 5, **copied) for i in range(2)]
+    timeline = open_timeline(write_trace([step(op, 1, 0, 50), step(op, 2, 50, 50), *calls]))
+    found = trace_payload("t.json", timeline, analyze_timeline(timeline))
+    assert found["to_bytes"] == 2 * 30
+    assert to_calls_line(found) == "2 calls of .to() and .cuda() a step, 1 of them copy 30 B"
 
 
 def test_waits_for_a_device_are_told_from_those_for_a_stream_and_an_event(write_trace, op):
