@@ -158,11 +158,11 @@ def test_synchronizing_calls_are_listed_with_their_operator(write_trace, op, lau
     assert (syncs.count, syncs.total_ns) == (2, 70_000)
 
 
-def test_calls_of_to_have_the_bytes_of_what_they_copy_on_a_cpu_too(write_trace, op):
+def test_calls_of_to_have_the_bytes_of_what_they_copy_on_a_cpu_too(write_trace, op, step):
     copied = {"Input Dims": [[3, 5], []], "Input type": ["c10::BFloat16", "Scalar"]}
     calls = [op("aten::to", 10 * i) for i in range(4)]
     calls += [op("aten::_to_copy", 10 * i, 5, **copied) for i in range(2)]
-    timeline = open_timeline(write_trace([step(op, 1, 0, 50), step(op, 2, 50, 50), *calls]))
+    timeline = open_timeline(write_trace([step(1, 0, 50), step(2, 50, 50), *calls]))
     found = trace_payload("t.json", timeline, analyze_timeline(timeline))
     assert found["to_bytes"] == 2 * 30
     assert to_calls_line(found) == "2 calls of .to() and .cuda() a step, 1 of them copy 30 B"
