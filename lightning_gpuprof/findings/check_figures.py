@@ -183,6 +183,9 @@ FIGURES: dict[str, Figure] = {
         "busy_ns", lambda facts: sum(op.self_ns for op in facts.operators.values())
     ),
     "gemm_frac": of_trace("gemm_frac"),
+    "other_kernels_frac": lambda seen: (
+        None if (gemm := FIGURES["gemm_frac"](seen)) is None else 1 - gemm
+    ),
     "sync_frac": of_device("span_ns", TraceFacts.sync_ns),
     "launch_gaps_frac": of_device(
         "span_ns", lambda facts: facts.idle_ns("launch_latency", "kernel_gap")
