@@ -115,7 +115,7 @@ def commands_page() -> str:
         parser = argparse.ArgumentParser(prog=f"lightning-gpuprof {name}", add_help=False)
         load_command(name).add_arguments(parser)
         lines += [f"## {name}", "", f"{said[0].upper()}{said[1:]}.", ""]
-        for action in parser._actions:
+        for action in () if said.startswith("the former name of ") else parser._actions:
             value = action.metavar or ("" if action.nargs == 0 else action.dest.upper())
             names = ", ".join(action.option_strings)
             meaning = (action.help or "").replace("%%", "%")  # argparse's escape

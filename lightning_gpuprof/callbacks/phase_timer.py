@@ -39,8 +39,7 @@ class PhaseTimer(RecordingCallback):
         evaluation's, after which the first workers start; `run` and `reset` of its validation loop;
         `_get_iterator` of loaders with workers, which may start amid an epoch; with manual
         optimization `backward` of the strategy; the sampler and the queue of the loader's iterator;
-        with several ranks their check for SIGTERM. Records events where there is a device. All is
-        put back at the end, however that comes.
+        with several ranks their check for SIGTERM. Records events where there is a device.
     When: every step.
     Switch: timing=False
 
