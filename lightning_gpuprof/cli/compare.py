@@ -10,12 +10,7 @@ from pathlib import Path
 from lightning_gpuprof.analysis.compare.compare import Verdict
 from lightning_gpuprof.cli.arguments import add_form, share
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.views.documents.compare import (
-    TOLERANCE,
-    RunComparison,
-    SeveralComparison,
-    compare_several,
-)
+from lightning_gpuprof.views.documents import compare
 from lightning_gpuprof.views.documents.report import runs_in
 from lightning_gpuprof.views.documents.trace_payload import diff_files
 from lightning_gpuprof.views.text.blocks import as_markdown, as_text
@@ -59,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tolerance",
         type=share,
-        default=TOLERANCE,
+        default=compare.TOLERANCE,
         metavar="SHARE",
         help="how far losses and tensors may differ, relative to their size (default: 1%%)",
     )
@@ -71,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         args.base, *args.new = _all_of(args.base)
     if _are_traces([args.base, *args.new]):
         return _compare_traces(args)
-    found = compare_several(args.base, *args.new, tolerance=args.tolerance)
+    found = compare.compare_several(args.base, *args.new, tolerance=args.tolerance)
     sys.stdout.write(_shown(found, args))
     statuses = [_status(one, args) for one in found.comparisons]
     return SLOWER if SLOWER in statuses else max(statuses)
@@ -87,7 +82,7 @@ def _all_of(folder: str) -> list[str]:
     return runs
 
 
-def _shown(found: SeveralComparison, args: argparse.Namespace) -> str:
+def _shown(found: compare.SeveralComparison, args: argparse.Namespace) -> str:
     only = found.comparisons[0] if len(found.comparisons) == 1 else None
     if args.json:
         return json.dumps((only or found).payload(), indent=2) + "\n"
@@ -120,7 +115,7 @@ def _compare_traces(args: argparse.Namespace) -> int:
     return 0
 
 
-def _status(found: RunComparison, args: argparse.Namespace) -> int:
+def _status(found: compare.RunComparison, args: argparse.Namespace) -> int:
     result = found.result
     if args.fail_if_values_differ and any(one.same is False for one in result.values):
         return SLOWER

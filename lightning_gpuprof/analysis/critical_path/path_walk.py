@@ -15,7 +15,7 @@ from lightning_gpuprof.analysis.trace.blocking import waits
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, activities, changes
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.arrays import Int8, Int64, Mask
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline
+from lightning_gpuprof.traces.timeline import CATEGORY_ID
 
 OTHER_STREAM_NS = 10_000
 """A queued event that starts this soon after another stream's ended is taken to have waited for
@@ -247,7 +247,10 @@ def _device_starts(trace: LinkedTrace) -> tuple[Mask, Int64, Int64]:
     # A launch cannot have ended after its kernel began, whatever the clocks say.
     launched[known] = np.minimum(trace.nesting.end_ns[call[known]], device.start_ns[known])
     start, end = device.start_ns, np.append(device.end_ns, -1)  # found by index -1
-    earlier = _previous_on_stream(trace.timeline)
+    earlier = np.full(len(device), -1, dtype=np.int64)
+    order = np.lexsort((device.stream, device.device))  # rows stay in order of start
+    same = (np.diff(device.stream[order]) == 0) & (np.diff(device.device[order]) == 0)
+    earlier[order[1:][same]] = order[:-1][same]
     earlier = np.where(end[earlier] <= start, earlier, -1)
     seen = np.maximum(end[earlier], launched)
     by_end = np.append(np.argsort(device.end_ns, kind="stable"), -1)
@@ -259,13 +262,3 @@ def _device_starts(trace: LinkedTrace) -> tuple[Mask, Int64, Int64]:
     by_launch = (call >= 0) & (launched >= end[earlier])
     since = np.where(by_launch, launched, np.where(earlier >= 0, end[earlier], start))
     return by_launch, np.where(by_launch, -1, earlier).astype(np.int64), since
-
-
-def _previous_on_stream(timeline: Timeline) -> Int64:
-    """Return, for each device event, the row before it on its stream; -1 for none."""
-    device = timeline.device
-    previous = np.full(len(device), -1, dtype=np.int64)
-    order = np.lexsort((device.stream, device.device))  # rows stay in order of start
-    same = (np.diff(device.stream[order]) == 0) & (np.diff(device.device[order]) == 0)
-    previous[order[1:][same]] = order[:-1][same]
-    return previous

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.trace.grouping import sums_by_name, used
+from lightning_gpuprof.analysis.trace.grouping import matching, sums_by_name
 from lightning_gpuprof.analysis.trace.linked_trace import Launches, nest
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline
@@ -59,16 +59,12 @@ def code_places(timeline: Timeline) -> CodePlaces | None:
     calls = host.category == CATEGORY_ID["python_function"]
     if not calls.any():
         return None
-    is_own = np.zeros(len(timeline.names), dtype=np.bool_)
-    is_module = is_own.copy()
-    for name in used(host.name[calls]):
-        text = timeline.names[name]
-        is_own[name] = is_own_code(text)
-        is_module[name] = text.startswith(_MODULE)
+    is_own = calls & matching(timeline, host.name, is_own_code)
+    is_module = calls & matching(timeline, host.name, lambda name: name.startswith(_MODULE))
     rows = np.arange(len(host))
     nesting = nest(host, python=True)
-    frame = nesting.inherited(np.where(calls & is_own[host.name], rows, -1))
-    module = nesting.inherited(np.where(calls & is_module[host.name], rows, -1))
+    frame = nesting.inherited(np.where(is_own, rows, -1))
+    module = nesting.inherited(np.where(is_module, rows, -1))
     forward = nesting.inherited(_forward_rows(timeline))
     borrowed = forward >= 0
     frame = np.where((frame < 0) & borrowed, frame[forward], frame)

@@ -5,7 +5,7 @@ import re
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.trace.grouping import used
+from lightning_gpuprof.analysis.trace.grouping import matching, used
 from lightning_gpuprof.arrays import Mask
 from lightning_gpuprof.traces.timeline import MISSING, Timeline, of_category
 
@@ -34,9 +34,7 @@ def copy_table(timeline: Timeline) -> tuple[CopyStats, ...]:
         groups.setdefault(copy_kind(timeline.names[name]), []).append(name)
     rows = []
     for (kind, memory), names in groups.items():
-        chosen = np.zeros(len(timeline.names), dtype=np.bool_)
-        chosen[names] = True
-        mask = copies & chosen[device.name]
+        mask = copies & np.isin(device.name, names)
         rows.append(_stats(kind, memory, device.dur_ns[mask], device.num_bytes[mask]))
     return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.kind, row.memory or "")))
 
@@ -57,11 +55,7 @@ def copy_kind(name: str) -> tuple[str, str | None]:
 def may_wait(timeline: Timeline) -> Mask:
     """Tell of which device rows the host may have waited: copies, but for those only queued."""
     device = timeline.device
-    found = of_category(device, "gpu_memcpy")
-    for name in used(device.name[found]):
-        if queued_only(timeline.names[name]):
-            found &= device.name != name
-    return found
+    return of_category(device, "gpu_memcpy") & ~matching(timeline, device.name, queued_only)
 
 
 def queued_only(name: str) -> bool:

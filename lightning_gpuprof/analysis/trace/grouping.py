@@ -23,6 +23,15 @@ def passing(timeline: Timeline, test: Callable[[str], bool]) -> Mask:
     return np.array([test(name) for name in timeline.names] or [False])
 
 
+def matching(timeline: Timeline, key: Index, test: Callable[[str], bool]) -> Mask:
+    """Return which rows of a column of names pass a test; only names in use are tested."""
+    passed = np.zeros(len(timeline.names), dtype=np.bool_)
+    for name in used(key):
+        passed[name] = test(timeline.names[name])
+    found: Mask = passed[key]
+    return found
+
+
 def used(column: Index) -> list[int]:
     """Return the distinct values of a column of small non-negative ints, rising."""
     values: list[int] = np.flatnonzero(np.bincount(column)).tolist()

@@ -25,7 +25,7 @@ from lightning_gpuprof.analysis.trace.time_split import (
 )
 from lightning_gpuprof.analysis.trace.trace_window import step_events
 from lightning_gpuprof.arrays import Int64
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, DeviceEvents, Timeline, select
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, select
 
 HOST_CAUSES = tuple(f"host_{activity}" for activity in ACTIVITIES)
 CAUSES = (*HOST_CAUSES, "launch_latency", "kernel_gap", "dependency", "unknown")
@@ -119,7 +119,11 @@ def caused_gaps(trace: LinkedTrace, spans: DeviceSpans) -> CausedGaps:
     if not len(gaps):
         none = np.zeros((len(CAUSES), 0), dtype=np.int64)
         return CausedGaps(gaps, next_row, none, gaps.start, gaps.start, gaps.start)
-    parts, until, thread = _parts(trace, gaps, next_row, _previous(device, rows, gaps))
+    ends = device.end_ns[rows]
+    order = np.argsort(ends, kind="stable")
+    last = np.searchsorted(ends[order], gaps.start, side="right") - 1
+    before = np.where(last >= 0, rows[order[last]], -1)  # what ended last before each gap
+    parts, until, thread = _parts(trace, gaps, next_row, before)
     cause = parts.argmax(axis=0).astype(np.int64)
     return CausedGaps(gaps, next_row, parts, cause, until, thread)
 
@@ -168,15 +172,6 @@ def _parts(
             one, Spans(gaps.start[mine], until[mine])
         )
     return parts, np.where(late, until, gaps.start), thread
-
-
-def _previous(device: DeviceEvents, rows: Int64, gaps: Spans) -> Int64:
-    """Return the row of the event that ended last before each gap; -1 for none."""
-    ends = device.end_ns[rows]
-    order = np.argsort(ends, kind="stable")
-    last = np.searchsorted(ends[order], gaps.start, side="right") - 1
-    found: Int64 = np.where(last >= 0, rows[order[last]], -1)
-    return found
 
 
 def _totals(parts: Int64) -> tuple[IdleCause, ...]:

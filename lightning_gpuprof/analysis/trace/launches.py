@@ -3,12 +3,12 @@
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.trace.grouping import passing, sums_by_name
+from lightning_gpuprof.analysis.trace.grouping import named, sums_by_name
 from lightning_gpuprof.analysis.trace.host_calls import call_kind
 from lightning_gpuprof.analysis.trace.kernels import THIN_NS
 from lightning_gpuprof.analysis.trace.linked_trace import Launches
 from lightning_gpuprof.analysis.trace.trace_window import Window, step_events
-from lightning_gpuprof.arrays import Int32, Int64, Mask
+from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.traces.timeline import CATEGORIES, CATEGORY_ID, Timeline, of_category, select
 
 SERIES_POINTS = 200
@@ -63,11 +63,14 @@ def launch_stats(timeline: Timeline, launches: Launches) -> LaunchStats:
     host, device = timeline.host, timeline.device
     calls = _call_table(timeline)
     steps = step_events(timeline)
-    first = _first_events(launches)
+    first = np.empty(len(launches.calls), dtype=np.int32)
+    rows = np.flatnonzero(launches.call >= 0)[::-1]  # by start: a call's first, written last, stays
+    first[np.searchsorted(launches.calls, launches.call[rows])] = rows
     started = device.start_ns[first]
     called = host.start_ns[launches.call[first]]
     is_kernel = device.category == CATEGORY_ID["kernel"]
-    graphed = is_kernel & _by_graphs(timeline, launches)
+    graphs = named(timeline, lambda name: call_kind(name) == "graph")
+    graphed = is_kernel & np.append(graphs, False)[launches.call]  # one more, by index -1
     return LaunchStats(
         count=len(launches.calls),
         kernel_count=int(is_kernel.sum()),
@@ -80,23 +83,6 @@ def launch_stats(timeline: Timeline, launches: Launches) -> LaunchStats:
         queue_depth=_queue_depth(called, np.maximum(started, called)),
         calls=calls,
     )
-
-
-def _by_graphs(timeline: Timeline, launches: Launches) -> Mask:
-    """Return which device rows a graph launched."""
-    if not len(launches.calls):
-        return np.zeros(len(timeline.device), dtype=np.bool_)
-    graphs = passing(timeline, lambda name: call_kind(name) == "graph")
-    by_graphs: Mask = (launches.call >= 0) & graphs[timeline.host.name[launches.call]]
-    return by_graphs
-
-
-def _first_events(launches: Launches) -> Int32:
-    """Return the first device row of each launching call; device rows are sorted by start."""
-    first = np.empty(len(launches.calls), dtype=np.int32)
-    rows = np.flatnonzero(launches.call >= 0)[::-1]  # the last one written stays
-    first[np.searchsorted(launches.calls, launches.call[rows])] = rows
-    return first
 
 
 def _call_table(timeline: Timeline) -> tuple[CallStats, ...]:

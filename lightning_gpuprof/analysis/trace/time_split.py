@@ -4,9 +4,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from lightning_gpuprof.analysis.trace.grouping import distinct, used
+from lightning_gpuprof.analysis.trace.grouping import distinct, matching
 from lightning_gpuprof.analysis.trace.kernel_category import categorize
-from lightning_gpuprof.arrays import Int64, Mask
+from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, DeviceEvents, Timeline, select
 
 
@@ -115,16 +115,6 @@ class DeviceSpans(Struct, frozen=True):
     windows: Spans
 
 
-def communicates(timeline: Timeline, events: DeviceEvents) -> Mask:
-    """Return a mask of the kernels that talk to other devices."""
-    kernels = events.category == CATEGORY_ID["kernel"]
-    talks = np.zeros(len(timeline.names), dtype=np.bool_)
-    for name in used(events.name[kernels]):
-        talks[name] = categorize(timeline.names[name]) == "communication"
-    mask: Mask = kernels & talks[events.name]
-    return mask
-
-
 def device_spans(timeline: Timeline) -> list[DeviceSpans]:
     """Return each device's spans, by device number."""
     found = []
@@ -137,7 +127,8 @@ def device_spans(timeline: Timeline) -> list[DeviceSpans]:
 
 def _spans(timeline: Timeline, events: DeviceEvents, device: int) -> DeviceSpans:
     start, end = events.start_ns, events.end_ns
-    comm = communicates(timeline, events)
+    comm = matching(timeline, events.name, lambda name: categorize(name) == "communication")
+    comm &= events.category == CATEGORY_ID["kernel"]
     copy = events.category == CATEGORY_ID["gpu_memcpy"]
     compute = ~(comm | copy)
     not_copy = ~copy

@@ -19,13 +19,7 @@ from lightning_gpuprof.analysis.trace.time_split import (
 )
 from lightning_gpuprof.arrays import Mask
 from lightning_gpuprof.errors import TraceError
-from lightning_gpuprof.traces.timeline import (
-    CATEGORY_ID,
-    DeviceEvents,
-    HostEvents,
-    Timeline,
-    select,
-)
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, HostEvents, Timeline, select
 
 _STEP = re.compile(r"ProfilerStep\s*#?\s*\d+$")
 
@@ -125,20 +119,15 @@ def spans_within(
     if window is not None:
         return [cut(one, (window.start_ns, window.end_ns)) for one in spans]
     before, device = queued_before(timeline, launches), timeline.device
-    if not before.any():
-        return spans
-    return [_from_its_own(one, device, before) for one in spans]
-
-
-def _from_its_own(spans: DeviceSpans, device: DeviceEvents, before: Mask) -> DeviceSpans:
-    here = device.device == spans.device
-    ends_ns = device.end_ns[here & before]
-    if not len(ends_ns):
-        return spans
-    own = select(device, here & ~before & (device.end_ns > ends_ns.max()))
-    end_ns = int(spans.windows.end[-1])
-    begin_ns = max(own.start_ns.min(initial=end_ns), ends_ns.max())
-    return cut(spans, (int(begin_ns), end_ns))
+    for number, one in enumerate(spans):
+        here = device.device == one.device
+        ends_ns = device.end_ns[here & before]
+        if len(ends_ns):
+            own = here & ~before & (device.end_ns > ends_ns.max())
+            end_ns = int(one.windows.end[-1])
+            begin_ns = max(device.start_ns[own].min(initial=end_ns), ends_ns.max())
+            spans[number] = cut(one, (int(begin_ns), end_ns))
+    return spans
 
 
 def within(trace: LinkedTrace, window: Window) -> LinkedTrace:

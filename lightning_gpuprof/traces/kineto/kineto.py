@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from lightning_gpuprof.traces import timeline
 from lightning_gpuprof.traces.columns import LIMIT_NS, LONGEST_NS, decode_arguments
 from lightning_gpuprof.traces.files import read_blocks
 from lightning_gpuprof.traces.kineto.collect import Collector, NeedsExactTimesError
@@ -20,16 +21,6 @@ from lightning_gpuprof.traces.kineto.event_stream import EventStream
 from lightning_gpuprof.traces.kineto.events import Event, Times, exact_ns
 from lightning_gpuprof.traces.kineto.salvage import without_controls
 from lightning_gpuprof.traces.sniff import OTHER_CHROME, Head, ReadOptions
-from lightning_gpuprof.traces.timeline import (
-    CATEGORY_ID,
-    DeviceEvents,
-    DeviceInfo,
-    Flows,
-    HostEvents,
-    MemoryEvents,
-    Table,
-    Timeline,
-)
 
 _START = re.compile(
     rb'\[\s*\{[^{}]*"ph"|"traceEvents"\s*:|\{\s*"(?:schemaVersion|deviceProperties)"'
@@ -45,7 +36,7 @@ def matches(head: Head) -> bool:
     return _START.search(head.data) is not None and not OTHER_CHROME.search(head.data)
 
 
-def read(path: str, options: ReadOptions) -> Timeline:
+def read(path: str, options: ReadOptions) -> timeline.Timeline:
     """Read a Kineto trace; damaged files give what they hold, with a warning."""
     with _no_garbage_collection():
         try:
@@ -66,7 +57,7 @@ def _no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _read(path: str, options: ReadOptions, *, exact: bool) -> Timeline:
+def _read(path: str, options: ReadOptions, *, exact: bool) -> timeline.Timeline:
     warnings: list[str] = []
     decoder = _Decoder(exact=exact)
     collector = Collector(options, exact=exact)
@@ -122,7 +113,9 @@ class _Decoder:
             return None
 
 
-def _timeline(collector: Collector, header: dict[str, Any], warnings: list[str]) -> Timeline:
+def _timeline(
+    collector: Collector, header: dict[str, Any], warnings: list[str]
+) -> timeline.Timeline:
     if collector.unfinished:
         warnings.append(f"{collector.unfinished} events have no duration and count as 0 ns long.")
     if collector.unread:
@@ -130,11 +123,11 @@ def _timeline(collector: Collector, header: dict[str, Any], warnings: list[str])
             f"{collector.unread} events with a stream are of kinds not known here: work of a "
             "device may be missing."
         )
-    host = collector.host.table(HostEvents)
-    device = collector.device.table(DeviceEvents)
-    memory = collector.memory.table(MemoryEvents)
-    flows = collector.flows.table(Flows)
-    tables: list[Table] = [t for t in (host, device, memory, flows) if len(t)]
+    host = collector.host.table(timeline.HostEvents)
+    device = collector.device.table(timeline.DeviceEvents)
+    memory = collector.memory.table(timeline.MemoryEvents)
+    flows = collector.flows.table(timeline.Flows)
+    tables: list[timeline.Table] = [t for t in (host, device, memory, flows) if len(t)]
     negative = 0
     for table in tables:
         odd = (table.dur_ns < 0) | (table.dur_ns > LONGEST_NS)
@@ -154,7 +147,7 @@ def _timeline(collector: Collector, header: dict[str, Any], warnings: list[str])
             "kernels as torch.profiler writes them. If another tool wrote it, give what it can "
             "export for Nsight Systems, rocprof or JAX, or record with torch.profiler."
         )
-    return Timeline(
+    return timeline.Timeline(
         source="kineto",
         origin_ns=origin,
         names=list(collector.names),
@@ -169,16 +162,18 @@ def _timeline(collector: Collector, header: dict[str, Any], warnings: list[str])
     )
 
 
-def _origin(host: HostEvents, device: DeviceEvents, tables: list[Table]) -> int:
+def _origin(
+    host: timeline.HostEvents, device: timeline.DeviceEvents, tables: list[timeline.Table]
+) -> int:
     """Return the first start of host or device work, the same whether stacks are read or not."""
-    calls = host.start_ns[host.category != CATEGORY_ID["python_function"]]
+    calls = host.start_ns[host.category != timeline.CATEGORY_ID["python_function"]]
     starts = [int(column[0]) for column in (calls, device.start_ns) if len(column)]
     return min(starts or [int(table.start_ns[0]) for table in tables], default=0)
 
 
 def _devices(
-    properties: object, device: DeviceEvents, header: Mapping[str, Any], names: list[str]
-) -> list[DeviceInfo]:
+    properties: object, device: timeline.DeviceEvents, header: Mapping[str, Any], names: list[str]
+) -> list[timeline.DeviceInfo]:
     """Describe the devices that have events, or all that the file describes where none has."""
     described = {
         int(one["id"]): one
@@ -195,7 +190,7 @@ def _devices(
     for number in used:
         values = described.get(number, alike)
         name = str(values["name"]) if values.get("name") else None
-        found.append(DeviceInfo(number, name, _vendor(name) or fallback, values))
+        found.append(timeline.DeviceInfo(number, name, _vendor(name) or fallback, values))
     return found
 
 

@@ -8,11 +8,7 @@ from typing import Any
 from lightning_gpuprof.analysis.compare.compare import Change, Verdict
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.units import duration, percent, quantity, rate, shortened
-from lightning_gpuprof.views.documents.compare import (
-    RunComparison,
-    SeveralComparison,
-    changed,
-)
+from lightning_gpuprof.views.documents.compare import RunComparison, SeveralComparison, changed
 from lightning_gpuprof.views.documents.report import Report
 from lightning_gpuprof.views.text.blocks import Block, Items, Lead, Table
 from lightning_gpuprof.views.text.trace import BEFORE_AFTER, before_after_cells
