@@ -62,7 +62,13 @@ def find_peaks(
         return Lookup(None, f"No datasheet row in hardware/peaks.toml for {name!r}.")
     fitting = [row for row in named if _fits(row, memory_bytes, units)]
     if not fitting:
-        return Lookup(None, _misfit(name, named, memory_bytes, units))
+        of = named[0]
+        return Lookup(
+            None,
+            f"{name} reports {memory_bytes or '?'} bytes and {units or '?'} units, the datasheet "
+            f"of {of.name} {of.memory_gb or '?'} GB and {of.units or '?'}: a partition or another "
+            "model, whose peaks are not known.",
+        )
     return _agreed(name, fitting)
 
 
@@ -83,14 +89,6 @@ def _fits(row: Peaks, memory_bytes: int | None, units: int | None) -> bool:
     if memory_bytes and sold and abs(memory_bytes - sold) > _MEMORY_TOLERANCE * sold:
         return False
     return units is None or row.units is None or units == row.units
-
-
-def _misfit(name: str, rows: list[Peaks], memory_bytes: int | None, units: int | None) -> str:
-    return (
-        f"{name} reports {memory_bytes or '?'} bytes and {units or '?'} units, the datasheet of "
-        f"{rows[0].name} {rows[0].memory_gb or '?'} GB and {rows[0].units or '?'}: a partition or "
-        "another model, whose peaks are not known."
-    )
 
 
 def _agreed(name: str, rows: list[Peaks]) -> Lookup:

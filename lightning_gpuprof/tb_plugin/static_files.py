@@ -28,17 +28,14 @@ PERFETTO_TYPES = MIME_TYPES | {
 _INLINE_SCRIPT = re.compile(rb"<script(?![^>]*\ssrc=)[^>]*>(.*?)</script>", re.DOTALL)
 
 
-def read_static(name: str) -> tuple[bytes, str] | None:
-    """Return a static file's content and MIME type, or None where there is no such file.
+def read_static(
+    name: str, folder: Path = STATIC, mime_types: Mapping[str, str] = MIME_TYPES
+) -> tuple[bytes, str] | None:
+    """Return a file's content and MIME type; None outside the folder, or of another type.
 
     >>> read_static("../plugin.py") is None
     True
     """
-    return read_inside(STATIC, name, MIME_TYPES)
-
-
-def read_inside(folder: Path, name: str, mime_types: Mapping[str, str]) -> tuple[bytes, str] | None:
-    """Return a file's content and MIME type; None outside the folder, or of another type."""
     path = (folder / name).resolve()
     inside = path.is_relative_to(folder.resolve())
     if not inside or path.suffix not in mime_types or not path.is_file():
@@ -63,7 +60,7 @@ def perfetto_folder() -> Path | None:
 def read_perfetto(name: str) -> tuple[bytes, str] | None:
     """Return a file of the Perfetto UI and its MIME type, or None where there is no such file."""
     folder = perfetto_folder()
-    return None if folder is None else read_inside(folder, name or "index.html", PERFETTO_TYPES)
+    return read_static(name or "index.html", folder, PERFETTO_TYPES) if folder else None
 
 
 def script_hashes(page: bytes) -> list[str]:

@@ -108,7 +108,8 @@ class Database:
         if name is None:
             return
         present = self.tables[name]
-        picked = ", ".join(_cast(c) if c in present else "NULL" for c in columns)
+        kinds = {column: "TEXT" if column in _TEXT else "INTEGER" for column in present}
+        picked = ", ".join(f'CAST("{c}" AS {kinds[c]})' if c in kinds else "NULL" for c in columns)
         count = self._rounds = 0
         try:
             for row in self._connection.execute(f'SELECT {picked} FROM "{name}"'):
@@ -135,10 +136,6 @@ class Database:
             # A view over a table that is missing: as good as not there.
             return []
         return [row[1] for row in found]
-
-
-def _cast(column: str) -> str:
-    return f'CAST("{column}" AS {"TEXT" if column in _TEXT else "INTEGER"})'
 
 
 def has_tables(path: str, head: bytes, *any_of: str) -> bool:

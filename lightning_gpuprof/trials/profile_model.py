@@ -3,6 +3,7 @@
 import inspect
 import math
 from collections.abc import Iterable, Mapping
+from operator import length_hint
 from typing import Any
 
 import torch
@@ -54,7 +55,7 @@ def profile_model(
     if isinstance(loader, list | tuple):  # to a Trainer, several loaders
         loader = DataLoader(loader, batch_size=None)  # type: ignore[arg-type]
     whole = warmup + steps + 1 + TRACED_STEPS
-    length = _length(loader, unknown=whole)
+    length = length_hint(loader, whole)  # an iterable dataset's is unknown
     if not length:
         raise ConfigError("The loader is empty. Pass one with at least one batch.")
     trainer = _trainer(device, warmup, whole, length)
@@ -89,13 +90,6 @@ def _trainer(device: torch.device | str | None, warmup: int, whole: int, length:
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-
-
-def _length(loader: Any, unknown: int) -> int:
-    try:
-        return len(loader)
-    except TypeError:  # of an iterable dataset
-        return unknown
 
 
 def _place(device: torch.device | str | None) -> dict[str, Any]:

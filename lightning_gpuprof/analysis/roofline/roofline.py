@@ -75,6 +75,9 @@ def roofline(
     rows.sort(key=lambda row: (-row.total_ns, row.name))
     total = int(timeline.device.dur_ns[of_category(timeline.device, *WORK)].sum())
     covered = sum(row.total_ns for row in rows)
+    if span_ns is None and len(timeline.device):
+        first = timeline.device.device == timeline.device.device.min()
+        span_ns = int(timeline.device.end_ns[first].max() - timeline.device.start_ns[first].min())
     flops = Counter[str]()
     for row in rows:
         if row.category in MATRIX_CATEGORIES:
@@ -86,7 +89,7 @@ def roofline(
         kernel_ns=covered,
         kernel_frac=covered / total if total else None,
         flop_count=flops,
-        hfu=utilization(flops, _span(timeline) if span_ns is None else span_ns, lookup.peaks),
+        hfu=utilization(flops, span_ns, lookup.peaks),
         notes=_notes(timeline, rows),
     )
 
@@ -170,15 +173,6 @@ def _row(group: CallGroup, cost: Cost, peaks: Peaks | None) -> RooflineRow:
         roof_frac=None if anomaly else frac,
         anomaly=anomaly,
     )
-
-
-def _span(timeline: Timeline) -> int | None:
-    """First to last event of the first device with any."""
-    device = timeline.device
-    if not len(device):
-        return None
-    first = device.device == device.device.min()
-    return int(device.end_ns[first].max() - device.start_ns[first].min())
 
 
 def _notes(timeline: Timeline, rows: list[RooflineRow]) -> tuple[str, ...]:

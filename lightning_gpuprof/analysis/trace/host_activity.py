@@ -21,6 +21,8 @@ _DATA_WAIT = re.compile(
     re.IGNORECASE,
 )
 _DATA, _SYNC, _ALLOC, _CALL, _OP, _REGION, _PYTHON = range(len(ACTIVITIES))
+_BY_CATEGORY = {"cpu_op": _OP, "user_annotation": _REGION}
+_BY_CATEGORY |= {"cuda_runtime": _CALL, "cuda_driver": _CALL}
 
 
 class HostActivity:
@@ -82,11 +84,7 @@ def changes(host: HostEvents, nesting: Nesting, rows: Int64, moved: Int64) -> tu
 def activities(timeline: Timeline, nesting: Nesting) -> Int8:
     """Return each host event's activity, as an index into `ACTIVITIES`."""
     host = timeline.host
-    by_category = np.full(len(CATEGORIES), _PYTHON, dtype=np.int8)
-    by_category[CATEGORIES.index("cpu_op")] = _OP
-    by_category[CATEGORIES.index("user_annotation")] = _REGION
-    by_category[CATEGORIES.index("cuda_runtime")] = _CALL
-    by_category[CATEGORIES.index("cuda_driver")] = _CALL
+    by_category = np.array([_BY_CATEGORY.get(one, _PYTHON) for one in CATEGORIES], dtype=np.int8)
     own: Int8 = by_category[host.category]
     by_name = np.array([_of_name(name) for name in timeline.names] or [-1], dtype=np.int8)
     named: Int8 = by_name[host.name]

@@ -18,12 +18,6 @@ class Launches(Struct, frozen=True):
     calls: Int32
 
 
-def join_launches(timeline: Timeline) -> Launches:
-    """Find the launching call of each device event."""
-    call = launch_rows(timeline)
-    return Launches(call, distinct(call[call >= 0]).astype(np.int32))
-
-
 _CHUNK = 1 << 14
 _Index = TypeVar("_Index", Int64, Int8)
 _FOREVER = 1 << 63
@@ -138,4 +132,6 @@ class LinkedTrace(Struct, frozen=True):
 
 def link(timeline: Timeline) -> LinkedTrace:
     """Find how a trace's events belong to each other."""
-    return LinkedTrace(timeline, nest(timeline.host), join_launches(timeline))
+    call = launch_rows(timeline)
+    launches = Launches(call, distinct(call[call >= 0]).astype(np.int32))
+    return LinkedTrace(timeline, nest(timeline.host), launches)

@@ -137,7 +137,10 @@ def _timeline(
         warnings.append(
             f"{negative} events have a negative or impossible duration and count as 0 ns long."
         )
-    origin = _origin(host, device, tables)
+    # The first start of host or device work, the same whether stacks are read or not.
+    calls = host.start_ns[host.category != timeline.CATEGORY_ID["python_function"]]
+    starts = [int(column[0]) for column in (calls, device.start_ns) if len(column)]
+    origin = min(starts or [int(table.start_ns[0]) for table in tables], default=0)
     for table in tables:
         np.subtract(table.start_ns, origin, out=table.start_ns)
     properties = header.get("deviceProperties") or header.get("computeProperties")
@@ -160,15 +163,6 @@ def _timeline(
         devices=_devices(properties, device, header, list(collector.names)),
         warnings=tuple(warnings),
     )
-
-
-def _origin(
-    host: timeline.HostEvents, device: timeline.DeviceEvents, tables: list[timeline.Table]
-) -> int:
-    """Return the first start of host or device work, the same whether stacks are read or not."""
-    calls = host.start_ns[host.category != timeline.CATEGORY_ID["python_function"]]
-    starts = [int(column[0]) for column in (calls, device.start_ns) if len(column)]
-    return min(starts or [int(table.start_ns[0]) for table in tables], default=0)
 
 
 def _devices(

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from analyzed import analyze_timeline
 
-from lightning_gpuprof.analysis.trace.linked_trace import join_launches
+from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, select
 
@@ -83,7 +83,7 @@ def test_queue_depth_is_never_negative_and_peaks_as_theirs(shared_traces):
 def test_idle_is_theirs_once_events_without_a_launch_are_left_out(shared_traces):
     path = shared_traces / "kineto/hta/negative_queue_length_values_check/rank0.json.gz"
     timeline = open_timeline(str(path))
-    known = select(timeline.device, join_launches(timeline).call >= 0)
+    known = select(timeline.device, link(timeline).launches.call >= 0)
 
     split = analyze_timeline(replace(timeline, device=known)).devices[0].first_to_last
 
