@@ -157,6 +157,8 @@ def cell(column: str, value: Any) -> str:
         return f"{value:,}"
     if column.endswith("_per_sm"):
         return f"{value:,.1f}"
+    if isinstance(value, float):
+        return f"{value:.3g}"
     if column == "cause":
         return CAUSE_NAMES.get(value, str(value))
     text = f"{value['file']}:{value['line']}" if column == "where" else str(value)
