@@ -137,7 +137,8 @@ def where_is(frame: FrameType | None) -> At | None:
     if phase is Phase.CALLBACKS and caller is not None and hook is not None:
         # A callback that runs the model: the line is the callback's, not the model's.
         users, called = caller, []
-    callee, kind = inside_of(users, called)
+    at = in_users(phase, users, called, frame)
+    kind = at.kind
     if phase is Phase.BACKWARD and (again or hook is False):
         kind = "model"  # activations that are computed again
     if hook and kind not in ("wait", "workers", "log", "traceback"):
@@ -146,16 +147,22 @@ def where_is(frame: FrameType | None) -> At | None:
         kind = "log"
     if kind == "log" and phase is not Phase.VALIDATION:
         phase = Phase.LOGGING  # as the timer has it
-    return At(
-        phase,
-        users.f_code.co_filename,
-        line_of(users),
-        users.f_code.co_name,
-        callee,
-        kind,
-        operation_of(users),
-        spot_of(users, frame),
-    )
+    return at._replace(phase=phase, kind=kind)
+
+
+def in_users(
+    phase: Phase, users: FrameType, called: list[FrameType], innermost: FrameType | None
+) -> At:
+    """Return where a thread is, in a frame of the user's own that runs others, innermost first."""
+    code = users.f_code
+    callee = name_of(called[-1]) if called else called_library(users)
+    kind = kind_of(called) if called or callee is None else "python"
+    to_workers = [each for each in called if of_multiprocessing(each.f_code.co_filename)]
+    if to_workers and not any(each.f_code.co_filename.endswith(_LOADER) for each in called):
+        callee, kind = name_of(to_workers[-1]), "workers"
+    spot = (code, users.f_lasti) if next(outwards(innermost)) is users else None
+    place = code.co_filename, line_of(users), code.co_name
+    return At(phase, *place, callee, kind, operation_of(users), spot)
 
 
 def line_counts(seen: Counter[At], doubts: Counter[At]) -> tuple[LineCount, ...]:
@@ -225,11 +232,6 @@ def line_of(frame: FrameType) -> int:
     return before[-1] if before else code.co_firstlineno
 
 
-def spot_of(users: FrameType, frame: FrameType | None) -> tuple[CodeType, int] | None:
-    """Return the instruction that a user's frame is at, if it is the innermost."""
-    return (users.f_code, users.f_lasti) if next(outwards(frame)) is users else None
-
-
 def _source(at: At) -> str:
     """Return the text of a line, and which function of a package ran there where it is not its."""
     source = linecache.getline(at.file, at.line).strip()
@@ -259,17 +261,6 @@ def _loop_of(frame: FrameType, package: str) -> str | None:
     code = frame.f_code
     names = _LOOPS.get(os.path.basename(code.co_filename), ()) if package in _LIGHTNING else ()
     return code.co_name if code.co_name in names else None
-
-
-def inside_of(users: FrameType, called: list[FrameType]) -> tuple[str | None, str | None]:
-    """Return what a user's frame is in, and of which kind that is: see `LineCount`."""
-    to_workers = [each for each in called if of_multiprocessing(each.f_code.co_filename)]
-    if to_workers and not any(each.f_code.co_filename.endswith(_LOADER) for each in called):
-        return name_of(to_workers[-1]), "workers"
-    if called:
-        return name_of(called[-1]), kind_of(called)
-    library = called_library(users)
-    return library, None if library is None else "python"
 
 
 def kind_of(called: list[FrameType]) -> str | None:

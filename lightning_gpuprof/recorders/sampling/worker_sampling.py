@@ -15,7 +15,6 @@ from msgspec import json
 
 from lightning_gpuprof.adapters.frames import WORKER_LOOP
 from lightning_gpuprof.recorders.sampling import stack_lines, storage_waits
-from lightning_gpuprof.recorders.sampling.library_calls import operation_of
 from lightning_gpuprof.recorders.sampling.pacing import When, keep_sampling, look_at, wake_on_time
 from lightning_gpuprof.records.files import written_whole
 from lightning_gpuprof.records.lines import Reads, WorkerLines
@@ -195,8 +194,4 @@ def _seen(inside: list[FrameType], loop: FrameType, frame: FrameType | None) -> 
     if USER not in packages:
         return WORK, stack_lines.in_package(Phase.DATA_WAIT, work, loop)
     own = packages.index(USER)
-    users, code = work[own], work[own].f_code
-    callee, kind = stack_lines.inside_of(users, work[:own])
-    place = code.co_filename, stack_lines.line_of(users), code.co_name
-    operation, spot = operation_of(users), stack_lines.spot_of(users, frame)
-    return WORK, stack_lines.At(Phase.DATA_WAIT, *place, callee, kind, operation, spot)
+    return WORK, stack_lines.in_users(Phase.DATA_WAIT, work[own], work[:own], frame)
