@@ -27,7 +27,8 @@ def counters() -> Mapping[str, Any] | None:
     return getattr(_MODULES.get("torch._dynamo.utils"), "counters", None)
 
 
-def _compiled() -> int:
+def compiled() -> int:
+    """Return how many functions were compiled so far."""
     # `.get`: these are defaultdicts, and reading must not add keys.
     frames = (counters() or {}).get("frames")
     return int(frames.get("total", 0)) if frames else 0
@@ -50,25 +51,7 @@ def told() -> Iterator[Told]:
             yield RECOMPILATION, str(reason), [place]
 
 
-class Compilations:
-    """Tells what was compiled since the last call."""
-
-    def __init__(self) -> None:
-        self._count = _compiled()
-        self._spent_ns = 0
-        self.took_ns()
-
-    def compiled_since(self) -> bool:
-        """Tell whether anything was compiled since the last call."""
-        before, self._count = self._count, _compiled()
-        return self._count > before
-
-    def took_ns(self) -> int | None:
-        """Return what compiling took since the last call; None where dynamo does not say."""
-        utils = _MODULES.get("torch._dynamo.utils")
-        times = getattr(utils, "cumulative_time_spent_ns", None)
-        if times is None:
-            return None
-        before, self._spent_ns = self._spent_ns, sum(int(times.get(e, 0)) for e in _COMPILATIONS)
-        # A reset of dynamo begins anew.
-        return self._spent_ns - before if self._spent_ns >= before else self._spent_ns
+def spent_ns() -> int:
+    """Return what compiling has taken since dynamo's last reset; 0 where it does not say."""
+    times = getattr(_MODULES.get("torch._dynamo.utils"), "cumulative_time_spent_ns", {})
+    return sum(int(times.get(event, 0)) for event in _COMPILATIONS)

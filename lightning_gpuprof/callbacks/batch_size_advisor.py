@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.memory.advice import advice_line, advice_record, not_measured, vram_line
+from lightning_gpuprof.memory.advice import advice_line, advice_record, vram_line
 from lightning_gpuprof.memory.advise import BatchSizeAdvice
 from lightning_gpuprof.memory.device import CudaMemory, MemoryReading, memory_probe, resident_bytes
 from lightning_gpuprof.memory.kinds import kind_bytes
@@ -99,7 +99,8 @@ class BatchSizeAdvisor(RecordingCallback):
         if self._probe is not None:
             self._counting.add(self._host)
         elif self._output is not None:
-            message = not_measured(device.type)
+            why = "an allocator without counters" if device.type == "cuda" else "no GPU"
+            message = f"not measured ({why})"
             self._output.write(Note(step=0, name="vram-not-measured", message=message))
             if device.type != "cpu":
                 self._say(f"[PROFILE] VRAM: {message}")

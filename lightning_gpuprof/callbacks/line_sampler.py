@@ -22,14 +22,14 @@ from lightning_gpuprof.records.lines import HostLines, Reads
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.hooks import Hooks, called_by_trainer
-from lightning_gpuprof.session.recording import EpochRecorder
+from lightning_gpuprof.session.recording import RecordingCallback
 
 THREAD = "gpuprof-lines"
 END_S = 2.0
 """The thread ends within some milliseconds; a process that is short of cores may take longer."""
 
 
-class LineSampler(EpochRecorder):
+class LineSampler(RecordingCallback):
     """Samples the Python stack of the training thread, and of its loader's workers, for a while.
 
     A thread wakes every `interval_s` on average, at irregular distances so that it cannot keep step
@@ -58,6 +58,8 @@ class LineSampler(EpochRecorder):
     Raises:
         ConfigError: A setting that cannot work.
     """
+
+    _of_a_run = ("_stop", "_thread")
 
     def __init__(
         self,
@@ -92,6 +94,7 @@ class LineSampler(EpochRecorder):
         super().setup(trainer, pl_module, stage)
         self._seen, self._blocked, self._noted = Counter(), Counter(), 0
         self._doubts.clear()
+        self._stop = threading.Event()
         if stage == "fit" and self._output is not None and _can_walk_frames():
             self._workers.setup(trainer, self._output)
 
@@ -159,6 +162,21 @@ class LineSampler(EpochRecorder):
         )
 
     @override
+    @guarded
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._write()
+
+    @override
+    @guarded
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._release()
+        self._write()
+
+    @override
+    def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
+        self._release()
+        self._write()
+
     def _write(self) -> None:
         self._workers.write()
         doubts, seen = self._doubts.copy(), self._seen.copy()
@@ -166,11 +184,10 @@ class LineSampler(EpochRecorder):
         if self._output is None or whole == self._noted:
             return
         self._noted = whole
-        waits, lines = (
-            waits_seen(self._blocked, self._native, self._before),
-            line_counts(seen, doubts),
-        )
-        self._output.write(HostLines(whole, lines, _by_phase(seen), **waits))
+        waits = waits_seen(self._blocked, self._native, self._before)
+        lines = line_counts(seen, doubts)
+        phases = dict(Counter(at.phase.value for at in seen.elements()))
+        self._output.write(HostLines(whole, lines, phases, **waits))
 
     @override
     def _release(self) -> None:
@@ -184,22 +201,7 @@ class LineSampler(EpochRecorder):
         if thread is not None and thread is not threading.current_thread():
             thread.join(END_S)
 
-    @override
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_stop": None, "_thread": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._stop = threading.Event()
-
 
 def _can_walk_frames() -> bool:
     """Tell whether the interpreter has its lock: else a frame may run while it is walked."""
     return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
-
-
-def _by_phase(seen: Counter[At]) -> dict[str, int]:
-    phases: Counter[str] = Counter()
-    for at, count in seen.items():
-        phases[at.phase.value] += count
-    return dict(phases)

@@ -8,12 +8,6 @@ from lightning_gpuprof.records.schema import Advice
 from lightning_gpuprof.units import size
 
 
-def not_measured(device_type: str) -> str:
-    """Return why no device memory is measured."""
-    why = "an allocator without counters" if device_type == "cuda" else "no GPU"
-    return f"not measured ({why})"
-
-
 def vram_line(reading: MemoryReading) -> str:
     """Return the console line of a reading."""
     return (

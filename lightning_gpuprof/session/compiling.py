@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lightning_gpuprof.adapters.dynamo import Compilations, counters, told
+from lightning_gpuprof.adapters.dynamo import compiled, counters, spent_ns, told
 from lightning_gpuprof.records.facts import CompileTime
 from lightning_gpuprof.records.lines import CompileEvent
 from lightning_gpuprof.session.output import RunOutput
@@ -25,7 +25,7 @@ class CompileNotes:
 
     def __init__(self, output: RunOutput, flag: Callable[[], int | None]) -> None:
         self._output, self._flag = output, flag
-        self._compilations = Compilations()
+        self._count, self._spent_ns = compiled(), spent_ns()
         self._written = set(compile_events())
 
     def look(self) -> Mapping[str, Any] | None:
@@ -33,8 +33,12 @@ class CompileNotes:
         found = counters()
         if found is None:
             return None
-        if self._compilations.compiled_since():
-            took_ns, step = self._compilations.took_ns(), self._flag()
+        before, self._count = self._count, compiled()
+        if self._count > before:
+            spent_before, self._spent_ns = self._spent_ns, spent_ns()
+            # A reset of dynamo begins anew.
+            took_ns = self._spent_ns - (spent_before if self._spent_ns >= spent_before else 0)
+            step = self._flag()
             if took_ns and step is not None:
                 self._output.write(CompileTime(step, took_ns))
             for event in compile_events():

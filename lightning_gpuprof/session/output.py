@@ -64,7 +64,7 @@ class RunOutput:
         self.started_unix_ns = time.time_ns()
         self._trainer = ref(trainer)
         self._writer = RecordWriter(run_dir, rank=self.rank)
-        self._step: Callable[[], int] = lambda: 0
+        self.step_count: Callable[[], int] = lambda: 0  # given by who counts them
         self._waiting: list[Record] | None = []
 
     @classmethod
@@ -105,11 +105,7 @@ class RunOutput:
     @property
     def step(self) -> int:
         """The step now running, from 0; counted by `PhaseTimer`, and 0 without one."""
-        return self._step()
-
-    def count_steps(self, step: Callable[[], int]) -> None:
-        """Let a callback that counts steps provide `step`."""
-        self._step = step
+        return self.step_count()
 
     @property
     def over(self) -> bool:
@@ -184,7 +180,9 @@ class RunOutput:
         while self._endings:
             self._endings.pop()(status, error)
         last = self.step if steps is None else steps
-        self._step = lambda: last  # who has counted them holds the Trainer, whose value this is
+        self.step_count = lambda: (
+            last
+        )  # who has counted them holds the Trainer, whose value this is
         if not self.ended or steps is not None:
             self.write(
                 RunEnd(

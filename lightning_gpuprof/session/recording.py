@@ -67,26 +67,3 @@ class RecordingCallback(Callback):
 
     def _release(self) -> None:
         """Put back whatever was changed; it may be called twice."""
-
-
-class EpochRecorder(RecordingCallback):
-    """A callback that gathers while training runs, and writes what there is when an epoch ends."""
-
-    @override
-    @guarded
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._write()
-
-    @override
-    @guarded
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._release()
-        self._write()
-
-    @override
-    def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
-        self._release()
-        self._write()
-
-    def _write(self) -> None:
-        """Write what was gathered since the last time, if anything."""

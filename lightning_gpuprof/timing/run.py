@@ -71,7 +71,7 @@ class TimingRun:
         output.phase_clock = self.timeline.clock
         output.borders = self.timeline.borders
         self.timing = self._attach(trainer, Batches(self, shield(self.do_due)))
-        output.count_steps(lambda: self.timeline.step)
+        output.step_count = lambda: self.timeline.step
         output.components = cache(partial(Component, self.timeline, marking=self._device))
         self._deactivate = activate(output.components)
         flag = partial(self.timeline.flag_last_batch, StepFlag.COMPILED)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from lightning_gpuprof.records.facts import CompileTime
 from lightning_gpuprof.records.lines import CompileEvent
 from lightning_gpuprof.session.compiling import CompileNotes, compile_events
 
@@ -65,3 +66,20 @@ def test_a_run_gets_what_is_new_in_it_once(dynamo):
         dynamo.counters["frames"]["total"] = total
         notes.look()
     assert [(type(one), one.reason) for one in written] == [(CompileEvent, "in it")]
+
+
+def test_forward_and_backward_are_timed_from_one_look_to_the_next_also_after_a_reset(dynamo):
+    dynamo.cumulative_time_spent_ns = times = {"entire_frame_compile": 500}
+    written = []
+    notes = CompileNotes(SimpleNamespace(write=written.append), lambda: 3)
+    notes.look()
+    assert written == []
+    for spent in (
+        {"entire_frame_compile": 1_200, "backend_compile": 600},
+        {"entire_frame_compile": 1_400, "entire_backward_compile": 50},
+        {"entire_frame_compile": 30, "entire_backward_compile": 0},
+    ):
+        times |= spent
+        dynamo.counters["frames"]["total"] += 1
+        notes.look()
+    assert written == [CompileTime(3, took) for took in (700, 250, 30)]

@@ -7,7 +7,13 @@ from typing import Any, SupportsFloat
 
 from torch import Tensor
 
-from lightning_gpuprof.recorders.scalars.transfer import HostCopy, Numbers, Pending, Transfer, Value
+from lightning_gpuprof.recorders.scalars.transfer import (
+    HostCopy,
+    Numbers,
+    RankMeans,
+    Transfer,
+    Value,
+)
 
 Scalar = Tensor | float | int
 _NONE: Mapping[str, Any] = {}
@@ -54,7 +60,7 @@ class ScalarLog:
         names: Sequence[str],
         *,
         transfer: Transfer = HostCopy,
-        send: Callable[[list[Value]], Pending | None] | None = None,
+        send: Callable[[list[Value]], RankMeans | None] | None = None,
         refuse: Callable[[str, Exception], None] | None = None,
     ) -> None:
         self._names = list(names)
@@ -62,7 +68,7 @@ class ScalarLog:
         self._send = send
         self._refuse = refuse
         self._begin_window()
-        self._pending: deque[tuple[list[Any], Pending]] = deque()
+        self._pending: deque[tuple[list[Any], Numbers | RankMeans]] = deque()
 
     @property
     def on_their_way(self) -> bool:
@@ -135,7 +141,7 @@ class ScalarLog:
         self._pending.clear()
         return batches
 
-    def _batch(self, steps: list[Any], window: Pending) -> ScalarBatch:
+    def _batch(self, steps: list[Any], window: Numbers | RankMeans) -> ScalarBatch:
         values, count = window.result(), len(steps)
         columns = {
             name: values[at * count : (at + 1) * count] for at, name in enumerate(self._names)

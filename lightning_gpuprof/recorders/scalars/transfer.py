@@ -3,28 +3,12 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 _HAS_FLOAT64 = ("cpu", "cuda", "meta")
-
-
-class Pending(Protocol):
-    """Values on their way to the host."""
-
-    def ready(self) -> bool:
-        """Tell whether they have arrived; never waits."""
-        ...
-
-    def result(self) -> Any:
-        """Return them; waits where they have not arrived."""
-        ...
-
-
-Transfer = Callable[[Tensor], Pending]
-"""Queues a copy of a tensor's present values to the host."""
 
 
 class HostCopy:
@@ -55,6 +39,10 @@ class HostCopy:
         if self._event is not None:
             self._event.synchronize()
         return self._host
+
+
+Transfer = Callable[[Tensor], HostCopy]
+"""Queues a copy of a tensor's present values to the host."""
 
 
 def pinned(count: int, dtype: torch.dtype) -> Tensor:
