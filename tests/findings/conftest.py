@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 from rule_cases import outcome
 
@@ -6,3 +8,9 @@ from rule_cases import outcome
 def judge(analyze):
     """Return what a rule says of a run, given as to `analyze`."""
     return lambda finding_id, *phases, **options: outcome(finding_id, analyze(*phases, **options))
+
+
+@pytest.fixture
+def evaluate(judge, request):
+    """`judge` of the rule that the test's file is named after."""
+    return partial(judge, request.path.stem.removeprefix("test_").replace("_", "-"))

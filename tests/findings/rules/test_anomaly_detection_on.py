@@ -5,10 +5,9 @@ from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.model import Severity
 
 
-def test_costs_by_the_nodes_of_the_graph(judge):
+def test_costs_by_the_nodes_of_the_graph(evaluate):
     name = "autograd::engine::evaluate_function: TanhBackward0"
-    finding = judge(
-        "anomaly-detection-on",
+    finding = evaluate(
         WORK,
         trace={"operators": [op(name, 40, MS)]},
         trainer={"detect_anomaly": True},
@@ -17,16 +16,14 @@ def test_costs_by_the_nodes_of_the_graph(judge):
     assert finding.change == "Trainer(..., detect_anomaly=False)"
 
 
-def test_samples_of_operators_may_be_formatting_that_held_the_lock(judge):
+def test_samples_of_operators_may_be_formatting_that_held_the_lock(evaluate):
     kinds = {"traceback": 60, None: 15, "torch": 5, "model": 10, "python": 10}
     lines = tuple(
         LineCount("forward", "m.py", at, "forward", "x = f(x)", None, kind, count)
         for at, (kind, count) in enumerate(kinds.items())
     )
     note = HostLines(100, lines, {"forward": 100})
-    saving = judge(
-        "anomaly-detection-on", WORK, trainer={"detect_anomaly": True}, records=[note]
-    ).saving_ns
+    saving = evaluate(WORK, trainer={"detect_anomaly": True}, records=[note]).saving_ns
     error = [2 * (share * (1 - share) / 100) ** 0.5 for share in (0.6, 0.9)]
     # The least is what was seen, the most all that was not at work in Python: of 6 ms.
     assert saving.low == pytest.approx((0.6 - error[0]) * 6 * MS, rel=0.01)
@@ -38,17 +35,17 @@ def test_hides_what_other_rules_would_say_of_small_operators(judge):
         assert judge(rule, WORK, trainer={"detect_anomaly": True}, trace={"operators": []}) is None
 
 
-def test_is_at_least_a_warning_and_silent_when_off(judge):
-    on = judge("anomaly-detection-on", WORK, trainer={"detect_anomaly": True})
+def test_is_at_least_a_warning_and_silent_when_off(evaluate):
+    on = evaluate(WORK, trainer={"detect_anomaly": True})
     assert on.severity is not Severity.INFO
-    assert judge("anomaly-detection-on", WORK, trainer={"detect_anomaly": False}) is None
+    assert evaluate(WORK, trainer={"detect_anomaly": False}) is None
 
 
-def test_its_searches_are_no_reads_of_the_program_though_nobody_noted_them(judge):
+def test_its_searches_are_no_reads_of_the_program_though_nobody_noted_them(evaluate, judge):
     search = op("aten::_is_any_true", 200, MS) | {"backward_count": 200}
     read = op("aten::item", 200, MS) | {"backward_count": 200}
     for rule in ("host-sync", "host-bound"):
         assert judge(rule, WORK, trace={"operators": [search, read]}) is None
-    assert judge("anomaly-detection-on", WORK, trace={"operators": [search]}) is not None
+    assert evaluate(WORK, trace={"operators": [search]}) is not None
     found = judge("host-sync", WORK, trace={"operators": [read]})
     assert found.evidence["reads_per_step_count"] == 100

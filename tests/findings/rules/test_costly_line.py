@@ -20,8 +20,8 @@ def sampled(*counts):
     return HostLines(100, lines, {"forward": 80, "backward": 20})
 
 
-def test_the_line_that_takes_most_is_told_with_what_it_calls(judge):
-    found = judge("costly-line", PHASES, records=[sampled((7, 20), (9, 60))])
+def test_the_line_that_takes_most_is_told_with_what_it_calls(evaluate):
+    found = evaluate(PHASES, records=[sampled((7, 20), (9, 60))])
     assert found.title == "forward, line 9, takes 52 to 68% of each step"
     assert found.severity is Severity.INFO
     assert (found.saving_ns.low, found.saving_ns.high) == (0, 0)
@@ -29,14 +29,14 @@ def test_the_line_that_takes_most_is_told_with_what_it_calls(judge):
     assert "mostly in einops.pack" in found.advice
 
 
-def test_where_lines_are_many_none_is_told(judge):
+def test_where_lines_are_many_none_is_told(evaluate):
     lines = sampled(*((line, 10) for line in range(8)))
-    assert judge("costly-line", PHASES, records=[lines]) is None
+    assert evaluate(PHASES, records=[lines]) is None
 
 
-def test_without_samples_the_operator_is_told(judge):
+def test_without_samples_the_operator_is_told(evaluate):
     trace = {"operators": [op("aten::mm", 4, 12 * MS), op("aten::add", 4, 2 * MS)]}
-    found = judge("costly-line", PHASES, trace=trace)
+    found = evaluate(PHASES, trace=trace)
     assert found.title == "aten::mm takes 6.00 ms of each step (60.0%)"
     assert found.evidence["calls_count"] == 2
 

@@ -1,23 +1,18 @@
 import pytest
+from rule_cases import MS, op, span
 
 from lightning_gpuprof.records.schema import Device
 
-MS = 1_000_000
 PHASES = {"forward": 10 * MS, "backward": 10 * MS, "optimizer_step": 2 * MS}
 DOUBLE = {"dtypes": {"float64": 6}, "default_dtype": "float32"}
-TRACE = {
-    "operators": [
-        {"name": "aten::mm", "count": 2, "total_ns": 20 * MS, "self_ns": 20 * MS},
-        {"name": "aten::add", "count": 2, "total_ns": 2_000, "self_ns": 2_000},
-    ]
-}
+TRACE = {"operators": [op("aten::mm", 2, 20 * MS), op("aten::add", 2, 2_000)]}
 
 
-def test_a_model_in_double_may_save_half_of_its_longer_operators(judge):
-    finding = judge("double-precision", PHASES, trace=TRACE, model=DOUBLE)
+def test_a_model_in_double_may_save_half_of_its_longer_operators(evaluate):
+    finding = evaluate(PHASES, trace=TRACE, model=DOUBLE)
     # 10 ms per step in the products.
     assert finding.evidence["operators_ns"] == 10 * MS
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (3_000_000, 6_000_000)
+    assert span(finding) == (3_000_000, 6_000_000)
 
 
 @pytest.mark.parametrize(
@@ -28,21 +23,21 @@ def test_a_model_in_double_may_save_half_of_its_longer_operators(judge):
         {"model": {"dtypes": {"float32": 6, "float64": 1}}},
     ],
 )
-def test_is_silent_where_float64_was_asked_for_or_is_the_exception(judge, asked):
-    assert judge("double-precision", PHASES, trace=TRACE, **asked) is None
+def test_is_silent_where_float64_was_asked_for_or_is_the_exception(evaluate, asked):
+    assert evaluate(PHASES, trace=TRACE, **asked) is None
 
 
-def test_on_a_gpu_the_kernels_time_counts_and_not_the_hosts(judge):
+def test_on_a_gpu_the_kernels_time_counts_and_not_the_hosts(evaluate):
     gpu = {"device": Device(type="cuda"), "model": DOUBLE}
     trace = {**TRACE, "gpu": {"compute_ns": 36 * MS, "busy_ns": 36 * MS}}
-    finding = judge("double-precision", PHASES, trace=trace, **gpu)
+    finding = evaluate(PHASES, trace=trace, **gpu)
     assert finding.evidence["operators_ns"] == 18 * MS
     assert finding.saving_ns.low == 5_400_000
     assert finding.saving_ns.high <= 22 * MS
-    assert judge("double-precision", PHASES, trace=TRACE, **gpu) is None
+    assert evaluate(PHASES, trace=TRACE, **gpu) is None
 
 
-def test_models_that_differentiate_twice_are_taken_to_need_it(judge):
-    second = {"name": "TanhBackwardBackward0", "count": 2, "total_ns": MS, "self_ns": MS}
+def test_models_that_differentiate_twice_are_taken_to_need_it(evaluate):
+    second = op("TanhBackwardBackward0", 2, MS)
     trace = {"operators": [*TRACE["operators"], second]}
-    assert judge("double-precision", PHASES, trace=trace, model=DOUBLE) is None
+    assert evaluate(PHASES, trace=trace, model=DOUBLE) is None

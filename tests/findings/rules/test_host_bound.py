@@ -1,18 +1,11 @@
-from functools import partial
-
 import pytest
-from rule_cases import MS, US, op
+from rule_cases import MS, US, WORK, op, span
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.records.schema import Device
 
-
-@pytest.fixture
-def evaluate(judge):
-    return partial(judge, "host-bound")
-
-
-PHASES = {"forward": 6 * MS, "backward": 4 * MS}
+CUDA = Device(type="cuda")
+MARKED = {"device_dur": 12 * MS, "device/forward": 2 * MS, "run_ahead/forward": US}
 
 
 def traced(count, self_ns, **own):
@@ -20,7 +13,7 @@ def traced(count, self_ns, **own):
 
 
 def test_many_thin_operators_on_a_cpu_are_host_work(evaluate):
-    finding = evaluate(PHASES, trace=traced(2_000, 4 * MS))
+    finding = evaluate(WORK, trace=traced(2_000, 4 * MS))
     # Two steps were traced: 4 ms of matrix products each, so 6 of 10 ms are overhead.
     # The model's size is unknown, so all of its calls count as repeated.
     assert finding.evidence == {
@@ -29,13 +22,13 @@ def test_many_thin_operators_on_a_cpu_are_host_work(evaluate):
         "repeated_ns": 6 * MS,
         "thin_calls_count": 1000,
     }
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (3_600_000, 6_000_000)
+    assert span(finding) == (3_600_000, 6_000_000)
     assert finding.where[0].name == "aten::mul"
 
 
 def test_what_the_backward_pass_has_grown_by_since_the_trace_is_no_loops(evaluate):
     grows = [4 * MS + step * 100 * US for step in range(160)]
-    phases = {"forward": 6 * MS, "backward": grows}
+    phases = WORK | {"backward": grows}
     finding = evaluate(phases, steps=160, trace=traced(2_000, 4 * MS))
     # Of the first 30 steps: 6 ms and 5.45, less 4 of matrix products.
     assert finding.evidence["overhead_ns"] == pytest.approx(7.45 * MS, rel=0.01)
@@ -50,89 +43,71 @@ def test_what_the_backward_pass_has_grown_by_since_the_trace_is_no_loops(evaluat
     ],
 )
 def test_calls_that_are_not_the_forwards_own_are_nothing_to_batch(evaluate, own):
-    assert evaluate(PHASES, trace=traced(2_000, 4 * MS, **own)) is None
+    assert evaluate(WORK, trace=traced(2_000, 4 * MS, **own)) is None
 
 
 def test_waiting_for_another_thread_is_no_overhead(evaluate):
     wait = LineCount("forward", "t.py", 3, "sample", "with self.lock:", None, None, 50)
     lines = HostLines(200, (wait,), {"forward": 100})
-    finding = evaluate(PHASES, records=[lines], trace=traced(2_000, 4 * MS))
+    finding = evaluate(WORK, records=[lines], trace=traced(2_000, 4 * MS))
     assert finding.evidence["overhead_ns"] == 3 * MS  # half of the 6 ms of forward
 
 
 def test_a_few_thin_operators_are_nothing_to_batch(evaluate):
-    assert evaluate(PHASES, trace=traced(100, 100 * US)) is None
+    assert evaluate(WORK, trace=traced(100, 100 * US)) is None
 
 
 def test_a_loop_that_writes_elements_in_place_is_no_optimizer(evaluate):
     trace = traced(2_000, 4 * MS, name="aten::add_")
     model = {"dtypes": {"float32": 4}, "optimizers": [{"class": "Adam", "fused": True}]}
-    finding = evaluate(PHASES, trace=trace, model=model)
+    finding = evaluate(WORK, trace=trace, model=model)
     assert finding.where[0].name == "aten::add_"
     # An update has a few such calls for each of 300 tensors.
     model["dtypes"]["float32"] = 300
-    assert evaluate(PHASES, trace=trace, model=model) is None
+    assert evaluate(WORK, trace=trace, model=model) is None
 
 
-def test_run_ahead_near_the_launch_latency_says_it_on_a_gpu(evaluate):
+def test_run_ahead_near_the_launch_latency_says_it_on_a_gpu_and_one_far_ahead_does_not(evaluate):
     columns = {"device_dur": 10 * MS, "device/forward": 6 * MS, "run_ahead/forward": 10 * US}
-    finding = evaluate(PHASES, columns=columns, device=Device(type="cuda"))
+    finding = evaluate(WORK, columns=columns, device=CUDA)
     assert finding.title == "100.0% of the steps wait for the host to queue work"
-
-
-def test_a_device_that_is_behind_is_not_host_bound(evaluate):
-    columns = {"device_dur": 10 * MS, "device/forward": 6 * MS, "run_ahead/forward": 5 * MS}
-    assert evaluate(PHASES, columns=columns, device=Device(type="cuda")) is None
+    columns["run_ahead/forward"] = 5 * MS
+    assert evaluate(WORK, columns=columns, device=CUDA) is None
 
 
 def test_without_marks_or_a_trace_it_says_what_it_lacks(evaluate):
-    assert evaluate(PHASES).reason == "it takes device marks or an analysed trace"
+    assert evaluate(WORK).reason == "it takes device marks or an analysed trace"
 
 
 def test_without_marks_a_trace_says_that_the_device_waits_for_launches(evaluate):
     idle = [{"cause": "host_operator", "total_ns": 12 * MS}, {"cause": "dependency", "total_ns": 1}]
     trace = {"gpu": {"idle_ns": 12 * MS}, "idle": idle, "thin_kernels": {"count_frac": 0.1}}
-
-    finding = evaluate(PHASES, trace=trace, device=Device(type="cuda"))
-
+    finding = evaluate(WORK, trace=trace, device=CUDA)
     assert finding.evidence == {"host_idle_ns": 6 * MS, "step_ns": 10 * MS}
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (1_800_000, 6 * MS)
+    assert span(finding) == (1_800_000, 6 * MS)
     assert "6.00 ms" in finding.title
 
 
-MARKED = {"device_dur": 12 * MS, "device/forward": 2 * MS, "run_ahead/forward": US}
-
-
 @pytest.mark.parametrize(("gpu", "most_ns"), [(None, 5 * MS), ({"idle_ns": 0}, 0)])
-def test_a_trace_without_kernels_does_not_say_that_fewer_launches_save_nothing(
-    evaluate, gpu, most_ns
-):
-    options = {"device": Device(type="cuda"), "columns": MARKED, "trace": traced(0, 0)}
-    options["trace"]["gpu"] = gpu
-    saving = evaluate(PHASES, **options, model={"dtypes": {"float32": 10}}).saving_ns
-    assert (saving.low, saving.high) == (0, most_ns)
+def test_a_trace_without_kernels_does_not_say_that_fewer_launches_save_none(evaluate, gpu, most_ns):
+    trace, model = traced(0, 0) | {"gpu": gpu}, {"dtypes": {"float32": 10}}
+    finding = evaluate(WORK, device=CUDA, columns=MARKED, trace=trace, model=model)
+    assert span(finding) == (0, most_ns)
 
 
-def recurrent(count, total_ns, model=None):
-    trace = traced(2_000, 4 * MS)
-    trace["operators"].append(op("aten::gru", count, total_ns, 0))
-    return {"trace": trace, "model": model or {}}
-
-
-def test_the_loop_inside_a_recurrent_layer_is_not_the_users_to_batch(evaluate):
+def test_the_loop_inside_a_recurrent_layer_is_not_the_users_to_batch_but_one_around_it(evaluate):
+    trace, layer = traced(2_000, 4 * MS), op("aten::gru", 2, 10 * MS, 0)
+    trace["operators"].append(layer)
     # One call per step, which takes 5 of the 6 ms of forward.
-    assert evaluate(PHASES, **recurrent(2, 10 * MS)) is None
-
-
-def test_a_recurrent_layer_called_in_a_loop_is_the_users_loop(evaluate):
-    model = {"dtypes": {"float32": 4}}
-    finding = evaluate(PHASES, **recurrent(60, 10 * MS, model))
+    assert evaluate(WORK, trace=trace) is None
+    layer["count"] = 60
+    finding = evaluate(WORK, trace=trace, model={"dtypes": {"float32": 4}})
     assert finding.evidence["repeated_ns"] > 5 * MS
 
 
 def test_a_host_that_queues_little_and_waits_for_a_copy_is_not_what_holds_the_device_back(evaluate):
     phases = {"forward": 1 * MS, "backward": 1 * MS, "host_to_device": 10 * MS}
-    options = {"device": Device(type="cuda"), "columns": MARKED, "trace": traced(0, 0)}
+    options = {"device": CUDA, "columns": MARKED, "trace": traced(0, 0)}
     assert evaluate(phases, **options) is None
     phases = {"forward": 6 * MS, "backward": 5 * MS, "host_to_device": 1 * MS}
     assert evaluate(phases, **options) is not None

@@ -17,52 +17,43 @@ SITE = SyncSite(
     steps_watched=10,
     blocked_ns=20 * MS,
 )
+CUDA = Device(type="cuda")
+LOOP = {
+    "trace": {"operators": [op("aten::item", 200, MS), op("aten::sub", 800, 4 * MS)]},
+    "model": {"dtypes": {"float32": 2}},
+}
 
 
-def test_a_loop_of_reads_is_named_with_the_operators_around_them(judge):
-    operators = [op("aten::item", 200, MS), op("aten::sub", 800, 4 * MS)]
-    finding = judge(
-        "host-sync",
-        WORK,
-        trace={"operators": operators},
-        model={"dtypes": {"float32": 2}, "optimizers": [{"class": "AdamW", "fused": True}]},
-    )
+def test_a_loop_of_reads_is_named_with_the_operators_around_them(evaluate):
+    finding = evaluate(WORK, **LOOP)
     assert finding.evidence["reads_per_step_count"] == 100
     # Beside the reads 400 calls per step, 40 of which the two tensors account for.
     assert span(finding) == (5_400_000, 9 * MS)
 
 
-def test_without_an_inspection_the_sampled_lines_that_read_are_named(judge):
-    lines = [
+def test_without_an_inspection_the_sampled_lines_that_read_are_named(evaluate):
+    seen = (4, "y = x.float()", 60), (5, "right += close.item()", 30), (7, "if loss > best:", 9)
+    lines = tuple(
         LineCount("forward", "model.py", at, "step", source, None, None, count)
-        for at, source, count in (
-            (4, "y = x.float()", 60),
-            (5, "right += close.item()", 30),
-            (7, "if loss > best:", 9),
-        )
-    ]
-    sampled = HostLines(100, tuple(lines), {"forward": 100})
-    operators = [op("aten::item", 200, MS), op("aten::sub", 800, 4 * MS)]
-    options = {"trace": {"operators": operators}, "model": {"dtypes": {"float32": 2}}}
-    finding = judge("host-sync", WORK, records=[sampled], **options)
+        for at, source, count in seen
+    )
+    finding = evaluate(WORK, records=[HostLines(100, lines, {"forward": 100})], **LOOP)
     assert [at.line for at in finding.where] == [5, 7]
     assert "Replace model.py:5, `right += close.item()`" in finding.advice
 
 
-def test_the_reads_inside_of_any_optimizers_update_are_not_the_users(judge):
+def test_the_reads_inside_of_any_optimizers_update_are_not_the_users(evaluate):
     # Fused ones read their step counts on a CPU, too: the trace has them in the update.
     read = op("aten::item", 200, 2 * MS) | {"update_count": 200}
     model = {"dtypes": {"float32": 100}, "optimizers": [{"class": "AdamW", "fused": True}]}
     operators = [read, op("aten::mul", 200, 2 * MS)]
-    none = judge("host-sync", WORK, trace={"operators": operators}, model=model)
-    assert none is None
+    assert evaluate(WORK, trace={"operators": operators}, model=model) is None
     operators[0] = read | {"update_count": 0}
-    found = judge("host-sync", WORK, trace={"operators": operators}, model=model)
-    assert found.id == "host-sync"
+    assert evaluate(WORK, trace={"operators": operators}, model=model) is not None
 
 
-def test_the_line_that_blocks_a_gpu_is_named(judge):
-    finding = judge("host-sync", WORK, records=[SITE], device=Device(type="cuda"))
+def test_the_line_that_blocks_a_gpu_is_named(evaluate):
+    finding = evaluate(WORK, records=[SITE], device=CUDA)
     assert (finding.where[0].file, finding.where[0].line) == ("model.py", 7)
     assert span(finding) == (0, 2 * MS)
 
@@ -70,39 +61,37 @@ def test_the_line_that_blocks_a_gpu_is_named(judge):
 @pytest.mark.parametrize(
     ("busy_ns", "saved_ns"), [(4 * MS, (300 * US, 7_500 * US)), (19 * MS, (300 * US, 500 * US))]
 )
-def test_a_loop_of_reads_on_a_gpu_costs_no_more_than_the_device_idles(judge, busy_ns, saved_ns):
+def test_a_loop_of_reads_on_a_gpu_costs_no_more_than_the_device_idles(evaluate, busy_ns, saved_ns):
     operators = [op("aten::item", 60, MS), op("aten::mm", 2, 4 * MS)]
     trace = {"gpu": {"busy_ns": busy_ns}, "sync_ns": MS, "operators": operators}
-    options = {"device": Device(type="cuda"), "model": {"dtypes": {"float32": 2}}}
-    finding = judge("host-sync", WORK, records=[SITE], trace=trace, **options)
+    finding = evaluate(WORK, records=[SITE], trace=trace, device=CUDA, model=LOOP["model"])
     assert finding.evidence["reads_per_step_count"] == 30
     # Of 10 ms forward and backward 2.5 are long operators; six tenths of the reads go at least.
     assert span(finding) == saved_ns
     assert "model.py:7" in finding.advice
 
 
-def test_a_loop_of_reads_beside_which_the_device_works_all_the_while_costs_nothing(judge):
+def test_a_loop_of_reads_beside_which_the_device_works_all_the_while_costs_nothing(evaluate):
     trace = {"gpu": {"busy_ns": 20 * MS}, "operators": [op("aten::item", 60, MS)]}
-    assert judge("host-sync", WORK, trace=trace, device=Device(type="cuda")) is None
+    assert evaluate(WORK, trace=trace, device=CUDA) is None
 
 
-def test_a_wait_of_watched_steps_is_no_longer_than_a_step(judge):
+def test_a_wait_of_watched_steps_is_no_longer_than_a_step(evaluate):
     # Watched steps are slower: where a trace has waits it knows them better.
     slow = replace(SITE, blocked_ns=200 * MS)
-    finding = judge("host-sync", WORK, records=[slow], device=Device(type="cuda"))
+    finding = evaluate(WORK, records=[slow], device=CUDA)
     assert finding.evidence["blocked_ns"] == 10 * MS
     trace = {"gpu": {}, "sync_ns": 6 * MS}
-    finding = judge("host-sync", WORK, records=[slow], trace=trace, device=Device(type="cuda"))
+    finding = evaluate(WORK, records=[slow], trace=trace, device=CUDA)
     assert finding.evidence["blocked_ns"] == 3 * MS
 
 
-def test_reads_that_would_stop_a_gpu_are_a_fact_on_a_cpu(judge):
-    finding = judge("host-sync", WORK, records=[SITE])
+def test_reads_that_would_stop_a_gpu_are_a_fact_on_a_cpu(evaluate):
+    finding = evaluate(WORK, records=[SITE])
     assert finding.title == "3.0 reads per step would each stop the host on a GPU"
     assert span(finding) == (0, 0)
 
 
-@pytest.mark.parametrize("device", [Device(type="cpu"), Device(type="cuda")])
-def test_finds_nothing_where_steps_were_watched_and_none_synced(judge, device):
-    watched = SyncSteps(3)
-    assert judge("host-sync", WORK, records=[watched], device=device) is None
+@pytest.mark.parametrize("device", [Device(type="cpu"), CUDA])
+def test_finds_nothing_where_steps_were_watched_and_none_synced(evaluate, device):
+    assert evaluate(WORK, records=[SyncSteps(3)], device=device) is None

@@ -9,20 +9,20 @@ RISING = [ProcessMemory(50 * i, 10**9 + i * 10**7) for i in range(10)]
 SLOWER = {"forward": [MS + step * 100 * US for step in range(500)], "backward": 4 * MS}
 
 
-def test_memory_that_rises_all_along_is_told(judge):
-    finding = judge("memory-growth", WORK, records=RISING)
+def test_memory_that_rises_all_along_is_told(evaluate):
+    finding = evaluate(WORK, records=RISING)
     assert finding.severity is Severity.WARNING
     assert finding.evidence["growth_per_step_bytes"] == 200_000
 
 
-def test_a_cache_that_fills_and_stops_is_not_told(judge):
+def test_a_cache_that_fills_and_stops_is_not_told(evaluate):
     sizes = [1, 2, 3, 4, 5, 6, 6, 6, 6, 6]
     notes = [ProcessMemory(i, s * 10**8) for i, s in enumerate(sizes)]
-    assert judge("memory-growth", WORK, records=notes) is None
+    assert evaluate(WORK, records=notes) is None
 
 
-def test_a_forward_that_gets_slower_with_it_costs_what_it_grew_by(judge):
-    finding = judge("memory-growth", SLOWER, steps=500, records=RISING)
+def test_a_forward_that_gets_slower_with_it_costs_what_it_grew_by(evaluate):
+    finding = evaluate(SLOWER, steps=500, records=RISING)
     grown = finding.evidence["forward_last_ns"] - finding.evidence["forward_first_ns"]
     # Up to the middle of the first sixteenth it had grown as well, by 100 us a step.
     before = round(500 / 32 * 100 * US)
@@ -32,16 +32,16 @@ def test_a_forward_that_gets_slower_with_it_costs_what_it_grew_by(judge):
     )
 
 
-def test_a_forward_that_gets_slower_is_a_fact_where_memory_was_not_measured(judge):
+def test_a_forward_that_gets_slower_is_a_fact_where_memory_was_not_measured(evaluate):
     slightly = {**SLOWER, "forward": [50 * MS + step * 20 * US for step in range(500)]}
-    finding = judge("memory-growth", slightly, steps=500)
+    finding = evaluate(slightly, steps=500)
     assert finding.severity is Severity.INFO
     assert span(finding)[0] == finding.evidence["grown_per_step_ns"] > 0
 
 
-def test_a_forward_that_gets_slower_while_memory_does_not_is_not_told(judge):
+def test_a_forward_that_gets_slower_while_memory_does_not_is_not_told(evaluate):
     notes = [ProcessMemory(50 * i, 10**9) for i in range(10)]
-    assert judge("memory-growth", SLOWER, steps=500, records=notes) is None
+    assert evaluate(SLOWER, steps=500, records=notes) is None
 
 
 @pytest.mark.parametrize(
@@ -52,17 +52,17 @@ def test_a_forward_that_gets_slower_while_memory_does_not_is_not_told(judge):
         ("x = torch.cat([x, noise], 1)", None, "instead of self.losses.append(loss)"),
     ],
 )
-def test_the_line_that_adds_to_what_is_kept_is_named(judge, source, wanted, change):
+def test_the_line_that_adds_to_what_is_kept_is_named(evaluate, source, wanted, change):
     lines = (
         LineCount("forward", "train.py", 9, "forward", "x = self.net(x)", None, "model", 60),
         LineCount("forward", "train.py", 35, "add", source, None, None, 20),
     )
     seen = HostLines(100, lines, {"forward": 100})
-    finding = judge("memory-growth", SLOWER, steps=500, records=[*RISING, seen])
+    finding = evaluate(SLOWER, steps=500, records=[*RISING, seen])
     assert finding.where[0].line == wanted
     assert change in finding.change
 
 
-def test_a_machine_that_gets_slower_is_not_told(judge):
+def test_a_machine_that_gets_slower_is_not_told(evaluate):
     slower = {**SLOWER, "backward": SLOWER["forward"]}
-    assert judge("memory-growth", slower, steps=500) is None
+    assert evaluate(slower, steps=500) is None

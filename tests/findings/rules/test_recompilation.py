@@ -7,9 +7,8 @@ from lightning_gpuprof.records.schema import StepFlag
 SECOND = 1_000 * MS
 
 
-def test_compilations_after_the_warm_up_are_spread_over_all_steps(judge):
-    finding = judge(
-        "recompilation",
+def test_compilations_after_the_warm_up_are_spread_over_all_steps(evaluate):
+    finding = evaluate(
         {"forward": every(20, 110 * MS, 10 * MS, first=19)},
         flags=every(20, StepFlag.COMPILED, first=19),
     )
@@ -17,23 +16,23 @@ def test_compilations_after_the_warm_up_are_spread_over_all_steps(judge):
     assert span(finding) == (3_600 * US, 6 * MS)
 
 
-def test_dynamos_own_timing_says_it_where_every_step_compiles(judge):
+def test_dynamos_own_timing_says_it_where_every_step_compiles(evaluate):
     took = [CompileTime(step, 30 * MS) for step in range(100)]
     phases, flags = {"forward": 40 * MS}, [StepFlag.COMPILED] * 100
-    finding = judge("recompilation", phases, flags=flags, records=took)
+    finding = evaluate(phases, flags=flags, records=took)
     assert finding.evidence["compiling_ns"] == 30 * MS
     # Without it nothing tells a step from one that compiles nothing.
-    assert judge("recompilation", phases, flags=flags) is None
+    assert evaluate(phases, flags=flags) is None
 
 
-def test_one_is_no_habit(judge):
+def test_one_is_no_habit(evaluate):
     flags = every(100, StepFlag.COMPILED, first=19)
-    assert judge("recompilation", WORK, flags=flags) is None
+    assert evaluate(WORK, flags=flags) is None
 
 
-def test_validation_compiles_for_itself(judge):
+def test_validation_compiles_for_itself(evaluate):
     flags = every(20, StepFlag.COMPILED | StepFlag.VALIDATION, first=19)
-    assert judge("recompilation", WORK, flags=flags) is None
+    assert evaluate(WORK, flags=flags) is None
 
 
 def early(*seconds):
@@ -42,22 +41,22 @@ def early(*seconds):
     return {"flags": flags, "records": took}
 
 
-def test_shapes_that_are_each_compiled_in_the_warm_up_are_told(judge):
-    finding = judge("recompilation", WORK, **early(20, 10, 10, 10))
+def test_shapes_that_are_each_compiled_in_the_warm_up_are_told(evaluate):
+    finding = evaluate(WORK, **early(20, 10, 10, 10))
     assert "anew in 4 of the first steps, 50.0 s together" in finding.title
     assert finding.evidence["compiling_ns"] == 300 * MS
     assert span(finding) == (round(0.9 * 0.8 * 200 * MS), round(1.2 * 300 * MS))
 
 
-def test_a_first_shape_and_a_dynamic_one_are_not(judge):
-    assert judge("recompilation", WORK, **early(20, 10)) is None
+def test_a_first_shape_and_a_dynamic_one_are_not(evaluate):
+    assert evaluate(WORK, **early(20, 10)) is None
 
 
-def test_dynamos_reason_and_the_functions_place_are_told(judge):
+def test_dynamos_reason_and_the_functions_place_are_told(evaluate):
     again = CompileEvent(
         "recompilation", "L['n'] == 3", "", CodePlace("t.py", 7, "f", "def f(x, n):")
     )
     case = early(20, 10, 10, 10)
-    finding = judge("recompilation", WORK, flags=case["flags"], records=[*case["records"], again])
+    finding = evaluate(WORK, flags=case["flags"], records=[*case["records"], again])
     assert "torch's reason: L['n'] == 3." in finding.advice
     assert [(one.file, one.line) for one in finding.where] == [("t.py", 7)]

@@ -6,9 +6,9 @@ from lightning_gpuprof.records.facts import ProcessMemory
 NODE = "autograd::engine::evaluate_function: AddmmBackward0"
 
 
-def test_nodes_that_run_more_often_than_their_operators(judge):
+def test_nodes_that_run_more_often_than_their_operators(evaluate):
     operators = [op(NODE, 12, 6 * MS), op("aten::addmm", 4, MS)]
-    finding = judge("retained-graph", WORK, trace={"operators": operators})
+    finding = evaluate(WORK, trace={"operators": operators})
     assert finding.evidence["repeated_frac"] == pytest.approx(2 / 3)
     assert finding.evidence["passes_count"] == 3.0
     assert not finding.explains
@@ -16,7 +16,7 @@ def test_nodes_that_run_more_often_than_their_operators(judge):
     assert finding.title == "2.67 ms of each step runs the same graph again"
 
 
-def test_a_pass_costs_its_own_nodes_and_its_share_of_what_lies_between_them(judge):
+def test_a_pass_costs_its_own_nodes_and_its_share_of_what_lies_between_them(evaluate):
     # Per step two layers of 1 and 5 ms; the small one runs three times.
     node = op(NODE, 8, 16 * MS) | {"repeated_count": 4, "repeated_ns": 4 * MS}
     gradients = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
@@ -28,7 +28,7 @@ def test_a_pass_costs_its_own_nodes_and_its_share_of_what_lies_between_them(judg
     ]
     model = {"dtypes": {"float32": 4}}
     phases = {"forward": 6 * MS, "backward": 10 * MS}
-    finding = judge("retained-graph", phases, trace={"operators": operators}, model=model)
+    finding = evaluate(phases, trace={"operators": operators}, model=model)
     # 2 ms in nodes, and of the 2 ms besides half, for half of the calls are repeated.
     cost = 3 * MS
     assert finding.evidence["repeated_ns"] == pytest.approx(cost, abs=2)
@@ -39,7 +39,7 @@ def test_a_pass_costs_its_own_nodes_and_its_share_of_what_lies_between_them(judg
     assert span(finding) == pytest.approx((0.8 * 2 * MS, 1.2 * most), abs=2)
 
 
-def test_operators_in_place_make_nodes_too(judge):
+def test_operators_in_place_make_nodes_too(evaluate):
     # As nn.GRU does on a CPU: one sigmoid of the model's own, the others in place.
     node = "autograd::engine::evaluate_function: SigmoidBackward0"
     operators = [
@@ -47,23 +47,23 @@ def test_operators_in_place_make_nodes_too(judge):
         op("aten::sigmoid", 2, MS),
         op("aten::sigmoid_", 10, MS),
     ]
-    assert judge("retained-graph", WORK, trace={"operators": operators}) is None
+    assert evaluate(WORK, trace={"operators": operators}) is None
 
 
-def test_a_gradient_penalty_is_no_retained_graph(judge):
+def test_a_gradient_penalty_is_no_retained_graph(evaluate):
     operators = [
         op(NODE, 12, 6 * MS),
         op("aten::addmm", 4, MS),
         op("TanhBackward0Backward0", 4, MS),
     ]
-    assert judge("retained-graph", WORK, trace={"operators": operators}) is None
+    assert evaluate(WORK, trace={"operators": operators}) is None
 
 
-def test_a_backward_that_gets_slower(judge):
+def test_a_backward_that_gets_slower(evaluate):
     backward = [MS + step * 100 * US for step in range(80)]
     kept = [ProcessMemory(10 * i, 10**9 + i * 10**7) for i in range(10)]
-    finding = judge("retained-graph", {"backward": backward}, steps=80, records=kept)
+    finding = evaluate({"backward": backward}, steps=80, records=kept)
     assert "backward pass grew" in finding.title
     assert finding.explains == ("memory-growth",)
     # Without memory that grows no graph is kept: the machine got slower.
-    assert judge("retained-graph", {"backward": backward}, steps=80) is None
+    assert evaluate({"backward": backward}, steps=80) is None

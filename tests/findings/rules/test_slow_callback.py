@@ -1,16 +1,8 @@
-from functools import partial
-
 import pytest
+from rule_cases import MS, every
 
 from lightning_gpuprof.findings.model import Severity
 
-
-@pytest.fixture
-def evaluate(judge):
-    return partial(judge, "slow-callback")
-
-
-MS = 1_000_000
 PHASES = {"forward": 7 * MS, "callbacks": 3 * MS}
 
 
@@ -25,7 +17,7 @@ def test_a_slow_callback_is_named_with_its_cost(evaluate):
 
 
 def test_a_callback_that_runs_now_and_then_costs_its_mean(evaluate):
-    every_tenth = [10 * MS if step % 10 == 9 else 0 for step in range(100)]
+    every_tenth = every(10, 10 * MS, first=9)
     phases = {"forward": 9 * MS, "callbacks": every_tenth}
     finding = evaluate(phases, parts={"callbacks/Sampler": every_tenth})[0]
     assert finding.evidence["callback_ns"] == 1 * MS
@@ -37,7 +29,7 @@ def test_a_callback_that_runs_now_and_then_costs_its_mean(evaluate):
 
 
 def test_what_was_done_once_is_not_known_to_come_again(evaluate):
-    once = [900 * MS if step == 7 else 0 for step in range(100)]
+    once = every(100, 900 * MS, first=7)
     parts = {"callbacks/Builds": once}
     assert evaluate({"forward": 9 * MS, "callbacks": once}, parts=parts) == ()
 
@@ -59,13 +51,11 @@ def test_a_schedulers_step_is_made_cheaper_not_rarer(evaluate):
     assert finding.change is None
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "EMA", "EmaCallback", "WeightAveraging", "ModelEMA", "StochasticWeightAveraging",
-        "AveragedModel", "AverageOfParameters",
-    ],
-)  # fmt: skip
+AVERAGES = "EMA EmaCallback WeightAveraging ModelEMA StochasticWeightAveraging AveragedModel"
+OTHERS = "SchemaCheck Semantics GradNorm MovingAverageLogger LossAveraging AverageMeter"
+
+
+@pytest.mark.parametrize("name", [*AVERAGES.split(), "AverageOfParameters"])
 def test_an_average_of_weights_is_made_rarer_only_with_its_decay(evaluate, name):
     finding = evaluate(PHASES, parts={f"callbacks/{name}": 3 * MS})[0]
     assert "decay ** N" in finding.advice
@@ -73,13 +63,7 @@ def test_an_average_of_weights_is_made_rarer_only_with_its_decay(evaluate, name)
     assert finding.change is None
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "SchemaCheck", "Semantics", "GradNorm", "MovingAverageLogger", "LossAveraging",
-        "AverageMeter",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("name", OTHERS.split())
 def test_an_unknown_callback_is_told_that_rarer_may_be_another_training(evaluate, name):
     finding = evaluate(PHASES, parts={f"callbacks/{name}": 3 * MS})[0]
     assert "make it cheaper" in finding.advice

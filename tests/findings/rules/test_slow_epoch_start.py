@@ -4,28 +4,28 @@ from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.records.schema import Loader
 
 
-def test_names_what_a_dataset_does_before_its_first_sample(judge):
-    finding = judge("slow-epoch-start", EPOCHS, flags=EPOCH_FLAGS, loader=Loader(num_workers=0))
+def test_names_what_a_dataset_does_before_its_first_sample(evaluate):
+    finding = evaluate(EPOCHS, flags=EPOCH_FLAGS, loader=Loader(num_workers=0))
     assert finding.evidence["first_batch_per_epoch_ns"] == 99_900 * US
     assert span(finding) == (0, 9 * 99_900 * US // 100)
     assert finding.severity is Severity.WARNING
 
 
-def test_with_workers_it_is_their_start(judge):
+def test_with_workers_it_is_their_start(evaluate):
     run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1)}
-    assert judge("slow-epoch-start", EPOCHS, **run) is None
+    assert evaluate(EPOCHS, **run) is None
 
 
-def test_is_silent_where_epochs_begin_as_they_go_on(judge):
+def test_is_silent_where_epochs_begin_as_they_go_on(evaluate):
     run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=0)}
-    assert judge("slow-epoch-start", {**WORK, "data_wait": 100 * US}, **run) is None
+    assert evaluate({**WORK, "data_wait": 100 * US}, **run) is None
 
 
 KEPT = Loader(num_workers=1, persistent_workers=True)
 
 
-def test_workers_that_are_kept_but_begin_an_epoch_with_work_are_told(judge):
-    finding = judge("slow-epoch-start", EPOCHS, flags=EPOCH_FLAGS, loader=KEPT)
+def test_workers_that_are_kept_but_begin_an_epoch_with_work_are_told(evaluate):
+    finding = evaluate(EPOCHS, flags=EPOCH_FLAGS, loader=KEPT)
     # Of 99.9 ms each the one worker's first batch is none of the dataset's doing.
     step_ns = finding.evidence["step_ns"]
     assert finding.evidence["first_batch_per_epoch_ns"] == 99_900 * US - step_ns
@@ -34,6 +34,6 @@ def test_workers_that_are_kept_but_begin_an_epoch_with_work_are_told(judge):
     assert finding.title.endswith("of the run)")
 
 
-def test_a_kept_workers_first_batch_alone_is_nothing_to_change(judge):
+def test_a_kept_workers_first_batch_alone_is_nothing_to_change(evaluate):
     short = {**WORK, "data_wait": every(10, 9 * MS, 100 * US)}
-    assert judge("slow-epoch-start", short, flags=EPOCH_FLAGS, loader=KEPT) is None
+    assert evaluate(short, flags=EPOCH_FLAGS, loader=KEPT) is None

@@ -1,3 +1,4 @@
+import pytest
 from rule_cases import MS, US, WORK, every, span
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
@@ -11,95 +12,86 @@ def collecting(*steps):
     return {"forward": 10 * MS, "garbage_collection": taken}
 
 
+def slow(*steps):
+    """Return the phases of steps of 10 ms, some of which take 60."""
+    return {"forward": [60 * MS if step in steps else 10 * MS for step in range(100)]}
+
+
+REGULAR = {"forward": every(20, 60 * MS, 10 * MS, first=7)}
 IN_BACKWARD = {"garbage_collection/backward": collecting(3, 11, 80)["garbage_collection"]}
 
 CALL = LineCount("other", "t.py", 9, "on_train_batch_end", "gc.collect()", None, None, 3)
 CALLED = [HostLines(90, (CALL,), {"other": 3, "forward": 87})]
 
 
-def test_spikes_at_regular_distances_have_a_cause(judge):
-    finding = judge("step-time-jitter", {"forward": every(20, 60 * MS, 10 * MS, first=7)})
+def test_spikes_at_regular_distances_have_a_cause(evaluate):
+    finding = evaluate(REGULAR)
     assert finding.severity is Severity.WARNING
     assert finding.evidence["steps_between_count"] == 20
     assert span(finding) == (2_250 * US, 2_500 * US)
 
 
-def test_the_line_that_may_be_most_of_regular_ones_is_named(judge):
-    def named(forward):
-        often = LineCount("forward", "t.py", 9, "draw", "plot(table)", None, None, 180)
-        seen = HostLines(200, (often,), {"forward": 200})
-        notes = [seen]
-        return [one.line for one in judge("step-time-jitter", forward, records=notes).where]
-
-    assert named({"forward": every(20, 60 * MS, 10 * MS, first=7)}) == [9]
-    irregular = [60 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
-    assert named({"forward": irregular}) == [None]
+def test_the_line_that_may_be_most_of_regular_ones_is_named(evaluate):
+    often = LineCount("forward", "t.py", 9, "draw", "plot(table)", None, None, 180)
+    seen = [HostLines(200, (often,), {"forward": 200})]
+    assert [one.line for one in evaluate(REGULAR, records=seen).where] == [9]
+    assert [one.line for one in evaluate(slow(3, 11, 80), records=seen).where] == [None]
 
 
-def test_a_few_at_even_distances_may_be_chance(judge):
-    few = judge("step-time-jitter", {"forward": every(25, 60 * MS, 10 * MS, first=7)})
-    assert few.evidence["spikes_count"] == 4
-    assert few.severity is Severity.INFO
-    assert "steps_between_count" not in few.evidence
+@pytest.mark.parametrize("steps", [range(7, 100, 25), range(40, 46)], ids=["few", "burst"])
+def test_a_few_at_even_distances_may_be_chance_and_a_burst_is_no_rhythm(evaluate, steps):
+    found = evaluate(slow(*steps))
+    assert found.evidence["spikes_count"] == len(steps)
+    assert found.severity is Severity.INFO
+    assert "steps_between_count" not in found.evidence
 
 
-def test_irregular_ones_are_a_fact_at_most(judge):
-    forward = [60 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
-    found = judge("step-time-jitter", {"forward": forward})
+def test_irregular_ones_are_a_fact_at_most(evaluate):
+    found = evaluate(slow(3, 11, 80))
     assert found.severity is Severity.INFO
     assert found.advice.endswith("look for other programs on this machine first.")
-    on_gpu = judge("step-time-jitter", {"forward": forward}, device=Device(type="cuda"))
+    on_gpu = evaluate(slow(3, 11, 80), device=Device(type="cuda"))
     assert "Trainer(benchmark=True)" in on_gpu.advice
 
 
-def test_those_of_a_host_that_waits_for_the_devices_queue_are_none(judge):
-    forward = [60 * MS if step in (3, 11, 80) else 10 * MS for step in range(100)]
+def test_those_of_a_host_that_waits_for_the_devices_queue_are_none(evaluate):
     columns = {"device_dur": 12 * MS, "device/forward": 12 * MS, "run_ahead/forward": 80 * MS}
-    assert judge("step-time-jitter", {"forward": forward}, columns=columns) is None
+    assert evaluate(slow(3, 11, 80), columns=columns) is None
 
 
-def test_unless_the_garbage_collector_was_seen_in_them(judge):
-    finding = judge("step-time-jitter", collecting(3, 11, 80), parts=IN_BACKWARD)
+def test_unless_the_garbage_collector_was_seen_in_them(evaluate):
+    finding = evaluate(collecting(3, 11, 80), parts=IN_BACKWARD)
     assert finding.severity is Severity.WARNING
     assert "gc.freeze()" in finding.change
     assert finding.where == (Where(phase="garbage_collection", name="backward"),)
     assert span(finding) == (675 * US, 1_350 * US)  # what is made anew is gone through still
 
 
-def test_a_call_of_the_collector_that_was_seen_is_to_be_taken_out(judge):
-    finding = judge("step-time-jitter", collecting(3, 11, 80), records=CALLED)
+def test_a_call_of_the_collector_that_was_seen_is_to_be_taken_out(evaluate):
+    finding = evaluate(collecting(3, 11, 80), records=CALLED)
     assert finding.change is None
     assert "on_train_batch_end calls gc.collect() (t.py:9)" in finding.advice
     assert finding.where[0].line == 9
 
 
-def test_a_spike_of_the_machine_is_not_the_collectors(judge):
-    forward = [60 * MS if step == 11 else 10 * MS for step in range(100)]
-    parts = {**collecting(3, 50, 80), "forward": forward}
-    finding = judge("step-time-jitter", parts, records=CALLED)
+def test_a_spike_of_the_machine_is_not_the_collectors(evaluate):
+    finding = evaluate(collecting(3, 50, 80) | slow(11), records=CALLED)
     assert span(finding) == (round(0.8 * 1_350 * US), round(1.2 * 1_350 * US))
 
 
-def test_a_single_full_collection_is_no_rate(judge):
-    assert judge("step-time-jitter", collecting(30)) is None
+def test_a_single_full_collection_is_no_rate(evaluate):
+    assert evaluate(collecting(30)) is None
 
 
-def test_a_burst_is_no_rhythm(judge):
-    forward = [60 * MS if 40 <= step < 46 else 10 * MS for step in range(100)]
-    finding = judge("step-time-jitter", {"forward": forward})
-    assert finding.severity is Severity.INFO
-    assert "steps_between_count" not in finding.evidence
-
-
-def test_waits_and_callbacks_are_other_findings_business(judge):
+def test_waits_and_callbacks_are_other_findings_business(evaluate):
     callbacks = every(20, 60 * MS, MS, first=7)
-    assert judge("step-time-jitter", {**WORK, "callbacks": callbacks}) is None
+    assert evaluate({**WORK, "callbacks": callbacks}) is None
 
 
-def test_steps_that_are_slow_from_one_on_are_a_change_and_no_jitter(judge, analyze):
+def test_steps_that_are_slow_from_one_on_are_a_change_and_no_jitter(evaluate, analyze):
     # A run that trains nothing in its first 300 batches.
     phases = {"forward": [MS if step < 300 else 12 * MS for step in range(400)]}
-    said = judge("step-time-jitter", phases, steps=400)
+    said = evaluate(phases, steps=400)
     assert isinstance(said, Abstained)
     assert said.reason == (
         "steps take another time from step 300 on, which is a change and no jitter"

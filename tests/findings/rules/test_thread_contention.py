@@ -16,9 +16,9 @@ def seen(*lines, whole=200):
     return [HostLines(whole, lines, by_phase)]
 
 
-def test_a_line_that_takes_a_lock_is_named(judge):
+def test_a_line_that_takes_a_lock_is_named(evaluate):
     records = seen(line(3, 50, source="with self.lock:"), line(4, 50, kind="model"))
-    finding = judge("thread-contention", PHASES, records=records)
+    finding = evaluate(PHASES, records=records)
     assert finding.where[0] == Where(
         file="train.py", line=3, source="with self.lock:", phase="forward"
     )
@@ -29,15 +29,15 @@ def test_a_line_that_takes_a_lock_is_named(judge):
 @pytest.mark.parametrize(
     ("kind", "source"), [("wait", "item = self.queue.get()"), (None, "self.lock.acquire()")]
 )
-def test_queues_and_acquired_locks_are_waits_too(judge, kind, source):
+def test_queues_and_acquired_locks_are_waits_too(evaluate, kind, source):
     records = seen(line(3, 50, kind=kind, source=source))
-    assert judge("thread-contention", PHASES, records=records).evidence["lock_ns"] == 5 * MS
+    assert evaluate(PHASES, records=records).evidence["lock_ns"] == 5 * MS
 
 
 @pytest.mark.parametrize("source", ["with open(path) as file:", "with_lock = 3", "x = lock[0]"])
-def test_other_lines_are_no_waits(judge, source):
+def test_other_lines_are_no_waits(evaluate, source):
     records = seen(line(3, 50, source=source))
-    assert judge("thread-contention", PHASES, records=records) is None
+    assert evaluate(PHASES, records=records) is None
 
 
 def test_lines_that_wait_are_not_taken_for_python(judge):
@@ -46,6 +46,6 @@ def test_lines_that_wait_are_not_taken_for_python(judge):
     assert finding.evidence["python_ns"] == 5 * MS
 
 
-def test_few_samples_and_none_of_a_lock_are_silent(judge):
-    assert judge("thread-contention", PHASES, records=seen(whole=50)) is None
-    assert judge("thread-contention", PHASES, records=seen()) is None
+def test_few_samples_and_none_of_a_lock_are_silent(evaluate):
+    assert evaluate(PHASES, records=seen(whole=50)) is None
+    assert evaluate(PHASES, records=seen()) is None

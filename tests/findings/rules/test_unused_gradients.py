@@ -8,12 +8,12 @@ PHASES = {"forward": 5 * MS, "backward": 10 * MS}
 
 
 @pytest.fixture
-def unused(judge):
+def unused(evaluate):
     """Return the finding of an inspection that found so many of 400 parameters unused."""
 
     def found(*modules, parameters=300):
         value = UnusedGradients(4, parameters, 400, modules)
-        return judge("unused-gradients", PHASES, records=[value])
+        return evaluate(PHASES, records=[value])
 
     return found
 
@@ -34,5 +34,5 @@ def test_of_a_module_that_is_trained_in_part_the_other_parts_are_frozen(unused):
     assert "# and 2 more\n" in unused(*parts).change
 
 
-def test_is_silent_where_nothing_was_found(judge):
-    assert judge("unused-gradients", PHASES) is None
+def test_is_silent_where_nothing_was_found(evaluate):
+    assert evaluate(PHASES) is None

@@ -7,8 +7,8 @@ from lightning_gpuprof.records.schema import Loader, OutsideSpan, StepFlag
 ONE_WORKER = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1)}
 
 
-def test_proposes_to_keep_the_workers(judge):
-    (finding,) = judge("worker-startup", EPOCHS, **ONE_WORKER)
+def test_proposes_to_keep_the_workers(evaluate):
+    (finding,) = evaluate(EPOCHS, **ONE_WORKER)
     # 99.9 ms at each of 10 epochs, of which the first stays, and a fifth more that goes with
     # it; one batch at least is made.
     step_ns = finding.evidence["step_ns"]
@@ -17,56 +17,47 @@ def test_proposes_to_keep_the_workers(judge):
     assert finding.change == "DataLoader(..., num_workers=1, persistent_workers=True)"
 
 
-def test_a_first_step_that_copies_memory_shared_with_workers_may_go_too(judge):
-    forward = [
-        one + 20 * MS * bool(flag) for one, flag in zip([6 * MS] * 100, EPOCH_FLAGS, strict=True)
-    ]
-    (plain,) = judge("worker-startup", EPOCHS, **ONE_WORKER)
-    (slower,) = judge("worker-startup", {**EPOCHS, "forward": forward}, **ONE_WORKER)
-    assert slower.saving_ns.high == pytest.approx(
-        plain.saving_ns.high + 1.2 * 9 * 20 * MS / 100, abs=9
-    )
+def test_a_first_step_that_copies_memory_shared_with_workers_may_go_too(evaluate):
+    (plain,) = evaluate(EPOCHS, **ONE_WORKER)
+    (slower,) = evaluate({**EPOCHS, "forward": every(10, 26 * MS, 6 * MS)}, **ONE_WORKER)
+    most = plain.saving_ns.high + 1.2 * 9 * 20 * MS / 100
+    assert slower.saving_ns.high == pytest.approx(most, abs=9)
     assert slower.evidence["startup_ns"] == plain.evidence["startup_ns"]
 
 
-def test_steps_that_were_not_marked_share_the_cost(judge):
-    more = unmarked(300)
-    (plain,) = judge("worker-startup", EPOCHS, **ONE_WORKER)
-    (finding,) = judge("worker-startup", EPOCHS, **ONE_WORKER, records=[more])
+def test_steps_that_were_not_marked_share_the_cost(evaluate):
+    (plain,) = evaluate(EPOCHS, **ONE_WORKER)
+    (finding,) = evaluate(EPOCHS, **ONE_WORKER, records=[unmarked(300)])
     assert finding.saving_ns.high == plain.saving_ns.high // 4
 
 
-def test_has_nothing_to_say_without_workers(judge):
-    run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=0)}
-    assert judge("worker-startup", EPOCHS, **run) == ()
+NONE = Loader(num_workers=0)
+KEPT = Loader(num_workers=2, persistent_workers=True)
 
 
-def test_the_first_start_says_nothing_of_the_later_ones(judge):
+@pytest.mark.parametrize("loader", [NONE, KEPT], ids=["none", "kept"])
+def test_without_workers_that_start_anew_there_is_nothing_to_say(evaluate, loader):
+    assert evaluate(EPOCHS, flags=EPOCH_FLAGS, loader=loader) == ()
+
+
+def test_the_first_start_says_nothing_of_the_later_ones(evaluate):
     waits = [2_000 * MS, *EPOCHS["data_wait"][1:]]
-    run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1)}
-    (finding,) = judge("worker-startup", {**WORK, "data_wait": waits}, **run)
+    (finding,) = evaluate({**WORK, "data_wait": waits}, **ONE_WORKER)
     assert finding.evidence["startup_per_epoch_ns"] == 99_900 * US
     once = every(1_000, 2_000 * MS, 100 * US)
-    flags = every(1_000, StepFlag.EPOCH_START)
-    run = {"flags": flags, "loader": Loader(num_workers=1)}
-    assert judge("worker-startup", {**WORK, "data_wait": once}, **run) == ()
+    run = ONE_WORKER | {"flags": every(1_000, StepFlag.EPOCH_START)}
+    assert evaluate({**WORK, "data_wait": once}, **run) == ()
 
 
-def test_a_loader_that_is_made_anew_keeps_no_workers(judge):
-    run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1), "records": [REMADE]}
-    (finding,) = judge("worker-startup", EPOCHS, **run)
-    (kept,) = judge("worker-startup", EPOCHS, **ONE_WORKER)
+def test_a_loader_that_is_made_anew_keeps_no_workers(evaluate):
+    (finding,) = evaluate(EPOCHS, **ONE_WORKER, records=[REMADE])
+    (kept,) = evaluate(EPOCHS, **ONE_WORKER)
     assert (finding.change, span(finding)) == (None, span(kept))
     assert "return the same one" in finding.advice
 
 
-def test_workers_that_are_kept_do_not_start_again(judge):
-    loader = Loader(num_workers=1, persistent_workers=True)
-    assert judge("worker-startup", EPOCHS, flags=EPOCH_FLAGS, loader=loader) == ()
-
-
-def test_abstains_where_no_epoch_begins(judge):
-    assert judge("worker-startup", WORK) == ()
+def test_abstains_where_no_epoch_begins(evaluate):
+    assert evaluate(WORK) == ()
 
 
 VALIDATED = {
@@ -80,9 +71,9 @@ VALIDATED = {
 }
 
 
-def test_workers_of_each_validation_are_a_finding_of_their_own(judge):
+def test_workers_of_each_validation_are_a_finding_of_their_own(evaluate):
     loader = Loader(num_workers=2, length=8)
-    (finding,) = judge("worker-startup", **VALIDATED, validation_loader=loader)
+    (finding,) = evaluate(**VALIDATED, validation_loader=loader)
     assert finding.where[0].phase == "validation"
     assert finding.change == (
         "DataLoader(..., num_workers=2, persistent_workers=True)  # validation's"
@@ -92,10 +83,10 @@ def test_workers_of_each_validation_are_a_finding_of_their_own(judge):
     assert finding.evidence["startup_per_validation_ns"] == 40 * MS
 
 
-def test_of_an_iterable_the_first_batch_may_be_made_as_the_loader_starts(judge):
+def test_of_an_iterable_the_first_batch_may_be_made_as_the_loader_starts(evaluate):
     def least(**loader):
         loader = Loader(num_workers=2, dataset_kind="iterable", **loader)
-        (finding,) = judge("worker-startup", **VALIDATED, validation_loader=loader)
+        (finding,) = evaluate(**VALIDATED, validation_loader=loader)
         return finding.saving_ns.low
 
     assert least() == least(length=3) == 0
@@ -103,33 +94,30 @@ def test_of_an_iterable_the_first_batch_may_be_made_as_the_loader_starts(judge):
     assert least(length=4) == round(0.8 * 9 * 30 * MS / 100)
 
 
-@pytest.mark.parametrize(
-    "loader",
-    [None, Loader(num_workers=0), Loader(num_workers=2, persistent_workers=True)],
-    ids=["unknown", "none", "kept"],
-)
-def test_validations_without_workers_of_their_own_start_none(judge, loader):
-    outcome = judge("worker-startup", **VALIDATED, validation_loader=loader)
-    assert outcome == ()
+@pytest.mark.parametrize("loader", [None, NONE, KEPT], ids=["unknown", "none", "kept"])
+def test_validations_without_workers_of_their_own_start_none(evaluate, loader):
+    assert evaluate(**VALIDATED, validation_loader=loader) == ()
 
 
 def test_frequent_validation_leaves_out_what_the_workers_start_takes(judge):
-    once = Loader(num_workers=2, length=8)
-    kept = Loader(num_workers=2, length=8, persistent_workers=True)
-    told = [
+    once, kept = (
         judge("frequent-validation", **VALIDATED, validation_loader=loader)
-        for loader in (once, kept)
-    ]
-    assert told[0].evidence == told[1].evidence
-    assert told[0].saving_ns.high == round(told[1].saving_ns.high / 3)
+        for loader in (Loader(num_workers=2, length=8), KEPT)
+    )
+    assert once.evidence == kept.evidence
+    assert once.saving_ns.high == round(kept.saving_ns.high / 3)
 
 
-def test_workers_that_hand_over_rows_in_memory_are_done_without(judge):
-    loader = Loader(num_workers=1, in_memory=True)
-    run = {"flags": EPOCH_FLAGS, "loader": loader, "columns": {"samples": 4}}
+def in_rows(in_memory):
+    loader = Loader(num_workers=1, in_memory=in_memory)
+    return {"flags": EPOCH_FLAGS, "loader": loader, "columns": {"samples": 4}}
+
+
+def test_workers_that_hand_over_rows_in_memory_are_done_without(evaluate, judge):
+    run = in_rows(True)
     waits = {**WORK, "data_wait": every(10, 100 * MS, MS)}
     finding = judge("data-wait", waits, **run)
-    (start,) = judge("worker-startup", waits, **run)
+    (start,) = evaluate(waits, **run)
     assert finding.change == start.change == "DataLoader(..., num_workers=0)"
     # A wait of 1 ms but for four rows of 6 us; the starts lie between steady steps.
     assert span(finding) == (round(0.8 * MS) - 24 * US, round(1.2 * MS))
@@ -137,16 +125,14 @@ def test_workers_that_hand_over_rows_in_memory_are_done_without(judge):
 
 
 @pytest.mark.parametrize("in_memory", [False, True])
-def test_starts_between_epochs_may_take_longer_than_all_steps(judge, in_memory):
+def test_starts_between_epochs_may_take_longer_than_all_steps(evaluate, judge, in_memory):
     began = OutsideSpan("epoch_end", 0, 900 * MS, phase_ns={"data_wait": 900 * MS})
-    loader = Loader(num_workers=1, in_memory=in_memory)
-    run = {"flags": EPOCH_FLAGS, "loader": loader, "columns": {"samples": 4}}
-    phases = {"forward": MS, "data_wait": MS}
-    (start,) = judge("worker-startup", phases, **run, records=[began])
+    run = {"phases": {"forward": MS, "data_wait": MS}, "records": [began], **in_rows(in_memory)}
+    (start,) = evaluate(**run)
     # 100 ms for each of ten steps of 2 ms, one of which is the first batch's making.
     assert span(start) == (98 * MS * 9 // 100, round(1.2 * 9 * MS))
     if in_memory:
-        low, high = span(judge("data-wait", phases, **run, records=[began]))
+        low, high = span(judge("data-wait", **run))
         assert low < high <= 2 * MS
 
 
@@ -156,8 +142,8 @@ AMID = {
 }
 
 
-def test_workers_that_start_amid_an_epoch_are_told_as_that(judge):
-    (finding,) = judge("worker-startup", **AMID, loader=Loader(num_workers=1))
+def test_workers_that_start_amid_an_epoch_are_told_as_that(evaluate, judge):
+    (finding,) = evaluate(**AMID, loader=Loader(num_workers=1))
     # 58 ms at every fifth step of 23.6 ms on average.
     assert "every 5 steps: 11.6 ms of each step (49.2%)" in finding.title
     assert finding.change.startswith("DataLoader(..., persistent_workers=True)")
@@ -169,12 +155,10 @@ def test_workers_that_start_amid_an_epoch_are_told_as_that(judge):
 
 
 @pytest.mark.parametrize(
-    ("length", "change"),
-    [(16, "num_workers=0"), (80, "num_workers=2, persistent_workers=True")],
-    ids=["few", "many"],
+    ("length", "change"), [(16, "num_workers=0"), (80, "num_workers=2, persistent_workers=True")]
 )
-def test_of_many_loaders_with_few_batches_each_no_worker_is_worth_its_start(judge, length, change):
+def test_of_many_loaders_with_few_batches_no_worker_is_worth_its_start(evaluate, length, change):
     loader = Loader(num_workers=2, length=length, loaders=8)
-    (finding,) = judge("worker-startup", **VALIDATED, validation_loader=loader)
+    (finding,) = evaluate(**VALIDATED, validation_loader=loader)
     assert finding.title.startswith("Starting 16 workers costs each validation 40.0 ms (")
     assert finding.change == f"DataLoader(..., {change})  # validation's"
