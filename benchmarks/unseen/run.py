@@ -187,7 +187,9 @@ def counts(entries: dict[str, Any]) -> dict[str, Any]:
         "savings": len(timed),
         "inside": sum(inside for _, inside, _, _ in timed),
         "middle_within_25_percent": sum(close for _, _, close, _ in timed),
-        **{f"step_error_{key}": value for key, value in errors.items()},
+        **{
+            f"step_error_{key}": round(errors[key], 4) for key in errors if timed and key != "count"
+        },
         "line_among_first_three": sum(r is not None and r <= FIRST_LINES for r in ranks),
         "lines_judged": len(ranks),
         "clean": len(clean),
