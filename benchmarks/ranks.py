@@ -159,18 +159,6 @@ def predicted(log_dir: Path) -> dict[str, Any]:
     return {"found": ids, "saving_ns": said["saving_ns"], "evidence": said["evidence"]}
 
 
-def measure(fits: int) -> dict[str, Any]:
-    """Time it in some fits, and have it predicted in as many."""
-    with tempfile.TemporaryDirectory() as folder:
-        timed, said = [], []
-        for seed in range(fits):
-            started(place := Path(folder, f"timed{seed}"), seed)
-            timed.append(saved(json.loads((place / "pairs.json").read_text())))
-            started(place := Path(folder, f"profiled{seed}"), None)
-            said.append(predicted(place))
-    return {"cause": "straggler", "ranks": 2, "backend": "gloo", "fits": timed, "predicted": said}
-
-
 def main() -> None:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fits", type=int, default=2, help="timed ones, and as many profiled")
@@ -180,7 +168,15 @@ def main() -> None:
     if chosen.folder:
         fit(chosen.folder, chosen.seed)
         return
-    found = measure(chosen.fits)
+    timed, said = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(chosen.fits):
+            started(place := Path(folder, f"timed{seed}"), seed)
+            timed.append(saved(json.loads((place / "pairs.json").read_text())))
+            started(place := Path(folder, f"profiled{seed}"), None)
+            said.append(predicted(place))
+    found = {"cause": "straggler", "ranks": 2, "backend": "gloo"}
+    found |= {"fits": timed, "predicted": said}
     print(json.dumps(found, indent=1))
     print(f"Written: {write_results('ranks-straggler', found)}")
 

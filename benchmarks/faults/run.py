@@ -300,7 +300,21 @@ def run_controls(suite: Suite, args: Namespace) -> dict[str, Said]:
 
 
 def main() -> None:
-    args = _arguments()
+    parser = ArgumentParser(description="Measure the findings against injected faults.")
+    parser.add_argument("--only", nargs="+", choices=[*CAUSES, *CONTROLS], help="some cases")
+    parser.add_argument("--shares", nargs="+", type=float, default=list(SHARES))
+    parser.add_argument("--quick", action="store_true", help="one pair each, write nothing")
+    parser.add_argument("--reports", action="store_true", help="the first findings alone")
+    parser.add_argument("--reread", action="store_true", help="judge what the folder keeps")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="no further pair after")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path(tempfile.gettempdir()) / "lightning-gpuprof-faults",
+        help="log dirs and calibrated knobs; an existing one is used again",
+    )
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    args = parser.parse_args()
     one_thread()
     keep_memory()
     args.folder.mkdir(parents=True, exist_ok=True)
@@ -336,24 +350,6 @@ def main() -> None:
     name = "faults-reread" if args.reread else "faults"
     path = write_results(name, payload, page=text, folder=args.results)
     say(f"written: {path} and {path.with_suffix('.md').name}")
-
-
-def _arguments() -> Namespace:
-    parser = ArgumentParser(description="Measure the findings against injected faults.")
-    parser.add_argument("--only", nargs="+", choices=[*CAUSES, *CONTROLS], help="some cases")
-    parser.add_argument("--shares", nargs="+", type=float, default=list(SHARES))
-    parser.add_argument("--quick", action="store_true", help="one pair each, write nothing")
-    parser.add_argument("--reports", action="store_true", help="the first findings alone")
-    parser.add_argument("--reread", action="store_true", help="judge what the folder keeps")
-    parser.add_argument("--minutes", type=float, default=MINUTES, help="no further pair after")
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        default=Path(tempfile.gettempdir()) / "lightning-gpuprof-faults",
-        help="log dirs and calibrated knobs; an existing one is used again",
-    )
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -168,16 +168,6 @@ def fit(model_options: dict[str, Any], folder: str, *callbacks: Any) -> float:
     return (model.end - model.begin) / (model.steps - WARM) * 1e9
 
 
-def said_of(model_options: dict[str, Any], run: str) -> list[dict[str, Any]]:
-    """Train under the callback and return the report's findings."""
-    callback = GpuProfCallback(
-        log_dir=run, wait=10, warmup=2, active=4, repeat=0, report=False, console=False
-    )
-    fit(model_options, run, callback)
-    found: list[dict[str, Any]] = report(run)["findings"]
-    return found
-
-
 def measured(fault: Fault, until: float) -> dict[str, Any]:
     """Return what a fault's fix saves; after `until` no round begins."""
     saved, as_proposed, faulty = [], [], []
@@ -201,7 +191,9 @@ def measured(fault: Fault, until: float) -> dict[str, Any]:
 
 def judged(name: str, fault: Fault, run: str, row: dict[str, Any]) -> dict[str, Any]:
     """Return what is said of a fault beside what its fix saved."""
-    said = said_of(fault.faulty, run)
+    window = {"wait": 10, "warmup": 2, "active": 4, "repeat": 0}
+    fit(fault.faulty, run, GpuProfCallback(log_dir=run, **window, report=False, console=False))
+    said = report(run)["findings"]
     named = next((one for one in said if one["id"] in fault.findings), None)
     predicted = None if named is None else named["saving_ns"]
     if predicted and predicted["high"]:

@@ -245,11 +245,6 @@ def examined(device: Callable[[], Device], name: str) -> dict[str, Any]:
     return {"passed": False, "withheld": "it failed", **row} if "failure" in row else row
 
 
-def within_free(cap_bytes: int, free_bytes: int) -> int:
-    """Return a cap that is there: what is taken already would be found as the true limit."""
-    return min(cap_bytes, int(FREE_FRAC * free_bytes) // 2**20 * 2**20)
-
-
 def main() -> int:
     parser = options(__doc__, seconds=600.0)
     parser.add_argument("--cap", type=int, metavar="MIB", default=8192)
@@ -258,7 +253,8 @@ def main() -> int:
     on_gpu = torch.cuda.is_available()
     cap = chosen.cap * 2**20
     if on_gpu:
-        cap = within_free(cap, torch.cuda.mem_get_info(0)[0])
+        # Memory that is taken already would be found as the true limit.
+        cap = min(cap, int(FREE_FRAC * torch.cuda.mem_get_info(0)[0]) // 2**20 * 2**20)
         # Only memory is measured, and sizes near the limit are slow.
         torch.set_float32_matmul_precision("high")
     found: dict[str, Any] = {"cap_bytes": cap, "simulated": not on_gpu, "models": {}}

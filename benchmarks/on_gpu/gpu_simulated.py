@@ -23,6 +23,29 @@ from lightning_gpuprof.trials.predict import cublas_workspace_bytes
 OutOfMemory = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
 
 
+class Pool(CachingAllocator):
+    """The allocator with what a card's counts beside."""
+
+    def __init__(self, capacity_bytes: float) -> None:
+        super().__init__(capacity_bytes)
+        self.peak_allocated_bytes = self.retries = self.ooms = 0
+
+    def allocate(self, requested: int) -> Block:
+        block = super().allocate(requested)
+        self.peak_allocated_bytes = max(self.peak_allocated_bytes, self.allocated_bytes)
+        return block
+
+    def _release_cached(self) -> None:
+        self.retries += 1
+        super()._release_cached()
+
+    @property
+    def split_bytes(self) -> int:
+        """Free bytes in segments that are partly in use."""
+        free = [block for _, _, block in (*self._free[True], *self._free[False])]
+        return sum(block.size for block in free if block.previous or block.next)
+
+
 class Simulated(LiveBytes):
     """Memory of a bounded size, such as an NVIDIA card of compute capability 9.0 has."""
 
@@ -32,7 +55,7 @@ class Simulated(LiveBytes):
     def __init__(self, cap_bytes: int) -> None:
         super().__init__()
         self.cap_bytes = cap_bytes
-        self._pool = CachingAllocator()
+        self._pool = Pool(cap_bytes)
         self._handles: dict[int, Block] = {}
 
     def probe(self, device: torch.device) -> "Simulated":
@@ -43,7 +66,7 @@ class Simulated(LiveBytes):
     def training(self) -> Iterator[None]:
         """Begin with an empty device, on which all that is made until the end lies."""
         gc.collect()  # what is left of the last fit would end in this one's blocks
-        self._pool, self._handles = CachingAllocator(self.cap_bytes), {}
+        self._pool, self._handles = Pool(self.cap_bytes), {}
         for kept in (self._live, self._ends, self.blocks, self.events):
             kept.clear()
         for _ in range(2):
@@ -59,6 +82,7 @@ class Simulated(LiveBytes):
             try:
                 self._handles[index] = self._pool.allocate(storage.nbytes())
             except MemoryError as error:
+                self._pool.ooms += 1
                 raise OutOfMemory(f"the simulated device is full: {error}") from None
         return index
 

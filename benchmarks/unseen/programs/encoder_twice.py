@@ -45,6 +45,5 @@ class ActorCritic(Module):
 
 def main(run: Run) -> None:
     actions, returns = torch.randint(ACTIONS, (640,)), torch.randn(640)
-    run.fit(
-        ActorCritic(share=run.fixed), shuffled(64, torch.rand(640, 4, 64, 64), actions, returns)
-    )
+    data = shuffled(64, torch.rand(640, 4, 64, 64), actions, returns)
+    run.fit(ActorCritic(share=run.fixed), data)

@@ -44,8 +44,5 @@ def main(run: Run) -> None:
         weights = 1 / species.bincount(minlength=SPECIES)[species]
         sampler = WeightedRandomSampler(weights, EPOCH, replacement=False)  # cause
     data = DataLoader(clips, batch_size=BATCH, sampler=sampler)  # cause
-    run.fit(
-        Supervised(Scaled(), mlp(BANDS, 1024, 640, SPECIES, act=nn.GELU)),
-        data,
-        enable_checkpointing=False,
-    )
+    model = Supervised(Scaled(), mlp(BANDS, 1024, 640, SPECIES, act=nn.GELU))
+    run.fit(model, data, enable_checkpointing=False)

@@ -38,7 +38,5 @@ class Feeling(Module):
 def main(run: Run) -> None:
     sentences = torch.randint(WORDS, (6000, LENGTH)), torch.randint(FEELINGS, (6000,))
     often = 50 if run.fixed else 1  # cause
-    logger = TensorBoardLogger(run.root)  # cause
-    run.fit(
-        Feeling(), whole_batches(sentences, 32), logger=logger, log_every_n_steps=often
-    )  # cause
+    options = {"logger": TensorBoardLogger(run.root), "log_every_n_steps": often}  # cause
+    run.fit(Feeling(), whole_batches(sentences, 32), **options)  # cause
