@@ -70,9 +70,7 @@ class GpuProfConfig:
         modules: Names of modules, as in named_modules(), whose forward and backward are timed.
         device_marks: Whether phases are also timed on the device, by events; no host sync.
         overhead_budget: Share of a step's time that this may cost by its own clock; above it
-            one step in several is marked, and says so: the others have no phases, nor marks on the
-            device. What is done once in many steps (handing on losses, reading a device's memory)
-            is not counted.
+            one step in several is marked, and says so: the others have no phases and no marks.
         log_dir: Where files go instead of the loggers' log dir.
 
     Raises:
