@@ -95,7 +95,7 @@ class Inspector(Callback):
     def _finish(self) -> None:
         self._close()
         syncs, work = self._syncs, self._work
-        calls_per_step, calls = work.calls.per_step(work.steps)
+        calls_per_step, calls = work.calls_per_step()
         self._done(
             Inspection(
                 sync_steps=syncs.steps,

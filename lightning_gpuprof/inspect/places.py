@@ -1,6 +1,5 @@
 """Host syncs by the line to blame, found on the Python stack while the call is under way."""
 
-import linecache
 import os
 import sys
 from collections import Counter
@@ -10,6 +9,7 @@ from functools import lru_cache
 from types import FrameType
 from typing import Any, NamedTuple
 
+import msgspec
 import torch
 
 from lightning_gpuprof.adapters.actions import PHASES
@@ -19,10 +19,9 @@ from lightning_gpuprof.recorders.sampling.stack_lines import outwards
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import SyncSite
 from lightning_gpuprof.session import patches
-from lightning_gpuprof.session.places import package_of, shown_path
+from lightning_gpuprof.session.places import Place as Line
+from lightning_gpuprof.session.places import package_of, shown
 
-Line = tuple[str, int, str]
-"""File, line and function."""
 _INSPECTING = (os.path.dirname(os.path.abspath(__file__)) + os.sep, patches.__file__)
 _LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric", "lightning_utilities")
 _SKIPPED = ("python", "torch", "tensorboard", "tqdm", "rich", "numpy")
@@ -219,12 +218,8 @@ def _site(line: Line, hits: list[Hit], steps: int, would_sync: bool) -> SyncSite
     operations = Counter(hit.operation for hit in hits)
     blocked = [hit.blocked_ns for hit in hits if hit.blocked_ns is not None]
     phases = Counter(hit.place.phase for hit in hits)
-    file, number, function = line
     return SyncSite(
-        file=shown_path(file),
-        line=number,
-        function=function,
-        source=linecache.getline(file, number).strip(),
+        **msgspec.structs.asdict(shown(line)),
         owner=hits[0].place.owner,
         operation=", ".join(name for name, _ in operations.most_common()),
         count=len(hits),

@@ -1,6 +1,7 @@
 """Finds what training steps do for nothing: gradients, kept graphs, anomaly checks."""
 
 import sys
+from contextlib import suppress
 from cProfile import Profile
 from types import CodeType
 from typing import Any
@@ -24,6 +25,9 @@ from lightning_gpuprof.session.places import (
 )
 
 MOST_NAMES = 3
+MOST_ROWS = 5
+LEAST_CALLS = 10
+"""A step takes a batch from a loader's workers by fewer calls of a function."""
 _COMPILED = {
     "graph break": (
         "torch.compile breaks its graph here",
@@ -43,7 +47,7 @@ class Work:
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
-        self.calls = PythonCalls()
+        self._profile: Profile | None = None
         self.steps = 0
         self.unused: UnusedGradients | None = None
         self._patches = Patches()
@@ -52,7 +56,10 @@ class Work:
     def start(self) -> None:
         """Begin to inspect."""
         self._patches.instead(torch.autograd, "backward", self._backward)
-        self.calls.start()
+        profile = Profile()
+        with suppress(ValueError):  # from Python 3.12 on: another tool profiles
+            profile.enable()
+            self._profile = profile
 
     def begin_step(self) -> None:
         """Note that a step begins."""
@@ -61,7 +68,8 @@ class Work:
 
     def stop(self) -> None:
         """Put everything back, and list the gradients that nobody used."""
-        self.calls.stop()
+        if self._profile is not None:
+            self._profile.disable()
         self._patches.restore()
         groups = [group for one in self._trainer.optimizers for group in one.param_groups]
         stepped = [group for group in groups if group.get("lr") != 0]
@@ -72,6 +80,34 @@ class Work:
     def waste(self) -> tuple[Waste, ...]:
         """Return what steps do for nothing, each once, and where torch.compile gives up a graph."""
         return (*self._found.values(), *map(_compiling, compile_events()))
+
+    def calls_per_step(self) -> tuple[float | None, tuple[CallCount, ...]]:
+        """Return all calls of a step, and the user's functions that make the most of them.
+
+        Those of `multiprocessing` follow. None and nothing where another profiler was on.
+        """
+        if self._profile is None or not self.steps:
+            return None, ()
+        steps, entries = self.steps, self._profile.getstats()
+        found = [
+            CallCount(
+                file=shown_path(entry.code.co_filename),
+                line=entry.code.co_firstlineno,
+                function=entry.code.co_name,
+                calls=entry.callcount / steps,
+                makes=sum(callee.callcount for callee in entry.calls or ()) / steps,
+                to_workers=of_multiprocessing(entry.code.co_filename),
+            )
+            for entry in entries
+            if isinstance(entry.code, CodeType)
+            and (not package_of(file := entry.code.co_filename) or of_multiprocessing(file))
+        ]
+        found.sort(key=lambda row: -row.makes)
+        own = [row for row in found if not row.to_workers]
+        often = [row for row in found if row.to_workers and row.calls >= LEAST_CALLS]
+        workers = [row for row in often if not row.function.startswith("_")]
+        rows = (*own[:MOST_ROWS], *workers[:MOST_ROWS])
+        return sum(entry.callcount for entry in entries) / steps, rows
 
     def _backward(
         self,
@@ -124,57 +160,3 @@ def _unused(found: UnusedGradients) -> Waste:
         advice=f"self.{names[0]}.requires_grad_(False) in __init__, or pass its parameters to the "
         "optimizer",
     )
-
-
-MOST_ROWS = 5
-LEAST_CALLS = 10
-"""A step takes a batch from a loader's workers by fewer calls of a function."""
-
-
-class PythonCalls:
-    """Counts from `start` to `stop`; where another profiler is on, nothing is counted."""
-
-    def __init__(self) -> None:
-        self._profile: Profile | None = None
-
-    def start(self) -> None:
-        """Begin to count in this thread."""
-        profile = Profile()
-        try:
-            profile.enable()
-        except ValueError:  # from Python 3.12 on: another tool profiles
-            return
-        self._profile = profile
-
-    def stop(self) -> None:
-        """Count no more."""
-        if self._profile is not None:
-            self._profile.disable()
-
-    def per_step(self, steps: int) -> tuple[float | None, tuple[CallCount, ...]]:
-        """Return all calls of a step, and the user's functions that make the most of them.
-
-        Those of `multiprocessing` follow. None and nothing where they were not counted.
-        """
-        if self._profile is None or not steps:
-            return None, ()
-        entries = self._profile.getstats()
-        found = [
-            CallCount(
-                file=shown_path(entry.code.co_filename),
-                line=entry.code.co_firstlineno,
-                function=entry.code.co_name,
-                calls=entry.callcount / steps,
-                makes=sum(callee.callcount for callee in entry.calls or ()) / steps,
-                to_workers=of_multiprocessing(entry.code.co_filename),
-            )
-            for entry in entries
-            if isinstance(entry.code, CodeType)
-            and (not package_of(file := entry.code.co_filename) or of_multiprocessing(file))
-        ]
-        found.sort(key=lambda row: -row.makes)
-        own = [row for row in found if not row.to_workers]
-        often = [row for row in found if row.to_workers and row.calls >= LEAST_CALLS]
-        workers = [row for row in often if not row.function.startswith("_")]
-        rows = (*own[:MOST_ROWS], *workers[:MOST_ROWS])
-        return sum(entry.callcount for entry in entries) / steps, rows

@@ -33,9 +33,6 @@ class Recorder:
     def release(self) -> None:
         """Put back whatever was changed; it may be called twice."""
 
-    def _release(self) -> None:
-        self.release()
-
     @override
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), ()

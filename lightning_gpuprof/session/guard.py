@@ -27,10 +27,10 @@ def guarded(
     """Wrap a hook so that its failure disables its owner for the run instead of ending training.
 
     The first failure is logged with its traceback, writes `ProbeDisabled` to the owner's `_output`
-    and calls its `_release()`, which must put back whatever it changed. Then its guarded hooks
-    return None at once, but for `teardown` and `on_exception`, in which sessions end; `setup`
-    enables it again. `ConfigError` passes, as do `KeyboardInterrupt`, `SystemExit` and what the
-    program's handler of a signal raises.
+    and calls its `_release()` or `release()`, which must put back whatever it changed. Then its
+    guarded hooks return None at once, but for `teardown` and `on_exception`, in which sessions end;
+    `setup` enables it again. `ConfigError` passes, as do `KeyboardInterrupt`, `SystemExit` and what
+    the program's handler of a signal raises.
     """
     begins_run = hook.__name__ == "setup"
     ends_run = hook.__name__ in ("teardown", "on_exception")
@@ -94,7 +94,7 @@ def disable(owner: Any, error: BaseException) -> None:
     if output is not None:
         said = {"probe": name, "error": text_of(error), "traceback": text}
         attempt(lambda: output.write(ProbeDisabled(step=output.step, **said)), None)
-    release = getattr(owner, "_release", None)
+    release = getattr(owner, "_release", None) or getattr(owner, "release", None)
     if release is not None:
         attempt(release, None)
     message = (

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.session.guard import guarded, is_disabled
+from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.output import RunOutput
 from lightning_gpuprof.timing.device_marks import DeviceMarks
 from lightning_gpuprof.timing.device_rows import OUTSIDE, WHOLE
@@ -194,14 +194,9 @@ class DeviceMarking:
             self._held = facts[done:], charged[done:]
         return facts[:done], charged[:done]
 
+    @guarded
     def columns(self, steps: Int64, dur_ns: int, *, spacing: int = 1) -> dict[str, Int64]:
         """Return the device's columns of some steps."""
-        if is_disabled(self):
-            return {}
-        return self._columns(steps, dur_ns, spacing) or {}
-
-    @guarded
-    def _columns(self, steps: Int64, dur_ns: int, spacing: int) -> dict[str, Int64]:
         columns = self.marks.take(steps)
         self._keep_budget(dur_ns / len(steps), spacing)
         return columns

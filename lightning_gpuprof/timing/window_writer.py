@@ -148,7 +148,8 @@ class WindowWriter:
             return None
         window = Window(facts, charged, self._layout, origin_ns=output.started_ns)
         if device is not None:
-            window.device = device.columns(window.steps, window.total_ns, spacing=self._spacing)
+            columns = device.columns(window.steps, window.total_ns, spacing=self._spacing)
+            window.device = columns or {}
         output.write(window.record())
         self.overhead.add(window)
         return window

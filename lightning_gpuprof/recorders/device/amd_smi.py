@@ -44,7 +44,6 @@ class AmdSmiStats(DeviceStats):
             (one.get("pid"), one.get("memory_usage", {}).get("vram_mem"))
             for one in self._get("gpu_process_list") or ()
         ]
-        others = self._others(sizes)
         return StatsReading(
             busy_frac=None if busy is None else busy / 100,
             temperature_c=self._ask(
@@ -58,8 +57,7 @@ class AmdSmiStats(DeviceStats):
             # Called `cur_clk` before ROCm 6.2.
             sm_clock_mhz=_number(clock, "clk") or _number(clock, "cur_clk"),
             throttle_reasons=_throttle_reasons(self._get("violation_status") or {}),
-            others_bytes=others[0],
-            others_count=others[1],
+            **self._others(sizes),
         )
 
     @override

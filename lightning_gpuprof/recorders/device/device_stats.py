@@ -55,16 +55,16 @@ class DeviceStats:
         except self._refusals:
             return None
 
-    def _others(self, sizes: Sequence[tuple[int, Any]]) -> tuple[int | None, int | None]:
+    def _others(self, sizes: Sequence[tuple[int, Any]]) -> dict[str, int]:
         """Return bytes and number of other processes, given each one's id and bytes.
 
-        None where ours is not among them: in a container drivers name processes by the host's
+        Neither where ours is not among them: in a container drivers name processes by the host's
         ids, or none at all.
         """
         others = [size for pid, size in sizes if pid != self._pid]
         if len(others) == len(sizes) or not all(isinstance(size, int) for size in others):
-            return None, None
-        return sum(others), len(others)
+            return {}
+        return {"others_bytes": sum(others), "others_count": len(others)}
 
 
 class StatsSampler:

@@ -56,7 +56,6 @@ class NvmlStats(DeviceStats):
         processes = None
         if not self._partitioned:
             processes = ask(nvml.nvmlDeviceGetComputeRunningProcesses, handle)
-        others = self._others([(one.pid, one.usedGpuMemory) for one in processes or ()])
         return StatsReading(
             busy_frac=None if rates is None else rates.gpu / 100,
             temperature_c=ask(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
@@ -64,8 +63,7 @@ class NvmlStats(DeviceStats):
             power_limit_mw=ask(nvml.nvmlDeviceGetEnforcedPowerLimit, handle),
             sm_clock_mhz=ask(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
             throttle_reasons=self._throttle_reasons(),
-            others_bytes=others[0],
-            others_count=others[1],
+            **self._others([(one.pid, one.usedGpuMemory) for one in processes or ()]),
         )
 
     @override

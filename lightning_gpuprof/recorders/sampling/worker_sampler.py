@@ -116,9 +116,6 @@ class WorkerSampler:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    def _release(self) -> None:
-        self.release()
-
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_placed": [], "_folder": None}
 
