@@ -9,13 +9,8 @@ from lightning_gpuprof.records.schema import RunStart
 _VERSIONS = ("python", "torch", "lightning", "cuda", "hip")
 _TRAINER = ("precision", "strategy", "accumulate_grad_batches", "num_devices", "detect_anomaly")
 _TORCH = (
-    "cudnn_benchmark",
-    "cudnn_deterministic",
-    "cudnn_allow_tf32",
-    "cudnn_enabled",
-    "mkldnn_enabled",
-    "float32_matmul_precision",
-    "deterministic_algorithms",
+    *("cudnn_benchmark", "cudnn_deterministic", "cudnn_allow_tf32", "cudnn_enabled"),
+    *("mkldnn_enabled", "float32_matmul_precision", "deterministic_algorithms"),
 )
 _LOADER = ("num_workers", "batch_size", "pin_memory", "persistent_workers", "prefetch_factor")
 

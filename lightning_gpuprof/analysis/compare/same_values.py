@@ -1,10 +1,13 @@
 """Whether two runs compute the same: recorded values (losses, metrics) step by step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isnan, nan
 
 from lightning_gpuprof.records.schema import Scalars
+
+_Values = dict[int, float | None]
+"""By batch; None where it was not finite in a record that does not say how."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +37,11 @@ def check_values(
     where only one is a finite number.
     """
     left, right = _series(base), _series(new)
-    return tuple(
-        _check(name, _joined(left[name], right[name]), tolerance) for name in left if name in right
-    )
+    return tuple(_check(name, left[name], right[name], tolerance) for name in left if name in right)
 
 
-def _series(records: Sequence[Scalars]) -> dict[str, dict[int, float | None]]:
-    found: dict[str, dict[int, float | None]] = {}
+def _series(records: Sequence[Scalars]) -> dict[str, _Values]:
+    found: dict[str, _Values] = {}
     for record in records:
         for name, values in record.values.items():
             kept = found.setdefault(name, {})
@@ -54,33 +55,19 @@ def _series(records: Sequence[Scalars]) -> dict[str, dict[int, float | None]]:
     return found
 
 
-def _joined(
-    base: dict[int, float | None], new: dict[int, float | None]
-) -> dict[int, tuple[float | None, float | None]]:
-    """Return both values at the batches that both recorded and at least one has."""
-    both = {at: (base[at], new[at]) for at in base.keys() & new}
-    return {at: pair for at, pair in both.items() if pair != (None, None)}
-
-
-def _check(
-    name: str, both: Mapping[int, tuple[float | None, float | None]], tolerance: float
-) -> ValueCheck:
-    steps = sorted(both)
-    diffs = [_difference(*both[step]) for step in steps]
-    beyond = (step for step, diff in zip(steps, diffs, strict=True) if diff > tolerance)
-    last = both[steps[-1]] if steps else (None, None)
+def _check(name: str, base: _Values, new: _Values, tolerance: float) -> ValueCheck:
+    """Compare a value at the batches that both recorded and at least one has."""
+    both = {at: (base[at], new[at]) for at in sorted(base.keys() & new)}
+    both = {at: pair for at, pair in both.items() if pair != (None, None)}
+    diffs = {at: _difference(*pair) for at, pair in both.items()}
+    last = both[max(both)] if both else (None, None)
     return ValueCheck(
-        name=name,
-        count=len(steps),
-        max_diff=max(diffs, default=0.0),
-        first_step=next(beyond, None),
-        last_base=_number(last[0]),
-        last_new=_number(last[1]),
+        name,
+        len(both),
+        max(diffs.values(), default=0.0),
+        next((at for at, diff in diffs.items() if diff > tolerance), None),
+        *(None if value is None or isnan(value) else value for value in last),
     )
-
-
-def _number(value: float | None) -> float | None:
-    return None if value is None or isnan(value) else value
 
 
 def _difference(a: float | None, b: float | None) -> float:

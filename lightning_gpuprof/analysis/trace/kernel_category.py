@@ -19,58 +19,32 @@ CATEGORIES = (
 # Compiled by `re` when first used. The first pattern that matches decides, so the more telling
 # words stand first: a fused attention kernel holds "gemm" in its template arguments, an optimizer's
 # kernel "elementwise".
-_PATTERNS: tuple[tuple[str, str], ...] = (
-    (
-        "communication",
-        r"nccl|rccl|msccl|nvshmem|rocshmem|all_?reduce|all_?gather|reduce_?scatter"
-        r"|cross_device_reduce|sendrecv|broadcast_kernel",
-    ),
-    (
-        "attention",
-        r"flash_?(?:fwd|bwd|attn|attention)|fmha|attn_fwd|attn_bwd|attention|mha_?(?:fwd|bwd)"
-        r"|sdpa|paged_?kv|bwd_kernel_(?:dk|dq|fuse)|Fmha(?:Fwd|Bwd)",
-    ),
-    (
-        "optimizer",
-        r"multi_tensor_apply|adam|lamb_|sgd_|FusedOptimizer|split_.*update|adagrad|rmsprop",
-    ),
+_PATTERNS = {
+    r"nccl|rccl|msccl|nvshmem|rocshmem|all_?reduce|all_?gather|reduce_?scatter"
+    r"|cross_device_reduce|sendrecv|broadcast_kernel": "communication",
+    r"flash_?(?:fwd|bwd|attn|attention)|fmha|attn_fwd|attn_bwd|attention|mha_?(?:fwd|bwd)"
+    r"|sdpa|paged_?kv|bwd_kernel_(?:dk|dq|fuse)|Fmha(?:Fwd|Bwd)": "attention",
+    r"multi_tensor_apply|adam|lamb_|sgd_|FusedOptimizer|split_.*update|adagrad"
+    r"|rmsprop": "optimizer",
     # Changes of a tensor's layout around a convolution.
-    ("copy", r"nchwToNhwc|nhwcToNchw"),
-    (
-        "conv",
-        r"convolve|[Cc]onv[123]d|conv_|_conv(?!ert)|conv[A-Z]|scudnn"
-        r"|cudnn.*(?:dgrad|wgrad|fprop|fft2d)|fft2d.*cudnn|[Ii]mplicit_?[Gg]emm|dgrad|wgrad|fprop"
-        r"|winograd|depthwise|miopen(?:Sp3)?(?:Asm)?[Cc]onv|igemm|im2col|col2im|Im2d2Col"
-        r"|compute\w*OffsetsKernel",
-    ),
-    (
-        "normalisation",
-        r"batch_?norm|layer_?norm|group_?norm|rms_?norm|instance_?norm|bn_(?:fw|bw)|Norm|GammaBeta"
-        r"|RowwiseMoments",
-    ),
-    (
-        "gemm",
-        r"(?<!fb)gemm|Cijk_|cutlass.*Kernel|cublas|gemv|dot_kernel|splitK|xmma|wgmma|nvjet"
-        r"|(?<![a-z])mm_|_mm(?![a-z])|addmm|bmm|matmul|rocblas|tensile",
-    ),
-    (
-        "copy",
-        r"^Memcpy|^Memset|[Cc]opyBuffer|copy_?kernel|CatArray|[Ff]illBuffer|batched_transpose"
-        r"|^wrapped_transpose",
-    ),
-    (
-        "reduction",
-        r"[Rr]educe|softmax|SoftMax|argmax|argmin|cumsum|\bscan|scan_kernel|Scan|\bsum|mean_"
-        r"|logsumexp|[Nn]ll_?[Ll]oss|NLLCriterion|_pool(?:_|<|\b)|Pool(?:ing|For|Back)"
-        r"|triton_(?:red|per)_",
-    ),
-    (
-        "elementwise",
-        r"elementwise|pointwise|Functor|gelu|relu|silu|dropout|triton_poi|fill_|threshold"
-        r"|where_kernel|masked_fill|clamp|scalePackedTensor|TensorOpWith|OpTensor|OpKernel"
-        r"|upsample|^cupy_\w+__|^loop_\w*fusion|^wrapped_",
-    ),
-)
+    r"nchwToNhwc|nhwcToNchw": "copy",
+    r"convolve|[Cc]onv[123]d|conv_|_conv(?!ert)|conv[A-Z]|scudnn"
+    r"|cudnn.*(?:dgrad|wgrad|fprop|fft2d)|fft2d.*cudnn|[Ii]mplicit_?[Gg]emm|dgrad|wgrad|fprop"
+    r"|winograd|depthwise|miopen(?:Sp3)?(?:Asm)?[Cc]onv|igemm|im2col|col2im|Im2d2Col"
+    r"|compute\w*OffsetsKernel": "conv",
+    r"batch_?norm|layer_?norm|group_?norm|rms_?norm|instance_?norm|bn_(?:fw|bw)|Norm|GammaBeta"
+    r"|RowwiseMoments": "normalisation",
+    r"(?<!fb)gemm|Cijk_|cutlass.*Kernel|cublas|gemv|dot_kernel|splitK|xmma|wgmma|nvjet"
+    r"|(?<![a-z])mm_|_mm(?![a-z])|addmm|bmm|matmul|rocblas|tensile": "gemm",
+    r"^Memcpy|^Memset|[Cc]opyBuffer|copy_?kernel|CatArray|[Ff]illBuffer|batched_transpose"
+    r"|^wrapped_transpose": "copy",
+    r"[Rr]educe|softmax|SoftMax|argmax|argmin|cumsum|\bscan|scan_kernel|Scan|\bsum|mean_"
+    r"|logsumexp|[Nn]ll_?[Ll]oss|NLLCriterion|_pool(?:_|<|\b)|Pool(?:ing|For|Back)"
+    r"|triton_(?:red|per)_": "reduction",
+    r"elementwise|pointwise|Functor|gelu|relu|silu|dropout|triton_poi|fill_|threshold"
+    r"|where_kernel|masked_fill|clamp|scalePackedTensor|TensorOpWith|OpTensor|OpKernel"
+    r"|upsample|^cupy_\w+__|^loop_\w*fusion|^wrapped_": "elementwise",
+}
 _TENSOR_CORE = (
     r"tensorop|_s?(?:1688|16816|884|8816|16832|161616|16864)|h884|h1688|h16816|i8816|i16832"
     r"|s1688|s16816|s884|bf16_?s|wgmma|xmma|nvjet|hmma|imma|_MI\d+x\d+x\d+|MFMA|mfma"
@@ -94,7 +68,7 @@ def categorize(name: str) -> str:
     >>> categorize("void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>")
     'elementwise'
     """
-    for category, pattern in _PATTERNS:
+    for pattern, category in _PATTERNS.items():
         if re.search(pattern, name):
             return category
     return "other"

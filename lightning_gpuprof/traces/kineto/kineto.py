@@ -19,7 +19,6 @@ from lightning_gpuprof.traces.files import read_blocks
 from lightning_gpuprof.traces.kineto.collect import Collector, NeedsExactTimesError
 from lightning_gpuprof.traces.kineto.event_stream import EventStream
 from lightning_gpuprof.traces.kineto.events import Event, Times, exact_ns
-from lightning_gpuprof.traces.kineto.salvage import without_controls
 from lightning_gpuprof.traces.sniff import OTHER_CHROME, Head, ReadOptions
 
 _START = re.compile(
@@ -95,7 +94,8 @@ class _Decoder:
     def one(self, text: bytes) -> Event | None:
         """Read an event whose values are of unexpected types, such as times as strings."""
         try:
-            values = msgspec.json.decode(without_controls(text))
+            # JSON strings may not hold raw control characters.
+            values = msgspec.json.decode(re.sub(rb"[\x00-\x1f]", b" ", text))
             for key in ("name", "cat", "ph"):
                 if values.get(key) is not None:
                     values[key] = str(values[key])

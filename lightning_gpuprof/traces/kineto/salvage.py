@@ -14,7 +14,6 @@ _DECODER = json.JSONDecoder(strict=False)
 _SHORT = 1 << 14
 _NOT_A_NUMBER = re.compile(rb"([:\[,]\s*)[-+]?(?:nan|inf|NaN|Infinity)(?=\s*[,\]}])")
 _ESCAPES = re.compile(rb'\\["\\/bfnrt]|\\u[0-9a-fA-F]{4}|\\')
-_CONTROL = re.compile(rb"[\x00-\x1f]")
 
 
 @dataclass(frozen=True)
@@ -83,8 +82,3 @@ def repaired(text: bytes) -> bytes:
     if b"\\" in text:
         text = _ESCAPES.sub(lambda one: one[0] if len(one[0]) > 1 else b"\\\\", text)
     return text if text.isascii() else text.decode("utf-8", "replace").encode()
-
-
-def without_controls(text: bytes) -> bytes:
-    """Replace raw control characters, which JSON strings may not hold, with spaces."""
-    return _CONTROL.sub(b" ", text)
