@@ -88,22 +88,15 @@ class _Walk:
 
     def run(self) -> None:
         """Walk back to the trace's beginning."""
-        time, row, thread = self.end, self._last, -1
+        before, time, row, thread = self._before.data, self.end, self._last, -1
         while time > self.begin:
-            if row >= 0:
-                time, thread = self._to_launch(row)
-                row = -1
-            else:
+            if row < 0:
                 time, row, thread = self._on_host(time, thread)
-
-    def _to_launch(self, row: int) -> tuple[int, int]:
-        """Go along device events to one that began when it was launched; when, and by whom."""
-        before = self._before.data
-        self._on_device.append(row)
-        while (earlier := before[row]) >= 0:
-            row = earlier
-            self._on_device.append(row)
-        return int(self._since[row]), int(self._thread[row])
+                continue
+            while row >= 0:  # along device events, to one that began when it was launched
+                self._on_device.append(row)
+                last, row = row, before[row]
+            time, thread = int(self._since[last]), int(self._thread[last])
 
     def _on_host(self, time: int, thread: int) -> tuple[int, int, int]:
         """Go back on a thread, or on the one that worked last where it does not.

@@ -1,10 +1,18 @@
-"""Device memory over a session, from the per-window records."""
+"""Device memory over a session, whether it grows, and the batch size that all ranks can take."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import Memory
+import msgspec
 
+from lightning_gpuprof.memory.advise import leaking
+from lightning_gpuprof.memory.trend import MIN_WINDOWS, growth_per_step
+from lightning_gpuprof.records.facts import ProcessMemory
+from lightning_gpuprof.records.reader import Session
+from lightning_gpuprof.records.schema import Advice, Memory
+
+MAX_WINDOWS = 1000
+"""More are thinned out: pairs grow with the square."""
 _LAST = (
     *("allocated_bytes", "reserved_bytes", "total_bytes", "free_bytes"),
     *("alloc_retries", "ooms", "kind_bytes", "allocator_bytes"),
@@ -69,3 +77,76 @@ def memory_use(session: Session) -> MemoryUse | None:
         others_bytes=max(others, default=None),
         **{name: getattr(last, name) for name in _LAST},
     )
+
+
+@dataclass(frozen=True)
+class MemoryGrowth:
+    """Memory in use between steps rises steadily.
+
+    It is read at the end of each window of steps, when activations are gone: the allocated
+    bytes of the device or, without a GPU, the resident memory of the training process.
+    """
+
+    of_device: bool
+    bytes_per_step: float
+    last_bytes: int
+    steps_left: int | None
+    """Until the device is full at this pace, from the peak; None where its size is unknown."""
+
+
+def memory_growth(session: Session) -> tuple[MemoryGrowth | None, bool]:
+    """Return how a session's memory grows, and whether it was read often enough to tell.
+
+    The first window is left out: it creates optimizer state, workspaces and caches.
+    """
+    records = [record for record in session.all(Memory) if record.total_bytes > 0][1:]
+    series = [(record.step, record.allocated_bytes) for record in records]
+    if not records:
+        series = [(one.step, one.rss_bytes) for one in session.all(ProcessMemory)[1:]]
+    series = series[:: -(-len(series) // MAX_WINDOWS) or 1]
+    slopes = growth_per_step(series)
+    if slopes is None:
+        return None, len(series) >= MIN_WINDOWS
+    left = None
+    if records:
+        room_bytes = records[-1].total_bytes - records[-1].peak_reserved_bytes
+        left = max(0, int(room_bytes / slopes[0]))
+    return MemoryGrowth(bool(records), slopes[0], series[-1][1], left), True
+
+
+def rank_advice(ranks: Mapping[int, Session], growth: MemoryGrowth | None = None) -> Advice | None:
+    """Return the last suggestion of the rank that allows least; `details` name the rank.
+
+    One batch size goes to every rank, so the one with the least headroom decides. Growth of memory
+    between steps withdraws a suggestion that was made before it showed.
+    """
+    last = {rank: found[-1] for rank, s in ranks.items() if (found := s.all(Advice))}
+    if not last:
+        return None
+    withheld = [rank for rank, advice in last.items() if advice.suggested_batch_size is None]
+    rank = withheld[0] if withheld else min(last, key=lambda rank: _allowed(last[rank]))
+    advice = last[rank]
+    if growth is not None and growth.of_device and advice.suggested_batch_size is not None:
+        advice = msgspec.structs.replace(
+            advice,
+            suggested_batch_size=None,
+            low=None,
+            high=None,
+            reason=leaking(growth.bytes_per_step),
+            details={},
+        )
+    if len(ranks) == 1:
+        return advice
+    details = {**advice.details, "rank": rank, "ranks_advised": len(last)}
+    missing = len(ranks) - len(last)
+    reason = f"rank {rank}: {advice.reason}" if advice.reason else ""
+    if missing:
+        more = f"{missing} of {len(ranks)} ranks measured no memory"
+        reason = f"{reason}; {more}" if reason else more
+    return msgspec.structs.replace(advice, details=details, reason=reason)
+
+
+def _allowed(advice: Advice) -> tuple[int, int]:
+    """Order by size; of two held at one size, the lower band counts."""
+    assert advice.suggested_batch_size is not None
+    return advice.suggested_batch_size, advice.low or 0

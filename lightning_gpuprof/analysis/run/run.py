@@ -5,9 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lightning_gpuprof.analysis.memory.memory_growth import memory_growth
-from lightning_gpuprof.analysis.memory.memory_use import memory_use
-from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
+from lightning_gpuprof.analysis.memory.memory_use import memory_growth, memory_use, rank_advice
 from lightning_gpuprof.analysis.run import epochs, sessions
 from lightning_gpuprof.analysis.run.compiling import compiling
 from lightning_gpuprof.analysis.run.device_time import device_dur_ns, device_time

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lightning_gpuprof.records.phases import Phase
 
 if TYPE_CHECKING:
-    from lightning_gpuprof.analysis.memory.memory_growth import MemoryGrowth
-    from lightning_gpuprof.analysis.memory.memory_use import MemoryUse
+    from lightning_gpuprof.analysis.memory.memory_use import MemoryGrowth, MemoryUse
     from lightning_gpuprof.analysis.run import epochs
     from lightning_gpuprof.analysis.run.compiling import Compiling
     from lightning_gpuprof.analysis.run.device_time import DeviceTime

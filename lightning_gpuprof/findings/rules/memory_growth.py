@@ -26,7 +26,7 @@ Below a kilobyte a step nothing is said.
 
 import re
 
-from lightning_gpuprof.analysis.memory.memory_growth import MemoryGrowth
+from lightning_gpuprof.analysis.memory.memory_use import MemoryGrowth
 from lightning_gpuprof.analysis.run.growth import Growth
 from lightning_gpuprof.analysis.run.host_lines import LineCount
 from lightning_gpuprof.analysis.run.run_results import RunResults

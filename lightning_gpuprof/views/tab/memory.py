@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
+from lightning_gpuprof.analysis.memory.memory_use import rank_advice
 from lightning_gpuprof.analysis.run.sessions import same_session
 from lightning_gpuprof.errors import UnreadableError
 from lightning_gpuprof.records.decode import decoded

@@ -3,7 +3,7 @@ import random
 import pytest
 from made_records import memory
 
-from lightning_gpuprof.analysis.memory import memory_growth as module
+from lightning_gpuprof.analysis.memory import memory_use as module
 from lightning_gpuprof.memory.trend import theil_sen
 from lightning_gpuprof.records.facts import ProcessMemory
 from lightning_gpuprof.records.reader import Session

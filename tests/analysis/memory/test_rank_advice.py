@@ -1,5 +1,4 @@
-from lightning_gpuprof.analysis.memory.memory_growth import MemoryGrowth
-from lightning_gpuprof.analysis.memory.rank_advice import rank_advice
+from lightning_gpuprof.analysis.memory.memory_use import MemoryGrowth, rank_advice
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, Advice, RunStart
 
