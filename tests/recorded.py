@@ -34,6 +34,15 @@ if __name__ == "__main__":
     lay_out(Path(sys.argv[1]))
 
 
+def keys(value, at=""):
+    """Yield the place of each key in a JSON document, by the keys on the way."""
+    for key, inner in value.items() if isinstance(value, dict) else ():
+        yield f"{at}.{key}"
+        yield from keys(inner, f"{at}.{key}")
+    for inner in value if isinstance(value, list) else ():
+        yield from keys(inner, at)
+
+
 def numbers(value, at=""):
     """Yield the place of each number in a JSON document, the keys on the way, and the number."""
     if isinstance(value, dict):

@@ -5,30 +5,31 @@ import sys
 from pathlib import Path
 
 import pytest
-from synthetic import SyntheticSpec, write_synthetic
+from synthetic import SyntheticSpec, answers, write_synthetic
 
 from lightning_gpuprof import tb_plugin
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
 from lightning_gpuprof.views.text.trace import CAUSE_NAMES
 
+SPEC = SyntheticSpec(steps=3, devices=2, stack_depth=1)
+
 
 @pytest.fixture
 def trace(tmp_path):
-    """A made-up trace and its known answers."""
+    """A made-up trace."""
     path = tmp_path / "trace.json.gz"
-    return str(path), write_synthetic(path, SyntheticSpec(steps=3, devices=2, stack_depth=1))
+    write_synthetic(path, SPEC)
+    return str(path)
 
 
 def test_the_text_starts_with_a_verdict_and_a_change(trace, capsys):
-    path, _ = trace
-
-    assert main(["analyze", path]) == 0
+    assert main(["analyze", trace]) == 0
 
     text = capsys.readouterr().out
     _, limit, change, *_ = text.splitlines()
     assert re.fullmatch(r"GPU \d+ % busy(, mostly with \w+)?: it waits for the host\.", limit)
-    assert change == analyze_file(path)["findings"][0]["advice"]
+    assert change == analyze_file(trace)["findings"][0]["advice"]
     order = ("Device 0: busy", "Why the device was idle", "Copies\n", "Kernels by kind", "Steps\n")
     assert [text.index(words) for words in order] == sorted(text.index(words) for words in order)
     assert "Waiting for data" in text
@@ -60,7 +61,7 @@ def test_every_command_goes_by_no_color_and_force_color(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     run = write_run(make_session({"forward": 1_000_000}))
-    for command in (["analyze", trace[0]], ["report", run], ["compare", run, run]):
+    for command in (["analyze", trace], ["report", run], ["compare", run, run]):
         assert main(command) == 0
         assert ("\x1b[" in capsys.readouterr().out) is colored, command
 
@@ -71,9 +72,9 @@ def test_every_command_is_as_wide_as_the_terminal(
 ):
     monkeypatch.setenv("COLUMNS", str(columns))
     run = write_run(make_session({"forward": 1_000_000}))
-    for command in (["analyze", trace[0]], ["report", run], ["compare", run, run]):
+    for command in (["analyze", trace], ["report", run], ["compare", run, run]):
         assert main(command) == 0
-        folder = str(Path(trace[0]).parent)
+        folder = str(Path(trace).parent)
         lines = capsys.readouterr().out.splitlines()
         lengths = [len(line) for line in lines if folder not in line and "http" not in line]
         assert max(lengths) <= columns, command
@@ -105,11 +106,9 @@ def test_counters_are_a_row_per_kernel_with_its_limit(tmp_path, capsys):
 
 
 def test_a_step_and_the_steady_state_can_be_chosen(trace, capsys):
-    path, _ = trace
-
-    assert main(["analyze", "--json", "--step", "1", path]) == 0
+    assert main(["analyze", "--json", "--step", "1", trace]) == 0
     step = json.loads(capsys.readouterr().out)
-    assert main(["analyze", "--json", "--steady", path]) == 0
+    assert main(["analyze", "--json", "--steady", trace]) == 0
     steady = json.loads(capsys.readouterr().out)
 
     assert step["window"]["name"] == "ProfilerStep#1"
@@ -118,17 +117,14 @@ def test_a_step_and_the_steady_state_can_be_chosen(trace, capsys):
 
 
 def test_a_step_that_is_not_there_exits_with_what_there_is(trace, capsys):
-    path, _ = trace
-
-    assert main(["analyze", "--step", "99", path]) == 2
+    assert main(["analyze", "--step", "99", trace]) == 2
     assert "ProfilerStep#0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("top", ["0", "-3"])
 def test_tables_without_a_row_are_refused(trace, capsys, top):
-    path, _ = trace
     with pytest.raises(SystemExit):
-        main(["analyze", path, "--top", top])
+        main(["analyze", trace, "--top", top])
     assert f"{top!r} is not a number that counts. Pass 1 or more" in capsys.readouterr().err
 
 
@@ -152,10 +148,9 @@ def test_a_trace_without_a_gpu_shows_no_gpu_figure(tmp_path, capsys):
 
 
 def test_the_command_imports_nothing_heavy(trace):
-    path, _ = trace
     program = (
         "import sys; from lightning_gpuprof.cli import main; "
-        f"main(['analyze', '--json', {path!r}]); "
+        f"main(['analyze', '--json', {trace!r}]); "
         "heavy = {'torch', 'lightning', 'pandas', 'plotly', 'rich', 'numpy.ma'} & set(sys.modules);"
         "print(sorted(heavy), file=sys.stderr)"
     )
@@ -168,17 +163,15 @@ def test_the_command_imports_nothing_heavy(trace):
 
 
 def test_the_critical_path_is_part_of_every_analysis(trace, capsys):
-    path, known = trace
-
-    main(["analyze", "--json", path])
+    main(["analyze", "--json", trace])
     walked = json.loads(capsys.readouterr().out)
-    main(["analyze", "--json", "--step", "1", path])
+    main(["analyze", "--json", "--step", "1", trace])
     step = json.loads(capsys.readouterr().out)
 
     whole = walked["critical_path"]
-    assert sum(whole["kind_ns"].values()) == whole["span_ns"] >= known.span_ns
+    assert sum(whole["kind_ns"].values()) == whole["span_ns"] >= answers(SPEC).span_ns
     assert 0 < step["critical_path"]["span_ns"] < whole["span_ns"]
-    assert main(["analyze", path]) == 0
+    assert main(["analyze", trace]) == 0
     assert "Critical path" in capsys.readouterr().out
 
 

@@ -53,8 +53,6 @@ def trained(tmp_path):
     trainer = Trainer(
         logger=logger, max_epochs=1, limit_train_batches=STEPS, val_check_interval=4,
         limit_val_batches=1, log_every_n_steps=1, callbacks=[InACallback(), PhaseTimer()],
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-        accelerator="cpu",
     )  # fmt: skip
     trainer.fit(Draws())
     return logger, read_run(trainer.log_dir)[0].sessions[0]

@@ -142,13 +142,9 @@ def fit(model, tmp_path):
     trainer = Trainer(
         max_steps=1,
         logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
         limit_val_batches=0,
         callbacks=[Runs()] if hasattr(model, "again") else [],
         default_root_dir=tmp_path,
-        accelerator="cpu",
     )
     trainer.fit(model, DataLoader(Data(32, 8)))
     return found

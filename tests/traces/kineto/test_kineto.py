@@ -5,6 +5,7 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
+from analyzed import timeline_names
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,10 +13,6 @@ from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.kineto import event_stream as pieces
 from lightning_gpuprof.traces.timeline import CATEGORIES, MISSING, of_category
-
-
-def names(timeline, table):
-    return [timeline.names[i] for i in table.name.tolist()]
 
 
 def categories(table):
@@ -45,7 +42,7 @@ def test_events_become_columns_with_times_relative_to_the_first(write_trace, op,
 
     assert timeline.source == "kineto"
     assert timeline.origin_ns == 100_000
-    assert names(timeline, timeline.host) == ["aten::mm", "cudaLaunchKernel"]
+    assert timeline_names(timeline, timeline.host) == ["aten::mm", "cudaLaunchKernel"]
     assert timeline.host.start_ns.tolist() == [0, 10_000]
     assert timeline.host.dur_ns.tolist() == [50_000, 1_000]
     assert timeline.host.correlation.tolist() == [MISSING, 5]
@@ -128,7 +125,7 @@ def test_nested_objects_that_look_like_borders_do_not_split_an_event(write_trace
 
     timeline = open_timeline(write_trace(events))
 
-    assert names(timeline, timeline.host) == [f"op{i}" for i in range(40)]
+    assert timeline_names(timeline, timeline.host) == [f"op{i}" for i in range(40)]
     assert timeline.warnings == ()
 
 

@@ -3,14 +3,11 @@ import json
 import random
 
 import pytest
+from analyzed import timeline_names
 
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.kineto import event_stream
 from lightning_gpuprof.traces.kineto.event_stream import PIECE_BYTES
-
-
-def names(timeline, table):
-    return [timeline.names[i] for i in table.name.tolist()]
 
 
 @pytest.mark.parametrize("suffix", [".json", ".json.gz"])
@@ -25,7 +22,7 @@ def test_a_file_cut_anywhere_gives_what_it_holds_and_says_so(tmp_path, op, suffi
             packed = gzip.compress(whole, compresslevel=0)
             path.write_bytes(packed[: cut + 15])
         timeline = open_timeline(str(path))
-        read = names(timeline, timeline.host)
+        read = timeline_names(timeline, timeline.host)
         assert read == [f"op{i}" for i in range(len(read))]
         assert len(read) >= whole[:cut].count(b'"name": "op') - 1
         assert any("ends" in warning for warning in timeline.warnings)
@@ -69,7 +66,7 @@ def test_values_that_are_no_json_are_mended(write_text, args):
 
     timeline = open_timeline(write_text(text))
 
-    assert names(timeline, timeline.device) == ["k"]
+    assert timeline_names(timeline, timeline.device) == ["k"]
     assert timeline.warnings == ()
 
 
@@ -80,7 +77,7 @@ def test_names_with_bad_utf8_or_raw_newlines_are_kept(write_text):
 
     timeline = open_timeline(write_text(b'{"traceEvents": [' + event + b"]}"))
 
-    assert names(timeline, timeline.host) == ["a b\ufffd"]
+    assert timeline_names(timeline, timeline.host) == ["a b\ufffd"]
 
 
 @pytest.mark.parametrize("lost", [b'"', b"}", b"{"])
