@@ -64,6 +64,7 @@ class ProfilerSchedule(RecordingCallback):
         trace_format: "json.gz", or "json" to leave traces uncompressed.
         quiet_window: Leave validation, checkpoints and other callbacks out of the recording (torch
             2.5); on a GPU, where each pause waits for the device, but for their hooks on batches.
+            Python's stacks go on.
         compiled: "keep", or "eager" to run compiled code uncompiled in the window, where the trace
             then names its operators (torch 2.6). The arithmetic of these steps may differ.
         capture_range: Write no trace, but call `cudaProfilerStart` and `cudaProfilerStop` around

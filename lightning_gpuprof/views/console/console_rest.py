@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.trace_facts import last_analysed
+from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import UNMARKED_STEPS, DeviceSample
 from lightning_gpuprof.units import duration, percent, size
 from lightning_gpuprof.views.documents.gpu_words import to_calls_line
@@ -93,19 +94,22 @@ def _driver(use: DeviceSample) -> str:
 
 def _traces(results: RunResults) -> str:
     if results.traces:
-        return ", ".join(map(_trace, results.traces))
+        return ", ".join(_trace(one, on_gpu=results.on_gpu) for one in results.traces)
     if results.start.config.get("trace") is False:
         return "none: trace=False"
     reasons = [note.message for note in results.notes if note.name in _NO_TRACE and note.message]
     return f"none: {reasons[-1]}" if reasons else "none: no cycle of the profiler schedule finished"
 
 
-def _trace(trace: TraceView) -> str:
-    others = [f"{phase.value} {duration(ns)}" for phase, ns in trace.others_ns.items()]
-    if not others:
-        return trace.cycle.trace_file
-    how = "without" if trace.cycle.quiet else "in it also"
-    return f"{trace.cycle.trace_file} ({how} {', '.join(others)})"
+def _trace(trace: TraceView, *, on_gpu: bool) -> str:
+    others = trace.others_ns.items()
+    left_in = {Phase.CALLBACKS} if on_gpu else set()  # on a GPU most of these are not paused for
+    out = {phase for phase, _ in others if trace.cycle.quiet} - left_in
+    said = []
+    for how, phases in (("without", out), ("in it also", trace.others_ns.keys() - out)):
+        found = [f"{phase.value} {duration(ns)}" for phase, ns in others if phase in phases]
+        said += [f"{how} {', '.join(found)}"] if found else []
+    return f"{trace.cycle.trace_file} ({'; '.join(said)})" if said else trace.cycle.trace_file
 
 
 def _outside(results: RunResults) -> str:

@@ -410,14 +410,22 @@ def test_the_lines_of_worker_processes_have_a_table_of_their_own(report):
     assert "IN THE LOADER'S WORKERS" not in render(report())
 
 
-@pytest.mark.parametrize(("quiet", "how"), [(False, "in it also"), (True, "without")])
-def test_what_a_window_held_beside_training_and_graph_breaks_are_told(report, quiet, how):
+@pytest.mark.parametrize(
+    ("quiet", "device", "said"),
+    [
+        (False, "cpu", "in it also checkpoint 1.00 ms, callbacks 4.00 ms"),
+        (True, "cpu", "without checkpoint 1.00 ms, callbacks 4.00 ms"),
+        (True, "cuda", "without checkpoint 1.00 ms; in it also callbacks 4.00 ms"),
+    ],
+)
+def test_what_a_window_held_beside_training_and_graph_breaks_are_told(report, quiet, device, said):
     cycle = ProfilerCycle(cycle=0, first_step=8, last_step=11, trace_file="t.gz", quiet=quiet)
     between = {"start_ns": 95 * MS, "dur_ns": MS, "phase_ns": {"checkpoint": MS}}
     event = CompileEvent(
         "graph break", "print is not traced", "", CodePlace("t.py", 7, "f", "print(x)")
     )
     records = [cycle, OutsideSpan(where="epoch_end", **between), event]
-    text = re.sub(r"\s+", " ", render(report(records=records)))
-    assert f"t.gz ({how} checkpoint 1.00 ms, callbacks 4.00 ms)" in text
+    text = render(report(records=records, device=Device(type=device)))
+    text = re.sub(r"\s+", " ", text)
+    assert f"t.gz ({said})" in text
     assert "graph break t.py:7 print is not traced" in text
