@@ -109,7 +109,6 @@ class DeferredLoss(RecordingCallback):
             loggers=self._loggers(trainer),
             prefix=self.prefix,
             others=partial(logged_names, trainer.fit_loop.epoch_loop),
-            first_batch=trainer.fit_loop.epoch_loop.batch_progress.total.completed,
         )
         log = ScalarLog(self.metrics, transfer=self._transfer, send=self._send, refuse=self._refuse)
         self._outputs = StepOutputs(
@@ -117,6 +116,7 @@ class DeferredLoss(RecordingCallback):
             log,
             self._keep,
             alone=self.metrics == ("loss",),
+            on_first=partial(setattr, self._sink, "first_batch"),
             full=self.window,
             on_full=self._fill,
         )

@@ -4,7 +4,7 @@ import csv
 
 import pytest
 import torch
-from deferred_runs import Model, fit, logged, recorded
+from deferred_runs import Model, fit, logged, recorded, scalars
 from lightning.pytorch import Callback
 from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
@@ -55,6 +55,7 @@ def test_a_resumed_run_continues_its_steps(tmp_path, repeated):
 
     assert len(second.items) == 3 + repeated
     assert logged(trainer) == dict(enumerate(second.items, start=5 - repeated))
+    assert {record.first_batch for record in scalars(trainer)} == {5 - repeated}
 
 
 def test_values_are_flushed_before_a_checkpoint(tmp_path):

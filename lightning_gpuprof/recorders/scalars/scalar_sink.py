@@ -20,7 +20,7 @@ class ScalarSink:
 
     A window's steps are pairs: the step that `self.log` would use, None while gradients accumulate,
     and the number that Lightning has divided the loss by. The loss is multiplied by it, which may
-    change its last place. In a run that is resumed `first_batch` batches were trained before.
+    change its last place.
     """
 
     def __init__(
@@ -30,7 +30,6 @@ class ScalarSink:
         loggers: Sequence[tuple[SafeLogger, int]],
         prefix: str,
         others: Callable[[], AbstractSet[str]],
-        first_batch: int,
     ) -> None:
         self._output = output
         self._loggers = loggers
@@ -38,7 +37,8 @@ class ScalarSink:
         self._others = others
         self._batches = 0
         self._open: list[ScalarBatch] = []
-        self._first_batch = first_batch
+        self.first_batch = 0
+        """Batches trained before the session's first, in a run that is resumed."""
         self._given: dict[str, bool] = {}
 
     @property
@@ -61,7 +61,7 @@ class ScalarSink:
         steps = list(range(self._batches, end))
         record = Scalars(
             steps=steps,
-            first_batch=self._first_batch,
+            first_batch=self.first_batch,
             values=window.values,
             not_finite=_not_finite(steps, window.values),
         )

@@ -31,6 +31,7 @@ class StepOutputs:
         keep: Keep,
         *,
         alone: bool,
+        on_first: Callable[[int], object],
         full: int,
         on_full: Callable[[], object],
     ) -> None:
@@ -39,8 +40,8 @@ class StepOutputs:
         self._epoch_loop = trainer.fit_loop.epoch_loop
         self._automatic = trainer.lightning_module.automatic_optimization
         self._alone = alone and self._automatic
-        self._on_full = on_full
-        self._quick = False
+        self._on_first, self._on_full = on_first, on_full
+        self._has_begun = self._quick = False
         self._parts = 1
         self.begin_window(full)
 
@@ -70,6 +71,9 @@ class StepOutputs:
 
     def _keep_all(self, outputs: Any) -> None:
         """Keep all outputs of a batch, or that of an epoch's first."""
+        if not self._has_begun:
+            self._on_first(self._epoch_loop.batch_progress.total.completed)
+            self._has_begun = True
         parts = self._trainer.accumulate_grad_batches if self._automatic else 1
         self._parts = parts
         self._quick = self._alone and parts == 1
