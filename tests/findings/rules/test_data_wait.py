@@ -1,8 +1,6 @@
-from functools import partial
-
 import msgspec
 import pytest
-from rule_cases import EPOCH_FLAGS, MS, every, op, outcome
+from rule_cases import EPOCH_FLAGS, MS, every, op, outcome, span
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.check_figures import suggested_workers
@@ -12,20 +10,16 @@ from lightning_gpuprof.records.facts import IoPressure
 from lightning_gpuprof.records.lines import Reads, WorkerLines
 from lightning_gpuprof.records.schema import Device, Loader, StepFlag
 
-
-@pytest.fixture
-def evaluate(judge):
-    return partial(judge, "data-wait")
-
-
 IN_PROCESS = Loader(num_workers=0)
+WAITS, LONG = {"data_wait": 6 * MS, "forward": 4 * MS}, {"data_wait": 20 * MS, "forward": 10 * MS}
+TWO = "DataLoader(..., num_workers=2, persistent_workers=True)"
 
 
 def test_a_long_wait_names_the_number_of_workers_that_hides_it(evaluate):
-    finding = evaluate({"data_wait": 6 * MS, "forward": 4 * MS}, cpu_count=4, loader=IN_PROCESS)
+    finding = evaluate(WAITS, cpu_count=4, loader=IN_PROCESS)
     assert finding.severity is Severity.CRITICAL
     assert finding.title == "60.0% of each step (6.00 ms) waits for data"
-    assert finding.change == "DataLoader(..., num_workers=2, persistent_workers=True)"
+    assert finding.change == TWO
     assert finding.evidence == {
         "data_wait_ns": 6 * MS,
         "data_wait_frac": 0.6,
@@ -34,10 +28,7 @@ def test_a_long_wait_names_the_number_of_workers_that_hides_it(evaluate):
         "cpu_count": 4,
     }
     # Best: fetching hides behind 4 ms of work. Worst: it spreads over 4 cores that train too.
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (3_500_000, 5_900_000)
-
-
-WAITS = {"data_wait": 6 * MS, "forward": 4 * MS}
+    assert span(finding) == (3_500_000, 5_900_000)
 
 
 def test_an_iterable_dataset_goes_to_one_worker_which_needs_no_sharing_out(evaluate):
@@ -46,7 +37,7 @@ def test_an_iterable_dataset_goes_to_one_worker_which_needs_no_sharing_out(evalu
     assert "more than one worker would repeat every sample" in finding.advice
     assert finding.change == "DataLoader(..., num_workers=1, persistent_workers=True)"
     # One worker makes a batch in 6 ms at best, and hands it over.
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (3 * MS, 3_900_000)
+    assert span(finding) == (3 * MS, 3_900_000)
 
 
 @pytest.mark.parametrize("shares", ["the module's replay", "the model"])
@@ -69,18 +60,11 @@ def test_an_iterable_dataset_with_workers_is_told_to_share_out_what_it_reads(eva
 
 
 @pytest.mark.parametrize(
-    ("cpu_count", "host", "cores"),
-    [(8, 8, 4), (4, 8, 4), (8, None, 8), (1, 1, 1), (8, 64, 8)],
+    ("cpu_count", "host", "cores"), [(8, 8, 4), (4, 8, 4), (8, None, 8), (1, 1, 1), (8, 64, 8)]
 )
 def test_ranks_divide_the_cores_that_they_share(analyze, cpu_count, host, cores):
-    run = analyze(
-        WAITS,
-        cpu_count=cpu_count,
-        host_cpu_count=host,
-        world_size=2,
-        trainer={"num_devices": 2},
-        loader=IN_PROCESS,
-    )
+    options = {"world_size": 2, "trainer": {"num_devices": 2}, "loader": IN_PROCESS}
+    run = analyze(WAITS, cpu_count=cpu_count, host_cpu_count=host, **options)
     assert run.cores == cores
     assert outcome("data-wait", run).evidence["cpu_count"] == cores
 
@@ -90,7 +74,7 @@ def test_a_busy_wait_behind_a_sampler_of_their_own_names_it(evaluate):
     finding = evaluate(WAITS, parts={"data_wait/sampler": 4 * MS}, cpu_count=8, loader=loader)
     assert "RanksEach takes most of the wait" in finding.advice
     assert finding.change is None
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (2_880_000, 4_800_000)
+    assert span(finding) == (2_880_000, 4_800_000)
 
 
 def test_a_short_wait_is_silent(evaluate):
@@ -111,31 +95,24 @@ def test_a_batch_cheaper_than_its_hand_over_is_not_sent_to_workers(evaluate):
 
 @pytest.mark.parametrize("loader", [None, Loader()])
 def test_with_no_known_loader_it_asks_for_cheaper_batches(evaluate, loader):
-    finding = evaluate({"data_wait": 6 * MS, "forward": 4 * MS}, cpu_count=4, loader=loader)
+    finding = evaluate(WAITS, cpu_count=4, loader=loader)
     assert finding.change is None
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 7_200_000)
+    assert span(finding) == (0, 7_200_000)
 
 
 def test_where_every_core_makes_batches_their_number_is_no_change(evaluate):
-    finding = evaluate(
-        {"data_wait": 6 * MS, "forward": 4 * MS}, cpu_count=4, loader=Loader(num_workers=4)
-    )
+    finding = evaluate(WAITS, cpu_count=4, loader=Loader(num_workers=4))
     assert finding.change is None
     assert "4 workers already keep all 4 cores busy" in finding.advice
     # Four fifths of the wait to six, but for the taking over of a batch that is ready.
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (3_800_000, 7_100_000)
+    assert span(finding) == (3_800_000, 7_100_000)
 
 
 RECEIVING = {"data_wait/sampler": 10_000, "data_wait/workers": MS}
 
 
 def test_a_wait_spent_unpacking_is_not_told_to_take_more_workers(evaluate):
-    finding = evaluate(
-        {"data_wait": 6 * MS, "forward": 4 * MS},
-        parts=RECEIVING,
-        cpu_count=8,
-        loader=Loader(num_workers=2),
-    )
+    finding = evaluate(WAITS, parts=RECEIVING, cpu_count=8, loader=Loader(num_workers=2))
     assert finding.change == "DataLoader(..., num_workers=0)"
     assert finding.evidence["receiving_frac"] == pytest.approx(4.99 / 6)
     assert finding.severity is Severity.INFO
@@ -143,28 +120,16 @@ def test_a_wait_spent_unpacking_is_not_told_to_take_more_workers(evaluate):
 
 
 def test_workers_on_every_core_that_are_not_waited_for_are_too_many(evaluate):
-    finding = evaluate(
-        {"data_wait": 6 * MS, "forward": 4 * MS},
-        parts=RECEIVING,
-        cpu_count=2,
-        loader=Loader(num_workers=4),
-    )
+    finding = evaluate(WAITS, parts=RECEIVING, cpu_count=2, loader=Loader(num_workers=4))
     assert finding.change == "DataLoader(..., num_workers=0)"
     assert finding.severity is Severity.CRITICAL
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (3 * MS, 7_500_000)
+    assert span(finding) == (3 * MS, 7_500_000)
 
 
 def test_a_wait_that_the_device_did_not_notice_is_silent(evaluate):
     columns = {"device_dur": 10 * MS, "device/data_wait": 0, "run_ahead/data_wait": 5 * MS}
-    assert (
-        evaluate(
-            {"data_wait": 6 * MS, "forward": 4 * MS},
-            columns=columns,
-            device=Device(type="cuda"),
-            loader=IN_PROCESS,
-        )
-        is None
-    )
+    options = {"device": Device(type="cuda"), "loader": IN_PROCESS}
+    assert evaluate(WAITS, columns=columns, **options) is None
 
 
 GPU_IDLE = {"device_dur": 10 * MS, "device/data_wait": 6 * MS, "run_ahead/data_wait": 0}
@@ -181,7 +146,7 @@ def test_no_workers_are_proposed_where_training_computes_on_every_core(analyze):
     finding = outcome("data-wait", run)
     assert finding.change is None
     assert "Training uses all 2 cores" in finding.advice
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 4_800_000)
+    assert span(finding) == (0, 4_800_000)
     assert suggested_workers(run) == 0
 
 
@@ -201,36 +166,32 @@ def test_workers_are_proposed_where_training_leaves_them_a_core(evaluate, self_n
 def test_without_a_trace_workers_may_find_no_core(evaluate):
     finding = evaluate(WAITS, cpu_count=4, torch_threads=4, loader=IN_PROCESS)
     assert "num_workers=2" in finding.change
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 5_900_000)
+    assert span(finding) == (0, 5_900_000)
 
 
 def seen(count, whole, *, source="zlib.decompress(x)", callee=None, **options):
     """A run whose training thread was so often at the user's lines while it waited for data."""
     line = LineCount("data_wait", "t.py", 7, "unpack", source, callee, None, count)
     lines = HostLines(2 * whole, (line,), {"data_wait": whole, "forward": whole})
-    note = msgspec.to_builtins(lines)
-    return {"records": [note], "cpu_count": 2, "loader": IN_PROCESS, **options}
+    return {"records": [lines], "cpu_count": 2, "loader": IN_PROCESS, **options}
 
 
 SAMPLES = {"columns": {"samples": 64}}
 
 
 def test_the_users_own_code_comes_before_workers_that_would_save_less(evaluate):
-    waits = {"data_wait": 20 * MS, "forward": 10 * MS}
-    finding = evaluate(waits, **seen(100, 100), **SAMPLES)
+    finding = evaluate(LONG, **seen(100, 100), **SAMPLES)
     assert finding.change is None
     assert "above all unpack" in finding.advice
-    assert "DataLoader(..., num_workers=2, persistent_workers=True)" in finding.advice
+    assert TWO in finding.advice
     # All of it and what goes with it; or but for a tenth.
-    least = round(0.9 * 20 * MS)
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (least, 24 * MS)
+    assert span(finding) == (round(0.9 * 20 * MS), 24 * MS)
     assert finding.evidence["sample_ns"] == 312_500
 
 
 def test_a_wait_for_worker_processes_of_the_programs_own_is_told_with_its_share(evaluate):
-    waits = {"data_wait": 20 * MS, "forward": 10 * MS}
     polled = seen(60, 100, callee="multiprocessing.poll")
-    finding = evaluate(waits, **polled, **SAMPLES)
+    finding = evaluate(LONG, **polled, **SAMPLES)
     assert finding.title.endswith("waits for data, 60.0% for your own workers")
     assert "For your own worker processes, in order of effort: 1. send" in finding.advice
     assert "(multiprocessing.poll, 60.0%, t.py:7)" in finding.advice
@@ -248,8 +209,7 @@ def test_a_wait_for_worker_processes_of_the_programs_own_is_told_with_its_share(
     ],
 )
 def test_what_is_drawn_at_random_is_not_said_to_be_done_once(evaluate, source, callee, random):
-    waits = {"data_wait": 20 * MS, "forward": 10 * MS}
-    found = evaluate(waits, **seen(100, 100, source=source, callee=callee), **SAMPLES)
+    found = evaluate(LONG, **seen(100, 100, source=source, callee=callee), **SAMPLES)
     assert ("random augmentation" in found.advice) is random
     # Half as long is the least of it: workers surely save more.
     assert (found.change is not None) is random
@@ -257,15 +217,14 @@ def test_what_is_drawn_at_random_is_not_said_to_be_done_once(evaluate, source, c
 
 
 def test_many_cores_come_before_the_users_own_code(evaluate):
-    waits = {"data_wait": 20 * MS, "forward": 10 * MS}
-    finding = evaluate(waits, **seen(100, 100, cpu_count=16), **SAMPLES)
-    assert finding.change == "DataLoader(..., num_workers=2, persistent_workers=True)"
+    finding = evaluate(LONG, **seen(100, 100, cpu_count=16), **SAMPLES)
+    assert finding.change == TWO
 
 
 @pytest.mark.parametrize(("count", "whole"), [(4, 100), (9, 9)])
 def test_code_that_was_hardly_seen_does_not_come_before_workers(evaluate, count, whole):
     finding = evaluate(WAITS, **seen(count, whole), **SAMPLES)
-    assert finding.change == "DataLoader(..., num_workers=2, persistent_workers=True)"
+    assert finding.change == TWO
 
 
 def test_samples_that_are_only_many_have_no_sure_saving(evaluate):
@@ -278,8 +237,7 @@ def test_samples_that_are_only_many_have_no_sure_saving(evaluate):
 def worked(count, work=100, waiting=0, *, source="total += k", callee=None):
     """Samples of two workers, so many of them at a line of the user's own."""
     line = LineCount("data_wait", "t.py", 7, "unpack", source, callee, None, count)
-    lines = WorkerLines(2, work, waiting, 0, (line,))
-    return [msgspec.to_builtins(lines)]
+    return [WorkerLines(2, work, waiting, 0, (line,))]
 
 
 CROWDED = {"cpu_count": 2, "loader": Loader(num_workers=2)}
@@ -292,9 +250,8 @@ def test_the_line_that_workers_spend_their_time_at_is_named_with_its_cost(analyz
     assert finding.evidence["worker_batch_ns"] == 16 * MS
     assert finding.evidence["worker_waiting_frac"] == 0.2
     run = analyze(WAITS, records=worked(90), **CROWDED)
-    assert [
-        (one.file, one.line) for one in with_lines(outcome("data-wait", run), run).where[1:]
-    ] == [("t.py", 7)]
+    named = with_lines(outcome("data-wait", run), run).where[1:]
+    assert [(one.file, one.line) for one in named] == [("t.py", 7)]
 
 
 def test_what_the_lines_of_workers_do_is_what_can_be_saved(evaluate):

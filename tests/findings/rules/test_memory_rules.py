@@ -1,7 +1,7 @@
 """Rules about kernels that move memory, and the layouts that they move it in."""
 
 import pytest
-from rule_cases import GPU, H100, MS, US, WORK, category, span
+from rule_cases import GPU, H100, MS, US, WORK, category, op, span
 
 
 def test_memory_bound_kernels_are_judged_by_category_without_a_roofline(judge):
@@ -12,28 +12,21 @@ def test_memory_bound_kernels_are_judged_by_category_without_a_roofline(judge):
 
 
 def test_memory_bound_kernels_are_judged_by_the_roofline_where_there_is_one(judge):
-    trace = {
-        "gpu": GPU,
-        "categories": [category("gemm", 10 * MS)],
-        "roofline": [
-            {"bound": "memory", "total_ns": MS},
-            {"bound": "compute", "total_ns": 9 * MS},
-        ],
-    }
+    rows = [{"bound": "memory", "total_ns": MS}, {"bound": "compute", "total_ns": 9 * MS}]
+    trace = {"gpu": GPU, "categories": [category("gemm", 10 * MS)], "roofline": rows}
     assert judge("memory-bound-kernels", WORK, trace=trace, device=H100) is None
 
 
 def test_kernels_with_too_little_work_to_fill_the_device_are_not_bound_by_its_memory(judge):
     row = {"bound": "memory", "total_ns": 9 * MS, "count": 1_000, "peak_bytes_per_s": 3e12}
     row["category"] = "elementwise"
-    trace = {"gpu": GPU, "categories": [category("elementwise", 10 * MS)]}
-    busy = trace | {"roofline": [row | {"bytes_per_s": 1e12}]}
-    assert judge("memory-bound-kernels", WORK, trace=busy, device=H100) is not None
-    tiny = trace | {"roofline": [row | {"bytes_per_s": 1e8}]}
-    assert judge("memory-bound-kernels", WORK, trace=tiny, device=H100) is None
     # One that takes long all the same reads its memory badly.
-    slow = trace | {"roofline": [row | {"bytes_per_s": 1e8, "count": 10}]}
-    assert judge("memory-bound-kernels", WORK, trace=slow, device=H100) is not None
+    slow = {"bytes_per_s": 1e8, "count": 10}
+    for own, told in (({"bytes_per_s": 1e12}, True), ({"bytes_per_s": 1e8}, False), (slow, True)):
+        trace = {"gpu": GPU, "categories": [category("elementwise", 10 * MS)]}
+        trace["roofline"] = [row | own]
+        found = judge("memory-bound-kernels", WORK, trace=trace, device=H100)
+        assert (found is not None) is told
 
 
 @pytest.mark.parametrize(
@@ -53,7 +46,7 @@ def test_only_what_a_compiler_fuses_goes_and_at_least_by_its_bytes(judge, kind, 
 
 TRANSPOSES = {
     "gpu": GPU,
-    "operators": [{"name": "aten::convolution", "count": 16, "total_ns": MS, "self_ns": MS}],
+    "operators": [op("aten::convolution", 16, MS)],
     "kernels": [{"name": "cudnn::nchwToNhwcKernel<bf16>", "total_ns": 2 * MS, "mean_ns": 10 * US}],
 }
 
@@ -67,20 +60,19 @@ def test_transposes_around_convolutions_go_in_channels_last(judge):
     assert judge("non-contiguous-layout", WORK, **options) is None  # it would wait for the host
 
 
+CONTIGUOUS = op("aten::contiguous", 16, 2 * MS, 0)
+
+
 def test_layout_changes_are_counted_in_the_backward_pass_too(judge):
-    operators = [
-        {"name": "aten::contiguous", "count": 16, "total_ns": 2 * MS, "self_ns": 0},
-    ]
-    finding = judge("non-contiguous-layout", WORK, trace={"operators": operators})
+    finding = judge("non-contiguous-layout", WORK, trace={"operators": [CONTIGUOUS]})
     # One of eight may have to stay; what goes with the others differs by up to a fifth.
     assert span(finding) == (700 * 1_000, 2 * MS)
 
 
 def test_copies_that_the_gradient_of_a_convolution_makes_are_torchs_own(judge):
-    row = {"name": "aten::contiguous", "count": 16, "total_ns": 2 * MS, "self_ns": 0}
-    within = {**row, "backward_count": 16, "backward_ns": 2 * MS}
+    within = {**CONTIGUOUS, "backward_count": 16, "backward_ns": 2 * MS}
     assert judge("non-contiguous-layout", WORK, trace={"operators": [within]}) is None
-    half = {**row, "backward_count": 8, "backward_ns": MS}
+    half = {**CONTIGUOUS, "backward_count": 8, "backward_ns": MS}
     finding = judge("non-contiguous-layout", WORK, trace={"operators": [half]})
     assert finding.evidence["relayout_ns"] == MS // 2
     assert finding.evidence["relayouts_per_step_count"] == 4
