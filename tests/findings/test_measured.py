@@ -1,26 +1,11 @@
-from lightning_gpuprof.findings.model import Finding, Range, Severity
+from rule_cases import made
+
+from lightning_gpuprof.findings.model import Range, Severity
 from lightning_gpuprof.findings.ranking import with_trials
 from lightning_gpuprof.records.trials import Side, Trial, Trials
 
-WAIT = Finding(
-    id="data-wait",
-    severity=Severity.WARNING,
-    title="waits",
-    advice="do",
-    evidence={},
-    saving_ns=Range(10, 90),
-    confidence=0.5,
-    change="DataLoader(..., num_workers=2)",
-)
-OTHER = Finding(
-    id="slow-logging",
-    severity=Severity.WARNING,
-    title="logs",
-    advice="do",
-    evidence={},
-    saving_ns=Range(30, 40),
-    confidence=1.0,
-)
+WAIT = made("data-wait", 10, 90, confidence=0.5, change="DataLoader(..., num_workers=2)")
+OTHER = made("slow-logging", 30, 40)
 
 
 def trial(value, gain, *, verdict="faster", alters="", findings=("data-wait",)):

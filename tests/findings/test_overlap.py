@@ -1,11 +1,12 @@
 """Two findings that tell of the same time."""
 
 import pytest
+import rule_cases
+from rule_cases import MS
 
-from lightning_gpuprof.findings.model import Finding, Range, Severity, Where
+from lightning_gpuprof.findings.model import Severity, Where
 from lightning_gpuprof.findings.overlap import without_overlap
 
-MS = 1_000_000
 LINE = Where(file="train.py", line=7, phase="forward")
 NAME = "experiment.add_image"
 
@@ -21,12 +22,11 @@ EXPLAINS = {
 }
 
 
-def made(finding_id, low_ms, high_ms, *where, severity=Severity.WARNING):
-    return Finding(
-        id=finding_id, severity=severity, title="", advice="", evidence={}, confidence=0.9,
-        saving_ns=Range(low=round(low_ms * MS), high=round(high_ms * MS)), where=where,
-        explains=EXPLAINS.get(finding_id, ()),
-    )  # fmt: skip
+def made(finding_id, low_ms, high_ms, *where, **changes):
+    explains = EXPLAINS.get(finding_id, ())
+    return rule_cases.made(
+        finding_id, low_ms * MS, high_ms * MS, where=where, explains=explains, **changes
+    )
 
 
 def kept(*found):
@@ -85,13 +85,8 @@ def test_one_that_steps_back_itself_sends_none_back():
     ],
 )
 def test_reads_in_a_slow_hook_are_that_hooks(place, stays):
-    slow = made(
-        "slow-callback",
-        2,
-        3,
-        Where(phase="callbacks", name="Norms"),
-        Where(phase="other", name="end"),
-    )
+    hooks = Where(phase="callbacks", name="Norms"), Where(phase="other", name="end")
+    slow = made("slow-callback", 2, 3, *hooks)
     assert ("host-sync" in kept(made("host-sync", 1, 2, place), slow)) == stays
 
 

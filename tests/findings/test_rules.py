@@ -5,11 +5,11 @@ import sys
 from math import hypot
 
 import pytest
-from rule_cases import MS, outcome
+from rule_cases import MS, made, outcome
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.engine import evaluate_rules
-from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Range, Severity
+from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Severity
 from lightning_gpuprof.findings.rule import Rule, rule, rules
 from lightning_gpuprof.records.schema import Loader
 
@@ -17,6 +17,9 @@ HEADINGS = ["Symptom", "Why", "Fix", "How it is measured", "Limits"]
 MOST_WORDS = 150
 MOST_RULES = 45
 EFFORT = Effort(Horizon.QUICK, "", "")
+
+
+UNSTEADY = [(12 if step // 16 % 2 else 8) * MS for step in range(192)]
 
 
 @pytest.mark.parametrize("one", rules().values(), ids=rules())
@@ -107,9 +110,8 @@ def test_rules_that_a_trace_alone_can_serve_are_told_apart():
 
 
 def test_a_saving_is_no_surer_than_two_equal_runs_are_alike(analyze):
-    unsteady = [(12 if step // 16 % 2 else 8) * MS for step in range(192)]
     phases = {"callbacks": 4 * MS}
-    for forward in (10 * MS, unsteady):
+    for forward in (10 * MS, UNSTEADY):
         run = analyze({**phases, "forward": forward}, parts={"callbacks/A": 4 * MS}, steps=192)
         alone = outcome("slow-callback", run)[0].saving_ns
         (said,) = evaluate_rules(run).found
@@ -123,9 +125,8 @@ def test_a_saving_is_no_surer_than_two_equal_runs_are_alike(analyze):
 
 
 def test_a_saving_within_the_noise_begins_at_nothing(analyze):
-    unsteady = [(12 if step // 16 % 2 else 8) * MS for step in range(192)]
     parts = {"callbacks/A": MS // 5}
-    run = analyze({"callbacks": MS // 5, "forward": unsteady}, parts=parts, steps=192)
+    run = analyze({"callbacks": MS // 5, "forward": UNSTEADY}, parts=parts, steps=192)
     (said,) = evaluate_rules(run).found
     assert said.saving_ns.low == 0
     assert said.saving_ns.middle < MS / 4
@@ -141,16 +142,14 @@ def test_a_saving_within_the_noise_begins_at_nothing(analyze):
     ],
 )
 def test_findings_are_ranked_by_what_can_be_counted_on(analyze, savings_ns, ranked):
-    def made(finding_id):
+    def made_rule(finding_id):
         def judge(run: RunResults) -> Finding:
-            return Finding(
-                severity=Severity.WARNING, title="", advice="", evidence={},
-                saving_ns=Range(*savings_ns[finding_id]), confidence=0.9,
-            )  # fmt: skip
+            return made(finding_id, *savings_ns[finding_id])
 
         return Rule(finding_id, (), EFFORT, judge, "")
 
-    found = evaluate_rules(analyze({"forward": 5_000}), [made(one) for one in savings_ns]).found
+    each = [made_rule(one) for one in savings_ns]
+    found = evaluate_rules(analyze({"forward": 5_000}), each).found
     assert [finding.id for finding in found] == ranked
 
 

@@ -4,14 +4,12 @@ from rule_cases import MS, US, WORK, op, span
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.model import Severity
 
+ON = {"detect_anomaly": True}
+
 
 def test_costs_by_the_nodes_of_the_graph(evaluate):
     name = "autograd::engine::evaluate_function: TanhBackward0"
-    finding = evaluate(
-        WORK,
-        trace={"operators": [op(name, 40, MS)]},
-        trainer={"detect_anomaly": True},
-    )
+    finding = evaluate(WORK, trace={"operators": [op(name, 40, MS)]}, trainer=ON)
     assert span(finding) == (1_600 * US, 4 * MS)
     assert finding.change == "Trainer(..., detect_anomaly=False)"
 
@@ -23,7 +21,7 @@ def test_samples_of_operators_may_be_formatting_that_held_the_lock(evaluate):
         for at, (kind, count) in enumerate(kinds.items())
     )
     note = HostLines(100, lines, {"forward": 100})
-    saving = evaluate(WORK, trainer={"detect_anomaly": True}, records=[note]).saving_ns
+    saving = evaluate(WORK, trainer=ON, records=[note]).saving_ns
     error = [2 * (share * (1 - share) / 100) ** 0.5 for share in (0.6, 0.9)]
     # The least is what was seen, the most all that was not at work in Python: of 6 ms.
     assert saving.low == pytest.approx((0.6 - error[0]) * 6 * MS, rel=0.01)
@@ -32,11 +30,11 @@ def test_samples_of_operators_may_be_formatting_that_held_the_lock(evaluate):
 
 def test_hides_what_other_rules_would_say_of_small_operators(judge):
     for rule in ("host-bound", "host-sync"):
-        assert judge(rule, WORK, trainer={"detect_anomaly": True}, trace={"operators": []}) is None
+        assert judge(rule, WORK, trainer=ON, trace={"operators": []}) is None
 
 
 def test_is_at_least_a_warning_and_silent_when_off(evaluate):
-    on = evaluate(WORK, trainer={"detect_anomaly": True})
+    on = evaluate(WORK, trainer=ON)
     assert on.severity is not Severity.INFO
     assert evaluate(WORK, trainer={"detect_anomaly": False}) is None
 

@@ -1,5 +1,7 @@
 """What the driver says of the device: held-down clocks, and others on it."""
 
+import pytest
+
 from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.records.schema import DeviceSample
 
@@ -19,10 +21,7 @@ def test_heat_is_a_warning_with_its_share_and_the_clocks(judge):
     finding = judge("throttled-clocks", {"forward": 1}, records=records)
     assert finding.severity is Severity.WARNING
     assert finding.title == ("Clocks were held down in 25.0% of readings: heat")
-    assert finding.evidence == {
-        "throttled_frac": 0.25,
-        "min_sm_clock_per_s": 900_000_000,
-    }
+    assert finding.evidence == {"throttled_frac": 0.25, "min_sm_clock_per_s": 900_000_000}
     assert finding.saving_ns.high == 0
 
 
@@ -33,11 +32,6 @@ def test_a_power_limit_under_load_is_a_fact(judge):
     assert "the power limit" in finding.title
 
 
-def test_short_dips_and_idle_clocks_are_silent(judge):
-    dips = {"gpu_idle": 0.8, "hw_thermal_slowdown": 0.05}
-    assert judge("throttled-clocks", {"forward": 1}, records=[sample(throttle_frac=dips)]) is None
-
-
 def test_another_process_is_told_with_its_bytes(judge):
     records = [sample(max_others_bytes=3 * GIB, max_others_count=1), sample()]
     finding = judge("shared-device", {"forward": 1}, records=records)
@@ -46,11 +40,17 @@ def test_another_process_is_told_with_its_bytes(judge):
     assert judge("shared-device", {"forward": 1}, records=two).title.startswith("2 other processes")
 
 
-def test_a_device_of_our_own_is_silent(judge):
-    records = [sample(max_others_bytes=0, max_others_count=0)]
-    assert judge("shared-device", {"forward": 1}, records=records) is None
+DIPS = {"gpu_idle": 0.8, "hw_thermal_slowdown": 0.05}
 
 
-def test_readings_of_a_driver_that_says_neither_are_silent(judge):
-    for finding_id in ("throttled-clocks", "shared-device"):
-        assert judge(finding_id, {"forward": 1}, records=[sample()]) is None
+@pytest.mark.parametrize(
+    ("rule", "fields"),
+    [
+        ("throttled-clocks", {"throttle_frac": DIPS}),
+        ("shared-device", {"max_others_bytes": 0, "max_others_count": 0}),
+        ("throttled-clocks", {}),
+        ("shared-device", {}),
+    ],
+)
+def test_dips_a_device_of_our_own_and_a_driver_that_says_neither_are_silent(judge, rule, fields):
+    assert judge(rule, {"forward": 1}, records=[sample(**fields)]) is None

@@ -1,6 +1,9 @@
 import pytest
 from rule_cases import MS, US, WORK, every, span, unmarked
 
+from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
+from lightning_gpuprof.findings.engine import evaluate_rules
+from lightning_gpuprof.findings.rule import rules
 from lightning_gpuprof.records.schema import Loader, StepFlag
 
 
@@ -54,3 +57,15 @@ def test_a_run_too_short_for_the_interval_is_told_of_fewer_batches(evaluate):
 def test_short_validations_once_an_epoch_are_not_told(evaluate, each_ns, told):
     columns = {"epoch": [step // 50 for step in range(100)]}
     assert (evaluate(**validated(50, each_ns), columns=columns) is not None) is told
+
+
+def test_the_line_that_takes_most_of_it_is_named(analyze):
+    seen = (
+        LineCount("validation", "t.py", 36, "decode", "self.decoder(x)", "torch.call", "model", 16),
+        LineCount("validation", "t.py", 50, "validation_step", "self.log(x)", "l.log", "log", 4),
+        LineCount("forward", "t.py", 12, "training_step", "self(x)", "torch.call", "model", 60),
+    )
+    lines = HostLines(90, seen, {"validation": 20, "forward": 70})
+    run = analyze(**validated(10, 30 * MS), records=[lines])
+    (found,) = evaluate_rules(run, [rules()["frequent-validation"]]).found
+    assert [(at.file, at.line) for at in found.where if at.file] == [("t.py", 36)]

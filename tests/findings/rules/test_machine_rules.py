@@ -9,9 +9,8 @@ from lightning_gpuprof.records.schema import Device, Loader
 
 
 def quota(judge, periods, throttled, *, threads=64, **options):
-    value = CpuQuota(2.5, periods, throttled)
-    notes = [value]
-    return judge("cpu-quota", WORK, records=notes, torch_threads=threads, **options)
+    records = [CpuQuota(2.5, periods, throttled)]
+    return judge("cpu-quota", WORK, records=records, torch_threads=threads, **options)
 
 
 def test_a_quota_that_is_used_up_in_most_periods_is_told(judge):

@@ -8,10 +8,8 @@ SECOND = 1_000 * MS
 
 
 def test_compilations_after_the_warm_up_are_spread_over_all_steps(evaluate):
-    finding = evaluate(
-        {"forward": every(20, 110 * MS, 10 * MS, first=19)},
-        flags=every(20, StepFlag.COMPILED, first=19),
-    )
+    phases = {"forward": every(20, 110 * MS, 10 * MS, first=19)}
+    finding = evaluate(phases, flags=every(20, StepFlag.COMPILED, first=19))
     assert finding.evidence["compiled_steps_count"] == 5
     assert span(finding) == (3_600 * US, 6 * MS)
 
@@ -25,12 +23,8 @@ def test_dynamos_own_timing_says_it_where_every_step_compiles(evaluate):
     assert evaluate(phases, flags=flags) is None
 
 
-def test_one_is_no_habit(evaluate):
-    flags = every(100, StepFlag.COMPILED, first=19)
-    assert evaluate(WORK, flags=flags) is None
-
-
-def test_validation_compiles_for_itself(evaluate):
+def test_one_is_no_habit_and_validation_compiles_for_itself(evaluate):
+    assert evaluate(WORK, flags=every(100, StepFlag.COMPILED, first=19)) is None
     flags = every(20, StepFlag.COMPILED | StepFlag.VALIDATION, first=19)
     assert evaluate(WORK, flags=flags) is None
 
@@ -42,20 +36,17 @@ def early(*seconds):
 
 
 def test_shapes_that_are_each_compiled_in_the_warm_up_are_told(evaluate):
+    # A first one and a dynamic one are not.
+    assert evaluate(WORK, **early(20, 10)) is None
     finding = evaluate(WORK, **early(20, 10, 10, 10))
     assert "anew in 4 of the first steps, 50.0 s together" in finding.title
     assert finding.evidence["compiling_ns"] == 300 * MS
     assert span(finding) == (round(0.9 * 0.8 * 200 * MS), round(1.2 * 300 * MS))
 
 
-def test_a_first_shape_and_a_dynamic_one_are_not(evaluate):
-    assert evaluate(WORK, **early(20, 10)) is None
-
-
 def test_dynamos_reason_and_the_functions_place_are_told(evaluate):
-    again = CompileEvent(
-        "recompilation", "L['n'] == 3", "", CodePlace("t.py", 7, "f", "def f(x, n):")
-    )
+    place = CodePlace("t.py", 7, "f", "def f(x, n):")
+    again = CompileEvent("recompilation", "L['n'] == 3", "", place)
     case = early(20, 10, 10, 10)
     finding = evaluate(WORK, flags=case["flags"], records=[*case["records"], again])
     assert "torch's reason: L['n'] == 3." in finding.advice

@@ -20,12 +20,8 @@ def test_a_pass_costs_its_own_nodes_and_its_share_of_what_lies_between_them(eval
     # Per step two layers of 1 and 5 ms; the small one runs three times.
     node = op(NODE, 8, 16 * MS) | {"repeated_count": 4, "repeated_ns": 4 * MS}
     gradients = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
-    operators = [
-        node,
-        op("aten::addmm", 4, MS),
-        op("aten::ones_like", 6, 0),
-        op(gradients, 16, 800 * US),
-    ]
+    operators = [node, op("aten::addmm", 4, MS), op("aten::ones_like", 6, 0)]
+    operators.append(op(gradients, 16, 800 * US))
     model = {"dtypes": {"float32": 4}}
     phases = {"forward": 6 * MS, "backward": 10 * MS}
     finding = evaluate(phases, trace={"operators": operators}, model=model)
@@ -39,23 +35,19 @@ def test_a_pass_costs_its_own_nodes_and_its_share_of_what_lies_between_them(eval
     assert span(finding) == pytest.approx((0.8 * 2 * MS, 1.2 * most), abs=2)
 
 
-def test_operators_in_place_make_nodes_too(evaluate):
-    # As nn.GRU does on a CPU: one sigmoid of the model's own, the others in place.
-    node = "autograd::engine::evaluate_function: SigmoidBackward0"
-    operators = [
-        op(node, 12, 6 * MS),
-        op("aten::sigmoid", 2, MS),
-        op("aten::sigmoid_", 10, MS),
-    ]
-    assert evaluate(WORK, trace={"operators": operators}) is None
+SIGMOID = "autograd::engine::evaluate_function: SigmoidBackward0"
 
 
-def test_a_gradient_penalty_is_no_retained_graph(evaluate):
-    operators = [
-        op(NODE, 12, 6 * MS),
-        op("aten::addmm", 4, MS),
-        op("TanhBackward0Backward0", 4, MS),
-    ]
+@pytest.mark.parametrize(
+    "operators",
+    [
+        # As nn.GRU does on a CPU: one sigmoid of the model's own, the others in place.
+        [op(SIGMOID, 12, 6 * MS), op("aten::sigmoid", 2, MS), op("aten::sigmoid_", 10, MS)],
+        [op(NODE, 12, 6 * MS), op("aten::addmm", 4, MS), op("TanhBackward0Backward0", 4, MS)],
+    ],
+    ids=["operators in place make nodes too", "gradient penalty"],
+)
+def test_is_silent_where_a_node_may_be_of_another_operator(evaluate, operators):
     assert evaluate(WORK, trace={"operators": operators}) is None
 
 

@@ -3,22 +3,20 @@ from rule_cases import EPOCH_FLAGS, EPOCHS, MS, US, WORK, every, span
 from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.records.schema import Loader
 
+IN_PROCESS = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=0)}
+ONE_WORKER = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1)}
+
 
 def test_names_what_a_dataset_does_before_its_first_sample(evaluate):
-    finding = evaluate(EPOCHS, flags=EPOCH_FLAGS, loader=Loader(num_workers=0))
+    finding = evaluate(EPOCHS, **IN_PROCESS)
     assert finding.evidence["first_batch_per_epoch_ns"] == 99_900 * US
     assert span(finding) == (0, 9 * 99_900 * US // 100)
     assert finding.severity is Severity.WARNING
 
 
-def test_with_workers_it_is_their_start(evaluate):
-    run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=1)}
-    assert evaluate(EPOCHS, **run) is None
-
-
-def test_is_silent_where_epochs_begin_as_they_go_on(evaluate):
-    run = {"flags": EPOCH_FLAGS, "loader": Loader(num_workers=0)}
-    assert evaluate({**WORK, "data_wait": 100 * US}, **run) is None
+def test_is_silent_where_workers_start_or_epochs_begin_as_they_go_on(evaluate):
+    assert evaluate(EPOCHS, **ONE_WORKER) is None
+    assert evaluate({**WORK, "data_wait": 100 * US}, **IN_PROCESS) is None
 
 
 KEPT = Loader(num_workers=1, persistent_workers=True)
