@@ -30,7 +30,7 @@ from synthetic import SyntheticSpec, write_synthetic
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir, snapshot_name, trace_name
-from lightning_gpuprof.records.lines import CodePlace, ModuleCalls, WorkerLines
+from lightning_gpuprof.records.lines import CodePlace, CompileEvent, ModuleCalls, WorkerLines
 from lightning_gpuprof.records.phases import EXCHANGE, Phase
 from lightning_gpuprof.records.schema import (
     SCHEMA_VERSION,
@@ -193,6 +193,12 @@ def gpu_run(
             ModuleCalls(
                 {"encoder": 24.0},
                 {"encoder": CodePlace("gpt/model.py", 12, "forward", "z = self.encoder(x[:, t])")},
+            ),
+            CompileEvent(
+                "graph break",
+                "print is not traced",
+                "",
+                CodePlace("gpt/model.py", 30, "training_step", "print(loss)"),
             ),
             run_end(steps),
         ],

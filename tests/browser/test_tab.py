@@ -102,6 +102,13 @@ def test_named_modules_are_listed_with_their_calls_and_how_to_make_one_of_severa
     assert "gpt/model.py:12 `z = self.encoder(x[:, t])`; fold time into the batch" in page.text()
 
 
+def test_graph_breaks_are_listed_with_their_line_and_torchs_reason(page):
+    page.open("gpu")
+    page.wait_for("[aria-label='torch.compile']", "gpt/model.py:30")
+    ((what, _, source, reason),) = page.rows("[aria-label='torch.compile']")
+    assert (what, source, reason) == ("graph break", "print(loss)", "print is not traced")
+
+
 def test_steps_are_drawn_stacked_by_phase_and_a_range_of_them_in_full_detail(page):
     page.open("char_lm/version_1", view="steps", **{"from": "100", "to": "150"})
     page.wait_for("p.muted", "Steps 100 to 149 of 5,000, one by one.")

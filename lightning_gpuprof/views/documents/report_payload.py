@@ -75,6 +75,7 @@ def report_payload(
         "device": _device(results),
         "ranks": [plain(asdict(rank)) for rank in results.ranks],
         "sync_sites": [_struct(site) for site in results.sync_sites],
+        "compile_events": [_struct(event) for event in results.compile_events],
         "trials": None if trials is None else plain(msgspec.to_builtins(trials)),
         "trace_files": [_trace(run, trace) for trace in results.traces],
     }

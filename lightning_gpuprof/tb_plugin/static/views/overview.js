@@ -2,6 +2,7 @@
 
 import { card, h, shorten } from "../dom.js";
 import { count, duration, number, size } from "../format.js";
+import { compileTable } from "./compile_table.js";
 import { findings } from "./findings.js";
 import { hero } from "./hero.js";
 import { lineTable, workerTable } from "./line_table.js";
@@ -41,6 +42,7 @@ export const overview = {
           lineTable(report),
           workerTable(report),
           moduleTable(report),
+          compileTable(report),
           stepped && card("Steps over time", null, stepsChart(context, steps, { height: 210, zoom: false })),
         ),
       ),
