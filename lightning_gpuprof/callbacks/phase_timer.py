@@ -16,7 +16,7 @@ from lightning_gpuprof.session.output import RunOutput
 from lightning_gpuprof.session.recording import RecordingCallback
 from lightning_gpuprof.timing.batches import size_of
 from lightning_gpuprof.timing.fit_end import FitEnd
-from lightning_gpuprof.timing.nvtx import check_nvtx
+from lightning_gpuprof.timing.regions import check_nvtx
 from lightning_gpuprof.timing.run import TimingRun
 from lightning_gpuprof.timing.window_writer import TimerSettings
 

@@ -9,7 +9,6 @@ from lightning_gpuprof.adapters.lightning import does_nothing
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing import regions
-from lightning_gpuprof.timing.batches import Batches
 from lightning_gpuprof.timing.fit_end import FitEnd
 from lightning_gpuprof.timing.phase_clock import PartRegion, Region
 from lightning_gpuprof.timing.regions import Context, Profile
@@ -27,7 +26,7 @@ class ActionRegions:
         trainer: Any,
         timeline: StepTimeline,
         *,
-        batches: Batches,
+        batch: Callable[..., Region],
         fit_end: FitEnd,
         watch: Callable[[Region], Context] | None = None,
     ) -> None:
@@ -35,7 +34,7 @@ class ActionRegions:
         self._inner = trainer.profiler
         self._timeline = timeline
         self._clock = timeline.clock
-        self._batches = batches
+        self._batch = batch
         self._fit_end = fit_end
         self._watch = watch
         self._reach: dict[actions.Border, Callable[[], None]] = {
@@ -72,7 +71,7 @@ class ActionRegions:
         if border is actions.Border.EPOCH_LOOP:
             return regions.EpochLoop(region, timeline)
         if border is actions.Border.BATCH:
-            return self._batches.marked(region)
+            return self._batch(region, marked=True)
         return regions.AtBorder(region, self._reach[border])
 
     def _in_passing(self, action_name: str) -> Context:
@@ -80,7 +79,8 @@ class ActionRegions:
         action = actions.parse_action(action_name)
         border = actions.BORDERS.get(action.name)
         if border is actions.Border.BATCH:
-            return self._handing_on(self._batches.passed_over(), action_name)
+            region = self._batch(self._clock.region(Phase.OTHER), marked=False)
+            return self._handing_on(region, action_name)
         saves = action.kind == "Callback" and self._name(action)[1]
         phase, _ = actions.phase_of(action) or (None, None)
         if border is not None or saves or phase in (None, Phase.CHECKPOINT):

@@ -24,7 +24,8 @@ class Batch(Region):
     """A batch is being trained.
 
     The facts of its step are noted as it begins, while the batch is in the processor's caches, and
-    in one function without a guard, for each call costs a microsecond or two (ADR 42).
+    in one function without a guard, for each call costs a microsecond or two (ADR 42). In a step
+    that is not marked nothing is charged.
     """
 
     __slots__ = (
@@ -38,10 +39,10 @@ class Batch(Region):
         run: "TimingRun",
         on_due: Callable[[], object],
         *,
-        own: int,
         marked: bool,
     ) -> None:
         super().__init__(region.clock, region.slot)
+        own = region.clock.slot(Phase.CALLBACKS, "PhaseTimer") if marked else region.slot
         self._run, self._timeline, self._on_due = run, run.timeline, on_due
         self._marked = marked
         self._becomes, self._becomes_own = code(SWAP, region.slot), code(SWAP, own)
@@ -98,28 +99,6 @@ class Batch(Region):
         if marked:
             self._times.append(self._now())
             self._codes.append(self._own_closes)
-
-
-class Batches:
-    """Makes the regions of a run's batches; arguments as of `Batch`."""
-
-    def __init__(self, run: "TimingRun", on_due: Callable[[], object]) -> None:
-        self._run, self._on_due = run, on_due
-        self._clock = run.timeline.clock
-
-    def marked(self, region: Region) -> Region:
-        """Return the region of batches in marked steps."""
-        own = self._clock.slot(Phase.CALLBACKS, "PhaseTimer")
-        return Batch(region, self._run, self._on_due, own=own, marked=True)
-
-    def look_again(self) -> None:
-        """A loader has a new iterator: time its parts from the next batch on."""
-        self._run.first = True
-
-    def passed_over(self) -> Region:
-        """Return the region of batches in other steps, in which nothing is charged."""
-        region = self._clock.region(Phase.OTHER)
-        return Batch(region, self._run, self._on_due, own=region.slot, marked=False)
 
 
 def size_of(batch: Any) -> int:

@@ -5,8 +5,10 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
+import torch
 from typing_extensions import override
 
+from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records import phases
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
@@ -21,6 +23,7 @@ from lightning_gpuprof.timing.phase_clock import (
 from lightning_gpuprof.timing.region_paths import CLOSE, OPEN, code
 from lightning_gpuprof.timing.step_timeline import StepTimeline
 
+_cuda: Any = torch.cuda
 Context = AbstractContextManager[Any]
 Profile = Callable[[str], Context]
 _Kind = type[BaseException] | None
@@ -228,3 +231,35 @@ class HandingOn(Decorator):
                 self._opened.pop().__exit__(kind, error, trace)
         finally:
             self.region.__exit__(kind, error, trace)
+
+
+class _Ranged(Decorator):
+    """An NVTX range (rocTX on AMD), which profilers outside of the process show."""
+
+    def __init__(self, region: Context, name: str) -> None:
+        self._region, self._name = region, name
+
+    def __enter__(self) -> Any:
+        _cuda.nvtx.range_push(self._name)
+        return self._region.__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        self._region.__exit__(*raised)
+        _cuda.nvtx.range_pop()
+
+
+def ranges(watch: Callable[[Region], Context] | None, region: Region) -> Context:
+    """Return a region, with the device's marks that `watch` puts around it, as a range."""
+    context = region if watch is None else watch(region)
+    phase = region.clock.slots[region.slot].phase
+    return context if phase is Phase.OTHER else _Ranged(context, phase.value)
+
+
+def check_nvtx() -> None:
+    """Raise ConfigError where this torch has no NVTX."""
+    try:
+        _cuda.nvtx.range_push("lightning_gpuprof")
+        _cuda.nvtx.range_pop()
+    except RuntimeError as error:
+        said = "nvtx=True needs a torch that was built for CUDA or ROCm. Leave it out here."
+        raise ConfigError(said) from error

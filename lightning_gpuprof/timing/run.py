@@ -16,14 +16,14 @@ from lightning_gpuprof.session.hooks import BatchCalls
 from lightning_gpuprof.session.output import RunOutput
 from lightning_gpuprof.timing.action_regions import ActionRegions
 from lightning_gpuprof.timing.attach import FIT_PHASES, ProxyTiming
-from lightning_gpuprof.timing.batches import Batches, size_of
+from lightning_gpuprof.timing.batches import Batch, size_of
 from lightning_gpuprof.timing.components import Component, activate
 from lightning_gpuprof.timing.device_marking import DeviceMarking
 from lightning_gpuprof.timing.device_marks import DeviceMarks
 from lightning_gpuprof.timing.fit_end import FitEnd
-from lightning_gpuprof.timing.nvtx import ranges
 from lightning_gpuprof.timing.overhead import StepChoice
 from lightning_gpuprof.timing.phase_clock import PhaseClock
+from lightning_gpuprof.timing.regions import ranges
 from lightning_gpuprof.timing.step_timeline import StepTimeline
 from lightning_gpuprof.timing.window_writer import TimerSettings, WindowWriter
 
@@ -70,24 +70,25 @@ class TimingRun:
             self._writer.device = self._device
         output.phase_clock = self.timeline.clock
         output.borders = self.timeline.borders
-        self.timing = self._attach(trainer, Batches(self, shield(self.do_due)))
+        self.timing = self._attach(trainer, partial(Batch, run=self, on_due=shield(self.do_due)))
         output.step_count = lambda: self.timeline.step
         output.components = cache(partial(Component, self.timeline, marking=self._device))
         self._deactivate = activate(output.components)
         flag = partial(self.timeline.flag_last_batch, StepFlag.COMPILED)
         self._compiling = CompileNotes(output, flag)
 
-    def _attach(self, trainer: Trainer, batches: Batches) -> ProxyTiming:
+    def _attach(self, trainer: Trainer, batch: Callable[..., Batch]) -> ProxyTiming:
         output = self.output
         watch = None if self._device is None else self._device.watch
         actions = ActionRegions(
             trainer,
             self.timeline,
-            batches=batches,
+            batch=batch,
             fit_end=self._fit_end,
             watch=partial(ranges, watch) if self._nvtx else watch,
         )
-        calls, again = output.calls, batches.look_again
+        # A loader has a new iterator: its parts are timed from the next batch on.
+        calls, again = output.calls, partial(setattr, self, "first", True)
         timing = ProxyTiming(trainer, self.timeline, actions, calls=calls, again=again)
         self._writer.choice = StepChoice(self.timeline, use=timing.mark, insists=output)
         output.timer = "tap"  # the name on disk
