@@ -178,6 +178,18 @@ class Page:
             css,
         )
 
+    def check(self) -> None:
+        """The console is clean, and nothing has left the machine."""
+        assert self.complaints() == []
+        urls = self.browser.take_requests()
+        assert [url for url in urls if not url.startswith("http://localhost:")] == []
+
+    def leave(self) -> None:
+        """Check, and ask no more: the server ends before the browser does."""
+        self.browser.leave_frame()
+        self.check()
+        self.browser.open("about:blank")
+
     def complaints(self) -> list[str]:
         """Return what the console complains about, less TensorBoard's own lines."""
         lines = self.browser.take_log()
@@ -189,9 +201,7 @@ def page(chromium, tensorboard):
     """The tab; at the test's end the console must be clean and nothing have left the machine."""
     page = Page(chromium, tensorboard)
     yield page
-    assert page.complaints() == []
-    outside = [url for url in chromium.take_requests() if not url.startswith("http://localhost:")]
-    assert outside == []
+    page.check()
 
 
 @pytest.fixture

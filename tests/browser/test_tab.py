@@ -200,6 +200,7 @@ def test_a_trace_that_nobody_analysed_or_laid_out_fills_in_when_that_is_done(
         page.click(".tab", "Timeline")
         drawn = "return document.querySelector('.tl-canvas')?.timeline.loader.blocks && 1"
         page.browser.wait(drawn, timeout_s=120)
+        page.leave()
 
 
 def test_each_cycles_trace_can_be_downloaded_or_opened(page):
@@ -296,7 +297,7 @@ def test_named_log_dirs_below_a_path_prefix_are_shown(page, logs, serve):
         page.click(".tab", "Steps")
         page.wait_for("td.number", "47.7 ms")
         page.browser.wait("return document.querySelectorAll('.chart .trace').length >= 8")
-        page.browser.leave_frame()
+        page.leave()
 
 
 def test_an_empty_log_dir_explains_itself_below_a_path_prefix(page, empty_tensorboard):
