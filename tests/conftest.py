@@ -13,12 +13,12 @@ from types import ModuleType
 import pytest
 from fake_device import FakeDevice
 from made_records import make_session
+from made_records import write_run as write_records
 from snapshot_builder import SnapshotBuilder
 
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import ProfilerCycle
-from lightning_gpuprof.records.writer import RecordWriter
 
 # One thread per test process: two cores are all that CI has.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -173,11 +173,20 @@ def write_run(tmp_path):
     """Write records (of one or more sessions) as a rank's file; returns the run's log dir."""
 
     def write(records, *, rank=0, name="run"):
-        writer = RecordWriter(tmp_path / name, rank=rank)
-        for record in records:
-            writer.write(record)
-        writer.flush()
-        return str(tmp_path / name)
+        return str(write_records(tmp_path / name, records, rank=rank))
+
+    return write
+
+
+@pytest.fixture
+def write_ranks(write_run):
+    """Write a session per rank, given as to `make_session`; returns the run's log dir."""
+
+    def write(*ranks, **options):
+        for rank, one in enumerate(ranks):
+            start = {"rank": rank, "world_size": len(ranks)}
+            run = write_run(make_session(**(start | options | one)), rank=rank)
+        return run
 
     return write
 

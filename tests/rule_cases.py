@@ -38,14 +38,7 @@ def every(steps, value, usual=0, *, first=0, count=100):
 
 def unmarked(steps, *, phase_ns=None, flagged=None):
     """Steps without marks, of which so much is known all the same."""
-    return OutsideSpan(
-        where=UNMARKED_STEPS,
-        start_ns=0,
-        dur_ns=0,
-        phase_ns=phase_ns or {},
-        steps=steps,
-        flagged=flagged or {},
-    )
+    return OutsideSpan(UNMARKED_STEPS, 0, 0, phase_ns or {}, steps=steps, flagged=flagged or {})
 
 
 EPOCHS = {**WORK, "data_wait": every(10, 100 * MS, 100 * US)}

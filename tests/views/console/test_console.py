@@ -42,6 +42,12 @@ def report(make_session, write_run):
     return load
 
 
+@pytest.fixture
+def waiting(report):
+    """The report of a run that waits for data."""
+    return report(loader=Loader(num_workers=0))
+
+
 def test_the_first_screen_says_the_limit_then_the_change_then_where_the_step_goes(report):
     text = render(report(loader=Loader(num_workers=0), parts={"callbacks/GradNorm": MS}))
     places = [
@@ -96,56 +102,50 @@ def test_a_saving_that_may_be_nothing_is_said_to_be_at_most_so_much(report):
     assert "saves up to 1.00 ms per step (10.0%)" in text
 
 
-def test_verbose_has_the_plan_and_the_questions(report):
-    loaded = report(loader=Loader(num_workers=0))
-    lines = [" ".join(line.split()) for line in render(loaded, verbose=True).splitlines()]
+def test_verbose_has_the_plan_and_the_questions(waiting):
+    lines = [" ".join(line.split()) for line in render(waiting, verbose=True).splitlines()]
     plan = lines[lines.index("PLAN") + 2]
-    assert plan.startswith(f"quick {loaded.findings[0].id}")
+    assert plan.startswith(f"quick {waiting.findings[0].id}")
     assert any(line.startswith("look") and "Next:" in line for line in lines)
-    assert not {"PLAN", "QUESTIONS"} & set(render(loaded).splitlines())
+    assert not {"PLAN", "QUESTIONS"} & set(render(waiting).splitlines())
 
 
-def test_it_ends_with_the_command_that_compares_and_the_address_of_the_runs_tab(report):
-    loaded = report(loader=Loader(num_workers=0))
-    folder, name = loaded.run.rsplit("/", 1)
-    assert render(loaded).splitlines()[-3:] == [
-        f"  check   lightning-gpuprof compare {loaded.run} NEW_RUN",
+def test_it_ends_with_the_command_that_compares_and_the_address_of_the_runs_tab(waiting):
+    folder, name = waiting.run.rsplit("/", 1)
+    assert render(waiting).splitlines()[-3:] == [
+        f"  check   lightning-gpuprof compare {waiting.run} NEW_RUN",
         f"  look    tensorboard --logdir {folder}",
         f"  open    http://localhost:6006/#gpuprof&p.gpuprof.run={name}",
     ]
     assert (
-        render(replace(loaded, run=".")).rstrip().endswith(f"run={os.path.basename(os.getcwd())}")
+        render(replace(waiting, run=".")).rstrip().endswith(f"run={os.path.basename(os.getcwd())}")
     )
 
 
-def test_the_change_is_said_in_words_and_as_code(report):
-    loaded = report(loader=Loader(num_workers=0))
-    first = replace(loaded.findings[0], advice="Pad less.", change="width = 3")
-    assert "change  Pad less.\n          width = 3\n" in render(replace(loaded, findings=[first]))
+def test_the_change_is_said_in_words_and_as_code(waiting):
+    first = replace(waiting.findings[0], advice="Pad less.", change="width = 3")
+    assert "change  Pad less.\n          width = 3\n" in render(replace(waiting, findings=[first]))
 
 
-def test_what_is_said_first_is_not_said_twice(report):
-    loaded = report(loader=Loader(num_workers=0))
+def test_what_is_said_first_is_not_said_twice(waiting):
     advice = "DataLoader(..., num_workers=2, persistent_workers=True)"
-    assert render(loaded).count(advice) == 1
-    assert render(loaded, verbose=True).count(advice) == 2
+    assert render(waiting).count(advice) == 1
+    assert render(waiting, verbose=True).count(advice) == 2
 
 
-def test_evidence_is_for_verbose(report):
-    loaded = report(loader=Loader(num_workers=0))
-    assert "data wait share" not in render(loaded)
-    assert "data wait share: 60.0%" in render(loaded, verbose=True)
+def test_evidence_is_for_verbose(waiting):
+    assert "data wait share" not in render(waiting)
+    assert "data wait share: 60.0%" in render(waiting, verbose=True)
 
 
-def test_an_info_finding_says_its_saving_or_what_to_do_where_it_has_none(report):
-    loaded = report(loader=Loader(num_workers=0))
+def test_an_info_finding_says_its_saving_or_what_to_do_where_it_has_none(waiting):
     small = replace(
-        loaded.findings[0], id="slow-logging", severity=Severity.INFO, advice="Do less."
+        waiting.findings[0], id="slow-logging", severity=Severity.INFO, advice="Do less."
     )
     none = replace(
         small, id="slow-python", saving_ns=Range(low=0, high=0), advice="Look elsewhere."
     )
-    text = render(replace(loaded, findings=[small, none]))
+    text = render(replace(waiting, findings=[small, none]))
     assert "Do less." not in text.split("NOT WORTH")[0]
     assert "slow-python  Look elsewhere." in text
     assert "--verbose has the changes" in text
@@ -173,19 +173,17 @@ def test_a_phase_that_is_short_on_the_host_alone_keeps_its_row(report):
     assert "idle too" not in render(loaded)
 
 
-def test_a_kernel_is_named_without_its_type_and_parameters(report):
+def test_a_kernel_is_named_without_its_type_and_parameters(waiting):
     kernel = "std::enable_if<!(false), void>::type gemv::kernel<int, 4>(gemv::Params<int, float>)"
-    loaded = report(loader=Loader(num_workers=0))
-    first = loaded.findings[0]
+    first = waiting.findings[0]
     second = replace(first, where=(Where(kernel=kernel),))
-    text = render(replace(loaded, findings=[first, second]))
+    text = render(replace(waiting, findings=[first, second]))
     assert re.search(r"where +gemv::kernel<int, 4>\n", text)
 
 
-def test_a_saving_between_steps_is_not_taken_from_the_step(report):
-    loaded = report(loader=Loader(num_workers=0))
-    first = replace(loaded.findings[0], saving_ns=Range(0, 30 * MS), when=When.BETWEEN)
-    text = render(replace(loaded, findings=[first]))
+def test_a_saving_between_steps_is_not_taken_from_the_step(waiting):
+    first = replace(waiting.findings[0], saving_ns=Range(0, 30 * MS), when=When.BETWEEN)
+    text = render(replace(waiting, findings=[first]))
     assert "up to 30.0 ms per step on average (a steady step: 10.0 ms)" in text
 
 
@@ -364,14 +362,13 @@ def test_steps_timed_without_phases_are_called_so(report):
     assert "unmarked" not in text
 
 
-def test_of_many_findings_the_last_are_titles_alone(report):
-    loaded = report(loader=Loader(num_workers=0))
-    loaded = replace(loaded, findings=loaded.findings[:1] * 8)
-    text = render(loaded)
+def test_of_many_findings_the_last_are_titles_alone(waiting):
+    waiting = replace(waiting, findings=waiting.findings[:1] * 8)
+    text = render(waiting)
     assert text.count("\n    data-wait  saves") == 5  # all that are told in more than a title
     assert " 8. [critical] 60.0% of each step" in text
     assert "--verbose has the changes of all of them." in text
-    assert render(loaded, verbose=True).count("\n    data-wait  saves") == 8
+    assert render(waiting, verbose=True).count("\n    data-wait  saves") == 8
 
 
 def test_a_run_without_the_profiler_says_that_it_was_switched_off(report):

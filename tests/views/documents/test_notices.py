@@ -96,16 +96,7 @@ def test_ranks_that_have_unequal_numbers_of_batches_are_told_of_a_run_that_did_n
     ("limit", "batches"),
     [(1.0, [200, 188]), (0.5, [100, 94]), (150, [150, 150]), (190, [190, 188])],
 )
-def test_the_batches_of_an_epoch_are_those_that_the_trainer_takes(
-    make_session, write_run, limit, batches
-):
-    for rank, length in enumerate((200, 188)):
-        session = make_session(
-            {"forward": 5},
-            rank=rank,
-            world_size=2,
-            loader=Loader(length=length),
-            trainer={"limit_train_batches": limit},
-        )
-        run = write_run(session, rank=rank)
+def test_the_batches_of_an_epoch_are_those_that_the_trainer_takes(write_ranks, limit, batches):
+    ranks = ({"loader": Loader(length=length)} for length in (200, 188))
+    run = write_ranks(*ranks, phases={"forward": 5}, trainer={"limit_train_batches": limit})
     assert [one.batches for one in analyze_run(read_run(run), {}).ranks] == batches

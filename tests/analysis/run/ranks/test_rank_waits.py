@@ -15,17 +15,14 @@ STEPS = 40
 
 
 @pytest.fixture
-def compare(make_session, write_run):
+def compare(write_ranks):
     """Compare ranks, given as one dict each: phases, and `exchange`, in ns or a value per step."""
 
+    def session(exchange, parts=None, **phases):
+        return {"phases": phases, "parts": {EXCHANGE: exchange, **(parts or {})}}
+
     def compared(*ranks, **options):
-        for rank, phases in enumerate(ranks):
-            host = {name: ns for name, ns in phases.items() if name not in ("exchange", "parts")}
-            parts = {EXCHANGE: phases["exchange"], **phases.get("parts", {})}
-            session = make_session(
-                host, parts=parts, steps=STEPS, rank=rank, world_size=len(ranks), **options
-            )
-            path = write_run(session, rank=rank)
+        path = write_ranks(*(session(**one) for one in ranks), steps=STEPS, **options)
         sessions = {rank: found.sessions[0] for rank, found in read_run(path).items()}
         return rank_waits(sessions, common_steady(sessions))
 
@@ -100,24 +97,13 @@ def test_steps_are_matched_by_number_and_profiled_ones_left_out_on_all_ranks(
     assert rank_waits(sessions, steady).waited_ns == {0: 0, 1: MS}
 
 
-def test_with_gpus_the_devices_clock_says_who_waits(make_session, write_run):
-    for rank, (own, waits) in enumerate([(3, 6), (8, 1)]):
-        columns = {
-            "device/backward": (own + waits) * MS,
-            "device/forward": MS,
-            f"device_part/{EXCHANGE}": waits * MS,
-        }
-        path = write_run(
-            make_session(
-                {"backward": MS, "forward": MS},
-                steps=STEPS,
-                columns=columns,
-                rank=rank,
-                world_size=2,
-                device=Device(type="cuda"),
-            ),
-            rank=rank,
-        )
+def test_with_gpus_the_devices_clock_says_who_waits(write_ranks):
+    def columns(own, waits):
+        backward = {"device/backward": (own + waits) * MS, f"device_part/{EXCHANGE}": waits * MS}
+        return {"columns": {"device/forward": MS, **backward}}
+
+    same = {"phases": {"backward": MS, "forward": MS}, "device": Device(type="cuda")}
+    path = write_ranks(columns(3, 6), columns(8, 1), steps=STEPS, **same)
     sessions = {rank: found.sessions[0] for rank, found in read_run(path).items()}
 
     found = rank_waits(sessions, common_steady(sessions))
