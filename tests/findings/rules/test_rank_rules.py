@@ -14,13 +14,11 @@ from lightning_gpuprof.records.schema import ProfilerCycle
 
 
 @pytest.fixture
-def ranks(make_session, write_run):
+def ranks(write_ranks):
     """Analyse ranks, given as one dict each as to `make_session`; others of the world left none."""
 
     def analysed(*each, world=None, traces=None):
-        for rank, options in enumerate(each):
-            session = make_session(**options, rank=rank, world_size=world or len(each))
-            run = write_run(session, rank=rank)
+        run = write_ranks(*each, world_size=world or len(each))
         return analyze_run(read_run(run), traces or {})
 
     return analysed
