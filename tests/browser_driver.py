@@ -4,12 +4,12 @@ import base64
 import json
 import shutil
 import socket
-import subprocess
 import tempfile
 import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from subprocess import DEVNULL, Popen
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -35,18 +35,31 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def wait_until_it_answers(url: str, process: "Popen[bytes]") -> None:
+    """Return once a server of this machine has started; raise where it has ended instead."""
+    until = time.monotonic() + 60
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=10):
+                return
+        except (urllib.error.URLError, ConnectionError):
+            if process.poll() is not None or time.monotonic() > until:
+                raise
+            time.sleep(0.03)
+
+
 class Browser:
     """One headless browser window."""
 
     def __init__(self, *, width: int = 1440, height: int = 900) -> None:
         self._port = free_port()
         self._profile = tempfile.mkdtemp(prefix="gpuprof-chromium-")
-        self._driver = subprocess.Popen(
+        self._driver = Popen(
             [shutil.which("chromedriver") or "chromedriver", f"--port={self._port}"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=DEVNULL,
+            stderr=DEVNULL,
         )
-        self._wait_for_driver()
+        wait_until_it_answers(f"http://127.0.0.1:{self._port}/status", self._driver)
         options = {
             "binary": shutil.which("chromium") or "chromium",
             "args": [*FLAGS, f"--user-data-dir={self._profile}", f"--window-size={width},{height}"],
@@ -58,17 +71,6 @@ class Browser:
         }
         answer = self._call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
         self._session = f"/session/{answer['sessionId']}"
-
-    def _wait_for_driver(self) -> None:
-        until = time.monotonic() + TIMEOUT_S
-        while True:
-            try:
-                if self._call("GET", "/status")["ready"]:
-                    return
-            except (urllib.error.URLError, ConnectionError):
-                if time.monotonic() > until:
-                    raise
-                time.sleep(0.02)
 
     def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         data = None if method == "GET" else json.dumps(body or {}).encode()
@@ -119,7 +121,7 @@ class Browser:
             if value:
                 return value
             if time.monotonic() > until:
-                raise TimeoutError(f"never true: {script}\npage says: {self.text()[:2000]}")
+                raise TimeoutError(f"never true: {script} {args}\npage says: {self.text()[:2000]}")
             time.sleep(0.03)
 
     def enter_frame(self) -> None:
@@ -136,13 +138,6 @@ class Browser:
         """Return what a person reads in the current frame."""
         return str(self.run("return document.body ? document.body.innerText : ''"))
 
-    def find(self, css: str) -> dict[str, str]:
-        """Return the first element of a selector."""
-        found: dict[str, str] = self._call(
-            "POST", f"{self._session}/element", {"using": "css selector", "value": css}
-        )
-        return found
-
     def click(self, css: str, text: str | None = None) -> None:
         """Click the first element of a selector, of those with this text where one is given."""
         script = (
@@ -154,7 +149,7 @@ class Browser:
 
     def type(self, css: str, text: str) -> None:
         """Type into an element."""
-        element = self.find(css)
+        element = self.run("return document.querySelector(arguments[0])", css)
         self._call("POST", f"{self._session}/element/{element[ELEMENT]}/value", {"text": text})
 
     def emulate_media(self, media: str) -> None:

@@ -85,16 +85,12 @@ def shared_traces() -> Path:
 
 
 @pytest.fixture
-def write_trace(tmp_path):
+def write_trace(write_text):
     """Write events as a Kineto file; returns its path."""
 
     def write(events, *, name="trace.json", bare=False, **header):
         document = events if bare else {**header, "traceEvents": events}
-        text = json.dumps(document, indent=1)
-        path = tmp_path / name
-        data = text.encode()
-        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-        return str(path)
+        return write_text(json.dumps(document, indent=1), name=name)
 
     return write
 

@@ -10,16 +10,13 @@ TOTAL = 10_000 * MIB
 class FakeCard:
     """A card on which the model takes 1000 MiB and each sample 50; peaks only rise, as torch's do.
 
-    The first reading is the one before training. `others` are MiB outside torch, `before` the
-    MiB of the peak before training.
+    The first reading is the one before training. `before` are the MiB of the peak before training;
+    500 MiB lie outside torch.
     """
 
-    def __init__(self, samples, *, others=500, resting=1_000, retries=(0,), before=0, split=0):
+    def __init__(self, samples, *, retries=(0,), before=0):
         self.samples = samples
         self.retries = list(retries)  # by reading; the last one stays
-        self.others = others
-        self.resting = resting
-        self.split = split
         self.peak = before * MIB
         self.reads = 0
 
@@ -28,12 +25,12 @@ class FakeCard:
         if self.reads > 1:
             self.peak = max(self.peak, (1_000 + 50 * self.samples) * MIB)
         return MemoryReading(
-            allocated_bytes=self.resting * MIB,
+            allocated_bytes=1_000 * MIB,
             reserved_bytes=self.peak,
             peak_allocated_bytes=self.peak,
             peak_reserved_bytes=self.peak,
-            split_bytes=self.split * MIB,
-            free_bytes=TOTAL - self.peak - self.others * MIB,
+            split_bytes=0,
+            free_bytes=TOTAL - self.peak - 500 * MIB,
             total_bytes=TOTAL,
             alloc_retries=self.retries[min(self.reads, len(self.retries)) - 1],
             ooms=0,

@@ -51,7 +51,7 @@ def write_synthetic(path: str | os.PathLike[str], spec: SyntheticSpec) -> Synthe
         lines = events(spec)
         if spec.shuffle:
             shuffled = list(lines)
-            random.Random(spec.seed).shuffle(shuffled)
+            random.Random(0).shuffle(shuffled)
             lines = iter(shuffled)
         separator = ""
         for line in lines:
@@ -83,19 +83,13 @@ def _head(spec: SyntheticSpec) -> str:
         {"id": i, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 84_990_623_744, "numSms": 108}
         for i in range(spec.devices)
     ]
-    head: dict[str, Any] = {
+    head = {
         "schemaVersion": 1,
         "deviceProperties": properties,
         "record_shapes": int(spec.shapes),
         "with_stack": int(spec.stack_depth > 0),
         "displayTimeUnit": "ms",
     }
-    if spec.rank is not None:
-        head["distributedInfo"] = {
-            "backend": "nccl",
-            "rank": spec.rank,
-            "world_size": spec.world_size,
-        }
     return json.dumps(head)[:-1] + ', "traceEvents": [\n'
 
 
@@ -110,7 +104,7 @@ class _Writer:
     def __init__(self, spec: SyntheticSpec, device: int) -> None:
         self._spec = spec
         self._device = device
-        self._pid = 4000 + (spec.rank or 0)
+        self._pid = 4000
         self._tid = 4000 + device
         self._stream = 7
         self._id = 1 + device * 10**9

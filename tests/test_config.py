@@ -21,41 +21,32 @@ profiling:
 """
 
 
-@pytest.fixture
-def write(tmp_path):
-    def written(text):
-        path = tmp_path / "config.yaml"
-        path.write_text(text)
-        return path
-
-    return written
-
-
-def test_the_documented_section_is_read_and_other_sections_are_the_users(write):
-    config = GpuProfConfig.from_yaml(write(DOCUMENTED))
+def test_the_documented_section_is_read_and_other_sections_are_the_users(write_text):
+    config = GpuProfConfig.from_yaml(write_text(DOCUMENTED))
 
     assert config == GpuProfConfig(
         unit="epoch", wait=3, warmup=1, active=3, repeat=1, profile_memory=True
     )
 
 
-def test_yaml_and_config_are_the_same(write):
+def test_yaml_and_config_are_the_same(write_text):
     config = GpuProfConfig(wait=5, metrics=("loss", "kl"), log_dir="x", overhead_budget=0.01)
 
-    assert GpuProfConfig.from_yaml(write(yaml.safe_dump({"profiling": config.to_dict()}))) == config
+    text = yaml.safe_dump({"profiling": config.to_dict()})
+    assert GpuProfConfig.from_yaml(write_text(text)) == config
 
 
 def test_a_path_is_as_good_as_its_text(tmp_path):
     assert GpuProfConfig(log_dir=tmp_path).log_dir == str(tmp_path)
 
 
-def test_null_is_off(write):
-    assert GpuProfConfig.from_yaml(write("profiling: null")) is None
+def test_null_is_off(write_text):
+    assert GpuProfConfig.from_yaml(write_text("profiling: null")) is None
 
 
 @pytest.mark.parametrize("text", ["", "model: {}"])
-def test_without_the_section_the_defaults_hold(write, text):
-    assert GpuProfConfig.from_yaml(write(text)) == GpuProfConfig()
+def test_without_the_section_the_defaults_hold(write_text, text):
+    assert GpuProfConfig.from_yaml(write_text(text)) == GpuProfConfig()
 
 
 @pytest.mark.parametrize(
@@ -65,7 +56,6 @@ def test_without_the_section_the_defaults_hold(write, text):
         ("profiling: {record_shape: true}", "Did you mean 'record_shapes'"),
         ("profiling: {zzz: true}", "It has: unit, wait"),
         ("profilling: {wait: 3}", "has a section 'profilling'"),
-        # GONE 'profiling', which they are read from"),
         ("profiling: [1]", "not a list of settings"),
         ("profiling: {wait: soon}", "wait='soon' is of the wrong type. Expected `int | null`"),
         ("profiling: {wait: true}", "wait=True is of the wrong type"),
@@ -78,9 +68,9 @@ def test_without_the_section_the_defaults_hold(write, text):
         ("just text", "holds no sections"),
     ],
 )
-def test_what_cannot_work_is_said(write, text, said):
+def test_what_cannot_work_is_said(write_text, text, said):
     with pytest.raises(ConfigError, match="(?s).*" + said.replace("(", r"\(")):
-        GpuProfConfig.from_yaml(write(text))
+        GpuProfConfig.from_yaml(write_text(text))
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(GpuProfConfig)])

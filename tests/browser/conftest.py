@@ -3,9 +3,6 @@
 import shutil
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,23 +61,11 @@ def serve_tensorboard(*args: str, prefix: str = "") -> Iterator[str]:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     url = f"http://localhost:{port}{prefix}"
     try:
-        _wait_until_it_answers(f"{url}/data/plugin/gpuprof/runs", process)
+        browser_driver.wait_until_it_answers(f"{url}/data/plugin/gpuprof/runs", process)
         yield url
     finally:
         process.terminate()
         process.wait(timeout=10)
-
-
-def _wait_until_it_answers(url: str, process: "subprocess.Popen[bytes]") -> None:
-    until = time.monotonic() + 60
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=10):
-                return
-        except (urllib.error.URLError, ConnectionError):
-            if process.poll() is not None or time.monotonic() > until:
-                raise
-            time.sleep(0.05)
 
 
 REAL_TRACES = {
@@ -155,14 +140,9 @@ class Page:
         """Wait for an element that holds a text, and return all that it says."""
         script = (
             "return [...document.querySelectorAll(arguments[0])].map(e => e.innerText)"
-            ".find(t => t.includes(arguments[1])) ?? null"
+            ".filter(t => t.includes(arguments[1]))"
         )
-        until = time.monotonic() + 20
-        while (found := self.browser.run(script, css, text)) is None:
-            if time.monotonic() > until:
-                raise AssertionError(f"no {css} with {text!r} on:\n{self.text()[:3000]}")
-            time.sleep(0.03)
-        return str(found)
+        return str(self.browser.wait(script, css, text)[0])
 
     def text(self) -> str:
         return str(self.browser.text())
