@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import pickle
+import re
 
 import pytest
 from synthetic import SyntheticSpec, write_synthetic
@@ -37,12 +38,17 @@ def test_a_file_that_is_no_trace_is_named_and_nothing_is_printed(name, flags, tm
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith("lightning-gpuprof: ")
+    assert re.search(r"Give (a trace|the) file|Record it again", printed.err)
 
 
-@pytest.mark.parametrize("name", ["", "missing"])
-def test_a_folder_or_a_missing_file_is_named(name, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("name", "said"), [("missing", "Cannot read"), ("", r"is a folder\. .*plugins/gpuprof")]
+)
+def test_a_folder_or_a_missing_file_is_named(name, said, tmp_path, capsys):
     assert main(["analyze", str(tmp_path / name)]) == 2
-    assert str(tmp_path / name) in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert str(tmp_path / name) in printed
+    assert re.search(said, printed)
 
 
 def test_statistics_and_snapshots_have_documents_of_their_own(tmp_path, capsys):
@@ -50,14 +56,16 @@ def test_statistics_and_snapshots_have_documents_of_their_own(tmp_path, capsys):
     with stats.open("w", newline="") as file:
         rows = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
         rows.writerow(["Name", "Calls", "TotalDurationNs", "AverageNs", "Percentage"])
-        rows.writerow(["kernel_a", 4, 400, 100, 100.0])
+        rows.writerow(["kernel_a", 4, 300, 75, 75.0])
+        rows.writerow(["kernel_b", 1, 100, 100, 25.0])
     snapshot = tmp_path / "snapshot.pickle"
     snapshot.write_bytes(pickle.dumps({"segments": [], "device_traces": [[]]}))
 
     assert main(["analyze", "--json", str(stats), str(snapshot)]) == 0
 
     tables, memory = json.loads(capsys.readouterr().out)
-    assert (tables["source"], tables["stats"][0]["total_ns"]) == ("stats-csv", 400)
+    assert (tables["source"], tables["stats"][0]["total_ns"]) == ("stats-csv", 300)
+    assert [(row["frac"], row["mean_ns"]) for row in tables["stats"]] == [(0.75, 75), (0.25, 100)]
     assert (memory["source"], memory["devices"]) == ("memory-snapshot", [])
     assert main(["analyze", str(stats), str(snapshot)]) == 0
     assert "kernel_a" in capsys.readouterr().out

@@ -119,21 +119,15 @@ def test_json_and_markdown_at_once_are_refused(tries, capsys):
     assert "not allowed with argument" in capsys.readouterr().err
 
 
-def test_a_run_that_is_none_is_named(tries, tmp_path, capsys):
-    assert main(["compare", *tries, str(tmp_path / "nowhere")]) == 2
-    assert "nowhere does not exist" in capsys.readouterr().err
-
-
-def test_three_traces_are_refused(write_trace, op, capsys):
-    traces = [str(write_trace([op()], name=f"{name}.json")) for name in "abc"]
-    assert main(["compare", *traces]) == 2
-    assert "Trace files are compared two at a time" in capsys.readouterr().err
-
-
-def test_a_trace_among_runs_is_refused(tries, write_trace, op, capsys):
-    trace = str(write_trace([op()]))
-    assert main(["compare", *tries, trace]) == 2
-    assert f"{trace} is a trace file and {tries[0]} is not" in capsys.readouterr().err
+def test_what_cannot_be_compared_is_named(tries, write_trace, op, tmp_path, capsys):
+    traces = [write_trace([op()], name=f"{name}.json") for name in "abc"]
+    for given, said in (
+        ([*tries, str(tmp_path / "nowhere")], "nowhere does not exist"),
+        (traces, "Trace files are compared two at a time"),
+        ([*tries, traces[0]], f"{traces[0]} is a trace file and {tries[0]} is not"),
+    ):
+        assert main(["compare", *given]) == 2
+        assert said in capsys.readouterr().err
 
 
 def test_of_a_folder_of_runs_each_is_compared_with_the_one_begun_first(

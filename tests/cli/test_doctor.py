@@ -1,22 +1,9 @@
 import json
 
-import pytest
-
 from lightning_gpuprof.cli import doctor, main
 
 GPU = {"name": "NVIDIA H100 80GB HBM3", "total_bytes": 85 * 10**9, "units": 132}
-
-
-@pytest.fixture
-def machine(monkeypatch):
-    """Let torch's child answer with given devices."""
-
-    def answer(*devices):
-        build = {"torch": "2.9", "cuda": "12.8", "hip": None, "activities": ["CPU", "CUDA"]}
-        found = {**build, "devices": [dict(one) for one in devices]}
-        monkeypatch.setattr(doctor, "_ask_torch", lambda: found)
-
-    return answer
+BUILD = {"torch": "2.9", "cuda": "12.8", "hip": None, "activities": ["CPU", "CUDA"]}
 
 
 def test_torch_is_asked_in_a_process_of_its_own(capsys):
@@ -27,8 +14,8 @@ def test_torch_is_asked_in_a_process_of_its_own(capsys):
     assert "device: " in text
 
 
-def test_a_device_is_shown_with_its_datasheet_row(machine, capsys):
-    machine(GPU)
+def test_a_device_is_shown_with_its_datasheet_row(monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "_ask_torch", lambda: {**BUILD, "devices": [dict(GPU)]})
     assert main(["doctor", "--json"]) == 0
 
     peaks = json.loads(capsys.readouterr().out)["machine"]["devices"][0]["peaks"]

@@ -9,7 +9,6 @@ from analyzed import timeline_names
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.traces.kineto import event_stream as pieces
 from lightning_gpuprof.traces.timeline import CATEGORIES, MISSING, of_category
@@ -180,20 +179,6 @@ def test_an_empty_list_of_events_is_a_trace_without_events(write_trace):
     assert [text.split(":")[0] for text in timeline.warnings] == [
         "The file holds no events that an analysis could use"
     ]
-
-
-@pytest.mark.parametrize("content", [b"", b"hello", b"\x1f\x8b", b'{"a": 1}'])
-def test_a_file_of_no_known_kind_is_refused_with_what_to_do(write_text, content):
-    with pytest.raises(TraceError, match=r"Give a trace file|Record it again"):
-        open_timeline(write_text(content))
-
-
-@pytest.mark.parametrize(
-    ("name", "said"), [("nothing.json", "Cannot read"), ("", r"is a folder\. .*plugins/gpuprof")]
-)
-def test_a_missing_file_and_a_folder_are_named(tmp_path, name, said):
-    with pytest.raises(TraceError, match=said):
-        open_timeline(str(tmp_path / name))
 
 
 def test_every_real_kineto_trace_is_read_whole(shared_traces):

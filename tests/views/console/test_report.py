@@ -7,7 +7,7 @@ import pytest
 
 import lightning_gpuprof
 from lightning_gpuprof.cli import main
-from lightning_gpuprof.errors import ConfigError, RecordError
+from lightning_gpuprof.errors import ConfigError
 
 MS = 1_000_000
 
@@ -64,8 +64,3 @@ def test_why_there_is_no_data_frame_is_one_sentence_in_a_notebook_too(
     with pytest.raises(ConfigError, match=said) as raised:
         found.to_pandas(table)
     assert raised.value._render_traceback_() == [f"ConfigError: {raised.value}"]
-
-
-def test_what_is_no_run_is_said(tmp_path):
-    with pytest.raises(RecordError, match="does not exist"):
-        lightning_gpuprof.report(tmp_path / "nowhere")

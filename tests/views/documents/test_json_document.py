@@ -79,6 +79,9 @@ def check(document):
             parts = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
             assert sum(split[part] for part in parts) == split["span_ns"]
             assert split["busy_ns"] == split["span_ns"] - split["idle_ns"]
+    if walked := document["critical_path"]:
+        shown = sum(part["total_ns"] for part in walked["parts"])
+        assert shown + walked["rest_ns"] == walked["span_ns"] == sum(walked["kind_ns"].values())
     values(document, "document")
     json.dumps(document, allow_nan=False)
 
@@ -109,7 +112,12 @@ def test_a_trace_with_all_that_can_be_recorded_keeps_to_the_page(tmp_path):
     path = tmp_path / "trace.json.gz"
     write_synthetic(path, SyntheticSpec(steps=3, devices=2, stack_depth=1))
 
-    check(analyze_file(str(path), ReadOptions(stacks=True)))
+    document = analyze_file(str(path), ReadOptions(stacks=True))
+    check(document)
+    assert document["roofs"]["device"] == "NVIDIA A100 SXM 80GB"
+    assert document["roofs"]["url"].startswith("https://")
+    assert {row["bound"] for row in document["roofline"]} <= {"compute", "memory"}
+    assert sum(row["total_ns"] for row in document["roofline"]) == document["roofs"]["total_ns"]
 
 
 @pytest.mark.parametrize("name", REAL)

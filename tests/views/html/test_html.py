@@ -3,7 +3,6 @@ import re
 
 import pytest
 
-from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.views.html import html
 from lightning_gpuprof.views.html.html import bundle, render_html
 
@@ -68,11 +67,6 @@ def test_no_name_ends_its_script_or_starts_an_element(hostile, made_runs):
 
 def test_a_reader_without_scripts_gets_the_report_as_text(demo):
     assert "waits for data" in re.search(r"<noscript>(.*?)</noscript>", demo, re.DOTALL)[1]
-
-
-def test_a_folder_without_records_is_refused(tmp_path):
-    with pytest.raises(RecordError, match="holds no records"):
-        render_html(str(tmp_path))
 
 
 def test_modules_are_joined_in_the_order_they_need_each_other(tmp_path):
