@@ -11,7 +11,6 @@ _combined_loader of loops, and fit_loop._load_combined_loader_states
 """
 
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 from weakref import WeakSet, ref
@@ -52,32 +51,24 @@ def has_iterator(loader: Any) -> bool:
     return getattr(loader, "_iterator", None) is not None
 
 
-class TimedIterator:
-    """An iterator whose `next` runs inside a region."""
+class Timed:
+    """An iterator, or a function, whose calls run inside a region."""
 
-    def __init__(self, inner: Iterator[Any], region: Context) -> None:
+    def __init__(self, inner: Any, region: Context) -> None:
         self.inner = inner
         self._region = region
 
-    def __iter__(self) -> "TimedIterator":
+    def __iter__(self) -> "Timed":
         return self
 
     def __next__(self) -> Any:
         with self._region:
             return next(self.inner)
 
-
-class TimedPoll:
-    """A connection's `poll` inside a region."""
-
-    def __init__(self, poll: Callable[..., bool], region: Context) -> None:
-        self.poll = poll
-        self._region = region
-
-    def __call__(self, *timeout: float) -> bool:
-        """Wait for data."""
+    def __call__(self, *args: Any) -> Any:
+        """Call the function."""
         with self._region:
-            return self.poll(*timeout)
+            return self.inner(*args)
 
 
 class TimedStart:
@@ -147,24 +138,24 @@ class LoaderParts:
         for iterator in list(self._timed):
             self._leave_sampler(iterator)
             poll = reach(iterator, "_data_queue._poll")
-            if isinstance(poll, TimedPoll):
-                iterator._data_queue._poll = poll.poll
+            if isinstance(poll, Timed):
+                iterator._data_queue._poll = poll.inner
         self._timed.clear()
 
     def _time_sampler(self, iterator: Any) -> None:
         indices = getattr(iterator, "_sampler_iter", None)
         if reach(iterator, "_dataset_kind") == reach(dataloader, "_DatasetKind.Iterable"):
             return  # it chooses for itself: its loader's sampler counts, for ever
-        if indices is not None and not isinstance(indices, TimedIterator):
-            iterator._sampler_iter = TimedIterator(indices, self._sampler)
+        if indices is not None and not isinstance(indices, Timed):
+            iterator._sampler_iter = Timed(indices, self._sampler)
 
     def _leave_sampler(self, iterator: Any) -> None:
         indices = getattr(iterator, "_sampler_iter", None)
-        if isinstance(indices, TimedIterator):
+        if isinstance(indices, Timed):
             iterator._sampler_iter = indices.inner
 
     def _time_workers(self, iterator: Any) -> None:
         # With pinned memory a thread takes the batches over: its queue has no such method.
         poll = reach(iterator, "_data_queue._poll")
-        if poll is not None and not isinstance(poll, TimedPoll):
-            iterator._data_queue._poll = TimedPoll(poll, self._workers)
+        if poll is not None and not isinstance(poll, Timed):
+            iterator._data_queue._poll = Timed(poll, self._workers)

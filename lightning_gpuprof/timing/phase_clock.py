@@ -37,17 +37,11 @@ class Slot(NamedTuple):
     part: str | None = None
 
 
-class Cut(NamedTuple):
-    """The time charged between two cuts: `sum(charged_ns) == end_ns - start_ns`."""
-
-    start_ns: int
-    end_ns: int
-    charged_ns: list[int]
-    """By slot number; shorter than `slots` where slots were added since."""
-
-
 class CutRows(NamedTuple):
-    """The time charged between marks, one row each: ns by slot."""
+    """The time charged between marks, one row each: `charged_ns` by slot adds up to its length.
+
+    Slots that were added since have no column.
+    """
 
     start_ns: Int64
     end_ns: Int64
@@ -106,12 +100,11 @@ class PhaseClock:
         self.times.append(self.now())
         self.codes.append(CUT)
 
-    def cut(self) -> Cut:
-        """Return the time charged since the last cut or mark, and begin anew."""
+    def cut(self) -> CutRows:
+        """Return the time charged since the last cut or mark, one row, and begin anew."""
         self.settle()
         self.mark()
-        rows = self._settle()
-        return Cut(int(rows.start_ns[0]), int(rows.end_ns[0]), rows.charged_ns[0].tolist())
+        return self._settle()
 
     def take_rows(self) -> CutRows:
         """Return the rows that marks have ended since the last call, oldest first."""

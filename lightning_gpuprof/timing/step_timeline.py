@@ -13,7 +13,7 @@ from typing_extensions import override
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.phases import WORKER_STARTUP, Phase
 from lightning_gpuprof.records.schema import StepFlag
-from lightning_gpuprof.timing.phase_clock import Cut, PhaseClock, Region
+from lightning_gpuprof.timing.phase_clock import CutRows, PhaseClock, Region
 from lightning_gpuprof.timing.region_paths import CUT, CUT_OPEN, code
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Outside(NamedTuple):
     """Time outside steps; `where` as in the record of that name, `flags` as a step has them."""
 
     where: str
-    cut: Cut
+    cut: CutRows
     flags: int = 0
 
 

@@ -14,7 +14,7 @@ from lightning_gpuprof.records.schema import (
     StepFlag,
     StepsWindow,
 )
-from lightning_gpuprof.timing.phase_clock import Cut, Slot
+from lightning_gpuprof.timing.phase_clock import CutRows, Slot
 from lightning_gpuprof.timing.step_timeline import UNKNOWN_SAMPLES, Outside, StepTimeline
 from lightning_gpuprof.units import rate
 
@@ -122,7 +122,8 @@ def outside_span(outside: Outside, slots: Sequence[Slot], *, origin_ns: int) -> 
     """Return the record of a span outside steps."""
     phase_ns: dict[str, int] = {}
     part_ns: dict[str, int] = {}
-    for (phase, part), spent in zip(slots, outside.cut.charged_ns, strict=False):
+    (start_ns,), (end_ns,), (charged_ns,) = (row.tolist() for row in outside.cut)
+    for (phase, part), spent in zip(slots, charged_ns, strict=False):
         if not spent:
             continue
         phase_ns[phase.value] = phase_ns.get(phase.value, 0) + spent
@@ -130,8 +131,8 @@ def outside_span(outside: Outside, slots: Sequence[Slot], *, origin_ns: int) -> 
             part_ns[f"{phase.value}/{part}"] = spent
     return OutsideSpan(
         where=outside.where,
-        start_ns=outside.cut.start_ns - origin_ns,
-        dur_ns=outside.cut.end_ns - outside.cut.start_ns,
+        start_ns=start_ns - origin_ns,
+        dur_ns=end_ns - start_ns,
         phase_ns=phase_ns,
         part_ns=part_ns,
         flagged={str(flag.name).lower(): 1 for flag in StepFlag if outside.flags & int(flag)},
@@ -149,7 +150,7 @@ def passed_over_span(
     named = dict(zip(StepTimeline.FACTS, facts.T, strict=True))
     known = charged.sum(axis=0)
     known[[slot.phase is Phase.OTHER for slot in slots[: len(known)]]] = 0
-    cut = Cut(int(named["start_ns"][0]), int(named["end_ns"][-1]), known.tolist())
+    cut = CutRows(named["start_ns"][:1], named["end_ns"][-1:], known[np.newaxis])
     span = outside_span(Outside(UNMARKED_STEPS, cut), slots, origin_ns=origin_ns)
     dur_ns, flags = named["end_ns"] - named["start_ns"], named["flags"]
     span.dur_ns, span.steps = int(dur_ns.sum()), len(facts)
