@@ -56,17 +56,14 @@ def run(args: argparse.Namespace) -> int:
         for record in found.records():
             writer.write(record)
         writer.flush()
-    print(json.dumps(_payload(found), indent=2) if args.json else text(found))
-    return 1 if found.sites or found.waste else 0
-
-
-def _payload(found: Inspection) -> dict[str, object]:
     sites = [
         msgspec.to_builtins(site)
         | {"per_step": site.count / site.steps_watched, "replacement": advice(site)}
         for site in found.sites
     ]
-    return {"schema_version": 2, **msgspec.to_builtins(found), "sites": sites}
+    document = {"schema_version": 2, **msgspec.to_builtins(found), "sites": sites}
+    print(json.dumps(document, indent=2) if args.json else text(found))
+    return 1 if found.sites or found.waste else 0
 
 
 def text(found: Inspection) -> str:

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from lightning_gpuprof.analysis.compare import same
 from lightning_gpuprof.analysis.compare.bootstrap import MIN_BLOCKS, Interval, change_of_fit
-from lightning_gpuprof.analysis.compare.same_run import Difference, differences
-from lightning_gpuprof.analysis.compare.same_values import ValueCheck, check_values
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.run.whole_fit import PLAIN, Kind, WholeFit
@@ -70,8 +69,8 @@ class Comparison:
     operators: tuple[Change, ...]
     kernels: tuple[Change, ...]
     memory: tuple[Change, ...]
-    values: tuple[ValueCheck, ...]
-    differs: tuple[Difference, ...]
+    values: tuple[same.ValueCheck, ...]
+    differs: tuple[same.Difference, ...]
 
     @property
     def step_verdict(self) -> Verdict:
@@ -79,7 +78,7 @@ class Comparison:
         return _verdict(self.change)
 
     @property
-    def other_model(self) -> tuple[Difference, ...]:
+    def other_model(self) -> tuple[same.Difference, ...]:
         """How the models differ: where they do, the verdict is none on a change."""
         return tuple(one for one in self.differs if one.kind == "model")
 
@@ -108,8 +107,8 @@ def compare(base: RunResults, new: RunResults, *, tolerance: float) -> Compariso
         operators=_table(sides, "operators"),
         kernels=_table(sides, "kernels"),
         memory=_memory(sides),
-        values=check_values(base.scalars, new.scalars, tolerance=tolerance),
-        differs=differences(base.start, new.start),
+        values=same.check_values(base.scalars, new.scalars, tolerance=tolerance),
+        differs=same.differences(base.start, new.start),
     )
 
 

@@ -4,6 +4,7 @@ A chain of device events leads to a launch, the launching thread to where its wo
 thread that worked last before, until a call that waited leads back to the device.
 """
 
+import re
 from array import array
 from bisect import bisect_left
 
@@ -11,11 +12,13 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from lightning_gpuprof.analysis.trace.blocking import waits
+from lightning_gpuprof.analysis.trace.copies import may_wait
+from lightning_gpuprof.analysis.trace.grouping import named
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, activities, changes
+from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kind
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
 from lightning_gpuprof.arrays import Int8, Int64, Mask
-from lightning_gpuprof.traces.timeline import CATEGORY_ID
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, of_category
 
 OTHER_STREAM_NS = 10_000
 """A queued event that starts this soon after another stream's ended is taken to have waited for
@@ -28,6 +31,9 @@ HOST, LAUNCH, DEVICE, QUEUE, SYNC = range(len(KINDS))
 _PYTHON = ACTIVITIES.index("python")
 _IDLE = (ACTIVITIES.index("region"), _PYTHON)
 """In these a thread may as well be waiting for another, such as autograd's."""
+
+_FREE = re.compile(r"(cuda|hip)Free(Host)?$|cuMemFree(_v2)?$|hipHostFree$")
+"""These wait for the device before they give memory back."""
 
 
 class PathRows(Struct, frozen=True):
@@ -70,7 +76,7 @@ class _Walk:
         self.begin = min([*starts, *device.start_ns[:1].tolist()], default=0)
         self._done = device.end_ns.tolist()
         self._timeline, self._activity = trace.timeline, activities(trace.timeline, trace.nesting)
-        waiting, waited = waits(trace)
+        waiting, waited = _waiting_calls(trace)
         self._waits = dict(zip(waiting.tolist(), waited.tolist(), strict=True))
         self._lanes = lanes = _lanes(trace, self._activity, waiting, self.begin)
         self._at, self._row, self._worked = lanes.at.data, lanes.row.data, lanes.worked.data
@@ -117,7 +123,8 @@ class _Walk:
                 thread = next(open_, thread)
                 position = bisect_left(at, time + shift.get(thread, 0)) - 1
                 if row[position] < 0:
-                    since = max([since, *(self._changed(time, one) for one in shift)])
+                    changed = (at[bisect_left(at, time + by) - 1] - by for by in shift.values())
+                    since = max([since, *changed])
         moved = shift.get(thread, 0)
         wait = self._waits.get(row[position], -1)
         if wait >= 0 and (done := self._done[wait]) < time:
@@ -136,11 +143,6 @@ class _Walk:
             for thread, moved in self._lanes.shift.items()
         ]
         return max(found, default=(self.begin, -1))
-
-    def _changed(self, time: int, thread: int) -> int:
-        """Return when a thread's innermost event last changed before a time."""
-        at, moved = self._at, self._lanes.shift[thread]
-        return int(at[bisect_left(at, time + moved) - 1]) - moved
 
     def rows(self) -> PathRows:
         """Return all segments that were walked through, in order of time."""
@@ -255,3 +257,37 @@ def _device_starts(trace: LinkedTrace) -> tuple[Mask, Int64, Int64]:
     by_launch = (call >= 0) & (launched >= end[earlier])
     since = np.where(by_launch, launched, np.where(earlier >= 0, end[earlier], start))
     return by_launch, np.where(by_launch, -1, earlier).astype(np.int64), since
+
+
+def _waiting_calls(trace: LinkedTrace) -> tuple[Int64, Int64]:
+    """Find the calls that waited for device work: their rows, and that of each one's work.
+
+    A synchronizing call, or one that frees memory, waited for the last event that ended before
+    it returned; a copy for itself. A call within which nothing ended did not wait.
+    """
+    timeline, call, end_ns = trace.timeline, trace.launches.call, trace.nesting.end_ns
+    host, device = timeline.host, timeline.device
+    calls = of_category(host, "cuda_runtime", "cuda_driver")
+    blocking = np.append(calls & named(timeline, blocks_as_copy), False)  # one more, by index -1
+    copies = np.flatnonzero((may_wait(timeline) | blocking[call]) & (call >= 0))
+    for_all = np.flatnonzero(calls & named(timeline, _waits_for_all))
+    by_end = np.argsort(device.end_ns, kind="stable")
+    last = np.searchsorted(device.end_ns[by_end], end_ns[for_all], side="right") - 1
+    for_all, last = for_all[last >= 0], last[last >= 0]
+    rows = np.concatenate((call[copies], for_all))
+    waited = np.concatenate((copies, by_end[last]))
+    order = np.argsort(rows, kind="stable")
+    order = order[np.append(np.diff(rows[order]) > 0, True)[: len(order)]]  # the last of several
+    rows, waited = rows[order], waited[order]
+    done, dur_ns = device.end_ns[waited], device.dur_ns[waited]
+    found = (host.start_ns[rows] < done) & (done <= end_ns[rows]) & (dur_ns > 0)
+    return rows[found], waited[found]
+
+
+def _waits_for_all(name: str) -> bool:
+    """Tell whether a call waits for work that was queued before it.
+
+    >>> [_waits_for_all(call) for call in ("cudaDeviceSynchronize", "hipFree", "cudaMalloc")]
+    [True, True, False]
+    """
+    return call_kind(name) == "sync" or _FREE.match(name) is not None

@@ -63,10 +63,8 @@ class OperatorCall:
 
     def is_tensor(self, index: int) -> bool:
         """Tell whether the input is a tensor of a known type."""
-        dtypes = self._arguments.dtypes
-        if index >= len(dtypes) or dtype_of(dtypes[index]) is None:
-            return False
-        return index < len(self._arguments.dims)
+        dtypes = self._arguments.dtypes[: self.argument_count]
+        return index < len(dtypes) and dtype_of(dtypes[index]) is not None
 
     def dtype(self, index: int) -> tuple[str, int]:
         """Return a tensor's short type name and the bytes of one element."""

@@ -35,7 +35,19 @@ def copy_table(timeline: Timeline) -> tuple[CopyStats, ...]:
     rows = []
     for (kind, memory), names in groups.items():
         mask = copies & np.isin(device.name, names)
-        rows.append(_stats(kind, memory, device.dur_ns[mask], device.num_bytes[mask]))
+        dur, size = device.dur_ns[mask], device.num_bytes[mask]
+        known = size != MISSING
+        timed = known & (dur > 0)
+        seconds = int(dur[timed].sum()) / 1e9
+        row = CopyStats(
+            kind=kind,
+            memory=memory,
+            count=len(dur),
+            total_ns=int(dur.sum()),
+            bytes=int(size[known].sum()) if known.any() else None,
+            bytes_per_s=int(size[timed].sum()) / seconds if seconds else None,
+        )
+        rows.append(row)
     return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.kind, row.memory or "")))
 
 
@@ -67,17 +79,3 @@ def queued_only(name: str) -> bool:
     """
     kind, memory = copy_kind(name)
     return kind in ("DtoD", "PtoP") or memory == "pinned"
-
-
-def _stats(kind: str, memory: str | None, dur: np.ndarray, size: np.ndarray) -> CopyStats:
-    known = size != MISSING
-    timed = known & (dur > 0)
-    seconds = int(dur[timed].sum()) / 1e9
-    return CopyStats(
-        kind=kind,
-        memory=memory,
-        count=len(dur),
-        total_ns=int(dur.sum()),
-        bytes=int(size[known].sum()) if known.any() else None,
-        bytes_per_s=int(size[timed].sum()) / seconds if seconds else None,
-    )

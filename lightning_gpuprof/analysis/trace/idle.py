@@ -116,9 +116,6 @@ def caused_gaps(trace: LinkedTrace, spans: DeviceSpans) -> CausedGaps:
     rows = np.flatnonzero((device.device == spans.device) & (device.dur_ns > 0))
     # The table is sorted by start, and a gap ends where some event starts, or with the window.
     next_row = np.append(rows, -1)[np.searchsorted(device.start_ns[rows], gaps.end)]
-    if not len(gaps):
-        none = np.zeros((len(CAUSES), 0), dtype=np.int64)
-        return CausedGaps(gaps, next_row, none, gaps.start, gaps.start, gaps.start)
     ends = device.end_ns[rows]
     order = np.argsort(ends, kind="stable")
     last = np.searchsorted(ends[order], gaps.start, side="right") - 1

@@ -84,9 +84,7 @@ def uses_tensor_cores(name: str) -> bool:
     >>> uses_tensor_cores("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x256x8_ffma_aligna4")
     False
     """
-    if re.search(_VECTOR_UNITS, name):
-        return False
-    return re.search(_TENSOR_CORE, name) is not None
+    return not re.search(_VECTOR_UNITS, name) and re.search(_TENSOR_CORE, name) is not None
 
 
 def kernel_name(name: str) -> str:

@@ -7,7 +7,7 @@ from msgspec.structs import astuple, replace
 from lightning_gpuprof.analysis.trace.grouping import distinct, matching
 from lightning_gpuprof.analysis.trace.kernel_category import categorize
 from lightning_gpuprof.arrays import Int64
-from lightning_gpuprof.traces.timeline import CATEGORY_ID, DeviceEvents, Timeline, select
+from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, select
 
 
 class Spans(Struct, frozen=True):
@@ -117,15 +117,14 @@ class DeviceSpans(Struct, frozen=True):
 
 def device_spans(timeline: Timeline) -> list[DeviceSpans]:
     """Return each device's spans, by device number."""
-    found = []
-    for device in distinct(timeline.device.device).tolist():
-        events = timeline.device
-        mask = events.device == device
-        found.append(_spans(timeline, events if mask.all() else select(events, mask), device))
-    return found
+    devices = distinct(timeline.device.device).tolist()
+    return [_spans(timeline, number, alone=len(devices) == 1) for number in devices]
 
 
-def _spans(timeline: Timeline, events: DeviceEvents, device: int) -> DeviceSpans:
+def _spans(timeline: Timeline, device: int, *, alone: bool) -> DeviceSpans:
+    events = timeline.device
+    if not alone:
+        events = select(events, events.device == device)
     start, end = events.start_ns, events.end_ns
     comm = matching(timeline, events.name, lambda name: categorize(name) == "communication")
     comm &= events.category == CATEGORY_ID["kernel"]

@@ -53,18 +53,14 @@ def _calls(database: Database, builder: TimelineBuilder, strings: dict[int, str]
         "rocpd_api", *_API, "domain_id", "category_id"
     ):
         name = strings.get(text, "unnamed call")
-        category = _CATEGORIES.get(strings.get(kind, ""), _category(name))
+        calls = "cuda_runtime" if name.startswith(_CALLS) else "user_annotation"
+        usual = "cpu_op" if name.startswith(_OPERATORS) else calls
+        category = _CATEGORIES.get(strings.get(kind, ""), usual)
         if name.startswith(_MARKERS):
             name, category = details.get(arguments) or name, "user_annotation"
         elif strings.get(domain) == "hip":
             category = "cuda_runtime"
         builder.host(start, end, name, category, builder.thread(pid, tid), call)
-
-
-def _category(name: str) -> str:
-    if name.startswith(_CALLS):
-        return "cuda_runtime"
-    return "cpu_op" if name.startswith(_OPERATORS) else "user_annotation"
 
 
 def _work(description: str, kind: str) -> tuple[str, str]:

@@ -11,23 +11,8 @@ from lightning_gpuprof.traces.kineto.events import NOTHING, Args, Event, EventKi
 from lightning_gpuprof.traces.sniff import ReadOptions
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, MISSING, OCCUPANCY
 
-_HOST = {
-    "cpu_op": (Kind.CPU_OP, Kind.OLD_OPERATOR),
-    "user_annotation": (Kind.USER_ANNOTATION, Kind.OLD_ANNOTATION),
-    "cuda_runtime": (
-        *(Kind.CUDA_RUNTIME, Kind.OLD_RUNTIME),
-        *(Kind.XPU_RUNTIME, Kind.MTIA_RUNTIME, Kind.PRIVATE_RUNTIME),
-    ),
-    "cuda_driver": (Kind.CUDA_DRIVER, Kind.PRIVATE_DRIVER, Kind.XPU_DRIVER),
-    "overhead": (Kind.OVERHEAD,),
-}
-_DEVICE = {
-    "kernel": (Kind.KERNEL, Kind.OLD_KERNEL),
-    "gpu_memcpy": (Kind.GPU_MEMCPY, Kind.OLD_MEMCPY),
-    "gpu_memset": (Kind.GPU_MEMSET, Kind.OLD_MEMSET),
-}
-_PYTHON = {"python_function": (Kind.PYTHON_FUNCTION, Kind.OLD_PYTHON)}
-_FLOWS = (Kind.FORWARD_BACKWARD, Kind.OLD_FORWARD_BACKWARD)
+_HOST = (Kind.CPU_OP, Kind.USER_ANNOTATION, Kind.CUDA_RUNTIME, Kind.CUDA_DRIVER, Kind.OVERHEAD)
+_DEVICE = (Kind.KERNEL, Kind.GPU_MEMCPY, Kind.GPU_MEMSET)
 _NO_ARGS = Args()
 _PER = {"occupancy_frac": 100, "blocks_per_sm": 1, "warps_per_sm": 1}
 
@@ -54,15 +39,13 @@ class Collector:
         groups[None] = []
         for event in events:
             groups[event.cat].append(event)
-        host = _HOST | _PYTHON if self._options.stacks else _HOST
-        for add, categories in ((self._add_host, host), (self._add_device, _DEVICE)):
-            for category, kinds in categories.items():
-                for kind in kinds:
-                    if rows := groups[kind]:
-                        add(rows, category)
-        for kind in _FLOWS:
-            if rows := groups[kind]:
-                self._add_flows(rows)
+        host = (*_HOST, Kind.PYTHON_FUNCTION) if self._options.stacks else _HOST
+        for add, kinds in ((self._add_host, host), (self._add_device, _DEVICE)):
+            for kind in kinds:
+                if rows := groups[kind]:
+                    add(rows, kind.value)
+        if rows := groups[Kind.FORWARD_BACKWARD]:
+            self._add_flows(rows)
         unknown = [e for e in groups[Kind.OTHER] if e.ph is EventKind.COMPLETE and e.args]
         self.unread += sum(1 for e in unknown if e.args and e.args.stream not in (MISSING, None))
         if rows := groups[None] + groups[Kind.INSTANT]:

@@ -42,7 +42,7 @@ class EventKind(_OrOther):
 
 
 class Kind(_OrOther):
-    """The `cat` values that matter or come often; all others are one.
+    """The `cat` values that matter or come often; the others are one of these, or `OTHER`.
 
     Of each value that is not listed, decoding calls `_missing_` for every event.
     """
@@ -51,12 +51,6 @@ class Kind(_OrOther):
     USER_ANNOTATION = "user_annotation"
     CUDA_RUNTIME = "cuda_runtime"
     CUDA_DRIVER = "cuda_driver"
-    XPU_RUNTIME = "xpu_runtime"
-    XPU_DRIVER = "xpu_driver"
-    XPU_SYNC = "xpu_sync"
-    MTIA_RUNTIME = "mtia_runtime"
-    PRIVATE_RUNTIME = "privateuse1_runtime"
-    PRIVATE_DRIVER = "privateuse1_driver"
     PYTHON_FUNCTION = "python_function"
     KERNEL = "kernel"
     GPU_MEMCPY = "gpu_memcpy"
@@ -65,20 +59,26 @@ class Kind(_OrOther):
     CUDA_SYNC = "cuda_sync"
     OVERHEAD = "overhead"
     FORWARD_BACKWARD = "fwdbwd"
-    OLD_FORWARD_BACKWARD = "forward_backward"
     LAUNCH_FLOW = "ac2g"
-    OLD_LAUNCH_FLOW = "async_cpu_to_gpu"
-    OLDEST_LAUNCH_FLOW = "async"
     INSTANT = "cpu_instant_event"
-    OLD_OPERATOR = "Operator"
-    OLD_RUNTIME = "Runtime"
-    OLD_KERNEL = "Kernel"
-    OLD_MEMCPY = "Memcpy"
-    OLD_MEMSET = "Memset"
-    OLD_PYTHON = "Python"
-    OLD_ANNOTATION = "User Annotation"
     SPAN = "Trace"
     OTHER = "other"
+
+    @override
+    @classmethod
+    def _missing_(cls, value: object) -> Any:
+        return _SAME.get(value, cls.OTHER)
+
+
+_SAME: dict[object, Kind] = {
+    **dict.fromkeys(("Runtime", "xpu_runtime", "mtia_runtime"), Kind.CUDA_RUNTIME),
+    **{"privateuse1_runtime": Kind.CUDA_RUNTIME, "privateuse1_driver": Kind.CUDA_DRIVER},
+    **{"xpu_driver": Kind.CUDA_DRIVER, "xpu_sync": Kind.CUDA_SYNC, "Operator": Kind.CPU_OP},
+    **{"Kernel": Kind.KERNEL, "Memcpy": Kind.GPU_MEMCPY, "Memset": Kind.GPU_MEMSET},
+    **{"Python": Kind.PYTHON_FUNCTION, "User Annotation": Kind.USER_ANNOTATION},
+    **{"forward_backward": Kind.FORWARD_BACKWARD, "async_cpu_to_gpu": Kind.LAUNCH_FLOW},
+}
+"""Names of releases before 2022, and of devices that have their own."""
 
 
 class Args(msgspec.Struct, gc=False):

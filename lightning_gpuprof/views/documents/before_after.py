@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lightning_gpuprof.analysis.compare.same_values import ValueCheck
+from lightning_gpuprof.analysis.compare.same import ValueCheck
 from lightning_gpuprof.analysis.compare.trace_diff import SAME_FRAC
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts

@@ -3,7 +3,7 @@ import pytest
 
 from lightning_gpuprof.analysis.compare.bootstrap import change_of_fit
 from lightning_gpuprof.analysis.compare.compare import Verdict, compare
-from lightning_gpuprof.analysis.compare.same_values import check_values
+from lightning_gpuprof.analysis.compare.same import check_values
 from lightning_gpuprof.analysis.run.whole_fit import PLAIN, Kind, WholeFit
 from lightning_gpuprof.records.schema import (
     UNMARKED_STEPS,
