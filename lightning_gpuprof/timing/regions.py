@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ from lightning_gpuprof.timing.phase_clock import (
 from lightning_gpuprof.timing.region_paths import CLOSE, OPEN, code
 from lightning_gpuprof.timing.step_timeline import StepTimeline
 
-_cuda: Any = torch.cuda
+_NVTX: Any = SimpleNamespace(profile=torch.cuda.nvtx.range)
 Context = AbstractContextManager[Any]
 Profile = Callable[[str], Context]
 _Kind = type[BaseException] | None
@@ -233,33 +233,23 @@ class HandingOn(Decorator):
             self.region.__exit__(kind, error, trace)
 
 
-class _Ranged(Decorator):
-    """An NVTX range (rocTX on AMD), which profilers outside of the process show."""
-
-    def __init__(self, region: Context, name: str) -> None:
-        self._region, self._name = region, name
-
-    def __enter__(self) -> Any:
-        _cuda.nvtx.range_push(self._name)
-        return self._region.__enter__()
-
-    def __exit__(self, *raised: Any) -> None:
-        self._region.__exit__(*raised)
-        _cuda.nvtx.range_pop()
-
-
 def ranges(watch: Callable[[Region], Context] | None, region: Region) -> Context:
-    """Return a region, with the device's marks that `watch` puts around it, as a range."""
+    """Return a phase's region, with the marks that `watch` puts around it, as an NVTX range, too.
+
+    On AMD it is one of rocTX; profilers outside of the process show it.
+    """
     context = region if watch is None else watch(region)
     phase = region.clock.slots[region.slot].phase
-    return context if phase is Phase.OTHER else _Ranged(context, phase.value)
+    if phase is Phase.OTHER:
+        return context
+    return HandingOn(context, _NVTX, phase.value, lambda _: ranges(watch, region))
 
 
 def check_nvtx() -> None:
     """Raise ConfigError where this torch has no NVTX."""
     try:
-        _cuda.nvtx.range_push("lightning_gpuprof")
-        _cuda.nvtx.range_pop()
+        with _NVTX.profile("lightning_gpuprof"):
+            pass
     except RuntimeError as error:
         said = "nvtx=True needs a torch that was built for CUDA or ROCm. Leave it out here."
         raise ConfigError(said) from error
