@@ -15,7 +15,6 @@ from lightning_gpuprof.memory.kinds import kind_bytes
 from lightning_gpuprof.memory.peaks import TrainingPeaks, WindowBatches
 from lightning_gpuprof.records.facts import ProcessMemory
 from lightning_gpuprof.records.schema import Note
-from lightning_gpuprof.session.console import say
 from lightning_gpuprof.session.guard import guarded
 from lightning_gpuprof.session.hooks import BatchCalls, Hooks, called_by_trainer
 from lightning_gpuprof.session.recording import RecordingCallback
@@ -240,8 +239,8 @@ class BatchSizeAdvisor(RecordingCallback):
             self._say(advice_line(advice))
 
     def _say(self, line: str) -> None:
-        if self.console and self._output is not None and self._output.rank == 0:
-            say(line)
+        if self.console and self._output is not None:
+            self._output.tell(line)
 
 
 def _check(window: int, band: tuple[float, float]) -> None:

@@ -54,18 +54,15 @@ class DeferredProgressBar(TQDMProgressBar):
     @guarded
     def _take_over(self, trainer: Any) -> None:
         self._begin(logged_results(trainer.fit_loop.epoch_loop))
-        self._patches.put(self._results, "log", self._without_bar)
+        self._patches.instead(self._results, "log", self._log)
         if (output := RunOutput.running(trainer)) is not None:
             output.at_end(lambda *_: self._release())
 
-    def _without_bar(self, original: Any) -> Any:
-        def log(fx: str, name: str, *args: Any, **kwargs: Any) -> Any:
-            if kwargs.get("prog_bar"):
-                kwargs["prog_bar"] = False
-                self._taken_over.add(name)
-            return original(fx, name, *args, **kwargs)
-
-        return log
+    def _log(self, original: Any, fx: str, name: str, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("prog_bar"):
+            kwargs["prog_bar"] = False
+            self._taken_over.add(name)
+        return original(fx, name, *args, **kwargs)
 
     @override
     def on_train_batch_end(

@@ -56,7 +56,7 @@ class TimingRun:
         self.begin_elsewhere = shield(self._begin)
         self.look_for_compiling = shield(self._look)
         self._batch_loop: Any = batch_loop(trainer)
-        self.timeline.start(output.started_ns)
+        self.timeline.clock.start(output.started_ns)
         self._writer = WindowWriter(
             trainer, output, self.timeline, settings, own_names=own_callback_names(trainer)
         )

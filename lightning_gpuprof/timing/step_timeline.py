@@ -1,7 +1,7 @@
 """Cuts a phase clock's time into steps and the time outside them.
 
 A step runs from the fetch of its batch to the fetch of the next, or to the end of the epoch.
-Every nanosecond from `start` to `stop` is in exactly one step or one outside span.
+Every nanosecond from the start of the clock to `stop` is in exactly one step or one outside span.
 """
 
 from collections.abc import Callable
@@ -71,10 +71,6 @@ class StepTimeline:
     def step(self) -> int:
         """Number of the running step, from 0."""
         return self._batches() - (self.ran or self.begun)
-
-    def start(self, at_ns: int | None = None) -> None:
-        """Begin; everything up to the first epoch is `setup`."""
-        self.clock.start(at_ns)
 
     def begin_batch(self, batch_idx: int, samples: int) -> None:
         """The step's batch begins to run."""

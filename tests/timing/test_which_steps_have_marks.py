@@ -36,7 +36,7 @@ def marking(clock):
     output = SimpleNamespace(now=clock, note=lambda name, value, message: notes.append(value))
     made = DeviceMarking(Marks(), timeline, output, budget=0.01)
     made.notes = notes
-    timeline.start()
+    timeline.clock.start()
     return made
 
 
