@@ -1,10 +1,11 @@
 """Generated traces: `st.from_type(SyntheticSpec)` describes any, `read_synthetic` makes one."""
 
 import pytest
+from analyzed import analyze_timeline
 from hypothesis import strategies as st
 from synthetic import CAUSES, SyntheticSpec, write_synthetic
 
-from lightning_gpuprof.traces import open_timeline
+from lightning_gpuprof.traces import ReadOptions, open_timeline
 
 st.register_type_strategy(
     SyntheticSpec,
@@ -35,3 +36,13 @@ def read_synthetic(tmp_path_factory):
         return open_timeline(str(path), options)
 
     return read
+
+
+@pytest.fixture
+def analysed(write_trace):
+    """Analyse a trace of these events."""
+
+    def analyse(*events, **options):
+        return analyze_timeline(open_timeline(write_trace(events), ReadOptions(**options)))
+
+    return analyse

@@ -61,40 +61,29 @@ def test_idle_compute_and_span_are_theirs(shared_traces, name):
     assert analyze_timeline(without).devices[0].first_to_last.compute_ns == compute * 1000
 
 
-def test_kernels_overlap_by_kind_as_theirs_do(shared_traces):
+def test_kernels_overlap_by_kind_and_the_queue_is_as_deep_as_theirs(shared_traces):
     path = shared_traces / "kineto/hta/trace_diff/control/control.json.gz"
 
-    split = analyze_timeline(open_timeline(str(path))).devices[0].first_to_last
+    found = analyze_timeline(open_timeline(str(path)))
 
     # Of get_gpu_kernel_breakdown: communication alone, with compute, with memory, with both.
-    assert split.comm_ns == (86_554 + 66_699 + 1_367 + 8_915) * 1000
-
-
-def test_queue_depth_is_never_negative_and_peaks_as_theirs(shared_traces):
-    path = shared_traces / "kineto/hta/trace_diff/control/control.json.gz"
-
-    depth = analyze_timeline(open_timeline(str(path))).launches.queue_depth
-
+    comm_us = 86_554 + 66_699 + 1_367 + 8_915
+    assert found.devices[0].first_to_last.comm_ns == comm_us * 1000
+    depth = found.launches.queue_depth
     # Theirs is per stream: 287 at most on the busiest; ours counts all streams.
     assert 287 <= depth.max <= 287 + 10 + 2 + 22
     assert all(value >= 0 for _, value in depth.series)
 
 
-def test_idle_is_theirs_once_events_without_a_launch_are_left_out(shared_traces):
+def test_launches_before_the_trace_began_are_told_and_without_them_idle_is_theirs(shared_traces):
     path = shared_traces / "kineto/hta/negative_queue_length_values_check/rank0.json.gz"
     timeline = open_timeline(str(path))
+
+    found = analyze_timeline(timeline)
     known = select(timeline.device, link(timeline).launches.call >= 0)
-
     split = analyze_timeline(replace(timeline, device=known)).devices[0].first_to_last
-
-    assert (split.idle_ns, split.span_ns) == (848_216_000, 1_229_072_000)
-
-
-def test_no_launch_is_lost_in_a_trace_with_launches_before_it_began(shared_traces):
-    path = shared_traces / "kineto/hta/negative_queue_length_values_check/rank0.json.gz"
-
-    found = analyze_timeline(open_timeline(str(path)))
 
     assert found.quality.orphan_kernels == 872
     assert min(value for _, value in found.launches.queue_depth.series) >= 0
     assert found.launches.delay.min_ns >= 0
+    assert (split.idle_ns, split.span_ns) == (848_216_000, 1_229_072_000)

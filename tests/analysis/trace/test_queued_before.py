@@ -1,9 +1,6 @@
 """What a device still had queued when a trace began."""
 
 import pytest
-from analyzed import analyze_timeline
-
-from lightning_gpuprof.traces import open_timeline
 
 
 @pytest.fixture
@@ -16,12 +13,8 @@ def queued(launched):
     return make
 
 
-def analysed(path):
-    return analyze_timeline(open_timeline(path))
-
-
 def test_what_the_device_still_had_queued_is_no_part_of_the_marked_steps(
-    write_trace, step, launched, queued
+    analysed, step, launched, queued
 ):
     # The device is two steps behind: it runs those of the warm-up while two are marked.
     events = [
@@ -35,7 +28,7 @@ def test_what_the_device_still_had_queued_is_no_part_of_the_marked_steps(
         *queued(8, 90, 7, stream=20, name="of a stream without launches"),
     ]
 
-    found = analysed(write_trace(events))
+    found = analysed(*events)
 
     by_name = {row.name: row.count for row in found.kernels.kernels}
     assert by_name == {
@@ -48,7 +41,7 @@ def test_what_the_device_still_had_queued_is_no_part_of_the_marked_steps(
     assert (found.devices[0].split.span_ns, found.devices[0].split.busy_ns) == (80_000, 80_000)
 
 
-def test_a_queue_that_lost_most_launches_does_not_cut_the_devices_time(write_trace, step, launched):
+def test_a_queue_that_lost_most_launches_does_not_cut_the_devices_time(analysed, step, launched):
     events = [step(3, 0, 100), step(4, 100, 100)]
     for turn in range(10):
         at = 20 * turn
@@ -56,14 +49,14 @@ def test_a_queue_that_lost_most_launches_does_not_cut_the_devices_time(write_tra
         lost = launched(100 + turn, at + 1, at + 12, 5, stream=20)
         events += lost if turn == 9 else lost[1:]
 
-    (device,) = analysed(write_trace(events)).devices
+    (device,) = analysed(*events).devices
 
     assert (device.split.span_ns, device.split.busy_ns) == (200_000, 150_000)
     assert device.first_to_last.span_ns == 195_000
 
 
 def test_copies_that_another_queue_makes_ahead_do_not_end_what_was_queued(
-    write_trace, step, launched, queued
+    analysed, step, launched, queued
 ):
     events = [
         step(3, 100, 10),
@@ -75,6 +68,6 @@ def test_copies_that_another_queue_makes_ahead_do_not_end_what_was_queued(
         *launched(5, 111, 220, 40),
     ]
 
-    found = analysed(write_trace(events))
+    found = analysed(*events)
 
     assert (found.kernels.count, found.devices[0].split.span_ns) == (3, 80_000)

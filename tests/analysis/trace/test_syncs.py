@@ -9,49 +9,41 @@ PINNED = "Memcpy HtoD (Pinned -> Device)"
 WITHIN = "Memcpy DtoD (Device -> Device)"
 
 
+@pytest.fixture
+def syncs_of(write_trace, launched):
+    """Return the waits of a trace of one copy, and a kernel after it."""
+
+    def found(dur, **copy):
+        events = launched(1, 0, 10, dur, cat="gpu_memcpy", **copy)
+        events += launched(2, 200, 210, 50)
+        return sync_calls(link(open_timeline(write_trace(events))))
+
+    return found
+
+
 @pytest.mark.parametrize(
     ("name", "call", "call_dur", "waited", "uploaded"),
     [
         (UP, "cudaMemcpyAsync", 120, 1, 120_000),
         (DOWN, "cudaMemcpyAsync", 120, 1, 0),
         (PINNED, "cudaMemcpyAsync", 5, 0, 0),
-        (PINNED, "cudaMemcpyAsync", 120, 0, 0),
-        (WITHIN, "cudaMemcpyAsync", 120, 0, 0),
-        (UP, "cudaMemcpy", 120, 1, 0),
+        (PINNED, "cudaMemcpyAsync", 120, 0, 0),  # of a slow call
+        (WITHIN, "cudaMemcpyAsync", 120, 0, 0),  # of a slow call
+        (UP, "cudaMemcpy", 120, 1, 0),  # as a call that blocks
         (WITHIN, "cudaMemcpy", 120, 1, 0),
-        (UP, "cudaMemcpyAsync", 105, 1, 105_000),
-        (UP, "cudaMemcpyAsync", 11, 0, 0),
-        (DOWN, "cudaMemcpyAsync", 105, 0, 0),
-    ],
-    ids=[
-        "pageable upload",
-        "read",
-        "pinned upload",
-        "pinned upload of a slow call",
-        "copy on the device of a slow call",
-        "blocking upload",
-        "blocking copy on the device",
-        "pageable upload, its last piece on its way",
-        "pageable upload that is only queued",
-        "read that goes on",
+        (UP, "cudaMemcpyAsync", 105, 1, 105_000),  # its last piece on its way
+        (UP, "cudaMemcpyAsync", 11, 0, 0),  # only queued
+        (DOWN, "cudaMemcpyAsync", 105, 0, 0),  # goes on
     ],
 )
 def test_a_waiting_copy_to_the_device_is_told_from_a_read(
-    write_trace, launched, name, call, call_dur, waited, uploaded
+    syncs_of, name, call, call_dur, waited, uploaded
 ):
-    copy = launched(1, 0, 10, 100, name=name, call=call, cat="gpu_memcpy", call_dur=call_dur)
-    kernel = launched(2, 200, 210, 50)
-
-    found = sync_calls(link(open_timeline(write_trace([*copy, *kernel]))))
-
+    found = syncs_of(100, name=name, call=call, call_dur=call_dur)
     assert (found.count, found.upload_ns) == (waited, uploaded)
     assert found.total_ns == waited * call_dur * 1_000
 
 
-def test_an_upload_of_64_kib_is_taken_over_at_once_however_slow_the_call(write_trace, launched):
-    def of(size):
-        copy = launched(1, 0, 10, 2, name=UP, call="cudaMemcpyAsync", call_dur=40, bytes=size)
-        copy[1]["cat"] = "gpu_memcpy"
-        return sync_calls(link(open_timeline(write_trace([*copy, *launched(2, 200, 210, 50)]))))
-
-    assert (of(64 << 10).count, of((64 << 10) + 1).count) == (0, 1)
+@pytest.mark.parametrize(("size", "waited"), [(64 << 10, 0), ((64 << 10) + 1, 1)])
+def test_an_upload_of_64_kib_is_taken_over_at_once_however_slow_the_call(syncs_of, size, waited):
+    assert syncs_of(2, name=UP, call="cudaMemcpyAsync", call_dur=40, bytes=size).count == waited

@@ -10,20 +10,13 @@ from lightning_gpuprof.views.documents.gpu_words import to_calls_line
 from lightning_gpuprof.views.documents.trace_payload import trace_payload
 
 
-def analysed(path, **options):
-    return analyze_timeline(open_timeline(path, ReadOptions(**options)))
-
-
-def test_own_time_leaves_out_operators_and_calls_inside(write_trace, op, launched):
-    path = write_trace(
-        [
-            op("aten::linear", 0, 100),
-            op("aten::addmm", 10, 50),
-            *launched(1, 20, 40, 30, call_dur=5),
-        ]
+def test_own_time_leaves_out_operators_and_calls_inside(analysed, op, launched):
+    found = analysed(
+        op("aten::linear", 0, 100),
+        op("aten::addmm", 10, 50),
+        *launched(1, 20, 40, 30, call_dur=5),
     )
-
-    found = {row.name: row for row in analysed(path).operators}
+    found = {row.name: row for row in found.operators}
 
     assert (found["aten::linear"].total_ns, found["aten::linear"].self_ns) == (100_000, 50_000)
     assert (found["aten::addmm"].total_ns, found["aten::addmm"].self_ns) == (50_000, 45_000)
@@ -32,19 +25,17 @@ def test_own_time_leaves_out_operators_and_calls_inside(write_trace, op, launche
     assert found["aten::addmm"].device_self_ns == 30_000
 
 
-def test_an_operator_inside_one_of_its_own_name_counts_its_time_once(write_trace, op, launched):
-    path = write_trace(
-        [op("aten::arange", 0, 100), op("aten::arange", 10, 60), *launched(1, 20, 30, 7)]
-    )
+def test_an_operator_inside_one_of_its_own_name_counts_its_time_once(analysed, op, launched):
+    calls = op("aten::arange", 0, 100), op("aten::arange", 10, 60)
 
-    (row,) = analysed(path).operators
+    (row,) = analysed(*calls, *launched(1, 20, 30, 7)).operators
 
     assert (row.count, row.total_ns, row.self_ns) == (2, 100_000, 99_000)
     assert (row.device_total_ns, row.device_self_ns) == (7_000, 7_000)
 
 
-def test_a_cpu_trace_has_operators_and_no_device_figure(write_trace, op):
-    found = analysed(write_trace([op("aten::mm", 0, 10), op("aten::mm", 20, 30)]))
+def test_a_cpu_trace_has_operators_and_no_device_figure(analysed, op):
+    found = analysed(op("aten::mm", 0, 10), op("aten::mm", 20, 30))
 
     (row,) = found.operators
     assert (row.count, row.total_ns, row.self_ns) == (2, 40_000, 40_000)
@@ -54,44 +45,33 @@ def test_a_cpu_trace_has_operators_and_no_device_figure(write_trace, op):
     assert found.launches.delay is None
 
 
-def test_calls_that_make_a_batch_are_counted_apart(write_trace, op):
+def test_calls_that_make_a_batch_are_counted_apart(analysed, op):
     fetch = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
-    path = write_trace(
-        [
-            op(fetch, 0, 50, cat="user_annotation"),
-            op("aten::stack", 5, 30),
-            op("aten::cat", 10, 20),
-            op("aten::cat", 60, 20),
-        ]
+    found = analysed(
+        op(fetch, 0, 50, cat="user_annotation"),
+        op("aten::stack", 5, 30),
+        op("aten::cat", 10, 20),
+        op("aten::cat", 60, 20),
     )
-
-    found = {row.name: (row.count, row.loading_count) for row in analysed(path).operators}
-
+    found = {row.name: (row.count, row.loading_count) for row in found.operators}
     assert found == {"aten::stack": (1, 1), "aten::cat": (2, 1)}
 
 
-def test_calls_that_update_weights_are_counted_apart_from_the_closure_in_the_step(write_trace, op):
+def test_calls_that_update_weights_are_counted_apart_from_the_closure_in_the_step(analysed, op):
     node = "autograd::engine::evaluate_function: AddmmBackward0"
-    path = write_trace(
-        [
-            op("Optimizer.step#Adam.step", 0, 100, cat="user_annotation"),
-            op("aten::copy_", 5, 10),  # forward, in the closure
-            op(node, 20, 30),
-            op("aten::copy_", 25, 5),
-            op("aten::_to_copy", 60, 20),
-            op("aten::copy_", 65, 4),
-            op("aten::copy_", 120, 9),
-            # By hand: no closure, and no node in it.
-            op("Optimizer.step#SGD.step", 200, 50, cat="user_annotation"),
-            op("aten::copy_", 210, 8),
-        ]
+    found = analysed(
+        op("Optimizer.step#Adam.step", 0, 100, cat="user_annotation"),
+        op("aten::copy_", 5, 10),  # forward, in the closure
+        op(node, 20, 30),
+        op("aten::copy_", 25, 5),
+        op("aten::_to_copy", 60, 20),
+        op("aten::copy_", 65, 4),
+        op("aten::copy_", 120, 9),
+        # By hand: no closure, and no node in it.
+        op("Optimizer.step#SGD.step", 200, 50, cat="user_annotation"),
+        op("aten::copy_", 210, 8),
     )
-
-    found = {
-        row.name: (row.count, row.update_count, row.update_self_ns)
-        for row in analysed(path).operators
-    }
-
+    found = {row.name: (row.count, row.update_count, row.update_self_ns) for row in found.operators}
     assert found["aten::copy_"] == (5, 2, 12_000)
     assert found["aten::_to_copy"] == (1, 1, 16_000)
     assert found[node] == (1, 0, 0)
@@ -109,13 +89,11 @@ def test_calls_that_update_weights_are_counted_apart_from_the_closure_in_the_ste
         ("hipModuleLaunchKernel", "cuda_runtime"),
     ],
 )
-def test_launches_of_every_api_are_counted_and_lost_ones_missed(
-    write_trace, launched, call, runtime
-):
+def test_launches_of_every_api_are_counted_and_lost_ones_missed(analysed, launched, call, runtime):
     events = launched(1, 0, 5, 10, call=call, runtime=runtime)
     lost = launched(2, 20, 25, 10, call=call, runtime=runtime)[0]
 
-    found = analysed(write_trace([*events, lost]))
+    found = analysed(*events, lost)
 
     assert found.launches.count == 1
     assert found.launches.delay.max_ns == 5_000
@@ -126,30 +104,26 @@ def test_launches_of_every_api_are_counted_and_lost_ones_missed(
     assert "1 of 2 kernel launches" in found.quality.notes[0]
 
 
-def test_a_graph_launch_starts_many_kernels_with_one_call(write_trace, launched):
+def test_a_graph_launch_starts_many_kernels_with_one_call(analysed, launched):
     call, first = launched(1, 0, 5, 10, call="cudaGraphLaunch")
     more = [first | {"ts": 16 + 11 * i} for i in range(3)]
 
-    found = analysed(write_trace([call, first, *more]))
+    found = analysed(call, first, *more)
 
     assert (found.launches.count, found.launches.graph_count) == (1, 1)
     assert found.launches.kernel_count == 4
     assert found.quality.lost_kernels == found.quality.orphan_kernels == 0
 
 
-def test_synchronizing_calls_are_listed_with_their_operator(write_trace, op, launched):
-    path = write_trace(
-        [
-            op("aten::item", 0, 100),
-            op("aten::_local_scalar_dense", 5, 90),
-            *launched(1, 10, 15, 40, cat="gpu_memcpy", name="Memcpy DtoH (Device -> Pageable)",
-                      call="cudaMemcpyAsync", call_dur=50),
-            op("cudaStreamSynchronize", 70, 20, cat="cuda_runtime"),
-            op("cudaEventQuery", 91, 1, cat="cuda_runtime"),
-        ]
-    )  # fmt: skip
-
-    syncs = analysed(path).syncs
+def test_synchronizing_calls_are_listed_with_their_operator(analysed, op, launched):
+    read = {"cat": "gpu_memcpy", "name": "Memcpy DtoH (Device -> Pageable)", "call_dur": 50}
+    syncs = analysed(
+        op("aten::item", 0, 100),
+        op("aten::_local_scalar_dense", 5, 90),
+        *launched(1, 10, 15, 40, call="cudaMemcpyAsync", **read),
+        op("cudaStreamSynchronize", 70, 20, cat="cuda_runtime"),
+        op("cudaEventQuery", 91, 1, cat="cuda_runtime"),
+    ).syncs
 
     assert [(call.name, call.kind, call.blocked_ns, call.operator) for call in syncs.calls] == [
         ("cudaMemcpyAsync", "copy", 50_000, "aten::_local_scalar_dense"),
@@ -168,12 +142,12 @@ def test_calls_of_to_have_the_bytes_of_what_they_copy_on_a_cpu_too(write_trace, 
     assert to_calls_line(found) == "2 calls of .to() and .cuda() a step, 1 of them copy 30 B"
 
 
-def test_waits_for_a_device_are_told_from_those_for_a_stream_and_an_event(write_trace, op):
+def test_waits_for_a_device_are_told_from_those_for_a_stream_and_an_event(analysed, op):
     waits = ["hipDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize"]
     calls = [op(name, 20 + 10 * i, 9 - i, cat="cuda_runtime") for i, name in enumerate(waits * 2)]
     frame = op("train.py(7): evaluate", 0, 25, cat="python_function")
 
-    kinds = analysed(write_trace([frame, *calls]), stacks=True).syncs.kinds
+    kinds = analysed(frame, *calls, stacks=True).syncs.kinds
 
     assert [(one.name, one.count, one.total_ns) for one in kinds] == [
         ("device", 2, 15_000),
@@ -213,27 +187,25 @@ def test_a_step_that_is_not_there_is_named_with_those_that_are(write_trace, op, 
         steady_window(timeline)
 
 
-def test_stacks_name_the_users_line_and_the_module(write_trace, op, launched):
+def test_stacks_name_the_users_line_and_the_module(analysed, op, launched):
     def call(name, ts, dur, tid=1):
         return op(name, ts, dur, cat="python_function", tid=tid)
 
     flow = {"ph": "s", "cat": "fwdbwd", "name": "fwdbwd", "id": 1, "pid": 1, "tid": 1, "ts": 20}
-    path = write_trace(
-        [
-            call("train.py(12): training_step", 0, 100),
-            call("nn.Module: Linear_0", 10, 50),
-            call("torch/nn/modules/linear.py(114): forward", 12, 40),
-            op("aten::linear", 20, 30),
-            *launched(1, 25, 30, 10),
-            flow,
-            op("AddmmBackward0", 200, 50, tid=2),
-            *launched(2, 210, 220, 30, tid=2),
-            flow | {"ph": "f", "tid": 2, "ts": 200},
-            op("cudaStreamSynchronize", 70, 10, cat="cuda_runtime"),
-        ]
-    )
+    events = [
+        call("train.py(12): training_step", 0, 100),
+        call("nn.Module: Linear_0", 10, 50),
+        call("torch/nn/modules/linear.py(114): forward", 12, 40),
+        op("aten::linear", 20, 30),
+        *launched(1, 25, 30, 10),
+        flow,
+        op("AddmmBackward0", 200, 50, tid=2),
+        *launched(2, 210, 220, 30, tid=2),
+        flow | {"ph": "f", "tid": 2, "ts": 200},
+        op("cudaStreamSynchronize", 70, 10, cat="cuda_runtime"),
+    ]
 
-    with_stacks, without = analysed(path, stacks=True), analysed(path)
+    with_stacks, without = analysed(*events, stacks=True), analysed(*events)
 
     (module,) = with_stacks.modules
     (line,) = with_stacks.lines
@@ -244,16 +216,22 @@ def test_stacks_name_the_users_line_and_the_module(write_trace, op, launched):
     assert without.syncs.calls[0].place is None
 
 
-def test_reading_stacks_changes_no_figure(shared_traces):
-    for name in (
+@pytest.mark.parametrize(
+    "name",
+    [
         "tracelens-h100/gaunernst_bert-small-uncased__1016001.json.gz",
         "tracelens-mi300/ddp_resnet18_no_pool/941dea22__train_resnet18.json.gz",
-    ):
-        path = str(shared_traces / "kineto" / name)
-        with_stacks, without = analysed(path, stacks=True), analysed(path)
+    ],
+)
+def test_reading_stacks_changes_no_figure(shared_traces, name):
+    path = str(shared_traces / "kineto" / name)
+    with_stacks, without = (
+        analyze_timeline(open_timeline(path, ReadOptions(stacks=stacks)))
+        for stacks in (True, False)
+    )
 
-        assert with_stacks.operators == without.operators
-        assert with_stacks.kernels == without.kernels
-        assert with_stacks.launches == without.launches
-        assert with_stacks.devices[0].idle.causes == without.devices[0].idle.causes
-        assert with_stacks.modules
+    assert with_stacks.operators == without.operators
+    assert with_stacks.kernels == without.kernels
+    assert with_stacks.launches == without.launches
+    assert with_stacks.devices[0].idle.causes == without.devices[0].idle.causes
+    assert with_stacks.modules

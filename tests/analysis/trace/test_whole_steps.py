@@ -2,6 +2,7 @@
 
 import pytest
 
+from lightning_gpuprof.traces import ReadOptions
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
 
 US = 1_000
@@ -49,8 +50,6 @@ def test_idle_time_in_python_is_named_by_the_traces_own_calls(write_trace, op, s
         op("<built-in method sum of type object at 0x1>", 20, 10, cat="python_function"),
     ]
     events = [step(1, 0, 100), *calls, *launched(1, 50, 60, 40)]
-    from lightning_gpuprof.traces import ReadOptions
-
     found = analyze_file(write_trace(events), ReadOptions(stacks=True))
     named = {row["name"]: row["total_ns"] for row in found["idle_functions"]}
     assert named == {"train.py(7): normalize": 30 * US, "train.py(3): main": 20 * US}
@@ -58,8 +57,6 @@ def test_idle_time_in_python_is_named_by_the_traces_own_calls(write_trace, op, s
 
 
 def test_timesformer_waits_for_its_processor(shared_traces):
-    from lightning_gpuprof.traces import ReadOptions
-
     name = "facebook_timesformer-base-finetuned-k400__1016002.json.gz"
     path = shared_traces / "kineto" / "tracelens-h100" / name
     found = analyze_file(str(path), ReadOptions(stacks=True))
