@@ -16,13 +16,18 @@ LEAKED_BYTES = 2**20 * 4
 """What the line allocates and keeps, in each step."""
 
 
+def snapshot_of(run):
+    """Return the record and the path of a run's snapshot, and what we say of its one device."""
+    [record] = read_run(str(run))[0].sessions[0].all(Snapshot)
+    path = run / "plugins" / "gpuprof" / record.file
+    [device] = snapshot_payload(str(path))["devices"]
+    return record, path, device
+
+
 @pytest.fixture(params=["leak", "out-of-memory"])
 def snapshot(request, h100):
     """The path of a snapshot, what is in it, and what we say of its one device."""
-    run = str(h100 / request.param)
-    [record] = read_run(run)[0].sessions[0].all(Snapshot)
-    path = h100 / request.param / "plugins" / "gpuprof" / record.file
-    [device] = snapshot_payload(str(path))["devices"]
+    _, path, device = snapshot_of(h100 / request.param)
     # Our own recording, and plain data: the reader's own tests have a pickle that is neither.
     return path, pickle.loads(path.read_bytes()), device
 
@@ -61,9 +66,8 @@ def test_parameters_and_gradients_are_the_blocks_that_the_run_named(snapshot):
 
 
 def test_the_leaks_line_has_what_it_kept(h100):
-    [path] = (h100 / "leak").rglob("*.pickle")
+    _, path, device = snapshot_of(h100 / "leak")
     raw = pickle.loads(path.read_bytes())
-    [device] = snapshot_payload(str(path))["devices"]
     kept = [
         block
         for segment in raw["segments"]
@@ -79,9 +83,7 @@ def test_the_leaks_line_has_what_it_kept(h100):
 
 
 def test_an_allocation_that_failed_is_told(h100):
-    run = h100 / "out-of-memory"
-    [record] = read_run(str(run))[0].sessions[0].all(Snapshot)
-    [device] = snapshot_payload(str(run / "plugins" / "gpuprof" / record.file))["devices"]
+    record, _, device = snapshot_of(h100 / "out-of-memory")
     assert (record.reason, record.step) == ("oom", 5)
     assert record.oom["requested_bytes"] == 2**42
     assert device["oom_count"] == 1

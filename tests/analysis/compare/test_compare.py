@@ -31,6 +31,16 @@ def change_of_mean(base, new):
     return change_of_fit(*fits)
 
 
+def behind(device_ms):
+    """A device that falls a millisecond less behind in each step than it takes for it."""
+    columns = {
+        "device_dur": device_ms * MS,
+        "device/forward": device_ms * MS,
+        "run_ahead/forward": (device_ms - 1) * MS * np.arange(1, 101),
+    }
+    return {"columns": columns, "device": Device(type="cuda", name="a GPU"), "samples": 32}
+
+
 class TestInterval:
     def test_covers_the_true_change_and_narrows_with_more_steps(self):
         few = change_of_mean(noisy(10), noisy(8, seed=1))
@@ -53,11 +63,8 @@ class TestVerdict:
         assert waits.new == 0
 
     def test_no_difference(self, analyze):
-        result = both(
-            analyze,
-            {"phases": {"forward": noisy(10, spread=0.5)}},
-            {"phases": {"forward": noisy(10, spread=0.5, seed=9)}},
-        )
+        base, new = ({"phases": {"forward": noisy(10, spread=0.5, seed=s)}} for s in (0, 9))
+        result = both(analyze, base, new)
         assert result.verdict is Verdict.NO_DIFFERENCE
 
     def test_other_batch_sizes_are_compared_per_sample(self, analyze):
@@ -70,17 +77,9 @@ class TestVerdict:
         assert result.steps[0].base == pytest.approx(10 * MS / 32, rel=0.05)
 
     def test_a_host_that_is_ahead_of_its_device_is_no_measure(self, analyze):
-        def ahead_of(device_ms):
-            columns = {
-                "device_dur": device_ms * MS,
-                "device/forward": device_ms * MS,
-                "run_ahead/forward": (device_ms - 1) * MS * np.arange(1, 101),
-            }
-            device = Device(type="cuda", name="a GPU")
-            phases = {"forward": noisy(1, spread=0.3, seed=int(device_ms))}
-            return {"phases": phases, "columns": columns, "device": device, "samples": 32}
-
-        base, new = (analyze(**ahead_of(ms)) for ms in (8, 6))
+        base, new = (
+            analyze({"forward": noisy(1, spread=0.3, seed=ms)}, **behind(ms)) for ms in (8, 6)
+        )
         result = compare(base, new, tolerance=0.01)
         assert result.by_device == (True, True)
         assert result.verdict is Verdict.FASTER
@@ -174,20 +173,17 @@ class TestWholeFit:
 
     def run(self, epoch_ms, *, first_ms=10, seed=0, own_ms=0):
         """Four epochs of 50 steps of about 10 ms, with so much before each but the first."""
-        spans = [
-            OutsideSpan(
-                where="epoch_start",
-                start_ns=0,
-                dur_ns=(epoch_ms + own_ms) * MS,
-                phase_ns={"data_wait": epoch_ms * MS, "callbacks": own_ms * MS},
-                part_ns={"callbacks/ProfilerSchedule": own_ms * MS},
-            )
-            for _ in range(3)
-        ]
+        before = OutsideSpan(
+            "epoch_start",
+            0,
+            (epoch_ms + own_ms) * MS,
+            phase_ns={"data_wait": epoch_ms * MS, "callbacks": own_ms * MS},
+            part_ns={"callbacks/ProfilerSchedule": own_ms * MS},
+        )
         forward = noisy(10, steps=200, seed=seed)
         forward[self.EPOCHS > 0] = first_ms * MS
         phases = {"forward": forward}
-        return {"phases": phases, "steps": 200, "flags": self.EPOCHS, "records": spans}
+        return {"phases": phases, "steps": 200, "flags": self.EPOCHS, "records": [before] * 3}
 
     def test_what_lies_between_epochs_makes_a_run_slower(self, analyze):
         # What our own parts take there is not the program's.
@@ -207,20 +203,13 @@ class TestWholeFit:
         assert result.fit_change.low > 0.8 * result.fit_change.middle > 0
 
     def test_a_device_that_is_behind_is_waited_for_between_epochs_only_once(self, analyze):
-        def behind(between_ms):
-            columns = {
-                "device_dur": 8 * MS,
-                "device/forward": 8 * MS,
-                "run_ahead/forward": 7 * MS * np.arange(1, 101),
-            }
+        def ended(between_ms):
             end = OutsideSpan("epoch_end", 0, between_ms * MS, phase_ns={"other": between_ms * MS})
-            device = Device(type="cuda", name="a GPU")
-            run = {"phases": {"forward": MS}, "columns": columns, "device": device}
-            return {**run, "records": [end], "samples": 32}
+            return {"phases": {"forward": MS}, "records": [end], **behind(8)}
 
         # 700 ms are what the device still had to do; the rest comes on top of 800 ms of steps.
-        same = both(analyze, behind(700), behind(700))
+        same = both(analyze, ended(700), ended(700))
         assert same.fit_change.middle == 0
-        more = both(analyze, behind(700), behind(1_100))
+        more = both(analyze, ended(700), ended(1_100))
         assert more.verdict is Verdict.SLOWER
         assert more.fit_change.middle == pytest.approx(0.5, abs=0.02)

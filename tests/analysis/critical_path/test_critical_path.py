@@ -7,43 +7,11 @@ from lightning_gpuprof.analysis.critical_path.critical_path import critical_path
 from lightning_gpuprof.analysis.critical_path.path_walk import KINDS
 from lightning_gpuprof.analysis.trace.linked_trace import link
 from lightning_gpuprof.traces import open_timeline
-from lightning_gpuprof.traces.timeline import (
-    CATEGORY_ID,
-    DeviceEvents,
-    HostEvents,
-    Thread,
-    Timeline,
-    make_table,
-)
-
-OPERATOR = CATEGORY_ID["cpu_op"]
+from lightning_gpuprof.traces.builder import TimelineBuilder
 
 
 def walk(timeline, **options):
     return critical_path(link(timeline), **options)
-
-
-def build(host, device):
-    """Make a timeline of (start, end, name, category, thread, correlation) and device rows."""
-    names = sorted({row[2] for row in (*host, *device)})
-
-    def columns(rows, *keys):
-        found = {
-            "start_ns": [row[0] for row in rows],
-            "dur_ns": [row[1] - row[0] for row in rows],
-            "name": [names.index(row[2]) for row in rows],
-            "category": [row[3] for row in rows],
-        }
-        return found | {key: [row[4 + i] for row in rows] for i, key in enumerate(keys)}
-
-    return Timeline(
-        source="made",
-        origin_ns=0,
-        names=names,
-        host=make_table(HostEvents, **columns(host, "thread", "correlation")),
-        device=make_table(DeviceEvents, **columns(device, "device", "stream", "correlation")),
-        threads=[Thread(1, 1), Thread(1, 2)],
-    )
 
 
 @settings(max_examples=40, deadline=None)
@@ -90,12 +58,12 @@ def test_where_the_host_is_late_and_never_waits_the_path_is_the_hosts(read_synth
 
 
 def test_work_of_another_thread_is_followed_where_the_first_has_none():
-    host = [
-        (0, 100, "backward", CATEGORY_ID["user_annotation"], 0, -1),
-        (10, 90, "aten::mm", OPERATOR, 1, -1),
-        (92, 96, "aten::add", OPERATOR, 0, -1),
-    ]
-    path = walk(build(host, []))
+    made = TimelineBuilder("made up")
+    first, other = made.thread(1, 1), made.thread(1, 2)
+    made.host(0, 100, "backward", "user_annotation", first)
+    made.host(10, 90, "aten::mm", "cpu_op", other)
+    made.host(92, 96, "aten::add", "cpu_op", first)
+    path = walk(made.build())
 
     assert list(zip(map(path.name, path.rows.name), path.rows.dur_ns, strict=True)) == [
         ("backward", 10),
@@ -117,7 +85,7 @@ def test_a_path_can_be_cut_to_a_window(read_synthetic):
 
 
 def test_an_empty_trace_has_no_path():
-    assert walk(build([], [])) is None
+    assert walk(TimelineBuilder("empty").build()) is None
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,8 @@ def test_the_intensity_of_an_operator_and_its_side_of_the_ridge(
 
 
 def test_a_bias_adds_one_operation_per_element_and_its_bytes():
-    cost = call(
-        "aten::addmm", ([7], [3, 5], [5, 7], [], []), (BF16, BF16, BF16, "Scalar", "Scalar")
-    )
+    dtypes = BF16, BF16, BF16, "Scalar", "Scalar"
+    cost = call("aten::addmm", ([7], [3, 5], [5, 7], [], []), dtypes)
 
     assert cost.flop_count == 2 * 3 * 5 * 7 + 3 * 7
     assert cost.num_bytes == 2 * (7 + 3 * 5 + 5 * 7 + 3 * 7)
@@ -70,11 +69,8 @@ def test_a_bias_adds_one_operation_per_element_and_its_bytes():
 )
 def test_convolutions_have_the_flops_that_torch_counts(options, values):
     data, weight = [2, 4, 9, 11], [6, 4 // options.get("groups", 1), 3, 3]
-    cost = call(
-        "aten::convolution",
-        (data, weight, [], [], [], [], [], [], []),
-        values=("", "", "", *values),
-    )
+    dims = (data, weight, *[[]] * 7)
+    cost = call("aten::convolution", dims, values=("", "", "", *values))
 
     def convolve(x, w):
         return torch.nn.functional.conv2d(x, w, **options)
@@ -118,15 +114,9 @@ def test_a_causal_mask_halves_the_flops_of_attention(name, causal_at, inputs):
 
 
 def test_the_backward_of_attention_costs_two_and_a_half_times_the_forward():
-    dims = [[2, 4, 16, 8]] * 5 + [[]] * 10
-    values = [""] * 15
-    values[11] = "False"
-    cost = call(
-        "aten::_scaled_dot_product_flash_attention_backward",
-        dims,
-        (BF16,) * 5 + ("Scalar",) * 10,
-        tuple(values),
-    )
+    dims, dtypes = [[2, 4, 16, 8]] * 5 + [[]] * 10, (BF16,) * 5 + ("Scalar",) * 10
+    values = ("",) * 11 + ("False", "", "", "")
+    cost = call("aten::_scaled_dot_product_flash_attention_backward", dims, dtypes, values)
 
     assert cost.flop_count == 10 * 2 * 4 * 16 * 16 * 8
 

@@ -50,27 +50,36 @@ def test_a_step_is_as_long_as_the_devices_where_the_host_gets_ahead(analyze, gro
     assert run.step_ns == step_ns
 
 
+AHEAD = marks(0, 4 * MS, 4 * MS, ahead=(3 * MS, 5 * MS, 8 * MS))
+
+
+def without(columns, steps):
+    """Of ten steps these are not marked."""
+    columns = {name: np.broadcast_to(column, 10).copy() for name, column in columns.items()}
+    for column in columns.values():
+        column[steps] = NOT_MEASURED
+    return columns
+
+
+def only_in_the_fifth(ns):
+    return np.where(np.arange(10) == 4, ns, NOT_MEASURED)
+
+
 def test_a_device_that_waits_for_the_host_takes_no_longer_than_it(analyze):
-    columns = marks(0, 4 * MS, 4 * MS, ahead=(3 * MS, 5 * MS, 8 * MS))
-    assert analyze(HOST, columns=columns, device=GPU).step_ns == 10 * MS
+    assert analyze(HOST, columns=AHEAD, device=GPU).step_ns == 10 * MS
 
 
 def test_steps_with_a_lost_mark_are_left_out(analyze):
-    columns = marks(np.zeros(10), 4 * MS, 4 * MS, ahead=np.zeros((3, 10)))
-    for name in columns:
-        columns[name] = np.broadcast_to(columns[name], 10).copy()
-        columns[name][3] = NOT_MEASURED
-    run = analyze(HOST, steps=10, columns=columns)
+    columns = marks(0, 4 * MS, 4 * MS, ahead=(0, 0, 0))
+    run = analyze(HOST, steps=10, columns=without(columns, 3))
     assert run.device_time.marked_steps == 9
     assert run.device_time.phases[Phase.FORWARD].mean_ns == 4 * MS
 
 
 def test_a_phase_that_most_steps_do_not_have_costs_them_nothing(analyze):
-    columns = marks(0, 4 * MS, 4 * MS, ahead=(3 * MS, 5 * MS, 8 * MS))
-    rare, late = np.full(10, NOT_MEASURED), np.full(10, NOT_MEASURED)
-    rare[4], late[4] = 5 * MS, 10 * US
-    columns |= {"device/validation": rare, "run_ahead/validation": late}
-    run = analyze(HOST, steps=10, columns=columns)
+    rare, late = only_in_the_fifth(5 * MS), only_in_the_fifth(10 * US)
+    columns = {"device/validation": rare, "run_ahead/validation": late}
+    run = analyze(HOST, steps=10, columns=AHEAD | columns)
     assert run.device_time.marked_steps == 10
     assert run.device_time.phases[Phase.VALIDATION].mean_ns == 5 * MS // 10
     assert run.device_time.state_frac[StepState.DEVICE_BOUND] == 0.9
@@ -88,10 +97,7 @@ def test_only_the_wait_that_left_the_device_idle_counts(analyze, device_wait, lo
 
 
 def test_the_idle_share_is_of_the_steps_that_have_marks(analyze):
-    columns = marks(MS, 4 * MS, 4 * MS, ahead=(MS, MS, MS))
-    for name in columns:
-        columns[name] = np.broadcast_to(columns[name], 10).copy()
-        columns[name][5:] = NOT_MEASURED
+    columns = without(marks(MS, 4 * MS, 4 * MS, ahead=(MS, MS, MS)), slice(5, None))
     # In the other steps the host waits for 6 ms: the mean of all is twice that of these.
     columns["phase/data_wait"] = np.repeat([2 * MS, 6 * MS], 5)
     run = analyze(HOST, steps=10, columns=columns, device=GPU)
@@ -106,10 +112,8 @@ def test_on_a_cpu_nothing_hides_host_time_and_what_goes_with_it_is_allowed_for(a
 
 
 def test_a_components_device_time_is_told_and_steps_without_it_count_as_nothing(analyze):
-    columns = marks(0, 4 * MS, 4 * MS, ahead=(3 * MS, 5 * MS, 8 * MS))
-    rare = np.full(10, NOT_MEASURED)
-    rare[4] = 5 * MS
-    columns |= {"device_part/forward/encoder": 3 * MS, "device_part/forward/critic": rare}
+    own = {"encoder": 3 * MS, "critic": only_in_the_fifth(5 * MS)}
+    columns = AHEAD | {f"device_part/forward/{name}": ns for name, ns in own.items()}
     (encoder, critic) = analyze(HOST, steps=10, columns=columns).device_time.parts
     assert (encoder.phase, encoder.name, encoder.mean_ns) == (Phase.FORWARD, "encoder", 3 * MS)
     assert (critic.name, critic.mean_ns, critic.median_ns) == ("critic", 5 * MS // 10, 0)
@@ -127,15 +131,10 @@ def test_a_components_device_time_is_told_and_steps_without_it_count_as_nothing(
 def test_marks_alone_show_a_device_that_always_had_work_and_claim_nothing_else(
     analyze, ahead, line
 ):
-    run = analyze(HOST, columns=marks(0, 4 * MS, 4 * MS, ahead=ahead), steps=20, device=GPU)
-    assert line_of(gpu_busy(run)) == line
-    windows = {name: np.asarray(column) for name, column in run_columns(ahead).items()}
-    assert device_marks(windows).line() == line
-
-
-def run_columns(ahead):
     columns = marks(0, 4 * MS, 4 * MS, ahead=ahead)
-    return {name: np.full(20, value) for name, value in columns.items()}
+    run = analyze(HOST, columns=columns, steps=20, device=GPU)
+    assert line_of(gpu_busy(run)) == line
+    assert device_marks({name: np.full(20, ns) for name, ns in columns.items()}).line() == line
 
 
 TRACE = {

@@ -39,11 +39,8 @@ def test_where_every_steady_step_was_profiled_they_are_used_and_that_is_said(ana
 
 
 def test_phases_add_up_to_the_wall_time_with_the_spans_outside_of_steps(analyze):
-    spans = [
-        OutsideSpan(where="setup", start_ns=0, dur_ns=300, phase_ns={"validation": 300}),
-        OutsideSpan(where="epoch_end", start_ns=0, dur_ns=50, phase_ns={"callbacks": 50}),
-        OutsideSpan(where="epoch_end", start_ns=0, dur_ns=70, phase_ns={"callbacks": 70}),
-    ]
+    spans = [OutsideSpan("setup", 0, 300, phase_ns={"validation": 300})]
+    spans += [OutsideSpan("epoch_end", 0, ns, phase_ns={"callbacks": ns}) for ns in (50, 70)]
     run = analyze({"forward": 60, "backward": 40}, steps=10, records=spans, wall_ns=1_500)
 
     assert run.wall.accounted_ns == 1_420 == sum(p.total_ns for p in run.phases.values())
@@ -74,21 +71,10 @@ def test_a_phase_that_a_session_does_not_time_is_unmeasured(make_session, write_
 
 
 def test_parts_carry_their_names_and_their_share_of_the_step(analyze):
-    every_other = np.tile([0, 40], 5)
-    run = analyze(
-        {"forward": 80, "callbacks": 20},
-        steps=10,
-        parts={"callbacks/Slow": every_other},
-        records=[
-            OutsideSpan(
-                where="epoch_end",
-                start_ns=0,
-                dur_ns=9,
-                phase_ns={"callbacks": 9},
-                part_ns={"callbacks/Slow": 5, "callbacks/Saver": 4},
-            )
-        ],
-    )
+    parts, outside = {"callbacks/Slow": np.tile([0, 40], 5)}, {"Slow": 5, "Saver": 4}
+    part_ns = {f"callbacks/{name}": ns for name, ns in outside.items()}
+    span = OutsideSpan("epoch_end", 0, 9, phase_ns={"callbacks": 9}, part_ns=part_ns)
+    run = analyze({"forward": 80, "callbacks": 20}, steps=10, parts=parts, records=[span])
     slow, saver = run.parts_of(Phase.CALLBACKS)
     assert (slow.name, slow.total_ns, slow.outside_ns, slow.active_steps) == ("Slow", 205, 5, 5)
     assert (slow.per_step.mean_ns, slow.per_step.max_ns, slow.per_step.frac) == (20, 40, 0.2)
@@ -152,7 +138,7 @@ def test_a_peak_from_before_training_is_not_the_runs(analyze, before, allocated,
 def test_epoch_starts_are_charged_with_their_extra_wait_and_the_wait_between_epochs(analyze):
     flags = at(20, {0: StepFlag.EPOCH_START | StepFlag.WARMUP, 10: StepFlag.EPOCH_START})
     wait = at(20, {0: 500, 10: 310}, fill=10)
-    between = OutsideSpan(where="epoch_start", start_ns=0, dur_ns=50, phase_ns={"data_wait": 40})
+    between = OutsideSpan("epoch_start", 0, 50, phase_ns={"data_wait": 40})
     run = analyze({"data_wait": wait}, steps=20, flags=flags, records=[between])
     starts = run.epoch_starts
     assert (starts.count, starts.again_ns) == (2, 300 + 40)
@@ -163,8 +149,8 @@ def test_making_the_loader_anew_is_no_start_of_workers(analyze):
     flags = at(20, {0: StepFlag.EPOCH_START, 10: StepFlag.EPOCH_START})
     parts = {"data_wait/train_dataloader": 30, "data_wait/worker_startup": 10}
     setup, between = (
-        OutsideSpan(where=w, start_ns=0, dur_ns=50, phase_ns={"data_wait": 40}, part_ns=parts)
-        for w in ("setup", "epoch_end")
+        OutsideSpan(where, 0, 50, phase_ns={"data_wait": 40}, part_ns=parts)
+        for where in ("setup", "epoch_end")
     )
     wait = at(20, {0: 500, 10: 310}, fill=10)
     run = analyze({"data_wait": wait}, steps=20, flags=flags, records=[setup, between])

@@ -6,7 +6,7 @@ from synthetic import SyntheticSpec
 from lightning_gpuprof.analysis.timeline.cut import LayoutCutter
 from lightning_gpuprof.analysis.timeline.layout import KINDS, lay_out
 from lightning_gpuprof.traces import ReadOptions, open_timeline
-from lightning_gpuprof.traces.timeline import DeviceEvents, HostEvents, Thread, Timeline, make_table
+from lightning_gpuprof.traces.builder import TimelineBuilder
 
 
 @pytest.fixture(scope="module")
@@ -80,19 +80,11 @@ def test_a_cut_of_the_whole_holds_every_event(layout):
 
 
 def lane_of_short_events(count):
-    host = make_table(
-        HostEvents,
-        start_ns=np.arange(count) * 10,
-        dur_ns=np.full(count, 5),
-        name=np.zeros(count),
-        category=np.zeros(count),
-        thread=np.zeros(count),
-    )
-    device, thread = make_table(DeviceEvents), Thread(1, 1, "main")
-    timeline = Timeline(
-        source="made", origin_ns=0, names=["op"], host=host, device=device, threads=[thread]
-    )
-    return lay_out(timeline)
+    made = TimelineBuilder("made up")
+    thread = made.thread(1, 1)
+    for start in range(0, 10 * count, 10):
+        made.host(start, start + 5, "op", "cpu_op", thread)
+    return lay_out(made.build())
 
 
 def test_a_coarse_cut_takes_neighbours_shorter_than_a_pixel_together():

@@ -1,6 +1,6 @@
 import pytest
 from msgspec import structs
-from rule_cases import MS, op, outcome
+from rule_cases import MS, op, outcome, span
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.engine import evaluate_rules
@@ -43,7 +43,7 @@ def test_python_in_the_forward_pass_is_named_with_its_line(sampled):
     assert finding.where == (Where(file="train.py", line=3, source="line 3", phase="forward"),)
     # Half of 100 samples is a share of 0.4 to 0.6; a tenth of the low bound may stay, and what
     # goes with the high one is a fifth.
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (3_600_000, 7_200_000)
+    assert span(finding) == (3_600_000, 7_200_000)
 
 
 def test_a_wait_for_worker_processes_of_the_programs_own_has_advice_by_effort(sampled):
@@ -116,7 +116,7 @@ def test_a_line_that_no_operator_is_long_enough_for_is_python(sampled):
     # An operator that takes what the model's line does leaves as much.
     assert evaluate(sampled(*lines, operators_ns=4 * MS))[0].evidence["python_ns"] == 5_990_000
     (finding,) = evaluate(sampled(*lines, operators_ns=6_500_000))
-    assert (finding.saving_ns.low, finding.saving_ns.high) == (3_141_000, 4_200_000)
+    assert span(finding) == (3_141_000, 4_200_000)
     assert evaluate(sampled(*lines, operators_ns=8 * MS)) == ()
     # An update of weights copies in place as well, but so does every change of layout.
     assert evaluate(sampled(*lines, operators_ns=8 * MS, name="aten::copy_")) == ()
@@ -186,20 +186,18 @@ def test_few_samples_do_not_say(sampled):
     assert isinstance(evaluate(sampled(line(3, 9, kind="python"), each=10)), Abstained)
 
 
-def test_a_finding_of_a_phase_is_given_the_line_where_it_was_spent(sampled):
-    run = sampled(
-        line(21, 30, kind="python", phase="data_wait", function="tokenize"),
-        line(22, 10, kind=None, phase="data_wait", function="tokenize"),
-        line(30, 5, kind=None, phase="data_wait", function="__len__"),
-    )
-    (finding,) = evaluate_rules(run, [rules()["data-wait"]]).found
-    assert [(where.file, where.line) for where in finding.where if where.file] == [("train.py", 21)]
+SPENT = (
+    line(21, 30, kind="python", phase="data_wait", function="tokenize"),
+    line(22, 10, kind=None, phase="data_wait", function="tokenize"),
+    line(30, 5, kind=None, phase="data_wait", function="__len__"),
+)
+SELDOM = (line(21, 4, kind="python", phase="data_wait"),)
 
 
-def test_a_phase_seen_too_seldom_names_no_line(sampled):
-    run = sampled(line(21, 4, kind="python", phase="data_wait"), each=9)
-    (finding,) = evaluate_rules(run, [rules()["data-wait"]]).found
-    assert not any(where.file for where in finding.where)
+@pytest.mark.parametrize(("lines", "each", "told"), [(SPENT, 100, [21]), (SELDOM, 9, [])])
+def test_a_finding_of_a_phase_is_given_the_line_where_it_was_spent(sampled, lines, each, told):
+    (finding,) = evaluate_rules(sampled(*lines, each=each), [rules()["data-wait"]]).found
+    assert [where.line for where in finding.where if where.file == "train.py"] == told
 
 
 def test_profiled_steps_that_took_twice_as_long_do_not_tell_what_is_beside(sampled):

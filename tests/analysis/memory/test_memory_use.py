@@ -1,4 +1,5 @@
 import random
+from functools import partial
 
 import pytest
 from made_records import memory
@@ -7,7 +8,7 @@ from lightning_gpuprof.analysis.memory import memory_use as module
 from lightning_gpuprof.memory.trend import theil_sen
 from lightning_gpuprof.records.facts import ProcessMemory
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import SCHEMA_VERSION, RunStart
+from lightning_gpuprof.records.schema import SCHEMA_VERSION, Advice, RunStart
 
 MIB = 2**20
 GIB = 2**30
@@ -20,12 +21,15 @@ def memory_growth(of):
 START = RunStart(schema_version=SCHEMA_VERSION, session=0, stage="fit", started_unix_ns=0, rank=0)
 
 
-def session(allocated, *, total=24 * GIB):
-    records = tuple(
-        memory(int(used) + 4 * GIB, step=50 * window, allocated_bytes=int(used), total_bytes=total)
-        for window, used in enumerate(allocated, start=1)
-    )
+def bare(*records):
     return Session(start=START, records=records, columns={})
+
+
+def session(allocated, *, total=24 * GIB):
+    return bare(*(
+        memory(used + 4 * GIB, step=50 * window, allocated_bytes=used, total_bytes=total)
+        for window, used in enumerate(map(int, allocated), start=1)
+    ))  # fmt: skip
 
 
 def test_a_planted_leak_is_found_with_its_rate_and_the_steps_left():
@@ -67,7 +71,7 @@ def test_what_does_not_rise_steadily_is_no_growth(allocated):
 
 def test_without_a_gpu_the_process_is_watched():
     notes = tuple(ProcessMemory(50 * window, GIB + 10 * MIB * window) for window in range(20))
-    growth, watched = module.memory_growth(Session(start=START, records=notes, columns={}))
+    growth, watched = module.memory_growth(bare(*notes))
     assert watched
     assert not growth.of_device
     assert growth.steps_left is None
@@ -87,3 +91,42 @@ def test_the_interval_is_the_one_of_sen():
                     for j, b in enumerate([10, 15, 14, 20, 24]) if j > i)  # fmt: skip
     assert middle == (slopes[4] + slopes[5]) / 2
     assert (low, high) == (slopes[0], slopes[9])
+
+
+def advised(*suggested, **changes):
+    return bare(*(
+        Advice(step=step, batch_size=16, suggested_batch_size=size, **changes)
+        for step, size in enumerate(suggested)
+    ))  # fmt: skip
+
+
+def test_the_rank_with_the_least_headroom_decides():
+    advice = module.rank_advice({0: advised(32, 64), 1: advised(48)})
+    assert advice.suggested_batch_size == 48
+    assert advice.details == {"rank": 1, "ranks_advised": 2}
+
+
+def test_of_ranks_held_at_one_size_the_one_whose_band_begins_lower_speaks():
+    advice = module.rank_advice({0: advised(64, low=64), 1: advised(64, low=40)})
+    assert advice.details["rank"] == 1
+
+
+def test_a_rank_that_suggests_nothing_withholds_it_for_all():
+    advice = module.rank_advice({0: advised(64), 1: advised(None, reason="CUDA graphs")})
+    assert advice.suggested_batch_size is None
+    assert advice.reason == "rank 1: CUDA graphs"
+
+
+def test_a_rank_that_measured_nothing_is_said():
+    advice = module.rank_advice({0: advised(64), 1: advised()})
+    assert advice.suggested_batch_size == 64
+    assert advice.reason == "1 of 2 ranks measured no memory"
+
+
+def test_memory_that_grows_withholds_what_was_suggested_before_it_showed():
+    sizes = {"bytes_per_step": MIB, "last_bytes": GIB, "steps_left": None}
+    grown = partial(module.MemoryGrowth, **sizes)
+    advice = module.rank_advice({0: advised(128)}, grown(of_device=True))
+    assert (advice.batch_size, advice.suggested_batch_size) == (16, None)
+    assert advice.reason.startswith("memory between steps grows by 1.00 MiB per step")
+    assert module.rank_advice({0: advised(128)}, grown(of_device=False)).suggested_batch_size == 128
