@@ -77,16 +77,12 @@ def test_a_callback_makes_its_rank_late_in_the_next_step(compare):
     assert next(iter(found.causes.items())) == (Phase.CALLBACKS, 700_000)
 
 
-def test_steps_are_matched_by_number_and_profiled_ones_left_out_on_all_ranks(
-    make_session, write_run
-):
+def test_steps_are_matched_by_number_and_profiled_ones_left_out_on_all_ranks(write_ranks):
     flags = np.where(np.arange(STEPS) < 4, int(StepFlag.PROFILED), 0)
     waits = np.where(np.arange(STEPS) < 4, 900 * MS, 2 * MS)
-    steps = {"steps": STEPS, "world_size": 2}
-    one = make_session({"backward": MS}, parts={EXCHANGE: MS}, flags=flags, **steps)
-    other = make_session({"backward": waits}, parts={EXCHANGE: waits}, rank=1, **steps)
-    write_run(one)
-    path = write_run(other, rank=1)
+    one = {"phases": {"backward": MS}, "parts": {EXCHANGE: MS}, "flags": flags}
+    other = {"phases": {"backward": waits}, "parts": {EXCHANGE: waits}}
+    path = write_ranks(one, other, steps=STEPS)
     sessions = {rank: found.sessions[0] for rank, found in read_run(path).items()}
 
     steady = common_steady(sessions)
