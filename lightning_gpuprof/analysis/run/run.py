@@ -12,7 +12,6 @@ from lightning_gpuprof.analysis.run.device_time import device_dur_ns, device_tim
 from lightning_gpuprof.analysis.run.device_use import device_use
 from lightning_gpuprof.analysis.run.every_step import Spread, every_step
 from lightning_gpuprof.analysis.run.growth import phase_growth
-from lightning_gpuprof.analysis.run.in_window import others_ns
 from lightning_gpuprof.analysis.run.loader_wait import loader_wait
 from lightning_gpuprof.analysis.run.outliers import spikes, step_noise_ns
 from lightning_gpuprof.analysis.run.phase_split import part_split, phase_split
@@ -148,7 +147,7 @@ def _traces(
     ranks: dict[int, Session], analyses: Mapping[str, Mapping[str, Any]]
 ) -> tuple[TraceView, ...]:
     return tuple(
-        TraceView(rank, cycle, analyses.get(cycle.trace_file), others_ns(session, cycle))
+        TraceView(rank, cycle, analyses.get(cycle.trace_file), sessions.others_ns(session, cycle))
         for rank, session in ranks.items()
         for cycle in session.all(ProfilerCycle)
     )
