@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -76,12 +75,11 @@ def find_peaks(
 def peak_rows() -> list[tuple[Peaks, list[re.Pattern[str]]]]:
     """Return every row of peaks.toml, with the patterns of its names."""
     text = Path(__file__).with_name("peaks.toml").read_text("utf-8")
-    return [_row(entry) for entry in tomllib.loads(text)["gpu"]]
-
-
-def _row(entry: dict[str, Any]) -> tuple[Peaks, list[re.Pattern[str]]]:
-    patterns = [re.compile(pattern) for pattern in entry.pop("names")]
-    return Peaks(**{**entry, "checked": tuple(entry["checked"])}), patterns
+    rows = []
+    for entry in tomllib.loads(text)["gpu"]:
+        patterns = [re.compile(pattern) for pattern in entry.pop("names")]
+        rows.append((Peaks(**{**entry, "checked": tuple(entry["checked"])}), patterns))
+    return rows
 
 
 def _fits(row: Peaks, memory_bytes: int | None, units: int | None) -> bool:

@@ -74,6 +74,11 @@ class Sums(Struct, frozen=True):
     min_ns: int
     max_ns: int
 
+    @property
+    def mean_ns(self) -> float:
+        """Total over count."""
+        return self.total_ns / self.count
+
 
 def sums_by_name(names: Sequence[str], key: Index, dur_ns: Int64) -> list[Sums]:
     """Sum up durations by name, longest total first."""

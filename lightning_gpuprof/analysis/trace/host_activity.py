@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 
+from lightning_gpuprof.analysis.trace.grouping import summed
 from lightning_gpuprof.analysis.trace.host_calls import call_kind
 from lightning_gpuprof.analysis.trace.linked_trace import Nesting
 from lightning_gpuprof.analysis.trace.time_split import Spans
@@ -41,26 +42,21 @@ class HostActivity:
             rows = np.flatnonzero(mine & (self._nesting.end_ns > host.start_ns))
             at, inner = changes(host, self._nesting, rows, np.zeros_like(rows))
             self._by_thread[thread] = at, np.append(self._own, np.int8(_PYTHON))[inner]
-        return _spent(*self._by_thread[thread], windows)
-
-
-def _spent(at: Int64, begins: Int8, windows: Spans) -> Int64:
-    """Return the time in each activity (rows) in each window (columns)."""
-    low = np.searchsorted(at, windows.start, side="right")
-    high = np.maximum(np.searchsorted(at, windows.end, side="left"), low)
-    pieces = high - low + 1
-    first = np.cumsum(pieces) - pieces
-    window = np.repeat(np.arange(len(low)), pieces)
-    boundary = np.arange(len(window)) - first[window] + low[window] - 1
-    at, begins = np.append(at, 0), np.append(begins, np.int8(_PYTHON))  # found by index -1
-    start = at[boundary]
-    start[first] = windows.start
-    end = np.append(start[1:], 0)
-    end[first + pieces - 1] = windows.end
-    cell = begins[boundary].astype(np.int64) * len(low) + window
-    spent = np.bincount(cell, weights=end - start, minlength=len(ACTIVITIES) * len(low))
-    result: Int64 = spent.astype(np.int64).reshape(len(ACTIVITIES), len(low))
-    return result
+        at, begins = self._by_thread[thread]
+        low = np.searchsorted(at, windows.start, side="right")
+        high = np.maximum(np.searchsorted(at, windows.end, side="left"), low)
+        pieces = high - low + 1
+        first = np.cumsum(pieces) - pieces
+        window = np.repeat(np.arange(len(low)), pieces)
+        boundary = np.arange(len(window)) - first[window] + low[window] - 1
+        at, begins = np.append(at, 0), np.append(begins, np.int8(_PYTHON))  # found by index -1
+        start = at[boundary]
+        start[first] = windows.start
+        end = np.append(start[1:], 0)
+        end[first + pieces - 1] = windows.end
+        cell = begins[boundary].astype(np.int64) * len(low) + window
+        spent = summed(cell, end - start, len(ACTIVITIES) * len(low))
+        return spent.reshape(len(ACTIVITIES), len(low))
 
 
 def changes(host: HostEvents, nesting: Nesting, rows: Int64, moved: Int64) -> tuple[Int64, Int64]:

@@ -85,8 +85,11 @@ def idle_causes(
 ) -> IdleReport:
     """Attribute each gap of a device between the borders of its spans."""
     gaps = caused_gaps(trace, spans)
+    total_ns, count = gaps.parts.sum(axis=1).tolist(), (gaps.parts > 0).sum(axis=1).tolist()
+    causes = [one for one in map(IdleCause, CAUSES, total_ns, count) if one.total_ns]
+    causes.sort(key=lambda one: (-one.total_ns, one.cause))
     functions = _functions(trace.timeline, gaps)
-    return IdleReport(_totals(gaps.parts), functions, _longest(trace, gaps, places))
+    return IdleReport(tuple(causes), functions, _longest(trace, gaps, places))
 
 
 class CausedGaps(Struct, frozen=True):
@@ -169,13 +172,6 @@ def _parts(
             one, Spans(gaps.start[mine], until[mine])
         )
     return parts, np.where(late, until, gaps.start), thread
-
-
-def _totals(parts: Int64) -> tuple[IdleCause, ...]:
-    total_ns, count = parts.sum(axis=1).tolist(), (parts > 0).sum(axis=1).tolist()
-    rows = list(map(IdleCause, CAUSES, total_ns, count))
-    present = [row for row in rows if row.total_ns]
-    return tuple(sorted(present, key=lambda row: (-row.total_ns, row.cause)))
 
 
 def _functions(timeline: Timeline, gaps: CausedGaps) -> tuple[IdleFunction, ...]:

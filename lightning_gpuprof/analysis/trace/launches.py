@@ -88,14 +88,7 @@ def launch_stats(timeline: Timeline, launches: Launches) -> LaunchStats:
 def _call_table(timeline: Timeline) -> tuple[CallStats, ...]:
     calls = select(timeline.host, of_category(timeline.host, "cuda_runtime", "cuda_driver"))
     return tuple(
-        CallStats(
-            one.name,
-            call_kind(one.name),
-            one.count,
-            one.total_ns,
-            one.total_ns / one.count,
-            one.max_ns,
-        )
+        CallStats(one.name, call_kind(one.name), one.count, one.total_ns, one.mean_ns, one.max_ns)
         for one in sums_by_name(timeline.names, calls.name, calls.dur_ns)
     )
 

@@ -62,22 +62,16 @@ def nest(host: HostEvents, *, python: bool = False) -> Nesting:
     parent = np.full(rows, -1, dtype=np.int32)
     depth = np.zeros(rows, dtype=np.int32)
     end = host.end_ns
-    for part in rows_by_thread(host):
+    threads = host.thread
+    if len(threads) and threads.max() < np.iinfo(np.int16).max:
+        threads = threads.astype(np.int16)  # numpy sorts these by radix: linear time
+    order = np.argsort(threads, kind="stable")
+    for part in np.split(order, np.flatnonzero(np.diff(threads[order])) + 1):
         if not python:
             part = part[host.category[part] != CATEGORY_ID["python_function"]]
         if len(part):
             _nest_thread(part, host.start_ns[part], parent, depth, end)
     return Nesting(parent, depth, end)
-
-
-def rows_by_thread(host: HostEvents) -> list[Int64]:
-    """Return the rows of each thread, in the table's order."""
-    threads = host.thread
-    if len(threads) and threads.max() < np.iinfo(np.int16).max:
-        threads = threads.astype(np.int16)  # numpy sorts these by radix: linear time
-    order = np.argsort(threads, kind="stable")
-    borders = np.flatnonzero(np.diff(threads[order])) + 1
-    return [part for part in np.split(order, borders) if len(part)]
 
 
 def _nest_thread(part: Int64, start: Int64, parent: Int32, depth: Int32, end: Int64) -> None:
