@@ -6,7 +6,7 @@ from msgspec import Struct
 from lightning_gpuprof.analysis.trace.grouping import counted, named, passing, summed
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting
 from lightning_gpuprof.analysis.trace.trace_window import is_step
-from lightning_gpuprof.arrays import Int8, Int32, Int64, Mask
+from lightning_gpuprof.arrays import Int32, Int64, Mask
 from lightning_gpuprof.records.phases import TRANSFER_HOOKS
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, of_category
 
@@ -66,12 +66,10 @@ def in_updates(timeline: Timeline, nesting: Nesting, in_step: Mask) -> Mask:
     rows = rows[np.argsort(host.start_ns[rows], kind="stable")]
     nodes = np.flatnonzero(named(timeline, lambda name: name.startswith(ENGINE)))
     first, begins = host.start_ns[rows], host.start_ns[rows].copy()
-    if len(nodes):
-        within = np.searchsorted(first, host.start_ns[nodes], side="right") - 1
-        ended = nesting.end_ns[nodes]
-        last = nesting.end_ns[rows]
-        inside = (within >= 0) & (ended <= last[within])
-        np.maximum.at(begins, within[inside], ended[inside])
+    within = np.searchsorted(first, host.start_ns[nodes], side="right") - 1
+    ended = nesting.end_ns[nodes]
+    inside = (within >= 0) & (ended <= nesting.end_ns[rows][within])
+    np.maximum.at(begins, within[inside], ended[inside])
     found: Mask = in_step.copy()
     events = np.flatnonzero(found)
     step = np.searchsorted(first, host.start_ns[events], side="right") - 1
@@ -111,7 +109,13 @@ def operator_table(trace: LinkedTrace) -> tuple[OperatorStats, ...]:
     ops = np.flatnonzero(is_op)
     if not len(ops):
         return ()
-    names, region = len(timeline.names), _innermost_region(timeline, nesting)
+    of_name = [
+        next((i for i, prefix in enumerate(_REGIONS) if name.startswith(prefix)), -1)
+        for name in timeline.names
+    ]
+    # The innermost of `_REGIONS` that each event lies in, -1 for none.
+    region = nesting.inherited(np.array(of_name, dtype=np.int8)[host.name])
+    names = len(timeline.names)
     outermost, in_update = is_op.copy(), in_updates(timeline, nesting, region == _STEP) & is_op
     outermost[ops] = ~_inside_own_name(host.name, nesting.parent, ops)
     whole_ns = host.dur_ns * outermost
@@ -138,16 +142,6 @@ def operator_table(trace: LinkedTrace) -> tuple[OperatorStats, ...]:
         for i in np.flatnonzero(columns["count"]).tolist()
     ]
     return tuple(sorted(table, key=lambda row: (-row.self_ns, row.name)))
-
-
-def _innermost_region(timeline: Timeline, nesting: Nesting) -> Int8:
-    """Return of each host event in which of `_REGIONS` it lies, by the innermost; -1 for none."""
-    by_name = [
-        next((i for i, prefix in enumerate(_REGIONS) if name.startswith(prefix)), -1)
-        for name in timeline.names
-    ]
-    table: Int8 = np.array(by_name or [-1], dtype=np.int8)
-    return nesting.inherited(table[timeline.host.name])
 
 
 def _inside_own_name(name: Int32, parent: Int32, rows: Int64) -> Mask:
