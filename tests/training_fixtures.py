@@ -25,6 +25,28 @@ def boundaries_cost_the_same(monkeypatch):
     monkeypatch.setattr(overhead, "boundary_cost_ns", lambda: 100.0)
 
 
+class FailsAt(BoringModel):
+    """An error in one of its batches ends training."""
+
+    def __init__(self, batch, error):
+        super().__init__()
+        self.fails_at, self.error = batch, error
+
+    def training_step(self, batch, batch_idx):
+        if batch_idx == self.fails_at:
+            raise self.error
+        return super().training_step(batch, batch_idx)
+
+
+@pytest.fixture
+def shown(caplog):
+    """The lines shown to the user so far that hold a text."""
+    caplog.set_level("INFO", logger="lightning_gpuprof")
+    return lambda text="": [
+        line for line in (record.getMessage() for record in caplog.records) if text in line
+    ]
+
+
 @pytest.fixture
 def session_of(tmp_path):
     """Train for an epoch without validation, and return the session that the run left."""

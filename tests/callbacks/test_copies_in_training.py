@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 import torch
-from lightning.pytorch import Callback, Trainer
+from lightning.pytorch import Callback
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 from torch.utils.data import DataLoader
 
@@ -53,7 +53,7 @@ class AtEachHook(Callback):
 
 
 @pytest.fixture
-def train(tmp_path):
+def train(session_of):
     """Trains with something done at each hook, before those of the callback and behind them."""
 
     def trained(act):
@@ -61,13 +61,7 @@ def train(tmp_path):
         profiling = GpuProfCallback(
             report=False, console=False, wait=8, warmup=1, active=2, repeat=0
         )
-        trainer = Trainer(
-            callbacks=[each[0], profiling, each[1]],
-            max_epochs=1,
-            limit_val_batches=0,
-            default_root_dir=tmp_path,
-        )
-        trainer.fit(Idle())
+        session_of(Idle(), each[0], profiling, each[1])
         assert min(one.times for one in each) > 100
 
     return trained

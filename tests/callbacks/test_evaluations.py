@@ -183,7 +183,6 @@ def test_an_error_in_an_evaluation_ends_its_session(tmp_path):
     assert session.steps >= 7
 
 
-def test_the_report_is_shown_at_its_end(tmp_path, caplog):
-    caplog.set_level("INFO", logger="lightning_gpuprof")
+def test_the_report_is_shown_at_its_end(tmp_path, shown):
     evaluate(tmp_path, "predict", GpuProfCallback(trace=False))
-    assert "predict, finished, 18 steps" in "\n".join(one.getMessage() for one in caplog.records)
+    assert shown("predict, finished, 18 steps")

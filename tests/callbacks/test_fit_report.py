@@ -15,14 +15,7 @@ def analyses(trainer):
     return [path.name for path in Path(trainer.log_dir).rglob("*.analysis.json")]
 
 
-@pytest.fixture
-def said(caplog):
-    """The lines shown to the user so far."""
-    caplog.set_level("INFO", logger="lightning_gpuprof")
-    return lambda: "\n".join(one.getMessage() for one in caplog.records)
-
-
-def test_the_report_at_the_end_holds_the_trace_and_is_no_part_of_the_run(fit, said, monkeypatch):
+def test_the_report_at_the_end_holds_the_trace_and_is_no_part_of_the_run(fit, shown, monkeypatch):
     ended = []
 
     def analyse(trace, progress):
@@ -35,33 +28,33 @@ def test_the_report_at_the_end_holds_the_trace_and_is_no_part_of_the_run(fit, sa
     trainer = fit(GpuProfCallback(), limit_train_batches=20)
     assert ended == ["finished"]
     assert analyses(trainer) == ["rank0-cycle0.pt.trace.json.gz.analysis.json"]
-    assert "TOP OPERATORS" in said()
-    assert "not analysed yet" not in said()
+    assert shown("TOP OPERATORS")
+    assert not shown("not analysed yet")
 
 
 def test_without_a_report_nothing_is_analysed(fit):
     assert analyses(fit(GpuProfCallback(report=False, **WINDOW))) == []
 
 
-def test_ctrl_c_skips_the_analysis_and_nothing_else(fit, said, monkeypatch):
+def test_ctrl_c_skips_the_analysis_and_nothing_else(fit, shown, monkeypatch):
     def interrupted(trace, progress):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(stored_analysis, "write_analysis", interrupted)
     trainer = fit(GpuProfCallback(**WINDOW))
     assert trainer.state.finished
-    assert "made without its trace" in said()
-    assert "WHERE A STEP GOES" in said()
+    assert shown("made without its trace")
+    assert shown("WHERE A STEP GOES")
 
 
-def test_an_analysis_that_fails_is_said_and_the_report_shown(fit, said, monkeypatch):
+def test_an_analysis_that_fails_is_said_and_the_report_shown(fit, shown, monkeypatch):
     def fails(trace, progress):
         raise TraceError("no such kind")
 
     monkeypatch.setattr(stored_analysis, "write_analysis", fails)
     fit(GpuProfCallback(**WINDOW))
-    assert "rank0-cycle0.pt.trace.json.gz cannot be analysed: no such kind" in said()
-    assert "WHERE A STEP GOES" in said()
+    assert shown("rank0-cycle0.pt.trace.json.gz cannot be analysed: no such kind")
+    assert shown("WHERE A STEP GOES")
 
 
 def test_the_traces_of_the_session_alone_are_analysed(fit, tmp_path):
@@ -124,11 +117,11 @@ def test_loggers_that_take_files_get_the_report_and_one_setting_keeps_all_back(f
     assert not [name for name in kept_back.values if name == "loss" or "gpuprof" in name]
 
 
-def test_a_logger_that_refuses_the_file_is_said_and_training_has_ended_well(fit, said):
+def test_a_logger_that_refuses_the_file_is_said_and_training_has_ended_well(fit, shown):
     class MLFlowLogger(Keeps):
         def log_artifact(self, run_id, path):
             raise OSError("no room")
 
     trainer = fit(GpuProfCallback(console=False), logger=MLFlowLogger())
     assert trainer.state.finished
-    assert "OSError: no room" in said()
+    assert shown("OSError: no room")

@@ -9,6 +9,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger
 from torch._dynamo.utils import counters
+from training_fixtures import FailsAt
 
 from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.errors import ConfigError
@@ -21,19 +22,15 @@ from lightning_gpuprof.session import output as run_output
 from lightning_gpuprof.session.hooks import PER_BATCH_HOOKS
 
 
-def test_one_line_records_a_run_and_shows_its_report(fit, caplog):
-    callback = GpuProfCallback(trace=False, window=5)
-
-    with caplog.at_level("INFO", logger="lightning_gpuprof"):
-        trainer = fit(callback)
+def test_one_line_records_a_run_and_shows_its_report(fit, shown):
+    trainer = fit(GpuProfCallback(trace=False, window=5))
 
     session = read_run(trainer.log_dir)[0].sessions[0]
     assert session.steps == 12
     assert session.end.status == "finished"
     assert session.start.config["window"] == 5
-    said = [record.getMessage() for record in caplog.records if record.name == "lightning_gpuprof"]
-    assert sum(line.startswith("[PROFILE] data:") for line in said) == 3
-    assert "WHERE A STEP GOES" in said[-1]
+    assert len(shown("[PROFILE] data:")) == 3
+    assert "WHERE A STEP GOES" in shown()[-1]
 
 
 def set_up_whole(fabric):
@@ -71,31 +68,24 @@ def test_a_full_disk_is_given_as_the_reason_for_no_report(fit, caplog, monkeypat
     assert "no report: what was measured could not be written" in caplog.records[-1].getMessage()
 
 
-def test_a_fit_without_a_batch_does_not_show_the_earlier_report_as_its_own(fit, caplog):
+def test_a_fit_without_a_batch_does_not_show_the_earlier_report_as_its_own(fit, caplog, shown):
     callback = GpuProfCallback(trace=False)
     trainer = fit(callback)
     caplog.clear()
-    with caplog.at_level("INFO", logger="lightning_gpuprof"):
-        trainer.fit(BoringModel())
-    (said,) = [one.getMessage() for one in caplog.records if "report" in one.getMessage()]
+    trainer.fit(BoringModel())
+    (said,) = shown("report")
     assert said == (
         "[PROFILE] no report: this fit trained no batch. The previous fit's report: "
         f"lightning-gpuprof report {callback._output.run_dir}"
     )
 
 
-def test_after_ctrl_c_the_command_that_shows_what_was_measured_is_said(fit, caplog):
-    class Interrupted(BoringModel):
-        def training_step(self, batch, batch_idx):
-            if batch_idx == 8:
-                raise KeyboardInterrupt
-            return super().training_step(batch, batch_idx)
-
+def test_after_ctrl_c_the_command_that_shows_what_was_measured_is_said(fit, shown):
     callback = GpuProfCallback(trace=False, window=5)
-    with caplog.at_level("INFO", logger="lightning_gpuprof"), pytest.raises(SystemExit):
-        fit(callback, model=Interrupted())
+    with pytest.raises(SystemExit):
+        fit(callback, model=FailsAt(8, KeyboardInterrupt()))
     run = callback._output.run_dir
-    assert f"lightning-gpuprof report {run}" in caplog.records[-1].getMessage()
+    assert f"lightning-gpuprof report {run}" in shown()[-1]
     assert read_run(run)[0].sessions[0].end.status == "interrupted"
 
 
@@ -110,24 +100,18 @@ def test_building_it_asks_nothing_of_cuda_so_that_processes_can_still_be_forked(
 
 
 @pytest.mark.parametrize(("broken_in", "said"), [("setup", 0), (0, 0), (8, 1)])
-def test_an_error_before_a_step_has_ended_is_left_to_itself(fit, caplog, broken_in, said):
-    class Broken(BoringModel):
+def test_an_error_before_a_step_has_ended_is_left_to_itself(fit, shown, broken_in, said):
+    class Broken(FailsAt):
         def configure_optimizers(self):
             if broken_in == "setup":
                 raise ValueError("no")
             return super().configure_optimizers()
 
-        def training_step(self, batch, batch_idx):
-            if batch_idx == broken_in:
-                raise ValueError("no")
-            return super().training_step(batch, batch_idx)
-
-    with caplog.at_level("INFO", logger="lightning_gpuprof"), pytest.raises(ValueError, match="no"):
-        fit(GpuProfCallback(trace=False, window=5), model=Broken())
-    hints = [record for record in caplog.records if "the run ended early" in record.getMessage()]
-    assert len(hints) == said
-    lines = [record for record in caplog.records if "[PROFILE] data:" in record.getMessage()]
-    assert bool(lines) == bool(said)
+    model = Broken(broken_in, ValueError("no"))
+    with pytest.raises(ValueError, match="no"):
+        fit(GpuProfCallback(trace=False, window=5), model=model)
+    assert len(shown("the run ended early")) == said
+    assert bool(shown("[PROFILE] data:")) == bool(said)
 
 
 def test_only_metrics_that_were_asked_for_are_missed(fit, caplog, said):

@@ -103,8 +103,7 @@ def test_lightning_cli_sets_it_or_switches_it_off(tmp_path, monkeypatch, argumen
     assert ("off" if callback.config is None else callback.config.wait) == wait
 
 
-def test_a_section_without_a_unit_says_once_that_it_counts_steps(tmp_path, caplog):
-    caplog.set_level("INFO", logger="lightning_gpuprof")
+def test_a_section_without_a_unit_says_once_that_it_counts_steps(tmp_path, shown):
     path = tmp_path / "config.yaml"
     path.write_text("profiling: {wait: 3, active: 3}")
     GpuProfCallback.from_yaml(path)
@@ -113,7 +112,7 @@ def test_a_section_without_a_unit_says_once_that_it_counts_steps(tmp_path, caplo
     path.write_text("profiling: {window: 9}")
     GpuProfCallback.from_yaml(path)
 
-    (line,) = [record.getMessage() for record in caplog.records]
+    (line,) = shown()
     assert "wait: 3, active: 3 count steps. For epochs, add `unit: epoch`." in line
 
 

@@ -159,15 +159,9 @@ def test_an_unknown_name_is_refused_with_the_nearest(fit):
         fit(ModuleTimer(["world_model.rsm"]))
 
 
-def test_a_timer_needs_a_clock(tmp_path, clock, fake_device):
-    trainer = Trainer(
-        callbacks=[ModuleTimer(["encoder"])],
-        max_epochs=1,
-        logger=False,
-        default_root_dir=tmp_path,
-    )
+def test_a_timer_needs_a_clock(session_of, clock, fake_device):
     with pytest.raises(ConfigError, match="no PhaseTimer"):
-        trainer.fit(Model(fake_device(clock)))
+        session_of(Model(fake_device(clock)), ModuleTimer(["encoder"]))
 
 
 def test_names_must_be_a_list():

@@ -122,13 +122,10 @@ def test_steps_in_which_torch_compile_compiled_are_marked(planted, clock, timer,
     assert compiled.astype(bool).tolist() == [False, False, True, False, False, False]
 
 
-def test_a_window_shows_one_line_whose_shares_add_up(planted, clock, tmp_path, caplog):
-    timer = PhaseTimer(window=3, clock=clock)
+def test_a_window_shows_one_line_whose_shares_add_up(planted, clock, tmp_path, shown):
+    planted.fit(PhaseTimer(window=3, clock=clock), clock, tmp_path)
 
-    with caplog.at_level("INFO", logger="lightning_gpuprof"):
-        planted.fit(timer, clock, tmp_path)
-
-    lines = [r.getMessage() for r in caplog.records if r.getMessage().startswith("[PROFILE]")]
+    lines = shown("[PROFILE]")
     assert len(lines) == 2
     *shares, total, step, _ = lines[0].split(" | ")
     assert total.endswith("/3 steps")

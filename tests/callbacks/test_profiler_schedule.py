@@ -8,6 +8,7 @@ from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.profilers import PyTorchProfiler
 from profiled_runs import Marked, Run, fit
 from torch.utils.data import IterableDataset
+from training_fixtures import FailsAt
 
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
@@ -123,15 +124,9 @@ def test_later_cycles_that_cannot_fit_are_one_warning(tmp_path, said):
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_a_run_that_ends_inside_a_window_keeps_what_was_recorded(tmp_path, error):
-    class Failing(BoringModel):
-        def training_step(self, batch, batch_idx):
-            if batch_idx == 4:
-                raise error("stop")
-            return super().training_step(batch, batch_idx)
-
-    logger = CSVLogger(tmp_path)
+    model, logger = FailsAt(4, error("stop")), CSVLogger(tmp_path)
     with pytest.raises((error, SystemExit)):
-        fit(tmp_path, ProfilerSchedule(wait=2, warmup=0, active=9), model=Failing(), logger=logger)
+        fit(tmp_path, ProfilerSchedule(wait=2, warmup=0, active=9), model=model, logger=logger)
     run = Run(logger)
     assert run.trace().numbers == [2, 3, 4]
     assert not torch._C._autograd._profiler_enabled()

@@ -9,6 +9,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.demos.boring_classes import BoringModel
 from profiled_runs import Marked, Run, fit
 from torch.profiler import record_function
+from training_fixtures import FailsAt
 
 from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.callbacks import profiler_schedule
@@ -103,18 +104,12 @@ def test_compiled_code_runs_uncompiled_in_the_window_alone(tmp_path, said, setti
 
 
 def test_an_error_in_the_window_leaves_the_program_compiled(tmp_path):
-    class Failing(BoringModel):
-        def training_step(self, batch, batch_idx):
-            if batch_idx == 5:
-                raise ValueError("planted")
-            return super().training_step(batch, batch_idx)
-
-    ran = []
+    ran, model = [], FailsAt(5, ValueError("planted"))
     layer = torch.compile(
         torch.nn.Linear(2, 2), backend=lambda graph, inputs: ran.append(1) or graph
     )
     with pytest.raises(ValueError, match="planted"):
-        fit(tmp_path, ProfilerSchedule(wait=3, active=3, compiled="eager"), model=Failing())
+        fit(tmp_path, ProfilerSchedule(wait=3, active=3, compiled="eager"), model=model)
     layer(torch.ones(2))
     assert ran == [1]
 

@@ -3,17 +3,10 @@ import weakref
 
 import pytest
 from lightning.pytorch import Trainer
-from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger
+from training_fixtures import FailsAt
 
 from lightning_gpuprof import GpuProfCallback
-
-
-class Fails(BoringModel):
-    def training_step(self, batch, batch_idx):
-        if batch_idx == 4:
-            raise ValueError("planted")
-        return super().training_step(batch, batch_idx)
 
 
 def train(model, folder):
@@ -31,8 +24,8 @@ def train(model, folder):
     return weakref.ref(trainer)
 
 
-@pytest.mark.parametrize("model", [BoringModel, Fails])
-def test_a_trainer_that_has_fitted_can_go(tmp_path, model):
-    trainer = train(model(), tmp_path)
+@pytest.mark.parametrize("fails_at", [None, 4])
+def test_a_trainer_that_has_fitted_can_go(tmp_path, fails_at):
+    trainer = train(FailsAt(fails_at, ValueError("planted")), tmp_path)
     gc.collect()
     assert trainer() is None

@@ -133,12 +133,10 @@ def test_device_phases_add_up_to_the_steps_device_time(clock, fake_device, fit):
         ({"host_ns": 2 * MS, "work_ns": 10 * US, "data_ns": 20 * MS}, "GPU: it waits for data"),
     ],
 )
-def test_the_live_line_ends_with_what_the_device_does(clock, fake_device, fit, caplog, times, says):
+def test_the_live_line_ends_with_what_the_device_does(clock, fake_device, fit, shown, times, says):
     device = fake_device(clock, latency_ns=5 * US, poll_ns=100)
-    with caplog.at_level("INFO", logger="lightning_gpuprof"):
-        fit(Model(device, **times), console=True)
-    lines = [one.getMessage() for one in caplog.records]
-    assert any(line.endswith(f" samples/s | {says}") for line in lines), lines
+    fit(Model(device, **times), console=True)
+    assert any(line.endswith(f" samples/s | {says}") for line in shown()), shown()
 
 
 def test_a_wait_that_the_device_does_not_notice_is_no_data_wait(clock, fake_device, fit):

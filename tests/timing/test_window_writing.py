@@ -81,7 +81,7 @@ def test_windows_whose_time_has_not_come_are_not_asked_about_one_by_one(train, m
     [(0.2, [30]), (2.5, [2, 13, 24, 30]), (12, [1, 3, 5, 7])],
 )
 def test_slow_steps_are_told_by_time_the_first_within_ten_seconds_where_one_ends_by_then(
-    planted, clock, tmp_path, caplog, step_s, steps
+    planted, clock, tmp_path, shown, step_s, steps
 ):
     class Slow(planted.Model):
         def training_step(self, batch, batch_idx):
@@ -89,10 +89,8 @@ def test_slow_steps_are_told_by_time_the_first_within_ten_seconds_where_one_ends
             return super().training_step(batch, batch_idx)
 
     timer = PhaseTimer(window=50, clock=clock)
-    with caplog.at_level("INFO", logger="lightning_gpuprof"):
-        planted.fit(timer, clock, tmp_path, model=Slow(clock), max_epochs=5)
-    lines = [one.getMessage() for one in caplog.records if "[PROFILE] data" in one.getMessage()]
-    told = [int(re.search(r" \| step (\d+) \| ", line)[1]) for line in lines]
+    planted.fit(timer, clock, tmp_path, model=Slow(clock), max_epochs=5)
+    told = [int(re.search(r" \| step (\d+) \| ", one)[1]) for one in shown("[PROFILE] data")]
     assert told[: len(steps)] == steps
 
 
