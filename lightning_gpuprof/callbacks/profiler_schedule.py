@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer, is_kind, users_profiler
 from lightning_gpuprof.adapters.profiler import CAN_PAUSE, CAN_RUN_UNCOMPILED, TorchTrace
-from lightning_gpuprof.capture.checks import check_length, refuse_device, steps_per_unit
+from lightning_gpuprof.capture.checks import check_length, refuse_device
 from lightning_gpuprof.capture.cycles import Cycles, Recorded
 from lightning_gpuprof.capture.recordings import (
     PLAIN_STEPS,
@@ -154,7 +154,7 @@ class ProfilerSchedule(RecordingCallback):
         quiet = self.quiet_window and CAN_PAUSE and not self.capture_range
         self._forecast = Forecast(
             self.schedule,
-            steps_per_unit(trainer, self.schedule.unit),
+            1 if self.schedule.unit == "step" else trainer.num_training_batches,
             explicit=self.explicit and not self.capture_range,
             now=self._clock,
         )

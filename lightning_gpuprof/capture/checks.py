@@ -40,12 +40,6 @@ def check_length(trainer: Any, schedule: Schedule, output: RunOutput, *, explici
         output.note("no-trace", length, message)
 
 
-def steps_per_unit(trainer: Any, unit: str) -> int | None:
-    """Return how many batches one unit of a schedule holds; None where that is unknown."""
-    per_epoch = 1 if unit == "step" else trainer.num_training_batches
-    return int(per_epoch) if math.isfinite(per_epoch) else None
-
-
 def fit_length(trainer: Any, unit: str) -> int | None:
     """Return the most steps (batches) or epochs that a session can run, from its start on.
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import torch
@@ -64,18 +65,18 @@ class CaptureRange(TorchTrace):
 class Forecast:
     """Knows how large and how slow a recorded step is: from one recorded early, or a window.
 
-    `steps_per_unit` is None where it is unknown. `explicit`: the schedule is the user's own.
+    `steps_per_unit` is infinite where it is unknown. `explicit`: the schedule is the user's own.
     """
 
     def __init__(
         self,
         schedule: Schedule,
-        steps_per_unit: int | None,
+        steps_per_unit: float,
         *,
         explicit: bool,
         now: Callable[[], int],
     ) -> None:
-        self._per_unit = steps_per_unit or 0
+        self._per_unit = int(steps_per_unit) if isfinite(steps_per_unit) else 0
         self._steps = schedule.active * self._per_unit
         self._now = now
         self._at: int | None = None
