@@ -151,14 +151,7 @@ class SlowCallback(Callback):
     def on_train_batch_end(self, *args):
         self.clock.plant(Phase.CALLBACKS, "SlowCallback")
 
-    def on_after_backward(self, *args):
-        self.clock.plant(Phase.CALLBACKS, "SlowCallback")
-
-    def on_train_epoch_end(self, *args):
-        self.clock.plant(Phase.CALLBACKS, "SlowCallback")
-
-    def on_validation_end(self, *args):
-        self.clock.plant(Phase.CALLBACKS, "SlowCallback")
+    on_after_backward = on_train_epoch_end = on_validation_end = on_train_batch_end
 
 
 class SlowLogger(Logger):

@@ -10,33 +10,13 @@ from urllib.parse import quote
 
 import browser_driver
 import pytest
+from made_trials import TRIALS
 from recorded import lay_out
 
 from lightning_gpuprof.records.files import SNAPSHOT_SUFFIX
-from lightning_gpuprof.records.trials import Side, Trial, Trials, write_trials
+from lightning_gpuprof.records.trials import write_trials
 from lightning_gpuprof.views.tab.memory import write_sites
 
-WORKERS = Trial(
-    change="num_workers",
-    value=4,
-    verdict="faster",
-    losses="bit-equal",
-    before=Side(10_000_000),
-    after=Side(6_000_000),
-    low_frac=0.38,
-    gain_frac=0.4,
-    high_frac=0.42,
-    findings=("data-wait",),
-    predicted_ns=(3_000_000, 5_000_000),
-    paste="DataLoader(..., num_workers=4)",
-)
-TRIALS = Trials(
-    program="train.py",
-    seconds=60.0,
-    trials=(WORKERS, Trial(change="pin_memory", verdict="not run", note="there is no GPU")),
-    combination=WORKERS,
-    paste=WORKERS.paste,
-)
 HARMLESS = ("Three.js", "swiftshader", "favicon", "font-roboto")
 """What TensorBoard's own page says on the console, with or without us."""
 

@@ -13,17 +13,13 @@ import made_runs
 from fuzz import mutate
 from snapshot_builder import SnapshotBuilder
 from synthetic import SyntheticSpec, write_synthetic
-from tensorboard.backend import application
-from tensorboard.plugins import base_plugin
-from werkzeug.test import Client
+from tab_client import ROUTE, make_client
 
 from lightning_gpuprof import cli
 from lightning_gpuprof.errors import UnknownTraceError
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir
 from lightning_gpuprof.records.reader import parse_records
 from lightning_gpuprof.tb_plugin import replies
-from lightning_gpuprof.tb_plugin.answers import Answers, Preparer
-from lightning_gpuprof.tb_plugin.plugin import GpuProfPlugin
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.views.documents.other_files import other_payload
 from lightning_gpuprof.views.documents.stored_analysis import read_analysis, write_analysis
@@ -129,13 +125,8 @@ class Deep:
         SnapshotBuilder().dump(str(self.folder / SNAPSHOT))
         write_sites(str(self.folder / SNAPSHOT))
         self.whole = {path.name: path.read_bytes() for path in self.folder.iterdir()}
-        context = base_plugin.TBContext(
-            logdir=str(self.logs), flags=SimpleNamespace(logdir_spec="")
-        )
-        plugin = GpuProfPlugin(context)
         never = SimpleNamespace(poll=lambda: None)
-        plugin.__dict__["_answers"] = Answers(plugin._index, Preparer(lambda kind, path: never))
-        self.client = Client(application.TensorBoardWSGI([plugin]))
+        self.client, plugin = make_client(self.logs, start=lambda kind, path: never)
         self.routes = [name for name in plugin.get_plugin_apps() if "*" not in name]
         self.caught = []
         cli._logged = lambda error, argv: self.caught.append(error) or "caught"
@@ -180,27 +171,13 @@ class Deep:
             cli.main(argv)
 
     def ask(self, rng):
-        odd = (
-            "-1",
-            "--5",
-            "9" * 5000,
-            "\0",
-            "0",
-            "1",
-            "7",
-            "2000000",
-            "aten",
-            TRACE,
-            "",
-            "²",
-            "a,b",
-        )
+        odd = ("9" * 5000, "\0", TRACE, "", *"-1 --5 0 1 7 2000000 aten ² a,b".split())
         names = "run base rank session first last buckets trace file groups text event from to"
         params = {name: rng.choice(odd) for name in names.split() if rng.random() < 0.15}
         params |= {"run": "a", "base": "b"} if rng.random() < 0.9 else {}
         params |= {"file": TRACE} if rng.random() < 0.5 else {}
         method = rng.choice(("GET",) * 12 + ("HEAD", "POST", "PUT", "DELETE"))
-        route = "/data/plugin/gpuprof" + rng.choice((*self.routes, *self.routes, *ODD_PATHS))
+        route = ROUTE + rng.choice((*self.routes, *self.routes, *ODD_PATHS))
         answer = self.client.open(route, query_string=params, method=method)
         assert answer.status_code in (200, 400, 404, 405), answer.status
         assert method in ("GET", "HEAD") or answer.status_code in (404, 405)

@@ -3,16 +3,11 @@
 import json
 import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from tensorboard.backend import application
-from tensorboard.plugins import base_plugin
-from werkzeug.test import Client
+from tab_client import ROUTE, make_client
 
 from lightning_gpuprof.tb_plugin import answers
-from lightning_gpuprof.tb_plugin.answers import Answers, Preparer
-from lightning_gpuprof.tb_plugin.plugin import GpuProfPlugin
 from lightning_gpuprof.views.documents.compare import write_comparison
 from lightning_gpuprof.views.documents.stored_analysis import write_analysis
 
@@ -32,15 +27,8 @@ def trace(logs):
 
 @pytest.fixture
 def get(logs, started):
-    context = base_plugin.TBContext(logdir=str(logs), flags=SimpleNamespace(logdir_spec=""))
-    plugin = GpuProfPlugin(context)
-    plugin.__dict__["_answers"] = Answers(plugin._index, Preparer(started))
-    client = Client(application.TensorBoardWSGI([plugin]))
-
-    def ask(path, **params):
-        return client.get(f"/data/plugin/gpuprof/{path}", query_string=params).json
-
-    return ask
+    client, _ = make_client(logs, start=started)
+    return lambda path, **params: client.get(f"{ROUTE}/{path}", query_string=params).json
 
 
 def test_opening_a_run_has_its_trace_analysed_and_the_page_fills_in(get, trace, started):

@@ -9,23 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 from synthetic import SyntheticSpec, write_synthetic
-from tensorboard.backend import application
-from tensorboard.plugins import base_plugin
-from werkzeug.test import Client
+from tab_client import ROUTE, make_client
 
 from lightning_gpuprof.tb_plugin.loader import GpuProfLoader
-from lightning_gpuprof.tb_plugin.plugin import GpuProfPlugin
 from lightning_gpuprof.views.documents.stored_analysis import write_analysis
-
-ROUTE = "/data/plugin/gpuprof"
-
-
-def make_client(logdir="", logdir_spec="", **flags):
-    context = base_plugin.TBContext(
-        logdir=str(logdir), flags=SimpleNamespace(logdir_spec=logdir_spec, **flags)
-    )
-    plugin = GpuProfPlugin(context)
-    return Client(application.TensorBoardWSGI([plugin])), plugin
 
 
 @pytest.fixture(scope="module")

@@ -33,13 +33,21 @@ def test_a_process_that_cannot_be_started_is_a_failure():
     assert "no more processes" in Preparer(refuse).state("analysis", "a")["error"]
 
 
-def test_the_processes_write_their_files_beside_the_trace(made_runs, tmp_path):
+def test_the_processes_write_their_files_beside_what_they_read(
+    made_runs, allocator_snapshot, tmp_path
+):
     run = made_runs.traced_run(tmp_path, prepared=False)
     (trace,) = (run / "plugins/gpuprof").glob("*.gz")
-    for kind, suffix in (("timeline", ".layout"), ("analysis", ".analysis.json")):
-        process = start_process(kind, str(trace))
+    snapshot = trace.with_name("rank0-step120-oom.memory.pickle")
+    allocator_snapshot.dump(str(snapshot))
+    for kind, read, suffix in (
+        ("timeline", trace, ".layout"),
+        ("analysis", trace, ".analysis.json"),
+        ("memory", snapshot, ".analysis.json"),
+    ):
+        process = start_process(kind, str(read))
         assert (process.communicate()[1], process.returncode) == ("", 0)
-        assert trace.with_name(trace.name + suffix).is_file()
+        assert read.with_name(read.name + suffix).is_file()
     process = start_process("comparison", str(run), str(run), str(tmp_path / "made.json"))
     assert (process.communicate()[1], process.returncode) == ("", 0)
     assert json.loads((tmp_path / "made.json").read_text())["same_model"]

@@ -20,10 +20,6 @@ def kernels(document):
     )
 
 
-def idle_ns(document):
-    return sum(row["total_ns"] for row in document["idle"])
-
-
 def test_a_kernel_that_reaches_over_later_ones_ends_where_the_next_one_starts():
     found = analyze_file(str(CASES / "10_overlong_kernels_rocm.json"))
     count, total_ns = kernels(found)
@@ -41,7 +37,8 @@ def test_kernels_at_time_zero_are_left_out_and_counted():
     assert kernels(found)[0] == 45
     assert found["quality"]["impossible_starts"] == 15
     assert "15 of 60 kernels have impossible times" in found["warnings"][0]
-    assert found["gpu"]["idle_ns"] == idle_ns(found) == 12 * MS - found["gpu"]["busy_ns"]
+    idle_ns = sum(row["total_ns"] for row in found["idle"])
+    assert found["gpu"]["idle_ns"] == idle_ns == 12 * MS - found["gpu"]["busy_ns"]
     assert found["findings"] == []
 
 

@@ -7,19 +7,13 @@ import pytest
 import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
+from planted import FakeClock
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.trials.blocks import Blocks, ProgramEnded
 
 WARM, BLOCK = 4, 3
-
-
-class Clock:
-    now = 0
-
-    def __call__(self):
-        return self.now
 
 
 class Model(BoringModel):
@@ -30,11 +24,11 @@ class Model(BoringModel):
         self.clock = clock
 
     def training_step(self, batch, batch_idx):
-        self.clock.now += 10
+        self.clock.now_ns += 10
         return super().training_step(batch, batch_idx)
 
     def validation_step(self, batch, batch_idx):
-        self.clock.now += 1000
+        self.clock.now_ns += 1000
 
     def train_dataloader(self):
         return DataLoader(RandomDataset(32, 10), batch_size=2)
@@ -45,11 +39,11 @@ def trained(tmp_path):
     """Train some blocks; return what each of them said."""
 
     def train(settings=None, *, blocks=3, model=None, loaders=(), **options):
-        clock, said = Clock(), []
+        clock, said = FakeClock(), []
 
         def ask(block):
             said.append(block)
-            clock.now += 10**6  # the other form's turn
+            clock.now_ns += 10**6  # the other form's turn
             if len(said) > blocks:
                 raise ProgramEnded
             return BLOCK
@@ -99,19 +93,6 @@ def test_a_loader_is_changed_before_its_first_batch(trained):
     assert trained(settings)[1].samples == 5 * BLOCK
 
 
-def test_cached_batches_are_the_same_again(trained):
-    seen = []
-
-    class Recording(Model):
-        def training_step(self, batch, batch_idx):
-            seen.append(batch.sum().item())
-            return super().training_step(batch, batch_idx)
-
-    trained({"cached_batches": [2]}, model=Recording(Clock()))
-    assert len(set(seen)) == 2
-    assert len(seen) > 8
-
-
 def test_a_change_of_a_loader_that_is_none_is_refused(trained):
     batches = [torch.ones(1, 32)] * 9
     with pytest.raises(ConfigError, match="No DataLoader was found"):
@@ -119,7 +100,7 @@ def test_a_change_of_a_loader_that_is_none_is_refused(trained):
 
 
 def test_lines_and_optimizers_are_changed_as_training_starts(trained):
-    model = Model(Clock())
+    model = Model(FakeClock())
     model.log = None
     lines = ["model.log = model.log_dict = lambda *args, **options: None"]
     trained({"lines": lines, "optimizer": {"foreach": True}}, model=model, blocks=0)
@@ -135,4 +116,4 @@ def test_training_that_ends_by_itself_ends_the_program(trained):
             self.trainer.should_stop = next(steps) >= 6
             return super().training_step(batch, batch_idx)
 
-    assert len(trained(model=Ending(Clock()), blocks=9)) < 9
+    assert len(trained(model=Ending(FakeClock()), blocks=9)) < 9

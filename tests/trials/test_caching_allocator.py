@@ -15,53 +15,34 @@ MIB = 2**20
 SIZES = st.integers(min_value=1, max_value=40 * MIB)
 
 
-def test_small_requests_share_a_segment_of_two_mib():
-    pool = CachingAllocator()
-    for _ in range(4096):
-        pool.allocate(512)
-    assert pool.reserved_bytes == pool.allocated_bytes == 2 * MIB
-    pool.allocate(1)
-    assert pool.reserved_bytes == 4 * MIB
+SMALL = [(number, 512) for number in range(4096)]
 
 
-def test_a_medium_request_takes_twenty_mib_and_leaves_the_rest_for_others():
-    pool = CachingAllocator()
-    pool.allocate(3 * MIB)
-    assert pool.reserved_bytes == 20 * MIB
-    pool.allocate(15 * MIB)
-    assert (pool.allocated_bytes, pool.reserved_bytes) == (18 * MIB, 20 * MIB)
-
-
-def test_a_large_request_is_rounded_to_two_mib_and_not_split_for_a_small_rest():
-    pool = CachingAllocator()
-    first = pool.allocate(11 * MIB)
-    assert pool.reserved_bytes == 12 * MIB
-    # A rest of 1 MiB or less stays part of the block: it is counted as allocated.
-    assert pool.allocated_bytes == 12 * MIB
-    pool.free(first)
-    pool.allocate(12 * MIB)
-    assert pool.reserved_bytes == 12 * MIB
-
-
-def test_freed_neighbours_are_merged_and_reused():
-    pool = CachingAllocator()
-    handles = [pool.allocate(6 * MIB) for _ in range(3)]
-    assert pool.reserved_bytes == 20 * MIB
-    pool.free(handles[0])
-    pool.free(handles[2])
-    pool.free(handles[1])
-    pool.allocate(20 * MIB)
-    assert pool.reserved_bytes == 20 * MIB
-
-
-def test_the_smallest_free_block_that_fits_is_taken():
-    pool = CachingAllocator()
-    large, small = pool.allocate(40 * MIB), pool.allocate(14 * MIB)
-    pool.free(large)
-    pool.free(small)
-    pool.allocate(13 * MIB)
-    pool.allocate(40 * MIB)
-    assert pool.reserved_bytes == 54 * MIB
+@pytest.mark.parametrize(
+    ("events", "allocated", "reserved"),
+    [
+        # Small requests share a segment of 2 MiB.
+        (SMALL, 2, 2),
+        ([*SMALL, (-1, 1)], 2 + 512 / MIB, 4),
+        # A medium one takes 20 MiB and leaves the rest for others.
+        ([(0, 3 * MIB)], 3, 20),
+        ([(0, 3 * MIB), (1, 15 * MIB)], 18, 20),
+        # A large one is rounded to 2 MiB. A rest of 1 MiB or less stays part of the block: it is
+        # counted as allocated.
+        ([(0, 11 * MIB)], 12, 12),
+        ([(0, 11 * MIB), (0, -1), (1, 12 * MIB)], 12, 12),
+        # Freed neighbours are merged and reused.
+        ([*((i, 6 * MIB) for i in range(3)), (0, -1), (2, -1), (1, -1), (3, 20 * MIB)], 20, 20),
+        # The smallest free block that fits is taken.
+        ([(0, 40 * MIB), (1, 14 * MIB), (0, -1), (1, -1), (2, 13 * MIB), (3, 40 * MIB)], 54, 54),
+    ],
+)
+def test_the_pool_gives_and_takes_segments_as_torchs_does(events, allocated, reserved):
+    found = replay(events)
+    assert (found.peak_allocated_bytes, found.peak_reserved_bytes) == (
+        allocated * MIB,
+        reserved * MIB,
+    )
 
 
 def test_a_full_device_gets_free_segments_back_before_it_gives_up():

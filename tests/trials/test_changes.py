@@ -134,26 +134,25 @@ def loader_of(count=10, **options):
     return DataLoader(TensorDataset(torch.arange(count)), batch_size=2, **options)
 
 
-def test_a_loader_gets_its_workers_and_keeps_them():
-    loader = loader_of()
-    options = {"num_workers": 1, "persistent_workers": True, "pin_memory": False}
-    blocks.change_loader(loader, {"DataLoader": options})
-    assert (loader.num_workers, loader.persistent_workers, loader.prefetch_factor) == (1, True, 2)
-    assert [batch[0].tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
-
-
-def test_a_loader_loses_its_workers():
-    loader = loader_of(num_workers=2, persistent_workers=True, timeout=9)
-    options = {"num_workers": 0, "persistent_workers": False}
-    blocks.change_loader(loader, {"DataLoader": options})
-    assert len(list(loader)) == 5
-
-
-def test_a_loader_makes_larger_batches():
-    loader = loader_of()
-    blocks.change_loader(loader, {"DataLoader": {"batch_size": 4}})
-    assert [batch[0].tolist() for batch in loader] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    assert loader.batch_size == 4
+@pytest.mark.parametrize(
+    ("made", "changed", "size"),
+    [
+        ({}, {"num_workers": 1, "persistent_workers": True, "pin_memory": False}, 2),
+        (
+            {"num_workers": 2, "persistent_workers": True, "timeout": 9},
+            {"num_workers": 0, "persistent_workers": False},
+            2,
+        ),
+        ({}, {"batch_size": 4}, 4),
+    ],
+)
+def test_a_loader_gets_what_is_changed_and_loads_the_same(made, changed, size):
+    loader = loader_of(**made)
+    blocks.change_loader(loader, {"DataLoader": changed})
+    assert {name: getattr(loader, name) for name in changed} == changed
+    assert loader.prefetch_factor == (2 if loader.num_workers else None)
+    batches = [list(range(at, min(at + size, 10))) for at in range(0, 10, size)]
+    assert [batch[0].tolist() for batch in loader] == batches
 
 
 class Endless(IterableDataset):

@@ -211,15 +211,11 @@ def test_a_killed_try_leaves_no_process_and_no_file(home, temporary, number):
     before, folder = tree(home), temporary
     command = [sys.executable, "-c", HEEDING_CTRL_C, "try", "train.py", "--lr", "1"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
-    wait_until(lambda: list(folder.glob("*/1/log")) and any_steps(folder))
+    wait_until(lambda: list(folder.glob("*/1/log")) and any(folder.rglob("steps.txt")))
     os.kill(process.pid, number)
     process.wait(timeout=60)
     wait_until(lambda: not left_in(folder) and not processes_with(str(folder)))
     assert tree(home) == before
-
-
-def any_steps(folder):
-    return any(folder.rglob("steps.txt"))
 
 
 def wait_until(true, seconds=60):

@@ -27,11 +27,11 @@ STEPS = 10
 class FakeForm:
     """Takes `ms` per step, each block a little more or less by what `noise` gives."""
 
-    def __init__(self, ms, noise=None, *, losses=(1.0, 2.0), samples=8, fails="", tell=None):
+    def __init__(self, ms, noise=None, *, losses=(1.0, 2.0), fails="", tell=None, first_ms=None):
         self.ms, self.noise, self.fails = ms, noise or itertools.repeat(0.0), fails
-        self.samples, self.tell, self.alone, self.closed = samples, tell, False, 0
+        self.tell, self.alone, self.closed = tell, False, 0
         losses = losses() if callable(losses) else losses
-        self.first = Block(MS, 1, first_step_ns=round(5 * ms * MS), losses=losses)
+        self.first = Block(MS, 1, first_step_ns=round((first_ms or 5 * ms) * MS), losses=losses)
 
     def block(self):
         if self.fails:
@@ -39,7 +39,7 @@ class FakeForm:
         if self.tell:
             self.tell(self)
         ns = round((self.ms + next(self.noise)) * STEPS * MS)
-        return Block(ns, STEPS, self.samples * STEPS, memory_bytes=100)
+        return Block(ns, STEPS, 8 * STEPS, memory_bytes=100)
 
     def close(self):
         self.closed += 1
@@ -201,19 +201,10 @@ def test_the_ceiling_is_no_winner_and_spares_what_could_not_gain(trying):
 
 
 def test_a_dear_first_step_is_made_good_at_a_step(trying):
-    found = trying({("compile", True): 5}, compile={})
-    assert found.trials[0].break_even_step is None
-    slow = Block(MS, 1, first_step_ns=1_050 * MS)
-
-    class Compiled(FakeForm):
-        pass
-
-    form = Compiled(5)
-    form.first = slow
-    figures = Trying._figures(
-        Trying(None, (), None, 0.0), turns(FakeForm(10), form), FakeForm(10).first, slow
-    )
-    assert figures["break_even_step"] == 200  # (1,050 - 50) / (10 - 5)
+    saves = {("compile", True): 5}
+    assert trying(saves).trials[0].break_even_step is None
+    found = trying(saves, compile={"first_ms": 1_050})
+    assert found.trials[0].break_even_step == 200  # (1,050 - 50) / (10 - 5)
 
 
 def test_a_failing_change_is_said_and_its_other_values_are_left_out(trying):

@@ -1,7 +1,5 @@
 """Files of rocmProfileData in the schemas and layouts of its versions: made up."""
 
-import pytest
-
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.timeline import CATEGORIES
 
@@ -11,16 +9,15 @@ STRINGS += ["function", "user_scope", "hipMemcpyAsync", "CopyHostToDevice"]
 ID = {text: number for number, text in enumerate(STRINGS, 1)}
 
 
-@pytest.fixture
-def third_schema(write_database):
-    """Calls with a domain and a category, and arguments in a table of their own."""
+def test_the_third_schema_tells_operators_ranges_and_calls_apart(write_database):
+    """Calls have a domain and a category, and arguments a table of their own."""
     calls = [
         (1, 1000, 9000, "step", "torch", "user_scope"),
         (2, 1500, 4000, "aten::mm", "torch", "function"),
         (3, 2000, 2100, "hipLaunchKernel", "hip", ""),
         (4, 5000, 5200, "hipMemcpyAsync", "hip", ""),
     ]
-    return write_database(
+    path = write_database(
         rocpd_string=("id, string", list(enumerate(STRINGS, 1))),
         rocpd_ustring=("id, string", [(1, '{"seq": 3}')]),
         rocpd_api=(
@@ -38,18 +35,12 @@ def third_schema(write_database):
         rocpd_copyapi=("api_ptr_id, stream, size", [(4, "0x0", 4096)]),
     )
 
-
-def host(timeline):
-    return {
+    timeline = open_timeline(path)
+    host = {
         timeline.names[name]: CATEGORIES[category]
         for name, category in zip(timeline.host.name, timeline.host.category, strict=True)
     }
-
-
-def test_the_third_schema_tells_operators_ranges_and_calls_apart(third_schema):
-    timeline = open_timeline(third_schema)
-
-    assert host(timeline) == {
+    assert host == {
         "step": "user_annotation",
         "aten::mm": "cpu_op",
         "hipLaunchKernel": "cuda_runtime",

@@ -48,6 +48,13 @@ def waiting(report):
     return report(loader=Loader(num_workers=0))
 
 
+def with_marks(report, marks):
+    """The report of a run whose host-bound steps have these times on the device."""
+    dur = report.results.steps.dur
+    time = DeviceTime(100, dur, marks, (), 5_000, {StepState.HOST_BOUND: 1.0})
+    return replace(report, results=replace(report.results, device_time=time))
+
+
 def test_the_first_screen_says_the_limit_then_the_change_then_where_the_step_goes(report):
     text = render(report(loader=Loader(num_workers=0), parts={"callbacks/GradNorm": MS}))
     places = [
@@ -164,9 +171,7 @@ def test_a_phase_that_is_short_on_the_host_alone_keeps_its_row(report):
         phase: DevicePhase(phase, mean_ns, mean_ns, None, mean_ns / (10 * MS))
         for phase, mean_ns in {Phase.ZERO_GRAD: 3 * MS, Phase.CHECKPOINT: MS // 100}.items()
     }
-    dur = loaded.results.steps.dur
-    time = DeviceTime(100, dur, marks, (), 5_000, {StepState.HOST_BOUND: 1.0})
-    text = render(replace(loaded, results=replace(loaded.results, device_time=time)))
+    text = render(with_marks(loaded, marks))
     assert re.search(r"zero_grad +10.0 µs +0.1% +3.00 ms", text)
     assert re.search(r"1 smaller one +20.0 µs +0.2% +10.0 µs", text)
     assert re.search(r"host +device, idle too\n", text)
@@ -283,8 +288,7 @@ def test_the_usual_advice_that_would_gain_nothing_is_named_with_its_figure(repor
         phase: DevicePhase(phase, 1, 1, None, frac)
         for phase, frac in {Phase.HOST_TO_DEVICE: 0.004, Phase.OPTIMIZER_STEP: 0.2}.items()
     }
-    time = DeviceTime(100, loaded.results.steps.dur, marks, (), 5_000, {StepState.HOST_BOUND: 1.0})
-    text = render(replace(loaded, results=replace(loaded.results, device_time=time)))
+    text = render(with_marks(loaded, marks))
     assert "HERE (of a step, at most)\n  pinned memory 0.4%, less logging 0.2%\n" in text
     assert "NOT WORTH IT" not in render(report(PHASES | small, steps=4, flags=StepFlag.WARMUP))
     assert "NOT WORTH IT" not in render(report())

@@ -6,7 +6,6 @@ from recorded import keys
 
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.records.files import FileSystem
-from lightning_gpuprof.tb_plugin.answers import start_process
 from lightning_gpuprof.views.documents.other_files import SNAPSHOT_VERSION
 from lightning_gpuprof.views.tab.loaded_run import LoadedRun
 from lightning_gpuprof.views.tab.memory import memory_sites_view, write_sites
@@ -48,13 +47,6 @@ def test_an_analysed_snapshot_names_the_lines_that_hold_the_memory(folder):
     (device,) = found["devices"]
     assert [(site["line"], site["bytes"]) for site in device["sites"]] == [(7, 3_000), (9, 1_000)]
     assert device["peak_bytes"] == 4_000
-
-
-def test_the_plugins_process_analyses_a_snapshot(folder):
-    process = start_process("memory", str(folder / "plugins/gpuprof" / NAME))
-    assert (process.wait(60), process.stderr.read()) == (0, "")
-    process.stderr.close()
-    assert view(folder)["state"] == "prepared"
 
 
 def test_a_run_without_snapshots_says_so(tmp_path):
