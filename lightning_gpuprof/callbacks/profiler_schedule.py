@@ -11,7 +11,7 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer, is_kind, users_profiler
 from lightning_gpuprof.adapters.profiler import CAN_PAUSE, CAN_RUN_UNCOMPILED, TorchTrace
 from lightning_gpuprof.capture.checks import check_length, refuse_device
-from lightning_gpuprof.capture.cycles import Cycles, Recorded
+from lightning_gpuprof.capture.cycles import Cycles
 from lightning_gpuprof.capture.recordings import (
     PLAIN_STEPS,
     CaptureRange,
@@ -172,7 +172,7 @@ class ProfilerSchedule(RecordingCallback):
         self._cycles = Cycles(
             self.schedule,
             new_trace=self._recordings.new,
-            on_recorded=self._save,
+            on_recorded=self._recordings.save,
             now=self._clock,
         )
         if quiet:
@@ -242,11 +242,6 @@ class ProfilerSchedule(RecordingCallback):
                 "Another torch profiler began during a cycle, which ends here"
             )
         self._close()
-
-    @guarded
-    def _save(self, recorded: Recorded) -> None:
-        if self._recordings is not None:
-            self._recordings.save(recorded)
 
     @override
     def _rescue(self, trainer: Trainer, exception: BaseException) -> None:

@@ -10,10 +10,7 @@ from lightning_gpuprof.session.output import RunOutput
 
 
 def refuse_device(device_type: str, *, capture_range: bool = False) -> None:
-    """Raise ConfigError on Apple's MPS, where torch.profiler must not be used.
-
-    Also where there is no GPU whose profiler could be told of a `capture_range`.
-    """
+    """Raise ConfigError on MPS, which torch.profiler must not record, or for want of a GPU."""
     if capture_range and device_type != "cuda":
         raise ConfigError(
             "capture_range=True tells nsys or ncu when to record, but this run trains on "

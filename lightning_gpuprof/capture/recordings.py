@@ -163,11 +163,10 @@ class Recordings:
             self.output.note("no-trace", message=said)
             return
         try:
-            num_bytes = (
-                self.files.size_of(recorded.trace)
-                if recorded.cycle == PROBE
-                else self.files.save(recorded)
-            )
+            if recorded.cycle == PROBE:
+                num_bytes = self.files.size_of(recorded.trace)
+            else:
+                num_bytes = self.files.save(recorded)
         except OSError as error:  # no folder, no space: the next cycle may fare better
             message = f"The trace of cycle {recorded.cycle} could not be written: {error}."
             self.output.warn(f"{message} Training goes on.")
