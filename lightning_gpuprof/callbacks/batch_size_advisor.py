@@ -166,18 +166,14 @@ class BatchSizeAdvisor(RecordingCallback):
             BatchCalls.of(self._host).drop(self._window_due)
         self._trainer = self._probe = self._peaks = self._batches = self._host = None
 
-    def _now_batch(self) -> int:
-        """Return how many batches were trained."""
-        if self._host is not None and self._apart:
-            return self._offset + BatchCalls.of(self._host).batches
-        return self._counted + (self._batches.count if self._batches is not None else 0)
-
     def _end_window(self) -> None:
         """Read the memory, record it and advise."""
         output, window, host = self._output, self._batches, self._host
         if output is None or window is None or host is None:
             return
-        batch = self._now_batch()
+        batch = self._counted + window.count
+        if self._apart:
+            batch = self._offset + BatchCalls.of(host).batches
         if batch == self._counted:
             return
         self._counted = batch

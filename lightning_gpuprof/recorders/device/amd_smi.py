@@ -22,9 +22,9 @@ _VIOLATIONS = {
 class AmdSmiStats(DeviceStats):
     """The readings of one AMD device."""
 
-    def __init__(self, index: int, *, smi: Any, pid: int | None = None) -> None:
+    def __init__(self, index: int, *, smi: Any) -> None:
         # AttributeError: a call that this version of the library does not have.
-        super().__init__(smi.AmdSmiException, AttributeError, pid=pid)
+        super().__init__(smi.AmdSmiException, AttributeError)
         self._smi = smi
         try:
             smi.amdsmi_init()

@@ -37,9 +37,8 @@ class StatsReading:
 class DeviceStats:
     """Where readings come from: a vendor's library, or a fake."""
 
-    def __init__(self, *refusals: type[Exception], pid: int | None = None) -> None:
+    def __init__(self, *refusals: type[Exception]) -> None:
         self._refusals = refusals
-        self._pid = os.getpid() if pid is None else pid
 
     def read(self) -> StatsReading:
         """Return what the driver says now."""
@@ -61,7 +60,7 @@ class DeviceStats:
         Neither where ours is not among them: in a container drivers name processes by the host's
         ids, or none at all.
         """
-        others = [size for pid, size in sizes if pid != self._pid]
+        others = [size for pid, size in sizes if pid != os.getpid()]
         if len(others) == len(sizes) or not all(isinstance(size, int) for size in others):
             return {}
         return {"others_bytes": sum(others), "others_count": len(others)}

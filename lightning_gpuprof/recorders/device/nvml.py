@@ -33,10 +33,8 @@ class NvmlStats(DeviceStats):
             place, so that an index may mean another device.
     """
 
-    def __init__(
-        self, index: int, *, nvml: Any, uuid: str | None = None, pid: int | None = None
-    ) -> None:
-        super().__init__(nvml.NVMLError, pid=pid)
+    def __init__(self, index: int, *, nvml: Any, uuid: str | None = None) -> None:
+        super().__init__(nvml.NVMLError)
         self._nvml = nvml
         try:
             nvml.nvmlInit()

@@ -1,3 +1,4 @@
+import os
 import sys
 from types import SimpleNamespace
 
@@ -92,8 +93,13 @@ class FakeAmdSmi(Fake):
     usual = AMD_SMI
 
 
+@pytest.fixture(autouse=True)
+def own_pid(monkeypatch):
+    monkeypatch.setattr(os, "getpid", lambda: 7)
+
+
 def test_nvml_is_read_in_our_units_and_the_unsupported_is_absent():
-    reading = NvmlStats(0, nvml=FakeNvml(), pid=7).read()
+    reading = NvmlStats(0, nvml=FakeNvml()).read()
     assert reading == StatsReading(
         busy_frac=0.87,
         temperature_c=71,
@@ -106,11 +112,12 @@ def test_nvml_is_read_in_our_units_and_the_unsupported_is_absent():
     )
 
 
-def test_other_processes_are_counted_only_where_ours_is_in_the_list():
+def test_other_processes_are_counted_only_where_ours_is_in_the_list(monkeypatch):
     def read(pid, theirs):
+        monkeypatch.setattr(os, "getpid", lambda: pid)
         running = [in_use(7, 3 * GIB), in_use(8, theirs)]
         nvml = FakeNvml(nvmlDeviceGetComputeRunningProcesses=running)
-        found = NvmlStats(0, nvml=nvml, pid=pid).read()
+        found = NvmlStats(0, nvml=nvml).read()
         return found.others_bytes, found.others_count
 
     assert read(7, 2 * GIB) == (2 * GIB, 1)
@@ -155,7 +162,7 @@ def test_where_torch_cannot_tell_nvmls_number_nothing_is_read(monkeypatch, error
 
 
 def test_amd_smi_is_read_in_our_units_and_the_unsupported_is_absent():
-    reading = AmdSmiStats(0, smi=FakeAmdSmi(), pid=7).read()
+    reading = AmdSmiStats(0, smi=FakeAmdSmi()).read()
     assert reading == StatsReading(
         busy_frac=0.9,
         temperature_c=None,
@@ -180,7 +187,7 @@ def test_an_old_amd_smi_lacks_calls_without_failing():
 @pytest.mark.parametrize(("mig", "others"), [(0, 0), (1, None)])
 def test_of_a_partitioned_device_the_whole_cards_processes_are_not_told(mig, others):
     nvml = FakeNvml(nvmlDeviceGetMigMode=[mig, mig])
-    reading = NvmlStats(0, nvml=nvml, pid=7).read()
+    reading = NvmlStats(0, nvml=nvml).read()
     assert (reading.others_bytes, reading.others_count) == (others, others)
     assert (reading.busy_frac, reading.power_mw) == (0.87, 310_000)
 
