@@ -29,11 +29,20 @@ class Acts(BoringModel):
         return loss + penalty(self.layer.weight)
 
 
+@pytest.fixture(params=[True, False])
+def marked(request, monkeypatch):
+    """Steps have marks, or none."""
+    if not request.param:
+        begin = ProxyTiming.time_loader
+        monkeypatch.setattr(
+            ProxyTiming, "time_loader", lambda self: (begin(self), self.mark(False))
+        )
+    return request.param
+
+
+@pytest.mark.usefixtures("marked")
 @pytest.mark.parametrize("profiler", [None, "simple"])
-@pytest.mark.parametrize("marked", [True, False])
-def test_a_function_decorated_in_setup_is_timed_in_each_call_marked_or_not(
-    session_of, monkeypatch, profiler, marked
-):
+def test_a_function_decorated_in_setup_is_timed_in_each_call_marked_or_not(session_of, profiler):
     class Decorates(BoringModel):
         def setup(self, stage):
             self.penalty = self.trainer.profiler.profile("penalty")(lambda: None)
@@ -51,11 +60,6 @@ def test_a_function_decorated_in_setup_is_timed_in_each_call_marked_or_not(
         def validation_step(self, batch, batch_idx):
             self.add("validation")
 
-    if not marked:
-        begin = ProxyTiming.time_loader
-        monkeypatch.setattr(
-            ProxyTiming, "time_loader", lambda self: (begin(self), self.mark(False))
-        )
     added, model = set(), Decorates()
     timer = PhaseTimer(console=False, clock=count(0, 1_000).__next__)
     session_of(
@@ -70,13 +74,7 @@ def test_a_function_decorated_in_setup_is_timed_in_each_call_marked_or_not(
 
 
 @pytest.mark.parametrize("profiler", [None, "simple"])
-@pytest.mark.parametrize("marked", [True, False])
-def test_they_decorate_functions_and_give_their_name(session_of, monkeypatch, profiler, marked):
-    if not marked:
-        begin = ProxyTiming.time_loader
-        monkeypatch.setattr(
-            ProxyTiming, "time_loader", lambda self: (begin(self), self.mark(False))
-        )
+def test_they_decorate_functions_and_give_their_name(session_of, profiler, marked):
     model = Acts()
     options = {"limit_train_batches": STEPS, "profiler": profiler}
     timer = PhaseTimer(console=False, clock=count(0, 1_000).__next__)

@@ -27,7 +27,7 @@ def costly(monkeypatch):
 @pytest.fixture
 def sparse(planted, clock, tmp_path):
     def run(**options):
-        timer = PhaseTimer(window=4, warmup=0, console=False, clock=clock)
+        run.timer = timer = PhaseTimer(window=4, warmup=0, console=False, clock=clock)
         planted.fit(timer, clock, tmp_path, **{"max_epochs": 8, **options})
         return planted.sessions(timer)[0]
 
@@ -94,28 +94,25 @@ def test_what_lies_between_epochs_has_its_names_after_steps_without_marks(plante
     assert all("callbacks/SlowCallback" in span.part_ns for span in ends)
 
 
-def test_named_components_are_timed_in_marked_steps_alone(planted, clock, tmp_path):
+def test_named_components_are_timed_in_marked_steps_alone(planted, clock, sparse):
     timed = []
 
     class Dreaming(planted.Model):
         def training_step(self, batch, batch_idx):
-            timeline = timer._run.timeline
+            timeline = sparse.timer._run.timeline
             before = len(timeline.clock.codes)
             with region("dream"):
                 clock.now_ns += 70_000
             timed.append((timeline.marked, len(timeline.clock.codes) - before))
             return super().training_step(batch, batch_idx)
 
-    timer = PhaseTimer(window=4, warmup=0, console=False, clock=clock)
-    trainer = planted.make_trainer(timer, clock, tmp_path, max_epochs=8)
-    trainer.fit(Dreaming(clock))
+    session = sparse(model=Dreaming(clock)).session
 
     assert set(timed) == {(True, 2), (False, 0)}
-    session = planted.sessions(timer)[0].session
     assert set(session.columns["part/forward/dream"].tolist()) == {70_000}
 
 
-def test_compilations_in_steps_without_marks_are_counted(planted, clock, tmp_path, monkeypatch):
+def test_compilations_in_steps_without_marks_are_counted(planted, clock, sparse, monkeypatch):
     frames = Counter(total=0)
     dynamo = SimpleNamespace(counters={"frames": frames})
     monkeypatch.setitem(sys.modules, "torch._dynamo.utils", dynamo)
@@ -123,18 +120,14 @@ def test_compilations_in_steps_without_marks_are_counted(planted, clock, tmp_pat
 
     class Recompiling(planted.Model):
         def training_step(self, batch, batch_idx):
-            timeline = timer._run.timeline
+            timeline = sparse.timer._run.timeline
             if timeline.step >= 20 and timeline.step % 6 in (2, 3):
                 frames["total"] += 1
                 clock.now_ns += 1_000_000
                 compiled.append(timeline.marked)
             return super().training_step(batch, batch_idx)
 
-    timer = PhaseTimer(window=4, warmup=0, console=False, clock=clock)
-    trainer = planted.make_trainer(timer, clock, tmp_path, max_epochs=8)
-    trainer.fit(Recompiling(clock))
-
-    session = planted.sessions(timer)[0].session
+    session = sparse(model=Recompiling(clock)).session
     flags = step_flags(session)
     found = compiling(session, steady_steps(session))
     assert compiled.count(False) > compiled.count(True) > 0

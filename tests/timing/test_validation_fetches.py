@@ -1,6 +1,5 @@
 import numpy as np
 import torch
-from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel, RandomDataset
 from torch.utils.data import DataLoader
 
@@ -25,18 +24,14 @@ class Model(BoringModel):
         return DataLoader(RandomDataset(32, 12), batch_size=2, **self.options)
 
 
-def trained(tmp_path, model, **options):
+def trained(fit, model, **options):
     torch.manual_seed(0)
-    trainer = Trainer(
-        default_root_dir=tmp_path, max_epochs=4, val_check_interval=2, callbacks=[PhaseTimer()],
-        **options,
-    )  # fmt: skip
-    trainer.fit(model)
-    return read_run(trainer.log_dir)
+    options |= {"max_epochs": 4, "val_check_interval": 2}
+    return read_run(fit(PhaseTimer(), model=model, **options).log_dir)
 
 
-def test_each_validation_has_the_start_of_its_loader_its_first_batch_and_the_others(tmp_path):
-    records = trained(tmp_path, Model(num_workers=1), limit_val_batches=4)
+def test_each_validation_has_the_start_of_its_loader_its_first_batch_and_the_others(fit):
+    records = trained(fit, Model(num_workers=1), limit_val_batches=4)
 
     session = records[0].sessions[-1]
     loader = session.start.validation_loader
@@ -54,7 +49,7 @@ def test_each_validation_has_the_start_of_its_loader_its_first_batch_and_the_oth
     assert found.evidence["startup_per_validation_ns"] < found.evidence["per_validation_ns"]
 
 
-def test_a_start_outside_of_validations_is_none_of_theirs(tmp_path):
+def test_a_start_outside_of_validations_is_none_of_theirs(fit):
     class Resumed(Model):
         def on_train_batch_start(self, batch, batch_idx):
             # As Lightning does where a run goes on from a checkpoint behind a validation.
@@ -62,7 +57,7 @@ def test_a_start_outside_of_validations_is_none_of_theirs(tmp_path):
             loop.setup_data()
             loop.reset()
 
-    columns = trained(tmp_path, Resumed())[0].sessions[-1].columns
+    columns = trained(fit, Resumed())[0].sessions[-1].columns
     validated = (columns["flags"] & StepFlag.VALIDATION) != 0
     started = columns["part/validation/loader start"]
     assert ((started > 0) == validated).all()

@@ -22,6 +22,20 @@ def interrupt(monkeypatch, owner, name, *, nth):
     monkeypatch.setattr(owner, name, interrupted)
 
 
+@pytest.fixture
+def interrupted(tmp_path, monkeypatch):
+    """Train until Ctrl-C; returns the model and its Trainer."""
+
+    def train(callback):
+        trainers, model = [], Model()
+        monkeypatch.setattr(Trainer, "_teardown", lambda trainer: trainers.append(trainer))
+        with pytest.raises((KeyboardInterrupt, SystemExit)):
+            fit(tmp_path, model, callback)
+        return model, trainers[0]
+
+    return train
+
+
 @pytest.mark.parametrize(
     ("owner", "name", "nth"),
     [
@@ -31,25 +45,17 @@ def interrupt(monkeypatch, owner, name, *, nth):
         (ScalarLog, "_begin_window", 3),
     ],
 )
-def test_no_loss_is_lost_nor_kept_twice(tmp_path, monkeypatch, owner, name, nth):
+def test_no_loss_is_lost_nor_kept_twice(interrupted, monkeypatch, owner, name, nth):
     interrupt(monkeypatch, owner, name, nth=nth)
-    trainers = []
-    monkeypatch.setattr(Trainer, "_teardown", lambda trainer: trainers.append(trainer))
-    model = Model()
-    with pytest.raises((KeyboardInterrupt, SystemExit)):
-        fit(tmp_path, model, DeferredLoss(window=2))
-    assert recorded(trainers[0]) == dict(enumerate(model.items))
-    assert sum(len(record.steps) for record in scalars(trainers[0])) == len(model.items)
+    model, trainer = interrupted(DeferredLoss(window=2))
+    assert recorded(trainer) == dict(enumerate(model.items))
+    assert sum(len(record.steps) for record in scalars(trainer)) == len(model.items)
 
 
 def test_a_step_whose_outputs_were_kept_in_part_is_none_and_those_before_it_stay(
-    tmp_path, monkeypatch
+    interrupted, monkeypatch
 ):
     interrupt(monkeypatch, ScalarLog, "_copied", nth=6)  # the loss itself needs no copy
-    trainers = []
-    monkeypatch.setattr(Trainer, "_teardown", lambda trainer: trainers.append(trainer))
-    model = Model()
-    with pytest.raises((KeyboardInterrupt, SystemExit)):
-        fit(tmp_path, model, DeferredLoss(["loss", "kl"]))
-    assert recorded(trainers[0]) == dict(enumerate(model.items[:5]))
-    assert len(recorded(trainers[0], "kl")) == 5
+    model, trainer = interrupted(DeferredLoss(["loss", "kl"]))
+    assert recorded(trainer) == dict(enumerate(model.items[:5]))
+    assert len(recorded(trainer, "kl")) == 5
