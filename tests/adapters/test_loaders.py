@@ -89,10 +89,7 @@ def test_a_fit_records_the_parts_of_the_wait(tmp_path):
 
     torch.manual_seed(0)
     trainer = Trainer(
-        default_root_dir=tmp_path,
-        max_epochs=2,
-        limit_val_batches=0,
-        callbacks=[PhaseTimer()],
+        default_root_dir=tmp_path, max_epochs=2, limit_val_batches=0, callbacks=[PhaseTimer()]
     )
     trainer.fit(Model())
 

@@ -14,10 +14,7 @@ from training_fixtures import FailsAt
 from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.reader import read_run
-from lightning_gpuprof.records.schema import (
-    ProbeDisabled,
-    Scalars,
-)
+from lightning_gpuprof.records.schema import ProbeDisabled, Scalars
 from lightning_gpuprof.session import output as run_output
 from lightning_gpuprof.session.hooks import PER_BATCH_HOOKS
 

@@ -96,11 +96,7 @@ def fit(clock, tmp_path, fake_device):
         model = model(device) if model else Model(device)
         sync = Callback()
         sync.on_train_batch_end = lambda *_: device.sync()
-        defaults = {
-            "max_epochs": 1,
-            "logger": False,
-            "default_root_dir": tmp_path,
-        }
+        defaults = {"max_epochs": 1, "logger": False, "default_root_dir": tmp_path}
         callbacks = [timer, sync, *([callback] if callback else [])]
         trainer = Trainer(callbacks=callbacks, **(defaults | options))
         try:

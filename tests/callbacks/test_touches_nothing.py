@@ -290,11 +290,7 @@ def operators(folder, *callbacks):
     return counts.operators, model.layer.weight
 
 
-DEFERRED = {
-    "aten.stack.default",
-    "aten._to_copy.default",
-    "aten.cat.default",
-}
+DEFERRED = {"aten.stack.default", "aten._to_copy.default", "aten.cat.default"}
 
 
 @pytest.mark.parametrize("deferred", [True, False])

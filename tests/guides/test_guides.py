@@ -97,11 +97,7 @@ class Compiled(BoringModel):
     ("epochs", "last", "told"),
     [
         (11, 10, "next profiler window records 36 steps"),
-        (
-            10,
-            9,
-            "only 1 of its 2 cycles .* whole: epochs 4 to 6, then epochs 8 to 9",
-        ),
+        (10, 9, "only 1 of its 2 cycles .* whole: epochs 4 to 6, then epochs 8 to 9"),
     ],
 )
 def test_a_training_that_yaml_describes(folder, run, said, epochs, last, told):

@@ -5,13 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_gpuprof.memory.advice import advice_record
-from lightning_gpuprof.memory.advise import (
-    IDLE_BYTES,
-    BatchSizeAdvice,
-    DeviceRoom,
-    Peak,
-    advise,
-)
+from lightning_gpuprof.memory.advise import IDLE_BYTES, BatchSizeAdvice, DeviceRoom, Peak, advise
 
 MIB = 2**20
 ROOM = DeviceRoom(total_bytes=10_000 * MIB, others_bytes=500 * MIB, resting_bytes=1_000 * MIB)

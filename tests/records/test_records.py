@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 
 from lightning_gpuprof.errors import RecordError
-from lightning_gpuprof.records.files import (
-    find_runs,
-    plugin_dir,
-    record_files,
-    written_whole,
-)
+from lightning_gpuprof.records.files import find_runs, plugin_dir, record_files, written_whole
 from lightning_gpuprof.records.phases import CONSOLE_GROUPS, Phase
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import (

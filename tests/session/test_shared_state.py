@@ -68,10 +68,6 @@ def test_it_is_a_fact_of_the_run(tmp_path, agent):
     agent.on_train_start = lambda: facts.append(
         run_start(agent.trainer, session=0, started_unix_ns=0).loader.shares
     )
-    trainer = Trainer(
-        default_root_dir=tmp_path,
-        max_steps=1,
-        logger=False,
-    )
+    trainer = Trainer(default_root_dir=tmp_path, max_steps=1, logger=False)
     trainer.fit(agent, DataLoader(Streams(buffer=agent.replay)))
     assert facts == ["replay"]

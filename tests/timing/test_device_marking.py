@@ -81,11 +81,7 @@ def fit(clock, tmp_path):
         timer = PhaseTimer(
             window=window, warmup=0, console=console, clock=clock, device_marks=model.simulated
         )
-        defaults = {
-            "max_epochs": 1,
-            "logger": False,
-            "default_root_dir": tmp_path,
-        }
+        defaults = {"max_epochs": 1, "logger": False, "default_root_dir": tmp_path}
         trainer = Trainer(callbacks=[timer, *callbacks], **(defaults | options))
         trainer.fit(model)
         return read_run(timer._output.run_dir)

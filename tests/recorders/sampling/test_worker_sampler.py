@@ -110,11 +110,7 @@ def test_only_the_first_two_workers_are_sampled_and_none_once_there_are_enough(f
 
 
 def test_several_loaders_and_those_without_workers(fit, sampler):
-    loaders = {
-        "a": loader(),
-        "b": loader(),
-        "c": DataLoader(worker_data.Looked()),
-    }
+    loaders = {"a": loader(), "b": loader(), "c": DataLoader(worker_data.Looked())}
     found, _ = fit(sampler, CombinedLoader(loaders, "min_size"))
     assert (found.processes, found.work) == (4, 80)
     assert {one.worker_init_fn for one in loaders.values()} == {None}
