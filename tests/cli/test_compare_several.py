@@ -112,13 +112,6 @@ def test_markdown_of_several_runs_is_one_table(tries, capsys):
     assert "\x1b" not in out
 
 
-def test_json_and_markdown_at_once_are_refused(tries, capsys):
-    with pytest.raises(SystemExit) as exited:
-        main(["compare", *tries, "--json", "--markdown"])
-    assert exited.value.code == 2
-    assert "not allowed with argument" in capsys.readouterr().err
-
-
 def test_what_cannot_be_compared_is_named(tries, write_trace, op, tmp_path, capsys):
     traces = [write_trace([op()], name=f"{name}.json") for name in "abc"]
     for given, said in (

@@ -43,12 +43,16 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def script(tmp_path):
+def train(write_text):
+    """Write a script; returns its path."""
+    return lambda text: write_text(text, name="train.py")
+
+
+@pytest.fixture
+def script(train):
     def write(model, *, callbacks="", arguments=()):
-        path = tmp_path / "train.py"
         fields = {"model": model, "callbacks": callbacks, "arguments": list(arguments)}
-        path.write_text(SCRIPT.format(folder=str(SEEDED.parent), **fields))
-        return str(path)
+        return train(SCRIPT.format(folder=str(SEEDED.parent), **fields))
 
     return write
 
@@ -93,13 +97,11 @@ def test_each_sync_of_a_script_is_a_row_and_joins_the_report_of_a_run(
 
 @pytest.mark.parametrize("stages", [["validate"], ["fit", "test"]])
 def test_a_run_that_did_not_end_with_a_fit_takes_no_result(
-    make_session, write_run, tmp_path, capsys, stages
+    make_session, write_run, train, capsys, stages
 ):
     sessions = [make_session({"forward": 1}, stage=stage) for stage in stages]
     run = write_run([record for session in sessions for record in session])
-    path = tmp_path / "train.py"
-    path.touch()
-    assert main(["inspect", "--into", run, str(path)]) == 2
+    assert main(["inspect", "--into", run, train("")]) == 2
     assert "is no run that ended with a fit" in capsys.readouterr().err
 
 
@@ -123,43 +125,39 @@ def test_a_clean_script_gives_0(script, inline, capfd):
         ("from lightning.pytorch import Trainer; Trainer()", "ended without training"),
     ],
 )
-def test_a_script_that_fails_or_never_trains_gives_2(tmp_path, inline, capfd, source, said):
-    path = tmp_path / "train.py"
-    path.write_text(source)
-    assert main(["inspect", str(path)]) == 2
+def test_a_script_that_fails_or_never_trains_gives_2(train, inline, capfd, source, said):
+    assert main(["inspect", train(source)]) == 2
     assert said in capfd.readouterr().err
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the script finds its GPU here")
 def test_a_script_for_a_gpu_is_looked_at_without_one_and_leaves_nothing_behind(
-    tmp_path, inline, capfd, monkeypatch
+    tmp_path, train, inline, capfd, monkeypatch
 ):
-    path = tmp_path / "train.py"
-    path.write_text(
+    path = train(
         "from lightning.pytorch import Trainer\n"
         "from lightning.pytorch.demos.boring_classes import BoringModel\n"
         "Trainer(accelerator='gpu', devices=4, strategy='fsdp', precision='16-mixed').fit(\n"
         "    BoringModel())\n"
     )
     monkeypatch.chdir(tmp_path)
-    assert main(["inspect", str(path)]) == 0
+    assert main(["inspect", path]) == 0
     assert "3 steps" in capfd.readouterr().out
     assert [file.name for file in tmp_path.iterdir()] == ["train.py"]
 
 
 def test_a_script_of_lightning_cli_keeps_its_options_and_no_profile_is_made(
-    tmp_path, inline, capfd
+    tmp_path, train, inline, capfd
 ):
     pytest.importorskip("jsonargparse")
-    path = tmp_path / "train.py"
-    path.write_text(
+    path = train(
         "from lightning.pytorch.cli import LightningCLI\n"
         "from lightning.pytorch.demos.boring_classes import BoringDataModule, BoringModel\n"
         "LightningCLI(BoringModel, BoringDataModule, save_config_callback=None)\n"
     )
     logger = ["--trainer.logger=CSVLogger", f"--trainer.logger.save_dir={tmp_path / 'out'}"]
     callback = "--trainer.callbacks+=lightning_gpuprof.GpuProfCallback"
-    assert main(["inspect", str(path), "fit", *logger, callback]) == 0
+    assert main(["inspect", path, "fit", *logger, callback]) == 0
     said = capfd.readouterr()
     assert "3 steps" in said.out
     assert "[PROFILE]" not in said.out + said.err
@@ -206,9 +204,8 @@ def test_a_debug_mode_that_raises_is_said():
     assert "Host syncs were not looked for" in text(Inspection(syncs_raise=True))
 
 
-def test_needless_work_is_found_and_lint_is_the_former_name(tmp_path, inline, capfd):
-    path = tmp_path / "train.py"
-    path.write_text(
+def test_needless_work_is_found_and_lint_is_the_former_name(train, inline, capfd):
+    path = train(
         "from lightning.pytorch import Trainer\n"
         "from lightning.pytorch.demos.boring_classes import BoringModel\n"
         "class Retains(BoringModel):\n"
@@ -216,7 +213,7 @@ def test_needless_work_is_found_and_lint_is_the_former_name(tmp_path, inline, ca
         "        loss.backward(retain_graph=True)\n"
         "Trainer(logger=False).fit(Retains())\n"
     )
-    assert main(["lint", str(path)]) == 1
+    assert main(["lint", path]) == 1
     said = capfd.readouterr()
     assert "`lint` is now `inspect`" in said.err
     assert "train.py:5  backward keeps its graph" in said.out
@@ -238,11 +235,9 @@ if __name__ == "__main__":
 """
 
 
-def test_ctrl_c_ends_the_script_and_its_workers(tmp_path):
-    path = tmp_path / "train.py"
-    path.write_text(ENDLESS)
+def test_ctrl_c_ends_the_script_and_its_workers(train):
     main_of = "from lightning_gpuprof.cli import entry; raise SystemExit(entry())"
-    command = [sys.executable, "-c", main_of, "inspect", str(path)]
+    command = [sys.executable, "-c", main_of, "inspect", train(ENDLESS)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         script = next(int(line.split()[1]) for line in process.stderr if line.startswith("pid"))
         process.send_signal(signal.SIGINT)

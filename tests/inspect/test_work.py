@@ -25,9 +25,6 @@ class Two(BoringModel):
         self.second = torch.nn.Sequential(torch.nn.Linear(32, 2), torch.nn.Tanh())
 
     def training_step(self, batch, batch_idx):
-        return self.loss(batch)
-
-    def loss(self, batch):
         return (self.layer(batch) - self.second(batch)).square().mean()
 
 

@@ -11,26 +11,11 @@ from lightning_gpuprof.traces.timeline import of_category
 SHAPES = {"Input Dims": [[2, 3], [3, 4]], "Input type": ["float", "float"]}
 
 
-def complete(cat, name, ts, dur, **more):
-    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 2, "ts": ts, "dur": dur, **more}
-
-
-def launch(number, ts):
-    return complete("cuda_runtime", "cudaLaunchKernel", ts, 2, args={"correlation": number})
-
-
-def kernel(number, ts, dur, device=0):
-    args = {"correlation": number, "device": device, "stream": 7}
-    return complete("kernel", f"k{number}", ts, dur, pid=device, args=args)
-
-
-EVENTS = [
-    complete("cpu_op", "aten::mm", 0.5, 9.25, args=SHAPES),
-    launch(1, 1),
-    kernel(1, 5, 10),
-    launch(2, 6),
-    kernel(2, 20.125, 5),
-]
+@pytest.fixture
+def events(op, launched):
+    """An operator and two kernels that it launched."""
+    first, second = launched(1, 1, 5, 10), launched(2, 6, 20.125, 5)
+    return [op("aten::mm", 0.5, 9.25, **SHAPES), *first, *second]
 
 
 @pytest.fixture
@@ -47,8 +32,8 @@ def rows(timeline):
     ]
 
 
-def test_numbers_written_as_text_are_numbers_also_beside_shapes(read):
-    as_text = copy.deepcopy(EVENTS)
+def test_numbers_written_as_text_are_numbers_also_beside_shapes(read, events):
+    as_text = copy.deepcopy(events)
     for event in as_text:
         event["ts"], event["dur"] = str(event["ts"]), str(event["dur"])
         for key, value in event["args"].items():
@@ -56,33 +41,34 @@ def test_numbers_written_as_text_are_numbers_also_beside_shapes(read):
 
     timeline = read(as_text)
 
-    assert rows(timeline) == rows(read(EVENTS))
-    assert len(timeline.arguments) == len(read(EVENTS).arguments)
+    assert rows(timeline) == rows(read(events))
+    assert len(timeline.arguments) == len(read(events).arguments)
     assert not timeline.warnings
 
 
 @pytest.mark.parametrize("moment", [9e18, -9e18, 2**63, 2**70, 10**30])
-def test_a_time_that_no_clock_can_show_costs_its_event_alone(read, moment):
-    timeline = read([*EVENTS, {**launch(3, 30), "ts": moment}, {**kernel(3, 31, 1), "dur": moment}])
+def test_a_time_that_no_clock_can_show_costs_its_event_alone(read, events, launched, moment):
+    call, kernel = launched(3, 30, 31, 1)
+    timeline = read([*events, {**call, "ts": moment}, {**kernel, "dur": moment}])
 
-    assert rows(timeline) == rows(read(EVENTS))
+    assert rows(timeline) == rows(read(events))
     assert any("2 events could not be read" in text for text in timeline.warnings)
 
 
-def test_ids_beyond_64_bits_and_of_other_types_cost_no_kernel(read):
-    odd = [kernel(value, 30 + i, 1) for i, value in enumerate([2**70, "0x0", None, 1.5, "x"])]
+def test_ids_beyond_64_bits_and_of_other_types_cost_no_kernel(read, events, launched):
+    odd = [launched(x, 0, 30 + i, 1)[1] for i, x in enumerate([2**70, "0x0", None, 1.5, "x"])]
 
-    timeline = read([*EVENTS, *odd])
+    timeline = read([*events, *odd])
 
     assert len(timeline.device) == 7
     assert timeline.device.correlation.tolist()[:2] == [1, 2]
     assert not timeline.warnings
 
 
-def test_what_is_no_event_is_passed_over(read):
-    timeline = read([None, 1, "x", [], {}, [{}], True, *EVENTS])
+def test_what_is_no_event_is_passed_over(read, events):
+    timeline = read([None, 1, "x", [], {}, [{}], True, *events])
 
-    assert rows(timeline) == rows(read(EVENTS))
+    assert rows(timeline) == rows(read(events))
 
 
 def test_text_and_gaps_in_a_database_s_number_columns_cost_their_rows_alone(write_database):

@@ -22,6 +22,14 @@ def run(made_runs, tmp_path_factory):
     return LoadedRun(str(made_runs.traced_run(tmp_path_factory.mktemp("traced"))))
 
 
+@pytest.fixture(scope="module")
+def loaded(run):
+    """The run's one layout."""
+    timeline_view(run, Query({}))
+    (layout,) = run.layouts.values()
+    return layout
+
+
 def read_cut(content):
     length = struct.unpack("<I", content[:4])[0]
     head = json.loads(content[4 : 4 + length])
@@ -43,9 +51,7 @@ def test_a_prepared_cycle_tells_its_lanes(run):
     assert sum(group["events"] for group in payload["groups"]) == payload["events"]
 
 
-def test_a_layout_comes_back_from_its_file_as_it_was(run):
-    timeline_view(run, Query({}))
-    (loaded,) = run.layouts.values()
+def test_a_layout_comes_back_from_its_file_as_it_was(loaded):
     again, texts, tree = unpack(pack(loaded.layout, ["float[2]"], loaded.tree))
     assert tree.host_ns.tolist() == loaded.tree.host_ns.tolist()
     assert texts == ("float[2]",)
@@ -55,17 +61,13 @@ def test_a_layout_comes_back_from_its_file_as_it_was(run):
 
 
 @pytest.mark.parametrize("cut", [0, 10, 200, -50])
-def test_a_torn_file_is_no_layout(run, cut):
-    timeline_view(run, Query({}))
-    loaded = next(iter(run.layouts.values()))
+def test_a_torn_file_is_no_layout(loaded, cut):
     content = pack(loaded.layout, [], loaded.tree)
     with pytest.raises(LayoutFileError):
         unpack(content[:cut])
 
 
-def test_a_file_of_another_layout_is_told_apart(run, monkeypatch):
-    timeline_view(run, Query({}))
-    (loaded,) = run.layouts.values()
+def test_a_file_of_another_layout_is_told_apart(loaded, monkeypatch):
     content = pack(loaded.layout, [], loaded.tree)
     monkeypatch.setattr(layout_file, "LAYOUT", 99)
     with pytest.raises(LayoutFileError, match="another version"):
@@ -81,26 +83,15 @@ def test_a_cut_is_columns_behind_a_head(run):
     assert named == set(head["names"])
 
 
-def test_the_call_tree_sums_up_host_and_device_time(run):
+def test_the_call_tree_sums_up_host_and_device_time(run, loaded):
     calls = call_tree_view(run, Query({}))
     top = [i for i, parent in enumerate(calls["parent"]) if parent < 0]
     streams = [g for g in timeline_view(run, Query({}))["groups"] if g["kind"] == "stream"]
     assert streams
-    (loaded,) = run.layouts.values()
-    kernels = loaded.layout.partner[
-        np.concatenate(
-            [np.arange(*loaded.layout.lane_first[[g["first"], g["first"] + 1]]) for g in streams]
-        )
-    ]
-    assert (kernels >= 0).all()
-    busy = sum(
-        int(
-            loaded.layout.dur_ns[
-                slice(*loaded.layout.lane_first[[g["first"], g["first"] + 1]])
-            ].sum()
-        )
-        for g in streams
-    )
+    lanes = [slice(*loaded.layout.lane_first[g["first"] :][:2]) for g in streams]
+    kernels = np.concatenate([np.r_[lane] for lane in lanes])
+    assert (loaded.layout.partner[kernels] >= 0).all()
+    busy = int(loaded.layout.dur_ns[kernels].sum())
     assert sum(calls["device_ns"][i] for i in top) == busy
     assert all(parent < i for i, parent in enumerate(calls["parent"]))
     assert calls["count"][calls["name"].index("ProfilerStep#0")] == 3

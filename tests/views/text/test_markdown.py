@@ -108,10 +108,18 @@ def test_report_markdown_has_no_colours_and_no_drawn_lines(make_session, write_r
     assert not re.search("[\x1b\u2500-\u259f]", out)
 
 
-@pytest.mark.parametrize("other", [["--json"], ["--html", "x.html"], ["--view", "run"]])
-def test_one_form_at_a_time(other, capsys):
+@pytest.mark.parametrize(
+    "command",
+    [
+        "compare a b --json",
+        "report run --json",
+        "report run --html x.html",
+        "report run --view run",
+    ],
+)
+def test_one_form_at_a_time(command, capsys):
     with pytest.raises(SystemExit) as exited:
-        main(["report", "run", "--markdown", *other])
+        main([*command.split(), "--markdown"])
     assert exited.value.code == 2
     assert "not allowed with argument" in capsys.readouterr().err
 
