@@ -37,8 +37,7 @@ def test_a_reading_takes_torchs_counters_and_resets_nothing():
     assert (reading.alloc_retries, reading.ooms) == (6, 7)
     assert (reading.free_bytes, reading.total_bytes) == (300, 1000)
     assert (reading.split_bytes, reading.others_bytes) == (8, 697)
-    pools = {"all": 2, "small_pool": 5, "large_pool": 9}
-    assert reading.allocator_bytes["active"] == pools
+    assert reading.allocator_bytes["active"] == {"all": 2, "small_pool": 5, "large_pool": 9}
     assert list(reading.allocator_bytes) == ["allocated", "active", "inactive_split", "reserved"]
 
 

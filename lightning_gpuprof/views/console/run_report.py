@@ -78,7 +78,7 @@ def report(
             abstained.
 
     Returns:
-        What `lightning-gpuprof report` prints, with `findings`, `phases`, `memory` and `to_pandas()`.
+        What `lightning-gpuprof report` prints; `findings`, `phases`, `memory` and `to_pandas()`.
 
     Raises:
         RecordError: There is no run of ours, or none that can be read.

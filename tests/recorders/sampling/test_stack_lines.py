@@ -226,6 +226,7 @@ def test_the_step_of_a_librarys_module_is_the_model(function, kind):
 OWN = "/home/me/train.py", "forward"
 GPT = f"{SITE}/transformers/modeling_gpt2.py"
 CALLS = f"{SITE}/torch/nn/modules/module.py", "_call_impl"
+PIPE = multiprocessing.connection.__file__, "poll", {"__name__": "multiprocessing.connection"}
 
 
 @pytest.mark.parametrize(
@@ -237,29 +238,15 @@ CALLS = f"{SITE}/torch/nn/modules/module.py", "_call_impl"
         ([(GPT, "wrapper"), (f"{SITE}/torch/serialization.py", "load")], "python"),
         ([(GPT, "tokenize")], "python"),
         ([(GPT, "tokenize", {"torch": torch}), (f"{SITE}/regex/regex.py", "sub")], "python"),
+        ([PIPE, (selectors.__file__, "select")], "workers"),
+        ([(f"{SITE}/torchrl/envs.py", "step"), PIPE, (threading.__file__, "wait")], "workers"),
+        ([(f"{SITE}/torch/utils/data/dataloader.py", "_try_get_data"), PIPE], "torch"),
     ],
 )
-def test_what_a_library_computes_with_torch_is_the_models(inner, kind):
+def test_what_a_library_computes_with_torch_is_the_models_and_pipes_are_to_workers(inner, kind):
     at = where_is(stack(LOOP, OWN, *inner))
     assert (at.file, at.kind) == (OWN[0], kind)
-
-
-PIPE = multiprocessing.connection.__file__, "poll", {"__name__": "multiprocessing.connection"}
-LOADER = f"{SITE}/torch/utils/data/dataloader.py", "_try_get_data"
-
-
-@pytest.mark.parametrize(
-    ("inner", "callee", "kind"),
-    [
-        ([PIPE, (selectors.__file__, "select")], "multiprocessing.poll", "workers"),
-        ([(f"{SITE}/torchrl/envs.py", "step"), PIPE], "multiprocessing.poll", "workers"),
-        ([PIPE, (threading.__file__, "wait")], "multiprocessing.poll", "workers"),
-        ([LOADER, PIPE], "torch._try_get_data", "torch"),
-    ],
-)
-def test_a_wait_for_processes_of_the_programs_own_is_told_from_a_loaders(inner, callee, kind):
-    at = where_is(stack(LOOP, OWN, *inner))
-    assert (at.callee, at.kind) == (callee, kind)
+    assert (at.callee == "multiprocessing.poll") == (kind == "workers")
 
 
 @pytest.mark.parametrize(
