@@ -141,8 +141,7 @@ def test_inference_before_and_after(run):
     said = run("analyze", TRACES / "rocprof_v1.db")
     assert "2 kernels, GEMM 66.7%, sync 0.0%, launch gaps 16.5%" in said
     table = run("compare", TRACES / "rocprof_v1.db", TRACES / "rocpd.db")
-    for figure in ("end-to-end time", "kernels per step", "matrix products", "host syncs"):
-        assert figure in table
+    assert re.search("end-to-end time .* kernels per step .* matrix products .* host syncs", table)
     assert re.search("launch gaps .* lower", table)
 
 

@@ -30,15 +30,11 @@ REASON = "Unsupported call\n  Explanation: print is not traced.\n  Hint: leave i
 
 
 def test_a_break_is_at_the_innermost_line_of_the_users_own_with_its_reason_and_hint(dynamo):
-    dynamo.graph_break_reasons += [
-        broken(REASON, ("a.py", 3), ("b.py", 7), (torch.__file__, 1))
-    ] * 2
+    one = broken(REASON, ("a.py", 3), ("b.py", 7), (torch.__file__, 1))
+    dynamo.graph_break_reasons += [one, one]
     (event,) = compile_events()
-    assert (event.what, event.reason, event.hint) == (
-        "graph break",
-        "Unsupported call",
-        "leave it out.",
-    )
+    assert (event.reason, event.hint) == ("Unsupported call", "leave it out.")
+    assert event.what == "graph break"
     assert (event.place.file, event.place.line) == ("b.py", 7)
 
 
