@@ -4,7 +4,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -71,24 +71,9 @@ def logs(made_runs, tmp_path_factory):
     return root
 
 
-@pytest.fixture
-def serve(chromium):
-    """Starts a TensorBoard of a test's own."""
-    return serve_tensorboard
-
-
 @pytest.fixture(scope="session")
 def tensorboard(chromium, logs):
     with serve_tensorboard("--logdir", str(logs), "--load_fast", "false") as url:
-        yield url
-
-
-@pytest.fixture(scope="session")
-def empty_tensorboard(chromium, tmp_path_factory):
-    """TensorBoard on an empty folder, below a path prefix."""
-    folder = tmp_path_factory.mktemp("empty")
-    args = ("--logdir", str(folder), "--load_fast", "true")
-    with serve_tensorboard(*args, prefix="/deep/down") as url:
         yield url
 
 
@@ -162,6 +147,18 @@ def page(chromium, tensorboard):
     page = Page(chromium, tensorboard)
     yield page
     page.check()
+
+
+@pytest.fixture
+def serve(page):
+    """Show a TensorBoard of a test's own in the tab."""
+    with ExitStack() as stack:
+
+        def show(*args, **options):
+            page.base = stack.enter_context(serve_tensorboard(*args, **options))
+
+        yield show
+        page.leave()
 
 
 @pytest.fixture

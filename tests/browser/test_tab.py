@@ -192,15 +192,13 @@ def test_a_trace_that_nobody_analysed_or_laid_out_fills_in_when_that_is_done(
     page, serve, made_runs, tmp_path
 ):
     made_runs.traced_run(tmp_path / "unread", prepared=False)
-    with serve("--logdir", str(tmp_path), "--load_fast", "false") as url:
-        page.base = url
-        page.open("unread", view="operators")
-        page.browser.wait("return document.body.innerText.includes('aten::')", timeout_s=120)
-        page.browser.wait("return document.body.innerText.includes('Call tree')", timeout_s=120)
-        page.click(".tab", "Timeline")
-        drawn = "return document.querySelector('.tl-canvas')?.timeline.loader.blocks && 1"
-        page.browser.wait(drawn, timeout_s=120)
-        page.leave()
+    serve("--logdir", str(tmp_path), "--load_fast", "false")
+    page.open("unread", view="operators")
+    page.browser.wait("return document.body.innerText.includes('aten::')", timeout_s=120)
+    page.browser.wait("return document.body.innerText.includes('Call tree')", timeout_s=120)
+    page.click(".tab", "Timeline")
+    drawn = "return document.querySelector('.tl-canvas')?.timeline.loader.blocks && 1"
+    page.browser.wait(drawn, timeout_s=120)
 
 
 def test_each_cycles_trace_can_be_downloaded_or_opened(page):
@@ -286,22 +284,20 @@ def test_dark_mode_follows_tensorboard(page):
 
 def test_named_log_dirs_below_a_path_prefix_are_shown(page, logs, serve):
     spec = f"first:{logs}/char_lm,second:{logs}/gpu"
-    with serve("--logdir_spec", spec, prefix="/deep/down") as url:
-        page.base = url
-        page.open("first/version_0", shell=True)
-        page.wait_for(".hero", "of each step (23.9 ms) waits for data")
-        names = page.browser.run(
-            "return [...document.getElementById('gp-run').options].map(one => one.value)"
-        )
-        assert sorted(names) == ["first/version_0", "first/version_1", "second"]
-        page.click(".tab", "Steps")
-        page.wait_for("td.number", "47.7 ms")
-        page.browser.wait("return document.querySelectorAll('.chart .trace').length >= 8")
-        page.leave()
+    serve("--logdir_spec", spec, prefix="/deep/down")
+    page.open("first/version_0", shell=True)
+    page.wait_for(".hero", "of each step (23.9 ms) waits for data")
+    names = page.browser.run(
+        "return [...document.getElementById('gp-run').options].map(one => one.value)"
+    )
+    assert sorted(names) == ["first/version_0", "first/version_1", "second"]
+    page.click(".tab", "Steps")
+    page.wait_for("td.number", "47.7 ms")
+    page.browser.wait("return document.querySelectorAll('.chart .trace').length >= 8")
 
 
-def test_an_empty_log_dir_explains_itself_below_a_path_prefix(page, empty_tensorboard):
-    page.base = empty_tensorboard
+def test_an_empty_log_dir_explains_itself_below_a_path_prefix(page, serve, tmp_path):
+    serve("--logdir", str(tmp_path), "--load_fast", "true", prefix="/deep/down")
     page.open(shell=True)
     assert "trainer = Trainer(callbacks=[GpuProfCallback()])" in page.wait_for(".welcome")
     mistyped = page.browser.run(

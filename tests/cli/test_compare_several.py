@@ -117,7 +117,8 @@ def test_what_cannot_be_compared_is_named(tries, write_trace, op, tmp_path, caps
     for given, said in (
         ([*tries, str(tmp_path / "nowhere")], "nowhere does not exist"),
         (traces, "Trace files are compared two at a time"),
-        ([*tries, traces[0]], f"{traces[0]} is a trace file and {tries[0]} is not"),
+        ([*tries, traces[0]], f"{traces[0]} is a trace file and {tries[0]} is not. Pass two runs"),
+        ([traces[0], "gone"], "is a trace file and gone does not exist. Pass two runs' log dirs"),
     ):
         assert main(["compare", *given]) == 2
         assert said in capsys.readouterr().err

@@ -129,11 +129,6 @@ def test_phases_of_a_bucket_add_up_to_its_mean_step(client):
     assert len(body) < 200_000
 
 
-def test_the_report_is_the_document_of_the_command(client):
-    report = get(client, "report", run="char_lm/version_0").json
-    assert report["findings"][0]["id"] == "data-wait"
-
-
 def test_a_session_and_rank_can_be_chosen(client):
     header = get(client, "run", run="two_ranks", rank="1").json
     assert (header["rank"], header["world_size"]) == (1, 2)

@@ -17,18 +17,11 @@ def version(clock, took_ns, returns=lambda x: x * 2, log=None):
     return call
 
 
-def run(slow_ns, fast_ns, *, returns=lambda x: x * 2, inputs=None, **options):
+def run(slow_ns, fast_ns, *, returns=lambda x: x * 2, log=None, iterations=20, **options):
     clock = FakeClock()
-    inputs = torch.ones(4) if inputs is None else inputs
-    return ab_test(
-        version(clock, slow_ns),
-        version(clock, fast_ns, returns),
-        inputs,
-        warmup=1,
-        iterations=20,
-        clock=clock,
-        **options,
-    )
+    versions = version(clock, slow_ns, log=log), version(clock, fast_ns, returns, log)
+    options |= {"warmup": 1, "iterations": iterations, "clock": clock}
+    return ab_test(*versions, torch.ones(4), **options)
 
 
 @pytest.mark.parametrize(
@@ -67,15 +60,8 @@ def test_the_tolerance_decides_what_is_wrong():
 
 
 def test_the_versions_take_turns_and_neither_always_goes_first():
-    clock, log = FakeClock(), []
-    ab_test(
-        version(clock, 1, log=log),
-        version(clock, 2, log=log),
-        torch.ones(1),
-        warmup=1,
-        iterations=4,
-        clock=clock,
-    )
+    log = []
+    run(1, 2, log=log, iterations=4)
 
     assert log[4:] == [1, 2, 2, 1, 1, 2, 2, 1]  # behind one comparison and one first call each
 

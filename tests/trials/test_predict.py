@@ -66,10 +66,6 @@ def with_optimizer(make: Callable[[], Any], kind: Callable[..., Any], **options:
     return made
 
 
-def parameter_bytes(make: Callable[[], Any]) -> int:
-    return sum(one.numel() * one.element_size() for one in call(make).model.parameters())
-
-
 def saved_bytes(made: Made, size: int) -> int:
     """Bytes of what autograd keeps of a real step, without parameters and the batch."""
     batch = made.batch(size)
@@ -110,7 +106,7 @@ def test_parameters_gradients_and_optimizer_state_are_exact_to_the_byte(
 ):
     (point,) = predict(with_optimizer(make, kind, **options), [4])
     assert point.optimizer == kind.__name__
-    own = parameter_bytes(make)
+    own = sum(one.nbytes for one in call(make).model.parameters())
     assert point.exact_bytes["parameters"] == own
     assert point.exact_bytes["gradients"] == own
     assert point.exact_bytes["optimizer_state"] == states * own

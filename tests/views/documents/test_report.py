@@ -146,8 +146,6 @@ def test_a_record_file_stands_for_its_run(run):
 
 
 def test_what_is_no_run_is_refused_with_what_to_pass_instead(tmp_path):
-    with pytest.raises(RecordError, match=r"does not exist\. Pass the log dir of a run"):
-        load_report(str(tmp_path / "nowhere"))
     with pytest.raises(RecordError, match="holds no records"):
         load_report(str(tmp_path))
     (tmp_path / "trace.json").touch()

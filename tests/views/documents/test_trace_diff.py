@@ -28,14 +28,6 @@ def test_two_trace_files_are_compared_per_step(two_traces, capsys):
     assert "peak_allocated_bytes" not in rows
 
 
-@pytest.mark.parametrize(("other", "why"), [(".", "is not"), ("gone", "does not exist")])
-def test_a_trace_and_what_is_none_are_not_compared(two_traces, capsys, other, why):
-    assert main(["compare", two_traces[0], other]) == 2
-
-    said = capsys.readouterr().err
-    assert f"is a trace file and {other} {why}. Pass two runs' log dirs" in said
-
-
 def test_the_text_leads_with_the_step_and_leaves_out_what_is_the_same(two_traces, capsys):
     assert main(["compare", *two_traces]) == 0
 
