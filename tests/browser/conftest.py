@@ -104,7 +104,7 @@ class Page:
     def wait_for(self, css: str, text: str = "") -> str:
         """Wait for an element that holds a text, and return all that it says."""
         script = (
-            "return [...document.querySelectorAll(arguments[0])].map(e => e.innerText)"
+            "return [...document.querySelectorAll(arguments[0])].map(e => e.innerText ?? '')"
             ".filter(t => t.includes(arguments[1]))"
         )
         return str(self.browser.wait(script, css, text)[0])
