@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,14 @@ for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):  # what a terminal or CI say
 CYCLE = ProfilerCycle(cycle=0, first_step=3, last_step=4, trace_file="t.gz", trace_bytes=1_000)
 SHARED_TRACES = Path(__file__).parents[2] / "shared" / "traces"
 EXAMPLES = Path(__file__).parents[1] / "example_projects"
+
+
+@pytest.fixture(autouse=True)
+def _sigint():
+    """Lightning ignores SIGINT after a Ctrl-C, and child processes would inherit that."""
+    handler = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, handler)
 
 
 @pytest.fixture
