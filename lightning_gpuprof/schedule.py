@@ -5,6 +5,9 @@ from enum import Enum
 
 from lightning_gpuprof.errors import ConfigError
 
+MOST_SAID = 4
+"""Recordings that a sentence names one by one."""
+
 
 class Action(Enum):
     """What the profiler does during a unit."""
@@ -100,12 +103,15 @@ class Schedule:
         >>> Schedule(unit="epoch", wait=3, warmup=1, active=3, repeat=1).recorded(10)
         'epochs 4 to 6, then epochs 8 to 9'
         """
-        first = [self.needed(cycle) + self.warmup for cycle in range(self.cycles)]
+        first = [self.needed(cycle) + self.warmup for cycle in range(min(self.cycles, length))]
         spans = [(one, min(one + self.active, length) - 1) for one in first if one < length]
-        return ", then ".join(
+        said = [
             f"{self.unit} {one}" if one == last else f"{self.unit}s {one} to {last}"
             for one, last in spans
-        )
+        ]
+        if len(said) > MOST_SAID:
+            said[MOST_SAID // 2 : -1] = ["so on"]
+        return ", then ".join(said)
 
     def explain(self) -> str:
         """Return the sum that `needed` makes, as text.

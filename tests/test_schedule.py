@@ -49,3 +49,8 @@ def test_cycles_that_fit_need_no_more_than_the_run_has(schedule, units):
     fits = schedule.fitting(units)
     assert fits == 0 or schedule.needed(fits) <= units
     assert fits == schedule.cycles or schedule.needed(fits + 1) > units
+
+
+def test_of_many_recordings_some_are_named():
+    said = Schedule(unit="step", wait=0, warmup=1, active=1, repeat=100_000).recorded(50)
+    assert said == "step 1, then step 3, then so on, then step 49"

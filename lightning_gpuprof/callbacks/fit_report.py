@@ -4,13 +4,16 @@ import io
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from lightning_gpuprof.adapters.lightning import is_kind
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.files import plugin_dir
 from lightning_gpuprof.session.console import report_command, say
+from lightning_gpuprof.session.guard import guarded_call
 from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.session.timed_calls import SafeLogger
 from lightning_gpuprof.views.console.console import render_for
 from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.documents.stored_analysis import analyse_traces
@@ -65,7 +68,8 @@ def attach_report(output: RunOutput, loggers: Sequence[Any]) -> None:
     # Here, not above: few runs need it.
     from lightning_gpuprof.views.html.html import write_html
 
-    path = os.path.join(plugin_dir(output.run_dir), REPORT)
+    name = REPORT if output.stage == "fit" else f"{output.stage}-{REPORT}"
+    path = os.path.join(plugin_dir(output.run_dir), name)
     write_html(path, output.run_dir, session=output.session)
     for kind, logger in takers:
-        ATTACH[kind](logger, path)
+        guarded_call(SafeLogger(logger, output), partial(ATTACH[kind], logger, path))()

@@ -129,6 +129,7 @@ class ModuleTimer(RecordingCallback):
     @override
     def _release(self) -> None:
         self._write()
+        self._counts = CallCounts()  # an error amid a step left its graph there
         while self._hooks:
             self._hooks.pop().remove()
 

@@ -176,7 +176,7 @@ class ProfilerSchedule(RecordingCallback):
             now=self._clock,
         )
         if quiet:
-            keep_quiet(trainer, output.calls, self._cycles.collect)
+            keep_quiet(trainer, output.calls, self._collect)
         self._borders = StepBorders(trainer, self, self._begin_step, output)
 
     @override
@@ -250,6 +250,11 @@ class ProfilerSchedule(RecordingCallback):
     def _close(self) -> None:
         if self._cycles is not None:
             self._cycles.close()
+
+    @guarded
+    def _collect(self, on: bool) -> None:
+        if self._cycles is not None:
+            self._cycles.collect(on)
 
     @override
     def _release(self) -> None:

@@ -69,7 +69,8 @@ class TraceFiles:
 
     def size_of(self, trace: TorchTrace) -> int:
         """Return how large a recording's file would be, of which none stays; 0 where unknown."""
-        with suppress(OSError), self._exported(trace, os.path.join(self._folder, "step")) as part:
+        plain = os.path.join(self._folder, f"rank{self._output.rank}-step")
+        with suppress(OSError), self._exported(trace, plain) as part:
             return os.path.getsize(part)
         return 0
 

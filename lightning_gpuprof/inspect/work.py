@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from lightning_gpuprof.adapters.dynamo import GRAPH_BREAK, RECOMPILATION
 from lightning_gpuprof.adapters.lightning import Trainer
 from lightning_gpuprof.inspect.places import user_line
 from lightning_gpuprof.recorders.first_batch import unused_gradients
@@ -29,11 +30,11 @@ MOST_ROWS = 5
 LEAST_CALLS = 10
 """A step takes a batch from a loader's workers by fewer calls of a function."""
 _COMPILED = {
-    "graph break": (
+    GRAPH_BREAK: (
         "torch.compile breaks its graph here",
         "use torch.where or torch.cond, or keep this line out of the function",
     ),
-    "recompilation": (
+    RECOMPILATION: (
         "torch.compile compiles this function again",
         "keep what changes the same, or mark it: torch.compile(dynamic=True)",
     ),

@@ -7,6 +7,7 @@ from typing import Any
 from lightning_gpuprof.adapters.dynamo import compiled, counters, spent_ns, told
 from lightning_gpuprof.records.facts import CompileTime
 from lightning_gpuprof.records.lines import CompileEvent
+from lightning_gpuprof.session.guard import attempt
 from lightning_gpuprof.session.output import RunOutput
 from lightning_gpuprof.session.places import USER, Place, package_of, shown
 
@@ -50,7 +51,7 @@ class CompileNotes:
 
 def compile_events() -> list[CompileEvent]:
     """Return the graph breaks and recompilations of this process so far, each once."""
-    events = [_event(*one) for one in told() if one[-1]]
+    events = [_event(*one) for one in attempt(lambda: list(told()), []) if one[-1]]
     return list({(one.place.file, one.place.line, one.reason): one for one in events}.values())
 
 

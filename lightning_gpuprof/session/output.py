@@ -180,9 +180,8 @@ class RunOutput:
         while self._endings:
             self._endings.pop()(status, error)
         last = self.step if steps is None else steps
-        self.step_count = lambda: (
-            last
-        )  # who has counted them holds the Trainer, whose value this is
+        # Who has counted them holds the Trainer, whose value this is.
+        self.step_count = lambda: last
         if not self.ended or steps is not None:
             self.write(
                 RunEnd(

@@ -23,6 +23,7 @@ from lightning_gpuprof.records.files import plugin_dir
 from lightning_gpuprof.records.reader import parse_records, read_run
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.memory_snapshot import read_snapshot
+from lightning_gpuprof.traces.tables import open_tables
 from lightning_gpuprof.views.documents.stored_analysis import read_analysis
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
 
@@ -113,6 +114,7 @@ def test_step_numbers_of_a_long_run_take_no_memory_by_their_size(tmp_path):
         {"operators": [{"name": "x", "self_ns": -1, "total_ns": 5}]},
         {"steps": [{"start_ns": None}]},
         {"gpu": {"busy_ns": "9"}},
+        {"quality": {"doubts": 1}},
         {"sync_ns": 10**30},
     ],
 )
@@ -320,3 +322,10 @@ def test_of_a_trace_of_thousands_of_threads_the_critical_path_is_left_out(write_
     document = analyze_file(write_trace([{**EVENT, "tid": i} for i in range(1_001)]))
     assert document["critical_path"] is None
     assert "more than 1,000 threads" in document["warnings"][-1]
+
+
+def test_a_column_that_comes_twice_takes_no_row_that_lacks_the_second(write_text):
+    columns = "Kernel Name,Section Name,Metric Name,Metric Unit,Metric Value"
+    row = '"0","gemm","Speed","time","ns","5"'
+    path = write_text(f"ID,{columns},{columns}\n{row}\n", name="ncu.csv")
+    assert open_tables(path).counters == ()

@@ -39,7 +39,7 @@ def read_tables(path: str) -> Tables:
     body = text[_header_start(text) or 0 :]
     header = _fields(body)
     long = _LONG <= header.keys()
-    counters = _long(list(header), body, warnings) if long else _wide(body, warnings)
+    counters = _long(header["Metric Value"] + 1, body, warnings) if long else _wide(body, warnings)
     return Tables("ncu-csv", "counters", counters=tuple(counters), warnings=tuple(warnings))
 
 
@@ -76,9 +76,8 @@ def _fields(text: str) -> dict[str, int]:
     return {name.strip(): place for place, name in enumerate(line)}
 
 
-def _long(header: list[str], body: str, warnings: list[str]) -> list[Counter]:
+def _long(needed: int, body: str, warnings: list[str]) -> list[Counter]:
     # A metric's row ends with its value; the columns of advice come after it.
-    needed = header.index("Metric Value") + 1
     return [
         Counter(
             launch=integer(row["ID"]) or 0,

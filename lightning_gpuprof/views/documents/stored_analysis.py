@@ -42,6 +42,17 @@ def _row(needed: str) -> Any:
     return msgspec.defstruct("Row", [*fields, ("start_ns", int | float, 0)], kw_only=True)
 
 
+_FAULTS = (
+    "launch_count lost_kernels orphan_kernels kernels_before_launch device_events "
+    "impossible_durations impossible_starts behind_all_steps"
+)
+_QUALITY = msgspec.defstruct(
+    "Quality",
+    [
+        *((name, list[str], []) for name in ("doubts", "notes")),
+        *((name, _Number | None, None) for name in _FAULTS.split()),
+    ],
+)
 _ANALYSIS = msgspec.defstruct(
     "Analysis",
     [
@@ -49,7 +60,7 @@ _ANALYSIS = msgspec.defstruct(
         *((name, _Number | None, None) for name in ("sync_ns", "upload_wait_ns", "to_bytes")),
         ("warnings", list[str], []),
         ("gpu", dict[str, _Number | list[Any] | dict[str, _Number | None] | None] | None, None),
-        ("quality", dict[str, _Number | list[str]] | None, None),
+        ("quality", _QUALITY | None, None),
         *((name, dict[str, _Number | None] | None, None) for name in _NUMBERED),
     ],
 )

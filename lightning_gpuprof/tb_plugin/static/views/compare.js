@@ -236,7 +236,7 @@ function values(rows) {
   if (!rows.length) return null;
   return card(
     "Do they compute the same?",
-    "Recorded losses, metrics and tensors (by how far they lie apart, and their norms) of the steps that both runs have.",
+    "Recorded losses and metrics of the steps that both runs have.",
     table({
       label: "Recorded values",
       columns: [

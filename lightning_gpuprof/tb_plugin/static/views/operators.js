@@ -26,8 +26,8 @@ const COLUMNS = /** @type {import("../table.js").Column[]} */ ([
   { key: "max_ns", label: "Max", format: duration },
   { key: "frac", label: "Share", format: percent },
   { key: "occupancy_frac", label: "Occupancy", format: percent, title: "the profiler's estimate, over the time of the launches: warps in flight of those that fit" },
-  { key: "blocks_per_sm", label: "Blocks per SM", format: tenths, title: "thread blocks launched per multiprocessor; below 1 some have nothing to do" },
-  { key: "warps_per_sm", label: "Warps per SM", format: tenths, title: "warps launched per multiprocessor" },
+  { key: "blocks_per_sm", label: "Blocks/SM", format: tenths, title: "thread blocks launched per multiprocessor; below 1 some have nothing to do" },
+  { key: "warps_per_sm", label: "Warps/SM", format: tenths, title: "warps launched per multiprocessor" },
   { key: "tensor_cores", label: "Tensor cores", text: true, plain: true, format: (used) => (used === true ? "yes" : used === false ? "no" : "–") },
 ]);
 
