@@ -115,6 +115,7 @@ def test_step_numbers_of_a_long_run_take_no_memory_by_their_size(tmp_path):
         {"steps": [{"start_ns": None}]},
         {"gpu": {"busy_ns": "9"}},
         {"quality": {"doubts": 1}},
+        {"occupancy": {"occupancy_frac": None}},
         {"sync_ns": 10**30},
     ],
 )

@@ -67,7 +67,7 @@ def grid(
 
 
 def tables(report: Report, *, verbose: bool) -> Iterator[Titled]:
-    """Yield the tables of lines, workers, operators and kernels; all others with `verbose`."""
+    """Yield the tables of lines, workers, modules, operators, kernels; with `verbose` all."""
     results = report.results
     if (lines := line_table(results)) is not None:
         rest = unlisted_ns(results)
@@ -179,13 +179,11 @@ def verbose_tables(report: Report) -> Iterator[Titled]:
         found = memory.allocator_bytes
         head = ("", *(pool.replace("_", " ") for pool in next(iter(found.values()))))
         rows = [(name.replace("_", " "), *map(size, of.values())) for name, of in found.items()]
-        yield (
-            (
-                f"THE ALLOCATOR (fragmentation {percent(memory.fragmented_frac or 0.0)}, "
-                f"{memory.alloc_retries} retries, {memory.ooms} times out of memory)"
-            ),
-            grid(rows, right=(1, 2, 3), head=head),
+        title = (
+            f"THE ALLOCATOR (fragmentation {percent(memory.fragmented_frac or 0.0)}, "
+            f"{memory.alloc_retries} retries, {memory.ooms} times out of memory)"
         )
+        yield title, grid(rows, right=(1, 2, 3), head=head)
     if report.findings:
         yield "PLAN", _plan(report)
     yield "QUESTIONS", _questions(report.results)

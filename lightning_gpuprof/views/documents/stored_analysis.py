@@ -61,7 +61,7 @@ _ANALYSIS = msgspec.defstruct(
         ("warnings", list[str], []),
         ("gpu", dict[str, _Number | list[Any] | dict[str, _Number | None] | None] | None, None),
         ("quality", _QUALITY | None, None),
-        *((name, dict[str, _Number | None] | None, None) for name in _NUMBERED),
+        *((name, dict[str, _Number] | None, None) for name in _NUMBERED),
     ],
 )
 """An analysis by type; other versions may lack some of it, and what is only shown is not here."""

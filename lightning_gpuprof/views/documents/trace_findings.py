@@ -42,13 +42,18 @@ def trace_findings(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def judge_trace(document: Mapping[str, Any]) -> tuple[RunResults, Findings]:
     """Return a trace as a run, and what the rules of traces say of it."""
+    run = as_run(document)
+    return run, evaluate_rules(run, [one for one in rules().values() if one.of_trace])
+
+
+def as_run(document: Mapping[str, Any]) -> RunResults:
+    """Return a trace as a run of its steps; without step marks all of it is one."""
     marks = _marks(document)
     if not marks and document["gpu"]:
         marks = [document["gpu"]["span_ns"]]
         whole = {"name": "trace", "start_ns": 0, "dur_ns": marks[0]}
         document = {**document, "steps": [whole]}
-    run = _as_run(document, np.array(marks, dtype=np.int64))
-    return run, evaluate_rules(run, [one for one in rules().values() if one.of_trace])
+    return _as_run(document, np.array(marks, dtype=np.int64))
 
 
 def _marks(document: Mapping[str, Any]) -> list[int]:

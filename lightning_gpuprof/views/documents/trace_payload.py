@@ -205,14 +205,16 @@ def diff_files(base: str, test: str) -> dict[str, Any]:
     """Analyse two trace files and return what changed from the first to the second."""
     # Imported here: rules bring all that is known of runs, which takes 50 ms.
     from lightning_gpuprof.views.documents.before_after import before_after
-    from lightning_gpuprof.views.documents.trace_findings import judge_trace
+    from lightning_gpuprof.views.documents.trace_findings import as_run
 
     documents = analyze_file(base), analyze_file(test)
-    (old, _), (new, _) = map(judge_trace, documents)
+    old, new = map(as_run, documents)
+    # A step and a whole trace cannot be compared.
+    alike = len({bool(document["steps"]) for document in documents}) == 1
     return {
         "schema_version": 1,
         "base": base,
         "test": test,
         **compare_traces(*documents),
-        "before_after": list(before_after(old, new)),
+        "before_after": list(before_after(old, new)) if alike else [],
     }

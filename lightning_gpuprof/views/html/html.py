@@ -59,7 +59,8 @@ def write_html(target: str, run: str, *, session: int | None = None) -> None:
     Raises:
         RecordError: There is no such run, or the file cannot be written.
     """
-    lay_out(resolve_run(run)[0])
+    run, _ = resolve_run(run)
+    lay_out(run)
     html = render_html(run, session=session)
     try:
         Path(target).write_text(html, encoding="utf-8")

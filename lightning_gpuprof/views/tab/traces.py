@@ -10,7 +10,7 @@ from lightning_gpuprof.views.tab.query import Query, QueryError
 MAX_ROWS = 2_000
 """Tables are sorted and searched in the page; a row is about 150 bytes."""
 MAX_DEVICE_ROWS, MAX_ROOFLINE_ROWS = 100, 500
-_DEVICE_LISTS = "idle idle_functions gaps categories copies syncs sync_kinds steps warnings".split()
+_DEVICE_LISTS = "idle idle_functions gaps categories copies syncs sync_kinds warnings".split()
 _CYCLE = ("cycle", "first_step", "last_step", "trace_file")
 _DEVICE_VALUES = (
     "device gpu launches sync_count sync_ns gemm_frac tensor_core_frac thin_kernels occupancy "
@@ -51,7 +51,9 @@ def device_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     if analysis is None:
         return found
     lists = {name: (analysis.get(name) or [])[:MAX_DEVICE_ROWS] for name in _DEVICE_LISTS}
-    return {**found, **lists, **{name: analysis.get(name) for name in _DEVICE_VALUES}}
+    steps = [{"dur_ns": mark.get("dur_ns") or 0} for mark in analysis.get("steps") or []]
+    values = {name: analysis.get(name) for name in _DEVICE_VALUES}
+    return {**found, **lists, "steps": steps, **values}
 
 
 def roofline_view(run: LoadedRun, query: Query) -> dict[str, Any]:

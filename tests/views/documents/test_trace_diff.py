@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 from synthetic import SyntheticSpec, write_synthetic
@@ -41,3 +42,15 @@ def test_the_text_leads_with_the_step_and_leaves_out_what_is_the_same(two_traces
 def test_no_verdict_is_given_on_two_traces(two_traces, capsys):
     assert main(["compare", "--fail-if-slower", "5%", *two_traces]) == 2
     assert "log dirs" in capsys.readouterr().err
+
+
+def test_a_trace_without_step_marks_is_not_set_against_a_step(two_traces, tmp_path, capsys):
+    base, unmarked = two_traces[0], tmp_path / "unmarked.json"
+    document = json.loads(Path(base).read_text())
+    events = document["traceEvents"]
+    document["traceEvents"] = [one for one in events if "ProfilerStep" not in one.get("name", "")]
+    unmarked.write_text(json.dumps(document))
+    assert main(["compare", "--json", base, str(unmarked)]) == 0
+    assert json.loads(capsys.readouterr().out)["before_after"] == []
+    assert main(["compare", base, str(unmarked)]) == 0
+    assert "Before and after" not in capsys.readouterr().out

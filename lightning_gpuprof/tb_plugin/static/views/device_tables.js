@@ -144,11 +144,11 @@ function waits(rows) {
     table({
       label: "What the syncs wait for",
       columns: [
-        { key: "name", label: "Waits for", text: true, plain: true, format: waitsFor },
+        { key: "name", label: "Waits for", text: true, plain: true, format: (kind) => WAITS_FOR[kind] ?? `one ${kind}` },
         { key: "count", label: "Calls", format: count },
         { key: "total_ns", label: "Time", format: duration, bar: true },
         { key: "where", label: "Line", text: true, tail: true, format: place },
-        { key: "cheaper", label: "If it has to stay", text: true, plain: true, format: (text) => text ?? "–" },
+        { key: "cheaper", label: "If it has to stay", text: true, plain: true },
       ],
       rows,
       state: {},
@@ -156,10 +156,8 @@ function waits(rows) {
   );
 }
 
-/** @param {string} kind */
-function waitsFor(kind) {
-  return kind === "device" ? "the whole device" : kind === "copy" ? "its own copy" : kind === "other" ? "something else" : `one ${kind}`;
-}
+/** @type {Record<string, string>} */
+const WAITS_FOR = { device: "the whole device", copy: "its own copy", other: "something else" };
 
 /** A source line as text. @param {any} where */
 export function place(where) {

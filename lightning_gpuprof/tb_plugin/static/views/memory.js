@@ -166,7 +166,7 @@ function allocator(payload) {
   const last = payload.points[payload.points.length - 1];
   const rows = Object.entries(last.allocator_bytes ?? {});
   if (!rows.length) return null;
-  const frac = last.allocator_bytes.inactive_split.all / Math.max(1, last.reserved_bytes);
+  const frac = (last.allocator_bytes.inactive_split?.all ?? 0) / Math.max(1, last.reserved_bytes);
   const pools = Object.keys(rows[0][1]);
   return card(
     "Allocator",

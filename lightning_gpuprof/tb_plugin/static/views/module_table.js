@@ -11,7 +11,7 @@ import { table } from "../table.js";
 export function moduleTable(report) {
   const rows = report.modules;
   if (!rows.length) return null;
-  const time = (/** @type {string} */ key, /** @type {string} */ label) => ({ key, label, format: (/** @type {any} */ ns) => (ns === null ? "–" : duration(ns)) });
+  const onDevice = rows.some((/** @type {any} */ one) => one.device_forward_ns !== null);
   const loops = rows.filter((/** @type {any} */ one) => one.advice);
   return card(
     "Modules",
@@ -21,9 +21,9 @@ export function moduleTable(report) {
       columns: [
         { key: "name", label: "Module", text: true },
         { key: "calls_per_step", label: "Calls", format: (calls) => (calls === null ? "–" : number(Number(calls.toPrecision(3)))) },
-        time("forward_ns", "Forward"),
-        time("backward_ns", "Backward"),
-        ...(rows.some((/** @type {any} */ one) => one.device_forward_ns !== null) ? [time("device_forward_ns", "Device, forward"), time("device_backward_ns", "Device, backward")] : []),
+        { key: "forward_ns", label: "Forward", format: duration },
+        { key: "backward_ns", label: "Backward", format: duration },
+        ...(onDevice ? [{ key: "device_forward_ns", label: "Device, forward", format: duration }, { key: "device_backward_ns", label: "Device, backward", format: duration }] : []),
       ],
       rows,
       state: {},

@@ -1,7 +1,7 @@
 // Operators, kernels, modules and source lines of one profiler cycle, and who called what.
 
 import { card, h } from "../dom.js";
-import { count, duration, percent, shortKernel, size } from "../format.js";
+import { count, duration, number, percent, shortKernel, size } from "../format.js";
 import { table } from "../table.js";
 import { absent, askAgain, cyclePicker } from "./cycles.js";
 import { place } from "./device_tables.js";
@@ -92,8 +92,9 @@ function meters(device, operators) {
   const calls = Object.fromEntries(operators.map((row) => [row.name, row.count]));
   if (calls["aten::to"]) {
     const steps = device.steps?.length || 1;
+    const each = (/** @type {number} */ total) => number(Number((total / steps).toPrecision(4)));
     const copied = device.to_bytes === null || device.to_bytes === undefined ? "" : ` ${size(device.to_bytes / steps)}`;
-    meters.push([".to() and .cuda()", count(Math.round(calls["aten::to"] / steps)), `calls per step; ${count(Math.round((calls["aten::_to_copy"] ?? 0) / steps))} of them copy${copied}`]);
+    meters.push([".to() and .cuda()", each(calls["aten::to"]), `calls${device.steps?.length ? " per step" : ""}; ${each(calls["aten::_to_copy"] ?? 0)} of them copy${copied}`]);
   }
   if (launches?.overhead) meters.push(["Launch call", duration(launches.overhead.median_ns), `median of ${count(launches.count)} launches`]);
   if (launches?.delay) meters.push(["Launch to start", duration(launches.delay.median_ns), "median; long means that the device is behind the host"]);
