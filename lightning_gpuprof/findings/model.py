@@ -6,6 +6,7 @@ from enum import Enum
 
 from lightning_gpuprof.analysis.run.host_lines import LineCount
 from lightning_gpuprof.analysis.run.line_times import LineTime
+from lightning_gpuprof.records.lines import CodePlace
 from lightning_gpuprof.records.schema import SyncSite
 
 
@@ -84,7 +85,7 @@ class Where:
     @classmethod
     def at(
         cls,
-        line: LineCount | LineTime | SyncSite,
+        line: CodePlace | LineCount | LineTime | SyncSite,
         *,
         phase: str | None = None,
         name: str | None = None,

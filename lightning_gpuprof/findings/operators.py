@@ -54,8 +54,8 @@ class Seen:
 
 def patterns(table: str) -> tuple[Pattern, ...]:
     """Return the rows of one table: `loading` or `computing`."""
-    rows = tables("operators.toml")[table]
-    return tuple(Pattern(**{"advice": workers_advice(), **row}) for row in rows)
+    rows, usual = tables("operators.toml")[table], {"advice": workers_advice()}
+    return tuple(Pattern(**(usual | row)) for row in rows)
 
 
 def workers_advice() -> str:

@@ -185,7 +185,7 @@ def test_a_rollout_that_waits_for_its_workers(run):
         trainer.fit(BoringModel(), DataLoader(Rollouts(processes), batch_size=None))
         runs.append(trainer.log_dir)
     text = run("report", runs[0], "--verbose")
-    assert re.search(r"waits for data, \S+% for your own workers", text), text
+    assert re.search(r"waits for data, \S+% of it for own workers", text), text
     order = (
         "one message per step",
         "fewer processes",

@@ -10,8 +10,8 @@ from lightning_gpuprof.analysis.trace.grouping import (
     counted,
     distinct,
     grouped,
+    matching,
     named,
-    passing,
     summed,
 )
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting
@@ -85,14 +85,16 @@ def _groups(trace: LinkedTrace) -> list[CallGroup]:
         & (host.category == CATEGORY_ID["cpu_op"])
         & (host.arguments != MISSING)
     )
-    is_tf32 = passing(timeline, lambda name: any(mark in name.lower() for mark in _TF32_MARKS))
     rows = np.flatnonzero((call >= 0) & of_category(device, *WORK))
     owner = _owners(trace.nesting, is_modelled, call[rows])
     rows, owner = rows[owner >= 0], owner[owner >= 0]
     keys, group = grouped(_key(host, owner))
     kernel_ns = summed(group, device.dur_ns[rows], len(keys)).tolist()
     kernel_count = counted(group, len(keys)).tolist()
-    tf32 = counted(group[is_tf32[device.name[rows]]], len(keys)).tolist()
+    is_tf32 = matching(
+        timeline, device.name[rows], lambda name: any(mark in name.lower() for mark in _TF32_MARKS)
+    )
+    tf32 = counted(group[is_tf32], len(keys)).tolist()
     calls = counted(np.searchsorted(keys, _key(host, distinct(owner))), len(keys)).tolist()
     return [
         CallGroup(

@@ -150,7 +150,7 @@ def _row(group: CallGroup, cost: Cost, peaks: Peaks | None) -> RooflineRow:
     anomaly = None
     if frac is not None and frac > ANOMALY_FRAC:
         anomaly = (
-            f"{frac:.0%} of the {bound or ''} roof: more than the device can do. "
+            f"{frac:.0%} of the {bound or 'compute'} roof: more than the device can do. "
             "The data was in the cache, the shapes are not those of the work, or the peak is wrong."
         )
     return RooflineRow(

@@ -14,13 +14,7 @@ Index = npt.NDArray[np.signedinteger]
 
 def named(timeline: Timeline, test: Callable[[str], bool]) -> Mask:
     """Return which host events have a name that passes a test."""
-    found: Mask = passing(timeline, test)[timeline.host.name]
-    return found
-
-
-def passing(timeline: Timeline, test: Callable[[str], bool]) -> Mask:
-    """Return which of a trace's names pass a test; one that does not, where it has none."""
-    return np.array([test(name) for name in timeline.names] or [False])
+    return matching(timeline, timeline.host.name, test)
 
 
 def matching(timeline: Timeline, key: Index, test: Callable[[str], bool]) -> Mask:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from lightning_gpuprof.analysis.trace.code_places import CodePlaces, Place, parse_frame
-from lightning_gpuprof.analysis.trace.grouping import passing, summed, used
+from lightning_gpuprof.analysis.trace.grouping import named, summed, used
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, HostActivity, changes
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting, nest
 from lightning_gpuprof.analysis.trace.time_split import (
@@ -122,7 +122,7 @@ def caused_gaps(trace: LinkedTrace, spans: DeviceSpans) -> CausedGaps:
     ends = device.end_ns[rows]
     order = np.argsort(ends, kind="stable")
     last = np.searchsorted(ends[order], gaps.start, side="right") - 1
-    before = np.where(last >= 0, rows[order[last]], -1)  # what ended last before each gap
+    before = np.append(rows[order], -1)[last]  # what ended last before each gap; -1: nothing
     parts, until, thread = _parts(trace, gaps, next_row, before)
     cause = parts.argmax(axis=0).astype(np.int64)
     return CausedGaps(gaps, next_row, parts, cause, until, thread)
@@ -181,7 +181,7 @@ def _functions(timeline: Timeline, gaps: CausedGaps) -> tuple[IdleFunction, ...]
     if not python.any():
         return ()
     # A built-in says little without the function that calls it; regions stand apart (`nest`).
-    shown = ~passing(timeline, lambda name: name.startswith("<built-in"))[host.name]
+    shown = ~named(timeline, lambda name: name.startswith("<built-in"))
     shown &= host.category != CATEGORY_ID["user_annotation"]
     total_ns = np.zeros(len(timeline.names), dtype=np.int64)
     for one in used(gaps.thread[gaps.thread >= 0]):

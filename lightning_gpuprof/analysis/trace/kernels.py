@@ -106,7 +106,7 @@ def _by_name(names: Sequence[str], events: DeviceEvents, total: int) -> tuple[Ke
                 category=category,
                 count=one.count,
                 total_ns=one.total_ns,
-                mean_ns=one.total_ns / one.count,
+                mean_ns=one.mean_ns,
                 min_ns=one.min_ns,
                 max_ns=one.max_ns,
                 frac=one.total_ns / total if total else 0.0,

@@ -3,7 +3,7 @@
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.trace.grouping import counted, named, passing, summed
+from lightning_gpuprof.analysis.trace.grouping import counted, named, summed
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting
 from lightning_gpuprof.analysis.trace.trace_window import is_step
 from lightning_gpuprof.arrays import Int32, Int64, Mask
@@ -36,14 +36,14 @@ def repeated_nodes(timeline: Timeline, nesting: Nesting) -> Int64:
     arrow reaches is another pass. Gradients' accumulation has no operator, and is left out.
     """
     host, flows = timeline.host, timeline.flows
-    engine = passing(timeline, lambda name: name.startswith(ENGINE) and ACCUMULATE not in name)
+    engine = named(timeline, lambda name: name.startswith(ENGINE) and ACCUMULATE not in name)
     if not engine.any() or not len(flows):
         return np.zeros(0, dtype=np.int64)
     ends = flows.is_start == 0
     places = set(zip(flows.thread[ends].tolist(), flows.start_ns[ends].tolist(), strict=True))
-    called = np.flatnonzero(engine[host.name])
+    called = np.flatnonzero(engine)
     # An arrow ends where the node begins, which the engine's call is the parent of.
-    nodes = np.flatnonzero((nesting.parent >= 0) & engine[host.name[nesting.parent]])
+    nodes = np.flatnonzero((nesting.parent >= 0) & engine[nesting.parent])
     begun = zip(host.thread[nodes].tolist(), host.start_ns[nodes].tolist(), strict=True)
     reached = nodes[[place in places for place in begun]]
     again: Int64 = called[~np.isin(called, nesting.parent[reached])]

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.trace.grouping import passing
+from lightning_gpuprof.analysis.trace.grouping import matching
 from lightning_gpuprof.analysis.trace.host_calls import call_kind
 from lightning_gpuprof.analysis.trace.linked_trace import Launches
 from lightning_gpuprof.analysis.trace.trace_window import step_events
@@ -37,8 +37,8 @@ def trace_quality(timeline: Timeline, launches: Launches) -> TraceQuality:
     """Count what is lost, cut or impossible."""
     host, device, left_out = timeline.host, timeline.device, timeline.left_out_count
     calls = np.flatnonzero(of_category(host, "cuda_runtime", "cuda_driver"))
-    launches_work = passing(timeline, lambda name: call_kind(name) in ("kernel", "graph"))
-    rows = calls[launches_work[host.name[calls]]]
+    kinds = ("kernel", "graph")
+    rows = calls[matching(timeline, host.name[calls], lambda name: call_kind(name) in kinds)]
     has_work = np.zeros(len(host), dtype=np.bool_)
     has_work[launches.calls] = True
     joined = launches.call >= 0

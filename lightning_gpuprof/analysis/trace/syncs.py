@@ -76,7 +76,7 @@ def _kinds(timeline: Timeline, rows: Int64, calls: tuple[SyncCall, ...]) -> tupl
     for one in sums_by_name(timeline.names, timeline.host.name[rows], timeline.host.dur_ns[rows]):
         count[sync_kind(one.name)] += one.count
         took[sync_kind(one.name)] += one.total_ns
-    return tuple(PlaceStats(kind, at.get(kind), count[kind], took[kind]) for kind in took)
+    return tuple(PlaceStats(kind, at.get(kind), count[kind], ns) for kind, ns in took.most_common())
 
 
 def waiting_calls(trace: LinkedTrace) -> tuple[Int8, Mask]:

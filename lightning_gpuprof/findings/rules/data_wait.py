@@ -80,7 +80,7 @@ def judge(run: RunResults) -> Finding | None:
     also = ", validation too" * (cause_ns > wait_ns)
     for seen in seen_loading(batch_lines(run)):
         own = seen.pattern.name == OWN_WORKERS
-        also += f", {percent(seen.frac)} for your own workers" * own
+        also += f", {percent(seen.frac)} of it for own workers" * own
     return Finding(
         severity=Severity.BY_SAVING if plan.sure else Severity.INFO,
         title=f"{percent(cause_ns / step_ns)} of each step ({duration(cause_ns)}) waits for data"

@@ -76,9 +76,6 @@ def judge(run: RunResults) -> Finding | None:
         cause_ns=Range(cost_ns, cost_ns),
         confidence=confidence,
         when=When.BETWEEN,
-        where=tuple(
-            Where(file=one.place.file, line=one.place.line, source=one.place.source)
-            for one in again[-MOST_PLACES:]
-        ),
+        where=tuple(Where.at(one.place) for one in again[-MOST_PLACES:]),
         change=CHANGE,
     )

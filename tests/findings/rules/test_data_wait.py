@@ -192,7 +192,7 @@ def test_the_users_own_code_comes_before_workers_that_would_save_less(evaluate):
 def test_a_wait_for_worker_processes_of_the_programs_own_is_told_with_its_share(evaluate):
     polled = seen(60, 100, callee="multiprocessing.poll")
     finding = evaluate(LONG, **polled, **SAMPLES)
-    assert finding.title.endswith("waits for data, 60.0% for your own workers")
+    assert finding.title.endswith("waits for data, 60.0% of it for own workers")
     assert "For your own worker processes, in order of effort: 1. send" in finding.advice
     assert "(multiprocessing.poll, 60.0%, t.py:7)" in finding.advice
 
