@@ -62,10 +62,13 @@ REGULAR = (
     "gc.collect() or empty_cache(). Remove it from the loop, or do it far less often."
 )
 SHAPES = (
-    "No pattern and no recorded cause. New batch shapes make torch allocate memory, and "
-    "Trainer(benchmark=True) try algorithms: pad to a few lengths."
+    "The slow steps follow no pattern, and nothing recorded explains them. New batch shapes make "
+    "torch allocate memory, and Trainer(benchmark=True) try algorithms: pad to a few lengths."
 )
-UNKNOWN = "No pattern and no recorded cause: look for other programs on this machine first."
+UNKNOWN = (
+    "The slow steps follow no pattern, and nothing recorded explains them: look for other programs "
+    "on this machine first."
+)
 LASTS = "steps take another time from step {step:,} on, which is a change and no jitter"
 EFFORT = Effort(Horizon.QUICK, "a call taken out of the loop", "none")
 
