@@ -6,7 +6,7 @@
     python benchmarks/try.py table       # the results so far as a page
 
 Each call goes on where the last one stopped, also within a grid, and stops after `--budget`
-seconds. Nothing else should run meanwhile. A grid has at most 40 points, each measured in
+seconds. Nothing else should run meanwhile. A grid has at most 16 points, each measured in
 turns with the program as it is; then what `try` chose and the best point take turns themselves.
  `settings` takes up to 20 minutes a program, `loaders` one a loader, `controls` six each.
 """
@@ -45,7 +45,7 @@ CONTROLS = (
     "clipping_and_epochs", "one_worker", "logging_and_rates", "validation_and_checkpoint",
 )  # fmt: skip
 GRID = ("num_workers", "torch_threads", "optimizer", "log_every_n_steps")
-MOST_POINTS = 40
+MOST_POINTS = 16
 POINT_PAIRS, FINAL_PAIRS = 6, 12
 LOADER_PAIRS, LOADER_STEPS = 24, 192
 NEAR = 0.07
@@ -105,8 +105,8 @@ def grid(context: Context) -> list[Settings]:
         matters = isinstance(values, list) and change.share(context.run) >= MIN_FRAC
         tried = values if matters else []
         ladders.append([{}, *(change.settings(value, context.run) for value in tried)])
-    while prod(map(len, ladders)) > MOST_POINTS:  # the last values are those least expected to win
-        max(ladders[1:], key=len).pop()
+    while prod(map(len, ladders)) > MOST_POINTS:  # the last ones are least expected to gain
+        next(ladder for ladder in reversed(ladders) if len(ladder) > 1).pop()
     return [merged(point) for point in product(*ladders)]
 
 
