@@ -17,6 +17,9 @@ package, and `lines` that know `torch` and `model`. A trial does just this in it
 Values = list[Any] | str
 """Values worth a trial, best first, or the reason why there is none."""
 
+NO_LOADER = "its batches come from no DataLoader"
+PASSES = (Phase.FORWARD, Phase.BACKWARD)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Change:

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from lightning_gpuprof.records.schema import Device, Loader
 from lightning_gpuprof.trials import blocks
 from lightning_gpuprof.trials.change import Change, changes, snippet
-from lightning_gpuprof.trials.changes import computing
+from lightning_gpuprof.trials.changes import precision
 
 MS = 1_000_000
 WORK = {"data_wait": 5 * MS, "forward": 5 * MS, "optimizer_step": 2 * MS, "logging": MS}
@@ -97,7 +97,7 @@ def test_a_processor_without_bfloat16_is_not_asked_for_it(
     values, monkeypatch, tmp_path, flags, tried
 ):
     (tmp_path / "cpuinfo").write_text(f"flags : {flags}")
-    monkeypatch.setattr(computing, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(precision, "CPUINFO", tmp_path / "cpuinfo")
     assert (values("precision") == ["bf16-mixed"]) is tried
 
 

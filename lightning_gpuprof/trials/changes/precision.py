@@ -1,0 +1,29 @@
+"""Computes in bfloat16 under autocast: activations and gradients lose precision."""
+
+from pathlib import Path
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.trials.change import PASSES, Change, Values
+
+CPUINFO = Path("/proc/cpuinfo")
+CPU_FLAGS = ("amx_bf16", "avx512_bf16")
+
+
+def _values(run: RunResults) -> Values:
+    now = run.start.trainer.get("precision")
+    if now not in (None, "32-true"):
+        return f"it trains with {now}"
+    words = CPUINFO.read_text(encoding="utf-8").split() if CPUINFO.exists() else []
+    if not run.on_gpu and not any(flag in words for flag in CPU_FLAGS):
+        return "this processor computes bfloat16 no faster"
+    return ["bf16-mixed"]
+
+
+PRECISION = Change(
+    name="precision",
+    values=_values,
+    place="Trainer",
+    phases=PASSES,
+    findings=("low-precision-unused", "vram-pressure"),
+    alters="activations and gradients have the precision of bfloat16",
+)

@@ -1,0 +1,11 @@
+"""Validates less often: the finding's arithmetic is enough, and there is no trial."""
+
+from lightning_gpuprof.trials.change import Change
+
+VAL_CHECK_INTERVAL = Change(
+    name="val_check_interval",
+    values=lambda run: "validation takes little of the time",
+    findings=("frequent-validation",),
+    alters="validations, and what follows them (checkpoints, early stops), come less often",
+    computed=True,
+)
