@@ -2,7 +2,7 @@
 
 import pkgutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -25,7 +25,8 @@ PASSES = (Phase.FORWARD, Phase.BACKWARD)
 class Change:
     """One setting that a trial changes: its value is an argument at `place`, or `write` says it."""
 
-    name: str
+    name: str = ""
+    """Its file's."""
     values: Callable[[RunResults], Values]
     place: str = ""
     write: Callable[[Any, RunResults], Settings] | None = None
@@ -58,9 +59,9 @@ def changes() -> dict[str, Change]:
     """Return all changes by name."""
     package = "lightning_gpuprof.trials.changes"
     folder = import_module(package).__path__
-    modules = [import_module(f"{package}.{one.name}") for one in pkgutil.iter_modules(folder)]
-    found = [one for module in modules for one in vars(module).values() if isinstance(one, Change)]
-    return {one.name: one for one in found}
+    names = [one.name for one in pkgutil.iter_modules(folder)]
+    found = {name: import_module(f"{package}.{name}").CHANGE for name in names}
+    return {name: replace(change, name=name) for name, change in found.items()}
 
 
 def merged(several: Sequence[Settings]) -> Settings:

@@ -97,7 +97,7 @@ def find_layers(trace: LinkedTrace) -> Iterator[Layer]:
     annotated = of_category(host, "user_annotation")
     python = of_category(host, "python_function")
     waited, _ = waiting_calls(trace)
-    kinds[waited > 0] = KIND_ID["sync"]
+    kinds[waited] = KIND_ID["sync"]
     synced = kinds == KIND_ID["sync"]
     yield from _host_layer(timeline, "annotations", annotated, kinds)
     yield from _idle_layer(trace)

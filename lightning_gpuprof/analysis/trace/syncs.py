@@ -7,15 +7,14 @@ from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.code_places import CodePlaces, Place, PlaceStats
 from lightning_gpuprof.analysis.trace.copies import SMALL_BYTES, copy_kind, may_wait
-from lightning_gpuprof.analysis.trace.grouping import sums_by_name, used
+from lightning_gpuprof.analysis.trace.grouping import matching, sums_by_name
 from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kind, sync_kind
 from lightning_gpuprof.analysis.trace.idle import enclosing
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
-from lightning_gpuprof.arrays import Int8, Int64, Mask
+from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.traces.timeline import MISSING, Timeline, of_category
 
 LONGEST = 200
-_SYNC, _COPY = 1, 2
 CHEAPER = {
     "device": "torch.cuda.current_stream().synchronize()  # not torch.cuda.synchronize()",
     "stream": "event.record(), then event.synchronize()  # waits for what was queued before it",
@@ -55,8 +54,8 @@ class SyncReport(Struct, frozen=True):
 def sync_calls(trace: LinkedTrace, places: CodePlaces | None = None) -> SyncReport:
     """Find synchronizing calls, longest first."""
     host = trace.timeline.host
-    kind, uploads = waiting_calls(trace)
-    rows = np.flatnonzero(kind)
+    waited, uploads = waiting_calls(trace)
+    rows = np.flatnonzero(waited)
     dur = host.dur_ns[rows]
     longest = rows[np.lexsort((host.start_ns[rows], -dur))[:LONGEST]]
     calls = tuple(_call(trace, places, row) for row in longest.tolist())
@@ -79,27 +78,24 @@ def _kinds(timeline: Timeline, rows: Int64, calls: tuple[SyncCall, ...]) -> tupl
     return tuple(PlaceStats(kind, at.get(kind), count[kind], ns) for kind, ns in took.most_common())
 
 
-def waiting_calls(trace: LinkedTrace) -> tuple[Int8, Mask]:
-    """Return for each host row whether it is a call that waited for the device: 0 where not.
+def waiting_calls(trace: LinkedTrace) -> tuple[Mask, Mask]:
+    """Return for each host row whether it is a call that waited for the device.
 
     A copy counts where its call is of the blocking kind, or is asynchronous and waited all the
     same, as those from or to pageable memory do. The mask is of asynchronous copies to the device.
     """
     timeline, host = trace.timeline, trace.timeline.host
     rows = np.flatnonzero(of_category(host, "cuda_runtime", "cuda_driver"))
-    by_name = np.zeros(len(timeline.names), dtype=np.int8)
-    for name in used(host.name[rows]):
-        text = timeline.names[name]
-        by_name[name] = _SYNC if call_kind(text) == "sync" else _COPY * blocks_as_copy(text)
-    kind = np.zeros(len(host), dtype=np.int8)
-    kind[rows] = by_name[host.name[rows]]
-    uploads = np.zeros(len(host), dtype=np.bool_)
+    waited, uploads = np.zeros((2, len(host)), dtype=np.bool_)
+    waited[rows] = matching(
+        timeline, host.name[rows], lambda one: call_kind(one) == "sync" or blocks_as_copy(one)
+    )
     copies = _waited_copies(trace)
     calls = trace.launches.call[copies]
     uploads[calls[_of_kind(timeline, copies, ("HtoD",))]] = True
-    uploads &= kind == 0  # a call that always waits is the program's own
-    kind[calls] = _COPY
-    return kind, uploads
+    uploads &= ~waited  # a call that always waits is the program's own
+    waited[calls] = True
+    return waited, uploads
 
 
 def _waited_copies(trace: LinkedTrace) -> Int64:
@@ -123,11 +119,7 @@ def _waited_copies(trace: LinkedTrace) -> Int64:
 def _of_kind(timeline: Timeline, copies: Int64, kind: tuple[str, ...]) -> Mask:
     """Tell which copies are of a direction, and of a kind of host memory where that is given."""
     names = timeline.device.name[copies]
-    chosen = np.zeros(len(timeline.names), dtype=np.bool_)
-    for name in used(names):
-        chosen[name] = copy_kind(timeline.names[name])[: len(kind)] == kind
-    found: Mask = chosen[names]
-    return found
+    return matching(timeline, names, lambda one: copy_kind(one)[: len(kind)] == kind)
 
 
 def _call(trace: LinkedTrace, places: CodePlaces | None, row: int) -> SyncCall:

@@ -23,8 +23,7 @@ def _write(value: int, run: RunResults) -> Settings:
     return {"DataLoader": {"batch_size": value}, **(fewer if parts > 1 else {})}
 
 
-BATCH_SIZE = Change(
-    name="batch_size",
+CHANGE = Change(
     values=_values,
     write=_write,
     findings=("unused-vram", "vram-pressure", "host-bound"),

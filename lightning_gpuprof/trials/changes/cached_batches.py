@@ -15,8 +15,7 @@ def _values(run: RunResults) -> Values:
     return [max(2, min(BATCHES, fitting))] if run.start.loader else NO_LOADER
 
 
-CACHED_BATCHES = Change(
-    name="cached_batches",
+CHANGE = Change(
     values=_values,
     write=lambda value, run: {"cached_batches": [value]},
     phases=(Phase.DATA_WAIT,),

@@ -17,8 +17,7 @@ def _values(run: RunResults) -> Values:
     return "it is compiled" if run.start.model.get("compiled") else [True]
 
 
-COMPILE = Change(
-    name="compile",
+CHANGE = Change(
     values=_values,
     write=lambda value, run: {"lines": ["for part in model.children(): part.compile()"]},
     phases=PASSES,

@@ -3,8 +3,7 @@
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.trials.change import Change
 
-DEFERRED_LOGGING = Change(
-    name="deferred_logging",
+CHANGE = Change(
     values=lambda run: [True],
     write=lambda value, run: {
         "callbacks": ["DeferredLoss"],

@@ -14,8 +14,7 @@ def _values(run: RunResults) -> Values:
     return [max(USUAL_STEPS, 4 * now)] if loggers else "there is no logger"
 
 
-LOG_EVERY_N_STEPS = Change(
-    name="log_every_n_steps",
+CHANGE = Change(
     values=_values,
     place="Trainer",
     phases=(Phase.LOGGING, Phase.CALLBACKS),

@@ -12,8 +12,7 @@ def _values(run: RunResults) -> Values:
     return ["high"] if now == "highest" else f"it is {now}"
 
 
-MATMUL_PRECISION = Change(
-    name="matmul_precision",
+CHANGE = Change(
     values=_values,
     write=lambda value, run: {"lines": [f'torch.set_float32_matmul_precision("{value}")']},
     phases=PASSES,

@@ -27,8 +27,7 @@ def _values(run: RunResults) -> Values:
     return sorted(ladder, key=lambda count: (count != suggested, count))
 
 
-NUM_WORKERS = Change(
-    name="num_workers",
+CHANGE = Change(
     values=_values,
     write=lambda count, run: {
         "DataLoader": {"num_workers": count, "persistent_workers": count > 0}

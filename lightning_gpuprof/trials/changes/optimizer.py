@@ -20,8 +20,7 @@ def _values(run: RunResults) -> Values:
     return [*fused, *each] or "torch has no faster form of it"
 
 
-OPTIMIZER = Change(
-    name="optimizer",
+CHANGE = Change(
     values=_values,
     write=lambda value, run: {"optimizer": {value: True}},
     phases=(Phase.OPTIMIZER_STEP,),

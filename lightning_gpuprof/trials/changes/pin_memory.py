@@ -13,8 +13,7 @@ def _values(run: RunResults) -> Values:
     return "it is on" if run.start.loader.pin_memory else [True]
 
 
-PIN_MEMORY = Change(
-    name="pin_memory",
+CHANGE = Change(
     values=_values,
     place="DataLoader",
     phases=(Phase.DATA_WAIT, Phase.HOST_TO_DEVICE),

@@ -19,8 +19,7 @@ def _values(run: RunResults) -> Values:
     return ["bf16-mixed"]
 
 
-PRECISION = Change(
-    name="precision",
+CHANGE = Change(
     values=_values,
     place="Trainer",
     phases=PASSES,

@@ -12,8 +12,7 @@ def _values(run: RunResults) -> Values:
     return [4 * (loader.prefetch_factor or 2)]
 
 
-PREFETCH_FACTOR = Change(
-    name="prefetch_factor",
+CHANGE = Change(
     values=_values,
     place="DataLoader",
     phases=(Phase.DATA_WAIT,),

@@ -13,8 +13,7 @@ def _values(run: RunResults) -> Values:
     return sorted(ladder, reverse=True) or f"there is one core, and {now} thread"
 
 
-TORCH_THREADS = Change(
-    name="torch_threads",
+CHANGE = Change(
     values=_values,
     write=lambda value, run: {"lines": [f"torch.set_num_threads({value})"]},
     phases=(*PASSES, Phase.OPTIMIZER_STEP),

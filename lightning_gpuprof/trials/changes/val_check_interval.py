@@ -2,8 +2,7 @@
 
 from lightning_gpuprof.trials.change import Change
 
-VAL_CHECK_INTERVAL = Change(
-    name="val_check_interval",
+CHANGE = Change(
     values=lambda run: "validation takes little of the time",
     findings=("frequent-validation",),
     alters="validations, and what follows them (checkpoints, early stops), come less often",
