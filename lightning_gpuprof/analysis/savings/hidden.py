@@ -56,18 +56,14 @@ def exposed(run: RunResults, phase: Phase, host_ns: int) -> Exposed:
     )
 
 
-def held_by_device(run: RunResults) -> float:
-    """Return the share of steps that shorter kernels make shorter; 1 where nothing was marked.
-
-    In a step that waits for the host, or for data, the device would only idle for longer.
-    """
-    if run.device_time is None:
-        return 1.0
-    states = run.device_time.state_frac
-    return 1.0 - states[StepState.HOST_BOUND] - states[StepState.DATA_BOUND]
-
-
 def faster_kernels(run: RunResults, step_ns: int, low_ns: float, high_ns: float) -> tuple[int, int]:
-    """Return by how much faster kernels make a step shorter, where the device holds it up."""
-    held = held_by_device(run)
+    """Return by how much faster kernels make a step shorter, where the device holds it up.
+
+    In a step that waits for the host, or for data, it would only idle for longer. Where nothing was
+    marked, all are taken to be held up.
+    """
+    held = 1.0
+    if run.device_time is not None:
+        states = run.device_time.state_frac
+        held = 1.0 - states[StepState.HOST_BOUND] - states[StepState.DATA_BOUND]
     return round(min(step_ns, held * low_ns)), round(min(step_ns, held * high_ns))
