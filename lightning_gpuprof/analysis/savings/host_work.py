@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import Operator, TraceFacts, grown_ns, trace_facts
 from lightning_gpuprof.analysis.savings.graph_passes import nodes_ns
-from lightning_gpuprof.analysis.trace.operators import STEP
-from lightning_gpuprof.analysis.trace.operators import computes as computes_something
+from lightning_gpuprof.analysis.trace.operators import STEP, computes
 from lightning_gpuprof.records.phases import Phase
 
 COMPUTE = (Phase.FORWARD, Phase.BACKWARD)
@@ -108,15 +107,15 @@ def host_work(run: RunResults) -> HostWork | None:
     thin = [op for op in every if op.self_ns < THIN_NS * op.calls]
     heavy = [op for op in every if op not in thin]
     read = next((op for op in every if op.name == READ), None)
-    worst = max(filter(computes, thin), key=_own_calls, default=None)
+    worst = max((op for op in thin if computes(op.name)), key=_own_calls, default=None)
     return HostWork(
         compute_ns=max(0, sum(stats.median_ns for stats in per_step) - _not_computed_ns(run)),
         heavy_ns=round(sum(map(_own_ns, heavy))),
         forward_operators_ns=max(0, round(sum(map(_own_ns, every)) - nodes_ns(facts))),
-        calls=round(sum(_own_calls(op) for op in every if computes(op))),
+        calls=round(sum(_own_calls(op) for op in every if computes(op.name))),
         thin_calls=round(sum(map(_own_calls, thin))),
         forward_calls=round(
-            sum(max(0.0, _own_calls(op) - op.backward_calls) for op in thin if computes(op))
+            sum(max(0.0, _own_calls(op) - op.backward_calls) for op in thin if computes(op.name))
         ),
         usual_calls=None if tensors is None else CALLS_PER_TENSOR * tensors,
         looped_ns=round(sum(_own_ns(op) for op in heavy if _own_calls(op) >= LOOPED)),
@@ -185,8 +184,3 @@ def _own_calls(op: Operator) -> float:
 
 def _own_ns(op: Operator) -> float:
     return max(0.0, op.self_ns - op.update_self_ns)
-
-
-def computes(op: Operator) -> bool:
-    """Tell whether an operator's calls compute something, and are counted nowhere else."""
-    return computes_something(op.name)

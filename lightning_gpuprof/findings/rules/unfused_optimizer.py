@@ -31,7 +31,8 @@ from lightning_gpuprof.analysis.run.phase_split import PerStep
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.hidden import exposed
-from lightning_gpuprof.analysis.savings.host_work import computes, parameter_tensors
+from lightning_gpuprof.analysis.savings.host_work import parameter_tensors
+from lightning_gpuprof.analysis.trace.operators import computes
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
@@ -112,7 +113,7 @@ def _by_hand(run: RunResults, step: PerStep, name: str, tensors: int) -> Finding
     facts = trace_facts(run)
     updating = [op for op in facts.operators.values() if op.update_calls] if facts else []
     together = any(op.name.startswith(("aten::_foreach", "aten::_fused")) for op in updating)
-    calls = sum(op.update_calls for op in updating if computes(op))
+    calls = sum(op.update_calls for op in updating if computes(op.name))
     if not updating or together or calls < LEAST_CALLS * tensors * (step.active_frac or 1.0):
         return None
     twin = _TWIN.search(name)
