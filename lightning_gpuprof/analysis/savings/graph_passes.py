@@ -38,11 +38,6 @@ def graph_nodes(facts: TraceFacts) -> list[Operator]:
     return [op for name, op in every if name.startswith(ENGINE) and ACCUMULATE not in name]
 
 
-def nodes_ns(facts: TraceFacts) -> float:
-    """Return the host time per step of the graph's nodes and all that they call."""
-    return sum(op.total_ns for name, op in facts.operators.items() if name.startswith(ENGINE))
-
-
 def second_order(facts: TraceFacts) -> bool:
     """Tell whether gradients are differentiated again: nodes of nodes run."""
     return any(_SECOND_ORDER.search(name) for name in facts.operators)

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import Operator, TraceFacts, grown_ns, trace_facts
-from lightning_gpuprof.analysis.savings.graph_passes import nodes_ns
-from lightning_gpuprof.analysis.trace.operators import STEP, computes
+from lightning_gpuprof.analysis.trace.operators import ENGINE, STEP, computes
 from lightning_gpuprof.records.phases import Phase
 
 COMPUTE = (Phase.FORWARD, Phase.BACKWARD)
@@ -106,12 +105,13 @@ def host_work(run: RunResults) -> HostWork | None:
     every = [op for op in every if not op.name.startswith(STEP)]
     thin = [op for op in every if op.self_ns < THIN_NS * op.calls]
     heavy = [op for op in every if op not in thin]
+    nodes_ns = sum(op.total_ns for op in facts.operators.values() if op.name.startswith(ENGINE))
     read = next((op for op in every if op.name == READ), None)
     worst = max((op for op in thin if computes(op.name)), key=_own_calls, default=None)
     return HostWork(
         compute_ns=max(0, sum(stats.median_ns for stats in per_step) - _not_computed_ns(run)),
         heavy_ns=round(sum(map(_own_ns, heavy))),
-        forward_operators_ns=max(0, round(sum(map(_own_ns, every)) - nodes_ns(facts))),
+        forward_operators_ns=max(0, round(sum(map(_own_ns, every)) - nodes_ns)),
         calls=round(sum(_own_calls(op) for op in every if computes(op.name))),
         thin_calls=round(sum(map(_own_calls, thin))),
         forward_calls=round(
