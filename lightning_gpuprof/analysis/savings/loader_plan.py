@@ -8,7 +8,6 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.cheaper_batches import SAMPLE_NS, cheaper_batches, own_code
 from lightning_gpuprof.analysis.savings.hidden import Exposed, around
 from lightning_gpuprof.analysis.savings.host_work import computes_on_all_cores
-from lightning_gpuprof.records.schema import Loader
 
 HANDOVER_LOW_NS = 100_000
 HANDOVER_HIGH_NS = 1_000_000
@@ -153,12 +152,15 @@ def _more_workers(
     loader = run.start.loader
     if loader is None or loader.num_workers is None or cores is None or cores < 2:
         return None
+    # More than one worker of an `IterableDataset` yield every sample several times, unless the
+    # dataset shares them out; without workers so far, nobody knows.
+    alone = loader.dataset_kind == "iterable" and not loader.num_workers
     plan = plan_workers(
         step_ns=step_ns,
         wait_ns=wait_ns,
         num_workers=loader.num_workers,
         cores=cores,
-        most=most_workers(loader),
+        most=1 if alone else MAX_WORKERS,
     )
     high = min(lost.high_ns, step_ns - plan.step_low_ns)
     low = min(lost.low_ns, max(0, step_ns - plan.step_high_ns))
@@ -170,15 +172,6 @@ def _more_workers(
     if loader.dataset_kind == "iterable" and loader.num_workers:
         low = 0  # they may have no more samples to share out
     return LoaderPlan(LoaderChange.WORKERS, min(low, high), high, num_workers=plan.num_workers)
-
-
-def most_workers(loader: Loader) -> int:
-    """Return how many workers may be proposed.
-
-    More than one worker of an `IterableDataset` yield every sample several times, unless the
-    dataset shares them out; without workers so far, nobody knows.
-    """
-    return 1 if loader.dataset_kind == "iterable" and not loader.num_workers else MAX_WORKERS
 
 
 @dataclass(frozen=True)
