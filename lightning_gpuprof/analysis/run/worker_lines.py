@@ -75,12 +75,6 @@ def per_batch_ns(run: RunResults, samples: int) -> int | None:
     return round(loader.num_workers * run.step_ns * samples / seen.whole)
 
 
-def keep_up(run: RunResults) -> bool:
-    """Tell whether workers wait for work most of the time: their batches are ready."""
-    seen = run.worker_lines
-    return seen is not None and seen.waiting_frac > MOSTLY
-
-
 def longer_here(run: RunResults, wait_ns: int) -> bool:
     """Tell whether the training process would make a batch for longer than it waits for one now."""
     least_ns = made_here_ns(run)

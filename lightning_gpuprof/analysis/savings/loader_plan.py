@@ -76,7 +76,7 @@ def loader_plan(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> L
     if workers and (parts.receiving_frac or 0.0) >= MOST:
         if not worker_lines.longer_here(run, wait_ns):
             return _no_workers(run, step_ns, lost, min(wait_ns, lost.high_ns))
-        if worker_lines.keep_up(run):
+        if run.worker_lines is not None and run.worker_lines.waiting_frac > MOST:
             return LoaderPlan(LoaderChange.SMALLER, 0, min(lost.high_ns, step_ns), sure=False)
     waited = 1.0 - sampler if not workers or parts.workers_frac is None else parts.workers_frac
     if (worker_lines.storage_frac(run) or 0.0) >= MOST:
