@@ -63,16 +63,10 @@ def made_in_ns(run: RunResults) -> int | None:
     Each step takes one batch, so all workers together are at work for that long in each: the mean
     step, times the workers, times the share of the samples in which they were.
     """
-    seen = run.worker_lines
-    return per_batch_ns(run, seen.work) if seen is not None and seen.work else None
-
-
-def per_batch_ns(run: RunResults, samples: int) -> int | None:
-    """Return what so many of the samples are of each batch; None where that is not known."""
-    seen, loader = run.worker_lines, run.start.loader
-    if seen is None or loader is None or not loader.num_workers or not run.step_ns:
+    seen, workers = run.worker_lines, run.start.loader.num_workers if run.start.loader else None
+    if seen is None or not seen.work or not workers or not run.step_ns:
         return None
-    return round(loader.num_workers * run.step_ns * samples / seen.whole)
+    return round(workers * run.step_ns * seen.work / seen.whole)
 
 
 def longer_here(run: RunResults, wait_ns: int) -> bool:
