@@ -159,8 +159,9 @@ def trace_facts(run: RunResults) -> TraceFacts | None:
     if not marks:
         return None
     traced = [mark["dur_ns"] for mark in marks if mark.get("dur_ns")]
-    steady = steady_as_traced_ns(run)
-    scale = min(1.0, steady / median(traced)) if traced and steady else 1.0
+    # The median step without the growth of phases since the trace.
+    steady = (run.steps.plain_p50_ns if run.steps else 0) - sum(grown_ns(run).values())
+    scale = min(1.0, steady / median(traced)) if traced and steady > 0 else 1.0
     document = _believed(trace.analysis)
     return TraceFacts(document=document, steps=len(marks), host_scale=scale)
 
@@ -180,12 +181,6 @@ def _believed(document: Mapping[str, Any]) -> Mapping[str, Any]:
     ]
     kept = {key: value for key, value in document.items() if key not in _ON_DEVICE}
     return {**kept, "operators": operators}
-
-
-def steady_as_traced_ns(run: RunResults) -> int:
-    """Return the median step without the growth of phases since the trace; 0 without steps."""
-    steady = run.steps.plain_p50_ns if run.steps else 0
-    return max(0, steady - sum(grown_ns(run).values()))
 
 
 def grown_ns(run: RunResults) -> dict[Phase, int]:
