@@ -117,10 +117,6 @@ class TraceFacts:
             row for row in rows if row.get("operator") or begin <= row.get("start_ns", begin) < end
         ]
 
-    def upload_wait_ns(self) -> float:
-        """Return the part of `sync_ns` per step in copies of pageable memory to the device."""
-        return (self.number("upload_wait_ns") or 0) / self.steps
-
     @property
     def on_device(self) -> bool:
         """Whether anything ran on a GPU in this trace."""

@@ -75,7 +75,8 @@ def judge(run: RunResults) -> Finding | None:
 def _on_gpu(run: RunResults, step_ns: int, facts: TraceFacts | None) -> Finding | None:
     sites = [site for site in run.sync_sites if site.steps_watched]
     blocked = sum((site.blocked_ns or 0) // site.steps_watched for site in sites)
-    in_calls = max(0, (facts.sync_ns() or 0) - facts.upload_wait_ns()) if facts else 0
+    uploads = (facts.per_step("upload_wait_ns") or 0) if facts else 0
+    in_calls = max(0, (facts.sync_ns() or 0) - uploads) if facts else 0
     idle = facts.idle_ns("host_sync") if facts else None
     # A rare sync may be in none of the traced steps: then the inspected ones count.
     cost_ns = min(step_ns, round(in_calls) or blocked)
