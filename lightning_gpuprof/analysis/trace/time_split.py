@@ -74,17 +74,6 @@ def covered_until(spans: Spans, at: Int64) -> Int64:
     return result
 
 
-def covered_within(spans: Spans, start: Int64, end: Int64) -> Int64:
-    """Return how much of each window is covered.
-
-    >>> spans = union(np.array([0, 5]), np.array([2, 7]))
-    >>> covered_within(spans, np.array([1]), np.array([6])).tolist()
-    [2]
-    """
-    inside: Int64 = covered_until(spans, end) - covered_until(spans, start)
-    return inside
-
-
 class TimeSplit(Struct, frozen=True):
     """The parts of a span; `compute + exposed_comm + exposed_copy + idle == span`, exactly."""
 
@@ -158,7 +147,9 @@ def split_time(spans: DeviceSpans) -> TimeSplit:
 def split_windows(spans: DeviceSpans, start: Int64, end: Int64) -> list[TimeSplit]:
     """Split windows of time, such as steps; events are cut at a window's borders."""
     parts = (spans.compute, spans.comm, spans.copy, spans.compute_or_comm, spans.busy)
-    compute, comm, copy, either, busy = (covered_within(one, start, end) for one in parts)
+    compute, comm, copy, either, busy = (
+        covered_until(one, end) - covered_until(one, start) for one in parts
+    )
     span = end - start
     split = (span, busy, span - busy, compute, comm, copy, either - compute, busy - either)
     return [TimeSplit(*map(int, row)) for row in zip(*split, strict=True)]
