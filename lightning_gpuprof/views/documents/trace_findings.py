@@ -47,25 +47,18 @@ def judge_trace(document: Mapping[str, Any]) -> tuple[RunResults, Findings]:
 
 
 def as_run(document: Mapping[str, Any]) -> RunResults:
-    """Return a trace as a run of its steps; without step marks all of it is one."""
-    marks = _marks(document)
-    if not marks and document["gpu"]:
-        marks = [document["gpu"]["span_ns"]]
+    """Dress a trace as a run of its steps, of which nothing else is known.
+
+    Without step marks all of it is one step.
+    """
+    marks, gpu, device = _marks(document), document["gpu"] or {}, Device(type="cpu")
+    if not marks and gpu:
+        marks = [gpu["span_ns"]]
         whole = {"name": "trace", "start_ns": 0, "dur_ns": marks[0]}
         document = {**document, "steps": [whole]}
-    return _as_run(document, np.array(marks, dtype=np.int64))
-
-
-def _marks(document: Mapping[str, Any]) -> list[int]:
-    usual = [step for step in document["steps"] if not step.get("distorted")]
-    return [step["dur_ns"] for step in usual if step["dur_ns"]]
-
-
-def _as_run(document: Mapping[str, Any], step_ns: Int64) -> RunResults:
-    """Dress a trace as a run whose steps are the trace's own; nothing else of it is known."""
-    gpu, device = document["gpu"] or {}, Device(type="cpu")
     if found := document["device"]:
         device = Device(type="hip" if found["vendor"] == "amd" else "cuda", name=found["name"])
+    step_ns = np.array(marks, dtype=np.int64)
     last, total = len(step_ns) - 1, int(step_ns.sum())
     cycle = ProfilerCycle(cycle=0, first_step=0, last_step=last, trace_file=document["file"])
     start = RunStart(SCHEMA_VERSION, session=0, stage="fit", started_unix_ns=0, rank=0)
@@ -79,6 +72,11 @@ def _as_run(document: Mapping[str, Any], step_ns: Int64) -> RunResults:
         traces=(TraceView(0, cycle, document),),
         steady_dur_ns=step_ns,
     )
+
+
+def _marks(document: Mapping[str, Any]) -> list[int]:
+    usual = [step for step in document["steps"] if not step.get("distorted")]
+    return [step["dur_ns"] for step in usual if step["dur_ns"]]
 
 
 def _steps(step_ns: Int64, device_ns: int) -> StepStats:
