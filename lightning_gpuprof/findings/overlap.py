@@ -40,7 +40,7 @@ def _says_more(front: Finding, back: Finding, found: Sequence[Finding]) -> bool:
         return False  # there is more to it
     if back.worth_a_change and not front.worth_a_change:
         return False
-    if back.id in front.explains and (_same_line(back, front) or _covered(back, front, found)):
+    if back.id in front.explains and (same_line(back, front) or _covered(back, front, found)):
         return True
     return front.id not in back.explains and _names_left_over(back, front)
 
@@ -49,15 +49,16 @@ def _lines(finding: Finding) -> set[tuple[str, int | None]]:
     return {(at.file, at.line) for at in finding.where if at.file}
 
 
-def _same_line(back: Finding, front: Finding) -> bool:
-    return bool(_lines(back) & _lines(front))
+def same_line(one: Finding, other: Finding) -> bool:
+    """Tell whether two findings name a line of the program in common."""
+    return bool(_lines(one) & _lines(other))
 
 
 def _names_left_over(back: Finding, front: Finding) -> bool:
     if back.id not in LEFT_OVER or front.id in LEFT_OVER[LEFT_OVER.index(back.id) :]:
         return False
     # Each line that reads is one to change: none goes untold for another that is named.
-    named = _same_line(back, front)
+    named = same_line(back, front)
     return named and (back.id != "host-sync" or _lines(back) <= _lines(front))
 
 

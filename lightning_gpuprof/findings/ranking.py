@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from lightning_gpuprof.findings.model import Finding, Range, Severity
-from lightning_gpuprof.findings.overlap import LEFT_OVER
+from lightning_gpuprof.findings.overlap import LEFT_OVER, same_line
 from lightning_gpuprof.records.trials import FASTER, Trial, Trials
 
 GENERIC = "costly-line"
@@ -31,9 +31,7 @@ def ranked(found: Iterable[Finding]) -> list[Finding]:
 def _is_reason(reason: Finding, of: Finding) -> bool:
     if reason.id in LEFT_OVER or reason.worth_a_change < of.worth_a_change:
         return False
-    lines = {(at.file, at.line) for at in of.where if at.file}
-    named = any((at.file, at.line) in lines for at in reason.where if at.file)
-    return named and reason.saving_ns.high >= MOST * of.saving_ns.middle
+    return same_line(reason, of) and reason.saving_ns.high >= MOST * of.saving_ns.middle
 
 
 def _rank(finding: Finding) -> tuple[bool, bool, float, float]:
