@@ -2,6 +2,7 @@
 
 import os
 import re
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -27,16 +28,12 @@ _GROUP = re.compile(r"[0-9]{1,9}")
 
 def timeline_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     """Return what a cycle's timeline holds: its lanes, its length, and whether it is prepared."""
-    wanted = pick_cycle(run, query, LAYOUT_SUFFIX)
-    if wanted is None:
-        return {"trace": None, "state": "no-cycle"}
-    loaded = _load(run, wanted)
+    found, loaded = _prepared(run, query)
     if loaded is None:
-        return {"trace": wanted, "state": "not-prepared"}
+        return found
     layout = loaded.layout
     return {
-        "trace": wanted,
-        "state": "prepared",
+        **found,
         "span_ns": layout.span,
         "events": len(layout),
         "kinds": KINDS,
@@ -48,14 +45,12 @@ def timeline_view(run: LoadedRun, query: Query) -> dict[str, Any]:
 
 def call_tree_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     """Return who called what in a cycle, as columns with a parent index."""
-    wanted = pick_cycle(run, query, LAYOUT_SUFFIX)
-    loaded = None if wanted is None else _load(run, wanted)
+    found, loaded = _prepared(run, query)
     if loaded is None:
-        return {"trace": wanted, "state": "no-cycle" if wanted is None else "not-prepared"}
+        return found
     tree, names = loaded.tree, loaded.layout.names
     return {
-        "trace": wanted,
-        "state": "prepared",
+        **found,
         "name": [names[i][:NAME_LENGTH] for i in tree.name.tolist()],
         "kind": [KINDS[i] for i in tree.kind.tolist()],
         "parent": tree.parent.tolist(),
@@ -143,22 +138,21 @@ def pack_cut(layout: Layout, cut: Cut, start: int, end: int) -> bytes:
     return b"".join([length, head, padding, *(column.tobytes() for column in columns)])
 
 
-def _load(run: LoadedRun, trace_file: str) -> LoadedLayout | None:
-    """Return a cycle's layout, None where there is none that this version can read."""
-    if trace_file not in run.layouts:
-        path = os.path.join(run.folder, os.path.basename(trace_file) + LAYOUT_SUFFIX)
-        if not run.fs.exists(path):
-            return None
-        try:
-            run.layouts[trace_file] = LoadedLayout(*unpack(run.fs.read_bytes(path)))
-        except LayoutFileError:
-            return None
-    return run.layouts[trace_file]
+def _prepared(run: LoadedRun, query: Query) -> tuple[dict[str, Any], LoadedLayout | None]:
+    """Return how a view of a cycle begins, and its layout where this version can read one."""
+    wanted = pick_cycle(run, query, LAYOUT_SUFFIX)
+    if wanted is None:
+        return {"trace": None, "state": "no-cycle"}, None
+    path = os.path.join(run.folder, wanted + LAYOUT_SUFFIX)
+    if wanted not in run.layouts and run.fs.exists(path):
+        with suppress(LayoutFileError):
+            run.layouts[wanted] = LoadedLayout(*unpack(run.fs.read_bytes(path)))
+    loaded = run.layouts.get(wanted)
+    return {"trace": wanted, "state": "prepared" if loaded else "not-prepared"}, loaded
 
 
 def _loaded(run: LoadedRun, query: Query) -> LoadedLayout:
-    wanted = pick_cycle(run, query, LAYOUT_SUFFIX)
-    loaded = None if wanted is None else _load(run, wanted)
+    _, loaded = _prepared(run, query)
     if loaded is None:
         raise QueryError(
             f"{run.name} has no trace that is prepared for the timeline; ask the view timeline "
