@@ -135,10 +135,6 @@ class LoadedLayout:
         names = [i for i, name in enumerate(self.layout.names) if text.lower() in name.lower()]
         return np.isin(self.layout.name, names)
 
-    def lane_of(self, event: int) -> int:
-        """Return the lane that an event lies in."""
-        return int(np.searchsorted(self.layout.lane_first, event, side="right")) - 1
-
     def argument_text(self, event: int) -> str | None:
         """Return the inputs that an operator was called with, None where not recorded."""
         index = int(self.layout.arguments[event]) if event >= 0 else -1

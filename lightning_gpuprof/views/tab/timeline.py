@@ -187,7 +187,7 @@ def _group(layout: Layout, index: int) -> dict[str, Any]:
 def _event(loaded: LoadedLayout, number: int) -> dict[str, Any]:
     layout = loaded.layout
     return {
-        "lane": loaded.lane_of(number),
+        "lane": int(np.searchsorted(layout.lane_first, number, side="right")) - 1,
         "event": number,
         "name": layout.names[int(layout.name[number])][: 4 * NAME_LENGTH],
         "kind": KINDS[int(layout.kind[number])],
