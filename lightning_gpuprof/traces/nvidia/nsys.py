@@ -136,8 +136,7 @@ def _calls(database: Database, builder: TimelineBuilder, strings: dict[int, str]
     ):
         name, category = _call(strings.get(key, "unnamed call"))
         call = _of_process(builder, call, packed)
-        thread = _thread(builder, packed)
-        builder.host(start, end, name, category, thread, call)
+        builder.host(start, end, name, category, builder.thread(*_pid_tid(packed or 0)), call)
 
 
 @cache
@@ -147,21 +146,16 @@ def _call(text: str) -> tuple[str, str]:
     return _VERSION.sub("", text), "cuda_driver" if driver else "cuda_runtime"
 
 
-def _range(label: str) -> tuple[str, str]:
-    """Return the name and category of an NVTX range, which may stand for an operator."""
-    operator = _OPERATOR.match(label)
-    return (operator[1], "cpu_op") if operator else (label, "user_annotation")
-
-
 def _ranges(database: Database, builder: TimelineBuilder, strings: dict[int, str]) -> None:
-    for start, end, kind, text, text_id, thread in database.rows(
+    for start, end, kind, text, text_id, packed in database.rows(
         "NVTX_EVENTS", "start", "end", "eventType", "text", "textId", "globalTid"
     ):
         if kind not in _RANGES:
             continue
         label = text if text is not None else strings.get(text_id, "unnamed range")
-        name, category = _range(label)
-        builder.host(start, end, name, category, _thread(builder, thread))
+        operator = _OPERATOR.match(label)
+        name, category = (operator[1], "cpu_op") if operator else (label, "user_annotation")
+        builder.host(start, end, name, category, builder.thread(*_pid_tid(packed or 0)))
 
 
 def _devices(database: Database) -> list[DeviceInfo]:
@@ -185,10 +179,6 @@ def _devices(database: Database) -> list[DeviceInfo]:
 def _of_process(builder: TimelineBuilder, call: int | None, packed: int | None) -> int | None:
     """Keep the correlation ids of several processes, or of their threads, apart."""
     return builder.of_process(call, None if packed is None else packed >> 24)
-
-
-def _thread(builder: TimelineBuilder, packed: int | None) -> int:
-    return builder.thread(*_pid_tid(packed or 0))
 
 
 def _pid_tid(packed: int) -> tuple[int, int]:
