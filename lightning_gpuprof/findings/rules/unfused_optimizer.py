@@ -39,6 +39,7 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
 FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
+"""These have a fused form on CPUs and GPUs."""
 TAKE_SPARSE = ("SGD", "Adagrad")
 """Of these, those that take sparse gradients, unfused alone."""
 MIN_TENSORS = 4

@@ -1,11 +1,9 @@
 """Has the optimizer update all parameters in a few calls; results differ by rounding."""
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.findings.rules.unfused_optimizer import FUSED
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.trials.change import Change, Values
-
-FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
-"""These have a fused form on CPUs and GPUs."""
 
 
 def _values(run: RunResults) -> Values:
