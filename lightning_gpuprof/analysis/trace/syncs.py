@@ -82,7 +82,7 @@ def waiting_calls(trace: LinkedTrace) -> tuple[Mask, Mask]:
     """Return for each host row whether it is a call that waited for the device.
 
     A copy counts where its call is of the blocking kind, or is asynchronous and waited all the
-    same, as those from or to pageable memory do. The mask is of asynchronous copies to the device.
+    same, as those from or to pageable memory do. The second mask is of asynchronous uploads.
     """
     timeline, host = trace.timeline, trace.timeline.host
     rows = np.flatnonzero(of_category(host, "cuda_runtime", "cuda_driver"))
