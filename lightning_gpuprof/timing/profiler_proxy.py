@@ -104,7 +104,7 @@ class ProfilerProxy(Profiler):
 
         def begin() -> None:
             watch()
-            self._actions.fetching.restart()
+            self._actions.fetching.first = True
 
         start = Calling(self._clock.region(Phase.VALIDATION, LOADER_START), begin)
         return _ByLoop(self, nullcontext(), start)

@@ -90,11 +90,8 @@ class ValidationFetch(Region):
         super().__init__(clock, slots[False])
         self._pairs = [(code(OPEN, slot), code(CLOSE, slot)) for slot in slots]
         self.first = True
+        """Whether the next fetch is a validation's first."""
         self.running = False
-
-    def restart(self) -> None:
-        """The next fetch is the first."""
-        self.first = True
 
     @override
     def __enter__(self) -> None:
