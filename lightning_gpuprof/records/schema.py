@@ -92,11 +92,6 @@ class Device(msgspec.Struct, omit_defaults=True, kw_only=True):
     capability: str | None = None
     """Compute capability as "9.0" (NVIDIA) or architecture as "gfx942" (AMD)."""
 
-    @property
-    def is_gpu(self) -> bool:
-        """Whether it is a CUDA or HIP device."""
-        return self.type in ("cuda", "hip")
-
 
 class Loader(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Settings of a DataLoader, where it is one."""

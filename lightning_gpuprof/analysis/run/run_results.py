@@ -224,4 +224,4 @@ class RunResults:
     @property
     def on_gpu(self) -> bool:
         """Whether this rank trained on a CUDA or HIP device."""
-        return self.start.device is not None and self.start.device.is_gpu
+        return self.start.device is not None and self.start.device.type in ("cuda", "hip")
