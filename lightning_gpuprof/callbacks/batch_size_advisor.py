@@ -10,7 +10,7 @@ from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trai
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.memory.advice import advice_line, advice_record, vram_line
 from lightning_gpuprof.memory.advise import BatchSizeAdvice
-from lightning_gpuprof.memory.device import CudaMemory, MemoryReading, memory_probe, resident_bytes
+from lightning_gpuprof.memory.device import CudaMemory, memory_probe, resident_bytes
 from lightning_gpuprof.memory.kinds import kind_bytes
 from lightning_gpuprof.memory.peaks import TrainingPeaks, WindowBatches
 from lightning_gpuprof.records.facts import ProcessMemory
@@ -208,16 +208,12 @@ class BatchSizeAdvisor(RecordingCallback):
             self._kinds = kind_bytes(trainer.lightning_module, trainer.optimizers, device)
         assert self._output is not None
         self._output.write(peaks.add(reading, window, batch=self._counted, kinds=self._kinds))
-        self._show(reading)
+        if reading.peak_reserved_bytes > self._shown_bytes:  # with each new peak
+            self._say(vram_line(reading))
+            self._shown_bytes = reading.peak_reserved_bytes
         advice = peaks.advise(reading, self.band) if self._output.stage == "fit" else None
         if advice is not None and advice != self._last:
             self._suggest(advice, trainer)
-
-    def _show(self, reading: MemoryReading) -> None:
-        """Show the VRAM line with each new peak."""
-        if reading.peak_reserved_bytes > self._shown_bytes:
-            self._say(vram_line(reading))
-            self._shown_bytes = reading.peak_reserved_bytes
 
     def _suggest(self, advice: BatchSizeAdvice, trainer: Trainer) -> None:
         """Record a suggestion; show the first, and its withdrawal."""
