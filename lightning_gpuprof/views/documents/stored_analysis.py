@@ -24,7 +24,7 @@ _NUMBERS = (
 _TEXTS = "name category kind cause memory operator bound"
 _TABLES = {
     "operators": "name total_ns self_ns",
-    "kernels": "name total_ns",
+    "kernels": "name total_ns count",
     "idle": "cause",
     "idle_functions": "name total_ns",
     **dict.fromkeys("steps categories copies syncs gaps modules lines roofline".split(), ""),
