@@ -136,7 +136,7 @@ def _calls(database: Database, builder: TimelineBuilder, strings: dict[int, str]
     ):
         name, category = _call(strings.get(key, "unnamed call"))
         call = _of_process(builder, call, packed)
-        builder.host(start, end, name, category, builder.thread(*_pid_tid(packed or 0)), call)
+        builder.host(start, end, name, category, builder.thread(*_pid_tid(packed)), call)
 
 
 @cache
@@ -155,7 +155,7 @@ def _ranges(database: Database, builder: TimelineBuilder, strings: dict[int, str
         label = text if text is not None else strings.get(text_id, "unnamed range")
         operator = _OPERATOR.match(label)
         name, category = (operator[1], "cpu_op") if operator else (label, "user_annotation")
-        builder.host(start, end, name, category, builder.thread(*_pid_tid(packed or 0)))
+        builder.host(start, end, name, category, builder.thread(*_pid_tid(packed)))
 
 
 def _devices(database: Database) -> list[DeviceInfo]:
@@ -181,5 +181,7 @@ def _of_process(builder: TimelineBuilder, call: int | None, packed: int | None) 
     return builder.of_process(call, None if packed is None else packed >> 24)
 
 
-def _pid_tid(packed: int) -> tuple[int, int]:
-    return (packed >> 24) & 0xFFFFFF, packed & 0xFFFFFF
+def _pid_tid(packed: int | None) -> tuple[int, int]:
+    """Return the process and thread that are packed in a number; 0 and 0 where there is none."""
+    both = packed or 0
+    return (both >> 24) & 0xFFFFFF, both & 0xFFFFFF
