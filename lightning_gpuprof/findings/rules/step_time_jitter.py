@@ -61,14 +61,12 @@ REGULAR = (
     "Find what the program does every {every:.0f} steps, such as a figure, a print, a file, "
     "gc.collect() or empty_cache(). Remove it from the loop, or do it far less often."
 )
+NO_PATTERN = "The slow steps follow no pattern, and nothing recorded explains them"
 SHAPES = (
-    "The slow steps follow no pattern, and nothing recorded explains them. New batch shapes make "
-    "torch allocate memory, and Trainer(benchmark=True) try algorithms: pad to a few lengths."
+    f"{NO_PATTERN}. New batch shapes make torch allocate memory, and "
+    "Trainer(benchmark=True) try algorithms: pad to a few lengths."
 )
-UNKNOWN = (
-    "The slow steps follow no pattern, and nothing recorded explains them: look for other programs "
-    "on this machine first."
-)
+UNKNOWN = f"{NO_PATTERN}: look for other programs on this machine first."
 LASTS = "steps take another time from step {step:,} on, which is a change and no jitter"
 EFFORT = Effort(Horizon.QUICK, "a call taken out of the loop", "none")
 
