@@ -113,6 +113,8 @@ def test_step_numbers_of_a_long_run_take_no_memory_by_their_size(tmp_path):
         {"operators": {"rows": 3}},
         {"operators": [{"name": "x", "self_ns": -1, "total_ns": 5}]},
         {"kernels": [{"name": "x", "total_ns": 5}]},
+        {"idle": [{"cause": "host_sync"}]},
+        {"syncs": [{"name": "x", "kind": "device"}]},
         {"steps": [{"start_ns": None}]},
         {"gpu": {"busy_ns": "9"}},
         {"quality": {"doubts": 1}},

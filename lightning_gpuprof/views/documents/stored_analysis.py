@@ -25,9 +25,10 @@ _TEXTS = "name category kind cause memory operator bound"
 _TABLES = {
     "operators": "name total_ns self_ns",
     "kernels": "name total_ns count",
-    "idle": "cause",
+    "idle": "cause total_ns",
     "idle_functions": "name total_ns",
-    **dict.fromkeys("steps categories copies syncs gaps modules lines roofline".split(), ""),
+    "syncs": "name blocked_ns",
+    **dict.fromkeys("steps categories copies gaps modules lines roofline".split(), ""),
 }
 """Tables that readers compute with, each with the columns that none of its rows lacks."""
 _NUMBERED = ("thin_kernels", "occupancy")
