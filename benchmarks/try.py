@@ -8,7 +8,7 @@
 Each call goes on where the last one stopped, also within a grid, and stops after `--budget`
 seconds. Nothing else should run meanwhile. A grid has at most 16 points, each measured in
 turns with the program as it is; then what `try` chose and the best point take turns themselves.
- `settings` takes up to 20 minutes a program, `loaders` one a loader, `controls` six each.
+`settings` takes up to 20 minutes a program, `loaders` one a loader, `controls` six each.
 """
 
 import argparse

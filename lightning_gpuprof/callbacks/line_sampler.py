@@ -39,7 +39,7 @@ class LineSampler(RecordingCallback):
 
     Costs: 0.1 to 5 ms for each of 300 samples, about 20 s long; nothing after that.
     Touches: a thread until it has its samples, at most until training ends; for the 6 ms before
-        each sample `sys.setswitchinterval`, without which a loop of Python gets no sample, and
+        each sample `sys.setswitchinterval`, without which a Python loop gets no sample, and
         calls that let go of the interpreter's lock get its share (on Python 3.11 a young garbage
         collection that is near is made before a sample, as one amid it may crash); while
         the training loader's workers start, its `worker_init_fn`, which is how code runs in them,
