@@ -1,0 +1,306 @@
+"""The typed document that every surface shows: console, Markdown, HTML, JSON and the PROFILE tab.
+
+Builders (`build_run.py`, `build_trace.py`, ...) decide what is said: verdict, titles, labels, units
+and order. Renderers decide how it looks, by the type of each part, and add nothing of their own.
+`--json` prints the document encoded; docs/json.md is generated from these classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+SCHEMA_VERSION = 2
+"""Raised when a type, a key or its meaning changes; keys may be added under the same version."""
+
+Unit = Literal[
+    "ns", "bytes", "bytes_per_s", "per_s", "frac", "change_frac", "count", "number", "unix_ns",
+    "text", "code", "place", "state", "flag",
+]  # fmt: skip
+"""How a value is formatted: `frac` is a share of 1, `change_frac` a signed relative change (-0.18
+is 18 % less), `code` text out of a program, `state` a word of `State`, `flag` yes or no."""
+
+Detail = Literal["first", "page", "verbose"]
+"""Where a part is shown: on the first screen, on the page, or only when everything is asked for."""
+
+State = Literal["good", "bad", "look", "neutral", "not_measured"]
+"""How a row is to be taken; renderers colour it."""
+
+
+class Place(Struct, frozen=True, tag="place", omit_defaults=True):
+    """Where something is: a line of code, or a kernel, rank, phase or component by name."""
+
+    file: str | None = None
+    line: int | None = None
+    function: str | None = None
+    source: str | None = None
+    """The line's text."""
+    phase: str | None = None
+    rank: int | None = None
+    kernel: str | None = None
+    name: str | None = None
+    """A callback, logger, module or operator by name."""
+    view: str | None = None
+    """The tab's view that shows it."""
+
+
+class Interval(Struct, frozen=True, tag="interval"):
+    """A value known to lie between two bounds, in the unit of its column or figure."""
+
+    low: float
+    high: float
+
+
+Value = int | float | str | bool | Place | Interval | None
+"""A cell or figure; None was not measured."""
+
+
+class Figure(Struct, frozen=True, omit_defaults=True):
+    """One number or text by name, such as the mean step."""
+
+    key: str
+    """Unique within its section; of a number it ends in the unit, as in `step_ns`."""
+    label: str
+    value: Value
+    unit: Unit
+    note: str | None = None
+    """What the figure is of, in a few words."""
+
+
+class Figures(Struct, frozen=True, tag="figures", omit_defaults=True):
+    """Figures side by side, or one per line in text."""
+
+    figures: tuple[Figure, ...]
+    title: str | None = None
+    large: bool = False
+    """The headline: shown in large type where there is any."""
+
+
+class Text(Struct, frozen=True, tag="text", omit_defaults=True):
+    """Sentences; each is a paragraph or a line of its own."""
+
+    lines: tuple[str, ...]
+    style: Literal["plain", "strong", "note", "warning", "command"] = "plain"
+
+
+class Column(Struct, frozen=True, omit_defaults=True):
+    """A column of a table."""
+
+    key: str
+    label: str
+    unit: Unit
+    note: str | None = None
+    """What the column means, in a sentence."""
+    bar: bool = False
+    """Its numbers are also drawn as bars, as shares of the column's largest."""
+    detail: Detail = "page"
+    keep_end: bool = False
+    """A text that is too long is cut at its beginning: of a path, file and line matter."""
+
+
+class Table(Struct, frozen=True, tag="table", omit_defaults=True):
+    """Rows by column key. A key that a row lacks was not measured.
+
+    Rows may have three keys beside the columns': `level` (1: part of the row above it),
+    `state` (a `State`) and `note` (a sentence about the row).
+    """
+
+    id: str
+    columns: tuple[Column, ...]
+    rows: tuple[Mapping[str, Value], ...]
+    title: str | None = None
+    note: str | None = None
+    first_rows: int | None = None
+    """So many rows are shown at first; None for all."""
+    sort: str | None = None
+    """The column by which rows come, largest first; None where their order is meant."""
+    searchable: bool = False
+    opens: str | None = None
+    """The tab's view that a row opens."""
+
+
+class Bar(Struct, frozen=True, omit_defaults=True):
+    """A share of a whole, such as a phase of the step or one of its named parts."""
+
+    key: str
+    """Decides the colour, such as a phase's name."""
+    label: str
+    value: float | None
+    frac: float | None
+    device_value: float | None = None
+    """The same on the device's clock, where it was measured."""
+    level: int = 0
+    """1: a named part of the bar above it."""
+    note: str | None = None
+
+
+class Bars(Struct, frozen=True, tag="bars", omit_defaults=True):
+    """Shares that add up to a whole, in the order that is to be read; parts below their whole."""
+
+    id: str
+    unit: Unit
+    bars: tuple[Bar, ...]
+    title: str | None = None
+    note: str | None = None
+    value_label: str = "Mean"
+    device_label: str | None = None
+    """Heading of the device's values; None where no bar has one."""
+
+
+class Saving(Struct, frozen=True, omit_defaults=True):
+    """What a change saves per step, as an interval, with all its wording."""
+
+    low_ns: int
+    high_ns: int
+    likely_ns: int
+    """The saving to reckon with."""
+    frac: Interval | None
+    """Share of the step, or of the run where the time lies between epochs."""
+    step_after_ns: Interval | None
+    """The step with the change; None where the time is not a steady step's."""
+    when: Literal["in_steps", "also_between", "between"]
+    confidence: float
+    measured: str | None
+    """The trial that the saving is from; None where a model expects it."""
+    sentence: str
+    """Such as "saves 2.0 ms to 3.5 ms per step (17 to 30 %), confidence 90 %"."""
+    short: str
+    """The same in a few characters, such as "17 to 30 %"."""
+    outcome: str
+    """Such as "a step of 12.2 ms (11.6 to 12.8) instead of 13.6 ms"."""
+    indirect_ns: int = 0
+    cause_low_ns: int | None = None
+    cause_high_ns: int | None = None
+
+
+class FindingCard(Struct, frozen=True, tag="finding", omit_defaults=True):
+    """One cause with its evidence, saving and change."""
+
+    id: str
+    severity: Literal["critical", "warning", "info"]
+    title: str
+    advice: str
+    change: str | None
+    """The change as code to paste."""
+    short_change: str
+    """The change in one line: its first line of code, or how the advice begins."""
+    short_change_is_code: bool
+    saving: Saving | None
+    """None where no time is claimed as saved."""
+    evidence: tuple[Figure, ...]
+    places: tuple[Place, ...]
+    confidence: float
+    horizon: str = ""
+    difficulty: str = ""
+    risk: str = ""
+    page: str | None = None
+    """Where the rule is documented."""
+
+
+class Verdict(Struct, frozen=True, tag="verdict", omit_defaults=True):
+    """The answer: what holds the run back and what to do first, or why nothing is proposed."""
+
+    kind: Literal["change", "limit", "nothing", "too_short", "not_measured", "failed"]
+    label: str
+    """Heading above the title, such as "Held back by"."""
+    title: str
+    sentence: str
+    """What to do, or why nothing is proposed."""
+    finding: str | None = None
+    """Id of the finding that it is about."""
+    change: str | None = None
+    """The change in one line of code."""
+    place: Place | None = None
+    gain: str | None = None
+    gain_short: str | None = None
+
+
+class Chart(Struct, frozen=True, tag="chart", omit_defaults=True):
+    """A drawing with many points, whose payload has its own route; text surfaces leave it out."""
+
+    name: Literal["steps", "timeline", "memory", "roofline", "ranks", "flame"]
+    title: str
+    note: str | None = None
+
+
+Part = Verdict | Figures | Text | Table | Bars | FindingCard | Chart
+
+
+class Section(Struct, frozen=True, omit_defaults=True):
+    """Parts under one heading."""
+
+    id: str
+    title: str
+    detail: Detail
+    body: tuple[Part, ...]
+    note: str | None = None
+    """A sentence below the heading."""
+
+
+class Subject(Struct, frozen=True, omit_defaults=True):
+    """What the document is about."""
+
+    kind: Literal["run", "trace", "comparison", "trial", "file"]
+    name: str
+    line: str
+    """What it is in one sentence: kind, end, length."""
+    path: str | None = None
+    status: str | None = None
+    """Of a run: finished, exception, interrupted, or open (live or killed)."""
+    facts: Mapping[str, Any] = {}
+    """Metadata as recorded: versions, trainer, model, loader, hyperparameters."""
+
+
+class Document(Struct, frozen=True):
+    """What is said of one run, one trace, one comparison or one trial; every surface shows this."""
+
+    schema_version: int
+    subject: Subject
+    sections: tuple[Section, ...]
+
+    def section(self, id: str) -> Section | None:
+        """Return a section by id, None where the document has none."""
+        return next((section for section in self.sections if section.id == id), None)
+
+    def parts(self, kind: type[PartType]) -> Iterator[PartType]:
+        """Yield all parts of one type, in order."""
+        for section in self.sections:
+            for part in section.body:
+                if isinstance(part, kind):
+                    yield part
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The answer; None in documents that give none."""
+        return next(self.parts(Verdict), None)
+
+    @property
+    def findings(self) -> tuple[FindingCard, ...]:
+        """Findings in the order in which they are to be worked on."""
+        return tuple(self.parts(FindingCard))
+
+    def figure(self, key: str) -> Value:
+        """Return the value of the first figure with this key, None where it was not measured."""
+        figures = (figure for part in self.parts(Figures) for figure in part.figures)
+        return next((figure.value for figure in figures if figure.key == key), None)
+
+
+PartType = TypeVar("PartType", bound=Struct)
+_DECODER = msgspec.json.Decoder(Document)
+
+
+def encode(document: Document) -> bytes:
+    """Return the document as JSON."""
+    return msgspec.json.encode(document)
+
+
+def decode(text: bytes | str) -> Document:
+    """Read a document back.
+
+    Raises:
+        msgspec.ValidationError: The text is no document of this version.
+    """
+    return _DECODER.decode(text)
