@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.recorders.scalars.deferred import DeferredScalars as DeferredScalars
     from lightning_gpuprof.trials.ab_test import ab_test as ab_test
     from lightning_gpuprof.trials.latency import benchmark_latency as benchmark_latency
+    from lightning_gpuprof.trials.plan import plan as plan
     from lightning_gpuprof.trials.profile_model import profile_model as profile_model
     from lightning_gpuprof.trials.try_changes import try_changes as try_changes
     from lightning_gpuprof.views.console.run_report import report as report

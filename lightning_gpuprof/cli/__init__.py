@@ -22,18 +22,17 @@ to begin with:
 
 
 FAILED = 70
-"""Exit status where something failed that nobody foresaw (EX_SOFTWARE of sysexits.h)."""
+"""Exit status after an unexpected error (EX_SOFTWARE of sysexits.h)."""
 COMMANDS = {
     "report": "say where a run's time went and why",
     "compare": "say what changed between two runs or traces",
     "analyze": "say where a trace file's time went",
     "inspect": "run a script for a few steps and name the lines that wait or work for nothing",
-    "lint": "the former name of inspect",
     "plan": "predict the batch size that fits a card",
     "try": "measure what a change gains, in short runs of the script itself",
     "doctor": "say what this machine has and can measure",
 }
-"""Each command's help; its module, of the same name, is imported only when asked for."""
+"""Help by command. The module of the same name is imported when the command runs."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -62,20 +61,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    except Exception as error:  # noqa: BLE001 - the last resort: nobody is to meet a traceback
+    except Exception as error:  # noqa: BLE001 - the last resort: users get a sentence and a log file, no traceback
         print(f"lightning-gpuprof: {_logged(error, argv)}", file=sys.stderr)
         return FAILED
     return status
 
 
 def _logged(error: Exception, argv: Sequence[str]) -> str:
-    """Keep the traceback of what should not have happened, and say where."""
-    # Imported here: no command that goes well needs them.
+    """Write the traceback of an unexpected error to a log file; return a sentence that names it."""
+    # Imported here: only a command that fails needs them.
     import shlex
     import tempfile
     import traceback
 
-    said = traceback.format_exception_only(type(error), error)[-1].strip()[:200]
+    summary = traceback.format_exception_only(type(error), error)[-1].strip()[:200]
     try:
         with tempfile.NamedTemporaryFile(
             "w", prefix="lightning-gpuprof-", suffix=".log", delete=False, errors="replace"
@@ -83,12 +82,12 @@ def _logged(error: Exception, argv: Sequence[str]) -> str:
             log.write(f"lightning-gpuprof {__version__} {shlex.join(argv)}\n")
             log.writelines(traceback.format_exception(type(error), error, error.__traceback__))
     except OSError as full:
-        return f"{said}. No log of it could be written: {full}."
-    return f"{said}. The traceback is in {log.name}: please report it, unless your own code failed."
+        return f"{summary}. No log file could be written: {full}."
+    return f"{summary}. The traceback is in {log.name}. Please report it, unless your code failed."
 
 
 def _print_anywhere() -> None:
-    """Have characters that the terminal's encoding lacks (the µ of µs) written as ASCII."""
+    """Write characters that the terminal's encoding lacks, such as the µ of µs, as ASCII."""
 
     def replaced(error: UnicodeError) -> tuple[str, int]:
         assert isinstance(error, UnicodeEncodeError)
@@ -121,8 +120,10 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         dest="command", metavar="COMMAND", required=True, prog=parser.prog
     )
-    for name, said in COMMANDS.items():
-        sub = commands.add_parser(name, help=said, description=f"{said[0].upper()}{said[1:]}.")
+    for name, summary in COMMANDS.items():
+        sub = commands.add_parser(
+            name, help=summary, description=f"{summary[0].upper()}{summary[1:]}."
+        )
         if name in argv:
             load_command(name).add_arguments(sub)
     return parser
@@ -130,4 +131,4 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
 
 def load_command(name: str) -> ModuleType:
     """Import the module of a command, which defines `add_arguments(parser)` and `run(args)`."""
-    return import_module(f"lightning_gpuprof.cli.{'inspect' if name == 'lint' else name}")
+    return import_module(f"lightning_gpuprof.cli.{name}")

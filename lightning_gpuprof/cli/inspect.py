@@ -45,8 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what was found; 1 if there is anything."""
-    if args.command == "lint":
-        print("`lint` is now `inspect`; the old name goes with the next release.", file=sys.stderr)
     program = program_of(args)
     if args.into is not None:
         _check_run(args.into)

@@ -204,7 +204,7 @@ def test_a_debug_mode_that_raises_is_said():
     assert "Host syncs were not looked for" in text(Inspection(syncs_raise=True))
 
 
-def test_needless_work_is_found_and_lint_is_the_former_name(train, inline, capfd):
+def test_needless_work_is_named_with_its_line(train, inline, capfd):
     path = train(
         "from lightning.pytorch import Trainer\n"
         "from lightning.pytorch.demos.boring_classes import BoringModel\n"
@@ -213,10 +213,8 @@ def test_needless_work_is_found_and_lint_is_the_former_name(train, inline, capfd
         "        loss.backward(retain_graph=True)\n"
         "Trainer(logger=False).fit(Retains())\n"
     )
-    assert main(["lint", path]) == 1
-    said = capfd.readouterr()
-    assert "`lint` is now `inspect`" in said.err
-    assert "train.py:5  backward keeps its graph" in said.out
+    assert main(["inspect", path]) == 1
+    assert "train.py:5  backward keeps its graph" in capfd.readouterr().out
 
 
 ENDLESS = """
