@@ -89,7 +89,7 @@ docs: $(VENV)/.installed-dev ## Rewrite the generated pages in docs/
 	$(BIN)/python docs/generate.py
 
 golden: $(VENV)/.installed-dev ## Rewrite tests/golden; read the change as a diff
-	GOLDEN=write $(BIN)/python -m pytest tests/views
+	GOLDEN=write $(BIN)/python -m pytest tests/views tests/report
 
 clean: ## Remove .venv, caches and the demo's runs
 	rm -rf $(VENV) $(VENV)-oldest $(VENV)-newest $(RUNS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

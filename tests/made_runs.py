@@ -42,8 +42,8 @@ from lightning_gpuprof.records.schema import (
     ProfilerCycle,
     Scalars,
 )
+from lightning_gpuprof.report.charts.layout_file import write_layout
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
-from lightning_gpuprof.views.tab.layout_file import write_layout
 
 HOSTILE_NAMES = (
     "<img src=x onerror=\"document.title='pwned'\">",

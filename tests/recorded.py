@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, TRACE_SUFFIX
+from lightning_gpuprof.report.charts.layout_file import write_layout
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
-from lightning_gpuprof.views.tab.layout_file import write_layout
 
 RECORDED = Path(__file__).parent / "data" / "h100"
 

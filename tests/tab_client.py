@@ -6,8 +6,8 @@ from tensorboard.backend import application
 from tensorboard.plugins import base_plugin
 from werkzeug.test import Client
 
-from lightning_gpuprof.tb_plugin.answers import Answers, Preparer
-from lightning_gpuprof.tb_plugin.plugin import GpuProfPlugin
+from lightning_gpuprof.tab.answers import Answers, Preparer
+from lightning_gpuprof.tab.plugin import GpuProfPlugin
 
 ROUTE = "/data/plugin/gpuprof"
 

@@ -36,9 +36,9 @@ from werkzeug.test import Client
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LAYOUT_SUFFIX, plugin_dir, trace_name
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, ProfilerCycle, RunEnd, RunStart
 from lightning_gpuprof.records.writer import RecordWriter
-from lightning_gpuprof.tb_plugin.loader import GpuProfLoader
+from lightning_gpuprof.report.charts.layout_file import write_layout
+from lightning_gpuprof.tab.loader import GpuProfLoader
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
-from lightning_gpuprof.views.tab.layout_file import write_layout
 
 KERNELS = 200
 ROUTE = "/data/plugin/gpuprof"
@@ -63,7 +63,7 @@ from tensorboard.plugins import base_plugin
 plugins = [*default.get_static_plugins()]
 context = base_plugin.TBContext(logdir={logdir!r}, flags=SimpleNamespace(logdir_spec=""))
 started = time.perf_counter()
-from lightning_gpuprof.tb_plugin.loader import GpuProfLoader
+from lightning_gpuprof.tab.loader import GpuProfLoader
 plugin = GpuProfLoader().load(context)
 plugin.get_plugin_apps(), plugin.frontend_metadata()
 print(time.perf_counter() - started)

@@ -66,7 +66,7 @@ def attach_report(output: RunOutput, loggers: Sequence[Any]) -> None:
     if not takers:
         return
     # Here, not above: few runs need it.
-    from lightning_gpuprof.views.html.html import write_html
+    from lightning_gpuprof.report.html import write_html
 
     name = REPORT if output.stage == "fit" else f"{output.stage}-{REPORT}"
     path = os.path.join(plugin_dir(output.run_dir), name)

@@ -5,9 +5,9 @@ import json
 import sys
 
 from lightning_gpuprof.cli.arguments import add_form
+from lightning_gpuprof.report.charts.registry import NEEDS_MORE, PAGES, VIEWS, find_view
 from lightning_gpuprof.views.documents.report import load_report, resolve_run
 from lightning_gpuprof.views.documents.stored_analysis import analyse_traces
-from lightning_gpuprof.views.tab.tab import NEEDS_MORE, PAGES, VIEWS, find_view
 
 _ONE_RUN_VIEWS = sorted({*VIEWS, *PAGES} - set(NEEDS_MORE))
 DEFAULT_LOGS = "lightning_logs"
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the report, or write it as HTML."""
     if args.html:
-        from lightning_gpuprof.views.html.html import write_html
+        from lightning_gpuprof.report.html import write_html
 
         write_html(args.html, args.run, session=args.session)
         print(f"wrote {args.html}")
@@ -69,9 +69,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _view(path: str, name: str, session: int | None) -> str:
     """Return what the tab's route of that name answers for a run's default rank."""
-    from lightning_gpuprof.views.html.html import lay_out
-    from lightning_gpuprof.views.tab.loaded_run import LoadedRun
-    from lightning_gpuprof.views.tab.query import Query
+    from lightning_gpuprof.report.charts.loaded_run import LoadedRun
+    from lightning_gpuprof.report.charts.query import Query
+    from lightning_gpuprof.report.html import lay_out
 
     folder, _ = resolve_run(path)
     analyse_traces(folder)

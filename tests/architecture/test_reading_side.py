@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "lightning_gpuprof"
 READING_SIDE = (
-    "analysis", "cli", "findings", "hardware", "records", "tb_plugin", "traces", "views",
+    "analysis", "cli", "findings", "hardware", "records", "report", "tab", "traces", "views",
 )  # fmt: skip
 HEAVY = ("torch", "lightning", "pytorch_lightning", "pandas")
 
@@ -44,7 +44,7 @@ def test_no_reading_side_module_imports_torch_lightning_or_pandas():
 
 def test_tensorboard_entry_point_imports_nothing_heavy():
     heavy = (*HEAVY, "numpy", "plotly", "msgspec", "rich", "yaml")
-    entry = ["lightning_gpuprof.tb_plugin.loader"]
+    entry = ["lightning_gpuprof.tab.loader"]
     # TensorBoard has imported its own base_plugin (which imports numpy) before it imports ours.
     first = "tensorboard.plugins.base_plugin"
     baseline = set(heavy_imports([first], heavy).get(first, []))

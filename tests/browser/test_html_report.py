@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from lightning_gpuprof.views.html.html import render_html
+from lightning_gpuprof.report.html import render_html
 
 pytestmark = pytest.mark.browser
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from lightning_gpuprof import tb_plugin
+from lightning_gpuprof import tab
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.records.schema import SCHEMA_VERSION
-from lightning_gpuprof.views.tab.loaded_run import LoadedRun
-from lightning_gpuprof.views.tab.query import Query
-from lightning_gpuprof.views.tab.tab import NEEDS_MORE, PAGES, VIEWS, find_view
+from lightning_gpuprof.report.charts.loaded_run import LoadedRun
+from lightning_gpuprof.report.charts.query import Query
+from lightning_gpuprof.report.charts.registry import NEEDS_MORE, PAGES, VIEWS, find_view
 
 MS = 1_000_000
 
@@ -35,7 +35,7 @@ def test_json_is_the_document_alone_and_so_is_a_page_without_a_route_of_its_name
 
 
 def test_every_page_of_the_tab_can_be_asked_for():
-    pages = Path(tb_plugin.__file__).parent / "static" / "views"
+    pages = Path(tab.__file__).parent / "static" / "views"
     labels = [re.search(r'id: "(\w+)"', page.read_text()) for page in sorted(pages.glob("*.js"))]
     ids = {found[1] for found in labels if found}
     assert {"overview", "ranks", "compare"} <= ids

@@ -96,7 +96,7 @@ def limit_memory():
 def digest():
     """Return a checksum of the code that reads files and shows what is in them."""
     found = hashlib.sha256()
-    for room in ("records", "traces", "views", "cli", "tb_plugin"):
+    for room in ("records", "traces", "views", "report", "cli", "tab"):
         for path in sorted((ROOT / "lightning_gpuprof" / room).rglob("*.py")):
             found.update(path.read_bytes())
     return found.hexdigest()[:12]

@@ -19,11 +19,11 @@ from lightning_gpuprof import cli
 from lightning_gpuprof.errors import UnknownTraceError
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir
 from lightning_gpuprof.records.reader import parse_records
-from lightning_gpuprof.tb_plugin import replies
+from lightning_gpuprof.report.charts.memory import write_sites
+from lightning_gpuprof.tab import replies
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.views.documents.other_files import other_payload
 from lightning_gpuprof.views.documents.stored_analysis import read_analysis, write_analysis
-from lightning_gpuprof.views.tab.memory import write_sites
 
 DATA = Path(__file__).parents[1] / "data" / "traces"
 TRACE = "rank0-cycle0.pt.trace.json.gz"

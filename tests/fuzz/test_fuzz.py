@@ -4,7 +4,7 @@ import pytest
 from fuzz.run import Fuzzer
 
 from lightning_gpuprof import cli
-from lightning_gpuprof.tb_plugin import replies
+from lightning_gpuprof.tab import replies
 
 
 @pytest.fixture

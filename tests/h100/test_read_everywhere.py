@@ -11,7 +11,7 @@ from werkzeug.test import Client
 
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.records.files import SNAPSHOT_SUFFIX, TRACE_SUFFIX
-from lightning_gpuprof.views.tab.memory import write_sites
+from lightning_gpuprof.report.charts.memory import write_sites
 
 pytest.importorskip("tensorboard")
 TRACED = ("fp32-products", "pageable-copies", "reads-in-a-loop", "small-batch")
@@ -77,7 +77,7 @@ def ask(h100):
     from tensorboard.backend import application
     from tensorboard.plugins import base_plugin
 
-    from lightning_gpuprof.tb_plugin.plugin import GpuProfPlugin
+    from lightning_gpuprof.tab.plugin import GpuProfPlugin
 
     for snapshot in h100.rglob(f"*{SNAPSHOT_SUFFIX}"):
         write_sites(str(snapshot))

@@ -1,0 +1,141 @@
+"""A run read once and kept for the views that ask about it."""
+
+import os
+from functools import cached_property
+from typing import Any
+
+from lightning_gpuprof.analysis.run.sessions import choose_session
+from lightning_gpuprof.errors import RecordError, TraceError
+from lightning_gpuprof.records.files import LOCAL, FileSystem, is_trace, run_folder, written_unix_ns
+from lightning_gpuprof.records.reader import RankRecords, Session, read_run
+from lightning_gpuprof.records.schema import SCHEMA_VERSION, ProfilerCycle, RunStart
+from lightning_gpuprof.report.charts.layout_file import LoadedLayout
+from lightning_gpuprof.report.charts.query import Query, QueryError
+from lightning_gpuprof.views.documents.notices import rank_list
+from lightning_gpuprof.views.documents.report import load_report
+from lightning_gpuprof.views.documents.report_payload import report_payload
+from lightning_gpuprof.views.documents.stored_analysis import read_analysis, stale_traces
+from lightning_gpuprof.views.documents.trace_findings import judge_trace
+
+_ALONE = (
+    "Traces alone, without records of GpuProfCallback: step times, operators and findings are of "
+    "the profiled steps; phases and memory are not known."
+)
+_WAITING = "No trace is analysed yet: figures follow here, or Operators says why there are none."
+
+
+class LoadedRun:
+    """One run's records and trace analyses, each read at first use."""
+
+    def __init__(self, path: str, *, fs: FileSystem = LOCAL, name: str = "") -> None:
+        self.path = path
+        self.fs = fs
+        self.name = name or os.path.basename(os.path.normpath(path))
+        self.folder = run_folder(path, fs)
+        self._reports: dict[int | None, dict[str, Any]] = {}
+        self.layouts: dict[str, LoadedLayout] = {}
+        """By trace file, those asked for so far."""
+
+    @cached_property
+    def ranks(self) -> dict[int, RankRecords]:
+        """Every rank's records."""
+        if self.folder == self.path:
+            return trace_records(self.path, self.fs)
+        return read_run(self.path, self.fs)
+
+    @cached_property
+    def stale_traces(self) -> list[str]:
+        """Its traces on this machine's disks that this version should analyse."""
+        return stale_traces(self.path) if self.fs is LOCAL else []
+
+    def report(self, query: Query) -> dict[str, Any]:
+        """Return the document that `lightning-gpuprof report --json` prints."""
+        session = self.session_number(query)
+        if session not in self._reports:
+            if self.folder == self.path:
+                self._reports[session] = self._of_traces()
+            else:
+                report = load_report(self.path, self.fs, session=session, ranks=self.ranks)
+                self._reports[session] = report.payload()
+        return self._reports[session]
+
+    def _of_traces(self) -> dict[str, Any]:
+        """Return the document of the last analysed trace of a folder that holds traces alone."""
+        known = (self.analysis(cycle.trace_file) for _, cycle in reversed(self.cycles()))
+        document = next((one for one in known if one is not None), None)
+        notices = [_ALONE if document else _WAITING]
+        none: dict[str, Any] = {"device": None, "gpu": None, "steps": [], "file": ""}
+        run, judged = judge_trace(document or none)
+        # The analysis says of which traces nothing can be said, and words it where steps lack.
+        findings = document["findings"] if document else []
+        found, abstained = (judged.found, judged.abstained) if findings else ((), ())
+        payload = report_payload(self.path, run, found, abstained, (), notices)
+        return {**payload, "findings": findings}
+
+    def session(self, query: Query) -> Session:
+        """Return the session that a request names by `rank` and `session`.
+
+        The lowest rank and the session that the report is about are the default.
+        """
+        ranks = {rank: records for rank, records in self.ranks.items() if records.sessions}
+        if not ranks:
+            said = [text for one in self.ranks.values() for text in (one.newer, *one.warnings)]
+            why = next((f": {text}" for text in said if text), ".")
+            raise QueryError(f"{self.name} holds no session that this version can read{why}")
+        rank = query.integer("rank", default=min(ranks), low=0, high=2**31)
+        if rank not in ranks:
+            known = rank_list(sorted(ranks))
+            raise QueryError(f"{self.name} has no rank {rank}; its ranks are {known}.")
+        try:
+            return choose_session(ranks[rank], self.session_number(query))
+        except RecordError as error:
+            raise QueryError(str(error)) from error
+
+    @staticmethod
+    def session_number(query: Query) -> int | None:
+        """Return the session that a request names, None where it names none."""
+        wanted = query.integer("session", default=-1, low=0, high=2**31)
+        return None if wanted < 0 else wanted
+
+    def cycles(self) -> list[tuple[int, ProfilerCycle]]:
+        """Return (rank, cycle) of every finished profiler cycle, in the order written."""
+        return [
+            (rank, cycle)
+            for rank, records in self.ranks.items()
+            for session in records.sessions
+            for cycle in session.all(ProfilerCycle)
+        ]
+
+    def trace_path(self, name: str) -> str:
+        """Return the path of a trace file by its name, which the run's records must know."""
+        known = {cycle.trace_file for _, cycle in self.cycles()}
+        path = os.path.join(self.folder, name)
+        # Record files come from anywhere: a name with a folder in it is none of ours.
+        if name not in known or os.path.basename(name) != name or not self.fs.exists(path):
+            raise QueryError(f"{self.name} has no trace file {name[:80]!r}.")
+        folder = os.path.realpath(self.folder)
+        if self.fs is LOCAL and os.path.dirname(os.path.realpath(path)) != folder:
+            raise QueryError(f"{self.name} has no trace file {name[:80]!r}, only a link.")
+        return path
+
+    def analysis(self, trace_file: str) -> dict[str, Any] | None:
+        """Return a trace's analysis, None where there is none that can be read."""
+        if os.path.basename(trace_file) != trace_file:
+            return None
+        try:
+            return read_analysis(os.path.join(self.folder, trace_file), self.fs)
+        except TraceError:
+            return None
+
+
+def trace_records(folder: str, fs: FileSystem = LOCAL) -> dict[int, RankRecords]:
+    """Return one session of one rank whose cycles are the folder's traces, the oldest first."""
+    written = {name: written_unix_ns(folder, [name], fs) for name in fs.listdir(folder)}
+    names = sorted(filter(is_trace, written), key=lambda name: (written[name], name))
+    version, began = SCHEMA_VERSION, max((written[name] for name in names), default=0)
+    start = RunStart(version, session=0, stage="fit", started_unix_ns=began, rank=0)
+    cycles = [
+        ProfilerCycle(cycle=number, first_step=0, last_step=0, trace_file=name)
+        for number, name in enumerate(names)
+    ]
+    return {0: RankRecords(0, (Session(start, tuple(cycles), {}),), ())}

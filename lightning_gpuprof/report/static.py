@@ -1,0 +1,21 @@
+"""Files for the browser; TensorBoard imports this at its start."""
+
+import importlib.util
+from pathlib import Path
+
+import lightning_gpuprof
+
+STATIC = Path(lightning_gpuprof.__file__).parent / "tab" / "static"
+"""ES modules and the stylesheet, shared by the tab and the HTML report."""
+
+
+def installed_file(package: str, *parts: str) -> Path | None:
+    """Return where an installed package keeps a file, found without importing it."""
+    spec = importlib.util.find_spec(package)
+    folders = (spec.submodule_search_locations or []) if spec else []
+    return next((path for one in folders if (path := Path(one, *parts)).is_file()), None)
+
+
+def plotly_path() -> Path | None:
+    """Return where the plotly package keeps its bundle."""
+    return installed_file("plotly", "package_data", "plotly.min.js")

@@ -1,0 +1,234 @@
+"""Answers the routes of a run; imported at the first request, with all that views need."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from werkzeug import Request, Response
+from werkzeug.wsgi import wrap_file
+
+from lightning_gpuprof.records import files
+from lightning_gpuprof.records.schema import SCHEMA_VERSION
+from lightning_gpuprof.report.charts.loaded_run import LoadedRun
+from lightning_gpuprof.report.charts.query import Query, QueryError
+from lightning_gpuprof.report.charts.registry import find_view
+from lightning_gpuprof.report.charts.run_views import runs_view
+from lightning_gpuprof.tab.replies import NotFoundError, reply, reply_json
+from lightning_gpuprof.tab.run_index import RunIndex, file_system_for
+from lightning_gpuprof.tab.static_files import perfetto_folder
+from lightning_gpuprof.views.documents.compare import TOLERANCE, compared
+from lightning_gpuprof.views.documents.report import load_report
+
+_LAST_LINE = 300
+
+
+def start_process(kind: str, *paths: str) -> "subprocess.Popen[str]":
+    """Start `report.charts.prepare`, which makes a kind of file from the files at paths."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "lightning_gpuprof.report.charts.prepare", kind, *paths],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+class Preparer:
+    """Starts at most one process at a time, and knows how each ended.
+
+    Args:
+        start: Starts the work of a kind on paths; tests pass a fake.
+    """
+
+    def __init__(self, start: Callable[..., Any] = start_process) -> None:
+        self._start = start
+        self._lock = threading.Lock()
+        self._running: dict[tuple[str, ...], Any] = {}
+        self._failed: dict[tuple[str, ...], str] = {}
+
+    def state(self, kind: str, *paths: str) -> dict[str, Any]:
+        """Start the work where nothing else is running, and return how it stands.
+
+        Work that failed is not tried again.
+        """
+        work = kind, *paths
+        with self._lock:
+            for other, process in list(self._running.items()):
+                if process.poll() is not None:
+                    del self._running[other]
+                    self._ended(other, process)
+            if not self._running and work not in self._failed:
+                try:
+                    self._running[work] = self._start(kind, *paths)
+                except OSError as error:
+                    self._failed[work] = f"no process could be started: {error}"
+            if work in self._failed:
+                return {"state": "failed", "error": self._failed[work]}
+            return {"state": "preparing"}
+
+    def analyse(self, run: LoadedRun) -> None:
+        """Have the first trace of a run analysed that needs it; a later request starts the next."""
+        for trace in run.stale_traces:
+            if self.state("analysis", trace)["state"] == "preparing":
+                return
+
+    def _ended(self, work: tuple[str, ...], process: Any) -> None:
+        _, said = process.communicate()
+        if process.returncode:
+            lines = said.strip().splitlines() or [f"the process ended with {process.returncode}"]
+            self._failed[work] = lines[-1][:_LAST_LINE]
+
+
+KEPT = 4
+"""Two runs compared, and the two before them; a million steps take some 150 MB."""
+AT_ONCE_BYTES = 8_000_000
+"""Records up to this size are compared within a request; it takes some ten times as much memory."""
+_State = tuple[tuple[str, tuple[int, int]], ...]
+
+
+class Answers:
+    """Finds the run that a request names and asks a view about it."""
+
+    def __init__(self, index: RunIndex, preparer: Preparer | None = None) -> None:
+        self._index = index
+        self._preparer = preparer or Preparer()
+        self._comparisons = tempfile.TemporaryDirectory(prefix="gpuprof-")
+
+    def list_runs(self, request: Request) -> Response:
+        """Answer `/runs`."""
+        runs = self._index.runs()
+        listed = {
+            "runs": runs_view(runs, file_system_for),
+            "roots": [path for _, path in self._index.roots],
+            "missing": self._index.missing(),
+            "schema_version": SCHEMA_VERSION,
+            "perfetto": perfetto_folder() is not None,
+        }
+        return reply_json(request, listed)
+
+    def view(self, name: str, request: Request) -> Response:
+        """Answer the route of a view at once, whatever is not prepared yet."""
+        run = self._run(request)
+        payload = find_view(name)(run, Query(request.args))
+        if isinstance(payload, bytes):
+            return reply(request, payload, "application/octet-stream")
+        self._prepare(name, run, payload)
+        self._preparer.analyse(run)
+        return reply_json(request, payload)
+
+    def compare(self, request: Request) -> Response:
+        """Answer `/compare`; of long runs by the last comparison that a process of its own made."""
+        new, base = self._run(request), self._run(request, "base")
+        states = [_state_of_run(run.path) for run in (base, new)]
+        sizes = [size for state in states for name, (size, _) in state if name.endswith(".jsonl")]
+        if sum(sizes) > AT_ONCE_BYTES:
+            response = self._comparison(request, base.path, new.path, str(states))
+        else:
+            found = compared(load_report(base.path), load_report(new.path), TOLERANCE)
+            response = reply_json(request, found.payload())
+        for run in (new, base):
+            self._preparer.analyse(run)
+        return response
+
+    def _comparison(self, request: Request, base: str, new: str, state: str) -> Response:
+        pair, now = (
+            hashlib.sha256(text.encode()).hexdigest() for text in (base + "\0" + new, state)
+        )
+        folder = Path(self._comparisons.name)
+        made = sorted(folder.glob(f"{pair}.*.json"), key=os.path.getmtime)
+        path = folder / f"{pair}.{now}.json"
+        if path not in made:
+            stands = self._preparer.state("comparison", base, new, str(path))
+            if not made:
+                return reply_json(request, stands)
+            path = made[-1]  # of a run that goes on, until that one is made
+        for other in {*made} - {path}:
+            other.unlink(missing_ok=True)
+        return reply(request, path.read_bytes(), "application/json")
+
+    def trace(self, request: Request) -> Response:
+        """Answer `/trace`."""
+        run = self._run(request)
+        name = request.args.get("file", "")
+        try:
+            path = run.trace_path(name)
+        except QueryError as error:
+            raise NotFoundError(str(error)) from error
+        quoted = name.replace("\\", "_").replace('"', "_")
+        headers = [("Content-Disposition", f'attachment; filename="{quoted}"')]
+        mime_type = "application/gzip" if name.endswith(files.TRACE_SUFFIX) else "application/json"
+        # Not content_encoding="gzip": the viewer is to get the file as it lies on disk.
+        if run.fs is not files.LOCAL:
+            return reply(request, run.fs.read_bytes(path), mime_type, headers=headers)
+        response = reply(request, b"", mime_type, headers=headers)
+        # Piece by piece: traces may be larger than what a request may take of memory.
+        file = files.open_file(path)
+        response.content_length = os.fstat(file.fileno()).st_size
+        response.response = wrap_file(request.environ, file)
+        response.direct_passthrough = True
+        return response
+
+    def _prepare(self, name: str, run: LoadedRun, payload: dict[str, Any]) -> None:
+        """Have the file made that a view lacks, and say in its payload how that stands."""
+        state = payload.get("state")
+        if run.fs is not files.LOCAL or state not in ("not-analysed", "not-prepared"):
+            return
+        if name == "memory_sites":
+            payload |= self._preparer.state("memory", os.path.join(run.folder, payload["file"]))
+        elif state == "not-prepared":
+            payload |= self._preparer.state("timeline", run.trace_path(payload["trace"]))
+        elif (trace := os.path.join(run.folder, payload["trace"])) in run.stale_traces:
+            payload |= self._preparer.state("analysis", trace)
+            if payload["state"] == "preparing":
+                payload["state"] = "being-analysed"
+
+    def _run(self, request: Request, parameter: str = "run") -> LoadedRun:
+        name = request.args.get(parameter)
+        if not name:
+            raise QueryError(
+                f"The request names no {parameter}: add {parameter}=NAME, one of those of /runs."
+            )
+        path = self._index.runs().get(name)
+        if path is None:
+            raise NotFoundError(
+                f"There is no run {name[:80]!r} with records of lightning_gpuprof under "
+                "TensorBoard's log dir."
+            )
+        return _loaded(name, path, _state_of_run(path))
+
+
+@lru_cache(maxsize=KEPT)
+def _loaded(name: str, path: str, state: _State) -> LoadedRun:
+    """Return a run, the same object for all requests until its files change."""
+    return LoadedRun(path, fs=file_system_for(path), name=name)
+
+
+def _state_of_run(path: str) -> _State:
+    """Return size and time of change of a run's whole files; remote ones have no time.
+
+    Records are only appended to and traces only added, so sizes tell every change of theirs. An
+    analysis may be made again and be as long as before: its time tells that, and only on this
+    machine's disks are analyses made again.
+    """
+    fs = file_system_for(path)
+    folder = files.run_folder(path, fs)
+    kinds = (".jsonl", files.ANALYSIS_SUFFIX, files.LAYOUT_SUFFIX)
+    names = [name for name in fs.listdir(folder) if name.endswith(kinds) or files.is_trace(name)]
+    return tuple((name, _state_of_file(os.path.join(folder, name), fs)) for name in names)
+
+
+def _state_of_file(path: str, fs: files.FileSystem) -> tuple[int, int]:
+    if fs is not files.LOCAL:
+        return fs.size(path), 0
+    try:
+        stat = os.stat(path)
+    except OSError:  # gone, or a link to nowhere
+        return 0, 0
+    return stat.st_size, stat.st_mtime_ns

@@ -1,0 +1,89 @@
+import json
+import re
+
+import pytest
+
+from lightning_gpuprof.report import html
+from lightning_gpuprof.report.html import bundle, render_html
+
+SIX_MB = 6_000_000
+
+
+def data(page: str):
+    return json.loads(re.search(r'id="gp-data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+@pytest.fixture(scope="module")
+def demo(made_runs, tmp_path_factory):
+    return render_html(str(made_runs.demo_run(tmp_path_factory.mktemp("demo"))))
+
+
+def test_the_file_is_smaller_than_mail_takes(demo):
+    assert len(demo.encode()) < SIX_MB
+
+
+def test_the_file_names_nothing_to_fetch(demo):
+    outside = re.sub(r'<script type="text/plain".*?</script>', "", demo, flags=re.DOTALL)
+    assert re.findall(r"<(?:link|img|script|iframe)[^>]+(?:src|href)=", outside) == []
+    assert "default-src &#x27;none&#x27;" in outside
+
+
+def test_the_file_holds_what_the_tab_would_ask_for(demo):
+    answers = data(demo)
+    assert answers["report"]["findings"][0]["id"] == "data-wait"
+    assert answers["steps"]["steps"] == 600
+    assert answers["operators&trace=rank0-cycle1.pt.trace.json.gz"] == {"same_as": "operators"}
+    assert answers["operators&trace=rank0-cycle0.pt.trace.json.gz"]["operators"]
+
+
+def test_the_largest_answers_about_cycles_are_left_out_where_the_file_would_grow_too_large(
+    made_runs, tmp_path, monkeypatch
+):
+    run = str(made_runs.demo_run(tmp_path))
+    monkeypatch.setattr(html, "MAX_DATA_BYTES", 30_000)
+    answers = data(render_html(run))
+    assert "Left out" in answers["operators"]["error"]
+    assert answers["report"]["findings"]
+
+
+def test_the_file_holds_the_reports_rank_and_compares_all(made_runs, tmp_path):
+    answers = data(render_html(str(made_runs.two_rank_run(tmp_path))))
+    assert [one["rank"] for one in answers["run"]["ranks"]] == [0]
+    assert [row["rank"] for row in answers["report"]["ranks"]] == [0, 1]
+
+
+def test_no_name_ends_its_script_or_starts_an_element(made_runs, tmp_path):
+    hostile = render_html(str(made_runs.hostile_run(tmp_path)))
+    assert hostile.count("<script") == 3
+    assert "<img" not in hostile
+    assert "\u202e" not in hostile
+    names = [row["name"] for row in data(hostile)["operators"]["operators"]]
+    assert names == list(made_runs.HOSTILE_NAMES)
+
+
+def test_a_reader_without_scripts_gets_the_report_as_text(demo):
+    assert "waits for data" in re.search(r"<noscript>(.*?)</noscript>", demo, re.DOTALL)[1]
+
+
+def test_modules_are_joined_in_the_order_they_need_each_other(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "a.js").write_text('import { one as two } from "./sub/b.js";\nuse(two);\n')
+    (tmp_path / "sub/b.js").write_text("export const one = 1;\nexport async function f() {}\n")
+    script = bundle(tmp_path, "a.js")
+    assert "return { one, f };" in script
+    assert "const { one: two } = m0;" in script
+    assert script.index("// sub/b.js") < script.index("// a.js")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('import { x } from "./a.js";\n', "in a cycle"),
+        ("export default 1;\n", "cannot be bundled: export default 1"),
+        ('import * as b from "./b.js";\n', "cannot be bundled: import"),
+    ],
+)
+def test_a_form_that_cannot_be_bundled_is_named(tmp_path, text, says):
+    (tmp_path / "a.js").write_text(text)
+    with pytest.raises(ValueError, match=re.escape(says)):
+        bundle(tmp_path, "a.js")
