@@ -309,7 +309,7 @@ def test_what_nobody_foresaw_is_one_sentence_with_a_log(monkeypatch, capsys):
     assert cli.main(["doctor"]) == 70
 
     (said,) = capsys.readouterr().err.splitlines()
-    log = Path(said.partition("The traceback is in ")[2].partition(": ")[0])
+    log = Path(said.partition("The traceback is in ")[2].partition(". Please")[0])
     assert "KeyError: 'x'" in said
     assert "Traceback (most recent call last)" in log.read_text()
     log.unlink()

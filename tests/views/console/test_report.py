@@ -1,4 +1,5 @@
 import html
+import importlib
 import re
 import sys
 from types import SimpleNamespace
@@ -16,6 +17,17 @@ def test_python_gets_the_text_that_the_command_prints(make_session, write_run, c
     run = write_run(make_session({"forward": 5 * MS}, steps=10))
     main(["report", run])
     assert str(lightning_gpuprof.report(run)) == capsys.readouterr().out
+
+
+def test_the_function_and_the_package_of_its_name_do_not_hide_each_other(
+    make_session, write_run, monkeypatch
+):
+    run = write_run(make_session({"forward": 5 * MS}, steps=10))
+    text = str(lightning_gpuprof.report(run))
+    package = importlib.import_module("lightning_gpuprof.report")
+    monkeypatch.setattr(lightning_gpuprof, "report", package)
+    assert str(lightning_gpuprof.report(run)) == text
+    assert importlib.import_module("lightning_gpuprof.report.document").SCHEMA_VERSION
 
 
 def test_python_may_ask_for_another_session_and_for_more(make_session, write_run):
