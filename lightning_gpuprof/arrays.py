@@ -1,4 +1,4 @@
-"""What arrays hold, by name."""
+"""Names for the types of numpy arrays."""
 
 import numpy as np
 import numpy.typing as npt

@@ -1,4 +1,4 @@
-"""The one configuration: a frozen dataclass, the same in Python, YAML and LightningCLI."""
+"""The configuration of `GpuProfCallback`: the same names in Python, YAML and LightningCLI."""
 
 import os
 from collections.abc import Mapping
@@ -14,64 +14,71 @@ from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.schedule import chosen_schedule
 
 SECTION = "profiling"
-"""The top-level key of a user's own YAML file that is read."""
+"""The top-level key of a user's YAML file below which the settings stand."""
 _LISTS = ("metrics", "modules")
-"""Settings that hold several names."""
+"""The settings that hold several names."""
 
 
 @dataclass(frozen=True)
 class GpuProfConfig:
-    """Everything that can be set.
+    """All settings of the callback.
 
-    The first five set the window of torch.profiler. With none of them given a short default
-    window applies, and a run too short for it simply has no trace. A run must hold
-    `wait + (warmup + active) * (repeat + 1)` units.
+    The first five settings are the schedule of torch.profiler. If none of them is given, a short
+    default window is recorded, and a run that is too short for it has no trace. A schedule that
+    was given needs a run of at least `wait + (warmup + active) * (repeat + 1)` units.
 
     Args:
         unit: What the schedule counts: "step" (the default) or "epoch".
         wait: Units skipped once, at the start: by default 10 steps, or 3 epochs.
-        warmup: Units of each cycle in which torch.profiler is on but records nothing: by default
-            2 steps, or 1 epoch.
-        active: Units recorded in each cycle: by default 3 steps, or 3 epochs.
+        warmup: Units per cycle in which torch.profiler is on but its events are dropped: by
+            default 2 steps, or 1 epoch.
+        active: Units that are recorded per cycle: by default 3 steps, or 3 epochs.
         repeat: Further cycles after the first: by default none, or 1 if epochs are counted.
         record_shapes: Whether traces hold the shapes of operators' inputs.
         profile_memory: Whether traces hold allocations.
-        with_stack: Whether traces hold Python's stack; slow, and traces get large.
+        with_stack: Whether traces hold the Python stack. This is slow, and traces become large.
         trace_format: "json.gz", or "json" to leave traces uncompressed.
-        quiet_window: Whether traces leave out validation, checkpoints, other callbacks (torch 2.5).
-        compiled: "keep", or "eager" to run compiled code uncompiled in the window (torch 2.6): its
-            operators show, and the arithmetic of these steps may differ.
+        quiet_window: Whether validation, checkpoints and other callbacks are left out of traces
+            (needs torch 2.5).
+        compiled: "keep", or "eager" to run compiled code uncompiled during the window (needs
+            torch 2.6). The trace then shows its operators, and the arithmetic of these steps may
+            differ.
         nvtx: Whether each phase is an NVTX range (rocTX on AMD), for nsys or rocprof.
         capture_range: Whether cudaProfilerStart and cudaProfilerStop are called around the window,
             for nsys and ncu, in the place of torch.profiler.
-        trace: Whether torch.profiler records at all: on rank 0 alone. For other ranks pass False
-            and add `ProfilerSchedule(ranks=(0, 8))` to the callbacks.
-        timing: Whether phases are timed. Other parts count steps by this: without it no lines are
-            sampled, and the report has no steps.
-        window: Steps per record and per `[PROFILE]` line: later more, where steps are slow fewer.
-        warmup_steps: This many first steps are marked as warm-up and left out of medians.
+        trace: Whether torch.profiler records a window. Only rank 0 does; to record other ranks,
+            pass False and add `ProfilerSchedule(ranks=(0, 8))` to the callbacks.
+        timing: Whether phases are timed. Other parts count steps by this timing: without it no
+            lines are sampled, and the report has no steps.
+        window: Steps per record and per `[PROFILE]` line. The number grows during a run, and is
+            smaller where steps are slow.
+        warmup_steps: Number of steps at the start that count as warm-up and are left out of
+            medians.
         console: Whether the `[PROFILE]` lines are shown.
-        scalars: Whether the trainer's loggers get anything: `gpuprof/*` medians, the values of
-            `metrics`, and the report as an HTML file where they take files (W&B, MLflow).
-        metrics: Outputs of training_step kept on the device and handed on once a window.
-        facts: Whether single facts are recorded: checkpoints' content, garbage collections, use of
-            the cores, a container's quota, the gradient sync of several ranks.
+        scalars: Whether the trainer's loggers receive the `gpuprof/*` medians, the values of
+            `metrics` and, if they take files (W&B, MLflow), the report as an HTML file.
+        metrics: Outputs of training_step that stay on the device until the end of a window, and
+            are then written and logged together.
+        facts: Whether single facts are recorded: the content of checkpoints, garbage collections,
+            waits for a CPU core, a container's CPU quota, and the gradient sync of several ranks.
         lines: Whether a thread samples the training thread's stack, 300 times in about twenty
-            seconds, to name the lines that take the time; and threads in the first two workers of
-            the training loader theirs, 200 times each.
-        batch_size: Whether a batch size is advised, from the GPU memory that steps use.
-        vram_low: Low end of the share of a GPU's memory that the advised batch size fills.
-        vram_high: High end of it.
-        device_stats: Whether a thread asks the driver for clocks, power and throttling, where
-            there is a GPU and its vendor's library (nvidia-ml-py, amdsmi).
-        memory_snapshot: Whether a GPU's allocations are kept, to write what filled the memory
-            when it runs out. Costs a walk over the stack for each allocation.
+            seconds, to find the lines that take the time. Threads in the first two workers of
+            the training loader do the same, 200 times each.
+        batch_size: Whether a batch size is suggested, based on the GPU memory that steps use.
+        vram_low: Lower end of the share of GPU memory that the suggested batch size fills.
+        vram_high: Upper end of that share.
+        device_stats: Whether a thread reads clocks, power and throttling from the driver. This
+            needs a GPU and its vendor's library (nvidia-ml-py or amdsmi).
+        memory_snapshot: Whether the history of GPU allocations is recorded, so that a file shows
+            what filled the memory when it runs out. Costs a walk over the stack per allocation.
         report: Whether the report is shown when a fit or an evaluation ends.
         modules: Names of modules, as in named_modules(), whose forward and backward are timed.
-        device_marks: Whether phases are also timed on the device, by events; no host sync.
-        overhead_budget: Share of a step's time that this may cost by its own clock; above it
-            one step in several is marked, and says so: the others have no phases and no marks.
-        log_dir: Where files go instead of the loggers' log dir.
+        device_marks: Whether phases are also timed on the device, with events and without a host
+            sync.
+        overhead_budget: Share of a step's time that profiling may cost, by its own clock. Above
+            it, only one step in several is timed by phase and marked on the device; the report
+            says so.
+        log_dir: Where files are written, instead of the loggers' log dir.
 
     Raises:
         ConfigError: A value of the wrong type or out of range.
@@ -123,13 +130,13 @@ class GpuProfConfig:
             )
         if not 0 < self.vram_low < self.vram_high <= 1:
             raise ConfigError(
-                f"vram_low={self.vram_low}, vram_high={self.vram_high} is not a band of a GPU's "
-                "memory. Pass two shares of 1, the lower one first, such as 0.6 and 0.8."
+                f"vram_low={self.vram_low}, vram_high={self.vram_high} is not a range within a "
+                "GPU's memory. Pass two fractions of 1, the lower first, such as 0.6 and 0.8."
             )
         chosen_schedule(self.unit, self.wait, self.warmup, self.active, self.repeat)
 
     def schedule(self) -> dict[str, Any]:
-        """Return the settings of the torch.profiler window that were given."""
+        """Return those settings of the torch.profiler schedule that were given."""
         names = ("unit", "wait", "warmup", "active", "repeat")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
@@ -142,20 +149,20 @@ class GpuProfConfig:
         """Refuse settings that do not exist.
 
         Raises:
-            ConfigError: An unknown key, named with the nearest right one.
+            ConfigError: A key is unknown; the message names the setting that is spelled most alike.
         """
-        known = [field.name for field in fields(cls)]
+        names = [field.name for field in fields(cls)]
         for key in settings:
-            if key not in known:
-                raise ConfigError(f"{where} has no setting {key!r}. {_nearest(str(key), known)}")
+            if key not in names:
+                raise ConfigError(f"{where} has no setting {key!r}. {_suggestion(str(key), names)}")
 
     @classmethod
     def from_yaml(cls, path: str | os.PathLike[str]) -> "GpuProfConfig | None":
-        """Read the `profiling:` section of a user's own YAML file; other sections are theirs.
+        """Read the `profiling:` section of a user's YAML file, and ignore all other sections.
 
         Returns:
-            The configuration; the default one where the file has no such section; None for
-            `profiling: null`, which is off.
+            The configuration: the default where the file has no such section, and None for
+            `profiling: null`, which turns profiling off.
 
         Raises:
             ConfigError: The file or the section cannot be read, or holds an unknown key.
@@ -165,7 +172,7 @@ class GpuProfConfig:
             near = get_close_matches(SECTION, [str(key) for key in document], n=1, cutoff=0.8)
             if near:
                 raise ConfigError(
-                    f"{path} has a section {near[0]!r} but none called {SECTION!r}. Rename it."
+                    f"{path} has a section {near[0]!r} but no section {SECTION!r}. Rename it."
                 )
             return cls()
         section = document[SECTION]
@@ -173,8 +180,8 @@ class GpuProfConfig:
             return None
         if not isinstance(section, Mapping):
             raise ConfigError(
-                f"{SECTION}: {section!r} in {path} is not a list of settings. Write them below it, "
-                f"such as `wait: 3`, or `{SECTION}: null` for off."
+                f"{SECTION}: {section!r} in {path} is not a list of settings. Write settings below "
+                f"it, such as `wait: 3`, or `{SECTION}: null` to turn profiling off."
             )
         cls.check_names(section, where=f"{SECTION}: in {path}")
         return cls(**section)
@@ -185,7 +192,7 @@ class ProfileConfig(GpuProfConfig):
     """`GpuProfConfig` with epochs as the unit, for tyro's `profiling:profile-config`.
 
     Declare `profiling: ProfileConfig | None = None` in the dataclass that tyro parses, and pass
-    what it gives to `GpuProfCallback`; None is off.
+    the parsed value to `GpuProfCallback`. None turns profiling off.
     """
 
     unit: str | None = "epoch"
@@ -201,19 +208,19 @@ def _read_yaml(path: str | os.PathLike[str]) -> Mapping[Any, Any]:
     if document is None:
         return {}
     if not isinstance(document, Mapping):
-        raise ConfigError(f"{path} holds no sections. Write `{SECTION}:` and settings below it.")
+        raise ConfigError(f"{path} has no sections. Write `{SECTION}:` and the settings below it.")
     return document
 
 
-def _nearest(key: str, known: list[str]) -> str:
-    near = get_close_matches(key, known, n=1)
-    return f"Did you mean {near[0]!r}?" if near else f"It has: {', '.join(known)}."
+def _suggestion(key: str, names: list[str]) -> str:
+    near = get_close_matches(key, names, n=1)
+    return f"Did you mean {near[0]!r}?" if near else f"The settings are: {', '.join(names)}."
 
 
 def _checked(name: str, value: Any, hint: Any) -> Any:
-    """Return a setting in its own type: YAML and the command line give lists for tuples."""
+    """Return a setting in its declared type: YAML and the command line give lists for tuples."""
     try:
         return msgspec.convert(value, hint)
     except msgspec.ValidationError as error:
         example = f", such as [{value!r}]" if name in _LISTS and isinstance(value, str) else ""
-        raise ConfigError(f"{name}={value!r} is of the wrong type. {error}{example}.") from error
+        raise ConfigError(f"{name}={value!r} has the wrong type. {error}{example}.") from error

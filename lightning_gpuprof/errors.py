@@ -1,29 +1,35 @@
-"""The exceptions that this package raises on purpose, each with what was given and what to do."""
+"""The exceptions of this package. Every message says what was given and what to do."""
 
 
 class GpuProfError(Exception):
-    """Base of every error raised on purpose by lightning_gpuprof."""
+    """The base class of every error that lightning_gpuprof raises on purpose."""
 
     def _render_traceback_(self) -> list[str]:
-        """Have notebooks show the message alone: it says what to do."""
+        """Show notebooks the message without the traceback: the message says what to do."""
         return [f"{type(self).__name__}: {self}"]
 
 
 class ConfigError(GpuProfError, ValueError):
-    """A setting that cannot work: says what was given, what follows, and what would work."""
+    """A setting that cannot work.
+
+    The message says what was given, what follows from it, and what would work.
+    """
 
 
 class RecordError(GpuProfError):
-    """A run directory or record file that cannot be read, or is not one of ours."""
+    """A run folder or record file that cannot be read, or that this package did not write."""
 
 
 class TraceError(GpuProfError):
-    """A trace file that is of no known kind, or holds nothing that can be read."""
+    """A trace file of an unknown format, or without anything that can be read."""
 
 
 class UnknownTraceError(TraceError):
-    """A file that no reader knows."""
+    """A file whose format no reader recognizes."""
 
 
 class UnreadableError(GpuProfError, ValueError):
-    """Content of a file that cannot be read; the message says why, and whoever reads says where."""
+    """The content of a file cannot be read.
+
+    The message says why. The caller, who knows the file's path, adds it.
+    """

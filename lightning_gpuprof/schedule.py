@@ -5,8 +5,8 @@ from enum import Enum
 
 from lightning_gpuprof.errors import ConfigError
 
-MOST_SAID = 4
-"""Recordings that a sentence names one by one."""
+MAX_LISTED_CYCLES = 4
+"""A sentence lists up to so many cycles in full."""
 
 
 class Action(Enum):
@@ -32,7 +32,7 @@ class Schedule:
         repeat: Further cycles after the first.
 
     Raises:
-        ConfigError: Nothing would ever be recorded, or a number is negative.
+        ConfigError: Nothing would be recorded, or a number is negative.
 
     >>> schedule = Schedule(unit="epoch", wait=3, warmup=1, active=3, repeat=1)
     >>> schedule.cycles, schedule.needed()
@@ -48,7 +48,7 @@ class Schedule:
     repeat: int
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
+        """Check the unit and the numbers."""
         if self.unit not in ("step", "epoch"):
             raise ConfigError(
                 f"The profiler schedule's unit={self.unit!r} is unknown. Pass 'step' or 'epoch'."
@@ -56,7 +56,7 @@ class Schedule:
         if self.active < 1:
             raise ConfigError(
                 f"A profiler schedule with active={self.active} would never record. Pass 1 or "
-                "more, or trace=False to record none."
+                "more, or trace=False to record no trace."
             )
         for name in ("wait", "warmup", "repeat"):
             if getattr(self, name) < 0:
@@ -67,16 +67,16 @@ class Schedule:
 
     @property
     def cycles(self) -> int:
-        """How many traces a long enough run gives."""
+        """The number of traces that a run of sufficient length gives."""
         return self.repeat + 1
 
     def needed(self, cycles: int | None = None) -> int:
-        """Return how many units a run must hold for the first cycles, by default for all."""
+        """Return how many units a run must have for its first `cycles`, by default for all."""
         number = self.cycles if cycles is None else cycles
         return self.wait + (self.warmup + self.active) * number
 
     def at(self, unit: int) -> tuple[int, Action]:
-        """Return the cycle that a unit belongs to (-1 for none) and what happens in it."""
+        """Return the cycle that a unit belongs to (-1 for none) and the profiler's action."""
         length = self.warmup + self.active
         cycle, offset = divmod(unit - self.wait, length)
         if unit < self.wait or cycle >= self.cycles:
@@ -84,7 +84,7 @@ class Schedule:
         return cycle, Action.WARM_UP if offset < self.warmup else Action.RECORD
 
     def next_change(self, unit: int) -> int | None:
-        """Return the first unit after this one at which something changes, if there is one."""
+        """Return the first later unit at which the action changes, or None at the end."""
         if unit < self.wait:
             return self.wait
         length = self.warmup + self.active
@@ -94,27 +94,31 @@ class Schedule:
         return unit - offset + (self.warmup if offset < self.warmup else length)
 
     def fitting(self, units: int) -> int:
-        """Return how many cycles fit into a run of so many units."""
+        """Return how many whole cycles fit into a run of so many units."""
         return min(self.cycles, max(0, (units - self.wait) // (self.warmup + self.active)))
 
     def recorded(self, length: int) -> str:
-        """Say which units a run of so many records, counted from 0 as Lightning does.
+        """Say which units are recorded in a run of `length` units.
+
+        Units count from 0, as Lightning counts them.
 
         >>> Schedule(unit="epoch", wait=3, warmup=1, active=3, repeat=1).recorded(10)
         'epochs 4 to 6, then epochs 8 to 9'
         """
-        first = [self.needed(cycle) + self.warmup for cycle in range(min(self.cycles, length))]
-        spans = [(one, min(one + self.active, length) - 1) for one in first if one < length]
-        said = [
-            f"{self.unit} {one}" if one == last else f"{self.unit}s {one} to {last}"
-            for one, last in spans
-        ]
-        if len(said) > MOST_SAID:
-            said[MOST_SAID // 2 : -1] = ["so on"]
-        return ", then ".join(said)
+        spans = []
+        for cycle in range(self.cycles):
+            first = self.needed(cycle) + self.warmup
+            if first >= length:
+                break
+            last = min(first + self.active, length) - 1
+            several = f"{self.unit}s {first} to {last}"
+            spans.append(several if last > first else f"{self.unit} {first}")
+        if len(spans) > MAX_LISTED_CYCLES:
+            spans[MAX_LISTED_CYCLES // 2 : -1] = ["so on"]
+        return ", then ".join(spans)
 
     def explain(self) -> str:
-        """Return the sum that `needed` makes, as text.
+        """Return the calculation of `needed` as text.
 
         >>> Schedule(unit="epoch", wait=3, warmup=1, active=3, repeat=1).explain()
         '3 + (1 + 3) * 2 = 11 epochs'
@@ -126,20 +130,21 @@ class Schedule:
 
 
 DEFAULT_SCHEDULE = Schedule(unit="step", wait=10, warmup=2, active=3, repeat=0)
-"""Early, so that short runs are traced too, yet after compilation and cudnn's first choices."""
+"""Records early, so that short runs are traced too, yet after compilation and cuDNN's first
+choices of algorithms."""
 EPOCH_SCHEDULE = Schedule(unit="epoch", wait=3, warmup=1, active=3, repeat=1)
-"""The defaults where the numbers count epochs: those of hand-written profiling guides."""
+"""The default if the schedule counts epochs: the numbers of hand-written profiling guides."""
 
 
 def chosen_schedule(unit: str | None, *numbers: int | None) -> tuple[Schedule, bool]:
-    """Fill in defaults for what was not given, and tell whether anything was.
+    """Return the schedule with defaults filled in, and whether the user has set any of it.
 
     Args:
         unit: "step" or "epoch".
-        *numbers: wait, warmup, active, repeat.
+        *numbers: wait, warmup, active and repeat, in this order; None stands for the default.
 
     Raises:
-        ConfigError: The numbers given can never record.
+        ConfigError: The schedule would never record.
 
     >>> chosen_schedule(None, None, None, None, None)[0].explain()
     '10 + (2 + 3) = 15 steps'
@@ -149,23 +154,28 @@ def chosen_schedule(unit: str | None, *numbers: int | None) -> tuple[Schedule, b
     explicit = unit is not None or any(number is not None for number in numbers)
     base = EPOCH_SCHEDULE if unit == EPOCH_SCHEDULE.unit else DEFAULT_SCHEDULE
     names = ("wait", "warmup", "active", "repeat")
-    given = {name: n for name, n in zip(names, numbers, strict=True) if n is not None}
+    given = {
+        name: number for name, number in zip(names, numbers, strict=True) if number is not None
+    }
     return replace(base, unit=unit or base.unit, **given), explicit
 
 
 def too_short(schedule: Schedule, length: int) -> str:
-    """Say that a run of so many units cannot hold a schedule, and what would."""
+    """Say that a run of `length` units is too short for a schedule, and how long it must be."""
     names = ("wait", "warmup", "active", "repeat")
     numbers = ", ".join(f"{name}={getattr(schedule, name)}" for name in names)
-    fits, least = schedule.fitting(length), f"{schedule.needed(1)} {schedule.unit}s"
-    result = "nothing would be recorded"
-    if fits:
-        part = f"only {fits} of its {schedule.cycles} cycles would be recorded whole"
-        result = f"{part}: {schedule.recorded(length)}"
+    whole_cycles = schedule.fitting(length)
+    if whole_cycles:
+        consequence = (
+            f"only {whole_cycles} of its {schedule.cycles} cycles would be recorded whole: "
+            f"{schedule.recorded(length)}"
+        )
+    else:
+        consequence = "nothing would be recorded"
+    minimum = f"{schedule.needed(1)} {schedule.unit}s"
     if schedule.repeat:
-        least = f"{least} for the first cycle and {schedule.needed()} for all"
+        minimum = f"{minimum} for the first cycle and {schedule.needed()} for all"
     return (
         f"The profiler schedule ({numbers}) needs {schedule.explain()}, but this run has at most "
-        f"{length}, so {result}. Train for at least {least}, or lower the "
-        "numbers."
+        f"{length}, so {consequence}. Train for at least {minimum}, or lower the numbers."
     )

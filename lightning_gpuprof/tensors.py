@@ -11,15 +11,16 @@ from torch.nn.utils.rnn import PackedSequence
 from lightning_gpuprof.adapters.torch_tensors import stored_values, tree_leaves
 
 _COUNTS = ("num_graphs", "batch_size")
-"""Attributes by which graph and tensor-dict libraries say how many samples they hold."""
+"""Attributes in which batches of graph and tensor-dict libraries hold their number of samples."""
 
 
 def count_samples(batch: Any) -> int | None:
-    """Return how many samples a batch holds, or None where that is unknown.
+    """Return how many samples a batch holds, or None if that is unknown.
 
-    In this order: the batch's own count (`num_graphs` of PyTorch Geometric, `batch_size` of DGL
-    and TensorDict), a packed sequence, a list with one dict per sample (as detection models take),
-    else the first dimension that most of its tensors share. No value is read from the device.
+    The first of these that the batch has gives the number: its own count (`num_graphs` of PyTorch
+    Geometric, `batch_size` of DGL and TensorDict), a packed sequence, a list with a dict per sample
+    (as detection models take), or the first dimension that most of its tensors share. No value is
+    read from the device.
 
     >>> import torch
     >>> count_samples({"image": torch.zeros(8, 3), "label": torch.zeros(8)})
@@ -40,7 +41,9 @@ def count_samples(batch: Any) -> int | None:
 
 
 def first_dimension(batch: Any) -> int:
-    """Return the first dimension of the first tensor in a batch, or -1: what each step can afford.
+    """Return the first dimension of the first tensor in a batch, or -1.
+
+    This is cheap enough to be called in every step.
 
     >>> from torch import zeros
     >>> first_dimension((zeros(8, 3), zeros(8)))
@@ -68,10 +71,10 @@ def tensor_bytes(batch: Any) -> int:
     return sum(_bytes(leaf) for leaf in tree_leaves(batch) if isinstance(leaf, Tensor))
 
 
-def tensors_in(value: Any) -> Iterator[Any]:
+def leaves_of(value: Any) -> Iterator[Any]:
     """Yield the leaves of nested tuples, lists and mappings.
 
-    >>> list(tensors_in({"a": [1, (2,)], "b": None}))
+    >>> list(leaves_of({"a": [1, (2,)], "b": None}))
     [1, 2, None]
     """
     if isinstance(value, Mapping):
@@ -80,7 +83,7 @@ def tensors_in(value: Any) -> Iterator[Any]:
         yield value
         return
     for part in value:
-        yield from tensors_in(part)
+        yield from leaves_of(part)
 
 
 def _bytes(tensor: Tensor) -> int:
@@ -91,29 +94,29 @@ def _bytes(tensor: Tensor) -> int:
 
 
 def _sizes(part: Any) -> Iterator[tuple[bool, int]]:
-    """Yield sizes found in a batch, each with whether it is certain."""
+    """Yield candidates for the number of samples in a batch, as pairs (certain, size)."""
     if isinstance(part, Tensor):
         if part.dim():
             yield False, part.size(0)
         return
     if isinstance(part, PackedSequence):
-        # batch_sizes always lies on the CPU: reading it waits for nothing.
+        # batch_sizes always lies on the CPU, so that reading it is no host sync.
         yield True, int(part.batch_sizes[0])
         return
     declared = _declared(part)
     if declared is not None:
         yield True, declared
     elif isinstance(part, Mapping):
-        yield from _of_all(part.values())
+        yield from _sizes_of_all(part.values())
     elif isinstance(part, Sequence) and not isinstance(part, (str, bytes)):
         if part and all(isinstance(sample, Mapping) for sample in part):
             yield True, len(part)
-        yield from _of_all(part)
+        yield from _sizes_of_all(part)
     elif is_dataclass(part):
-        yield from _of_all(getattr(part, field.name) for field in fields(part))
+        yield from _sizes_of_all(getattr(part, field.name) for field in fields(part))
 
 
-def _of_all(parts: Any) -> Iterator[tuple[bool, int]]:
+def _sizes_of_all(parts: Any) -> Iterator[tuple[bool, int]]:
     for part in parts:
         yield from _sizes(part)
 
@@ -124,5 +127,5 @@ def _declared(part: Any) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool):
             return value
         if isinstance(value, tuple) and value and isinstance(value[0], int):
-            return value[0]  # TensorDict's is a torch.Size
+            return value[0]  # the batch_size of a TensorDict is a torch.Size
     return None

@@ -1,4 +1,4 @@
-"""The only Python that formats a number for people; everything else passes ints and fractions."""
+"""Formats numbers for people. All other code passes integers and fractions around."""
 
 _TIME_STEPS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 _BYTE_STEPS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
@@ -17,7 +17,7 @@ def duration(ns: float) -> str:
 
 
 def ascii_only(text: str) -> str:
-    """Return text for a terminal that shows ASCII alone.
+    """Return the text as a terminal that shows only ASCII can print it.
 
     >>> ascii_only("12 µs é ok")
     '12 us ? ok'
@@ -45,7 +45,7 @@ def percent(frac: float) -> str:
 
 
 def percents(low: float, high: float) -> str:
-    """Format an interval of fractions of 1, without decimals.
+    """Format an interval of fractions of 1 as percentages without decimals.
 
     >>> percents(0.172, 0.338), percents(0.201, 0.203), percents(0.0, 0.12)
     ('17 to 34%', '20%', 'up to 12%')
@@ -87,10 +87,10 @@ def quantity(name: str, value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else _three_digits(value)
 
 
-def spread(low_ns: float, high_ns: float) -> str:
-    """Format an interval of time; one figure where both ends read the same.
+def interval_text(low_ns: float, high_ns: float) -> str:
+    """Format an interval of time, or a single duration where both ends read the same.
 
-    >>> spread(2_000_000, 3_500_000), spread(5, 5), spread(0, 5)
+    >>> interval_text(2_000_000, 3_500_000), interval_text(5, 5), interval_text(0, 5)
     ('2.00 ms to 3.50 ms', '5 ns', 'up to 5 ns')
     """
     low, high = duration(low_ns), duration(high_ns)
@@ -100,7 +100,7 @@ def spread(low_ns: float, high_ns: float) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """Cut text to a column's width.
+    """Cut text to the width of a column.
 
     >>> shortened("aten::convolution", 8), shortened("aten::mm", 8)
     ('aten:...', 'aten::mm')
@@ -109,7 +109,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def rate(per_s: float) -> str:
-    """Format a rate with three digits, or all before the point.
+    """Format a rate with three significant digits, or with all digits before the point.
 
     >>> rate(17_676.9), rate(4.567)
     ('17,677', '4.57')

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.autograd import at_end_of_backward
 from lightning_gpuprof.adapters.profiler import traced
-from lightning_gpuprof.tensors import tensors_in
+from lightning_gpuprof.tensors import leaves_of
 from lightning_gpuprof.timing.device_marking import DeviceMarking
 from lightning_gpuprof.timing.phase_clock import PartRegion
 from lightning_gpuprof.timing.step_timeline import StepTimeline
@@ -137,4 +137,4 @@ class BackwardCall:
 
 def tensors_of(value: Any) -> Iterator[torch.Tensor]:
     """Yield the tensors in nested tuples, lists and mappings."""
-    return (leaf for leaf in tensors_in(value) if isinstance(leaf, torch.Tensor))
+    return (leaf for leaf in leaves_of(value) if isinstance(leaf, torch.Tensor))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.tensors import tensors_in
+from lightning_gpuprof.tensors import leaves_of
 
 Timer = Callable[[Callable[[], Any]], int]
 """Makes a call, waits until its work is done and returns the time in nanoseconds."""
@@ -157,14 +157,14 @@ def _host_timer(device: torch.device | None, clock: Callable[[], int]) -> Timer:
 def _device_of(fn: Any, args: Sequence[Any], result: Any) -> torch.device | None:
     """Return the first device that is no CPU; None without any tensor."""
     parameters = list(fn.parameters()) if isinstance(fn, torch.nn.Module) else []
-    leaves = tensors_in([list(args), result, parameters])
+    leaves = leaves_of([list(args), result, parameters])
     devices = [leaf.device for leaf in leaves if isinstance(leaf, Tensor)]
     return next((device for device in devices if device.type != "cpu"), next(iter(devices), None))
 
 
 def _wait_for(device: torch.device | None, result: Any) -> None:
     """Wait for a device, and for the parts of a result that can be waited for (JAX arrays)."""
-    for leaf in tensors_in(result):
+    for leaf in leaves_of(result):
         wait = getattr(leaf, "block_until_ready", None)
         if wait is not None and not isinstance(leaf, Tensor):
             wait()

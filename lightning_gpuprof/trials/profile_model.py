@@ -13,7 +13,7 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.gpuprof import GpuProfCallback
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.tensors import tensors_in
+from lightning_gpuprof.tensors import leaves_of
 from lightning_gpuprof.views.console.run_report import RunReport, report
 
 TRACED_STEPS = 3
@@ -126,7 +126,7 @@ class _Calls(LightningModule):
         if self.grad:
             sums = [
                 leaf.mean()
-                for leaf in tensors_in(result)
+                for leaf in leaves_of(result)
                 if isinstance(leaf, torch.Tensor) and leaf.requires_grad
             ]
             self.manual_backward(torch.stack(sums).sum())

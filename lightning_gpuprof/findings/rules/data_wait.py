@@ -46,7 +46,7 @@ from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Se
 from lightning_gpuprof.findings.operators import OWN_WORKERS, Seen, seen_loading, tables
 from lightning_gpuprof.findings.rule import known, measured, rule
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.units import duration, percent, size, spread
+from lightning_gpuprof.units import duration, interval_text, percent, size
 
 MOST = 0.5
 TEXTS: dict[str, str] = tables("advice.toml")["loader"]
@@ -114,7 +114,7 @@ def _advice(run: RunResults, plan: LoaderPlan) -> str:
     if plan.change is LoaderChange.WORKERS and loader and loader.dataset_kind == "iterable":
         advice += f" {TEXTS['iterable']}"
     if plan.instead is not None:
-        saved = spread(plan.instead.low_ns, plan.instead.high_ns)
+        saved = interval_text(plan.instead.low_ns, plan.instead.high_ns)
         other = _change(run, plan.instead)
         other = other.split("\n")[0] if other else f"cheaper samples. {_cheaper(run)}"
         advice += f" Instead, saving {saved}: {other}"

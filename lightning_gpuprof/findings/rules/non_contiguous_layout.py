@@ -32,7 +32,7 @@ from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.units import percent, spread
+from lightning_gpuprof.units import interval_text, percent
 
 BACKWARD = 2.0
 MIN_CALLS = 2
@@ -78,7 +78,7 @@ def judge(run: RunResults) -> Finding | None:
     kernels = tuple(Where(kernel=str(row["name"])) for row in around_convolutions[:MOST])
     return Finding(
         severity=grade(saving, step_ns, cost_ns=cost_ns),
-        title=f"{spread(cause.low, cause.high)} of each step (up to "
+        title=f"{interval_text(cause.low, cause.high)} of each step (up to "
         f"{percent(cause.high / step_ns)}) only change layouts",
         advice=CHANNELS_LAST_ADVICE if kernels else ADVICE,
         evidence={"relayout_ns": cost_ns, "relayouts_per_step_count": round(calls)},

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.model import Finding, Severity, When
-from lightning_gpuprof.units import ascii_only, duration, quantity, shortened, spread
+from lightning_gpuprof.units import ascii_only, duration, interval_text, quantity, shortened
 from lightning_gpuprof.views.console import console_tables
 from lightning_gpuprof.views.console.console_rest import rest_rows
 from lightning_gpuprof.views.console.console_tables import grid
@@ -121,10 +121,10 @@ def _first(report: Report, finding: Finding, width: int) -> Iterator[tuple[str, 
 def _gain(finding: Finding, step_ns: int) -> str:
     saved, sure = finding.saving_ns, words.sureness(finding)
     if finding.when is not When.IN_STEPS:
-        less = spread(saved.low, saved.high)
+        less = interval_text(saved.low, saved.high)
         return f"{less} per step on average (a steady step: {duration(step_ns)}), {sure}"
     about = duration(step_ns - finding.likely_ns)
-    band = spread(step_ns - saved.high, step_ns - saved.low)
+    band = interval_text(step_ns - saved.high, step_ns - saved.low)
     return f"a step of {about} ({band}) instead of {duration(step_ns)}, {sure}"
 
 

@@ -13,7 +13,15 @@ from lightning_gpuprof.analysis.run.worker_lines import worker_line_times
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.findings.checks import State, run_checks
 from lightning_gpuprof.findings.engine import make_plan
-from lightning_gpuprof.units import duration, percent, percents, quantity, shortened, size, spread
+from lightning_gpuprof.units import (
+    duration,
+    interval_text,
+    percent,
+    percents,
+    quantity,
+    shortened,
+    size,
+)
 from lightning_gpuprof.views.documents.gpu_words import kernel_facts
 from lightning_gpuprof.views.documents.report import Report
 from lightning_gpuprof.views.documents.report_payload import top_operators
@@ -103,7 +111,7 @@ def phase_table(results: RunResults, *, bar: str, most: int | None, width: int) 
 def line_table(results: RunResults) -> Padding | None:
     """Return the lines of the program at which a step is longest; None where none were sampled."""
     rows = [
-        (spread(one.low_ns, one.high_ns), *_at(one, one.phase.value))
+        (interval_text(one.low_ns, one.high_ns), *_at(one, one.phase.value))
         for one in line_times(results)
         if one.frac >= MIN_PART_FRAC
     ]
@@ -198,7 +206,7 @@ def _plan(report: Report) -> Padding:
     rows = []
     for finding, effort in make_plan(report.findings):
         saved = finding.saving_ns
-        impact = spread(saved.low, saved.high) if saved.high else "no time claimed"
+        impact = interval_text(saved.low, saved.high) if saved.high else "no time claimed"
         how = f"{effort.difficulty}; {effort.risk}"
         rows.append((effort.horizon.value, finding.id, impact, how))
     head = ("when", "finding", "impact per step", "difficulty; risk")

@@ -11,7 +11,7 @@ from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC, step_of
 from lightning_gpuprof.findings.model import Finding, When, Where
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
-from lightning_gpuprof.units import duration, percent, shortened, spread
+from lightning_gpuprof.units import duration, interval_text, percent, shortened
 from lightning_gpuprof.views.documents.gpu_words import limit_line, verdict
 from lightning_gpuprof.views.documents.report import Report
 
@@ -101,7 +101,7 @@ def saving(finding: Finding, run: RunResults) -> str:
         share = f" ({least}{percent(range_ns.high / step_ns)}{of})"
         if finding.indirect_ns >= MIN_SAVING_FRAC * step_ns and not finding.measured:
             more = f", indirectly up to {duration(finding.indirect_ns)} more"
-    saved = spread(range_ns.low, range_ns.high)
+    saved = interval_text(range_ns.low, range_ns.high)
     return f"saves {saved} per step{share}{more}, {sureness(finding)}"
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from lightning_gpuprof.records.trials import FASTER, Side, Trial, Trials
-from lightning_gpuprof.units import duration, percent, rate, size, spread
+from lightning_gpuprof.units import duration, interval_text, percent, rate, size
 from lightning_gpuprof.views.text.blocks import aligned
 
 _HEADER = (
@@ -32,8 +32,8 @@ def trials_lines(trials: Trials) -> Iterator[str]:
 
 def _remarks(one: Trial) -> Iterator[str]:
     if one.predicted_ns is not None and one.gain_ns is not None:
-        saved = spread(*one.gain_ns) if one.verdict == FASTER else one.verdict
-        yield f"predicted {spread(*one.predicted_ns)}, measured: {saved}"
+        saved = interval_text(*one.gain_ns) if one.verdict == FASTER else one.verdict
+        yield f"predicted {interval_text(*one.predicted_ns)}, measured: {saved}"
     elif one.computed:
         yield f"{percent(one.gain_frac or 0.0)} less, by the run's own figures; {one.alters}"
     elif one.after is None:
