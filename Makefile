@@ -44,7 +44,7 @@ define with_lightning
 	$(PYTHON) -m venv $(VENV)-$(1)
 	$(VENV)-$(1)/bin/python -m pip --disable-pip-version-check --quiet install $(2) -e '.[dev]'
 	$(subst $(BIN),$(VENV)-$(1)/bin,$(PYTEST)) tests/callbacks tests/capture tests/recorders \
-		tests/timing tests/session tests/adapters
+		tests/timing tests/runtime tests/adapters
 endef
 
 oldest: ## Run the callbacks' tests with the oldest supported Lightning

@@ -239,7 +239,7 @@ def _ours(
     variant: str, steps: int, clock: Callable[[], int], at_setup: Callable[[Any], object]
 ) -> dict[str, Any]:
     from lightning_gpuprof import DeferredLoss, GpuProfCallback, PhaseTimer
-    from lightning_gpuprof.session.output import RunOutput
+    from lightning_gpuprof.runtime.output import RunOutput
 
     class Deferred(DeferredLoss):
         def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:

@@ -164,7 +164,7 @@ class Root(Callback):
         self.folder = folder
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        from lightning_gpuprof.session.output import RunOutput
+        from lightning_gpuprof.runtime.output import RunOutput
 
         RunOutput.of(trainer, log_dir=self.folder)
 

@@ -15,9 +15,9 @@ from lightning_gpuprof.memory.kinds import kind_bytes
 from lightning_gpuprof.memory.peaks import TrainingPeaks, WindowBatches
 from lightning_gpuprof.records.facts import ProcessMemory
 from lightning_gpuprof.records.schema import Note
-from lightning_gpuprof.session.guard import guarded
-from lightning_gpuprof.session.hooks import BatchCalls, Hooks, called_by_trainer
-from lightning_gpuprof.session.recording import RecordingCallback
+from lightning_gpuprof.runtime.guard import guarded
+from lightning_gpuprof.runtime.hooks import BatchCalls, Hooks, called_by_trainer
+from lightning_gpuprof.runtime.recording import RecordingCallback
 from lightning_gpuprof.tensors import count_samples
 
 FORWARDS = 4

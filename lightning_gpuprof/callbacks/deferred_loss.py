@@ -20,9 +20,9 @@ from lightning_gpuprof.recorders.scalars.transfer import (
     Value,
     with_room,
 )
-from lightning_gpuprof.session.guard import guarded
-from lightning_gpuprof.session.recording import RecordingCallback
-from lightning_gpuprof.session.timed_calls import SafeLogger
+from lightning_gpuprof.runtime.guard import guarded
+from lightning_gpuprof.runtime.recording import RecordingCallback
+from lightning_gpuprof.runtime.timed_calls import SafeLogger
 
 _TO_FILES = ("TensorBoardLogger", "CSVLogger")
 """Loggers that get every step: their calls take microseconds, those to a server milliseconds."""

@@ -11,9 +11,9 @@ from lightning_gpuprof.recorders.device.amd_smi import amd_stats
 from lightning_gpuprof.recorders.device.device_stats import DeviceStats, StatsSampler, summarize
 from lightning_gpuprof.recorders.device.nvml import nvml_stats
 from lightning_gpuprof.records.schema import Note
-from lightning_gpuprof.session.guard import guarded
-from lightning_gpuprof.session.hooks import BatchCalls, called_by_trainer
-from lightning_gpuprof.session.recording import RecordingCallback
+from lightning_gpuprof.runtime.guard import guarded
+from lightning_gpuprof.runtime.hooks import BatchCalls, called_by_trainer
+from lightning_gpuprof.runtime.recording import RecordingCallback
 
 INTERVAL_S = 1.0
 """Drivers renew their figures about that often."""

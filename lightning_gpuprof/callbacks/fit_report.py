@@ -10,10 +10,10 @@ from typing import Any
 from lightning_gpuprof.adapters.lightning import is_kind
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.files import plugin_dir
-from lightning_gpuprof.session.console import report_command, say
-from lightning_gpuprof.session.guard import guarded_call
-from lightning_gpuprof.session.output import RunOutput
-from lightning_gpuprof.session.timed_calls import SafeLogger
+from lightning_gpuprof.runtime.console import report_command, say
+from lightning_gpuprof.runtime.guard import guarded_call
+from lightning_gpuprof.runtime.output import RunOutput
+from lightning_gpuprof.runtime.timed_calls import SafeLogger
 from lightning_gpuprof.views.console.console import render_for
 from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.documents.stored_analysis import analyse_traces

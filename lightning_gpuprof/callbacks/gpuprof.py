@@ -26,10 +26,10 @@ from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.callbacks.run_facts import RunFacts
 from lightning_gpuprof.config import GpuProfConfig
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.session.console import report_command, say
-from lightning_gpuprof.session.guard import disable, guarded
-from lightning_gpuprof.session.hooks import HOOKS, forward
-from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.runtime.console import report_command, say
+from lightning_gpuprof.runtime.guard import disable, guarded
+from lightning_gpuprof.runtime.hooks import HOOKS, forward
+from lightning_gpuprof.runtime.output import RunOutput
 
 _OWN_HOOKS = ("setup", "on_fit_end", "on_exception", "teardown")
 _OF_TRAINING = (DeferredLoss, MemorySnapshot)

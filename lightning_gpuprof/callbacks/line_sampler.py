@@ -20,9 +20,9 @@ from lightning_gpuprof.recorders.sampling.storage_waits import (
 from lightning_gpuprof.recorders.sampling.worker_sampler import WorkerSampler
 from lightning_gpuprof.records.lines import HostLines, Reads
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.session.guard import guarded
-from lightning_gpuprof.session.hooks import Hooks, called_by_trainer
-from lightning_gpuprof.session.recording import RecordingCallback
+from lightning_gpuprof.runtime.guard import guarded
+from lightning_gpuprof.runtime.hooks import Hooks, called_by_trainer
+from lightning_gpuprof.runtime.recording import RecordingCallback
 
 THREAD = "gpuprof-lines"
 END_S = 2.0

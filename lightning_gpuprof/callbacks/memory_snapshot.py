@@ -17,11 +17,11 @@ from lightning_gpuprof.memory.kinds import kind_addresses
 from lightning_gpuprof.records import files
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Note, Snapshot
-from lightning_gpuprof.session.console import say
-from lightning_gpuprof.session.guard import guarded
-from lightning_gpuprof.session.hooks import Hooks, called_by_trainer
-from lightning_gpuprof.session.output import RunOutput
-from lightning_gpuprof.session.recording import RecordingCallback
+from lightning_gpuprof.runtime.console import say
+from lightning_gpuprof.runtime.guard import guarded
+from lightning_gpuprof.runtime.hooks import Hooks, called_by_trainer
+from lightning_gpuprof.runtime.output import RunOutput
+from lightning_gpuprof.runtime.recording import RecordingCallback
 
 _OTHER = "between"
 _MOST_FAILED = 4

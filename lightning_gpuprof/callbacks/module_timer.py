@@ -15,10 +15,10 @@ from lightning_gpuprof.adapters.compiled_modules import is_inside_compiled, modu
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.lines import ModuleCalls
-from lightning_gpuprof.session.guard import guarded
-from lightning_gpuprof.session.hooks import BATCH_END, Hooks, called_by_trainer
-from lightning_gpuprof.session.places import USER, Place, package_in, shown
-from lightning_gpuprof.session.recording import RecordingCallback
+from lightning_gpuprof.runtime.guard import guarded
+from lightning_gpuprof.runtime.hooks import BATCH_END, Hooks, called_by_trainer
+from lightning_gpuprof.runtime.places import USER, Place, package_in, shown
+from lightning_gpuprof.runtime.recording import RecordingCallback
 from lightning_gpuprof.timing.components import BackwardCall, Component, tensors_of
 
 WATCHED = 5

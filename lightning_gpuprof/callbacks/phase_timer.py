@@ -10,10 +10,10 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.device_events import DeviceEvents, device_events
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.session.guard import guarded, guarded_call
-from lightning_gpuprof.session.hooks import BatchCalls, called_by_trainer
-from lightning_gpuprof.session.output import RunOutput
-from lightning_gpuprof.session.recording import RecordingCallback
+from lightning_gpuprof.runtime.guard import guarded, guarded_call
+from lightning_gpuprof.runtime.hooks import BatchCalls, called_by_trainer
+from lightning_gpuprof.runtime.output import RunOutput
+from lightning_gpuprof.runtime.recording import RecordingCallback
 from lightning_gpuprof.timing.batches import size_of
 from lightning_gpuprof.timing.fit_end import FitEnd
 from lightning_gpuprof.timing.regions import check_nvtx

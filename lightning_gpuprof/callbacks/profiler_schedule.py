@@ -22,10 +22,10 @@ from lightning_gpuprof.capture.recordings import (
 from lightning_gpuprof.capture.trace_files import TraceFiles
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.schema import StepFlag
+from lightning_gpuprof.runtime.guard import guarded
+from lightning_gpuprof.runtime.recording import RecordingCallback
+from lightning_gpuprof.runtime.step_start import StepBorders
 from lightning_gpuprof.schedule import chosen_schedule
-from lightning_gpuprof.session.guard import guarded
-from lightning_gpuprof.session.recording import RecordingCallback
-from lightning_gpuprof.session.step_start import StepBorders
 
 
 class ProfilerSchedule(RecordingCallback):

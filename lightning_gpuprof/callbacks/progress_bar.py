@@ -14,9 +14,9 @@ from lightning_gpuprof.adapters.lightning import (
     step_value,
 )
 from lightning_gpuprof.recorders.scalars.transfer import Numbers
-from lightning_gpuprof.session.guard import enable, guarded
-from lightning_gpuprof.session.output import RunOutput
-from lightning_gpuprof.session.patches import Patches
+from lightning_gpuprof.runtime.guard import enable, guarded
+from lightning_gpuprof.runtime.output import RunOutput
+from lightning_gpuprof.runtime.patches import Patches
 
 
 class DeferredProgressBar(TQDMProgressBar):

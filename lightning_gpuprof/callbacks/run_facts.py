@@ -13,9 +13,9 @@ from lightning_gpuprof.recorders.first_batch import FirstBatch
 from lightning_gpuprof.recorders.garbage_collection import GarbageCollections
 from lightning_gpuprof.recorders.gradient_sync import GradientSync
 from lightning_gpuprof.recorders.recorder import Recorder
-from lightning_gpuprof.session.guard import enable, guarded, guarded_call, is_disabled
-from lightning_gpuprof.session.hooks import Hooks, called_by_trainer
-from lightning_gpuprof.session.recording import RecordingCallback
+from lightning_gpuprof.runtime.guard import enable, guarded, guarded_call, is_disabled
+from lightning_gpuprof.runtime.hooks import Hooks, called_by_trainer
+from lightning_gpuprof.runtime.recording import RecordingCallback
 
 RECORDERS: tuple[type[Recorder], ...] = (
     CoreWaits,

@@ -5,8 +5,8 @@ from typing import Any
 
 from lightning_gpuprof.adapters.lightning import batch_loop, is_kind, stage_of
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.runtime.output import RunOutput
 from lightning_gpuprof.schedule import Schedule, too_short
-from lightning_gpuprof.session.output import RunOutput
 
 
 def refuse_device(device_type: str, *, capture_range: bool = False) -> None:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lightning_gpuprof.adapters.profiler import TorchTrace
+from lightning_gpuprof.runtime.guard import interrupts_wait
 from lightning_gpuprof.schedule import Action, Schedule
-from lightning_gpuprof.session.guard import interrupts_wait
 
 PROBE = -2
 """The number of a cycle of one step, recorded for its size alone."""

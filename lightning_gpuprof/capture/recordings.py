@@ -13,10 +13,10 @@ from lightning_gpuprof.adapters.profiler import TorchTrace, busy_profiler
 from lightning_gpuprof.capture.cycles import PROBE, Recorded
 from lightning_gpuprof.capture.trace_files import TraceFiles
 from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.runtime.hooks import HOOKS, PER_BATCH_HOOKS, has_hook
+from lightning_gpuprof.runtime.output import RunOutput
+from lightning_gpuprof.runtime.timed_calls import TimedCalls
 from lightning_gpuprof.schedule import Schedule
-from lightning_gpuprof.session.hooks import HOOKS, PER_BATCH_HOOKS, has_hook
-from lightning_gpuprof.session.output import RunOutput
-from lightning_gpuprof.session.timed_calls import TimedCalls
 from lightning_gpuprof.units import size
 
 _cuda: Any = torch.cuda

@@ -16,7 +16,7 @@ from lightning_gpuprof.records.files import (
     written_whole,
 )
 from lightning_gpuprof.records.schema import ProfilerCycle
-from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.runtime.output import RunOutput
 from lightning_gpuprof.units import size
 
 try:

@@ -17,7 +17,7 @@ import torch
 from lightning_gpuprof.adapters.lightning import is_kind
 from lightning_gpuprof.inspect.inspector import InspectionDone, Inspector
 from lightning_gpuprof.records.inspection import Inspection
-from lightning_gpuprof.session.launch import change_trainers, run_program
+from lightning_gpuprof.runtime.launch import change_trainers, run_program
 
 
 @dataclass

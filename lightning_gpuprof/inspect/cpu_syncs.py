@@ -18,7 +18,7 @@ from lightning_gpuprof.adapters.torch_tensors import TorchDispatchMode, storage_
 from lightning_gpuprof.inspect import sync_calls
 from lightning_gpuprof.inspect.advice import PAGEABLE_COPY
 from lightning_gpuprof.inspect.places import Report
-from lightning_gpuprof.session.patches import Patches
+from lightning_gpuprof.runtime.patches import Patches
 
 _HERE, _TORCH = __file__, os.path.dirname(torch.__file__)
 _WRAPPERS = ("", "__get__", "backward", "grad")

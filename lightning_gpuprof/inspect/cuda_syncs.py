@@ -12,7 +12,7 @@ from lightning_gpuprof.adapters.dynamo import counters
 from lightning_gpuprof.inspect.advice import PAGEABLE_COPY
 from lightning_gpuprof.inspect.places import Hit, Report
 from lightning_gpuprof.inspect.sync_calls import NAMES, READS, SYNCHRONIZE, synchronize_calls
-from lightning_gpuprof.session.patches import Patches
+from lightning_gpuprof.runtime.patches import Patches
 
 MESSAGE = "called a synchronizing CUDA operation"
 """How torch's warning begins, on HIP too."""

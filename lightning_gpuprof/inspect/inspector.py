@@ -12,8 +12,8 @@ from lightning_gpuprof.inspect.cuda_syncs import CudaSyncDetector
 from lightning_gpuprof.inspect.places import Report, SyncSites
 from lightning_gpuprof.inspect.work import Work
 from lightning_gpuprof.records.inspection import Inspection
-from lightning_gpuprof.session.patches import Patches
-from lightning_gpuprof.session.step_start import StepBorders
+from lightning_gpuprof.runtime.patches import Patches
+from lightning_gpuprof.runtime.step_start import StepBorders
 
 WARM_UP = 1
 """The first step is not inspected: it sets up lazily what later ones use."""

@@ -15,9 +15,9 @@ from lightning_gpuprof.recorders.first_batch import unused_gradients
 from lightning_gpuprof.records.facts import UnusedGradients
 from lightning_gpuprof.records.inspection import CallCount, Waste
 from lightning_gpuprof.records.lines import CompileEvent
-from lightning_gpuprof.session.compiling import compile_events
-from lightning_gpuprof.session.patches import Patches
-from lightning_gpuprof.session.places import (
+from lightning_gpuprof.runtime.compiling import compile_events
+from lightning_gpuprof.runtime.patches import Patches
+from lightning_gpuprof.runtime.places import (
     of_multiprocessing,
     own_line_like,
     package_of,

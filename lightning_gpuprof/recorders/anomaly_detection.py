@@ -8,8 +8,8 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.lightning import Callback
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.facts import AnomalyMode
-from lightning_gpuprof.session.guard import guarded
-from lightning_gpuprof.session.hooks import BatchCalls, Hooks
+from lightning_gpuprof.runtime.guard import guarded
+from lightning_gpuprof.runtime.hooks import BatchCalls, Hooks
 
 AGAIN = 50
 """Batches between two reads once it was on: it may have been meant for the first batch alone."""

@@ -8,7 +8,7 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.lightning import LightningModule, logged_results
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.facts import BatchBytes, SyncedLogs, UnusedGradients
-from lightning_gpuprof.session.guard import attempt
+from lightning_gpuprof.runtime.guard import attempt
 from lightning_gpuprof.tensors import tensor_bytes
 
 

@@ -9,7 +9,7 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.lightning import Callback
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.runtime.output import RunOutput
 
 _FULL = 2
 """The generation of `gc.collect()`; the younger ones take microseconds."""

@@ -11,8 +11,8 @@ from lightning_gpuprof.adapters.autograd import at_end_of_backward
 from lightning_gpuprof.adapters.lightning import Callback
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.phases import EXCHANGE
-from lightning_gpuprof.session.guard import guarded
-from lightning_gpuprof.session.hooks import Hooks
+from lightning_gpuprof.runtime.guard import guarded
+from lightning_gpuprof.runtime.hooks import Hooks
 
 if TYPE_CHECKING:
     from lightning_gpuprof.timing.components import Component

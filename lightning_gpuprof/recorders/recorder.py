@@ -5,7 +5,7 @@ from typing import Any
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Callback
-from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.runtime.output import RunOutput
 
 
 class Recorder:

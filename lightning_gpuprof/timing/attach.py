@@ -8,8 +8,8 @@ from lightning_gpuprof.adapters.compiled_modules import is_compiled_whole
 from lightning_gpuprof.adapters.lightning import STOP_CHECK_METHOD, data_loop
 from lightning_gpuprof.adapters.loaders import LoaderParts, before_first_iterators
 from lightning_gpuprof.records.phases import EXPERIMENT, SAMPLER, STOP_CHECK, WORKERS, Phase
-from lightning_gpuprof.session.guard import attempt
-from lightning_gpuprof.session.timed_calls import After, LoggingCall, TimedCalls
+from lightning_gpuprof.runtime.guard import attempt
+from lightning_gpuprof.runtime.timed_calls import After, LoggingCall, TimedCalls
 from lightning_gpuprof.timing.action_regions import ActionRegions
 from lightning_gpuprof.timing.profiler_proxy import proxy_of
 from lightning_gpuprof.timing.regions import ByExperiment, IteratorStart

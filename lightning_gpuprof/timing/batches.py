@@ -8,7 +8,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.session.guard import attempt
+from lightning_gpuprof.runtime.guard import attempt
 from lightning_gpuprof.tensors import first_dimension
 from lightning_gpuprof.timing.phase_clock import Region
 from lightning_gpuprof.timing.region_paths import CLOSE, OPEN, SWAP, code

@@ -10,8 +10,8 @@ from typing_extensions import override
 
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.session.guard import guarded
-from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.runtime.guard import guarded
+from lightning_gpuprof.runtime.output import RunOutput
 from lightning_gpuprof.timing.device_marks import DeviceMarks
 from lightning_gpuprof.timing.device_rows import OUTSIDE, WHOLE
 from lightning_gpuprof.timing.phase_clock import Region, Slot

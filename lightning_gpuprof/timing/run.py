@@ -10,10 +10,10 @@ from lightning_gpuprof.adapters.actions import own_callback_names
 from lightning_gpuprof.adapters.device_events import DeviceEvents
 from lightning_gpuprof.adapters.lightning import Trainer, batch_holder, batch_loop
 from lightning_gpuprof.records.schema import StepFlag
-from lightning_gpuprof.session.compiling import CompileNotes
-from lightning_gpuprof.session.guard import interrupts_wait
-from lightning_gpuprof.session.hooks import BatchCalls
-from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.runtime.compiling import CompileNotes
+from lightning_gpuprof.runtime.guard import interrupts_wait
+from lightning_gpuprof.runtime.hooks import BatchCalls
+from lightning_gpuprof.runtime.output import RunOutput
 from lightning_gpuprof.timing.action_regions import ActionRegions
 from lightning_gpuprof.timing.attach import FIT_PHASES, ProxyTiming
 from lightning_gpuprof.timing.batches import Batch, size_of

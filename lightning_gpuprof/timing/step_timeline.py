@@ -17,7 +17,7 @@ from lightning_gpuprof.timing.phase_clock import CutRows, PhaseClock, Region
 from lightning_gpuprof.timing.region_paths import CUT, CUT_OPEN, code
 
 if TYPE_CHECKING:
-    from lightning_gpuprof.session.step_start import StepBorders
+    from lightning_gpuprof.runtime.step_start import StepBorders
 
 SETUP, EPOCH_START, EPOCH_END, TEARDOWN = "setup", "epoch_start", "epoch_end", "teardown"
 UNKNOWN_SAMPLES = -1

@@ -7,10 +7,10 @@ from typing import Any
 from lightning_gpuprof.adapters.lightning import logging_step
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.schema import StepFlag
-from lightning_gpuprof.session.console import profile_line, say
-from lightning_gpuprof.session.guard import interrupts_wait
-from lightning_gpuprof.session.output import RunOutput
-from lightning_gpuprof.session.timed_calls import SafeLogger
+from lightning_gpuprof.runtime.console import profile_line, say
+from lightning_gpuprof.runtime.guard import interrupts_wait
+from lightning_gpuprof.runtime.output import RunOutput
+from lightning_gpuprof.runtime.timed_calls import SafeLogger
 from lightning_gpuprof.timing.device_marking import DeviceMarking
 from lightning_gpuprof.timing.overhead import Overhead, StepChoice
 from lightning_gpuprof.timing.step_timeline import StepTimeline

@@ -15,7 +15,7 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.adapters.loaders import BEFORE_FIRST_ITERATORS, loaders_of
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.session.patches import Patches
+from lightning_gpuprof.runtime.patches import Patches
 from lightning_gpuprof.tensors import first_dimension
 from lightning_gpuprof.trials.change import Settings
 from lightning_gpuprof.trials.pairs import Block

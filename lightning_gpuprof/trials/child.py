@@ -20,8 +20,8 @@ import torch
 
 import lightning_gpuprof
 from lightning_gpuprof.adapters.lightning import is_kind, moved_logger
-from lightning_gpuprof.session.launch import change_trainers, run_program
-from lightning_gpuprof.session.patches import Patches
+from lightning_gpuprof.runtime.launch import change_trainers, run_program
+from lightning_gpuprof.runtime.patches import Patches
 from lightning_gpuprof.trials.blocks import Blocks, ProgramEnded
 from lightning_gpuprof.trials.diverted import Diverted
 from lightning_gpuprof.trials.model import load

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from lightning_gpuprof.session.patches import Patches
+from lightning_gpuprof.runtime.patches import Patches
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 

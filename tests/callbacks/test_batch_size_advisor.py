@@ -10,7 +10,7 @@ from lightning_gpuprof.callbacks import batch_size_advisor
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.records.facts import ProcessMemory
 from lightning_gpuprof.records.schema import Advice, Memory, Note
-from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.runtime.output import RunOutput
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from lightning_gpuprof.records.files import find_runs
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note, ProfilerCycle
-from lightning_gpuprof.session.guard import is_disabled
+from lightning_gpuprof.runtime.guard import is_disabled
 from lightning_gpuprof.views.documents.report import load_report
 
 STAGES = ["validate", "test", "predict"]

@@ -15,8 +15,8 @@ from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import ProbeDisabled, Scalars
-from lightning_gpuprof.session import output as run_output
-from lightning_gpuprof.session.hooks import PER_BATCH_HOOKS
+from lightning_gpuprof.runtime import output as run_output
+from lightning_gpuprof.runtime.hooks import PER_BATCH_HOOKS
 
 
 def test_one_line_records_a_run_and_shows_its_report(fit, shown):

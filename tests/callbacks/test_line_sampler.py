@@ -13,7 +13,7 @@ from lightning_gpuprof.callbacks import line_sampler
 from lightning_gpuprof.callbacks.line_sampler import LineSampler
 from lightning_gpuprof.recorders.sampling.pacing import When
 from lightning_gpuprof.records.lines import HostLines
-from lightning_gpuprof.session.guard import is_disabled
+from lightning_gpuprof.runtime.guard import is_disabled
 
 
 class Writes:

@@ -22,7 +22,7 @@ from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader, Dataset
 
 from lightning_gpuprof import GpuProfCallback
-from lightning_gpuprof.session.marker import FILE_NAME
+from lightning_gpuprof.runtime.marker import FILE_NAME
 
 STEPS = 8
 WINDOW = (2, 3)

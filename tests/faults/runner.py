@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader
 
 import lightning_gpuprof.callbacks.fit_report  # noqa: F401 - so that forks need not import it
 from lightning_gpuprof.findings.rule import rules
-from lightning_gpuprof.session.marker import write_marker
+from lightning_gpuprof.runtime.marker import write_marker
 
 LONGEST_S = 60
 """A run that takes longer hangs; SIGALRM ends it."""

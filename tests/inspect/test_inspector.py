@@ -12,7 +12,7 @@ from lightning.pytorch.plugins import MixedPrecision
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.inspect.advice import advice
 from lightning_gpuprof.inspect.inspector import InspectionDone
-from lightning_gpuprof.session.places import shown_path
+from lightning_gpuprof.runtime.places import shown_path
 
 
 def test_ten_known_syncs_are_ten_rows_with_their_lines_and_owners(tmp_path, seeded_syncs):

@@ -6,7 +6,7 @@ from lightning.pytorch import Callback
 
 from lightning_gpuprof.recorders import gradient_sync
 from lightning_gpuprof.recorders.gradient_sync import GradientSync
-from lightning_gpuprof.session.guard import is_disabled
+from lightning_gpuprof.runtime.guard import is_disabled
 
 
 class Part:

@@ -15,7 +15,7 @@ from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
 
 from lightning_gpuprof import DeferredLoss, GpuProfCallback
-from lightning_gpuprof.session import log_dir
+from lightning_gpuprof.runtime import log_dir
 
 RANK = int(os.environ.get("LOCAL_RANK", 0))
 log_dir.WAIT = timedelta(seconds=1)

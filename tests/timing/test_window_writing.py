@@ -8,9 +8,9 @@ import pytest
 
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.records.writer import RecordWriter
-from lightning_gpuprof.session import output as run_output
-from lightning_gpuprof.session.guard import interrupts_wait
-from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.runtime import output as run_output
+from lightning_gpuprof.runtime.guard import interrupts_wait
+from lightning_gpuprof.runtime.output import RunOutput
 from lightning_gpuprof.timing import overhead, window_writer
 from lightning_gpuprof.timing.overhead import Overhead
 from lightning_gpuprof.timing.phase_clock import PhaseClock

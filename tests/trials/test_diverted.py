@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lightning_gpuprof.session.patches import Patches
+from lightning_gpuprof.runtime.patches import Patches
 from lightning_gpuprof.trials.diverted import Diverted
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import islice
 from types import CodeType, FrameType, ModuleType
 
-from lightning_gpuprof.session.places import is_installed
+from lightning_gpuprof.runtime.places import is_installed
 
 _TORCHS = ("torch", "lightning", "pytorch_lightning", "lightning_fabric")
 """Packages that compute with tensors: their calls are operators, the model's own."""

@@ -17,7 +17,7 @@ from lightning_gpuprof.recorders.sampling.library_calls import (
 from lightning_gpuprof.recorders.sampling.pacing import When
 from lightning_gpuprof.records.lines import LineCount
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.session.places import (
+from lightning_gpuprof.runtime.places import (
     GPUPROF,
     USER,
     of_multiprocessing,

@@ -19,9 +19,9 @@ from lightning_gpuprof.adapters.loaders import before_first_iterators, has_itera
 from lightning_gpuprof.recorders.sampling.stack_lines import MOST_LINES
 from lightning_gpuprof.recorders.sampling.worker_sampling import WORKERS, WorkerStart
 from lightning_gpuprof.records.lines import LineCount, Reads, WorkerLines
-from lightning_gpuprof.session.guard import attempt, guarded
-from lightning_gpuprof.session.output import RunOutput
-from lightning_gpuprof.session.timed_calls import After
+from lightning_gpuprof.runtime.guard import attempt, guarded
+from lightning_gpuprof.runtime.output import RunOutput
+from lightning_gpuprof.runtime.timed_calls import After
 
 _INIT_FN = "worker_init_fn"
 

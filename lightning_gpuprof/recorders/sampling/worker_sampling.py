@@ -19,8 +19,8 @@ from lightning_gpuprof.recorders.sampling.pacing import When, keep_sampling, loo
 from lightning_gpuprof.records.files import written_whole
 from lightning_gpuprof.records.lines import Reads, WorkerLines
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.session.guard import attempt
-from lightning_gpuprof.session.places import USER, package_in
+from lightning_gpuprof.runtime.guard import attempt
+from lightning_gpuprof.runtime.places import USER, package_in
 
 THREAD = "gpuprof-worker"
 WORKERS = 2

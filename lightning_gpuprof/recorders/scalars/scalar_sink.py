@@ -8,8 +8,8 @@ from typing import Any
 from lightning_gpuprof.adapters.lightning import logged_results
 from lightning_gpuprof.recorders.scalars.scalar_log import ScalarBatch
 from lightning_gpuprof.records.schema import Scalars
-from lightning_gpuprof.session.output import RunOutput
-from lightning_gpuprof.session.timed_calls import SafeLogger
+from lightning_gpuprof.runtime.output import RunOutput
+from lightning_gpuprof.runtime.timed_calls import SafeLogger
 
 Columns = Mapping[str, Sequence[float | None]]
 """By name, a value of each step, None where it gave none."""

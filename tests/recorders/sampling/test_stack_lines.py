@@ -24,7 +24,7 @@ from lightning_gpuprof.recorders.sampling.stack_lines import (
     where_is,
 )
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.session.places import package_of
+from lightning_gpuprof.runtime.places import package_of
 
 found = {}
 

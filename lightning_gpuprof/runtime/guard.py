@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.schema import ProbeDisabled
-from lightning_gpuprof.session.console import say
+from lightning_gpuprof.runtime.console import say
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

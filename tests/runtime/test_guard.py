@@ -3,7 +3,7 @@ import signal
 import pytest
 
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.session.guard import attempt, guarded, is_disabled
+from lightning_gpuprof.runtime.guard import attempt, guarded, is_disabled
 
 
 class Output:

@@ -2,7 +2,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lightning_gpuprof.session.timed_calls import LoggingCall, TimedCall, TimedCalls
+from lightning_gpuprof.runtime.timed_calls import LoggingCall, TimedCall, TimedCalls
 
 
 class Told:

@@ -6,8 +6,8 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
-from lightning_gpuprof.session.run_facts import run_start
-from lightning_gpuprof.session.shared_state import shared_with
+from lightning_gpuprof.runtime.run_facts import run_start
+from lightning_gpuprof.runtime.shared_state import shared_with
 
 
 class Holds(Dataset):

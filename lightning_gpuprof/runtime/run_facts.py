@@ -22,8 +22,8 @@ from lightning_gpuprof.adapters.lightning import (
 )
 from lightning_gpuprof.adapters.loaders import loaders_of
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, Device, Loader, RunStart
-from lightning_gpuprof.session.guard import attempt
-from lightning_gpuprof.session.shared_state import shared_with
+from lightning_gpuprof.runtime.guard import attempt
+from lightning_gpuprof.runtime.shared_state import shared_with
 
 _TRAINER_FACTS = (
     "max_epochs", "max_steps", "accumulate_grad_batches", "gradient_clip_val", "num_nodes",

@@ -10,9 +10,9 @@ from torch.utils.data import DataLoader
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note
-from lightning_gpuprof.session import output as run_output
-from lightning_gpuprof.session.marker import FILE_NAME
-from lightning_gpuprof.session.output import RunOutput
+from lightning_gpuprof.runtime import output as run_output
+from lightning_gpuprof.runtime.marker import FILE_NAME
+from lightning_gpuprof.runtime.output import RunOutput
 
 
 class Probe(Callback):

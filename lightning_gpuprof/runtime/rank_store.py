@@ -8,7 +8,7 @@ from typing import Any
 
 from lightning_gpuprof.adapters.lightning import Trainer
 from lightning_gpuprof.adapters.process_group import fit_store
-from lightning_gpuprof.session.guard import attempt
+from lightning_gpuprof.runtime.guard import attempt
 
 SESSION = "session"
 WAIT = timedelta(seconds=5)

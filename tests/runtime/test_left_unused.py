@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lightning_gpuprof.session import run_facts
+from lightning_gpuprof.runtime import run_facts
 
 
 @pytest.mark.parametrize(("machine", "says"), [

@@ -8,7 +8,7 @@ import torch
 
 from lightning_gpuprof.records.facts import CompileTime
 from lightning_gpuprof.records.lines import CompileEvent
-from lightning_gpuprof.session.compiling import CompileNotes, compile_events
+from lightning_gpuprof.runtime.compiling import CompileNotes, compile_events
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from functools import partial
 
 from lightning_gpuprof.adapters.lightning import Trainer, is_kind, stage_of
 from lightning_gpuprof.records.writer import next_session
-from lightning_gpuprof.session.console import say
-from lightning_gpuprof.session.guard import attempt
-from lightning_gpuprof.session.rank_store import SESSION, WAIT, RankStore
+from lightning_gpuprof.runtime.console import say
+from lightning_gpuprof.runtime.guard import attempt
+from lightning_gpuprof.runtime.rank_store import SESSION, WAIT, RankStore
 
 
 def resolve_session(

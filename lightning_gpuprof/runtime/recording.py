@@ -6,9 +6,9 @@ from typing import Any
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.session.guard import guarded
-from lightning_gpuprof.session.hooks import silence_unused
-from lightning_gpuprof.session.output import RunOutput, status_of
+from lightning_gpuprof.runtime.guard import guarded
+from lightning_gpuprof.runtime.hooks import silence_unused
+from lightning_gpuprof.runtime.output import RunOutput, status_of
 
 
 class RecordingCallback(Callback):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lightning_gpuprof.adapters.lightning import Callback, batch_loop
-from lightning_gpuprof.session.hooks import BatchCalls, add_hook, called_by_trainer, drop_hook
+from lightning_gpuprof.runtime.hooks import BatchCalls, add_hook, called_by_trainer, drop_hook
 
 _NEVER = 1 << 62
 _FAR = 16

@@ -7,9 +7,9 @@ import torch
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.loggers.logger import Logger
 
-from lightning_gpuprof.session import log_dir as log_dirs
-from lightning_gpuprof.session.log_dir import resolve_session
-from lightning_gpuprof.session.rank_store import SESSION, RankStore
+from lightning_gpuprof.runtime import log_dir as log_dirs
+from lightning_gpuprof.runtime.log_dir import resolve_session
+from lightning_gpuprof.runtime.rank_store import SESSION, RankStore
 
 
 class Named(Logger):

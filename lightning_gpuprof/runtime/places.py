@@ -12,7 +12,7 @@ import torch
 
 import lightning_gpuprof
 from lightning_gpuprof.records.lines import CodePlace
-from lightning_gpuprof.session.guard import attempt
+from lightning_gpuprof.runtime.guard import attempt
 
 Place = tuple[str, int, str]
 """File, line and function."""

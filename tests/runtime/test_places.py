@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lightning_gpuprof.session.places import USER, package_of, shown, shown_path
+from lightning_gpuprof.runtime.places import USER, package_of, shown, shown_path
 
 CELLS = {"/tmp/ipykernel_7/1234.py": 3, "<ipython-input-4-0a1b2c>": 4}
 

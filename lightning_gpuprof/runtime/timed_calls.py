@@ -8,7 +8,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.session.guard import attempt, guarded
+from lightning_gpuprof.runtime.guard import attempt, guarded
 
 
 class TimedCall:

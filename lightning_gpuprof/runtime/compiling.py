@@ -7,9 +7,9 @@ from typing import Any
 from lightning_gpuprof.adapters.dynamo import compiled, counters, spent_ns, told
 from lightning_gpuprof.records.facts import CompileTime
 from lightning_gpuprof.records.lines import CompileEvent
-from lightning_gpuprof.session.guard import attempt
-from lightning_gpuprof.session.output import RunOutput
-from lightning_gpuprof.session.places import USER, Place, package_of, shown
+from lightning_gpuprof.runtime.guard import attempt
+from lightning_gpuprof.runtime.output import RunOutput
+from lightning_gpuprof.runtime.places import USER, Place, package_of, shown
 
 _NUMBER = re.compile(r"^\d+/\d+: ")
 """Which compilation failed a guard: `0/7: `."""

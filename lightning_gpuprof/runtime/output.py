@@ -12,16 +12,16 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.lightning import Trainer, stage_of
 from lightning_gpuprof.records.schema import Note, Record, RunEnd
 from lightning_gpuprof.records.writer import RecordWriter
-from lightning_gpuprof.session.console import say
-from lightning_gpuprof.session.guard import text_of
-from lightning_gpuprof.session.log_dir import resolve_session
-from lightning_gpuprof.session.marker import write_marker
-from lightning_gpuprof.session.rank_store import RankStore
-from lightning_gpuprof.session.run_facts import run_start
-from lightning_gpuprof.session.timed_calls import TimedCalls
+from lightning_gpuprof.runtime.console import say
+from lightning_gpuprof.runtime.guard import text_of
+from lightning_gpuprof.runtime.log_dir import resolve_session
+from lightning_gpuprof.runtime.marker import write_marker
+from lightning_gpuprof.runtime.rank_store import RankStore
+from lightning_gpuprof.runtime.run_facts import run_start
+from lightning_gpuprof.runtime.timed_calls import TimedCalls
 
 if TYPE_CHECKING:
-    from lightning_gpuprof.session.step_start import StepBorders
+    from lightning_gpuprof.runtime.step_start import StepBorders
     from lightning_gpuprof.timing.components import Component
     from lightning_gpuprof.timing.phase_clock import PhaseClock
 

@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lightning_gpuprof.session.hooks import BatchCalls, Hooks, add_hook
+from lightning_gpuprof.runtime.hooks import BatchCalls, Hooks, add_hook
 
 HOOK = "on_train_batch_end"
 
