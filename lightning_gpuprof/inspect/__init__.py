@@ -1,1 +1,1 @@
-"""Code that runs only under `lightning-gpuprof inspect`, in a process of its own."""
+"""The inspection of a few steps in a child process: runs only under `lightning-gpuprof inspect`."""

@@ -1,4 +1,4 @@
-"""The child process of `lightning-gpuprof inspect`: the script runs here for a few steps.
+"""The child process of `lightning-gpuprof inspect`, which runs a few steps of the user's script.
 
 `python -m lightning_gpuprof.inspect.child RESULT STEPS script.py args...`
 """
@@ -21,8 +21,8 @@ from lightning_gpuprof.runtime.launch import change_trainers, run_program
 
 
 @dataclass
-class Inspecting:
-    """Puts an inspector into every Trainer that a script makes, and keeps its result."""
+class TrainerChanges:
+    """Adds an inspector to every Trainer that the script makes, and keeps its result."""
 
     steps: int
     folder: str
@@ -30,40 +30,45 @@ class Inspecting:
     result: Inspection | None = None
 
     def options(self, kwargs: dict[str, Any]) -> None:
-        """Let a Trainer run on one device, and write to the folder alone."""
+        """Change the arguments of a Trainer: one device, and files in a temporary folder only."""
         kwargs |= {"devices": 1, "num_nodes": 1, "fast_dev_run": False, "profiler": None}
         kwargs["default_root_dir"] = self.folder
         if not torch.cuda.is_available():
-            # A script for GPUs can be inspected too, before it reaches one.
+            # A script that is written for a GPU can be inspected on a machine without any.
             kwargs |= {"accelerator": "cpu", "strategy": "auto"}
 
     def made(self, trainer: Any) -> None:
-        """Add the inspector; no validation, and none of our own callback: few steps tell little."""
+        """Add the inspector to a new Trainer; turn validation and GpuProfCallback off.
+
+        The few steps of an inspection are too few for the figures of GpuProfCallback.
+        """
         self.trainers += 1
         trainer.limit_val_batches = 0
         trainer.num_sanity_val_steps = 0
-        inspector = Inspector(steps=self.steps, done=self._take)
-        others = [one for one in trainer.callbacks if not is_kind(one, "GpuProfCallback")]
+        inspector = Inspector(steps=self.steps, done=self._keep_result)
+        others = [
+            callback for callback in trainer.callbacks if not is_kind(callback, "GpuProfCallback")
+        ]
         trainer.callbacks = [inspector, *others]
 
-    def _take(self, result: Inspection) -> None:
+    def _keep_result(self, result: Inspection) -> None:
         self.result = result
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the script; an exception of its own ends it as it would without us."""
+    """Run the script and write the result; an exception of the script ends it as usual."""
     path, steps, *program = arguments
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        inspecting = Inspecting(int(steps), folder)
-        change_trainers(inspecting.options, inspecting.made)
+        changes = TrainerChanges(int(steps), folder)
+        change_trainers(changes.options, changes.made)
         if not torch.cuda.is_available():
-            # Without a GPU it raises: the script is inspected as if there were one.
+            # Without a GPU torch.cuda.synchronize raises. The script should run as if it had one.
             torch.cuda.synchronize = lambda device=None: None
         try:
             with suppress(InspectionDone):
                 run_program(program)
         finally:
-            result = inspecting.result or Inspection(trainers=inspecting.trainers)
+            result = changes.result or Inspection(trainers=changes.trainers)
             Path(path).write_bytes(msgspec.json.encode(result))
     return 0
 

@@ -1,4 +1,4 @@
-"""Finds host syncs on CUDA and HIP: torch warns of each, under its sync debug mode."""
+"""Finds host syncs on CUDA and HIP devices, of which torch warns in its sync debug mode."""
 
 import threading
 import time
@@ -10,12 +10,12 @@ import torch
 
 from lightning_gpuprof.adapters.dynamo import counters
 from lightning_gpuprof.inspect.advice import PAGEABLE_COPY
-from lightning_gpuprof.inspect.places import Hit, Report
+from lightning_gpuprof.inspect.places import HostSync, ReportSync
 from lightning_gpuprof.inspect.sync_calls import NAMES, READS, SYNCHRONIZE, synchronize_calls
 from lightning_gpuprof.runtime.patches import Patches
 
 MESSAGE = "called a synchronizing CUDA operation"
-"""How torch's warning begins, on HIP too."""
+"""The beginning of torch's warning, on HIP devices too."""
 _PROTOTYPE = "Synchronization debug mode"
 _ERROR = 2
 _NAMED_METHODS = READS | {"to", "cuda", "nonzero", "masked_select", "unique", "repeat_interleave"}
@@ -24,19 +24,23 @@ _NAMED_FUNCTIONS = ("tensor", "as_tensor", "where", "nonzero", "masked_select", 
 
 
 class CudaSyncDetector:
-    """Reports the syncs of a device by `torch.cuda.set_sync_debug_mode`.
+    """Reports the host syncs of a device, by `torch.cuda.set_sync_debug_mode`.
 
-    Other threads' warnings are not reported, since they do not hold up training; torch hands those
-    of autograd's threads to the thread that called `backward`. Explicit waits, which bring no
-    warning, are replaced meanwhile. Methods that read values are timed. Functions that sync are
-    named, but not after torch.compile, which would compile anew.
+    Only syncs of the training thread are reported, since those of other threads do not hold up
+    training. Syncs of autograd's threads count: torch passes their warnings on to the thread that
+    called `backward`.
+
+    Torch does not warn of explicit waits such as `torch.cuda.synchronize`, and does not say which
+    function has synced. Therefore these functions are wrapped while the detector is active. A
+    wrapper also measures how long a method waits that reads values. If torch.compile is in use,
+    functions of the `torch` module are not wrapped, since they would have to be compiled again.
     """
 
     would_sync = False
 
     def __init__(
         self,
-        report: Report,
+        report: ReportSync,
         *,
         clock: Callable[[], int] = time.perf_counter_ns,
         device: Any = torch.cuda,
@@ -48,56 +52,60 @@ class CudaSyncDetector:
         self._thread = 0
         self._patches = Patches()
         self._call: str | None = None
-        self._hits: list[Hit] = []
+        self._syncs_of_call: list[HostSync] = []
         self._reporting_ns = 0
 
     def start(self) -> bool:
-        """Begin to report this thread; not where the user has made each sync an error."""
+        """Begin to report syncs of the current thread.
+
+        Returns False, and does nothing, if the user has set torch to raise at every sync.
+        """
         before = int(self._device.get_sync_debug_mode())
         if before == _ERROR:
             return False
         with warnings.catch_warnings():
-            # Torch says once that not all syncs are found.
+            # Torch warns once that this mode does not find all syncs.
             warnings.filterwarnings("ignore", message=_PROTOTYPE)
             self._device.set_sync_debug_mode("warn")
         self._before = before
         self._thread = threading.get_ident()
         warnings.filterwarnings("always", message=MESSAGE)
-        self._patches.instead(warnings, "showwarning", self._hearing)
+        self._patches.instead(warnings, "showwarning", self._show_warning)
         for owner, operation in synchronize_calls():
-            self._patches.put(owner, "synchronize", self._timing(operation))
+            self._patches.put(owner, "synchronize", self._timed_as(operation))
         for name in sorted(_NAMED_METHODS):
-            self._patches.put(torch.Tensor, name, self._timing(NAMES.get(name, name)))
+            self._patches.put(torch.Tensor, name, self._timed_as(NAMES.get(name, name)))
         for name in () if counters() else _NAMED_FUNCTIONS:
-            self._patches.put(torch, name, self._timing(name))
+            self._patches.put(torch, name, self._timed_as(name))
         return True
 
     def stop(self) -> None:
-        """Put the debug mode and torch's functions back."""
+        """Restore the debug mode and torch's functions."""
         if self._before is None:
             return
         self._device.set_sync_debug_mode(self._before)
         self._before = None
         self._patches.restore()
 
-    def _hearing(self, original: Any, message: Any, *args: Any, **kwargs: Any) -> None:
+    def _show_warning(self, original: Any, message: Any, *args: Any, **kwargs: Any) -> None:
         if not str(message).startswith(MESSAGE):
             original(message, *args, **kwargs)
-        # Torch also warns of some explicit waits, of a stream's: they are reported already.
+        # Torch does warn of some explicit waits, such as a stream's. The wrapper of such a wait
+        # has reported it already.
         elif self._call not in SYNCHRONIZE and threading.get_ident() == self._thread:
-            self._found(self._call or "synchronizing operation")
+            self._report_sync(self._call or "synchronizing operation")
 
-    def _timing(self, operation: str) -> Callable[[Any], Any]:
+    def _timed_as(self, operation: str) -> Callable[[Any], Any]:
         def wrap(original: Any) -> Any:
             def timed(*args: Any, **kwargs: Any) -> Any:
                 if self._call is not None or threading.get_ident() != self._thread:
                     return original(*args, **kwargs)
-                self._call = _shown(operation, args)
+                self._call = _operation_name(operation, args)
                 if operation in SYNCHRONIZE:
-                    self._found(operation)
+                    self._report_sync(operation)
                 return self._time(original, args, kwargs)
 
-            # dynamo must not try to compile it where compiled code calls it.
+            # Compiled code may call the wrapper; dynamo must not try to compile it.
             disable: Any = torch.compiler.disable
             return disable(timed)
 
@@ -109,22 +117,24 @@ class CudaSyncDetector:
         try:
             return original(*args, **kwargs)
         finally:
-            # Reporting a call in the middle of it is no part of its wait.
-            took, self._call = self._clock() - begun - self._reporting_ns, None
-            hits, self._hits = self._hits, []
-            if hits:  # several waits in one call: its time is counted once
-                hits[0].blocked_ns = took
+            # A sync is reported during the call. The time of reporting is no part of its wait.
+            took_ns = self._clock() - begun - self._reporting_ns
+            syncs = self._syncs_of_call
+            self._call, self._syncs_of_call = None, []
+            if syncs:
+                # Several syncs in one call share its time, which is counted once.
+                syncs[0].blocked_ns = took_ns
 
-    def _found(self, operation: str) -> None:
+    def _report_sync(self, operation: str) -> None:
         begun = self._clock()
-        hit = self._report(operation)
+        sync = self._report(operation)
         self._reporting_ns += self._clock() - begun
-        if hit is not None and self._call is not None:
-            self._hits.append(hit)
+        if sync is not None and self._call is not None:
+            self._syncs_of_call.append(sync)
 
 
-def _shown(operation: str, args: tuple[Any, ...]) -> str:
-    """Return a call's name as the rows show it: a copy by its direction, as on a CPU."""
+def _operation_name(operation: str, args: tuple[Any, ...]) -> str:
+    """Return the name of a call as the result shows it, a copy named by its direction."""
     if operation not in _COPIES:
         return operation
     source = args[0] if args else None

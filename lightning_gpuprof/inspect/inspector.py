@@ -9,29 +9,36 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.inspect.cpu_syncs import CpuSyncDetector
 from lightning_gpuprof.inspect.cuda_syncs import CudaSyncDetector
-from lightning_gpuprof.inspect.places import Report, SyncSites
-from lightning_gpuprof.inspect.work import Work
+from lightning_gpuprof.inspect.places import ReportSync, SyncSites
+from lightning_gpuprof.inspect.work import WorkInspection
 from lightning_gpuprof.records.inspection import Inspection
 from lightning_gpuprof.runtime.patches import Patches
 from lightning_gpuprof.runtime.step_start import StepBorders
 
 WARM_UP = 1
-"""The first step is not inspected: it sets up lazily what later ones use."""
+"""Steps before the inspection. The first step initializes lazily what later steps use."""
 _FETCH = "train_dataloader_next"
-"""How the profiler's action of a batch's fetch ends."""
+"""The end of the name of the profiler action in which Lightning fetches a batch."""
 SyncDetector = CpuSyncDetector | CudaSyncDetector
-NewDetector = Callable[[Trainer, Report, Callable[[], bool]], SyncDetector]
+NewDetector = Callable[[Trainer, ReportSync, Callable[[], bool]], SyncDetector]
+"""Makes the detector for a Trainer. The last argument returns whether a batch is being fetched."""
 
 
 class InspectionDone(BaseException):
-    """Ends the script once its steps were inspected; no `except Exception` stops it."""
+    """Ends the script after its inspection. `except Exception` in the script does not catch it."""
 
 
 class Inspector(Callback):
-    """Inspects a few training steps and ends the script, at the latest at its first epoch's end.
+    """Inspects a few training steps and then ends the script.
 
-    First `steps` steps are inspected for host syncs, then as many others for needless work: finding
-    syncs adds calls of its own. `done` receives the result.
+    The first `steps` steps are inspected for host syncs. The next `steps` steps are inspected for
+    needless work, apart from the first, because the detection of syncs adds calls of its own. The
+    script ends at the end of its first epoch even if fewer steps have run.
+
+    Args:
+        steps: Number of steps for each of the two inspections.
+        done: Receives the result.
+        new_detector: Makes the detector of host syncs; by default the detector for the device.
     """
 
     def __init__(
@@ -44,16 +51,16 @@ class Inspector(Callback):
         self._steps = steps
         self._done = done
         self._new_detector = new_detector or detector_of
-        self._syncs: Syncs
-        self._work: Work
-        self._open: Syncs | Work | None = None
+        self._syncs: SyncInspection
+        self._work: WorkInspection
+        self._running: SyncInspection | WorkInspection | None = None
         self.borders: list[StepBorders] | None = []
 
     @override
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._syncs = Syncs(trainer, self._new_detector)
-        self._work = Work(trainer)
-        # Only here, in the inspection's own process, is a method of the profiler wrapped.
+        self._syncs = SyncInspection(trainer, self._new_detector)
+        self._work = WorkInspection(trainer)
+        # The inspection has a process of its own. No other part wraps a method of the profiler.
         profiler: Any = vars(trainer)["profiler"]
         Patches().instead(profiler, "start", self._with_borders)
         StepBorders(trainer, self, self._begin_step, self).sleep_until(WARM_UP)
@@ -66,7 +73,9 @@ class Inspector(Callback):
 
     @override
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._finish()  # validation is off, so an epoch's end may miss what it monitors
+        # The script must not run further: validation is off, and callbacks at an epoch's end may
+        # need a value that validation would have logged.
+        self._finish()
 
     @override
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -76,24 +85,24 @@ class Inspector(Callback):
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
-        self._close()
+        self._stop_running()
 
     def _begin_step(self, number: int) -> None:
-        part = self._syncs if number - WARM_UP < self._steps else self._work
-        if part.steps == self._steps:
+        inspection = self._syncs if number - WARM_UP < self._steps else self._work
+        if inspection.steps == self._steps:
             self._finish()
-        if part is not self._open:
-            self._close()
-            self._open = part
-            part.start()
-        part.begin_step()
+        if inspection is not self._running:
+            self._stop_running()
+            self._running = inspection
+            inspection.start()
+        inspection.begin_step()
 
-    def _close(self) -> None:
-        if self._open is not None:
-            self._open.stop()
+    def _stop_running(self) -> None:
+        if self._running is not None:
+            self._running.stop()
 
     def _finish(self) -> None:
-        self._close()
+        self._stop_running()
         syncs, work = self._syncs, self._work
         calls_per_step, calls = work.calls_per_step()
         self._done(
@@ -111,8 +120,8 @@ class Inspector(Callback):
         raise InspectionDone
 
 
-class Syncs:
-    """Inspects a Trainer's steps for host syncs."""
+class SyncInspection:
+    """Inspects a Trainer's steps for host syncs, from `start` to `stop`."""
 
     def __init__(self, trainer: Trainer, new_detector: NewDetector) -> None:
         self._trainer = trainer
@@ -125,36 +134,36 @@ class Syncs:
         self._patches = Patches()
 
     def start(self) -> None:
-        """Begin to inspect, where the device allows it."""
+        """Begin to inspect, unless the user's settings do not allow it."""
         self._detector = self._new_detector(self._trainer, self.sites.add, lambda: self._fetching)
         self.sites.would_sync = self._detector.would_sync
         self.refused = not self._detector.start()
         if not self.refused:
-            self._patches.instead(self._trainer.strategy, "batch_to_device", self._moving)
-            self._patches.instead(self._trainer.lightning_module, "log", self._logging)
+            self._patches.instead(self._trainer.strategy, "batch_to_device", self._batch_to_device)
+            self._patches.instead(self._trainer.lightning_module, "log", self._log)
 
     def begin_step(self) -> None:
-        """Note that a step begins: it fetches its batch."""
+        """Count a step, which begins with the fetch of its batch."""
         if not self.refused:
             self.steps += 1
             self._fetching = True
 
     def stop(self) -> None:
-        """Put everything back."""
+        """Stop the detector and restore the methods that were wrapped."""
         if self._detector is not None:
             self._detector.stop()
         self._patches.restore()
 
-    def _moving(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+    def _batch_to_device(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         self._fetching = False
         return original(*args, **kwargs)
 
-    def _logging(self, original: Any, name: str, *args: Any, **kwargs: Any) -> Any:
-        self.sites.logs(name)
+    def _log(self, original: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        self.sites.note_logged_value(name)
         return original(name, *args, **kwargs)
 
 
-def detector_of(trainer: Trainer, report: Report, fetching: Callable[[], bool]) -> SyncDetector:
+def detector_of(trainer: Trainer, report: ReportSync, fetching: Callable[[], bool]) -> SyncDetector:
     """Return the detector for the device that a Trainer trains on."""
     if trainer.strategy.root_device.type == "cuda":
         return CudaSyncDetector(report)

@@ -1,4 +1,4 @@
-"""Host syncs by the line to blame, found on the Python stack while the call is under way."""
+"""Finds the line of code that caused a host sync, on the Python stack of the call that syncs."""
 
 import os
 import sys
@@ -27,38 +27,48 @@ _LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric", "lightning_u
 _SKIPPED = ("python", "torch", "tensorboard", "tqdm", "rich", "numpy")
 
 
-class Place(NamedTuple):
-    """The line that caused a host sync; `metric` names a logged value that Lightning reads."""
+class SyncPlace(NamedTuple):
+    """The line of code that caused a host sync."""
 
     file: str
     line: int
     function: str
     owner: str
+    """Whose code it is: `user`, `lightning`, `metric`, `dataloader`, or `callback:` or `logger:`
+    with the name of a class."""
     phase: str | None
     metric: str | None = None
+    """The name of the logged value that Lightning reads in this line."""
 
 
-def place_of(frame: FrameType | None) -> Place | None:
-    """Return the line to blame; None outside the training loop, and for this package's own calls.
+def place_of(frame: FrameType | None) -> SyncPlace | None:
+    """Return the line of code that caused a host sync.
 
-    `frame` is the innermost while the call that syncs is under way.
+    None outside the training loop, and for a sync that this package itself causes. `frame` is the
+    innermost frame while the call that syncs is running.
     """
-    walk = _Walk()
-    return walk.place() if all(map(walk.passes, outwards(frame))) else None
+    walk = _StackWalk()
+    for frame_of_stack in outwards(frame):
+        if not walk.visit(frame_of_stack):
+            return None
+    return walk.place()
 
 
 def user_line(frame: FrameType | None) -> Line | None:
-    """Return the innermost line of the user's own code."""
-    users = (each for each in outwards(frame) if kind_of(each.f_code.co_filename) == "code")
-    return next(map(_line_of, users), None)
+    """Return the innermost line of the user's own code, or None."""
+    for frame_of_stack in outwards(frame):
+        if kind_of(frame_of_stack.f_code.co_filename) == "code":
+            return _line_of(frame_of_stack)
+    return None
 
 
 @lru_cache(maxsize=4096)
 def kind_of(filename: str) -> str:
-    """Tell whose code a file is.
+    """Return whose code a file holds.
 
-    `code` is the user's, or a library's that the user chose; `ours` this package's, but for the
-    inspection; code of `nobody`, such as torch's, is never to blame.
+    `code` is the user's own, or that of a library that the user has chosen. `lightning` and
+    `metric` are Lightning and torchmetrics, `ours` is this package without its inspection. Code of
+    `nobody`, such as torch's, never counts as the cause of a sync.
     """
     package = package_of(filename)
     if package == "lightning_gpuprof":
@@ -70,45 +80,49 @@ def kind_of(filename: str) -> str:
     return "nobody" if package in _SKIPPED else "code"
 
 
-class _Walk:
-    """Gathers what the frames say, from the innermost outwards."""
+class _StackWalk:
+    """Visits the frames of a stack from the innermost outwards and gathers what they say."""
 
     def __init__(self) -> None:
-        self._first: str | None = None
-        self._line: Line | None = None
-        self._users: Line | None = None
+        self._innermost_kind: str | None = None
+        self._innermost_line: Line | None = None
+        self._user_line: Line | None = None
         self._owner: str | None = None
         self._hook: str | None = None
         self._phase: Phase | None = None
         self._metric: str | None = None
         self._in_loop = False
 
-    def passes(self, frame: FrameType) -> bool:
-        """Take a frame in; returns False where the sync does not count."""
+    def visit(self, frame: FrameType) -> bool:
+        """Visit the next frame; returns False if the sync does not count."""
         kind = kind_of(frame.f_code.co_filename)
-        if self._first is None and kind != "nobody":
-            self._first, self._line = kind, _line_of(frame)
-        if self._first == "ours" or (kind == "lightning" and not self._in_lightning(frame)):
+        if self._innermost_kind is None and kind != "nobody":
+            self._innermost_kind, self._innermost_line = kind, _line_of(frame)
+        if self._innermost_kind == "ours":
+            return False
+        if kind == "lightning" and not self._visit_lightning(frame):
             return False
         if self._hook is None and kind != "nobody":
             if kind == "code":
-                self._users = self._users or _line_of(frame)
+                self._user_line = self._user_line or _line_of(frame)
             if self._owner is None:
                 self._find_owner(frame.f_locals.get("self"), kind)
         return True
 
-    def place(self) -> Place | None:
-        """Return the line once all frames are passed."""
-        if self._line is None or not self._in_loop:
+    def place(self) -> SyncPlace | None:
+        """Return the line that caused the sync, once all frames have been visited."""
+        if self._innermost_line is None or not self._in_loop:
             return None
-        by_lightning = self._first == "lightning" or self._users is None
+        by_lightning = self._innermost_kind == "lightning" or self._user_line is None
         owner = self._owner or ("lightning" if by_lightning else "user")
         phase = self._phase.value if self._phase is not None else None
-        return Place(*(self._users or self._line), owner, phase, self._metric)
+        return SyncPlace(*(self._user_line or self._innermost_line), owner, phase, self._metric)
 
-    def _in_lightning(self, frame: FrameType) -> bool:
+    def _visit_lightning(self, frame: FrameType) -> bool:
+        """Visit a frame of Lightning; returns False if the sync does not count."""
         name, module = frame.f_code.co_name, os.path.basename(frame.f_code.co_filename)
-        if name == "batch_to" or module == "evaluation_loop.py":  # the first does not wait
+        # The copies of `batch_to` do not wait, and evaluation is no part of the training loop.
+        if name == "batch_to" or module == "evaluation_loop.py":
             return False
         if module == "training_epoch_loop.py" and name in ("advance", "on_advance_end"):
             self._in_loop = True
@@ -117,11 +131,11 @@ class _Walk:
             return True
         if name in HOOK_CALLERS:
             self._hook = str(frame.f_locals.get("hook_name", ""))
-            known, _ = PHASES.get(self._hook, (Phase.OTHER, True))
+            phase, _ = PHASES.get(self._hook, (Phase.OTHER, True))
             if name == CALLBACK_HOOKS:
-                known = Phase.CALLBACKS
+                phase = Phase.CALLBACKS
                 self._owner = self._owner or _callback_owner(frame.f_locals.get("callback"))
-            self._phase = self._phase or known
+            self._phase = self._phase or phase
         elif name in ("log_metrics", "update_train_step_metrics"):
             self._phase = self._phase or Phase.LOGGING
         elif module == "fetchers.py":
@@ -130,7 +144,7 @@ class _Walk:
 
     def _find_owner(self, actor: Any, kind: str) -> None:
         if kind == "metric" or (kind == "code" and is_kind(actor, "Metric")):
-            if self._first != "lightning":
+            if self._innermost_kind != "lightning":
                 self._owner = "metric"
         elif is_kind(actor, "Logger") and not is_kind(actor, LOGGER_CONNECTOR):
             self._owner, self._phase = f"logger:{type(actor).__name__}", Phase.LOGGING
@@ -151,78 +165,81 @@ def _callback_owner(callback: Any) -> str | None:
 
 def _logged_name(frame: FrameType) -> str | None:
     """Return the name of the logged value that Lightning's code is about to read."""
-    found = frame.f_locals
+    variables = frame.f_locals
     if frame.f_code.co_name == "metrics":
-        return getattr(getattr(found.get("result_metric"), "meta", None), "name", None)
-    name = found.get("k")
-    return name if isinstance(name, str) and isinstance(found.get("v"), torch.Tensor) else None
+        return getattr(getattr(variables.get("result_metric"), "meta", None), "name", None)
+    name, value = variables.get("k"), variables.get("v")
+    return name if isinstance(name, str) and isinstance(value, torch.Tensor) else None
 
 
 @dataclass
-class Hit:
-    """One host sync, with its duration where that is known."""
+class HostSync:
+    """A host sync, with its duration where that is measured."""
 
-    place: Place
+    place: SyncPlace
     operation: str
     blocked_ns: int | None = None
 
 
-Report = Callable[[str], Hit | None]
-"""Called with the operation's name while the call that syncs is on the Python stack."""
+ReportSync = Callable[[str], HostSync | None]
+"""Called with the operation's name while the call that syncs is on the Python stack. Returns the
+sync, or None if it does not count."""
 
 
 @dataclass
 class SyncSites:
-    """Collects host syncs and makes one row of each line.
+    """Collects host syncs and sums them up by line of code.
 
-    A value that Lightning reads by itself, for the progress bar or a logger, is counted at the
-    user's `self.log` call that asked for it.
+    A value that Lightning reads for the progress bar or a logger counts at the line of the user's
+    `self.log` call.
     """
 
     would_sync: bool = False
-    _hits: list[Hit] = field(default_factory=list)
-    _logged: dict[str, Line] = field(default_factory=dict)
+    _syncs: list[HostSync] = field(default_factory=list)
+    _lines_of_values: dict[str, Line] = field(default_factory=dict)
 
-    def add(self, operation: str) -> Hit | None:
-        """Take a sync in while its call is on the stack; None outside the training loop."""
+    def add(self, operation: str) -> HostSync | None:
+        """Add the sync of the call that is on the stack; returns None if it does not count."""
         place = place_of(sys._getframe(1))
         if place is None:
             return None
-        hit = Hit(place, operation)
-        self._hits.append(hit)
-        return hit
+        sync = HostSync(place, operation)
+        self._syncs.append(sync)
+        return sync
 
-    def logs(self, name: str) -> None:
-        """Remember which line logs a value, while `self.log` is on the stack."""
+    def note_logged_value(self, name: str) -> None:
+        """Note the line that logs a value, while `self.log` is on the stack."""
         line = user_line(sys._getframe(1))
         if line is not None:
-            self._logged[name] = line
+            self._lines_of_values[name] = line
 
     def rows(self, steps: int) -> tuple[SyncSite, ...]:
-        """Return the rows of so many steps, most blocking first."""
-        rows: dict[tuple[Line, str], list[Hit]] = {}
-        for hit in self._hits:
-            rows.setdefault((self._line(hit.place), hit.place.owner), []).append(hit)
-        sites = [_site(line, hits, steps, self.would_sync) for (line, _), hits in rows.items()]
+        """Return the lines that synced in so many steps, those that block longest first."""
+        by_line: dict[tuple[Line, str], list[HostSync]] = {}
+        for sync in self._syncs:
+            by_line.setdefault((self._line(sync.place), sync.place.owner), []).append(sync)
+        sites = [_site(line, syncs, steps, self.would_sync) for (line, _), syncs in by_line.items()]
         return tuple(sorted(sites, key=lambda site: (-(site.blocked_ns or 0), -site.count)))
 
-    def _line(self, place: Place) -> Line:
+    def _line(self, place: SyncPlace) -> Line:
         own = place.file, place.line, place.function
         if place.owner != "lightning" or place.metric is None:
             return own
-        name = place.metric
-        return self._logged.get(name) or self._logged.get(name.removesuffix("_step")) or own
+        # With on_step=True Lightning appends "_step" to the name that was given to `self.log`.
+        name = place.metric.removesuffix("_step")
+        lines = self._lines_of_values
+        return lines.get(place.metric) or lines.get(name) or own
 
 
-def _site(line: Line, hits: list[Hit], steps: int, would_sync: bool) -> SyncSite:
-    operations = Counter(hit.operation for hit in hits)
-    blocked = [hit.blocked_ns for hit in hits if hit.blocked_ns is not None]
-    phases = Counter(hit.place.phase for hit in hits)
+def _site(line: Line, syncs: list[HostSync], steps: int, would_sync: bool) -> SyncSite:
+    operations = Counter(sync.operation for sync in syncs)
+    blocked = [sync.blocked_ns for sync in syncs if sync.blocked_ns is not None]
+    phases = Counter(sync.place.phase for sync in syncs)
     return SyncSite(
         **msgspec.structs.asdict(shown(line)),
-        owner=hits[0].place.owner,
+        owner=syncs[0].place.owner,
         operation=", ".join(name for name, _ in operations.most_common()),
-        count=len(hits),
+        count=len(syncs),
         steps_watched=max(1, steps),
         blocked_ns=sum(blocked) if blocked else None,
         would_sync=would_sync,

@@ -1,4 +1,4 @@
-"""Calls that make the host wait for a GPU: the tables of both detectors."""
+"""Names of the calls that make the host wait for a GPU, which both detectors use."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -16,10 +16,10 @@ FACTORIES = frozenset(
     "tensor as_tensor asarray from_numpy frombuffer zeros ones full empty arange range linspace"
     " logspace eye rand randn randint randperm normal scalar_tensor".split()
 )
-"""Functions that make a tensor on the host unless `device=` says otherwise."""
+"""Functions that make a tensor, on the host unless `device=` names another device."""
 
 FROM_DATA = frozenset({"tensor", "as_tensor", "asarray", "new_tensor"})
-"""Factories that copy values of the host: with `device=`, a copy from pageable memory."""
+"""Factories that copy values from the host. With `device=` that is a copy from pageable memory."""
 
 NAMES = {f"__{name}__": name for name in "format bool int float complex index".split()} | {
     "__repr__": "print",
@@ -28,12 +28,12 @@ NAMES = {f"__{name}__": name for name in "format bool int float complex index".s
     "__array__": "numpy",
     "__contains__": "in",
 }
-"""Python's name for a method, as the rows show it."""
+"""The names under which the result shows Python's special methods."""
 
 SYNCHRONIZE = ("synchronize", "stream.synchronize", "event.synchronize")
-"""Explicit waits: for a whole device, a stream, an event."""
+"""Names of the explicit waits: for a whole device, for a stream, and for an event."""
 
-_VALUE_DEPENDENT = frozenset(
+_READS_VALUES = frozenset(
     "_local_scalar_dense nonzero nonzero_numpy masked_select unique_dim _unique _unique2"
     " unique_consecutive unique_dim_consecutive bincount equal is_nonzero _linalg_check_errors"
     " _coalesce nms".split()
@@ -41,7 +41,7 @@ _VALUE_DEPENDENT = frozenset(
 
 
 def synchronize_calls() -> Iterable[tuple[Any, str]]:
-    """Return what holds torch's functions `synchronize`, and how rows show each."""
+    """Return the owners of torch's functions `synchronize`, with the names the result shows."""
     device, stream, event = SYNCHRONIZE
     for module in ("cuda", "cpu", "xpu", "mps", "accelerator"):
         yield getattr(torch, module, None), device
@@ -49,15 +49,18 @@ def synchronize_calls() -> Iterable[tuple[Any, str]]:
     yield torch.cuda.Event, event
 
 
-def shows_values(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Tell whether data decide the shape or the host value that an ATen operator returns."""
+def needs_values(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether an ATen operator needs the values of its tensors on the host.
+
+    It does if the values decide the shape of its result, or if it returns a Python number.
+    """
     name, _, overload = operator_name(operator).partition(".")
-    if name in _VALUE_DEPENDENT:
+    if name in _READS_VALUES:
         return True
     if name == "index":
         return _has_mask(args[1])
     if name in ("index_put", "index_put_", "_index_put_impl_"):
-        # One value for all places is a masked_fill, which the device does by itself.
+        # To write a single value everywhere is a masked_fill, which needs nothing from the host.
         return _has_mask(args[1]) and args[2].numel() != 1
     if name == "repeat_interleave":
         return overload == "Tensor" and kwargs.get("output_size") is None

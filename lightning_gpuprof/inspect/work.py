@@ -1,4 +1,4 @@
-"""Finds what training steps do for nothing: gradients, kept graphs, anomaly checks."""
+"""Finds needless work in training steps: unused gradients, retained graphs, anomaly detection."""
 
 import sys
 from contextlib import suppress
@@ -25,10 +25,11 @@ from lightning_gpuprof.runtime.places import (
     shown_path,
 )
 
-MOST_NAMES = 3
-MOST_ROWS = 5
-LEAST_CALLS = 10
-"""A step takes a batch from a loader's workers by fewer calls of a function."""
+MAX_NAMES = 3
+MAX_ROWS = 5
+MIN_CALLS = 10
+"""Functions of `multiprocessing` that are called less often in a step are left out: the DataLoader
+needs fewer calls to take a batch from its workers."""
 _COMPILED = {
     GRAPH_BREAK: (
         "torch.compile breaks its graph here",
@@ -36,15 +37,15 @@ _COMPILED = {
     ),
     RECOMPILATION: (
         "torch.compile compiles this function again",
-        "keep what changes the same, or mark it: torch.compile(dynamic=True)",
+        "keep constant what changes, or use torch.compile(dynamic=True)",
     ),
 }
 _ANOMALY = r"\bset_anomaly_enabled\((?!False)|\b(set_)?detect_anomaly(\((?!False)|=(?!False))"
-"""A line that switches anomaly detection on."""
+"""Matches a line of code that switches anomaly detection on."""
 
 
-class Work:
-    """Inspects the work of a Trainer's steps from `start` to `stop`."""
+class WorkInspection:
+    """Inspects the work and the Python calls of a Trainer's steps, from `start` to `stop`."""
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
@@ -52,45 +53,51 @@ class Work:
         self.steps = 0
         self.unused: UnusedGradients | None = None
         self._patches = Patches()
-        self._found: dict[tuple[str, object], Waste] = {}
+        self._waste: dict[tuple[str, object], Waste] = {}
 
     def start(self) -> None:
         """Begin to inspect."""
         self._patches.instead(torch.autograd, "backward", self._backward)
         profile = Profile()
-        with suppress(ValueError):  # from Python 3.12 on: another tool profiles
+        # From Python 3.12 on this raises ValueError if another profiler is active.
+        with suppress(ValueError):
             profile.enable()
             self._profile = profile
 
     def begin_step(self) -> None:
-        """Note that a step begins."""
+        """Count a step that begins."""
         self.steps += 1
         self._check_anomaly_detection()
 
     def stop(self) -> None:
-        """Put everything back, and list the gradients that nobody used."""
+        """Restore what was wrapped, and look for gradients that no optimizer uses."""
         if self._profile is not None:
             self._profile.disable()
         self._patches.restore()
-        groups = [group for one in self._trainer.optimizers for group in one.param_groups]
-        stepped = [group for group in groups if group.get("lr") != 0]
-        self.unused = unused_gradients(self._trainer.lightning_module, stepped)
+        trained_groups = [
+            group
+            for optimizer in self._trainer.optimizers
+            for group in optimizer.param_groups
+            if group.get("lr") != 0
+        ]
+        self.unused = unused_gradients(self._trainer.lightning_module, trained_groups)
         if self.unused is not None:
-            self._add("", _unused(self.unused))
+            self._add("", _waste_of_gradients(self.unused))
 
     def waste(self) -> tuple[Waste, ...]:
-        """Return what steps do for nothing, each once, and where torch.compile gives up a graph."""
-        return (*self._found.values(), *map(_compiling, compile_events()))
+        """Return the needless work of the steps, and what torch.compile could not compile."""
+        return (*self._waste.values(), *map(_waste_of_compiling, compile_events()))
 
     def calls_per_step(self) -> tuple[float | None, tuple[CallCount, ...]]:
-        """Return all calls of a step, and the user's functions that make the most of them.
+        """Return the number of Python calls per step, and the functions that make most of them.
 
-        Those of `multiprocessing` follow. None and nothing where another profiler was on.
+        The user's own functions come first, then those of `multiprocessing`. If another profiler
+        was active, nothing was counted: the number is None and there are no functions.
         """
         if self._profile is None or not self.steps:
             return None, ()
         steps, entries = self.steps, self._profile.getstats()
-        found = [
+        functions = [
             CallCount(
                 file=shown_path(entry.code.co_filename),
                 line=entry.code.co_firstlineno,
@@ -103,12 +110,17 @@ class Work:
             if isinstance(entry.code, CodeType)
             and (not package_of(file := entry.code.co_filename) or of_multiprocessing(file))
         ]
-        found.sort(key=lambda row: -row.makes)
-        own = [row for row in found if not row.to_workers]
-        often = [row for row in found if row.to_workers and row.calls >= LEAST_CALLS]
-        workers = [row for row in often if not row.function.startswith("_")]
-        rows = (*own[:MOST_ROWS], *workers[:MOST_ROWS])
-        return sum(entry.callcount for entry in entries) / steps, rows
+        functions.sort(key=lambda function: -function.makes)
+        users_own = [function for function in functions if not function.to_workers]
+        to_workers = [
+            function
+            for function in functions
+            if function.to_workers
+            and function.calls >= MIN_CALLS
+            and not function.function.startswith("_")
+        ]
+        all_calls = sum(entry.callcount for entry in entries)
+        return all_calls / steps, (*users_own[:MAX_ROWS], *to_workers[:MAX_ROWS])
 
     def _backward(
         self,
@@ -122,42 +134,43 @@ class Work:
     ) -> Any:
         self._check_anomaly_detection()
         if retain_graph and not create_graph:
-            self._retained()
+            self._add_retained_graph()
         return original(tensors, grad_tensors, retain_graph, create_graph, *args, **kwargs)
 
-    def _retained(self) -> None:
+    def _add_retained_graph(self) -> None:
         line = user_line(sys._getframe(1))
         place = None if line is None else shown(line)
-        title = "backward keeps its graph (retain_graph=True), and with it all activations"
+        title = "backward retains its graph (retain_graph=True), and with it all activations"
         advice = (
-            "add the losses and call backward once; leave out retain_graph=True where the graph is "
+            "add the losses and call backward once, or leave out retain_graph=True if the graph is "
             "used only once"
         )
         self._add(place, Waste("retained-graph", title, advice, place))
 
     def _check_anomaly_detection(self) -> None:
         if torch.is_anomaly_enabled():
-            title = "autograd's anomaly detection is on: each operator notes its stack"
-            advice = "switch it on only to find a NaN: Trainer(detect_anomaly=False)"
+            title = "autograd's anomaly detection is on: every operator records its stack"
+            advice = "switch it on only to search for a NaN; else Trainer(detect_anomaly=False)"
             self._add("", Waste("anomaly-detection", title, advice, own_line_like(_ANOMALY)))
 
     def _add(self, key: object, waste: Waste) -> None:
-        self._found.setdefault((waste.kind, key), waste)
+        """Add needless work, unless this kind was added with the same key before."""
+        self._waste.setdefault((waste.kind, key), waste)
 
 
-def _compiling(event: CompileEvent) -> Waste:
+def _waste_of_compiling(event: CompileEvent) -> Waste:
     title, advice = _COMPILED[event.what]
     kind = event.what.replace(" ", "-")
     return Waste(kind, f"{title}: {event.reason}", event.hint or advice, event.place)
 
 
-def _unused(found: UnusedGradients) -> Waste:
-    names = found.modules
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+def _waste_of_gradients(unused: UnusedGradients) -> Waste:
+    names = unused.modules
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     return Waste(
         kind="unused-gradients",
-        title=f"gradients of {found.parameters:,} parameters are computed and no optimizer uses "
-        f"them: {', '.join(names[:MOST_NAMES])}{more}",
+        title=f"gradients of {unused.parameters:,} parameters are computed and no optimizer uses "
+        f"them: {', '.join(names[:MAX_NAMES])}{more}",
         advice=f"self.{names[0]}.requires_grad_(False) in __init__, or pass its parameters to the "
         "optimizer",
     )

@@ -214,7 +214,7 @@ def test_needless_work_is_named_with_its_line(train, inline, capfd):
         "Trainer(logger=False).fit(Retains())\n"
     )
     assert main(["inspect", path]) == 1
-    assert "train.py:5  backward keeps its graph" in capfd.readouterr().out
+    assert "train.py:5  backward retains its graph" in capfd.readouterr().out
 
 
 ENDLESS = """
