@@ -136,7 +136,11 @@ class App {
       const node = await view.render(this.context(run, header, view.id, mounted));
       if (turn !== this.turn) return; // another draw began meanwhile
       this.drawBar(run, header);
-      keepFocus(this.main, () => this.main.replaceChildren(heading(view), ...notices(run, header, this.state.run), node), run.name);
+      keepFocus(
+        this.main,
+        () => this.main.replaceChildren(heading(view), ...notices(run, header, this.state.run), node),
+        run.name,
+      );
       mounted.forEach((draw) => draw());
     } catch (error) {
       if (turn !== this.turn) return;
@@ -201,7 +205,10 @@ class App {
   drawBar(run, header) {
     keepFocus(this.bar, () => {
       this.bar.replaceChildren();
-      append(this.bar, topbar(this.listing.runs, run, header, (changes) => this.go(changes)));
+      append(
+        this.bar,
+        topbar(this.listing.runs, run, header, (changes) => this.go(changes)),
+      );
     });
   }
 

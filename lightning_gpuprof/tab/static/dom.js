@@ -100,7 +100,14 @@ export function codeLine(text) {
 
 /** @param {string} text */
 function copyButton(text) {
-  const button = h("button.copy", { title: "Copy the code", onclick: () => copied(text).then((done) => (button.textContent = done ? "Copied" : "Select it")) }, "Copy");
+  const button = h(
+    "button.copy",
+    {
+      title: "Copy the code",
+      onclick: () => copied(text).then((done) => (button.textContent = done ? "Copied" : "Select it")),
+    },
+    "Copy",
+  );
   return button;
 }
 

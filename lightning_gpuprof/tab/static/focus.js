@@ -15,7 +15,9 @@ export function keepFocus(root, draw, run = "") {
   const number = name === null ? -1 : alike(root, name).indexOf(/** @type {Element} */ (active));
   const cursor = active instanceof HTMLInputElement && active.type === "search" ? active.selectionStart : null;
   const shown = `${root.getAttribute("data-run")} ${titleOf(root)}`;
-  const before = [...foldsOf(root)].map(([words, folds]) => /** @type {const} */ ([words, folds.map((one) => one.open)]));
+  const before = [...foldsOf(root)].map(
+    ([words, folds]) => /** @type {const} */ ([words, folds.map((one) => one.open)]),
+  );
   draw();
   root.setAttribute("data-run", run);
   if (shown === `${run} ${titleOf(root)}`) unfold(foldsOf(root), new Map(before));
@@ -65,6 +67,7 @@ function alike(root, name) {
 
 /** @param {Element} element */
 function nameOf(element) {
-  const text = element instanceof HTMLSelectElement ? element.labels[0]?.firstElementChild?.textContent : element.textContent;
+  const text =
+    element instanceof HTMLSelectElement ? element.labels[0]?.firstElementChild?.textContent : element.textContent;
   return `${element.tagName} ${element.getAttribute("aria-label") ?? text?.trim() ?? ""}`;
 }

@@ -76,8 +76,13 @@ const SHARED =
  * @param {string} name
  */
 export function shortKernel(name) {
-  const [own, ...inside] = kernelName(name).replace(/\b(?:\w+::)+/g, "").split("<");
-  const told = inside.join("<").match(/[A-Za-z_]\w*/g)?.find((word) => !SHARED.test(word));
+  const [own, ...inside] = kernelName(name)
+    .replace(/\b(?:\w+::)+/g, "")
+    .split("<");
+  const told = inside
+    .join("<")
+    .match(/[A-Za-z_]\w*/g)
+    ?.find((word) => !SHARED.test(word));
   const text = told ? `${own.trim()}<${told}>` : own.trim();
   return text.length > 60 ? `${text.slice(0, 59)}…` : text;
 }

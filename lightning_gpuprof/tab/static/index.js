@@ -7,7 +7,9 @@ import { followTensorBoard } from "./theme.js";
 export async function render() {
   document.documentElement.lang = "en";
   document.title = "Profile";
-  await Promise.all(["style.css", "views.css"].map((name) => addStylesheet(new URL(`static/${name}`, document.baseURI).href)));
+  await Promise.all(
+    ["style.css", "views.css"].map((name) => addStylesheet(new URL(`static/${name}`, document.baseURI).href)),
+  );
   followTensorBoard();
   await mount(document.body, httpSource(document.baseURI));
 }

@@ -71,7 +71,9 @@ function part(steps, params) {
     column.filter((_, index) => steps.last[index] >= from && steps.first[index] < to);
   return {
     ...steps,
-    ...Object.fromEntries(["first", "last", "count", "max_ns", "slowest", "flags"].map((key) => [key, kept(steps[key])])),
+    ...Object.fromEntries(
+      ["first", "last", "count", "max_ns", "slowest", "flags"].map((key) => [key, kept(steps[key])]),
+    ),
     phase_ns: Object.fromEntries(Object.entries(steps.phase_ns).map(([phase, values]) => [phase, kept(values)])),
   };
 }

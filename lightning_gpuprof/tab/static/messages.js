@@ -15,7 +15,11 @@ export function welcome(roots, missing) {
     null,
     h("h1", null, "No profiled run yet"),
     missing.length > 0 &&
-      h("p.notice", { role: "note" }, `${missing.join(", ")} does not exist. Is --logdir right? TensorBoard takes a relative one from where it was started.`),
+      h(
+        "p.notice",
+        { role: "note" },
+        `${missing.join(", ")} does not exist. Is --logdir right? TensorBoard takes a relative one from where it was started.`,
+      ),
     h(
       "p",
       null,

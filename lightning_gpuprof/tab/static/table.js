@@ -93,7 +93,8 @@ function arrange(rows, columns, state) {
   const wanted = (state.search ?? "").toLowerCase();
   const named = columns.filter((column) => column.text);
   // As it is shown, and whole where that is short.
-  const words = (/** @type {Row} */ row) => named.map(({ key, format }) => `${row[key]} ${format?.(row[key], row)}`).join(" ");
+  const words = (/** @type {Row} */ row) =>
+    named.map(({ key, format }) => `${row[key]} ${format?.(row[key], row)}`).join(" ");
   const kept = wanted ? rows.filter((row) => words(row).toLowerCase().includes(wanted)) : [...rows];
   const key = state.sort;
   if (!key) return kept;

@@ -50,7 +50,10 @@ export function topbar(runs, run, header, go) {
       picker({
         id: "gp-session",
         label: "Session",
-        options: sessions.map((/** @type {any} */ one) => [String(one.session), `${one.session}: ${one.stage}, ${count(one.steps)} steps`]),
+        options: sessions.map((/** @type {any} */ one) => [
+          String(one.session),
+          `${one.session}: ${one.stage}, ${count(one.steps)} steps`,
+        ]),
         value: String(header?.session),
         pick: (session) => go({ session }),
       }),
@@ -70,7 +73,10 @@ function facts(run, header) {
   const world = header?.world_size ?? 1;
   if (world > 1) texts.push(`${world} ranks`);
   // Above the overhead budget some steps are only counted, not recorded.
-  const steps = header && run.state !== "trace" ? Math.max(header.steps, (header.last_step ?? -1) + 1, header.end?.steps ?? 0) : null;
+  const steps =
+    header && run.state !== "trace"
+      ? Math.max(header.steps, (header.last_step ?? -1) + 1, header.end?.steps ?? 0)
+      : null;
   if (steps !== null) texts.push(`${count(steps)} step${steps === 1 ? "" : "s"}`);
   if (run.started_unix_ns) texts.push(date(run.started_unix_ns));
   return texts;

@@ -10,7 +10,14 @@ export function listen(widget) {
   /** @type {{x: number, y: number, from: number, to: number, scroll: number, far: boolean} | null} */
   let drag = null;
   canvas.addEventListener("pointerdown", (event) => {
-    drag = { x: event.clientX, y: event.clientY, from: widget.from, to: widget.to, scroll: widget.box.scrollTop, far: false };
+    drag = {
+      x: event.clientX,
+      y: event.clientY,
+      from: widget.from,
+      to: widget.to,
+      scroll: widget.box.scrollTop,
+      far: false,
+    };
     canvas.setPointerCapture(event.pointerId);
   });
   canvas.addEventListener("pointermove", (event) => {

@@ -105,7 +105,8 @@ function blocksOf(pen, scene, row, blocks, slice, y, found, least) {
       const label = name >= 0 ? said(row, kinds[blocks.kind[i]], text) : `${blocks.count[i]} events`;
       const begins = Math.max(x, 0);
       const room = Math.floor((end - begins - 8) / CHAR);
-      if (room > 2) pen.fillText(label.length > room ? label.slice(0, room - 1) + "…" : label, begins + 4, y + height / 2 + 0.5);
+      if (room > 2)
+        pen.fillText(label.length > room ? label.slice(0, room - 1) + "…" : label, begins + 4, y + height / 2 + 0.5);
     }
   }
 }
@@ -165,7 +166,8 @@ function memory(pen, scene, row) {
  */
 function grid(pen, { from, to, width, top, bottom }) {
   pen.fillStyle = color("grid");
-  for (const at of ticks(from, to, width)) pen.fillRect(Math.round(((at - from) / (to - from)) * width), top, 1, bottom - top);
+  for (const at of ticks(from, to, width))
+    pen.fillRect(Math.round(((at - from) / (to - from)) * width), top, 1, bottom - top);
 }
 
 /**

@@ -191,7 +191,9 @@ export class TimelineWidget {
 
   /** Brings an event into view with some room around it. @param {any} event */
   reveal(event) {
-    const row = this.rows.find((one) => one.index >= 0 && event.lane >= one.first && event.lane < one.first + one.lanes);
+    const row = this.rows.find(
+      (one) => one.index >= 0 && event.lane >= one.first && event.lane < one.first + one.lanes,
+    );
     if (row?.folded) this.fold(row);
     const y = laneTop(this.rows, event.lane) ?? 0;
     if (y < this.box.scrollTop || y + LANE > this.box.scrollTop + this.box.clientHeight) {
@@ -199,7 +201,8 @@ export class TimelineWidget {
     }
     const room = Math.max(event.dur_ns * 2, (this.to - this.from) * 0.02);
     const inside = event.start_ns >= this.from && event.start_ns + event.dur_ns <= this.to;
-    if (!inside || event.dur_ns < (this.to - this.from) / 200) this.show(event.start_ns - room, event.start_ns + event.dur_ns + room);
+    if (!inside || event.dur_ns < (this.to - this.from) / 200)
+      this.show(event.start_ns - room, event.start_ns + event.dur_ns + room);
     this.redraw();
   }
 

@@ -21,9 +21,18 @@ export const compare = {
 async function runs(context) {
   const others = context.runs.filter((run) => run.name !== context.run.name && run.steps);
   if (!context.source.live) {
-    return h("p.empty", { role: "note" }, "This report holds one run. `lightning-gpuprof compare BASE NEW` and TensorBoard's PROFILE tab compare two.");
+    return h(
+      "p.empty",
+      { role: "note" },
+      "This report holds one run. `lightning-gpuprof compare BASE NEW` and TensorBoard's PROFILE tab compare two.",
+    );
   }
-  if (!others.length) return h("p.empty", { role: "note" }, "There is no other run with steps here to compare with. Train a second one, or point TensorBoard at a folder of several.");
+  if (!others.length)
+    return h(
+      "p.empty",
+      { role: "note" },
+      "There is no other run with steps here to compare with. Train a second one, or point TensorBoard at a folder of several.",
+    );
   const base = others.find((run) => run.name === context.state.base) ?? before(context.run, others);
   const against = picker({
     label: "Compared with",
@@ -38,7 +47,12 @@ async function runs(context) {
     askAgain(context, node, found);
     return node;
   } catch (error) {
-    return h("div", null, against, h("p.empty", { role: "alert" }, error instanceof Error ? error.message : String(error)));
+    return h(
+      "div",
+      null,
+      against,
+      h("p.empty", { role: "alert" }, error instanceof Error ? error.message : String(error)),
+    );
   }
 }
 
@@ -92,15 +106,41 @@ function shown(context, found, base) {
         h("span.label", null, `${shorten(context.run.name, 60)} against ${shorten(base, 60)}`),
         h("strong.title", { "data-verdict": found.same_model && verdicts[found.verdict] }, found.sentence),
         unlike(found.differs),
-        h("p", null, `${number(found.new.steps)} against ${number(found.base.steps)} steady steps; the interval covers how steps spread within these two runs, not what another day or machine would change.`),
+        h(
+          "p",
+          null,
+          `${number(found.new.steps)} against ${number(found.base.steps)} steady steps; the interval covers how steps spread within these two runs, not what another day or machine would change.`,
+        ),
       ),
     ),
     beforeAfter(found.before_after ?? []),
     h(
       "div.columns",
       null,
-      h("div.column", null, figures("Phases", `Mean per ${found.per_sample ? "sample" : "step"}${ahead(found).length ? ", on the host's clock" : ""}.`, found.phases.map(named)), figures("Operators", `The largest changes of own time${profiled(found)}.`, found.operators), figures("Kernels", `The largest changes of device time${profiled(found)}.`, found.kernels)),
-      h("div.column", null, figures("Steps", [...(found.per_sample ? ["Per sample: the batch sizes differ."] : []), ...ahead(found)].join(" ") || null, found.steps), findings(found), figures("Memory", null, found.memory), values(found.values), differs(found.differs)),
+      h(
+        "div.column",
+        null,
+        figures(
+          "Phases",
+          `Mean per ${found.per_sample ? "sample" : "step"}${ahead(found).length ? ", on the host's clock" : ""}.`,
+          found.phases.map(named),
+        ),
+        figures("Operators", `The largest changes of own time${profiled(found)}.`, found.operators),
+        figures("Kernels", `The largest changes of device time${profiled(found)}.`, found.kernels),
+      ),
+      h(
+        "div.column",
+        null,
+        figures(
+          "Steps",
+          [...(found.per_sample ? ["Per sample: the batch sizes differ."] : []), ...ahead(found)].join(" ") || null,
+          found.steps,
+        ),
+        findings(found),
+        figures("Memory", null, found.memory),
+        values(found.values),
+        differs(found.differs),
+      ),
     ),
   );
 }
@@ -119,9 +159,13 @@ function profiled(found) {
 /** Warns where more than the settings differ. @param {any[]} differs */
 function unlike(differs) {
   const texts = [];
-  if (differs.some((one) => one.kind === "model")) texts.push("Unless your change is what made the models differ, their times say nothing of it.");
+  if (differs.some((one) => one.kind === "model"))
+    texts.push("Unless your change is what made the models differ, their times say nothing of it.");
   const names = differs.filter((one) => ["machine", "versions"].includes(one.kind)).map((one) => one.name);
-  if (names.length) texts.push(`These runs also differ in ${shorten(names.join(", "), 160)}: that may explain the difference as well as any change you made.`);
+  if (names.length)
+    texts.push(
+      `These runs also differ in ${shorten(names.join(", "), 160)}: that may explain the difference as well as any change you made.`,
+    );
   return texts.map((text) => h("p.notice", { role: "note" }, text));
 }
 
@@ -150,7 +194,17 @@ function figures(title, note, rows) {
       h(
         "table.figures",
         null,
-        h("thead", null, h("tr", null, ["", "Base", "This", "Difference", ""].map((text, i) => h(i && i < 4 ? "th.number" : "th", { scope: "col" }, text)))),
+        h(
+          "thead",
+          null,
+          h(
+            "tr",
+            null,
+            ["", "Base", "This", "Difference", ""].map((text, i) =>
+              h(i && i < 4 ? "th.number" : "th", { scope: "col" }, text),
+            ),
+          ),
+        ),
         h(
           "tbody",
           null,
@@ -162,11 +216,28 @@ function figures(title, note, rows) {
             return h(
               "tr",
               null,
-              h(row.phase || title === "Steps" || title === "Memory" ? "td.plain" : "td.name", { title: shorten(row.name, 1000) }, row.phase && h("i.chip", { style: { background: phaseColor(row.phase) } }), shorten(kernels ? kernelName(row.name) : label(row.name), kernels ? 72 : 120)),
+              h(
+                row.phase || title === "Steps" || title === "Memory" ? "td.plain" : "td.name",
+                { title: shorten(row.name, 1000) },
+                row.phase && h("i.chip", { style: { background: phaseColor(row.phase) } }),
+                shorten(kernels ? kernelName(row.name) : label(row.name), kernels ? 72 : 120),
+              ),
               h("td.number", null, row.base === null ? "–" : show(row.base)),
               h("td.number", null, row.new === null ? "–" : show(row.new)),
-              h("td.number", null, row.diff === null ? unknown : `${row.diff > 0 ? "+" : ""}${show(row.diff)}${share}`.replaceAll("-", "−")),
-              h("td.diff-cell", { "aria-hidden": true }, change(row) && scaled.includes(row) ? h(change(row) > 0 ? "i.bar.more" : "i.bar.less", { style: { width } }) : null),
+              h(
+                "td.number",
+                null,
+                row.diff === null
+                  ? unknown
+                  : `${row.diff > 0 ? "+" : ""}${show(row.diff)}${share}`.replaceAll("-", "−"),
+              ),
+              h(
+                "td.diff-cell",
+                { "aria-hidden": true },
+                change(row) && scaled.includes(row)
+                  ? h(change(row) > 0 ? "i.bar.more" : "i.bar.less", { style: { width } })
+                  : null,
+              ),
             );
           }),
         ),
@@ -190,13 +261,23 @@ function format(row) {
 /** @param {string} name */
 function label(name) {
   /** @type {Record<string, string>} */
-  const known = { mean_ns: "mean step", p50_ns: "median step", p95_ns: "95th percentile", p99_ns: "99th percentile", max_ns: "slowest", whole_fit_ns: "whole fit, per step", wall_ns: "wall time", samples_per_s: "samples" };
+  const known = {
+    mean_ns: "mean step",
+    p50_ns: "median step",
+    p95_ns: "95th percentile",
+    p99_ns: "99th percentile",
+    max_ns: "slowest",
+    whole_fit_ns: "whole fit, per step",
+    wall_ns: "wall time",
+    samples_per_s: "samples",
+  };
   return known[name] ?? (name.endsWith("_bytes") ? name.replace(/_bytes$/, "").replaceAll("_", " ") : name);
 }
 
 /** @param {any} found */
 function findings(found) {
-  const list = (/** @type {any[]} */ rows) => rows.map((row) => h("li", null, h("code", null, row.id), ` ${shorten(row.title, 200)}`));
+  const list = (/** @type {any[]} */ rows) =>
+    rows.map((row) => h("li", null, h("code", null, row.id), ` ${shorten(row.title, 200)}`));
   if (!found.findings_gone.length && !found.findings_new.length) return null;
   return card(
     "Findings",
@@ -211,7 +292,8 @@ function findings(found) {
 /** @param {any[]} rows What to look at before and after a change. */
 function beforeAfter(rows) {
   if (!rows.length) return null;
-  const shown = (/** @type {number} */ value, /** @type {any} */ row) => (row.wanted === "same" ? number(Number(value.toPrecision(6))) : evidence(row.name, value)[1]);
+  const shown = (/** @type {number} */ value, /** @type {any} */ row) =>
+    row.wanted === "same" ? number(Number(value.toPrecision(6))) : evidence(row.name, value)[1];
   return card(
     "Before and after",
     "Figures that both runs have, and which way each should go.",
@@ -221,9 +303,19 @@ function beforeAfter(rows) {
         { key: "label", label: "Figure", text: true, plain: true },
         { key: "base", label: "Base", format: shown },
         { key: "new", label: "This", format: shown },
-        { key: "diff", label: "Change", format: (diff, row) => (row.base ? relative(diff / row.base).replaceAll("-", "−") : "–") },
+        {
+          key: "diff",
+          label: "Change",
+          format: (diff, row) => (row.base ? relative(diff / row.base).replaceAll("-", "−") : "–"),
+        },
         { key: "wanted", label: "Wanted", text: true, plain: true },
-        { key: "as_wanted", label: "As wanted", text: true, plain: true, format: (as) => (as === null ? "unchanged" : as ? "yes" : "no") },
+        {
+          key: "as_wanted",
+          label: "As wanted",
+          text: true,
+          plain: true,
+          format: (as) => (as === null ? "unchanged" : as ? "yes" : "no"),
+        },
       ],
       rows,
       state: {},
@@ -241,7 +333,13 @@ function values(rows) {
       label: "Recorded values",
       columns: [
         { key: "name", label: "Value", text: true },
-        { key: "same", label: "Same", text: true, plain: true, format: (same) => (same === null ? "not known" : same ? "yes" : "no") },
+        {
+          key: "same",
+          label: "Same",
+          text: true,
+          plain: true,
+          format: (same) => (same === null ? "not known" : same ? "yes" : "no"),
+        },
         { key: "max_diff", label: "Largest difference", format: percent },
         { key: "first_step", label: "From step", format: number },
         { key: "last_base", label: "Last, base", format: number },

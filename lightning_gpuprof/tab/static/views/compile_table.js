@@ -9,7 +9,11 @@ import { table } from "../table.js";
  */
 export function compileTable(report) {
   if (!report.compile_events.length) return null;
-  const rows = report.compile_events.map((/** @type {any} */ one) => ({ ...one, line: `${one.place.file}:${one.place.line}`, source: one.place.source }));
+  const rows = report.compile_events.map((/** @type {any} */ one) => ({
+    ...one,
+    line: `${one.place.file}:${one.place.line}`,
+    source: one.place.source,
+  }));
   return card(
     "torch.compile",
     "Graph breaks and recompilations, each once, with torch's reason.",

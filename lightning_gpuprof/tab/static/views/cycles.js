@@ -58,7 +58,9 @@ export function askAgain(context, node, payload) {
  */
 export function cyclePicker(context, cycles, picked) {
   const name = (/** @type {any} */ one) =>
-    context.run.state === "trace" ? one.trace_file : `rank ${one.rank}, cycle ${one.cycle}: steps ${count(one.first_step)}–${count(one.last_step)}`;
+    context.run.state === "trace"
+      ? one.trace_file
+      : `rank ${one.rank}, cycle ${one.cycle}: steps ${count(one.first_step)}–${count(one.last_step)}`;
   return picker({
     label: "Profiler cycle",
     options: cycles.map((one) => [one.trace_file, name(one)]),

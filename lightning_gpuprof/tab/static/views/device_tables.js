@@ -16,7 +16,9 @@ export function deviceTables(summary, show) {
     "div",
     null,
     // What makes the times doubtful comes first, then what is missing and steps that are left out.
-    summary.warnings.slice(0, 4).map((/** @type {string} */ text) => h("p.notice", { role: "note" }, shorten(text, 400))),
+    summary.warnings
+      .slice(0, 4)
+      .map((/** @type {string} */ text) => h("p.notice", { role: "note" }, shorten(text, 400))),
     summary.gpu && split(summary.gpu),
     h(
       "div.columns",
@@ -53,7 +55,14 @@ function split(gpu) {
       null,
       parts
         .filter(([, ns]) => ns > 0)
-        .map(([label, ns, color]) => h("li", null, h("i.chip", { style: { background: color } }), `${label} ${duration(ns)} (${percent(ns / gpu.span_ns)})`)),
+        .map(([label, ns, color]) =>
+          h(
+            "li",
+            null,
+            h("i.chip", { style: { background: color } }),
+            `${label} ${duration(ns)} (${percent(ns / gpu.span_ns)})`,
+          ),
+        ),
     ),
   );
 }
@@ -69,7 +78,15 @@ function causes(summary, open) {
     h(
       "table.phases",
       null,
-      h("thead", null, h("tr", null, ["Cause", "Gaps", "Time"].map((text, i) => h(i ? "th.number" : "th", { scope: "col" }, text)))),
+      h(
+        "thead",
+        null,
+        h(
+          "tr",
+          null,
+          ["Cause", "Gaps", "Time"].map((text, i) => h(i ? "th.number" : "th", { scope: "col" }, text)),
+        ),
+      ),
       h(
         "tbody",
         null,
@@ -77,7 +94,12 @@ function causes(summary, open) {
           h(
             "tr",
             null,
-            h("th", { scope: "row" }, h("i.chip", { style: { background: kindColor(`idle_${one.cause}`) } }), kindLabel(`idle_${one.cause}`)),
+            h(
+              "th",
+              { scope: "row" },
+              h("i.chip", { style: { background: kindColor(`idle_${one.cause}`) } }),
+              kindLabel(`idle_${one.cause}`),
+            ),
             h("td.number", null, count(one.count)),
             h("td.number", null, duration(one.total_ns)),
           ),
@@ -88,7 +110,13 @@ function causes(summary, open) {
       table({
         label: "What the host ran meanwhile",
         columns: [
-          { key: "name", label: "Meanwhile the host was in the code of", text: true, tail: true, format: (name) => shorten(name, 80) },
+          {
+            key: "name",
+            label: "Meanwhile the host was in the code of",
+            text: true,
+            tail: true,
+            format: (name) => shorten(name, 80),
+          },
           { key: "total_ns", label: "Time", format: duration, bar: true },
         ],
         rows: summary.idle_functions,
@@ -99,7 +127,13 @@ function causes(summary, open) {
       table({
         label: "Longest gaps",
         columns: [
-          { key: "cause", label: "Longest gaps", text: true, plain: true, format: (cause) => kindLabel(`idle_${cause}`) },
+          {
+            key: "cause",
+            label: "Longest gaps",
+            text: true,
+            plain: true,
+            format: (cause) => kindLabel(`idle_${cause}`),
+          },
           { key: "dur_ns", label: "Time", format: duration, bar: true },
           { key: "next_name", label: "Ended by", text: true, format: (name) => shortKernel(name ?? "–") },
           { key: "operator", label: "Operator", text: true, format: (name) => shorten(name ?? "–", 40) },
@@ -144,7 +178,13 @@ function waits(rows) {
     table({
       label: "What the syncs wait for",
       columns: [
-        { key: "name", label: "Waits for", text: true, plain: true, format: (kind) => WAITS_FOR[kind] ?? `one ${kind}` },
+        {
+          key: "name",
+          label: "Waits for",
+          text: true,
+          plain: true,
+          format: (kind) => WAITS_FOR[kind] ?? `one ${kind}`,
+        },
         { key: "count", label: "Calls", format: count },
         { key: "total_ns", label: "Time", format: duration, bar: true },
         { key: "where", label: "Line", text: true, tail: true, format: place },

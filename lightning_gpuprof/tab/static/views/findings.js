@@ -17,13 +17,22 @@ const MOST_SHOWN = 8;
 export function findings(context, report) {
   const found = report.findings;
   const step = report.steps.step_ns;
-  const items = found.map((/** @type {any} */ one, /** @type {number} */ index) => h("li", null, finding(context, one, step, index)));
+  const items = found.map((/** @type {any} */ one, /** @type {number} */ index) =>
+    h("li", null, finding(context, one, step, index)),
+  );
   return card(
     found.length === 1 ? "1 finding" : `${found.length} findings`,
     found.length > 1 && "By the saving you can count on; info comes last.",
-    found.length ? h("ol.findings", null, items.slice(0, MOST_SHOWN)) : h("p.muted", null, "No rule fired on what was measured: see where to look."),
+    found.length
+      ? h("ol.findings", null, items.slice(0, MOST_SHOWN))
+      : h("p.muted", null, "No rule fired on what was measured: see where to look."),
     items.length > MOST_SHOWN &&
-      h("details.abstained", null, h("summary", null, `${items.length - MOST_SHOWN} more findings`), h("ol.findings", { start: MOST_SHOWN + 1 }, items.slice(MOST_SHOWN))),
+      h(
+        "details.abstained",
+        null,
+        h("summary", null, `${items.length - MOST_SHOWN} more findings`),
+        h("ol.findings", { start: MOST_SHOWN + 1 }, items.slice(MOST_SHOWN)),
+      ),
     abstained(report.abstained),
   );
 }
@@ -35,7 +44,11 @@ function abstained(rules) {
     "details.abstained",
     null,
     h("summary", null, `${rules.length} rules give no answer: not measured, or covered by another finding`),
-    h("ul", null, rules.map((rule) => h("li", null, h("code", null, rule.id), ` ${rule.reason}`))),
+    h(
+      "ul",
+      null,
+      rules.map((rule) => h("li", null, h("code", null, rule.id), ` ${rule.reason}`)),
+    ),
   );
 }
 
@@ -52,10 +65,21 @@ function finding(context, one, stepNs, index) {
   return h(
     "details.finding",
     { "data-severity": one.severity, open: index === 0 },
-    h("summary", null, h("span.severity", null, one.severity), h("h3", null, one.title), h("span.gain-text", { title: "of the mean step" }, short)),
+    h(
+      "summary",
+      null,
+      h("span.severity", null, one.severity),
+      h("h3", null, one.title),
+      h("span.gain-text", { title: "of the mean step" }, short),
+    ),
     h("p.advice", null, one.advice),
     one.change && code(one.change),
-    high > 0 && h("p.gain-text", null, `saves ${durationRange(low, high)} per step${one.measured ? `, measured (${shorten(one.measured, 80)})` : ""}`),
+    high > 0 &&
+      h(
+        "p.gain-text",
+        null,
+        `saves ${durationRange(low, high)} per step${one.measured ? `, measured (${shorten(one.measured, 80)})` : ""}`,
+      ),
     places(context, one),
     h(
       "dl.evidence",
@@ -79,7 +103,9 @@ function chips(figures) {
     const [label, text] = evidence(key, value);
     found.set(label, [...(found.get(label) ?? []), text]);
   }
-  return [...found].slice(0, CHIPS).map(([label, [first, ...others]]) => [label, others.length ? `${first} (${others.join(", ")})` : first]);
+  return [...found]
+    .slice(0, CHIPS)
+    .map(([label, [first, ...others]]) => [label, others.length ? `${first} (${others.join(", ")})` : first]);
 }
 
 /**
@@ -92,7 +118,11 @@ function places(context, one) {
   return h(
     "ul.where",
     { "aria-label": "Where" },
-    all.slice(0, PLACES).map((/** @type {any} */ where) => h("li", null, h("button.link", { onclick: () => goTo(context, one, where) }, ...named(where, one)))),
+    all
+      .slice(0, PLACES)
+      .map((/** @type {any} */ where) =>
+        h("li", null, h("button.link", { onclick: () => goTo(context, one, where) }, ...named(where, one))),
+      ),
     all.length > PLACES && h("li.muted", null, `and ${all.length - PLACES} more places`),
   );
 }
@@ -105,11 +135,16 @@ function places(context, one) {
 function named(where, one) {
   if (where.file) {
     const line = where.line ? `:${where.line}` : "";
-    return [h("code", null, shorten(where.file, 200) + line), where.source && h("code.source", null, shorten(where.source.trim(), 200))];
+    return [
+      h("code", null, shorten(where.file, 200) + line),
+      where.source && h("code.source", null, shorten(where.source.trim(), 200)),
+    ];
   }
   const rank = typeof where.rank === "number" && `rank ${where.rank}`;
   const kernel = where.kernel && h("code", { title: shorten(where.kernel, 1000) }, shortKernel(where.kernel));
   const parts = [where.name && h("code", null, shorten(where.name, 200)), kernel, rank].filter(Boolean);
   if (where.phase) parts.push(`${parts.length ? "in " : ""}${phaseLabel(where.phase).toLowerCase()}`);
-  return parts.length ? parts.flatMap((part, i) => (i ? [" ", part] : [part])) : [/memory|vram/.test(one.id) ? "Show the memory" : "Show it in the timeline"];
+  return parts.length
+    ? parts.flatMap((part, i) => (i ? [" ", part] : [part]))
+    : [/memory|vram/.test(one.id) ? "Show the memory" : "Show it in the timeline"];
 }

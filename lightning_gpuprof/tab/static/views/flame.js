@@ -38,7 +38,8 @@ export function flame(context, calls) {
     const path = follow(root, state.path);
     const open = (/** @type {Node[]} */ to) => ((state.path = to.slice(1).map((node) => node.name)), draw());
     boxes.replaceChildren(...layOut(path, weight, open));
-    crumbs.textContent = path.length > 1 ? `${shorten(path[path.length - 1].name, 120)}: a click on a box above it goes back up.` : "";
+    crumbs.textContent =
+      path.length > 1 ? `${shorten(path[path.length - 1].name, 120)}: a click on a box above it goes back up.` : "";
   };
   /** @type {(label: string, pressed: () => boolean, act: () => void) => HTMLElement} */
   const toggle = (label, pressed, act) => {
@@ -58,9 +59,24 @@ export function flame(context, calls) {
     h(
       "div.table-tools",
       null,
-      device && toggle("Device time", () => state.by === "device", () => (state.by = "device")),
-      device && toggle("Host time", () => state.by === "host", () => (state.by = "host")),
-      modules && toggle("Modules only", () => Boolean(state.modules), () => ((state.modules = !state.modules), (state.path = []))),
+      device &&
+        toggle(
+          "Device time",
+          () => state.by === "device",
+          () => (state.by = "device"),
+        ),
+      device &&
+        toggle(
+          "Host time",
+          () => state.by === "host",
+          () => (state.by = "host"),
+        ),
+      modules &&
+        toggle(
+          "Modules only",
+          () => Boolean(state.modules),
+          () => ((state.modules = !state.modules), (state.path = [])),
+        ),
     ),
     crumbs,
     boxes,
@@ -98,7 +114,9 @@ function collapse(root, keep) {
   const kept = (nodes) => {
     /** @type {Map<string, Node>} */
     const merged = new Map();
-    for (const node of nodes.flatMap((one) => (keep(one) ? [{ ...one, children: kept(one.children) }] : kept(one.children)))) {
+    for (const node of nodes.flatMap((one) =>
+      keep(one) ? [{ ...one, children: kept(one.children) }] : kept(one.children),
+    )) {
       const same = merged.get(node.name);
       if (!same) merged.set(node.name, { ...node });
       else {
@@ -152,7 +170,11 @@ function layOut(path, weight, open) {
       at += share;
     }
   };
-  path.slice(0, -1).forEach((node, depth) => boxes.push(box(node, path.slice(0, depth + 1), 0, 1, depth, weight(node), weight(path[0]), open)));
+  path
+    .slice(0, -1)
+    .forEach((node, depth) =>
+      boxes.push(box(node, path.slice(0, depth + 1), 0, 1, depth, weight(node), weight(path[0]), open)),
+    );
   place(path[path.length - 1], path.slice(0, -1), 0, 1, path.length - 1);
   const height = h("div", { style: { height: `${(deepest + 1) * ROW + 4}px` } });
   return [height, ...boxes];
@@ -177,7 +199,13 @@ function box(node, path, left, width, depth, ns, whole, open) {
       title: label,
       "aria-label": label,
       onclick: () => open(path),
-      style: { left: `${left * 100}%`, width: `calc(${width * 100}% - 1px)`, top: `${depth * ROW}px`, background: fill, color: ink(fill) },
+      style: {
+        left: `${left * 100}%`,
+        width: `calc(${width * 100}% - 1px)`,
+        top: `${depth * ROW}px`,
+        background: fill,
+        color: ink(fill),
+      },
     },
     width > 0.03 ? shorten(node.name, 120) : "",
   );

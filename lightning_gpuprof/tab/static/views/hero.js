@@ -49,17 +49,29 @@ export async function hero(context, report) {
 function cause(report) {
   const first = report.findings[0];
   // Warm-up steps alone promise nothing for later ones.
-  if (report.steps.basis === "all") return { title: "Too short to say what to change", change: "Only warm-up steps were recorded: train longer and look again." };
+  if (report.steps.basis === "all")
+    return {
+      title: "Too short to say what to change",
+      change: "Only warm-up steps were recorded: train longer and look again.",
+    };
   if (first && first.severity !== "info") {
     const { change, code } = inOneLine(first);
     const at = first.where.find((/** @type {any} */ one) => one.file);
     const place = at ? `, at ${shorten(at.file, 120)}:${at.line}` : "";
-    return { title: first.title, change: code ? change : change + place, code, gain: heroGain(first, report.steps.step_ns) };
+    return {
+      title: first.title,
+      change: code ? change : change + place,
+      code,
+      gain: heroGain(first, report.steps.step_ns),
+    };
   }
   const { busy: seen } = report.device;
   if (seen?.title) return { title: seen.title, change: seen.advice.split(". ").at(-1) };
   const look = report.focus && `First look at ${report.focus.next}.`;
-  return { title: "No finding is worth a change by itself", change: look ?? "No rule fired: the longest operators are the next place to look." };
+  return {
+    title: "No finding is worth a change by itself",
+    change: look ?? "No rule fired: the longest operators are the next place to look.",
+  };
 }
 
 /**
@@ -68,16 +80,21 @@ function cause(report) {
  */
 export function inOneLine({ change, advice }) {
   const line = change?.split("\n").find((/** @type {string} */ one) => one.trim() && !one.trim().startsWith("#"));
-  return { change: line?.trim() ?? shorten(/^.+?(?=[:.]? \(|[:.] |\.?$)/s.exec(advice)?.[0] ?? advice, 200), code: Boolean(line) };
+  return {
+    change: line?.trim() ?? shorten(/^.+?(?=[:.]? \(|[:.] |\.?$)/s.exec(advice)?.[0] ?? advice, 200),
+    code: Boolean(line),
+  };
 }
 
 /** How busy the GPU is, and who waits. @param {any} report */
 function busy(report) {
   const { type, busy: seen } = report.device;
   const [value, note] =
-    type === "cpu" ? ["none", "trained on a CPU"]
-    : seen && seen.busy_frac !== null ? [percent(seen.busy_frac), waits(seen)]
-    : ["–", [seen && waits(seen), "the share takes a profiler cycle"].filter(Boolean).join("; ")];
+    type === "cpu"
+      ? ["none", "trained on a CPU"]
+      : seen && seen.busy_frac !== null
+        ? [percent(seen.busy_frac), waits(seen)]
+        : ["–", [seen && waits(seen), "the share takes a profiler cycle"].filter(Boolean).join("; ")];
   return h(
     "div.hero-busy",
     { title: seen && seen.busy_frac !== null ? busyNote(seen) : null },
@@ -97,7 +114,12 @@ function busyNote(seen) {
   const of = `of the device's steady step, ${duration(seen.step_ns)}`;
   if (seen.basis === "marks") return `${of}: at least so long it had work queued, by its marks`;
   /** @type {[string, number][]} */
-  const parts = [["compute", seen.compute_frac], ["communication", seen.communication_frac], ["copies", seen.copies_frac], ["idle", seen.idle_frac]];
+  const parts = [
+    ["compute", seen.compute_frac],
+    ["communication", seen.communication_frac],
+    ["copies", seen.copies_frac],
+    ["idle", seen.idle_frac],
+  ];
   const split = parts.filter(([, frac]) => frac >= 0.0005).map(([name, frac]) => `${name} ${percent(frac)}`);
   return `${of}: ${split.join(", ")}; the work by the profiled steps`;
 }
@@ -132,9 +154,11 @@ function heroGain(finding, mean) {
  */
 function noSteps(context, report) {
   const { stage, status, timer } = report.run;
-  const open = "Steps are written 50 at a time unless window= says otherwise, and the first are not there yet. If the run no longer trains, it was killed before that.";
+  const open =
+    "Steps are written 50 at a time unless window= says otherwise, and the first are not there yet. If the run no longer trains, it was killed before that.";
   const ended = `This ${stage} session ended before its first window of steps was written.`;
-  const unmarked = "A trace tells steps apart where the script calls prof.step() after each; its analysis takes a moment.";
+  const unmarked =
+    "A trace tells steps apart where the script calls prof.step() after each; its analysis takes a moment.";
   const untimed = "Steps were not timed: neither GpuProfCallback nor PhaseTimer was among the callbacks.";
   return h(
     "section.card.hero",
@@ -144,7 +168,17 @@ function noSteps(context, report) {
       null,
       h("span.label", null, "Step time"),
       h("strong.title", null, "No steps recorded"),
-      h("p", null, context.run.state === "trace" ? unmarked : status === "open" ? open : timer || status === "exception" ? ended : untimed),
+      h(
+        "p",
+        null,
+        context.run.state === "trace"
+          ? unmarked
+          : status === "open"
+            ? open
+            : timer || status === "exception"
+              ? ended
+              : untimed,
+      ),
     ),
   );
 }
@@ -163,25 +197,29 @@ function stepsNote(steps) {
   const counted = `mean of ${count(steps.basis_count)} ${KINDS[steps.basis] ?? ""}step${steps.basis_count === 1 ? "" : "s"}`;
   const host = behind ? `the host's mean ${duration(steps.mean_ns)}, median` : "median";
   const samples = rate ? `${number(Number(rate.toPrecision(3)))} samples/s` : null;
-  return [behind ? `${counted}, for the device` : counted, `${host} ${duration(steps.median_ns)}`, samples].filter(Boolean).join(" · ");
+  return [behind ? `${counted}, for the device` : counted, `${host} ${duration(steps.median_ns)}`, samples]
+    .filter(Boolean)
+    .join(" · ");
 }
 
 /** The step as one bar, in the order of the loop. @param {any} report */
 function phaseStrip(report) {
   const phases = measured(report);
-  return phases.length > 0 && h(
-    "div.strip",
-    { role: "img", "aria-label": "Share of each phase; the table below has the numbers" },
-    phases.map(({ phase, frac }) =>
-      h(
-        "div.strip-part",
-        {
-          title: `${phaseLabel(phase)}: ${percent(frac)}`,
-          style: { flex: `${frac} 0 0`, background: phaseColor(phase), color: phaseInk(phase) },
-        },
-        (frac ?? 0) > 0.07 && h("span", null, phaseLabel(phase)),
+  return (
+    phases.length > 0 &&
+    h(
+      "div.strip",
+      { role: "img", "aria-label": "Share of each phase; the table below has the numbers" },
+      phases.map(({ phase, frac }) =>
+        h(
+          "div.strip-part",
+          {
+            title: `${phaseLabel(phase)}: ${percent(frac)}`,
+            style: { flex: `${frac} 0 0`, background: phaseColor(phase), color: phaseInk(phase) },
+          },
+          (frac ?? 0) > 0.07 && h("span", null, phaseLabel(phase)),
+        ),
       ),
-    ),
+    )
   );
 }
-

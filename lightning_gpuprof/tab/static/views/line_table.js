@@ -23,7 +23,9 @@ export function lineTable(report) {
     `Each line with what it calls in other packages: the host's time in the mean step, by samples of the training thread in the first seconds.${rest == null ? "" : ` A line that is not listed takes at most ${duration(rest)}.`}`,
     table(
       { label: "Per step", title: "Where the true mean lies 19 times in 20, as far as chance goes" },
-      lines.map((/** @type {any} */ one) => row(one, inStep(one), phaseColor(one.phase), ` in ${phaseLabel(one.phase).toLowerCase()}`)),
+      lines.map((/** @type {any} */ one) =>
+        row(one, inStep(one), phaseColor(one.phase), ` in ${phaseLabel(one.phase).toLowerCase()}`),
+      ),
     ),
   );
 }
@@ -42,7 +44,9 @@ export function workerTable(report) {
     `What a line takes of making a batch, with what it calls in other packages: by ${workers.samples} samples of ${processes}, which waited for work in ${percent(workers.waiting_frac)} of them.`,
     table(
       { label: "Per batch", title: "The share of what one worker takes to make a batch" },
-      lines.map((/** @type {any} */ one) => row(one, one.batch_ns == null ? "" : duration(one.batch_ns), phaseColor("data_wait"), "")),
+      lines.map((/** @type {any} */ one) =>
+        row(one, one.batch_ns == null ? "" : duration(one.batch_ns), phaseColor("data_wait"), ""),
+      ),
     ),
   );
 }

@@ -22,7 +22,8 @@ const KINDS = {
 export const memory = {
   id: "memory",
   label: "Memory",
-  about: "Device memory by the allocator's own counters, read at each window's end, and the batch size that would fill it.",
+  about:
+    "Device memory by the allocator's own counters, read at each window's end, and the batch size that would fill it.",
   async render(context) {
     const failed = (/** @type {any} */ error) => h("p.empty", { role: "alert" }, String(error.message));
     const [payload, report, found] = await Promise.all([
@@ -73,7 +74,15 @@ function verdict(payload, leak, found) {
       null,
       h("span.label", null, leak ? "Leak" : "Verdict"),
       h("strong.title", null, title),
-      line?.file && h("p", null, "It grows at ", h("code", null, `${line.file}:${line.line}`), line.function && ` in ${line.function}`, "."),
+      line?.file &&
+        h(
+          "p",
+          null,
+          "It grows at ",
+          h("code", null, `${line.file}:${line.line}`),
+          line.function && ` in ${line.function}`,
+          ".",
+        ),
       next && h("p", null, next),
       leak?.change && code(leak.change),
     ),
@@ -158,7 +167,14 @@ function kinds(payload) {
   const rows = Object.entries(last.kind_bytes).filter(([, bytes]) => bytes > 0);
   if (!rows.length) return card("By kind", null, h("p.empty", null, "Kinds of memory were not measured."));
   const largest = Math.max(...rows.map(([, bytes]) => bytes));
-  return card("By kind", `Memory at the peak, as of step ${count(last.step)}.`, bars(rows.map(([kind, bytes]) => [KINDS[kind]?.[0] ?? kind, bytes, KINDS[kind]?.[1] ?? "#98a1ad"]), largest));
+  return card(
+    "By kind",
+    `Memory at the peak, as of step ${count(last.step)}.`,
+    bars(
+      rows.map(([kind, bytes]) => [KINDS[kind]?.[0] ?? kind, bytes, KINDS[kind]?.[1] ?? "#98a1ad"]),
+      largest,
+    ),
+  );
 }
 
 /** The allocator's own breakdown. @param {any} payload */
@@ -174,11 +190,27 @@ function allocator(payload) {
     h(
       "table.phases",
       null,
-      h("thead", null, h("tr", null, h("th", { scope: "col" }, "Memory"), pools.map((pool) => h("th.number", { scope: "col" }, pool.replace("_", " "))))),
+      h(
+        "thead",
+        null,
+        h(
+          "tr",
+          null,
+          h("th", { scope: "col" }, "Memory"),
+          pools.map((pool) => h("th.number", { scope: "col" }, pool.replace("_", " "))),
+        ),
+      ),
       h(
         "tbody",
         null,
-        rows.map(([name, of]) => h("tr", null, h("th", { scope: "row" }, name.replace("_", " ")), pools.map((pool) => h("td.number", null, size(of[pool]))))),
+        rows.map(([name, of]) =>
+          h(
+            "tr",
+            null,
+            h("th", { scope: "row" }, name.replace("_", " ")),
+            pools.map((pool) => h("td.number", null, size(of[pool]))),
+          ),
+        ),
       ),
     ),
   );
@@ -192,7 +224,17 @@ function bars(rows, largest) {
   return h(
     "table.phases",
     null,
-    h("thead", null, h("tr", null, h("th", { scope: "col" }, "What"), h("th", { scope: "col" }, h("span.sr", null, "Bar")), h("th.number", { scope: "col" }, "Memory"))),
+    h(
+      "thead",
+      null,
+      h(
+        "tr",
+        null,
+        h("th", { scope: "col" }, "What"),
+        h("th", { scope: "col" }, h("span.sr", null, "Bar")),
+        h("th.number", { scope: "col" }, "Memory"),
+      ),
+    ),
     h(
       "tbody",
       null,
@@ -245,7 +287,11 @@ function advice(context, payload) {
 /** Which rank the advice is from: one batch size goes to all. @param {any} details */
 function decided({ rank, ranks_advised: advised }) {
   if (rank === undefined) return null;
-  return h("p.muted", null, `One batch size goes to every rank: rank ${rank} of the ${count(advised)} that measured their memory has the least room, and decides.`);
+  return h(
+    "p.muted",
+    null,
+    `One batch size goes to every rank: rank ${rank} of the ${count(advised)} that measured their memory has the least room, and decides.`,
+  );
 }
 
 /**
@@ -261,7 +307,13 @@ function curve(found, sizes, total, constant, slope) {
   const [scale, unit] = unitOf(highest);
   return {
     data: [
-      { name: "predicted", x: [0, until], y: [constant / scale, (constant + slope * until) / scale], mode: "lines", line: { color: "#98a1ad", dash: "dot" } },
+      {
+        name: "predicted",
+        x: [0, until],
+        y: [constant / scale, (constant + slope * until) / scale],
+        mode: "lines",
+        line: { color: "#98a1ad", dash: "dot" },
+      },
       {
         name: "measured",
         x: sizes.map((one) => one.samples),
@@ -277,7 +329,19 @@ function curve(found, sizes, total, constant, slope) {
       shapes: [
         ...(highest < SEEN * total ? [] : whole(total / scale)),
         ...(found.low
-          ? [{ type: "rect", yref: "paper", y0: 0, y1: 1, x0: found.low, x1: found.high, fillcolor: "#73bf9d", opacity: 0.18, line: { width: 0 } }]
+          ? [
+              {
+                type: "rect",
+                yref: "paper",
+                y0: 0,
+                y1: 1,
+                x0: found.low,
+                x1: found.high,
+                fillcolor: "#73bf9d",
+                opacity: 0.18,
+                line: { width: 0 },
+              },
+            ]
           : []),
       ],
     },
@@ -295,5 +359,7 @@ function unitOf(largest) {
 
 /** A line at the device's whole memory. @param {number} at */
 function whole(at) {
-  return [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: at, y1: at, line: { color: "#d43d2a", width: 1, dash: "dash" } }];
+  return [
+    { type: "line", xref: "paper", x0: 0, x1: 1, y0: at, y1: at, line: { color: "#d43d2a", width: 1, dash: "dash" } },
+  ];
 }

@@ -28,7 +28,8 @@ export function memorySites(context, found) {
 
 /** @param {any} found */
 function absent(found) {
-  if (found.state === "failed") return `The memory snapshot ${shorten(found.file, 100)} could not be analysed: ${found.error}`;
+  if (found.state === "failed")
+    return `The memory snapshot ${shorten(found.file, 100)} could not be analysed: ${found.error}`;
   return found.state === "preparing"
     ? "The memory snapshot is being analysed, in a process of its own. It will show here."
     : "The memory snapshot was not analysed; opening the run in TensorBoard does so.";
@@ -73,7 +74,11 @@ function growing(context, device) {
     "What grows",
     "Lines whose memory is not given back from step to step.",
     places(context, "Growing sites", device.growing, [
-      { key: "bytes_per_step", label: "Per step", format: (/** @type {number | null} */ bytes) => (bytes === null ? "–" : size(bytes)) },
+      {
+        key: "bytes_per_step",
+        label: "Per step",
+        format: (/** @type {number | null} */ bytes) => (bytes === null ? "–" : size(bytes)),
+      },
     ]),
   );
 }

@@ -20,14 +20,28 @@ export function moduleTable(report) {
       label: "Modules",
       columns: [
         { key: "name", label: "Module", text: true },
-        { key: "calls_per_step", label: "Calls", format: (calls) => (calls === null ? "–" : number(Number(calls.toPrecision(3)))) },
+        {
+          key: "calls_per_step",
+          label: "Calls",
+          format: (calls) => (calls === null ? "–" : number(Number(calls.toPrecision(3)))),
+        },
         { key: "forward_ns", label: "Forward", format: duration },
         { key: "backward_ns", label: "Backward", format: duration },
-        ...(onDevice ? [{ key: "device_forward_ns", label: "Device, forward", format: duration }, { key: "device_backward_ns", label: "Device, backward", format: duration }] : []),
+        ...(onDevice
+          ? [
+              { key: "device_forward_ns", label: "Device, forward", format: duration },
+              { key: "device_backward_ns", label: "Device, backward", format: duration },
+            ]
+          : []),
       ],
       rows,
       state: {},
     }),
-    loops.length > 0 && h("ul.plain-list", null, loops.map((/** @type {any} */ one) => h("li", null, h("code", null, one.name), ` ${one.advice}`))),
+    loops.length > 0 &&
+      h(
+        "ul.plain-list",
+        null,
+        loops.map((/** @type {any} */ one) => h("li", null, h("code", null, one.name), ` ${one.advice}`)),
+      ),
   );
 }

@@ -28,11 +28,23 @@ export async function outOfMemory(context, error) {
       "div.hero-cause",
       null,
       h("span.label", null, "This run ended"),
-      h("strong.title", null, `Out of memory${asked ? `: ${size(asked)} more did not fit` : ""}${whole ? ` in ${size(whole)}` : ""}`),
-      h("p", null, single ? "One tensor is larger than the whole device: correct the shapes where it is made, at the end of the traceback." : "Halve the batch, and accumulate gradients over two to keep its effect."),
+      h(
+        "strong.title",
+        null,
+        `Out of memory${asked ? `: ${size(asked)} more did not fit` : ""}${whole ? ` in ${size(whole)}` : ""}`,
+      ),
+      h(
+        "p",
+        null,
+        single
+          ? "One tensor is larger than the whole device: correct the shapes where it is made, at the end of the traceback."
+          : "Halve the batch, and accumulate gradients over two to keep its effect.",
+      ),
       change && code(`${change}\nTrainer(..., accumulate_grad_batches=2)`),
       device && h("p", null, `It held ${size(device.peak_bytes)}: ${filled(device)}.`),
-      device && context.state.view !== "memory" && h("button.link", { onclick: () => context.go({ view: "memory" }) }, "Show the lines that hold the memory"),
+      device &&
+        context.state.view !== "memory" &&
+        h("button.link", { onclick: () => context.go({ view: "memory" }) }, "Show the lines that hold the memory"),
       h("p.note", null, shorten(error, 300)),
     ),
   );
@@ -40,7 +52,9 @@ export async function outOfMemory(context, error) {
 
 /** The kinds and the line that hold the most at the peak. @param {any} device */
 function filled(device) {
-  const kinds = Object.entries(device.kind_bytes).filter(([, held]) => Number(held) > 0.01 * device.peak_bytes).sort(([, a], [, b]) => Number(b) - Number(a));
+  const kinds = Object.entries(device.kind_bytes)
+    .filter(([, held]) => Number(held) > 0.01 * device.peak_bytes)
+    .sort(([, a], [, b]) => Number(b) - Number(a));
   const texts = kinds.slice(0, 3).map(([kind, held]) => `${kind.replaceAll("_", " ")} ${size(Number(held))}`);
   const [line] = device.sites;
   if (line?.file) texts.push(`the most at ${line.file}:${line.line} (${size(line.bytes)})`);

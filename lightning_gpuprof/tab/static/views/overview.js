@@ -20,9 +20,13 @@ const OVERVIEW_BUCKETS = 160;
 export const overview = {
   id: "overview",
   label: "Overview",
-  about: "Where a training step goes, what holds it back, and what a change would save; by the host's clock unless a figure says device.",
+  about:
+    "Where a training step goes, what holds it back, and what a change would save; by the host's clock unless a figure says device.",
   async render(context) {
-    const [report, steps] = await Promise.all([context.get("report"), context.get("steps", { buckets: OVERVIEW_BUCKETS })]);
+    const [report, steps] = await Promise.all([
+      context.get("report"),
+      context.get("steps", { buckets: OVERVIEW_BUCKETS }),
+    ]);
     const stepped = steps.first.length > 0;
     return h(
       "div.overview",
@@ -30,22 +34,23 @@ export const overview = {
       notices(context.header, report),
       await hero(context, report),
       report.steps.count > 0 && facts(context.header, report),
-      (report.steps.count > 0 || report.findings.length > 0) && h(
-        "div.columns",
-        null,
-        h("div.column", null, findings(context, report), plan(report), trialsCard(report)),
+      (report.steps.count > 0 || report.findings.length > 0) &&
         h(
-          "div.column",
+          "div.columns",
           null,
-          whereToLook(context, report),
-          stepped && phaseTable(report),
-          lineTable(report),
-          workerTable(report),
-          moduleTable(report),
-          compileTable(report),
-          stepped && card("Steps over time", null, stepsChart(context, steps, { height: 210, zoom: false })),
+          h("div.column", null, findings(context, report), plan(report), trialsCard(report)),
+          h(
+            "div.column",
+            null,
+            whereToLook(context, report),
+            stepped && phaseTable(report),
+            lineTable(report),
+            workerTable(report),
+            moduleTable(report),
+            compileTable(report),
+            stepped && card("Steps over time", null, stepsChart(context, steps, { height: 210, zoom: false })),
+          ),
         ),
-      ),
     );
   },
 };
@@ -57,7 +62,9 @@ export const overview = {
  * @param {any} report
  */
 function notices(header, report) {
-  const texts = report.run.notices.filter((/** @type {string} */ text) => !header.warnings.includes(text) && !text.includes("OutOfMemoryError"));
+  const texts = report.run.notices.filter(
+    (/** @type {string} */ text) => !header.warnings.includes(text) && !text.includes("OutOfMemoryError"),
+  );
   return texts.map((/** @type {string} */ text) => h("p.notice", { role: "note" }, shorten(text, 600)));
 }
 
@@ -71,11 +78,21 @@ function facts(header, report) {
   const { loss } = header;
   /** @type {[label: string, value: string, meaning?: string][]} */
   const known = [
-    ["Slow steps", `${duration(steps.p95_ns)}, up to ${duration(steps.max_ns)}`, "one step in twenty takes longer than the first"],
+    [
+      "Slow steps",
+      `${duration(steps.p95_ns)}, up to ${duration(steps.max_ns)}`,
+      "one step in twenty takes longer than the first",
+    ],
   ];
-  if (device.memory) known.push(["GPU memory", `${size(device.memory.peak_reserved_bytes)} of ${size(device.memory.total_bytes)}`, "peak reserved"]);
+  if (device.memory)
+    known.push([
+      "GPU memory",
+      `${size(device.memory.peak_reserved_bytes)} of ${size(device.memory.total_bytes)}`,
+      "peak reserved",
+    ]);
   if (loss) known.push(["Loss", `${number(Number(loss.value.toPrecision(4)))} at step ${count(loss.step)}`, loss.name]);
-  if (run.own_cost_ns_per_step) known.push(["Cost of measuring", `${duration(run.own_cost_ns_per_step)} per step`, "by this package"]);
+  if (run.own_cost_ns_per_step)
+    known.push(["Cost of measuring", `${duration(run.own_cost_ns_per_step)} per step`, "by this package"]);
   return h(
     "dl.facts-line",
     null,

@@ -67,7 +67,9 @@ export function phaseTable(report) {
   return card(
     "Where a step goes",
     [
-      device ? "Mean of the steady steps: the upper bar by the host's clock, the lower one by the device's, idle time included." : "Mean of the steady steps, by the host's clock.",
+      device
+        ? "Mean of the steady steps: the upper bar by the host's clock, the lower one by the device's, idle time included."
+        : "Mean of the steady steps, by the host's clock.",
       named ? "Indented: the callbacks, loggers and components within a phase." : "",
     ].join(" "),
     h(
@@ -83,10 +85,19 @@ export function phaseTable(report) {
           h("th", { scope: "col" }, h("span.sr", null, "Bar")),
           h("th.number", { scope: "col" }, "Share"),
           h("th.number", { scope: "col" }, device ? "On host" : "Mean"),
-          device && h("th.number", { scope: "col", title: "from the start of the phase to its end on the device: work and waits" }, "Device, idle too"),
+          device &&
+            h(
+              "th.number",
+              { scope: "col", title: "from the start of the phase to its end on the device: work and waits" },
+              "Device, idle too",
+            ),
         ),
       ),
-      h("tbody", null, phases.flatMap((one) => [one, ...one.parts]).map((one) => line(one, longest, device))),
+      h(
+        "tbody",
+        null,
+        phases.flatMap((one) => [one, ...one.parts]).map((one) => line(one, longest, device)),
+      ),
     ),
   );
 }
@@ -99,7 +110,8 @@ export function phaseTable(report) {
 function line(one, longest, device) {
   const bar = (/** @type {string} */ spec, /** @type {number | null | undefined} */ ns) =>
     ns ? h(spec, { style: { width: `${(ns / longest) * 100}%`, background: phaseColor(one.phase) } }) : null;
-  const absent = (/** @type {number | null | undefined} */ ns) => (ns === undefined || ns === null ? "–" : duration(ns));
+  const absent = (/** @type {number | null | undefined} */ ns) =>
+    ns === undefined || ns === null ? "–" : duration(ns);
   return h(
     one.part ? "tr.part" : "tr",
     { title: one.part ? one.label : phaseMeaning(one.phase) },

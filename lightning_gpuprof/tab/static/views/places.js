@@ -16,13 +16,24 @@ export async function goTo(context, finding, where) {
   }
   const [device, { lines = [] }] = await Promise.all([context.get("device"), context.get("operators")]);
   const calls = device.syncs ?? [];
-  const there = calls.find((/** @type {any} */ call) => sameLine(call.where, where)) ?? (/sync/.test(finding.id) ? calls[0] : where.phase || where.file ? null : device.gaps?.[0]);
+  const there =
+    calls.find((/** @type {any} */ call) => sameLine(call.where, where)) ??
+    (/sync/.test(finding.id) ? calls[0] : where.phase || where.file ? null : device.gaps?.[0]);
   if (there) {
     const ns = there.dur_ns ?? there.blocked_ns;
-    return context.go({ view: "timeline", trace: device.trace, view_ns: `${there.start_ns - AROUND * ns}_${there.start_ns + (1 + AROUND) * ns}` });
+    return context.go({
+      view: "timeline",
+      trace: device.trace,
+      view_ns: `${there.start_ns - AROUND * ns}_${there.start_ns + (1 + AROUND) * ns}`,
+    });
   }
-  if (lines.some((/** @type {any} */ row) => sameLine(row.where, where))) return context.go({ view: "operators", find: `${where.file}:${where.line}` });
-  const row = where.file && [...document.querySelectorAll(".lines tr")].find((one) => one.getAttribute("title")?.startsWith(`${where.file}:${where.line} `));
+  if (lines.some((/** @type {any} */ row) => sameLine(row.where, where)))
+    return context.go({ view: "operators", find: `${where.file}:${where.line}` });
+  const row =
+    where.file &&
+    [...document.querySelectorAll(".lines tr")].find((one) =>
+      one.getAttribute("title")?.startsWith(`${where.file}:${where.line} `),
+    );
   if (row) {
     row.classList.add("found");
     return row.scrollIntoView({ block: "center" });

@@ -21,8 +21,20 @@ export function plan(report) {
       h(
         "table.plan",
         null,
-        h("thead", null, h("tr", null, ["Change", "Impact", "Effort", "Risk"].map((text) => h("th", { scope: "col" }, text)))),
-        h("tbody", null, items.map((/** @type {any} */ one) => row(one, step))),
+        h(
+          "thead",
+          null,
+          h(
+            "tr",
+            null,
+            ["Change", "Impact", "Effort", "Risk"].map((text) => h("th", { scope: "col" }, text)),
+          ),
+        ),
+        h(
+          "tbody",
+          null,
+          items.map((/** @type {any} */ one) => row(one, step)),
+        ),
       ),
     ),
   );

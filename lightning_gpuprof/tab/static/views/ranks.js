@@ -21,7 +21,8 @@ const EXCHANGE = `repeating-linear-gradient(115deg, ${phaseColor("backward")} 0 
 export const ranks = {
   id: "ranks",
   label: "Ranks",
-  about: "One lane per rank: the mean steady step by phase, by each host's own clock; below it what its device did, by the device's.",
+  about:
+    "One lane per rank: the mean steady step by phase, by each host's own clock; below it what its device did, by the device's.",
   async render(context) {
     const report = await context.get("report");
     const traced = new Set(report.trace_files.map((/** @type {any} */ one) => one.rank));
@@ -31,11 +32,13 @@ export const ranks = {
       const world = context.header.world_size;
       const why =
         world > 1
-          ? lacking ?? `Only ${lanes.length} of ${world} ranks left records of steps here.`
+          ? (lacking ?? `Only ${lanes.length} of ${world} ranks left records of steps here.`)
           : "This run has one rank: there is nothing to compare. Runs with several (DDP, FSDP) have a lane for each here.";
       return h("p.empty", { role: "note" }, why);
     }
-    const devices = await Promise.all(lanes.map((/** @type {any} */ one) => (traced.has(one.rank) ? deviceOf(context, one.rank) : null)));
+    const devices = await Promise.all(
+      lanes.map((/** @type {any} */ one) => (traced.has(one.rank) ? deviceOf(context, one.rank) : null)),
+    );
     lanes.forEach((/** @type {any} */ one, /** @type {number} */ i) => (one.device = devices[i]));
     const waits = devices.some((one) => one);
     const slowest = verdict(lanes, report.findings);
@@ -44,14 +47,39 @@ export const ranks = {
       "Ranks",
       slowest.said,
       lacking && h("p.muted", { role: "note" }, lacking),
-      here > report.ranks.length && h("p.muted", { role: "note" }, `${report.ranks.length} of ${count(here)} ranks: the first, and those that the others wait for most. report --json has all of them.`),
+      here > report.ranks.length &&
+        h(
+          "p.muted",
+          { role: "note" },
+          `${report.ranks.length} of ${count(here)} ranks: the first, and those that the others wait for most. report --json has all of them.`,
+        ),
       chart(lanes, slowest.rank),
       legend(shown(lanes)),
       lanes.some((/** @type {any} */ one) => one.exchange_ns !== null) &&
-        h("ul.legend", { "aria-label": "Exchange" }, h("li", null, h("i.chip", { style: { background: EXCHANGE } }), "Exchanging gradients, and waiting for ranks that are late: the last part of Backward")),
-      waits && h("ul.legend", { "aria-label": "Lower bars" }, h("li", null, "Lower bars, by the device's clock:"), DEVICE.map(([, label, color]) => h("li", null, h("i.chip", { style: { background: color } }), label))),
+        h(
+          "ul.legend",
+          { "aria-label": "Exchange" },
+          h(
+            "li",
+            null,
+            h("i.chip", { style: { background: EXCHANGE } }),
+            "Exchanging gradients, and waiting for ranks that are late: the last part of Backward",
+          ),
+        ),
+      waits &&
+        h(
+          "ul.legend",
+          { "aria-label": "Lower bars" },
+          h("li", null, "Lower bars, by the device's clock:"),
+          DEVICE.map(([, label, color]) => h("li", null, h("i.chip", { style: { background: color } }), label)),
+        ),
       numbers(context, lanes, slowest.rank),
-      waits && h("p.muted", null, "A rank that is early waits for the late ranks inside its collective operations: the longer that wait, the faster the rank. Idle time of the late rank is what the others wait for."),
+      waits &&
+        h(
+          "p.muted",
+          null,
+          "A rank that is early waits for the late ranks inside its collective operations: the longer that wait, the faster the rank. Idle time of the late rank is what the others wait for.",
+        ),
     );
   },
 };
@@ -70,7 +98,9 @@ async function deviceOf(context, rank) {
 
 /** The phases that some rank has. @param {any[]} lanes */
 function shown(lanes) {
-  const names = new Set(lanes.flatMap((lane) => Object.keys(lane.phase_mean_ns).filter((phase) => lane.phase_mean_ns[phase] > 0)));
+  const names = new Set(
+    lanes.flatMap((lane) => Object.keys(lane.phase_mean_ns).filter((phase) => lane.phase_mean_ns[phase] > 0)),
+  );
   return Object.keys(lanes[0].phase_mean_ns).filter((phase) => names.has(phase));
 }
 
@@ -82,16 +112,25 @@ function shown(lanes) {
  */
 function verdict(lanes, findings) {
   const late = findings.find((one) => one.id === "straggler-rank");
-  if (late) return { said: `${late.title}.`, rank: late.where.find((/** @type {any} */ one) => typeof one.rank === "number")?.rank };
+  if (late)
+    return {
+      said: `${late.title}.`,
+      rank: late.where.find((/** @type {any} */ one) => typeof one.rank === "number")?.rank,
+    };
   let [phase, slow, spread] = ["", lanes[0], 0];
   for (const name of shown(lanes)) {
-    const sorted = lanes.filter((lane) => lane.phase_mean_ns[name] !== undefined).sort((a, b) => a.phase_mean_ns[name] - b.phase_mean_ns[name]);
+    const sorted = lanes
+      .filter((lane) => lane.phase_mean_ns[name] !== undefined)
+      .sort((a, b) => a.phase_mean_ns[name] - b.phase_mean_ns[name]);
     const [low, high] = [sorted[0], sorted[sorted.length - 1]];
     const between = high.phase_mean_ns[name] - low.phase_mean_ns[name];
     if (between > spread) [phase, slow, spread] = [name, high, between];
   }
   if (!phase || spread < 0.02 * lanes[0].mean_ns) return { said: "Mean steady step by phase; the ranks are alike." };
-  return { said: `Ranks differ most in ${phaseLabel(phase).toLowerCase()}: rank ${slow.rank} takes ${duration(spread)} longer than the fastest one.`, rank: slow.rank };
+  return {
+    said: `Ranks differ most in ${phaseLabel(phase).toLowerCase()}: rank ${slow.rank} takes ${duration(spread)} longer than the fastest one.`,
+    rank: slow.rank,
+  };
 }
 
 /**
@@ -124,7 +163,9 @@ function chart(lanes, slow) {
           h(
             "div.strip.lower",
             { style: { width: `${(whole(lane) / longest) * 100}%` } },
-            DEVICE.filter(([key]) => lane.device[key] > 0).map(([key, label, color]) => part(label, lane.device[key], color)),
+            DEVICE.filter(([key]) => lane.device[key] > 0).map(([key, label, color]) =>
+              part(label, lane.device[key], color),
+            ),
           ),
       ),
     ),
@@ -149,14 +190,33 @@ function numbers(context, lanes, slow) {
   const waits = lanes.some((lane) => lane.device);
   const hosts = new Set(lanes.map((lane) => lane.host)).size > 1;
   const waited = lanes.some((lane) => lane.waited_ns !== null);
-  const phases = shown(lanes).filter((phase) => lanes.some((lane) => (lane.phase_mean_ns[phase] ?? 0) > 0.005 * lane.mean_ns));
+  const phases = shown(lanes).filter((phase) =>
+    lanes.some((lane) => (lane.phase_mean_ns[phase] ?? 0) > 0.005 * lane.mean_ns),
+  );
   return h(
     "div.scroll",
     { tabindex: 0, role: "region", "aria-label": "Ranks in numbers" },
     h(
       "table",
       null,
-      h("thead", null, h("tr", null, ["Rank", ...(hosts ? ["Host"] : []), "Steps", "Median step", "Mean step", ...(waited ? ["Waits for others", "Comes last"] : []), ...phases.map(phaseLabel), ...(waits ? ["Waiting in communication", "Device idle"] : [])].map((text, i) => h(text === "Host" ? "th" : "th.number", { scope: "col" }, text)))),
+      h(
+        "thead",
+        null,
+        h(
+          "tr",
+          null,
+          [
+            "Rank",
+            ...(hosts ? ["Host"] : []),
+            "Steps",
+            "Median step",
+            "Mean step",
+            ...(waited ? ["Waits for others", "Comes last"] : []),
+            ...phases.map(phaseLabel),
+            ...(waits ? ["Waiting in communication", "Device idle"] : []),
+          ].map((text, i) => h(text === "Host" ? "th" : "th.number", { scope: "col" }, text)),
+        ),
+      ),
       h(
         "tbody",
         null,
@@ -164,16 +224,41 @@ function numbers(context, lanes, slow) {
           h(
             lane.rank === slow ? "tr.slow" : "tr",
             null,
-            h("td.number", null, h("button.link", { onclick: () => context.go({ view: "steps", rank: String(lane.rank) }), title: `Steps of rank ${lane.rank}` }, String(lane.rank))),
+            h(
+              "td.number",
+              null,
+              h(
+                "button.link",
+                {
+                  onclick: () => context.go({ view: "steps", rank: String(lane.rank) }),
+                  title: `Steps of rank ${lane.rank}`,
+                },
+                String(lane.rank),
+              ),
+            ),
             hosts && h("td.plain", null, lane.host),
             h("td.number", null, count(lane.steps)),
             h("td.number", null, duration(lane.median_ns)),
             h("td.number", null, duration(lane.mean_ns)),
-            waited && [h("td.number", null, lane.waited_ns === null ? "–" : duration(lane.waited_ns)), h("td.number", { title: "Share of steps in which the others wait for it" }, lane.last_frac === null ? "–" : percent(lane.last_frac))],
+            waited && [
+              h("td.number", null, lane.waited_ns === null ? "–" : duration(lane.waited_ns)),
+              h(
+                "td.number",
+                { title: "Share of steps in which the others wait for it" },
+                lane.last_frac === null ? "–" : percent(lane.last_frac),
+              ),
+            ],
             phases.map((phase) =>
-              h("td.number", { title: percent((lane.phase_mean_ns[phase] ?? 0) / lane.mean_ns) }, phase in lane.phase_mean_ns ? duration(lane.phase_mean_ns[phase]) : "–"),
+              h(
+                "td.number",
+                { title: percent((lane.phase_mean_ns[phase] ?? 0) / lane.mean_ns) },
+                phase in lane.phase_mean_ns ? duration(lane.phase_mean_ns[phase]) : "–",
+              ),
             ),
-            waits && ["exposed_comm_ns", "idle_ns"].map((key) => h("td.number", null, lane.device ? duration(lane.device[key]) : "–")),
+            waits &&
+              ["exposed_comm_ns", "idle_ns"].map((key) =>
+                h("td.number", null, lane.device ? duration(lane.device[key]) : "–"),
+              ),
           ),
         ),
       ),

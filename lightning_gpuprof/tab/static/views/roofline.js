@@ -18,7 +18,8 @@ const BOUNDS = {
 export const roofline = {
   id: "roofline",
   label: "Roofline",
-  about: "Operators of the profiled steps against what their device can do at most; kernel times by the device's clock.",
+  about:
+    "Operators of the profiled steps against what their device can do at most; kernel times by the device's clock.",
   async render(context) {
     const [payload, { cycles }] = await Promise.all([
       context.get("roofline", { trace: context.state.trace }),
@@ -35,7 +36,12 @@ export const roofline = {
       card(
         conclusion(payload.rows),
         source(payload.roofs),
-        known.length > 0 && chart(context, { label: "FLOP/s over FLOPs per byte, one point per operator and shape; the table below has the numbers", height: 420, plot: () => plot(payload, known) }),
+        known.length > 0 &&
+          chart(context, {
+            label: "FLOP/s over FLOPs per byte, one point per operator and shape; the table below has the numbers",
+            height: 420,
+            plot: () => plot(payload, known),
+          }),
         (payload.roofs?.notes ?? []).map((/** @type {string} */ note) => h("p.muted", null, note)),
       ),
       card("Operators on the roofline", "Longest kernel time first.", numbers(context, payload.rows)),
@@ -57,7 +63,8 @@ function limit(row) {
 function conclusion(rows) {
   /** @type {Map<string, number>} */
   const time = new Map();
-  for (const row of rows) if (limit(row) !== "unknown") time.set(limit(row), (time.get(limit(row)) ?? 0) + row.total_ns);
+  for (const row of rows)
+    if (limit(row) !== "unknown") time.set(limit(row), (time.get(limit(row)) ?? 0) + row.total_ns);
   const [most, ...others] = [...time].sort(([, a], [, b]) => b - a);
   if (!most) return "Roofline";
   const frac = most[1] / others.reduce((sum, [, ns]) => sum + ns, most[1]);
@@ -73,7 +80,10 @@ function conclusion(rows) {
 function nothing(payload) {
   if (payload.rows.length) return null;
   if (!payload.device) return "This trace holds no device events: a roofline needs kernels.";
-  return payload.roofs?.reason || "No operator could be placed on the roofline: that takes shapes (record_shapes=True) and kernels.";
+  return (
+    payload.roofs?.reason ||
+    "No operator could be placed on the roofline: that takes shapes (record_shapes=True) and kernels."
+  );
 }
 
 /** @param {any} roofs The summary of the analysis. @returns {string | import("../dom.js").Child[]} */
@@ -82,7 +92,9 @@ function source(roofs) {
   if (!roofs?.device) return `${placed}${roofs?.reason || "The device's peaks are not known: points without roofs."}`;
   const used = roofs.hfu ? `Its matrix operators' FLOPs would take ${percent(roofs.hfu)} of the time at peak. ` : "";
   // The address is out of a file that may come from anywhere: nothing but a web page is linked to.
-  const sheet = /^https:\/\//.test(roofs.url ?? "") ? h("a.link", { href: roofs.url, target: "_blank", rel: "noreferrer noopener" }, "data sheet") : "data sheet";
+  const sheet = /^https:\/\//.test(roofs.url ?? "")
+    ? h("a.link", { href: roofs.url, target: "_blank", rel: "noreferrer noopener" }, "data sheet")
+    : "data sheet";
   return [`${placed}${used}Peaks of ${roofs.device} from its `, sheet, `${roofs.reason ? `; ${roofs.reason}` : ""}.`];
 }
 
@@ -104,14 +116,25 @@ function plot(payload, rows) {
       type: "scatter",
       ...labels(mine, rows),
       hovertemplate: "%{text}<br>%{y:.3~s}FLOP/s at %{x:.3~g} FLOP/byte<extra></extra>",
-      marker: { color, opacity: 0.75, size: mine.map((row) => 6 + 26 * Math.sqrt(row.total_ns / longest)), line: { width: 0 } },
+      marker: {
+        color,
+        opacity: 0.75,
+        size: mine.map((row) => 6 + 26 * Math.sqrt(row.total_ns / longest)),
+        line: { width: 0 },
+      },
     };
   });
   return {
     data: [...data.filter((one) => one.x.length), ...roofs(rows, left, right)],
     layout: {
       showlegend: true,
-      xaxis: { type: "log", title: { text: "FLOPs per byte" }, range: [Math.log10(left), Math.log10(right)], showgrid: true, dtick: 1 },
+      xaxis: {
+        type: "log",
+        title: { text: "FLOPs per byte" },
+        range: [Math.log10(left), Math.log10(right)],
+        showgrid: true,
+        dtick: 1,
+      },
       yaxis: { type: "log", title: { text: "FLOP/s" }, rangemode: "normal", tickformat: "~s", dtick: 1 },
     },
   };
@@ -124,7 +147,14 @@ function plot(payload, rows) {
  */
 function labels(mine, rows) {
   const largest = [...rows].sort((a, b) => b.total_ns - a.total_ns).slice(0, LABELLED);
-  return { mode: "markers+text", texttemplate: mine.map((row) => (largest.includes(row) ? `${shorten(row.name, 30)} ${duration(row.total_ns)}` : "")), textposition: "top center", cliponaxis: false };
+  return {
+    mode: "markers+text",
+    texttemplate: mine.map((row) =>
+      largest.includes(row) ? `${shorten(row.name, 30)} ${duration(row.total_ns)}` : "",
+    ),
+    textposition: "top center",
+    cliponaxis: false,
+  };
 }
 
 /**
@@ -166,9 +196,19 @@ function numbers(context, rows) {
       { key: "count", label: "Calls", format: count },
       { key: "total_ns", label: "Kernel time", format: duration, bar: true },
       { key: "flop_per_byte", label: "FLOP/byte", format: (value) => number(value) },
-      { key: "flop_per_s", label: "TFLOP/s", format: (value) => (value && value < 1e9 ? "< 0.001" : number(value / 1e12)) },
+      {
+        key: "flop_per_s",
+        label: "TFLOP/s",
+        format: (value) => (value && value < 1e9 ? "< 0.001" : number(value / 1e12)),
+      },
       { key: "bytes_per_s", label: "GB/s", format: (value) => number(value / 1e9) },
-      { key: "bound", label: "Bound by", text: true, plain: true, format: (_, row) => (row.anomaly ? "see note" : limit(row).replace("unknown", "–")) },
+      {
+        key: "bound",
+        label: "Bound by",
+        text: true,
+        plain: true,
+        format: (_, row) => (row.anomaly ? "see note" : limit(row).replace("unknown", "–")),
+      },
       { key: "roof_frac", label: "Of its roof", format: percent },
     ]),
     rows,

@@ -35,7 +35,12 @@ export const steps = {
         }),
       ),
       payload.steps > 0 &&
-        h("div.columns", null, slowest(context, report.steps), h("div.column", null, percentiles(report.steps), outside(report.outside))),
+        h(
+          "div.columns",
+          null,
+          slowest(context, report.steps),
+          h("div.column", null, percentiles(report.steps), outside(report.outside)),
+        ),
     );
   },
 };
@@ -54,7 +59,9 @@ function range(context, payload) {
     "p.muted",
     { "aria-live": "polite" },
     `Steps ${count(from)} to ${count(to)}`,
-    timed <= to - from ? `, ${count(timed)} of them timed by phase, ` : ` of ${count(Math.max(payload.steps, to + 1))}, `,
+    timed <= to - from
+      ? `, ${count(timed)} of them timed by phase, `
+      : ` of ${count(Math.max(payload.steps, to + 1))}, `,
     widest > 1 ? `each point the mean of up to ${count(widest)} steps. ` : "one by one. ",
     (context.state.from ?? context.state.to) !== undefined &&
       h("button.link", { onclick: () => context.go({ from: undefined, to: undefined }) }, "Show all"),
@@ -66,7 +73,8 @@ function range(context, payload) {
  * @param {any} found The report's `steps`.
  */
 function slowest(context, found) {
-  if (!found.slowest.length) return card("Slowest steps", null, h("p.empty", null, "No step was slower than the median one."));
+  if (!found.slowest.length)
+    return card("Slowest steps", null, h("p.empty", null, "No step was slower than the median one."));
   const open = (/** @type {any} */ row) =>
     context.go({ from: String(Math.max(0, row.step - AROUND)), to: String(row.step + AROUND + 1) });
   return card(
@@ -79,7 +87,13 @@ function slowest(context, found) {
         { key: "dur_ns", label: "Time", format: duration, bar: true },
         { key: "excess_ns", label: "Above median", format: duration },
         { key: "phase", label: "Because of", text: true, plain: true, format: (phase, row) => because(phase, row) },
-        { key: "flags", label: "In it", text: true, plain: true, format: (flags) => flags.map(flagLabel).join(", ") || "–" },
+        {
+          key: "flags",
+          label: "In it",
+          text: true,
+          plain: true,
+          format: (flags) => flags.map(flagLabel).join(", ") || "–",
+        },
       ],
       rows: found.slowest,
       state: context.local("slowest"),
@@ -122,7 +136,17 @@ function percentiles(found) {
     h(
       "table.phases",
       null,
-      h("thead", null, h("tr", null, h("th", { scope: "col" }, ""), h("th", { scope: "col" }, h("span.sr", null, "Bar")), h("th.number", { scope: "col" }, "Time"))),
+      h(
+        "thead",
+        null,
+        h(
+          "tr",
+          null,
+          h("th", { scope: "col" }, ""),
+          h("th", { scope: "col" }, h("span.sr", null, "Bar")),
+          h("th.number", { scope: "col" }, "Time"),
+        ),
+      ),
       h(
         "tbody",
         null,
@@ -131,7 +155,11 @@ function percentiles(found) {
             "tr",
             null,
             h("th", { scope: "row" }, label),
-            h("td.bar-cell", null, h("i.bar", { style: { width: `${((ns ?? 0) / largest) * 100}%`, background: "var(--accent)" } })),
+            h(
+              "td.bar-cell",
+              null,
+              h("i.bar", { style: { width: `${((ns ?? 0) / largest) * 100}%`, background: "var(--accent)" } }),
+            ),
             h("td.number", null, duration(ns)),
           ),
         ),
@@ -142,7 +170,12 @@ function percentiles(found) {
         "dl.evidence",
         { "aria-label": "Left out of these" },
         apart.map((/** @type {any} */ [one, label]) =>
-          h("div", null, h("dt", null, `left out: ${label}`), h("dd", null, `${count(one.count)} steps, ${duration(one.total_ns)}`)),
+          h(
+            "div",
+            null,
+            h("dt", null, `left out: ${label}`),
+            h("dd", null, `${count(one.count)} steps, ${duration(one.total_ns)}`),
+          ),
         ),
       ),
   );
@@ -150,7 +183,9 @@ function percentiles(found) {
 
 /** @param {number | null} frac */
 function aboveMedian(frac) {
-  return frac !== null && frac >= 2 ? `${number(Number((1 + frac).toPrecision(3)))} times the median` : `${percent(frac)} above the median`;
+  return frac !== null && frac >= 2
+    ? `${number(Number((1 + frac).toPrecision(3)))} times the median`
+    : `${percent(frac)} above the median`;
 }
 
 /** @param {any[]} spans */
@@ -162,7 +197,13 @@ function outside(spans) {
     table({
       label: "Outside of steps",
       columns: [
-        { key: "where", label: "Where", text: true, plain: true, format: (where) => (where === "unmarked_steps" ? "steps timed without phases" : where.replaceAll("_", " ")) },
+        {
+          key: "where",
+          label: "Where",
+          text: true,
+          plain: true,
+          format: (where) => (where === "unmarked_steps" ? "steps timed without phases" : where.replaceAll("_", " ")),
+        },
         { key: "count", label: "Times", format: count },
         { key: "total_ns", label: "Together", format: duration, bar: true },
         { key: "max_ns", label: "Longest", format: duration },

@@ -63,7 +63,9 @@ function height(payload, phases) {
  * @returns {number[]}
  */
 function totals(payload, phases) {
-  return payload.first.map((/** @type {number} */ _, /** @type {number} */ index) => phases.reduce((sum, [, values]) => sum + values[index], 0));
+  return payload.first.map((/** @type {number} */ _, /** @type {number} */ index) =>
+    phases.reduce((sum, [, values]) => sum + values[index], 0),
+  );
 }
 
 /**
@@ -74,12 +76,27 @@ function totals(payload, phases) {
  * @returns {any}
  */
 function total(y, x, unit) {
-  return { name: "total", x, y, type: "scatter", mode: "markers", marker: { opacity: 0, size: 1 }, hovertemplate: `<b>%{y:.3~g} ${unit}</b>` };
+  return {
+    name: "total",
+    x,
+    y,
+    type: "scatter",
+    mode: "markers",
+    marker: { opacity: 0, size: 1 },
+    hovertemplate: `<b>%{y:.3~g} ${unit}</b>`,
+  };
 }
 
 /** @param {{limit: number, top: number, cut: boolean}} drawn */
 function cutNote({ limit, top, cut }) {
-  return cut && h("p.muted", null, `What is taller than ${duration(limit)} is cut off here, up to ${duration(top)}; the table has it.`);
+  return (
+    cut &&
+    h(
+      "p.muted",
+      null,
+      `What is taller than ${duration(limit)} is cut off here, up to ${duration(top)}; the table has it.`,
+    )
+  );
 }
 
 /**
@@ -162,7 +179,13 @@ function plot(payload, phases, { zoom, marks: marking }) {
     hovertemplate: `%{y:.3~g} ${unit}`,
     ...(many ? area(phase) : bar(phase)),
   }));
-  data.push(total(totals(payload, phases).map((/** @type {number} */ ns) => ns / scale), x, unit));
+  data.push(
+    total(
+      totals(payload, phases).map((/** @type {number} */ ns) => ns / scale),
+      x,
+      unit,
+    ),
+  );
   if (marking) data.push(...slowest(payload, scale, unit), .../** @type {any[]} */ (marks(payload, limit / scale)));
   return {
     data,
@@ -171,7 +194,13 @@ function plot(payload, phases, { zoom, marks: marking }) {
       bargap: 0.08,
       hovermode: "x unified",
       dragmode: zoom ? "zoom" : false,
-      xaxis: { title: { text: "step" }, range: many ? [x[0], ends[ends.length - 1]] : [x[0] - 0.5, x[last] + 0.5], fixedrange: !zoom, hoverformat: ",d", tickformat: ",~r" },
+      xaxis: {
+        title: { text: "step" },
+        range: many ? [x[0], ends[ends.length - 1]] : [x[0] - 0.5, x[last] + 0.5],
+        fixedrange: !zoom,
+        hoverformat: ",d",
+        tickformat: ",~r",
+      },
       yaxis: { title: { text: `${unit} per step` }, fixedrange: true, range: [0, limit / scale] },
     },
   };

@@ -13,7 +13,8 @@ import { deviceTables } from "./device_tables.js";
 export const timeline = {
   id: "timeline",
   label: "Timeline",
-  about: "The profiled steps event by event: what the host did, what the device did, and why it waited; both on the trace's one clock.",
+  about:
+    "The profiled steps event by event: what the host did, what the device did, and why it waited; both on the trace's one clock.",
   async render(context) {
     const [payload, { cycles }] = await Promise.all([
       context.get("timeline", { trace: context.state.trace }),
@@ -22,7 +23,13 @@ export const timeline = {
     const summary = await context.get("device", { trace: payload.trace });
     const picker = cycles.length > 1 && cyclePicker(context, cycles, payload.trace);
     if (payload.state !== "prepared") {
-      const node = h("div", null, picker, h("p.empty", { role: "status" }, absent(payload, context)), deviceTables(summary));
+      const node = h(
+        "div",
+        null,
+        picker,
+        h("p.empty", { role: "status" }, absent(payload, context)),
+        deviceTables(summary),
+      );
       askAgain(context, node, payload);
       return node;
     }
@@ -55,7 +62,8 @@ class TimelineView {
       refines: context.source.live,
       fetch: (range) => context.getBinary("timeline_cut", { trace: payload.trace, ...range }),
       select: (event) => this.select(event),
-      moved: (from, to) => context.note({ view_ns: this.isWhole(from, to) ? undefined : `${Math.round(from)}_${Math.round(to)}` }),
+      moved: (from, to) =>
+        context.note({ view_ns: this.isWhole(from, to) ? undefined : `${Math.round(from)}_${Math.round(to)}` }),
       failed: (error) => this.say(error),
     });
     context.onMount(() => this.widget.mounted());
@@ -190,7 +198,13 @@ function details(detail, pick) {
   const { partner } = detail;
   if (partner) {
     const launched = detail.kind.startsWith("kernel") || detail.kind.startsWith("mem");
-    const label = detail.kind.startsWith("idle") ? "ended by" : launched ? "launched by" : detail.kind === "sync" && partner.kind === "sync" ? "call" : "runs on the device";
+    const label = detail.kind.startsWith("idle")
+      ? "ended by"
+      : launched
+        ? "launched by"
+        : detail.kind === "sync" && partner.kind === "sync"
+          ? "call"
+          : "runs on the device";
     facts.push([label, link(partner, pick)]);
     if (launched) facts.push(["from launch to start", duration(detail.start_ns - partner.start_ns)]);
   }
@@ -201,13 +215,17 @@ function details(detail, pick) {
     h(
       "dl.evidence",
       null,
-      facts.filter(([, value]) => value).map(([label, value]) => h("div", null, h("dt", null, label), h("dd", null, value ?? ""))),
+      facts
+        .filter(([, value]) => value)
+        .map(([label, value]) => h("div", null, h("dt", null, label), h("dd", null, value ?? ""))),
     ),
     detail.around.length > 0 &&
       h(
         "ol.tl-stack",
         { "aria-label": "Called from, innermost first" },
-        detail.around.map((/** @type {any} */ one) => h("li", null, h("i.chip", { style: { background: kindColor(one.kind) } }), link(one, pick))),
+        detail.around.map((/** @type {any} */ one) =>
+          h("li", null, h("i.chip", { style: { background: kindColor(one.kind) } }), link(one, pick)),
+        ),
       ),
   );
 }
@@ -253,6 +271,13 @@ function legend(used) {
   return h(
     "ul.legend",
     { "aria-label": "Colours" },
-    shown.map((kind) => h("li", null, h("i.chip", { style: { background: kindColor(kind) } }), kind.startsWith("idle_") ? `idle: ${kindLabel(kind).toLowerCase()}` : kindLabel(kind))),
+    shown.map((kind) =>
+      h(
+        "li",
+        null,
+        h("i.chip", { style: { background: kindColor(kind) } }),
+        kind.startsWith("idle_") ? `idle: ${kindLabel(kind).toLowerCase()}` : kindLabel(kind),
+      ),
+    ),
   );
 }

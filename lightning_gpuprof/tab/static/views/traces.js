@@ -9,7 +9,8 @@ import { untraced } from "./cycles.js";
 export const traces = {
   id: "traces",
   label: "Traces",
-  about: "The profiler's trace files as they were written, on the profiler's own clock: for Perfetto, chrome://tracing and others.",
+  about:
+    "The profiler's trace files as they were written, on the profiler's own clock: for Perfetto, chrome://tracing and others.",
   async render(context) {
     const { cycles } = await context.get("traces");
     const said = h("p.muted", { role: "status" });
@@ -18,7 +19,11 @@ export const traces = {
       "Traces",
       "One file for each profiler cycle and rank. Perfetto opens in a new tab and gets the file from this page, not over the network.",
       cycles.length
-        ? h("ul.traces", null, cycles.map((/** @type {any} */ one) => line(context, one, say)))
+        ? h(
+            "ul.traces",
+            null,
+            cycles.map((/** @type {any} */ one) => line(context, one, say)),
+          )
         : h("p.empty", null, untraced(context)),
       said,
     );
@@ -41,7 +46,8 @@ function line(context, cycle, say) {
       "div",
       null,
       h("strong", null, `Rank ${cycle.rank}, cycle ${cycle.cycle}`),
-      context.run.state !== "trace" && h("span.muted", null, `steps ${count(cycle.first_step)} to ${count(cycle.last_step)}`),
+      context.run.state !== "trace" &&
+        h("span.muted", null, `steps ${count(cycle.first_step)} to ${count(cycle.last_step)}`),
     ),
     h("code", null, cycle.trace_file),
     h("span.muted", null, there ? size(cycle.size_bytes) : "the file is gone"),

@@ -12,9 +12,21 @@ export function whereToLook(context, report) {
   const first = report.focus?.id;
   // A batch that fills the device sooner is no advice where something grows in it.
   const grows = report.findings.some((/** @type {any} */ one) => one.id === "memory-growth");
-  const look = of("look").filter((/** @type {any} */ one) => one.id !== "vram" || !grows).sort((/** @type {any} */ a, /** @type {any} */ b) => Number(b.id === first) - Number(a.id === first));
-  const rows = (/** @type {any[]} */ some) => h("table.questions", null, h("tbody", null, some.map((one) => row(context, one))));
-  const folded = (/** @type {any[]} */ some, /** @type {string} */ text) => some.length > 0 && h("details.abstained", null, h("summary", null, `${some.length} ${text}`), rows(some));
+  const look = of("look")
+    .filter((/** @type {any} */ one) => one.id !== "vram" || !grows)
+    .sort((/** @type {any} */ a, /** @type {any} */ b) => Number(b.id === first) - Number(a.id === first));
+  const rows = (/** @type {any[]} */ some) =>
+    h(
+      "table.questions",
+      null,
+      h(
+        "tbody",
+        null,
+        some.map((one) => row(context, one)),
+      ),
+    );
+  const folded = (/** @type {any[]} */ some, /** @type {string} */ text) =>
+    some.length > 0 && h("details.abstained", null, h("summary", null, `${some.length} ${text}`), rows(some));
   return card(
     "Where to look",
     null,
@@ -34,7 +46,17 @@ function row(context, one) {
   return h(
     "tr",
     null,
-    h("th", { scope: "row" }, h("button.link", { onclick: () => context.go({ view: one.view }), title: `Shown in ${one.view}` }, one.question), one.state !== "ok" && h("p.note", null, one.next)),
-    h("td.number", { title: `limit ${evidence(one.figure, one.limit)[1]}` }, measured ? h("strong", null, value) : "–", measured && h("p.note", null, label)),
+    h(
+      "th",
+      { scope: "row" },
+      h("button.link", { onclick: () => context.go({ view: one.view }), title: `Shown in ${one.view}` }, one.question),
+      one.state !== "ok" && h("p.note", null, one.next),
+    ),
+    h(
+      "td.number",
+      { title: `limit ${evidence(one.figure, one.limit)[1]}` },
+      measured ? h("strong", null, value) : "–",
+      measured && h("p.note", null, label),
+    ),
   );
 }
