@@ -120,6 +120,8 @@ class Table(Struct, frozen=True, tag="table", omit_defaults=True):
     searchable: bool = False
     opens: str | None = None
     """The tab's view that a row opens."""
+    color: str | None = None
+    """The column that decides a row's colour, such as its phase or kind of event."""
 
 
 class Bar(Struct, frozen=True, omit_defaults=True):
@@ -221,7 +223,7 @@ class Verdict(Struct, frozen=True, tag="verdict", omit_defaults=True):
 class Chart(Struct, frozen=True, tag="chart", omit_defaults=True):
     """A drawing with many points, whose payload has its own route; text surfaces leave it out."""
 
-    name: Literal["steps", "timeline", "memory", "roofline", "ranks", "flame"]
+    name: Literal["steps", "timeline", "memory", "batch_size", "roofline", "ranks", "flame"]
     title: str
     note: str | None = None
 
