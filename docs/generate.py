@@ -19,8 +19,8 @@ from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.callbacks.run_facts import RECORDERS, RunFacts
 from lightning_gpuprof.cli import COMMANDS, load_command
 from lightning_gpuprof.config import GpuProfConfig
-from lightning_gpuprof.findings.checks import questions
 from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC
+from lightning_gpuprof.findings.questions import questions
 from lightning_gpuprof.findings.rule import rules
 from lightning_gpuprof.units import quantity
 
@@ -89,22 +89,26 @@ def reading_page() -> str:
     lines = [
         "# Reading the profile",
         "",
-        "The questions that the PROFILE tab answers (Overview: Where to look), the answers to act",
-        "on, and the next step; in the tab the run's own figures take the place of `{...}`.",
+        "The questions that the PROFILE tab answers (Overview: Where to look), and which answers",
+        "deserve a look. Only findings say what to change: a question that a finding answers leads",
+        "to that finding, any other says where to look. The run's own figures replace `{...}`.",
         "",
     ]
     for view, text in READING.items():
         title = view.capitalize()
         lines += [f"## {title}", "", *textwrap.wrap(text, 120), ""]
         lines += [f"![{title}](tab/{view}.png)", ""]
-        rows = [row for row in questions() if row["view"] == view]
-        if rows:
-            lines += ["question | look where it is | next", "---|---|---"]
-        for row in rows:
-            side = "below" if row.get("below") else "above"
-            limit = f"{side} {quantity(row['figure'], row['limit'])}"
-            lines.append(f"{row['question']} | {limit} | {row['next']}")
-        lines += [""] if rows else []
+        asked = [question for question in questions() if question.view == view]
+        if asked:
+            head = "question | look if it is | findings that say what to change | else look at"
+            lines += [head, "---|---|---|---"]
+        for question in asked:
+            side = "below" if question.below else "above"
+            limit = f"{side} {quantity(question.figure, question.limit)}"
+            names = (*question.findings, *question.findings_in_phases)
+            linked = ", ".join(f"[{name}](findings.md#{name})" for name in names)
+            lines.append(f"{question.question} | {limit} | {linked} | {question.look}")
+        lines += [""] if asked else []
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Evaluates rules over a run's results: needs, judge, say each millisecond once, rank."""
+"""Evaluates rules over a run's results, and ranks the findings without counting time twice."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,6 @@ from lightning_gpuprof.findings.model import (
     Range,
     Severity,
     When,
-    Where,
 )
 from lightning_gpuprof.findings.overlap import without_overlap
 from lightning_gpuprof.findings.places import with_lines
@@ -26,90 +25,104 @@ MIN_SAVING_FRAC = 0.005
 """A saving below this share of the step is left out: no run of usual length could show it."""
 
 FEW_STEPS, FEW_CONFIDENCE = 10, 0.5
-"""Of fewer steps a mean says little: no finding is surer than that, nor critical."""
+"""The mean of fewer steps is uncertain: confidence is then at most `FEW_CONFIDENCE`, and no finding
+is critical."""
 
 MOST_FRAC = 0.95
-"""No change saves more of a step: something of it stays."""
+"""No change saves more of a step than this: something always remains."""
 
 
 @dataclass(frozen=True)
-class Findings:
-    """What the rules found, ranked, and what was not judged."""
+class Evaluation:
+    """The findings in a run, ranked, and the rules without one."""
 
-    found: tuple[Finding, ...]
+    findings: tuple[Finding, ...]
     abstained: tuple[Abstained, ...]
     silent: tuple[str, ...]
-    """Rules that found nothing, or less than `MIN_SAVING_FRAC` of the step."""
+    """Ids of rules that had their input and found nothing, or less than `MIN_SAVING_FRAC`."""
 
 
-def evaluate_rules(run: RunResults, chosen: Collection[Rule] | None = None) -> Findings:
-    """Evaluate rules, by default all, and rank their findings (docs/adr/0030)."""
-    found: list[Finding] = []
+def evaluate_rules(run: RunResults, chosen: Collection[Rule] | None = None) -> Evaluation:
+    """Evaluate rules over a run and rank their findings (docs/adr/0030).
+
+    Args:
+        run: The run's results.
+        chosen: The rules to evaluate; None for all.
+    """
+    findings: list[Finding] = []
     abstained: list[Abstained] = []
     silent: list[str] = []
-    for one in rules().values() if chosen is None else chosen:
-        if (reason := one.lacking(run)) is not None:
-            abstained.append(Abstained(one.id, reason))
+    for rule in rules().values() if chosen is None else chosen:
+        if (reason := rule.lacking(run)) is not None:
+            abstained.append(Abstained(rule.id, reason))
             continue
-        judged = one.evaluate(run)
-        abstains = [each for each in judged if isinstance(each, Abstained)]
-        abstained.extend(abstains)
-        claims = [each for each in judged if isinstance(each, Finding)]
-        kept = [_as_sure(each, run) for each in claims if _matters(each, run)]
-        found.extend(with_lines(each, run) for each in kept)
-        if not kept and not abstains:
-            silent.append(one.id)
-    found, back = without_overlap(found)
-    return Findings(tuple(ranked(found)), (*abstained, *back), tuple(silent))
+        results = rule.evaluate(run)
+        declined = [result for result in results if isinstance(result, Abstained)]
+        claimed = [result for result in results if isinstance(result, Finding)]
+        large = [_bounded(finding, run) for finding in claimed if _matters(finding, run)]
+        abstained.extend(declined)
+        findings.extend(with_lines(finding, run) for finding in large)
+        if not large and not declined:
+            silent.append(rule.id)
+    findings, suppressed = without_overlap(findings)
+    return Evaluation(tuple(ranked(findings)), (*abstained, *suppressed), tuple(silent))
 
 
 def make_plan(findings: Sequence[Finding]) -> list[tuple[Finding, Effort]]:
-    """Return findings with what their change asks for, by when to make it; then as ranked."""
-    every, order = rules(), list(Horizon)
-    plan = [(finding, every[finding.id].effort) for finding in findings]
+    """Return findings with the effort of their changes: quick changes first, else as ranked."""
+    all_rules, order = rules(), list(Horizon)
+    plan = [(finding, all_rules[finding.id].effort) for finding in findings]
     return sorted(plan, key=lambda item: order.index(item[1].horizon))
 
 
-def _as_sure(finding: Finding, run: RunResults) -> Finding:
-    """Make a finding no surer than the run's length allows.
+def step_of(finding: Finding, run: RunResults) -> int | None:
+    """Return the step that a finding's saving is a share of.
 
-    Its saving is widened by what two equal runs of this length differ by; the errors are
-    independent, so their squares add up. The middle stays, unless a step would take less than
-    nothing. A saving that may be nothing, and of which little can be counted on, is `info`.
+    It is the steady step, or the mean step with the time between epochs where the saving is there.
+    """
+    return run.step_ns if finding.when is When.IN_STEPS else run.fit_step_ns
+
+
+def _bounded(finding: Finding, run: RunResults) -> Finding:
+    """Make a finding no more certain than the run's length allows.
+
+    The saving is widened by how much two equal runs of this length differ; the two errors are
+    independent, so their squares add up. The middle stays where it is unless the lower end would
+    fall below zero. A saving that may be zero and is unlikely to be noticeable is `info`.
     """
     most_ns = _most_ns(finding, run)
-    saving = Range(*(min(end, most_ns) for end in (finding.saving_ns.low, finding.saving_ns.high)))
-    half = hypot((saving.high - saving.low) / 2, run.step_noise_ns or 0)
-    half = max((saving.high - saving.low) / 2, min(half, saving.middle))
-    high = min(round(saving.middle + half), most_ns)
-    sure = Range(low=round(saving.middle - half), high=high)
+    claimed = finding.saving_ns
+    capped = Range(low=min(claimed.low, most_ns), high=min(claimed.high, most_ns))
+    half = (capped.high - capped.low) / 2
+    widened = max(half, min(hypot(half, run.step_noise_ns or 0), capped.middle))
+    saving = Range(
+        low=round(capped.middle - widened),
+        high=min(round(capped.middle + widened), most_ns),
+    )
     severity, confidence = finding.severity, finding.confidence
     if len(run.steady_dur_ns) < FEW_STEPS:
         confidence = min(confidence, FEW_CONFIDENCE)
-        if severity is Severity.CRITICAL and saving.high > 0:
+        if severity is Severity.CRITICAL and capped.high > 0:
             severity = Severity.WARNING
-    little = sure.low <= 0 < sure.high and sure.counted_on < WARNING_FRAC * (run.step_ns or 0)
-    severity = Severity.INFO if little else severity
-    cause = finding.cause_ns or finding.saving_ns
+    may_be_nothing = saving.low <= 0 < saving.high
+    if may_be_nothing and saving.counted_on < WARNING_FRAC * (run.step_ns or 0):
+        severity = Severity.INFO
+    cause = finding.cause_ns or claimed
     return replace(
         finding,
-        saving_ns=sure,
-        likely_ns=round(min(finding.saving_ns.middle, cause.middle, most_ns)),
-        indirect_ns=max(0, finding.saving_ns.high - most_ns),
+        saving_ns=saving,
+        likely_ns=round(min(claimed.middle, cause.middle, most_ns)),
+        indirect_ns=max(0, claimed.high - most_ns),
         severity=severity,
         confidence=confidence,
     )
 
 
-def step_of(finding: Finding, run: RunResults) -> int | None:
-    """Return the step that a saving is a share of: with the time between epochs, if it is there."""
-    return run.step_ns if finding.when is When.IN_STEPS else run.fit_step_ns
-
-
 def _most_ns(finding: Finding, run: RunResults) -> int:
-    """Return the most that a finding may save: the upper end of what its cause surely takes.
+    """Return the most that a finding may save.
 
-    At most `MOST_FRAC` of the step, or of what is between epochs too, where the cause is there.
+    That is the upper end of what its cause takes, and at most `MOST_FRAC` of the step (with the
+    time between epochs, if the cause lies there).
     """
     step_ns = step_of(finding, run)
     most = MOST_FRAC * step_ns if step_ns else float(finding.saving_ns.high)
@@ -119,16 +132,21 @@ def _most_ns(finding: Finding, run: RunResults) -> int:
 
 
 def _error_frac(finding: Finding, run: RunResults) -> float:
-    """Return half the 90 % interval of the mean of the part or phase that a finding names."""
-    at = finding.where[0] if finding.where else Where()
-    if finding.when is When.BETWEEN or at.phase is None:
+    """Return the relative error of the mean of the part or phase that a finding names first.
+
+    It is half the width of the 90 % interval.
+    """
+    place = finding.where[0] if finding.where else None
+    if place is None or place.phase is None or finding.when is When.BETWEEN:
         return 0.0
-    parts = (one.per_step for one in run.parts_of(Phase(at.phase)) if one.name == at.name)
-    taken = next(parts, None) or run.per_step(Phase(at.phase))
+    phase = Phase(place.phase)
+    of_parts = (part.per_step for part in run.parts_of(phase) if part.name == place.name)
+    taken = next(of_parts, None) or run.per_step(phase)
     return taken.error_frac if taken is not None else 0.0
 
 
 def _matters(finding: Finding, run: RunResults) -> bool:
+    """Return whether a finding claims no time, or enough of it to be shown."""
     if finding.saving_ns.high == 0 or not run.step_ns:
         return True
     return finding.saving_ns.middle >= MIN_SAVING_FRAC * run.step_ns

@@ -138,7 +138,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Abstained:
-    """A rule says nothing: it had no input, or another finding covers the same time."""
+    """A rule without a finding: its input is missing, or another finding covers the same time."""
 
     id: str
     reason: str
+    covered_by: str | None = None
+    """Id of the finding that covers the same time."""

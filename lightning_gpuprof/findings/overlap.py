@@ -1,98 +1,117 @@
-"""Keeps two findings from claiming the same milliseconds: the less specific one steps back.
+"""Suppresses findings whose time another finding explains better, so that no time counts twice.
 
-The more specific one stays if it accounts for the other's saving: it says so itself
-(`Finding.explains`), or it names a line where the other only sees a busy host.
+A finding suppresses another if it accounts for the other's saving. It says so itself
+(`Finding.explains`), or it names a cause at a line where the other only knows that the host is
+busy.
 """
 
 from collections.abc import Sequence
 
 from lightning_gpuprof.findings.model import Abstained, Finding, Where
 
-LEFT_OVER = ("host-sync", "slow-python", "small-kernels", "host-bound", "costly-line")
-"""They find the host busy at a line, not why; later entries say less."""
-_WHOSE = ("callback:", "logger:")
+GENERAL = ("host-sync", "slow-python", "small-kernels", "host-bound", "costly-line")
+"""Findings that know that the host is busy at a line, but not why; the most specific first."""
+_OWNERS = ("callback:", "logger:")
 
 
-def without_overlap(found: Sequence[Finding]) -> tuple[list[Finding], list[Abstained]]:
-    """Return the findings that stay, and for each other one behind which it steps back.
+def without_overlap(findings: Sequence[Finding]) -> tuple[list[Finding], list[Abstained]]:
+    """Return the findings that stay, and the suppressed ones with what suppresses them.
 
-    One that has stepped back itself sends no other one back.
+    A suppressed finding suppresses no other.
     """
-    stay: list[Finding] = []
-    back: list[Abstained] = []
-    for one in found:
-        front = _front(one, found)
+    staying: list[Finding] = []
+    suppressed: list[Abstained] = []
+    for finding in findings:
+        front = _suppressor(finding, findings)
         if front is None:
-            stay.append(one)
+            staying.append(finding)
         else:
-            back.append(Abstained(one.id, f"{front.id} covers the same time"))
-    return stay, back
+            reason = f"{front.id} covers the same time"
+            suppressed.append(Abstained(finding.id, reason, covered_by=front.id))
+    return staying, suppressed
 
 
-def _front(back: Finding, found: Sequence[Finding]) -> Finding | None:
-    """Return the finding behind which one steps back, if there is any."""
-    fronts = (one for one in found if one is not back and _says_more(one, back, found))
-    return next((one for one in fronts if _front(one, found) is None), None)
+def _suppressor(finding: Finding, findings: Sequence[Finding]) -> Finding | None:
+    """Return the first finding that suppresses another and is not suppressed itself."""
+    candidates = (
+        other
+        for other in findings
+        if other is not finding and _explains_more(other, finding, findings)
+    )
+    return next((other for other in candidates if _suppressor(other, findings) is None), None)
 
 
-def _says_more(front: Finding, back: Finding, found: Sequence[Finding]) -> bool:
+def _explains_more(front: Finding, back: Finding, findings: Sequence[Finding]) -> bool:
+    """Return whether `front` accounts for the time of `back` and knows more about it."""
     if front.saving_ns.high < back.saving_ns.middle:
-        return False  # there is more to it
+        return False  # `back` has more time than `front` explains
     if back.worth_a_change and not front.worth_a_change:
         return False
-    if back.id in front.explains and (same_line(back, front) or _covered(back, front, found)):
+    if back.id in front.explains and (same_line(back, front) or _covers(front, back, findings)):
         return True
-    return front.id not in back.explains and _names_left_over(back, front)
+    return front.id not in back.explains and _is_more_specific(front, back)
 
 
 def _lines(finding: Finding) -> set[tuple[str, int | None]]:
-    return {(at.file, at.line) for at in finding.where if at.file}
+    return {(place.file, place.line) for place in finding.where if place.file}
 
 
-def same_line(one: Finding, other: Finding) -> bool:
-    """Tell whether two findings name a line of the program in common."""
-    return bool(_lines(one) & _lines(other))
+def same_line(finding: Finding, other: Finding) -> bool:
+    """Return whether two findings name a line of the program in common."""
+    return bool(_lines(finding) & _lines(other))
 
 
-def _names_left_over(back: Finding, front: Finding) -> bool:
-    if back.id not in LEFT_OVER or front.id in LEFT_OVER[LEFT_OVER.index(back.id) :]:
+def _is_more_specific(front: Finding, back: Finding) -> bool:
+    """Return whether `back` is a general finding about a line that `front` knows more about."""
+    if back.id not in GENERAL or front.id in GENERAL[GENERAL.index(back.id) :]:
         return False
-    # Each line that reads is one to change: none goes untold for another that is named.
-    named = same_line(back, front)
-    return named and (back.id != "host-sync" or _lines(back) <= _lines(front))
+    if back.id == "host-sync":
+        # Every line that reads a value needs a change, so all of them must be named.
+        return same_line(back, front) and _lines(back) <= _lines(front)
+    return same_line(back, front)
 
 
-def _covered(back: Finding, front: Finding, found: Sequence[Finding]) -> bool:
-    """Tell whether each place of `back` is in a phase, or the part of one, that `front` names.
+def _covers(front: Finding, back: Finding, findings: Sequence[Finding]) -> bool:
+    """Return whether every place of `back` is in a phase, or a part of one, that `front` names.
 
-    A finding that names places in no phase, such as a thread, explains time anywhere.
+    A finding that names places outside all phases, such as a thread, explains time anywhere.
     """
-    named = [(at.phase, at.name) for at in front.where if at.phase and not at.file]
-    places = [(at.phase, _part(at)) for at in back.where]
+    named = [(place.phase, place.name) for place in front.where if place.phase and not place.file]
     if not named:
-        anywhere = bool(front.where) and not any(at.phase for at in front.where)
-        return front.saving_ns.high > 0 and (anywhere or not back.saving_ns.high)
-    if not places:
+        in_no_phase = bool(front.where) and not any(place.phase for place in front.where)
+        return front.saving_ns.high > 0 and (in_no_phase or not back.saving_ns.high)
+    if not back.where:
         return back.saving_ns.high == 0
     covered = all(
-        any(phase == of and (part is None or name in (None, part)) for of, name in named)
-        for phase, part in places
+        any(
+            place.phase == phase and (_part(place) is None or name in (None, _part(place)))
+            for phase, name in named
+        )
+        for place in back.where
     )
-    return covered and not _one_of_several(back, front, found)
+    return covered and not _is_one_of_several(back, front, findings)
 
 
-def _one_of_several(back: Finding, front: Finding, found: Sequence[Finding]) -> bool:
-    """Tell whether `front` names only a phase of which several parts that it explains take time."""
-    own = {(at.phase, at.name) for at in back.where}
-    whole = {at.phase for at in front.where if not at.file and not at.name}
-    whole &= {phase for phase, _ in own}
-    parts = [at for one in found if one.id in front.explains for at in one.where if at.name]
-    return any(at.phase in whole and (at.phase, at.name) not in own for at in parts)
+def _is_one_of_several(back: Finding, front: Finding, findings: Sequence[Finding]) -> bool:
+    """Return whether `front` names a whole phase in which it explains other parts than `back`."""
+    own = {(place.phase, place.name) for place in back.where}
+    whole_phases = {place.phase for place in front.where if not place.file and not place.name}
+    whole_phases &= {phase for phase, _ in own}
+    parts = [
+        place
+        for finding in findings
+        if finding.id in front.explains
+        for place in finding.where
+        if place.name
+    ]
+    return any(part.phase in whole_phases and (part.phase, part.name) not in own for part in parts)
 
 
-def _part(at: Where) -> str | None:
-    """Return the part of a phase that a place names."""
-    if at.name in ("user", "metric", "lightning"):
+def _part(place: Where) -> str | None:
+    """Return the part of a phase that a place names, without the prefix of its owner."""
+    if place.name in ("user", "metric", "lightning"):
         return None
-    whose = next((mark for mark in _WHOSE if at.name and at.name.startswith(mark)), None)
-    return (at.name or "").removeprefix(whose) if whose else at.name
+    for owner in _OWNERS:
+        if place.name and place.name.startswith(owner):
+            return place.name.removeprefix(owner)
+    return place.name

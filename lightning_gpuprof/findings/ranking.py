@@ -1,66 +1,72 @@
-"""Ranks findings by the saving to count on, as models expect it or as trials have measured it."""
+"""Ranks findings by the saving that can be counted on, whether estimated or measured."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from lightning_gpuprof.findings.model import Finding, Range, Severity
-from lightning_gpuprof.findings.overlap import LEFT_OVER, same_line
+from lightning_gpuprof.findings.overlap import GENERAL, same_line
 from lightning_gpuprof.records.trials import FASTER, Trial, Trials
 
-GENERIC = "costly-line"
-"""Comes after every other finding."""
+LAST = "costly-line"
+"""This finding comes after all others: it knows no reason."""
 MOST = 0.5
-"""A reason that may account for half of what a finding saves is most of it."""
+"""A finding is a reason for another if it may account for this share of the other's saving."""
 
 
-def ranked(found: Iterable[Finding]) -> list[Finding]:
+def ranked(findings: Iterable[Finding]) -> list[Finding]:
     """Return findings in the order in which to make their changes.
 
-    By `Range.counted_on` times the rule's confidence (docs/adr/0030), `info` after the rest. What
-    finds the host busy at a line, not why, comes after what knows a reason for most of it there.
+    The order is by `Range.counted_on` times the rule's confidence (docs/adr/0030), with `info`
+    after the rest. A finding that only knows that the host is busy at a line comes right after the
+    finding that knows a reason for most of it.
     """
-    ordered = sorted(found, key=_rank)
-    for one in [each for each in ordered if each.id in LEFT_OVER]:
-        reason = next((each for each in ordered if _is_reason(each, one)), None)
-        if reason is not None and ordered.index(reason) > ordered.index(one):
-            ordered.remove(one)
-            ordered.insert(ordered.index(reason) + 1, one)
+    ordered = sorted(findings, key=_rank)
+    for general in [finding for finding in ordered if finding.id in GENERAL]:
+        reason = next((finding for finding in ordered if _is_reason(finding, general)), None)
+        if reason is not None and ordered.index(reason) > ordered.index(general):
+            ordered.remove(general)
+            ordered.insert(ordered.index(reason) + 1, general)
     return ordered
 
 
-def _is_reason(reason: Finding, of: Finding) -> bool:
-    if reason.id in LEFT_OVER or reason.worth_a_change < of.worth_a_change:
+def _is_reason(reason: Finding, general: Finding) -> bool:
+    if reason.id in GENERAL or reason.worth_a_change < general.worth_a_change:
         return False
-    return same_line(reason, of) and reason.saving_ns.high >= MOST * of.saving_ns.middle
+    if not same_line(reason, general):
+        return False
+    return reason.saving_ns.high >= MOST * general.saving_ns.middle
 
 
 def _rank(finding: Finding) -> tuple[bool, bool, float, float]:
     counted_on = finding.saving_ns.counted_on * finding.confidence
-    generic, info = finding.id == GENERIC, finding.severity is Severity.INFO
-    return (generic, info, -counted_on, -finding.confidence)
+    is_last, is_info = finding.id == LAST, finding.severity is Severity.INFO
+    return (is_last, is_info, -counted_on, -finding.confidence)
 
 
 def with_trials(findings: Sequence[Finding], trials: Trials | None) -> list[Finding]:
-    """Return findings, ranked anew, with the gain and the change of the best trial of each."""
-    measured = [] if trials is None else [one for one in trials.trials if one.gain_ns is not None]
-    replaced = [_measured(finding, measured) for finding in findings]
+    """Return findings, ranked anew, with the measured gain of the best trial of their change."""
+    if trials is None:
+        return list(findings)
+    measured = [trial for trial in trials.trials if trial.gain_ns is not None]
+    replaced = [_with_gain(finding, measured) for finding in findings]
     return ranked(replaced) if measured else replaced
 
 
-def _measured(finding: Finding, trials: Sequence[Trial]) -> Finding:
-    own = [one for one in trials if finding.id in one.findings]
-    if not own:
+def _with_gain(finding: Finding, trials: Sequence[Trial]) -> Finding:
+    of_finding = [trial for trial in trials if finding.id in trial.findings]
+    if not of_finding:
         return finding
-    # A change that alters results is a choice: it speaks for a finding where there is no other.
-    best = max(own, key=lambda one: (not one.alters, one.gain_frac or 0.0))
+    # A change that alters results is a choice: it counts only where no other was tried.
+    best = max(of_finding, key=lambda trial: (not trial.alters, trial.gain_frac or 0.0))
     low, high = best.gain_ns or (0, 0)
+    saving = Range(low=max(0, low), high=max(0, high))
     faster = best.verdict == FASTER
     return replace(
         finding,
-        saving_ns=(saving := Range(low=max(0, low), high=max(0, high))),
+        saving_ns=saving,
         likely_ns=round(saving.middle),
         indirect_ns=0,
-        cause_ns=None,  # what a change gains elsewhere as well is in the figure
+        cause_ns=None,  # the measured gain holds what the change saves elsewhere, too
         severity=finding.severity if faster else Severity.INFO,
         confidence=1.0,
         change=best.paste if faster else finding.change,

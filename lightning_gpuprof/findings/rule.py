@@ -1,4 +1,4 @@
-"""A rule: one function of a run's results, with its id, its needs and what its change asks for."""
+"""A rule: a function from a run's results to findings, with its id, its needs and its page."""
 
 import pkgutil
 from collections.abc import Callable
@@ -12,80 +12,101 @@ from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Severity
 from lightning_gpuprof.findings.needs import NEEDS
 
-_T = TypeVar("_T")
-Judged = Finding | tuple[Finding, ...] | Abstained | None
-"""What a rule returns: None where all is well."""
+ValueType = TypeVar("ValueType")
+Judgement = Finding | tuple[Finding, ...] | Abstained | None
+"""What a rule returns; None or no finding if there is nothing to change."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule as `@rule` makes it."""
+    """A rule, as `@rule` makes it.
+
+    Args:
+        id: The id of its findings, which is its file's name with hyphens.
+        needs: Names in `NEEDS`; without one of them the rule is not called.
+        effort: What the change of its findings takes.
+        judge: The function.
+        doc: Its documentation page.
+    """
 
     id: str
     needs: tuple[str, ...]
     effort: Effort
-    judge: Callable[[RunResults], Judged]
+    judge: Callable[[RunResults], Judgement]
     doc: str
 
     def lacking(self, run: RunResults) -> str | None:
-        """Return the sentence on the first need that is not met; None where all are."""
+        """Return the sentence about the first need that a run does not meet, None if it meets all.
+
+        The sentence says what it takes.
+        """
         unmet = (NEEDS[name] for name in self.needs if not NEEDS[name].met(run))
         return next((need.missing for need in unmet), None)
 
     @property
     def of_trace(self) -> bool:
-        """Whether a trace alone gives all that the rule needs."""
+        """Whether a trace without a run's records can meet all needs."""
         return bool(self.needs) and all(NEEDS[name].by_trace for name in self.needs)
 
     def evaluate(self, run: RunResults) -> tuple[Finding | Abstained, ...]:
-        """Judge a run that has what the rule needs.
+        """Judge a run that meets the rule's needs.
 
-        A finding is graded, unless the rule did; evidence of a cost names the step as well.
+        Findings get the rule's id and, if the rule did not grade them, a severity. Evidence of a
+        cost is completed by the step that it is a part of.
         """
-        judged = self.judge(run)
-        several = judged if isinstance(judged, tuple) else (judged,)
-        return tuple(self._whole(one, run) for one in several if one is not None)
+        judgement = self.judge(run)
+        results = judgement if isinstance(judgement, tuple) else (judgement,)
+        return tuple(self._completed(result, run) for result in results if result is not None)
 
-    def _whole(self, one: Finding | Abstained, run: RunResults) -> Finding | Abstained:
-        if isinstance(one, Abstained):
-            return replace(one, id=self.id)
-        severity, evidence = one.severity, one.evidence
+    def _completed(self, result: Finding | Abstained, run: RunResults) -> Finding | Abstained:
+        if isinstance(result, Abstained):
+            return replace(result, id=self.id)
+        severity, evidence = result.severity, result.evidence
         if severity is Severity.BY_SAVING:
-            severity = grade(one.saving_ns, run.step_ns or 1)
-        if run.step_ns is not None and one.cause_ns is not None:
+            severity = grade(result.saving_ns, run.step_ns or 1)
+        if run.step_ns is not None and result.cause_ns is not None:
             evidence = {**evidence, "step_ns": run.step_ns}
-        return replace(one, id=self.id, severity=severity, evidence=evidence)
+        return replace(result, id=self.id, severity=severity, evidence=evidence)
 
 
 def rule(
     *, id: str, needs: tuple[str, ...] = (), effort: Effort
-) -> Callable[[Callable[[RunResults], Judged]], Rule]:
-    """Make a rule of the function below."""
-    if unknown := [name for name in needs if name not in NEEDS]:
-        raise ValueError(f"rule {id!r} needs {unknown}, which needs.py does not name")
+) -> Callable[[Callable[[RunResults], Judgement]], Rule]:
+    """Make a rule of the function below. The module's docstring is the rule's page.
 
-    def made(judge: Callable[[RunResults], Judged]) -> Rule:
+    Raises:
+        ValueError: `needs` names something that needs.py does not define.
+    """
+    if unknown := [name for name in needs if name not in NEEDS]:
+        raise ValueError(f"rule {id!r} needs {unknown}, which needs.py does not define")
+
+    def decorate(judge: Callable[[RunResults], Judgement]) -> Rule:
         return Rule(id, needs, effort, judge, import_module(judge.__module__).__doc__ or "")
 
-    return made
+    return decorate
 
 
 @cache
 def rules(package: str = "lightning_gpuprof.findings.rules") -> dict[str, Rule]:
-    """Return the rules of a package by id, in the order of the alphabet: one for each module."""
-    folder = import_module(package).__path__
-    modules = [import_module(f"{package}.{one.name}") for one in pkgutil.iter_modules(folder)]
-    every = [found for one in modules for found in vars(one).values() if isinstance(found, Rule)]
-    return {found.id: found for found in sorted(every, key=lambda found: found.id)}
+    """Return the rules in a package's modules by id, in alphabetical order."""
+    names = [module.name for module in pkgutil.iter_modules(import_module(package).__path__)]
+    modules = [import_module(f"{package}.{name}") for name in names]
+    objects = [item for module in modules for item in vars(module).values()]
+    in_package = [item for item in objects if isinstance(item, Rule)]
+    return {rule.id: rule for rule in sorted(in_package, key=lambda rule: rule.id)}
 
 
-def measured(value: _T | None) -> _T:
-    """Return a value of which a need of the rule has made sure that it is there."""
+def measured(value: ValueType | None) -> ValueType:
+    """Return a value that the rule's needs guarantee to have been measured.
+
+    Raises:
+        LookupError: The value is None, because the rule does not declare the need for it.
+    """
     if value is None:
-        raise LookupError("a rule reads a value that none of its needs makes sure of")
+        raise LookupError("a rule reads a value that none of its needs guarantees")
     return value
 
 
-def known(**figures: float | None) -> dict[str, int | float]:
-    """Return the evidence that is there: figures by name, without those that are None."""
+def evidence_of(**figures: float | None) -> dict[str, int | float]:
+    """Return evidence: the figures that were measured, without those that are None."""
     return {name: figure for name, figure in figures.items() if figure is not None}

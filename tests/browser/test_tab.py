@@ -35,7 +35,7 @@ def test_where_to_look_answers_the_usual_questions_and_the_plan_orders_the_chang
     page.open("char_lm/version_0")
     look = page.wait_for(".card", "Where to look")
     assert look.index("Does loading data take most of the step?") < look.index("answered: nothing")
-    assert "the DataLoader first: num_workers" in look
+    assert "the finding data-wait" in look
     plan = page.rows(".plan")
     assert plan[0][:2] == ["DataLoader(..., num_workers=2, persistent_workers=True)", "25\u201350%"]
     assert plan[0][2].startswith("quick: ")

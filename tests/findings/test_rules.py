@@ -36,7 +36,7 @@ class TestEveryRule:
 
     def test_says_of_an_empty_run_what_it_lacks(self, one, analyze):
         said = evaluate_rules(analyze({}, steps=0), [one])
-        assert said.found == ()
+        assert said.findings == ()
         assert "steps" not in one.needs or len(said.abstained[0].reason) > 15
 
     def test_gives_evidence_whose_names_end_in_a_unit(self, one):
@@ -67,7 +67,7 @@ def judge(run):
     monkeypatch.syspath_prepend(tmp_path)
     added = rules("more_rules")
     assert added["always-slow"].doc == "Every step takes too long."
-    found = evaluate_rules(analyze({"forward": 10 * MS}), added.values()).found
+    found = evaluate_rules(analyze({"forward": 10 * MS}), added.values()).findings
     assert [(one.id, one.saving_ns.low) for one in found] == [("always-slow", 5 * MS)]
 
 
@@ -114,7 +114,7 @@ def test_a_saving_is_no_surer_than_two_equal_runs_are_alike(analyze):
     for forward in (10 * MS, UNSTEADY):
         run = analyze({**phases, "forward": forward}, parts={"callbacks/A": 4 * MS}, steps=192)
         alone = outcome("slow-callback", run)[0].saving_ns
-        (said,) = evaluate_rules(run).found
+        (said,) = evaluate_rules(run).findings
         # The callback takes 4 ms: no more can go with it, however unsteady the steps.
         half = hypot((4 * MS - alone.low) / 2, run.step_noise_ns)
         assert said.saving_ns.low == pytest.approx((4 * MS + alone.low) / 2 - half, abs=2)
@@ -127,7 +127,7 @@ def test_a_saving_is_no_surer_than_two_equal_runs_are_alike(analyze):
 def test_a_saving_within_the_noise_begins_at_nothing(analyze):
     parts = {"callbacks/A": MS // 5}
     run = analyze({"callbacks": MS // 5, "forward": UNSTEADY}, parts=parts, steps=192)
-    (said,) = evaluate_rules(run).found
+    (said,) = evaluate_rules(run).findings
     assert said.saving_ns.low == 0
     assert said.saving_ns.middle < MS / 4
 
@@ -149,7 +149,7 @@ def test_findings_are_ranked_by_what_can_be_counted_on(analyze, savings_ns, rank
         return Rule(finding_id, (), EFFORT, judge, "")
 
     each = [made_rule(one) for one in savings_ns]
-    found = evaluate_rules(analyze({"forward": 5_000}), each).found
+    found = evaluate_rules(analyze({"forward": 5_000}), each).findings
     assert [finding.id for finding in found] == ranked
 
 
@@ -157,6 +157,6 @@ def test_findings_are_ranked_by_what_can_be_counted_on(analyze, savings_ns, rank
 def test_a_run_of_a_few_steps_makes_no_finding_sure(analyze, steps, sure):
     phases = {"data_wait": 8_000_000, "forward": 10_000_000}
     run = analyze(phases, steps=steps, loader=Loader(num_workers=0), cpu_count=8)
-    (found,) = evaluate_rules(run, [rules()["data-wait"]]).found
+    (found,) = evaluate_rules(run, [rules()["data-wait"]]).findings
     assert (found.confidence > 0.5) == sure
     assert found.severity is (Severity.CRITICAL if sure else Severity.WARNING)

@@ -11,7 +11,7 @@ UNSTEADY = [(120 if step // 16 % 2 else 80) * MS // 10 for step in range(192)]
 
 
 def said_of(run, finding_id):
-    return next(one for one in evaluate_rules(run).found if one.id == finding_id)
+    return next(one for one in evaluate_rules(run).findings if one.id == finding_id)
 
 
 def test_how_far_the_mean_of_a_cause_may_be_off_is_left_to_its_saving(analyze):

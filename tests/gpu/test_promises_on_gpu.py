@@ -116,7 +116,7 @@ def test_a_planted_leak_is_found_with_its_line(tmp_path, figure):
     snapshot = MemorySnapshot(steps=(5, 55), on_oom=False)
     run = trained(tmp_path, Leaking(), whole(window=5), snapshot)
     results = analyze_run(read_run(run), {})
-    assert "memory-growth" in [finding.id for finding in evaluate_rules(results).found]
+    assert "memory-growth" in [finding.id for finding in evaluate_rules(results).findings]
     [record] = read_run(run)[0].sessions[0].all(Snapshot)
     path = f"{run}/plugins/gpuprof/{record.file}"
     sites = snapshot_payload(path)["devices"][torch.cuda.current_device()]["peak"]["sites"]
@@ -126,7 +126,7 @@ def test_a_planted_leak_is_found_with_its_line(tmp_path, figure):
 
 def test_a_flat_run_says_nothing_of_growth(tmp_path):
     run = trained(tmp_path, Model(), whole(window=5))
-    found = evaluate_rules(analyze_run(read_run(run), {})).found
+    found = evaluate_rules(analyze_run(read_run(run), {})).findings
     assert "memory-growth" not in [finding.id for finding in found]
 
 

@@ -41,7 +41,7 @@ def trained(tmp_path, training, validation=None, **options):
 
 
 def startup(records):
-    found = evaluate_rules(analyze_run(records, {}), [rules()["worker-startup"]]).found
+    found = evaluate_rules(analyze_run(records, {}), [rules()["worker-startup"]]).findings
     return next((one for one in found if "amid" in one.title or "validation" in one.title), None)
 
 

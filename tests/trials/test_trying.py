@@ -105,7 +105,7 @@ def context(analyze):
         torch_threads=1,
         cpu_count=2,
     )
-    return Context(run, evaluate_rules(run).found)
+    return Context(run, evaluate_rules(run).findings)
 
 
 @pytest.fixture
@@ -260,7 +260,7 @@ def test_the_interval_of_validation_is_computed_by_its_finding(analyze):
     often[9::10] = [StepFlag.VALIDATION] * 10
     phases = {"forward": [7 * MS] * 100, "validation": [30 * MS if f else 0 for f in often]}
     run = analyze(phases, flags=often)
-    context = Context(run, evaluate_rules(run).found)
+    context = Context(run, evaluate_rules(run).findings)
     [trial] = context.propose(finding="frequent-validation")[1]
     assert (trial.computed, trial.paste) == (True, context.findings[0].change)
     assert trial.gain_frac == context.findings[0].saving_ns.middle / (10 * MS)

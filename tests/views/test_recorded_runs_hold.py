@@ -7,8 +7,8 @@ import pytest
 from recorded import RECORDED, lay_out, numbers
 
 from lightning_gpuprof.errors import GpuProfError
-from lightning_gpuprof.findings.checks import State, run_checks
 from lightning_gpuprof.findings.engine import step_of
+from lightning_gpuprof.findings.questions import State, answer_questions
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.views.console.console import render
 from lightning_gpuprof.views.documents.gpu_words import verdict
@@ -119,9 +119,9 @@ def test_the_first_line_and_the_first_finding_agree(report):
 
 def test_no_figure_is_both_ok_and_to_be_looked_at(report):
     states = {}
-    for check in run_checks(report.results):
-        if check.value:
-            states.setdefault(check.value, set()).add(check.state)
+    for answer in answer_questions(report.results, report.findings, report.abstained):
+        if answer.value:
+            states.setdefault(answer.value, set()).add(answer.state)
     assert {value for value, both in states.items() if {State.OK, State.LOOK} <= both} == set()
 
 

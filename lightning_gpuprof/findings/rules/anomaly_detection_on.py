@@ -27,7 +27,7 @@ from lightning_gpuprof.analysis.savings.graph_passes import graph_nodes
 from lightning_gpuprof.analysis.savings.host_work import COMPUTE, SEARCHED, anomaly_on
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity, Where
-from lightning_gpuprof.findings.rule import known, measured, rule
+from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration
 
@@ -64,7 +64,7 @@ def judge(run: RunResults) -> Finding | None:
         title=f"Anomaly detection is on{costs}",
         advice="Turn anomaly detection off (also torch.autograd.set_detect_anomaly). Turn it on "
         "only to find a NaN that you have seen.",
-        evidence=known(graph_nodes_count=round(nodes) or None),
+        evidence=evidence_of(graph_nodes_count=round(nodes) or None),
         saving_ns=saving,
         cause_ns=saving,
         confidence=0.9 if sure else 0.7,

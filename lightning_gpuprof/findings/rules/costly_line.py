@@ -29,7 +29,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Severity, Where
 from lightning_gpuprof.findings.operators import Pattern, patterns
-from lightning_gpuprof.findings.rule import known, measured, rule
+from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.units import duration, percent, percents
 
 MIN_FRAC = 0.2
@@ -63,7 +63,7 @@ def _line(run: RunResults, step_ns: int, line: LineTime) -> Finding | None:
         title=f"{line.function}, line {line.line}, takes "
         f"{percents(line.low_frac, line.high_frac)} of each step",
         advice=f"`{line.source}` is in {line.phase.value}{inside}. {_advice(row)}",
-        evidence=known(
+        evidence=evidence_of(
             line_ns=line.mean_ns,
             samples_count=line.count,
             phase_device_ns=device_ns,

@@ -30,7 +30,7 @@ from math import floor
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.grade import CRITICAL_FRAC
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Severity
-from lightning_gpuprof.findings.rule import known, rule
+from lightning_gpuprof.findings.rule import evidence_of, rule
 from lightning_gpuprof.units import percent
 
 MIN_PERIODS = 50
@@ -52,7 +52,7 @@ def judge(run: RunResults) -> Finding | None:
         title=f"A quota of {quota.cores:g} cores held {percent(frac)} of the periods up",
         advice="Give the container more cores, or use no more threads and workers than it may"
         f"{has}.",
-        evidence=known(
+        evidence=evidence_of(
             throttled_frac=frac,
             periods_count=quota.periods,
             quota_cores_count=quota.cores,

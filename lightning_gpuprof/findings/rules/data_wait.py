@@ -44,7 +44,7 @@ from lightning_gpuprof.analysis.savings.loader_plan import (
 from lightning_gpuprof.findings.grade import WARNING_FRAC
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity, Where
 from lightning_gpuprof.findings.operators import OWN_WORKERS, Seen, seen_loading, tables
-from lightning_gpuprof.findings.rule import known, measured, rule
+from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, interval_text, percent, size
 
@@ -162,7 +162,7 @@ def _evidence(run: RunResults, step_ns: int, wait_ns: int) -> dict[str, int | fl
     loader, seen, io = run.start.loader, run.worker_lines, run.io_pressure
     read = batch_reads(run) or (None, None)
     workers = loader.num_workers if loader else None
-    return known(
+    return evidence_of(
         data_wait_ns=wait_ns,
         data_wait_frac=wait_ns / step_ns,
         num_workers_count=workers,

@@ -34,7 +34,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.findings.grade import WARNING_FRAC
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
-from lightning_gpuprof.findings.rule import known, measured, rule
+from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.units import duration, percent
 
 LOW_FRAC, HIGH_FRAC = 0.25, 0.75
@@ -95,7 +95,7 @@ def judge(run: RunResults) -> Finding | None:
         title=f"{up_to}{duration(cost)} of each step ({percent(cost / step_ns)}) is exposed "
         "communication",
         advice=advice,
-        evidence=known(exposed_comm_ns=round(cost), comm_ns=comm and round(comm)),
+        evidence=evidence_of(exposed_comm_ns=round(cost), comm_ns=comm and round(comm)),
         saving_ns=saving,
         cause_ns=Range(round(cost), round(cost)),
         confidence=0.5 if shards or run.lacks_ranks else 0.6,

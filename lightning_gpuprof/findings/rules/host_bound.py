@@ -30,7 +30,7 @@ from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings import host_work
 from lightning_gpuprof.analysis.trace.idle import LATE_CAUSES
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
-from lightning_gpuprof.findings.rule import known, rule
+from lightning_gpuprof.findings.rule import evidence_of, rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
@@ -120,7 +120,7 @@ def _finding(
         title=title,
         advice="Do the same work in fewer, larger operators: batch what a Python loop calls one by "
         f"one, fuse the optimizer, compile{graphs}, or raise the batch size.",
-        evidence=known(
+        evidence=evidence_of(
             **figures,
             overhead_ns=work.overhead_ns if work else None,
             repeated_ns=work.repeated_ns if work else None,

@@ -34,7 +34,7 @@ from lightning_gpuprof.analysis.savings import host_work
 from lightning_gpuprof.analysis.trace.syncs import CHEAPER
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
-from lightning_gpuprof.findings.rule import known, rule
+from lightning_gpuprof.findings.rule import evidence_of, rule
 from lightning_gpuprof.units import duration, percent
 
 SYNC_FRAC = 0.05
@@ -68,7 +68,7 @@ def judge(run: RunResults) -> Finding | None:
         return None
     per_step = sum(site.count / site.steps_watched for site in sites)
     title = f"{per_step:.1f} reads per step would each stop the host on a GPU"
-    evidence = known(reads_per_step_count=round(per_step, 1))
+    evidence = evidence_of(reads_per_step_count=round(per_step, 1))
     return _finding(run, title, evidence, Range(0, 0), 0.9, 0)
 
 
@@ -91,7 +91,7 @@ def _on_gpu(run: RunResults, step_ns: int, facts: TraceFacts | None) -> Finding 
         low, high = sorted((low, min(high, round(facts.idle_ns(*causes) or 0))))
     if not high:
         return None  # the device had work all the while
-    evidence = known(
+    evidence = evidence_of(
         blocked_ns=cost_ns, device_idle_after_sync_ns=None if idle is None else round(idle)
     )
     title = f"The host waits for the device {duration(cost_ns)} in each step"
@@ -128,7 +128,7 @@ def _loop(run: RunResults, step_ns: int, work: host_work.HostWork) -> Finding | 
     saving = Range(low=min(round(host_work.LOOP_LOW_FRAC * cost_ns), most_ns), high=most_ns)
     if not saving.high:
         return None  # the device had work all the while
-    evidence = known(
+    evidence = evidence_of(
         reads_per_step_count=work.reads,
         reading_ns=work.read_ns,
         thin_calls_count=work.thin_calls,

@@ -31,7 +31,7 @@ from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import faster_kernels
 from lightning_gpuprof.analysis.trace.kernels import fills_memory
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
-from lightning_gpuprof.findings.rule import known, measured, rule
+from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.units import duration, percent
 
 MIN_FRAC = 0.40
@@ -64,7 +64,7 @@ def judge(run: RunResults) -> Finding | None:
         f"({duration(per_step)})",
         advice="Fuse elementwise, normalisation and reduction kernels by compiling the model, and "
         "use scaled_dot_product_attention for attention.",
-        evidence=known(
+        evidence=evidence_of(
             memory_bound_ns=round(per_step),
             memory_bound_frac=bound / whole,
             gemm_frac=facts.number("gemm_frac"),

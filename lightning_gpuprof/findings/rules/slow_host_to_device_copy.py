@@ -33,7 +33,7 @@ from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.analysis.trace.idle import LATE_CAUSES
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
-from lightning_gpuprof.findings.rule import known, measured, rule
+from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent, size
 
@@ -103,7 +103,7 @@ def judge(run: RunResults) -> Finding | None:
         title=f"{_what(cost_ns, hooks)} takes {duration(cost_ns)} of each step "
         f"({percent(cost_ns / step_ns)})",
         advice=advice,
-        evidence=known(
+        evidence=evidence_of(
             transfer_ns=cost_ns,
             copies_per_step_count=round(copies.count) if copies else None,
             copied_per_step_bytes=round(copies.size) if copies else None,

@@ -25,7 +25,7 @@ A power cap alone is `info`. No time is claimed.
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Severity
-from lightning_gpuprof.findings.rule import known, measured, rule
+from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.units import percent
 
 MIN_FRAC = 0.10
@@ -65,7 +65,9 @@ def judge(run: RunResults) -> Finding | None:
         title=f"Clocks were held down in {percent(reasons[worst])} of readings: {REASONS[worst]}",
         advice=f"Look for what lies behind {', '.join(held)}{seen}: cooling, the power limit, or a "
         "setting of the clocks.",
-        evidence=known(throttled_frac=reasons[worst], min_sm_clock_per_s=mhz and mhz * 1_000_000),
+        evidence=evidence_of(
+            throttled_frac=reasons[worst], min_sm_clock_per_s=mhz and mhz * 1_000_000
+        ),
         confidence=0.9 if grave else 0.6,
         change="nvidia-smi -q -d PERFORMANCE,CLOCK,POWER,TEMPERATURE",
     )

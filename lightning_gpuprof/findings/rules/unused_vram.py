@@ -25,7 +25,7 @@ Nothing is said where memory grows or has run out. No time is claimed.
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Severity
-from lightning_gpuprof.findings.rule import known, measured, rule
+from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.units import percent, size
 
 TARGET_LOW_FRAC = 0.60
@@ -49,7 +49,7 @@ def judge(run: RunResults) -> Finding | None:
         advice="Raise the batch size"
         + (f" to {suggested}" if suggested else "")
         + ", and the learning rate with it.",
-        evidence=known(
+        evidence=evidence_of(
             peak_reserved_bytes=memory.peak_reserved_bytes,
             total_bytes=memory.total_bytes,
             peak_reserved_frac=memory.peak_frac,

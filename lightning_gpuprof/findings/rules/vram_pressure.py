@@ -28,7 +28,7 @@ Time is claimed only where a trace shows it.
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity
-from lightning_gpuprof.findings.rule import known, measured, rule
+from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.units import percent, size
 
 HIGH_FRAC = 0.90
@@ -55,7 +55,7 @@ def judge(run: RunResults) -> Finding | None:
         title=title,
         advice=f"{beside}Lower the batch size{_to_advised(run)} and accumulate gradients, "
         "checkpoint activations, or let segments grow.",
-        evidence=known(
+        evidence=evidence_of(
             peak_reserved_bytes=memory.peak_reserved_bytes,
             peak_allocated_bytes=memory.peak_allocated_bytes,
             total_bytes=memory.total_bytes,

@@ -30,7 +30,7 @@ from lightning_gpuprof.analysis.savings.hidden import around, exposed
 from lightning_gpuprof.analysis.savings.loader_plan import rows_in_memory
 from lightning_gpuprof.findings.epoch_cost import of_run
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, When, Where
-from lightning_gpuprof.findings.rule import known, measured, rule
+from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.records.phases import WORKER_STARTUP, Phase
 from lightning_gpuprof.units import duration, percent
 
@@ -90,7 +90,7 @@ def _of_epochs(run: RunResults) -> Finding | None:
         title=f"Each epoch waits {duration(waited_ns)} for workers to start "
         f"({of_run(run, starts.again_ns)})",
         advice=advice,
-        evidence=known(
+        evidence=evidence_of(
             startup_ns=cost_ns,
             startup_per_epoch_ns=waited_ns,
             epochs_count=starts.count,

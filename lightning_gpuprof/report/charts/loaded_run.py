@@ -68,7 +68,7 @@ class LoadedRun:
         run, judged = judge_trace(document or none)
         # The analysis says of which traces nothing can be said, and words it where steps lack.
         findings = document["findings"] if document else []
-        found, abstained = (judged.found, judged.abstained) if findings else ((), ())
+        found, abstained = (judged.findings, judged.abstained) if findings else ((), ())
         payload = report_payload(self.path, run, found, abstained, (), notices)
         return {**payload, "findings": findings}
 

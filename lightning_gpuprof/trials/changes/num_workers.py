@@ -4,7 +4,7 @@ A dataset that draws random numbers draws others: losses then differ by chance.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.findings.check_figures import suggested_workers
+from lightning_gpuprof.findings.question_figures import suggested_workers
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.trials.change import NO_LOADER, Change, Values
 

@@ -12,8 +12,9 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.model import Finding, Severity, When
+from lightning_gpuprof.findings.questions import answer_questions, first_to_look_at
+from lightning_gpuprof.findings.usual_advice import not_worth_it_line
 from lightning_gpuprof.units import ascii_only, duration, interval_text, quantity, shortened
 from lightning_gpuprof.views.console import console_tables
 from lightning_gpuprof.views.console.console_rest import rest_rows
@@ -21,7 +22,6 @@ from lightning_gpuprof.views.console.console_tables import grid
 from lightning_gpuprof.views.documents import report_words as words
 from lightning_gpuprof.views.documents.gpu_words import limit_line
 from lightning_gpuprof.views.documents.report import Report
-from lightning_gpuprof.views.documents.usual_advice import not_worth_it_line
 from lightning_gpuprof.views.text.terminal import WIDTH, columns, is_colored
 
 SCREEN = 24
@@ -168,11 +168,12 @@ def _findings(report: Report, verbose: bool) -> Iterator[RenderableType]:
         brief |= finding.severity is Severity.INFO and not verbose
     if brief:
         yield _indented("--verbose has the changes of all of them.")
-    if line := not_worth_it_line(report.results):
+    if line := not_worth_it_line(report.results, report.findings):
         yield _heading("NOT WORTH IT HERE (of a step, at most)")
         yield _indented(line)
-    if verbose and (first_check := focus(run_checks(report.results))) is not None:
-        yield _indented(f"where to look next: {first_check.next}", style="italic")
+    answers = answer_questions(report.results, report.findings, report.abstained)
+    if verbose and (first_answer := first_to_look_at(answers)) is not None:
+        yield _indented(f"where to look next: {first_answer.next}", style="italic")
 
 
 def _rows(report: Report, finding: Finding, verbose: bool) -> Iterator[tuple[str, str | Text]]:

@@ -11,8 +11,8 @@ from lightning_gpuprof.analysis.run.module_times import module_times
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.worker_lines import worker_line_times
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
-from lightning_gpuprof.findings.checks import State, run_checks
 from lightning_gpuprof.findings.engine import make_plan
+from lightning_gpuprof.findings.questions import State, answer_questions
 from lightning_gpuprof.units import (
     duration,
     interval_text,
@@ -194,7 +194,7 @@ def verbose_tables(report: Report) -> Iterator[Titled]:
         yield title, grid(rows, right=(1, 2, 3), head=head)
     if report.findings:
         yield "PLAN", _plan(report)
-    yield "QUESTIONS", _questions(report.results)
+    yield "QUESTIONS", _questions(report)
     on_gpu = report.results.on_gpu
     abstained = [one for one in report.abstained if on_gpu or "device memory" not in one.reason]
     rules = [(one.id, f"says nothing: {one.reason}") for one in abstained]
@@ -213,14 +213,14 @@ def _plan(report: Report) -> Padding:
     return grid(rows, right=(2,), head=head, first="dim")
 
 
-def _questions(results: RunResults) -> Padding:
+def _questions(report: Report) -> Padding:
     rows = []
-    for check in run_checks(results):
-        if check.view == "memory" and not results.on_gpu:
+    for answer in answer_questions(report.results, report.findings, report.abstained):
+        if answer.view == "memory" and not report.results.on_gpu:
             continue
-        value = "" if check.value is None else quantity(check.figure, check.value)
-        mark, lead = _ANSWERS[check.state]
-        rows.append((mark, value, f"{check.question}{lead and f' {lead} {check.next}.'}"))
+        value = "" if answer.value is None else quantity(answer.figure, answer.value)
+        mark, lead = _ANSWERS[answer.state]
+        rows.append((mark, value, f"{answer.question}{lead and f' {lead} {answer.next}.'}"))
     return grid(rows, right=(1,))
 
 

@@ -7,7 +7,7 @@ from lightning_gpuprof.analysis.compare.same import ValueCheck
 from lightning_gpuprof.analysis.compare.trace_diff import SAME_FRAC
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
-from lightning_gpuprof.findings.check_figures import FIGURES, Seen
+from lightning_gpuprof.findings.question_figures import FIGURES, FigureInputs
 
 LOWER, HIGHER, SAME = "lower", "higher", "same"
 _ROWS = {
@@ -45,7 +45,7 @@ def before_after(
 
 def _figures(run: RunResults, by: float) -> dict[str, float | None]:
     facts = trace_facts(run)
-    seen = Seen(run, facts, None)
+    seen = FigureInputs(run, facts, None)
     figures = {name: FIGURES[name](seen) for name in ("gemm_frac", "sync_frac", "launch_gaps_frac")}
     if facts is not None and facts.on_device:
         kernels = sum(row["count"] for row in facts.rows("kernels"))

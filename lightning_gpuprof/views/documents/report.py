@@ -117,7 +117,7 @@ def load_report(
     return Report(
         run=run,
         results=results,
-        findings=tuple(with_trials(judged.found, trials)),
+        findings=tuple(with_trials(judged.findings, trials)),
         abstained=judged.abstained,
         silent=judged.silent,
         notices=(

@@ -15,15 +15,15 @@ from lightning_gpuprof.analysis.run.module_times import module_times
 from lightning_gpuprof.analysis.run.phase_split import Part, PerStep, PhaseStats
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.worker_lines import made_in_ns, worker_line_times
-from lightning_gpuprof.findings.check_figures import suggested_workers
-from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.engine import make_plan
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding
+from lightning_gpuprof.findings.question_figures import suggested_workers
+from lightning_gpuprof.findings.questions import answer_questions, first_to_look_at
+from lightning_gpuprof.findings.usual_advice import not_worth_it
 from lightning_gpuprof.records.files import run_folder
 from lightning_gpuprof.records.trials import Trials
 from lightning_gpuprof.views.documents.finding_payload import finding_payload, is_older, plain
 from lightning_gpuprof.views.documents.gpu_words import busy_payload, limit_line
-from lightning_gpuprof.views.documents.usual_advice import not_worth_it
 
 SCHEMA_VERSION = 1
 TOP_OPERATORS = 20
@@ -69,8 +69,8 @@ def report_payload(
         "abstained": [asdict(one) for one in abstained],
         "silent": list(silent),
         "plan": [_plan_item(*item, results) for item in make_plan(findings)],
-        **_checks(results),
-        "not_worth_it": not_worth_it(results),
+        **_questions(results, findings, abstained),
+        "not_worth_it": not_worth_it(results, findings),
         "limit": limit_line(results),
         "device": _device(results),
         "ranks": [plain(asdict(rank)) for rank in results.ranks],
@@ -99,12 +99,14 @@ def _plan_item(finding: Finding, effort: Effort, run: RunResults) -> dict[str, A
     return {**{key: said[key] for key in kept}, **plain(asdict(effort))}
 
 
-def _checks(results: RunResults) -> dict[str, Any]:
-    checks = run_checks(results)
-    first = focus(checks)
+def _questions(
+    results: RunResults, findings: Sequence[Finding], abstained: Sequence[Abstained]
+) -> dict[str, Any]:
+    answers = answer_questions(results, findings, abstained)
+    first = first_to_look_at(answers)
     return {
         "focus": None if first is None else {"id": first.id, "next": first.next},
-        "checks": [plain(asdict(check)) for check in checks],
+        "checks": [plain(asdict(answer)) for answer in answers],
         "suggested_num_workers": suggested_workers(results),
     }
 

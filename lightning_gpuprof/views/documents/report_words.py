@@ -7,9 +7,9 @@ from heapq import nlargest
 from lightning_gpuprof.analysis.compare.bootstrap import MIN_BLOCKS
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
-from lightning_gpuprof.findings.checks import focus, run_checks
 from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC, step_of
 from lightning_gpuprof.findings.model import Finding, When, Where
+from lightning_gpuprof.findings.questions import answer_questions, first_to_look_at
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import duration, interval_text, percent, shortened
 from lightning_gpuprof.views.documents.gpu_words import limit_line, verdict
@@ -75,7 +75,7 @@ def no_change(report: Report) -> tuple[str, str] | None:
     if said is not None:
         return said[0], f"{said[1]}{_sure(report, step_ns)}"
     small = f"What is found here is small, usual, or not sure to save time.{_sure(report, step_ns)}"
-    first = focus(run_checks(report.results))
+    first = first_to_look_at(answer_questions(report.results, report.findings, report.abstained))
     look = f" Where to look next: {first.next}." if first else ""
     return f"Nothing here holds {doing or 'training'} back much", small + look
 

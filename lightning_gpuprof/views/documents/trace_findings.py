@@ -12,7 +12,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.sessions import WallTime
 from lightning_gpuprof.analysis.run.steady import Distribution, StepStats
 from lightning_gpuprof.arrays import Int64
-from lightning_gpuprof.findings.engine import Findings, evaluate_rules
+from lightning_gpuprof.findings.engine import Evaluation, evaluate_rules
 from lightning_gpuprof.findings.rule import rules
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, Device, ProfilerCycle, RunStart
 from lightning_gpuprof.views.documents.finding_payload import finding_payload
@@ -30,7 +30,7 @@ def trace_findings(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     if not document["gpu"]:
         return []
     run, judged = judge_trace(document)
-    payloads = [finding_payload(finding, run) for finding in judged.found]
+    payloads = [finding_payload(finding, run) for finding in judged.findings]
     for payload in payloads:
         if document["source"].startswith("jax"):
             payload["change"] = None  # the rules' code is torch's
@@ -40,7 +40,7 @@ def trace_findings(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     return payloads
 
 
-def judge_trace(document: Mapping[str, Any]) -> tuple[RunResults, Findings]:
+def judge_trace(document: Mapping[str, Any]) -> tuple[RunResults, Evaluation]:
     """Return a trace as a run, and what the rules of traces say of it."""
     run = as_run(document)
     return run, evaluate_rules(run, [one for one in rules().values() if one.of_trace])

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from lightning_gpuprof.findings.model import Finding, Severity
+from lightning_gpuprof.findings.usual_advice import not_worth_it_line
 from lightning_gpuprof.units import duration, percent
 from lightning_gpuprof.views.documents import report_words as words
 from lightning_gpuprof.views.documents.report import Report
-from lightning_gpuprof.views.documents.usual_advice import not_worth_it_line
 from lightning_gpuprof.views.text.blocks import block, code, plain, table
 
 MOST_PLACES = 3
@@ -34,7 +34,7 @@ def _parts(report: Report) -> Iterator[str]:
         yield f"**{plain(said[0])}.** {plain(said[1])}".rstrip()
     for number, finding in enumerate(report.findings, start=1):
         yield from _finding(report, number, finding)
-    if line := not_worth_it_line(results):
+    if line := not_worth_it_line(results, report.findings):
         yield f"**Not worth it here** (of a step, at most): {plain(line)}"
     yield "### Where a step goes"
     yield _phases(report)

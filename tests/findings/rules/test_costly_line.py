@@ -44,9 +44,9 @@ def test_without_samples_the_operator_is_told(evaluate):
 def test_it_comes_last_and_behind_whatever_names_its_line(analyze):
     phases = {**PHASES, "callbacks": 4 * MS}
     run = analyze(phases, parts={"callbacks/A": 4 * MS}, records=[sampled((9, 60))])
-    assert [one.id for one in evaluate_rules(run).found] == ["slow-callback", "costly-line"]
+    assert [one.id for one in evaluate_rules(run).findings] == ["slow-callback", "costly-line"]
     python = LineCount("forward", "net.py", 9, "forward", "x = f(x)", "json.loads", "python", 60)
     note = HostLines(100, (python,), {"forward": 80, "backward": 20})
     said = evaluate_rules(analyze(PHASES, records=[note]))
-    assert [one.id for one in said.found] == ["slow-python"]
+    assert [one.id for one in said.findings] == ["slow-python"]
     assert "costly-line" in [one.id for one in said.abstained]

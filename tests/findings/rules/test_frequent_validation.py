@@ -67,5 +67,5 @@ def test_the_line_that_takes_most_of_it_is_named(analyze):
     )
     lines = HostLines(90, seen, {"validation": 20, "forward": 70})
     run = analyze(**validated(10, 30 * MS), records=[lines])
-    (found,) = evaluate_rules(run, [rules()["frequent-validation"]]).found
+    (found,) = evaluate_rules(run, [rules()["frequent-validation"]]).findings
     assert [(at.file, at.line) for at in found.where if at.file] == [("t.py", 36)]

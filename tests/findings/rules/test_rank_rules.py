@@ -73,7 +73,7 @@ def test_without_the_records_of_some_ranks_there_is_so_much_communication_at_mos
     ranks, world, waits_ns
 ):
     run = ranks(*(exchanging(64_400_000 - ns, ns, ns) for ns in waits_ns), world=world)
-    (finding,) = evaluate_rules(run, [rules()["exposed-communication"]]).found
+    (finding,) = evaluate_rules(run, [rules()["exposed-communication"]]).findings
     assert finding.title == "Up to 54.4 ms of each step (84.5%) is exposed communication"
     assert (finding.severity, finding.saving_ns.low) == (Severity.WARNING, 0)
     assert (finding.change, "some ranks are missing" in finding.advice) == (None, True)
@@ -121,7 +121,7 @@ class TestStragglerRank:
         each = [exchanging(MS, 8 * MS, 6 * MS, data_wait=MS)] * 2
         each[1 - late] = each[1 - late] | ({} if elsewhere is None else seen(elsewhere))
         each[late] = exchanging(5 * MS, 4 * MS, 2 * MS, data_wait=MS) | seen(30)
-        (finding,) = evaluate_rules(ranks(*each), [rules()["straggler-rank"]]).found
+        (finding,) = evaluate_rules(ranks(*each), [rules()["straggler-rank"]]).findings
         assert (finding.where[0].rank, finding.where[0].phase) == (late, "forward")
         assert [at.line for at in finding.where if at.file] == told
 

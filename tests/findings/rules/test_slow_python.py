@@ -196,7 +196,7 @@ SELDOM = (line(21, 4, kind="python", phase="data_wait"),)
 
 @pytest.mark.parametrize(("lines", "each", "told"), [(SPENT, 100, [21]), (SELDOM, 9, [])])
 def test_a_finding_of_a_phase_is_given_the_line_where_it_was_spent(sampled, lines, each, told):
-    (finding,) = evaluate_rules(sampled(*lines, each=each), [rules()["data-wait"]]).found
+    (finding,) = evaluate_rules(sampled(*lines, each=each), [rules()["data-wait"]]).findings
     assert [where.line for where in finding.where if where.file == "train.py"] == told
 
 
@@ -209,7 +209,7 @@ def test_profiled_steps_that_took_twice_as_long_do_not_tell_what_is_beside(sampl
 def test_the_stacks_that_anomaly_detection_formats_are_seen(analyze):
     seen = HostLines(100, (line(8, 80, kind="traceback"),), {"forward": 100})
     run = analyze(PHASES, records=[seen], trainer={"detect_anomaly": True})
-    (finding,) = evaluate_rules(run, [rules()["anomaly-detection-on"]]).found
+    (finding,) = evaluate_rules(run, [rules()["anomaly-detection-on"]]).findings
     # 80 of 100 samples of 10 ms of forward: 0.72 to 0.88 of it, and half the step at most.
     assert finding.saving_ns.low == 7_200_000
     assert finding.saving_ns.high >= 8_800_000

@@ -1,0 +1,207 @@
+"""The figures that questions are about, as functions of a run; None where not measured."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
+from lightning_gpuprof.analysis.savings.graph_passes import graph_passes, second_order
+from lightning_gpuprof.analysis.savings.hidden import Exposed
+from lightning_gpuprof.analysis.savings.host_work import HostWork, host_work
+from lightning_gpuprof.analysis.savings.loader_plan import LoaderChange, loader_plan
+from lightning_gpuprof.analysis.trace.kernel_category import MATRIX_CATEGORIES, kernel_family
+from lightning_gpuprof.analysis.trace.kernels import fills_memory
+from lightning_gpuprof.records.phases import Phase
+
+SHORT_WAIT_FRAC = 0.05
+MOST_FRAC = 0.5
+"""The limit of the questions on phases."""
+TOP_KERNELS = 10
+LOW_OCCUPANCY = 0.5
+Row = Mapping[str, Any]
+COPIES = ("aten::copy_", "aten::to", "aten::_to_copy")
+LOADING = (Phase.DATA_WAIT, Phase.HOST_TO_DEVICE)
+GROUPS = (LOADING, *((phase,) for phase in Phase if phase not in LOADING))
+"""Phases that share a question; every phase is in one group."""
+
+
+@dataclass(frozen=True)
+class FigureInputs:
+    """What figures are computed from."""
+
+    run: RunResults
+    facts: TraceFacts | None
+    work: HostWork | None
+
+    @classmethod
+    def of(cls, run: RunResults) -> "FigureInputs":
+        """Derive, once for all figures, what they need of a run."""
+        return cls(run, trace_facts(run), host_work(run))
+
+
+Figure = Callable[[FigureInputs], float | None]
+
+
+def share(*phases: Phase) -> Figure:
+    """Return the figure that is the share of the step that some phases take together."""
+
+    def value(inputs: FigureInputs) -> float | None:
+        per_step = map(inputs.run.per_step, phases)
+        shares = [taken.frac for taken in per_step if taken is not None]
+        return sum(shares) if shares else None
+
+    return value
+
+
+def slow_steps(inputs: FigureInputs) -> float | None:
+    """Return the time that spikes take above the median step, as a share of the mean step."""
+    spikes, step_ns = inputs.run.spikes, inputs.run.step_ns
+    return None if spikes is None or not step_ns else spikes.excess_per_step_ns / step_ns
+
+
+def dominant_phases(inputs: FigureInputs) -> float | None:
+    """Return how many phases take most of the step: 1 or 0."""
+    shares = [share(*phases)(inputs) for phases in GROUPS]
+    measured = [share for share in shares if share is not None]
+    return float(sum(share > MOST_FRAC for share in measured)) if measured else None
+
+
+def transfers(inputs: FigureInputs) -> float | None:
+    """Return the share of the operators' time that is copies."""
+    if inputs.facts is None or not inputs.facts.rows("operators"):
+        return None
+    operators = inputs.facts.operators.values()
+    whole_ns = sum(operator.self_ns for operator in operators)
+    copies_ns = sum(operator.self_ns for operator in operators if operator.name in COPIES)
+    return copies_ns / whole_ns if whole_ns else None
+
+
+def of_device(key: str, part: Callable[[TraceFacts], float | None]) -> Figure:
+    """Return the figure that is a time of the trace over a time of its device, `key`."""
+
+    def value(inputs: FigureInputs) -> float | None:
+        facts = inputs.facts if inputs.facts and inputs.facts.on_device else None
+        whole = facts.per_step("gpu", key) if facts else None
+        time = part(facts) if facts and whole else None
+        return time / whole if whole and time is not None else None
+
+    return value
+
+
+def of_trace(*keys: str) -> Figure:
+    """Return the figure that is a number of the trace's analysis."""
+
+    def value(inputs: FigureInputs) -> float | None:
+        return inputs.facts.number(*keys) if inputs.facts else None
+
+    return value
+
+
+def share_of(rows: Sequence[Row], counts: Callable[[Row], bool]) -> float | None:
+    """Return the share of all rows' time that is in the rows that count."""
+    whole = sum(row.get("total_ns") or 0 for row in rows)
+    return sum(row.get("total_ns") or 0 for row in rows if counts(row)) / whole if whole else None
+
+
+def memory_bound(inputs: FigureInputs) -> float | None:
+    """Return the share of the longest kernels' time in kernels below the roofline's ridge point."""
+    rows = (
+        [row for row in inputs.facts.rows("roofline") if row.get("bound")] if inputs.facts else []
+    )
+    return share_of(rows[:TOP_KERNELS], lambda row: row["bound"] == "memory" and fills_memory(row))
+
+
+def few_warps(inputs: FigureInputs) -> float | None:
+    """Return the share of kernel time with low occupancy.
+
+    Matrix products do not count: they reach their peak at low occupancy.
+    """
+    rows = inputs.facts.rows("kernels") if inputs.facts else ()
+    known = [row for row in rows if row.get("occupancy_frac") is not None]
+    return share_of(
+        known,
+        lambda row: (
+            row["occupancy_frac"] < LOW_OCCUPANCY and row.get("category") not in MATRIX_CATEGORIES
+        ),
+    )
+
+
+def repeated_passes(inputs: FigureInputs) -> float | None:
+    """Return the share of the autograd graph's nodes that run again, as in a retained graph."""
+    if inputs.facts is None or second_order(inputs.facts):
+        return None
+    passes = graph_passes(inputs.facts)
+    return passes.repeated_frac if passes.calls else None
+
+
+def top_kernel(inputs: FigureInputs) -> float | None:
+    """Return the share of the step in the longest kernel that is no matrix product."""
+    if inputs.facts is None or not inputs.facts.rows("kernels") or not inputs.run.step_ns:
+        return None
+    taken = Counter[str]()
+    for row in inputs.facts.rows("kernels"):
+        if row.get("category") not in (*MATRIX_CATEGORIES, "communication"):
+            taken[kernel_family(str(row["name"]))] += row.get("total_ns") or 0
+    longest_ns = max(taken.values(), default=0)
+    return min(1.0, longest_ns / inputs.facts.steps / inputs.run.step_ns)
+
+
+def workers_off(inputs: FigureInputs) -> float | None:
+    """Return how far the number of the loader's workers is from the suggested number."""
+    suggested, loader = suggested_workers(inputs.run), inputs.run.start.loader
+    if suggested is None or loader is None or loader.num_workers is None:
+        return None
+    return float(abs(suggested - loader.num_workers))
+
+
+def suggested_workers(run: RunResults) -> int | None:
+    """Return the number of data workers to use, which may be fewer; None if it is not known.
+
+    Where workers keep up with training, how long a fetch takes is not known: then as many as today,
+    but no more than there are cores.
+    """
+    loader, cores, wait_ns = run.start.loader, run.cores, run.wait_ns
+    if loader is None or loader.num_workers is None or not cores or wait_ns is None:
+        return None
+    now = loader.num_workers
+    if loader.shares:
+        return now
+    if not run.step_ns or wait_ns <= SHORT_WAIT_FRAC * run.step_ns:
+        return min(now, cores)
+    plan = loader_plan(run, run.step_ns, wait_ns, Exposed(wait_ns, wait_ns, "cpu"))
+    for option in (plan, plan.instead):
+        if option is not None and option.num_workers:
+            return option.num_workers
+    return 0 if plan.change is LoaderChange.NO_WORKERS and now > cores else min(now, cores)
+
+
+FIGURES: dict[str, Figure] = {
+    "slow_steps_share_frac": slow_steps,
+    "data_share_frac": share(*LOADING),
+    **{f"{phase.value}_share_frac": share(phase) for phase in Phase},
+    "dominant_phases_count": dominant_phases,
+    "thin_calls_per_step_count": lambda inputs: inputs.work.thin_calls if inputs.work else None,
+    "copies_frac": transfers,
+    "host_over_device_count": of_device(
+        "busy_ns", lambda facts: sum(op.self_ns for op in facts.operators.values())
+    ),
+    "gemm_frac": of_trace("gemm_frac"),
+    "other_kernels_frac": lambda inputs: (
+        None if (gemm := FIGURES["gemm_frac"](inputs)) is None else 1 - gemm
+    ),
+    "sync_frac": of_device("span_ns", TraceFacts.sync_ns),
+    "launch_gaps_frac": of_device(
+        "span_ns", lambda facts: facts.idle_ns("launch_latency", "kernel_gap")
+    ),
+    "memory_bound_frac": memory_bound,
+    "top_kernel_frac": top_kernel,
+    "tensor_core_frac": of_trace("tensor_core_frac"),
+    "few_warps_frac": few_warps,
+    "repeated_passes_frac": repeated_passes,
+    "filled_frac": lambda inputs: inputs.run.memory.filled_frac if inputs.run.memory else None,
+    "peak_reserved_frac": lambda inputs: inputs.run.memory.peak_frac if inputs.run.memory else None,
+    "workers_off_count": workers_off,
+}
+"""The figures by the names that questions.toml uses."""
