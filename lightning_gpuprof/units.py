@@ -1,7 +1,7 @@
 """Formats numbers for people. All other code passes integers and fractions around."""
 
 _TIME_STEPS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
-_BYTE_STEPS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+_BYTE_STEPS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
 def duration(ns: float) -> str:
@@ -45,15 +45,16 @@ def percent(frac: float) -> str:
 
 
 def percents(low: float, high: float) -> str:
-    """Format an interval of fractions of 1 as percentages without decimals.
+    """Format an interval of fractions of 1 as percentages, below a tenth with one decimal.
 
-    >>> percents(0.172, 0.338), percents(0.201, 0.203), percents(0.0, 0.12)
-    ('17 to 34%', '20%', 'up to 12%')
+    >>> percents(0.172, 0.338), percents(0.201, 0.203), percents(0.0, 0.12), percents(0.012, 0.034)
+    ('17 to 34%', '20%', 'up to 12%', '1.2 to 3.4%')
     """
-    first, last = f"{low * 100:.0f}", f"{high * 100:.0f}"
+    digits = 1 if abs(high) < 0.1 else 0
+    first, last = f"{low * 100:.{digits}f}", f"{high * 100:.{digits}f}"
     if first == last:
         return f"{last}%"
-    return f"up to {last}%" if first == "0" else f"{first} to {last}%"
+    return f"up to {last}%" if float(first) == 0 else f"{first} to {last}%"
 
 
 def size(num_bytes: float) -> str:
@@ -90,13 +91,27 @@ def quantity(name: str, value: float) -> str:
 def interval_text(low_ns: float, high_ns: float) -> str:
     """Format an interval of time, or a single duration where both ends read the same.
 
-    >>> interval_text(2_000_000, 3_500_000), interval_text(5, 5), interval_text(0, 5)
-    ('2.00 ms to 3.50 ms', '5 ns', 'up to 5 ns')
+    >>> interval_text(2_000_000, 3_500_000), interval_text(800_000, 1_000_000)
+    ('2.00 to 3.50 ms', '800 µs to 1.00 ms')
+    >>> interval_text(5, 5), interval_text(0, 5)
+    ('5 ns', 'up to 5 ns')
     """
-    low, high = duration(low_ns), duration(high_ns)
-    if not low_ns and high_ns:
+    return between(duration(low_ns), duration(high_ns), from_nothing=not low_ns)
+
+
+def between(low: str, high: str, *, from_nothing: bool = False) -> str:
+    """Join the ends of an interval, the unit written once where both have the same.
+
+    >>> between("2.00 ms", "3.50 ms"), between("2.00 ms", "2.00 ms"), between("12", "15")
+    ('2.00 to 3.50 ms', '2.00 ms', '12 to 15')
+    """
+    if low == high:
+        return high
+    if from_nothing:
         return f"up to {high}"
-    return low if low == high else f"{low} to {high}"
+    number, _, unit = low.partition(" ")
+    same = unit and high.endswith(f" {unit}")
+    return f"{number if same else low} to {high}"
 
 
 def shortened(text: str, width: int) -> str:

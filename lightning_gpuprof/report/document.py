@@ -168,11 +168,11 @@ class Saving(Struct, frozen=True, omit_defaults=True):
     measured: str | None
     """The trial that the saving is from; None where a model expects it."""
     sentence: str
-    """Such as "saves 2.0 ms to 3.5 ms per step (17 to 30 %), confidence 90 %"."""
+    """Such as "saves 2.00 to 3.50 ms per step (17 to 30%), confidence 90%"."""
     short: str
-    """The same in a few characters, such as "17 to 30 %"."""
+    """The same in a few characters, such as "17 to 30%"."""
     outcome: str
-    """Such as "a step of 12.2 ms (11.6 to 12.8) instead of 13.6 ms"."""
+    """Such as "a step of 12.2 ms (11.6 to 12.8 ms) instead of 13.6 ms"."""
     indirect_ns: int = 0
     cause_low_ns: int | None = None
     cause_high_ns: int | None = None
@@ -191,13 +191,15 @@ class FindingCard(Struct, frozen=True, tag="finding", omit_defaults=True):
     """The change in one line: its first line of code, or how the advice begins."""
     short_change_is_code: bool
     saving: Saving | None
-    """None where no time is claimed as saved."""
+    """None where no time is saved: `no_saving` says why."""
     evidence: tuple[Figure, ...]
     places: tuple[Place, ...]
     confidence: float
     horizon: str = ""
     difficulty: str = ""
     risk: str = ""
+    no_saving: str = "no time is claimed as saved"
+    """In place of the saving's sentence, where there is none."""
     page: str | None = None
     """Where the rule is documented."""
 

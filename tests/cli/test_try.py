@@ -68,7 +68,7 @@ def test_the_page_has_each_trial_and_what_to_change():
     assert "40.0% (38.0 to 42.0)" in row
     assert "bit-equal" in row
     for said in (
-        "- num_workers=2: predicted 3.00 ms to 5.00 ms, measured: 3.80 ms to 4.20 ms",
+        "- num_workers=2: predicted 3.00 to 5.00 ms, measured: 3.80 to 4.20 ms",
         "- num_workers=2: its first step is made good by step 3",
         "- pin_memory: not run: there is no GPU",
         "- val_check_interval=50: 25.0% less, by the run's own figures; validations come less",

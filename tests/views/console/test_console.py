@@ -64,7 +64,7 @@ def test_the_first_screen_says_the_limit_then_the_change_then_where_the_step_goe
             "No GPU: the host is the limit, 30.0% of a step at work, 60.0% waiting for data",
             "FIX FIRST\n  60.0% of each step (6.00 ms) waits for data",
             "DataLoader(..., num_workers=2, persistent_workers=True)",
-            "gain    a step of 5.30 ms (4.10 ms to 6.50 ms) instead of 10.0 ms, confidence",
+            "gain    a step of 5.30 ms (4.10 to 6.50 ms) instead of 10.0 ms, confidence",
             "WHERE A STEP GOES (mean per steady step, host clock): 10.0 ms",
             "data_wait",
             "GradNorm",
@@ -391,7 +391,7 @@ def test_the_lines_of_the_program_are_told_whatever_the_rules_know(report):
     text = render(report(records=[seen]))
     table = text[text.index("AT WHICH LINES") : text.index("THE REST")]
     # 80 of 100 samples of 3 ms, give or take two standard errors of 4 %.
-    assert "2.16 ms to 2.64 ms  22 to 26%  forward  mine.py:7 `x = slow(x)`" in table
+    assert "2.16 to 2.64 ms  22 to 26%  forward  mine.py:7 `x = slow(x)`" in table
     assert "mine.py:9" not in table  # four samples say nothing
 
 

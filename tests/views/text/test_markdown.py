@@ -43,7 +43,7 @@ def test_a_finding_is_an_entry_with_its_saving_place_and_change(report):
     said = report_markdown(report(finding(where=(where,), change="a = 1\nb = 2")))
     assert (
         "1.  **2 syncs** (`host-sync`, warning)\n\n"
-        "    - saves 1.00 ms to 2.00 ms per step (14.3% to 28.6%), confidence 90%\n"
+        "    - saves 1.00 to 2.00 ms per step (14.3% to 28.6%), confidence 90%\n"
         "    - where: `train.py:3` (`x | y`)\n"
         "    - change: Wait for none.\n\n"
         "    ```python\n    a = 1\n    b = 2\n    ```\n"

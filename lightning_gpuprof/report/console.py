@@ -1,0 +1,265 @@
+"""Shows a document as text for a terminal: the first screen answers, the rest follows.
+
+Each type of part has its function here. What is said, and in which order, the builders decide.
+"""
+
+from collections.abc import Iterator, Sequence
+from io import StringIO
+from typing import TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text as Line
+
+from lightning_gpuprof.report.console_tables import bars_grid, cell_text, grid, table_grid
+from lightning_gpuprof.report.document import (
+    Bars,
+    Document,
+    Figures,
+    FindingCard,
+    Part,
+    Section,
+    Table,
+    Text,
+    Verdict,
+)
+from lightning_gpuprof.report.format import shown
+from lightning_gpuprof.report.terminal import WIDTH, columns, is_colored
+from lightning_gpuprof.units import ascii_only, shortened
+
+SCREEN = 24
+"""Lines of the smallest terminal."""
+LEAST_BARS = 4
+MOST_NOTES = 2
+"""Notes on the first screen, and lines of each: the whole notes follow."""
+MOST_IN_FULL = 6
+"""Findings after these are titles alone: the first ones are worth the time."""
+MOST_PLACES = 4
+INDENT = 2
+SEVERITY_STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
+TEXT_STYLES = {"plain": "", "strong": "bold", "note": "dim", "warning": "yellow", "command": ""}
+VERDICT_STYLES = {"change": "yellow", "failed": "bold red"}
+MORE = "--verbose has the changes of all of them."
+
+
+def render(
+    document: Document,
+    *,
+    verbose: bool = False,
+    color: bool = False,
+    unicode: bool = True,
+    width: int = WIDTH,
+    html: bool = False,
+) -> str:
+    """Return the document as lines of at most `width` columns, or as HTML that looks the same.
+
+    `verbose` shows all sections, columns, rows and findings in full.
+    """
+    console = Console(
+        file=StringIO(),
+        width=width,
+        force_terminal=color,
+        force_jupyter=False,  # in a notebook rich would display the parts itself and write nothing
+        color_system="standard" if color else None,
+        no_color=not color,  # the caller has read the environment
+        record=True,
+        highlight=False,
+        legacy_windows=False,
+    )
+    _Page(console, document, verbose=verbose, bar="█" if unicode else "#").write()
+    if html:
+        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+    text = console.export_text(styles=color)
+    text = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+    return text if unicode else ascii_only(text)
+
+
+def render_for(document: Document, stream: TextIO, *, verbose: bool = False) -> str:
+    """Return the document as it suits a stream: its width, its colours, ASCII where it must be."""
+    encoding = (getattr(stream, "encoding", None) or "ascii").lower()
+    return render(
+        document,
+        verbose=verbose,
+        color=is_colored(stream),
+        unicode=encoding.startswith("utf"),
+        width=columns(stream),
+    )
+
+
+class _Page:
+    """Writes the sections of one document and counts the lines of the first screen."""
+
+    def __init__(self, console: Console, document: Document, *, verbose: bool, bar: str) -> None:
+        self._console, self._document = console, document
+        self._verbose, self._bar = verbose, bar
+        self._height = 0
+        self._postponed: list[str] = []
+        numbers = enumerate(document.findings, start=1)
+        self._numbers = {id(finding): number for number, finding in numbers}
+        self._answered = {
+            verdict.finding for verdict in document.parts(Verdict) if verdict.finding is not None
+        }
+
+    def write(self) -> None:
+        subject, sections = self._document.subject, list(self._document.sections)
+        self._print(Line(f"{subject.path or subject.name}: {subject.line}", style="bold"))
+        first = [section for section in sections if section.detail == "first"]
+        screen = [any(isinstance(part, Bars) for part in section.body) for section in first]
+        on_screen = first[: screen.index(True) + 1] if True in screen else []
+        for section in on_screen:
+            self._section(section, on_screen=True)
+        for note in self._postponed:
+            self._print(_indented(f"note: {note}", "dim", by=0))
+        for section in sections:
+            if section not in on_screen and (self._verbose or section.detail != "verbose"):
+                self._section(section)
+
+    def _section(self, section: Section, *, on_screen: bool = False) -> None:
+        parts = [
+            shown_part
+            for part in section.body
+            for shown_part in self._part(part, on_screen=on_screen, titled=bool(section.title))
+        ]
+        if not parts:
+            return
+        if section.title:
+            self._print(_heading(section.title, section.note, self._console.width))
+        elif section.note:
+            self._print(_indented(section.note, "dim", by=0))
+        for part in parts:
+            self._print(part)
+
+    def _print(self, part: RenderableType) -> None:
+        # A bare line is left to the terminal to wrap: a path or command stays one line to copy.
+        self._console.print(part, soft_wrap=isinstance(part, Line))
+        self._height += len(self._console.render_lines(part, pad=False))
+
+    def _part(self, part: Part, *, on_screen: bool, titled: bool) -> Iterator[RenderableType]:
+        if isinstance(part, Verdict):
+            yield from self._verdict(part)
+        elif isinstance(part, Figures):
+            yield from self._titled(part.title, _figures(part, INDENT if titled else 0))
+        elif isinstance(part, Text):
+            yield from self._text(part, on_screen=on_screen, by=INDENT if titled else 0)
+        elif isinstance(part, Table):
+            rows = table_grid(part, width=self._console.width - INDENT, verbose=self._verbose)
+            if rows is not None:
+                yield from self._titled(part.title, rows, part.note)
+        elif isinstance(part, Bars):
+            left = SCREEN - 4 - self._height  # its heading, and the terminal's prompt
+            most = max(LEAST_BARS, left) if on_screen and not self._verbose else None
+            bars = bars_grid(
+                part, bar=self._bar, width=self._console.width, most=most, verbose=self._verbose
+            )
+            yield from self._titled(part.title, bars, part.note)
+        elif isinstance(part, FindingCard):
+            yield from self._finding(part)
+
+    def _titled(
+        self, title: str | None, part: RenderableType, note: str | None = None
+    ) -> Iterator[RenderableType]:
+        if title:
+            yield _indented(title, "bold")
+        yield part
+        if note:
+            yield _indented(note, "dim")
+
+    def _text(self, text: Text, *, on_screen: bool, by: int) -> Iterator[RenderableType]:
+        note = text.style in ("note", "warning")
+        most = MOST_NOTES * self._console.width
+        for number, sentence in enumerate(text.lines):
+            if text.style == "command":
+                yield Line(" " * INDENT + sentence)
+            elif not note:
+                yield _indented(sentence, TEXT_STYLES[text.style], by=by)
+            elif not on_screen:
+                yield _indented(f"note: {sentence}", TEXT_STYLES[text.style], by=by)
+            else:
+                if number >= MOST_NOTES or len(sentence) > most - len("note: "):
+                    self._postponed.append(sentence)
+                if number < MOST_NOTES:
+                    line = shortened(f"note: {sentence}", most)
+                    yield _indented(line, TEXT_STYLES[text.style], by=by)
+
+    def _verdict(self, verdict: Verdict) -> Iterator[RenderableType]:
+        yield _heading(verdict.label)
+        yield _indented(verdict.title, VERDICT_STYLES.get(verdict.kind, "bold"))
+        card = next((card for card in self._document.findings if card.id == verdict.finding), None)
+        if card is None and verdict.place is None:
+            yield _indented(verdict.sentence)
+            if verdict.change:
+                yield _indented(verdict.change, "green")
+            return
+        rows: list[tuple[str, str | Line]] = []
+        if verdict.place is not None:
+            width = self._console.width - INDENT - len("change  ")
+            rows.append(("where", cell_text(verdict.place, "place", width)))
+        rows += _change(verdict.sentence, card.change if card else verdict.change)
+        if verdict.gain:
+            rows.append(("gain", verdict.gain))
+        yield grid(rows, first="dim")
+
+    def _finding(self, card: FindingCard) -> Iterator[RenderableType]:
+        if card.id in self._answered and not self._verbose:
+            return
+        number = self._numbers[id(card)]
+        head = Line(f"{number}. [{card.severity}]", style=SEVERITY_STYLES[card.severity])
+        yield Padding(head.append(f" {card.title}", style="bold"), (0, 0, 0, 1))
+        if number <= MOST_IN_FULL or self._verbose:
+            yield grid(list(self._finding_rows(card)), first="dim", indent=4)
+        if card is self._document.findings[-1] and self._is_brief():
+            yield _indented(MORE)
+
+    def _is_brief(self) -> bool:
+        others = [card for card in self._document.findings if card.id not in self._answered]
+        infos = any(card.severity == "info" for card in others)
+        return not self._verbose and (infos or len(self._document.findings) > MOST_IN_FULL)
+
+    def _finding_rows(self, card: FindingCard) -> Iterator[tuple[str, str | Line]]:
+        brief = card.severity == "info" and not self._verbose
+        saving = card.saving.sentence if card.saving is not None else card.no_saving
+        yield card.id, card.advice if brief and card.saving is None else saving
+        if brief:
+            return
+        yield from _change(card.advice, card.change)
+        if self._verbose and card.evidence:
+            figures = [
+                f"{figure.label}: {shown(figure.value, figure.unit)}" for figure in card.evidence
+            ]
+            yield "evidence", ", ".join(figures)
+        names = dict.fromkeys(cell_text(place, "place").plain for place in card.places)
+        names.pop("", None)
+        if new := [name for name in names if name not in card.title]:
+            more = len(new) - MOST_PLACES
+            ends = [f"and {more} more"] if more > 0 and not self._verbose else []
+            yield "where", ", ".join([*new[: None if self._verbose else MOST_PLACES], *ends])
+
+
+def _change(advice: str, change: str | None) -> Iterator[tuple[str, str | Line]]:
+    """Yield what to do in words and as code: a line of code alone may say little."""
+    yield "change", advice
+    if change:
+        yield "", Line(change, style="green")
+
+
+def _figures(part: Figures, indent: int) -> RenderableType:
+    rows: list[Sequence[str | Line]] = []
+    for figure in part.figures:
+        value = Line(shown(figure.value, figure.unit), style="bold" if part.large else "")
+        if figure.note:
+            value.append(f" ({figure.note})", style="dim" if not part.large else "not bold")
+        rows.append((figure.label, value))
+    return grid(rows, first="dim", indent=indent)
+
+
+def _heading(title: str, note: str | None = None, width: int = WIDTH) -> RenderableType:
+    heading = Line(title.upper(), style="bold")
+    if not note:
+        return Padding(heading, (1, 0, 0, 0))
+    if len(title) + len(note) + 3 <= width:
+        return Padding(heading.append(f" ({note})", style="not bold"), (1, 0, 0, 0))
+    return Group(Padding(heading, (1, 0, 0, 0)), _indented(note, "dim"))
+
+
+def _indented(text: str, style: str = "", by: int = INDENT) -> Padding:
+    return Padding(Line(text, style=style), (0, 0, 0, by))

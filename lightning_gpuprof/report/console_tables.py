@@ -1,0 +1,235 @@
+"""Tables and bars of a document as columns for a terminal."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import nlargest
+
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text as Line
+
+from lightning_gpuprof.report.document import Bar, Bars, Column, Place, Table, Unit, Value
+from lightning_gpuprof.report.format import shown
+from lightning_gpuprof.units import shortened
+
+BAR_WIDTH = 40
+GAP = 2
+LEAST_NAME = 8
+LEAST_SOURCE = 12
+LINE_WIDTH = 60
+"""Columns of a line of code and its source, where the terminal leaves as many."""
+MIN_BAR_FRAC = 0.005
+"""Bars below this share are one bar, unless everything is asked for."""
+LEFT = ("text", "code", "place", "state")
+"""Units of columns that stand to the left."""
+STATE_STYLES = {"bad": "red", "look": "yellow", "not_measured": "dim"}
+
+
+def grid(
+    rows: Iterable[Sequence[str | Line]],
+    *,
+    right: Sequence[int] = (),
+    head: Sequence[str] = (),
+    first: str = "",
+    indent: int = 2,
+    wrapped: Sequence[int] = (),
+) -> Padding:
+    """Return rows as aligned columns.
+
+    The last column and those in `wrapped` are wrapped where they are too long; `first` is the first
+    column's style.
+    """
+    rows = [*([[Line(text, style="dim") for text in head]] if any(head) else []), *rows]
+    table = Grid.grid(padding=(0, GAP))
+    for column in range(len(rows[0]) if rows else 0):
+        numbers = column in right
+        table.add_column(
+            min_width=max(len(row[column]) for row in rows) if numbers else None,
+            justify="right" if numbers else "left",
+            no_wrap=column < len(rows[0]) - 1 and column not in wrapped,
+            overflow="fold",
+            style=first if column == 0 else "",
+        )
+    for row in rows:
+        # As Line: names, lines and paths hold brackets, which a str would lose as markup.
+        table.add_row(*(Line(cell) if isinstance(cell, str) else cell for cell in row))
+    return Padding(table, (0, 0, 0, indent))
+
+
+def cell_text(
+    value: Value, unit: Unit, width: int | None = None, *, keep_end: bool = False
+) -> Line:
+    """Return a value as text; of a line of code also its source, in at most `width` columns."""
+    text = shown(value, unit)
+    if width is not None and len(text) > width:
+        cut_end = shortened(text, width)
+        text = f"...{text[3 - width :]}" if keep_end or isinstance(value, Place) else cut_end
+    line = Line(text)
+    if isinstance(value, Place) and value.file is not None and value.source:
+        source = value.source.strip()
+        left = len(source) if width is None else width - len(text) - len(" ``")
+        if left >= min(LEAST_SOURCE, len(source)):
+            line.append(f" `{shortened(source, left)}`", style="dim")
+    return line
+
+
+def table_grid(table: Table, *, width: int, verbose: bool) -> Padding | None:
+    """Return a table in columns; None where it has no rows.
+
+    Columns that no row fills are left out; names are cut where the terminal is narrow.
+    """
+    shown_columns = [
+        column
+        for column in table.columns
+        if (verbose or column.detail != "verbose")
+        and any(row.get(column.key) is not None for row in table.rows)
+    ]
+    rows = table.rows if verbose or table.first_rows is None else table.rows[: table.first_rows]
+    if not rows or not shown_columns:
+        return None
+    widths = _name_widths(shown_columns, rows, width)
+    cells = [list(_cells(row, shown_columns, widths)) for row in rows]
+    right = [at for at, column in enumerate(shown_columns) if column.unit not in LEFT]
+    wrapped = [at for at, column in enumerate(shown_columns) if column.unit == "text"]
+    head = [column.label for column in shown_columns]
+    return grid(cells, right=right, head=head, wrapped=wrapped)
+
+
+def _cells(
+    row: Mapping[str, Value], columns: Sequence[Column], widths: Mapping[str, int]
+) -> Iterator[Line]:
+    level = "  " if row.get("level") else ""
+    state, note = row.get("state"), row.get("note")
+    style = STATE_STYLES.get(state, "") if isinstance(state, str) else ""
+    last_text = max((i for i, column in enumerate(columns) if column.unit == "text"), default=-1)
+    for at, column in enumerate(columns):
+        value = row.get(column.key)
+        width = widths.get(column.key)
+        if value is None and column.unit in LEFT:
+            line = Line("")
+        else:
+            line = cell_text(value, column.unit, width, keep_end=column.keep_end)
+        if at == 0:
+            line = Line(level).append_text(line)
+        if column.unit == "state":
+            line.stylize(style)
+        if note and at == last_text:
+            line.append(f" {note}", style="dim")
+        yield line
+
+
+def _name_widths(
+    columns: Sequence[Column], rows: Sequence[Mapping[str, Value]], width: int
+) -> dict[str, int]:
+    """Return how wide names of code and places may be, so that a row fits into the terminal."""
+    natural = {
+        column.key: max(
+            len(column.label),
+            *(len(cell_text(row.get(column.key), column.unit).plain) for row in rows),
+        )
+        for column in columns
+    }
+    names = [column.key for column in columns if column.unit in ("code", "place")]
+    places = [column.key for column in columns if column.unit == "place"]
+    texts = sum(LEAST_NAME for column in columns if column.unit == "text")
+    others = [c.key for c in columns if c.unit not in ("code", "place", "text")]
+    taken = sum(natural[key] for key in others) + texts + GAP * (len(columns) - 1) + 2
+    widths = {key: min(natural[key], LINE_WIDTH if key in places else width) for key in names}
+    while sum(widths.values()) + taken > width and any(n > LEAST_NAME for n in widths.values()):
+        widest = max(widths, key=lambda key: widths[key])
+        excess = sum(widths.values()) + taken - width
+        widths[widest] = max(LEAST_NAME, widths[widest] - excess)
+    return widths
+
+
+@dataclass(frozen=True)
+class _Row:
+    label: str
+    value: float | None
+    frac: float | None
+    device_value: float | None
+    level: int
+    drawn: bool
+
+
+def bars_grid(
+    part: Bars, *, bar: str, width: int, most: int | None = None, verbose: bool = False
+) -> Padding:
+    """Return bars with their values; of `most` rows the largest, None for all.
+
+    Unless verbose, bars that are short on the host and on the device are one row, so that all
+    still add up to the whole.
+    """
+    rows = list(_bar_rows(part.bars, most=most, verbose=verbose))
+    device = part.device_label is not None
+    texts = [
+        (
+            "  " * row.level + row.label,
+            "" if row.value is None else shown(row.value, part.unit),
+            "" if row.frac is None else shown(row.frac, "frac"),
+            *([] if not device else [_shown_or_empty(row.device_value, part.unit)]),
+        )
+        for row in rows
+    ]
+    head = ["", part.value_label, "", part.device_label or "", ""] if device else []
+    lines = [*texts, tuple(head[:-1])] if device else texts
+    taken = sum(max(map(len, column)) + GAP for column in zip(*lines, strict=True))
+    bar *= max(1, min(BAR_WIDTH, width - taken - GAP))
+    cells: list[Sequence[Line]] = []
+    for row, own in zip(rows, texts, strict=True):
+        style = "" if row.drawn else "dim"
+        length = round((row.frac or 0.0) * len(bar)) if row.drawn else 0
+        cells.append((*(Line(text, style=style) for text in own), Line(bar[:length], style="blue")))
+    return grid(cells, right=(1, 2, 3) if device else (1, 2), head=head)
+
+
+def _shown_or_empty(value: float | None, unit: Unit) -> str:
+    return "" if value is None else shown(value, unit)
+
+
+def _bar_rows(bars: Sequence[Bar], *, most: int | None, verbose: bool) -> Iterator[_Row]:
+    groups = list(_groups(bars))
+    whole = sum(bar.value or 0.0 for bar, _ in groups) or 1.0
+    device_whole = sum(bar.device_value or 0.0 for bar, _ in groups) or whole
+    larger = {
+        bar.key: max(bar.frac or 0.0, (bar.device_value or 0.0) / max(whole, device_whole))
+        for bar, _ in groups
+    }
+    kept = [bar.key for bar, _ in groups if verbose or larger[bar.key] >= MIN_BAR_FRAC]
+    parts = {bar.key: list(inner) for bar, inner in groups if bar.key in kept}
+    count = len(kept) + sum(map(len, parts.values()))
+    if most is not None and count >= most:
+        kept = nlargest(most - 1, kept, key=lambda key: larger[key])
+        own = [(key, inner) for key in kept for inner in parts[key]]
+        own = nlargest(most - 1 - len(kept), own, key=lambda pair: pair[1].frac or 0.0)
+        parts = {key: [inner for of, inner in own if of == key] for key in kept}
+    for bar, _ in groups:
+        if bar.key in kept:
+            yield _row(bar)
+            yield from map(_row, parts[bar.key])
+    short = [bar for bar, _ in groups if bar.key not in kept]
+    if short:
+        marked = [bar.device_value for bar in short if bar.device_value is not None]
+        yield _Row(
+            label=f"{len(short)} smaller",
+            value=sum(bar.value or 0.0 for bar in short),
+            frac=sum(bar.frac or 0.0 for bar in short),
+            device_value=sum(marked) if marked else None,
+            level=0,
+            drawn=False,
+        )
+
+
+def _groups(bars: Sequence[Bar]) -> Iterator[tuple[Bar, list[Bar]]]:
+    """Yield each bar with its parts, the bars of a deeper level that follow it."""
+    at = 0
+    while at < len(bars):
+        end = at + 1
+        while end < len(bars) and bars[end].level > bars[at].level:
+            end += 1
+        yield bars[at], list(bars[at + 1 : end])
+        at = end
+
+
+def _row(bar: Bar) -> _Row:
+    return _Row(bar.label, bar.value, bar.frac, bar.device_value, bar.level, bar.level == 0)

@@ -1,0 +1,106 @@
+"""Formats the values of a document by their units, for every surface.
+
+`tab/static/format.js` does the same in the browser; tests/data/format_cases.json holds both to the
+same texts. A tie is rounded to the even digit, as Python does.
+"""
+
+from datetime import datetime, timezone
+from math import floor, log10
+
+from lightning_gpuprof.report.document import Interval, Place, Unit, Value
+from lightning_gpuprof.units import between, duration, percent, percents, size
+
+NOT_MEASURED = "-"
+STATES = {"good": "ok", "bad": "bad", "look": "look", "neutral": "", "not_measured": NOT_MEASURED}
+"""How a state is written."""
+_SIGNIFICANT = 4
+_SMALLEST = 1e-4
+
+
+def shown(value: Value, unit: Unit) -> str:
+    """Format a value of a document by its unit.
+
+    >>> shown(1_500_000, "ns"), shown(0.25, "frac"), shown(-0.18, "change_frac")
+    ('1.50 ms', '25.0%', '-18.0%')
+    >>> shown(Interval(2e6, 3.5e6), "ns"), shown(None, "bytes")
+    ('2.00 to 3.50 ms', '-')
+    """
+    if value is None:
+        return NOT_MEASURED
+    if isinstance(value, Place):
+        return place_name(value)
+    if isinstance(value, Interval):
+        return _interval(value, unit)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return STATES.get(value, value) if unit == "state" else value
+    return _number(value, unit)
+
+
+def place_name(place: Place) -> str:
+    """Return where something is as text, without the line's source.
+
+    >>> place_name(Place(file="train.py", line=3)), place_name(Place(name="EMA", rank=1))
+    ('train.py:3', 'EMA rank 1')
+    """
+    if place.file is not None:
+        return place.file if place.line is None else f"{place.file}:{place.line}"
+    names = [place.name or place.kernel]
+    if place.rank is not None:
+        names.append(f"rank {place.rank}")
+    named = " ".join(name for name in names if name)
+    return named or (place.phase or "").replace("_", " ")
+
+
+def _interval(value: Interval, unit: Unit) -> str:
+    if unit == "frac":
+        return percents(value.low, value.high)
+    low, high = _number(value.low, unit), _number(value.high, unit)
+    return between(low, high, from_nothing=not value.low and value.high > 0)
+
+
+def _number(value: float, unit: Unit) -> str:
+    if unit == "ns":
+        return duration(value)
+    if unit == "bytes":
+        return size(value)
+    if unit == "bytes_per_s":
+        return f"{size(value)}/s"
+    if unit == "per_s":
+        return f"{_short(value)}/s"
+    if unit == "frac":
+        return percent(value)
+    if unit == "change_frac":
+        return f"{'+' if value >= 0 else ''}{percent(value)}"
+    if unit == "unix_ns":
+        moment = datetime.fromtimestamp(value // 1e9, tz=timezone.utc)
+        return moment.strftime("%Y-%m-%d %H:%M UTC")
+    return _short(value) if unit == "count" else number(value)
+
+
+def _short(value: float) -> str:
+    """Format a count, or a mean of counts with three significant digits.
+
+    >>> _short(12_000), _short(2.5), _short(17_676.9)
+    ('12,000', '2.50', '17,677')
+    """
+    digits = len(str(int(abs(value))))
+    decimals = 0 if float(value).is_integer() else max(0, 3 - digits)
+    return f"{value:,.{decimals}f}"
+
+
+def number(value: float) -> str:
+    """Format a plain number with four significant digits.
+
+    >>> number(0.5), number(2.34567), number(12_345.6), number(0.0000123456)
+    ('0.5', '2.346', '12,346', '1.235e-5')
+    """
+    if float(value).is_integer():
+        return f"{value:,.0f}"
+    if abs(value) < _SMALLEST:
+        digits, _, exponent = f"{value:.{_SIGNIFICANT - 1}e}".partition("e")
+        return f"{digits.rstrip('0').rstrip('.')}e{int(exponent)}"
+    decimals = max(0, _SIGNIFICANT - 1 - floor(log10(abs(value))))
+    text = f"{value:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if decimals else text
