@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from math import floor, log10
 
 from lightning_gpuprof.report.document import Interval, Place, Unit, Value
+from lightning_gpuprof.report.labels import phase_label
 from lightning_gpuprof.units import between, duration, percent, percents, size
 
 NOT_MEASURED = "-"
@@ -50,7 +51,7 @@ def place_name(place: Place) -> str:
     if place.rank is not None:
         names.append(f"rank {place.rank}")
     named = " ".join(name for name in names if name)
-    return named or (place.phase or "").replace("_", " ")
+    return named or (phase_label(place.phase) if place.phase else "")
 
 
 def _interval(value: Interval, unit: Unit) -> str:
