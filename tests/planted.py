@@ -241,7 +241,7 @@ def make_trainer(callback, clock, tmp_path, *, callbacks=(), **options):
 
 def sessions(callback):
     """Return what was measured in each session of a callback's run."""
-    run = read_run(callback._output.run_dir)
+    run = read_run(callback._context.run_dir)
     return [Measured(session) for session in run[0].sessions]
 
 

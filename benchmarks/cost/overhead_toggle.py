@@ -134,10 +134,10 @@ class Blocks:
         self._log: Any = None
         self._put_right = 0
 
-    def attach(self, output: Any) -> None:
+    def attach(self, context: Any) -> None:
         """Become the clock of a run that was just set up, and correct its log of boundaries."""
-        output.now = self.clock
-        self._log = log = output.phase_clock
+        context.now = self.clock
+        self._log = log = context.phase_clock
         if log is None:
             return
         settle = log._settle

@@ -105,7 +105,7 @@ def fit(
     accelerator: str = "cpu",
     at_block: Callable[[Any], None],
     clock: Callable[[], int] = time.perf_counter_ns,
-    at_setup: Callable[[Any], object] = lambda output: None,
+    at_setup: Callable[[Any], object] = lambda context: None,
 ) -> None:
     """Fit a model.
 
@@ -118,7 +118,7 @@ def fit(
             `count`, the batches so far; `computing_ns`, the time of forward, backward and
             optimizer in them; and `logs`, which says what it does with its loss.
         clock: For the variants of ours.
-        at_setup: Called with the run's output once a variant of ours has been set up.
+        at_setup: Called with the run's context once a variant of ours has been set up.
     """
     import gc
 
@@ -239,13 +239,13 @@ def _ours(
     variant: str, steps: int, clock: Callable[[], int], at_setup: Callable[[Any], object]
 ) -> dict[str, Any]:
     from lightning_gpuprof import DeferredLoss, GpuProfCallback, PhaseTimer
-    from lightning_gpuprof.runtime.output import RunOutput
+    from lightning_gpuprof.runtime.context import RunContext
 
     class Deferred(DeferredLoss):
         def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-            output = RunOutput.of(trainer, now=clock)
+            context = RunContext.of(trainer, now=clock)
             super().setup(trainer, pl_module, stage)
-            at_setup(output)
+            at_setup(context)
 
     def attached(callback: Any) -> dict[str, Any]:
         """Not a subclass: whose time is ours is told by the class."""
@@ -253,7 +253,7 @@ def _ours(
 
         def set_up(trainer: Any, *args: Any, **kwargs: Any) -> None:
             setup(trainer, *args, **kwargs)
-            at_setup(RunOutput.of(trainer))
+            at_setup(RunContext.of(trainer))
 
         callback.setup = set_up
         return {"callbacks": [callback]}

@@ -164,9 +164,9 @@ class Root(Callback):
         self.folder = folder
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        from lightning_gpuprof.runtime.output import RunOutput
+        from lightning_gpuprof.runtime.context import RunContext
 
-        RunOutput.of(trainer, log_dir=self.folder)
+        RunContext.of(trainer, log_dir=self.folder)
 
 
 def bisect(device: Device, name: str, low: int, high: int) -> int:

@@ -97,10 +97,10 @@ class BatchSizeAdvisor(RecordingCallback):
         self._host = called_by_trainer(trainer, self)
         if self._probe is not None:
             self._counting.add(self._host)
-        elif self._output is not None:
+        elif self._context is not None:
             why = "an allocator without counters" if device.type == "cuda" else "no GPU"
             message = f"not measured ({why})"
-            self._output.write(Note(step=0, name="vram-not-measured", message=message))
+            self._context.write(Note(step=0, name="vram-not-measured", message=message))
             if device.type != "cpu":
                 self._say(f"[PROFILE] VRAM: {message}")
             self._count_apart(self._host)
@@ -135,7 +135,7 @@ class BatchSizeAdvisor(RecordingCallback):
     @guarded
     def _window_due(self) -> None:
         """End a window whose batches others count."""
-        if self._output is not None and self._output.now() >= self._next_read_ns:
+        if self._context is not None and self._context.now() >= self._next_read_ns:
             self._end_window()
 
     @override
@@ -168,8 +168,8 @@ class BatchSizeAdvisor(RecordingCallback):
 
     def _end_window(self) -> None:
         """Read the memory, record it and advise."""
-        output, window, host = self._output, self._batches, self._host
-        if output is None or window is None or host is None:
+        context, window, host = self._context, self._batches, self._host
+        if context is None or window is None or host is None:
             return
         batch = self._counted + window.count
         if self._apart:
@@ -181,11 +181,11 @@ class BatchSizeAdvisor(RecordingCallback):
         self._forward.drop()
         if self._probe is not None:
             self._read(self._probe, window)
-            output.flush()
+            context.flush()
         elif (used := resident_bytes()) is not None:
-            output.write(ProcessMemory(batch - 1, used))
+            context.write(ProcessMemory(batch - 1, used))
         if self._windows >= DENSE:
-            self._next_read_ns = output.now() + SPARSE_NS
+            self._next_read_ns = context.now() + SPARSE_NS
             self._count_apart(host)
         self._batches = WindowBatches()
 
@@ -206,18 +206,18 @@ class BatchSizeAdvisor(RecordingCallback):
         if not self._kinds:
             device = trainer.strategy.root_device
             self._kinds = kind_bytes(trainer.lightning_module, trainer.optimizers, device)
-        assert self._output is not None
-        self._output.write(peaks.add(reading, window, batch=self._counted, kinds=self._kinds))
+        assert self._context is not None
+        self._context.write(peaks.add(reading, window, batch=self._counted, kinds=self._kinds))
         if reading.peak_reserved_bytes > self._shown_bytes:  # with each new peak
             self._say(vram_line(reading))
             self._shown_bytes = reading.peak_reserved_bytes
-        advice = peaks.advise(reading, self.band) if self._output.stage == "fit" else None
+        advice = peaks.advise(reading, self.band) if self._context.stage == "fit" else None
         if advice is not None and advice != self._last:
             self._suggest(advice, trainer)
 
     def _suggest(self, advice: BatchSizeAdvice, trainer: Trainer) -> None:
         """Record a suggestion; show the first, and its withdrawal."""
-        assert self._output is not None
+        assert self._context is not None
         before, self._last = self._last, advice
         record = advice_record(
             advice,
@@ -225,14 +225,14 @@ class BatchSizeAdvisor(RecordingCallback):
             accumulate=trainer.accumulate_grad_batches,
             world_size=trainer.world_size,
         )
-        self._output.write(record)
+        self._context.write(record)
         withdrawn = advice.suggested is None and before is not None and before.suggested is not None
         if before is None or withdrawn:
             self._say(advice_line(advice))
 
     def _say(self, line: str) -> None:
-        if self.console and self._output is not None:
-            self._output.tell(line)
+        if self.console and self._context is not None:
+            self._context.tell(line)
 
 
 def _check(window: int, band: tuple[float, float]) -> None:

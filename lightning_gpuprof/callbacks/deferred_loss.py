@@ -27,8 +27,8 @@ from lightning_gpuprof.runtime.timed_calls import SafeLogger
 _TO_FILES = ("TensorBoardLogger", "CSVLogger")
 """Loggers that get every step: their calls take microseconds, those to a server milliseconds."""
 MOST_WAITING = 10
-"""Full windows wait (`RunOutput.windows_left`), at most this many: to send them, to write files and
-to call loggers costs about as much for ten windows as for one."""
+"""At most this many full windows wait (see `RunContext.windows_left`): sending ten windows, writing
+them and calling the loggers costs about as much as for a single window."""
 
 
 class DeferredLoss(RecordingCallback):
@@ -97,7 +97,7 @@ class DeferredLoss(RecordingCallback):
     @override
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self._output is None:
+        if self._context is None:
             return
         self._trainer = trainer
         self._room = MOST_WAITING * self.window * len(self.metrics)
@@ -105,7 +105,7 @@ class DeferredLoss(RecordingCallback):
         self._sent_ns = None
         self._refused = set()
         self._sink = ScalarSink(
-            self._output,
+            self._context,
             loggers=self._loggers(trainer),
             prefix=self.prefix,
             others=partial(logged_names, trainer.fit_loop.epoch_loop),
@@ -143,14 +143,14 @@ class DeferredLoss(RecordingCallback):
     @guarded
     def _fill(self) -> None:
         """A window is full: send it off, unless it can wait."""
-        output, outputs, sink = self._output, self._outputs, self._sink
-        if output is None or outputs is None or sink is None:
+        context, outputs, sink = self._context, self._outputs, self._sink
+        if context is None or outputs is None or sink is None:
             return
         more = 0
         # Ranks that meet must do so in the same batch, whatever their clocks say.
         if not self.sync_dist and self._sent_ns is not None:
             full = outputs.full // self.window
-            more = min(MOST_WAITING - full, output.windows_left(self._sent_ns, full))
+            more = min(MOST_WAITING - full, context.windows_left(self._sent_ns, full))
         if more <= 0:
             outputs.log.close_window()
             sink.take(outputs.log.arrived())
@@ -163,7 +163,7 @@ class DeferredLoss(RecordingCallback):
 
     def _begin_window(self, outputs: StepOutputs) -> None:
         outputs.begin_window(self.window)
-        self._sent_ns = None if self._output is None else self._output.now()
+        self._sent_ns = None if self._context is None else self._context.now()
 
     @override
     @guarded
@@ -179,9 +179,9 @@ class DeferredLoss(RecordingCallback):
         self._flush()
 
     def _refuse(self, name: str, error: Exception) -> None:
-        if name not in self._refused and self._output is not None:
+        if name not in self._refused and self._context is not None:
             self._refused.add(name)
-            self._output.warn(f"DeferredLoss leaves {name!r} out: {error}")
+            self._context.warn(f"DeferredLoss leaves {name!r} out: {error}")
 
     @guarded
     def _flush(self) -> None:
@@ -213,12 +213,12 @@ class DeferredLoss(RecordingCallback):
 
     def _say_missing(self) -> None:
         # Of the default nobody is warned: with several optimizers a step often returns nothing.
-        output = self._output
-        if output is None or self._sink is None or self.metrics == ("loss",):
+        context = self._context
+        if context is None or self._sink is None or self.metrics == ("loss",):
             return
         missing = [name for name in self._sink.missing if name not in self._refused]
         if missing:
-            output.warn(
+            context.warn(
                 f"DeferredLoss recorded nothing for {missing}: training_step never returned "
                 'them. Return a dict such as {"loss": loss, "kl": kl}, or ask for others.'
             )

@@ -71,14 +71,14 @@ class DeviceMonitor(RecordingCallback):
     @override
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        output = self._output
-        if output is None:
+        context = self._context
+        if context is None:
             return
-        self._since_ns = output.clock()
+        self._since_ns = context.clock()
         stats = self._make_stats(trainer.strategy.root_device)
         if stats is None:
             message = "nvidia-ml-py or amdsmi is not installed, or the driver refuses it"
-            output.write(Note(step=0, name=NOT_MEASURED_NOTE, message=message))
+            context.write(Note(step=0, name=NOT_MEASURED_NOTE, message=message))
             return
         self._sampler = self._make_sampler(stats, interval_s=INTERVAL_S)
         self._sampler.start()
@@ -95,18 +95,18 @@ class DeviceMonitor(RecordingCallback):
 
     @guarded
     def _write(self) -> None:
-        output, sampler, calls = self._output, self._sampler, self._calls
-        if output is None or sampler is None or calls is None:
+        context, sampler, calls = self._context, self._sampler, self._calls
+        if context is None or sampler is None or calls is None:
             return
-        readings, now = sampler.take(), output.clock()
+        readings, now = sampler.take(), context.clock()
         if readings:
             begun, self._since_ns = self._since_ns, now
             step = max(0, calls.batches - self._first - 1)
-            output.write(summarize(readings, step=step, start_ns=begun, end_ns=now))
+            context.write(summarize(readings, step=step, start_ns=begun, end_ns=now))
         if sampler.error is not None:
-            output.note("device-stats-ended", message=sampler.error)
+            context.note("device-stats-ended", message=sampler.error)
             sampler.error = None
-        output.flush()
+        context.flush()
 
     @override
     def _rescue(self, trainer: Trainer, exception: BaseException) -> None:

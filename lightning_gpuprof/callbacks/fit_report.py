@@ -11,8 +11,8 @@ from lightning_gpuprof.adapters.lightning import is_kind
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.files import plugin_dir
 from lightning_gpuprof.runtime.console import report_command, say
+from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import guarded_call
-from lightning_gpuprof.runtime.output import RunOutput
 from lightning_gpuprof.runtime.timed_calls import SafeLogger
 from lightning_gpuprof.views.console.console import render_for
 from lightning_gpuprof.views.documents.report import load_report
@@ -28,31 +28,31 @@ ATTACH: dict[str, Callable[[Any, str], object]] = {
 """How a file is handed to loggers that take files."""
 
 
-def show_report(output: RunOutput) -> bool:
+def show_report(context: RunContext) -> bool:
     """Show the report of the session that has just ended; tells whether there is one.
 
     Its traces are analysed first; Ctrl-C leaves that to the next reader.
     """
-    if output.unwritten:  # the output has warned of that
-        say(f"[PROFILE] no report: what was measured could not be written to {output.run_dir}.")
+    if context.unwritten:  # the context has warned of that
+        say(f"[PROFILE] no report: what was measured could not be written to {context.run_dir}.")
         return False
     try:
-        failed = analyse_traces(output.run_dir, session=output.session)
+        failed = analyse_traces(context.run_dir, session=context.session)
     except KeyboardInterrupt:
         say("[PROFILE] the report is made without its trace")
         failed = {}
     for sentence in failed.values():
         say(f"[PROFILE] {sentence}")
     try:
-        report = load_report(output.run_dir)
+        report = load_report(context.run_dir)
     except RecordError as error:
         say(f"[PROFILE] no report: {error}")
         return False
-    if report.results.start.session != output.session:
+    if report.results.start.session != context.session:
         # Such as a second `fit` of a Trainer that has reached its max_epochs.
         say(
             "[PROFILE] no report: this fit trained no batch. The previous fit's report: "
-            f"{report_command(output.run_dir)}"
+            f"{report_command(context.run_dir)}"
         )
         return False
     closed = getattr(sys.stderr, "closed", True)  # also where there is none: a log may take it
@@ -60,7 +60,7 @@ def show_report(output: RunOutput) -> bool:
     return True
 
 
-def attach_report(output: RunOutput, loggers: Sequence[Any]) -> None:
+def attach_report(context: RunContext, loggers: Sequence[Any]) -> None:
     """Hand the report as an HTML file to the loggers that take files."""
     takers = [(kind, logger) for kind in ATTACH for logger in loggers if is_kind(logger, kind)]
     if not takers:
@@ -68,8 +68,8 @@ def attach_report(output: RunOutput, loggers: Sequence[Any]) -> None:
     # Here, not above: few runs need it.
     from lightning_gpuprof.report.html import write_html
 
-    name = REPORT if output.stage == "fit" else f"{output.stage}-{REPORT}"
-    path = os.path.join(plugin_dir(output.run_dir), name)
-    write_html(path, output.run_dir, session=output.session)
+    name = REPORT if context.stage == "fit" else f"{context.stage}-{REPORT}"
+    path = os.path.join(plugin_dir(context.run_dir), name)
+    write_html(path, context.run_dir, session=context.session)
     for kind, logger in takers:
-        guarded_call(SafeLogger(logger, output), partial(ATTACH[kind], logger, path))()
+        guarded_call(SafeLogger(logger, context), partial(ATTACH[kind], logger, path))()

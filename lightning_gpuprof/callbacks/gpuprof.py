@@ -27,9 +27,9 @@ from lightning_gpuprof.callbacks.run_facts import RunFacts
 from lightning_gpuprof.config import GpuProfConfig
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.runtime.console import report_command, say
+from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import disable, guarded
 from lightning_gpuprof.runtime.hooks import HOOKS, forward
-from lightning_gpuprof.runtime.output import RunOutput
 
 _OWN_HOOKS = ("setup", "on_fit_end", "on_exception", "teardown")
 _OF_TRAINING = (DeferredLoss, MemorySnapshot)
@@ -97,7 +97,7 @@ class GpuProfCallback(Callback):
         self.config = config
         self.parts: list[Callback] = [] if config is None else _parts(config, clock)
         self._clock = clock
-        self._output: RunOutput | None = None
+        self._context: RunContext | None = None
         self._forward()
         if config is not None:
             # A Trainer calls `setup` before any other hook, where these are the parts' again.
@@ -134,8 +134,8 @@ class GpuProfCallback(Callback):
             return
         stage = stage_of(trainer)
         self._forward(stage)
-        self._output = RunOutput.of(trainer, log_dir=self.config.log_dir, now=self._clock)
-        self._output.config = self.config.to_dict()
+        self._context = RunContext.of(trainer, log_dir=self.config.log_dir, now=self._clock)
+        self._context.config = self.config.to_dict()
         for part in self._parts_in(stage):
             self._set_up(part, trainer, pl_module)
         self._forward(stage)  # once more: some parts know only now which hooks they need
@@ -156,31 +156,31 @@ class GpuProfCallback(Callback):
             self._show_report(trainer)
 
     def _show_report(self, trainer: Trainer) -> None:
-        if self.config is None or self._output is None or not self.config.report:
+        if self.config is None or self._context is None or not self.config.report:
             return
         if trainer.is_global_zero and not getattr(trainer, "fast_dev_run", False):
             # Here, not above: the reading side is of no use to the training ranks.
             from lightning_gpuprof.callbacks.fit_report import attach_report, show_report
 
-            if show_report(self._output) and self.config.scalars:
-                attach_report(self._output, trainer.loggers)
+            if show_report(self._context) and self.config.scalars:
+                attach_report(self._context, trainer.loggers)
 
     @override
     @guarded
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
-        output = self._output
+        context = self._context
         # In the first step, which the error tore, the error is all there is to say.
-        measured = output is not None and output.step > 1
+        measured = context is not None and context.step > 1
         for part in self.parts[::-1]:
             part.on_exception(trainer, pl_module, exception)
-        if output is None or not measured or not trainer.is_global_zero:
+        if context is None or not measured or not trainer.is_global_zero:
             return
-        if not os.path.isdir(output.run_dir):
+        if not os.path.isdir(context.run_dir):
             return
         # Lightning ends the process at Ctrl-C: no on_fit_end, and no report, will follow.
-        say(f"[PROFILE] the run ended early; what was measured: {report_command(output.run_dir)}")
+        say(f"[PROFILE] the run ended early; what was measured: {report_command(context.run_dir)}")
 
     def _set_up(self, part: Callback, trainer: Trainer, pl_module: LightningModule) -> None:
         try:

@@ -95,8 +95,8 @@ class LineSampler(RecordingCallback):
         self._seen, self._blocked, self._noted = Counter(), Counter(), 0
         self._doubts.clear()
         self._stop = threading.Event()
-        if stage == "fit" and self._output is not None and _can_walk_frames():
-            self._workers.setup(trainer, self._output)
+        if stage == "fit" and self._context is not None and _can_walk_frames():
+            self._workers.setup(trainer, self._context)
 
     @override
     @guarded
@@ -129,10 +129,10 @@ class LineSampler(RecordingCallback):
 
     def look(self) -> tuple[At, str | None] | None:
         """Return where in a step the training thread is, and the file it waits for."""
-        if self._output is None or self._output.over:
+        if self._context is None or self._context.over:
             self._stop.set()  # the fit has ended, and nobody has said so
             return None
-        at = None if self._output.step < self.warmup else look_at(self._watched, where_is)
+        at = None if self._context.step < self.warmup else look_at(self._watched, where_is)
         if at is None:
             return None
         # Reading lets go of the interpreter's lock: the stack comes first.
@@ -181,13 +181,13 @@ class LineSampler(RecordingCallback):
         self._workers.write()
         doubts, seen = self._doubts.copy(), self._seen.copy()
         whole = seen.total()
-        if self._output is None or whole == self._noted:
+        if self._context is None or whole == self._noted:
             return
         self._noted = whole
         waits = waits_seen(self._blocked, self._native, self._before)
         lines = line_counts(seen, doubts)
         phases = dict(Counter(at.phase.value for at in seen.elements()))
-        self._output.write(HostLines(whole, lines, phases, **waits))
+        self._context.write(HostLines(whole, lines, phases, **waits))
 
     @override
     def _release(self) -> None:

@@ -18,9 +18,9 @@ from lightning_gpuprof.records import files
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Note, Snapshot
 from lightning_gpuprof.runtime.console import say
+from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import guarded
 from lightning_gpuprof.runtime.hooks import Hooks, called_by_trainer
-from lightning_gpuprof.runtime.output import RunOutput
 from lightning_gpuprof.runtime.recording import RecordingCallback
 
 _OTHER = "between"
@@ -32,17 +32,17 @@ class SnapshotFiles:
     """The snapshots of one rank, of which the newest `keep` stay."""
 
     def __init__(
-        self, output: RunOutput, history: CudaMemoryHistory, trainer: Trainer, *, keep: int
+        self, context: RunContext, history: CudaMemoryHistory, trainer: Trainer, *, keep: int
     ) -> None:
         self.history = history
-        self._output = output
+        self._context = context
         self._trainer = trainer
         self._keep = keep
-        self._folder = Path(files.plugin_dir(output.run_dir))
+        self._folder = Path(files.plugin_dir(context.run_dir))
 
     def write(self, step: int, reason: str, oom: dict[str, int] | None = None) -> Snapshot:
         """Write a snapshot and the addresses of the model beside it; returns its record."""
-        name = files.snapshot_name(self._output.rank, self._output.session, step, reason)
+        name = files.snapshot_name(self._context.rank, self._context.session, step, reason)
         path = self.path(name)
         trainer = self._trainer
         try:
@@ -56,9 +56,9 @@ class SnapshotFiles:
 
     def record(self, written: Snapshot) -> None:
         """Write a snapshot's record; the oldest files make room."""
-        self._output.write(written)
-        self._output.flush()
-        mine = self._folder.glob(f"rank{self._output.rank}-*{files.SNAPSHOT_SUFFIX}")
+        self._context.write(written)
+        self._context.flush()
+        mine = self._folder.glob(f"rank{self._context.rank}-*{files.SNAPSHOT_SUFFIX}")
         for old in sorted(mine, key=lambda path: path.stat().st_mtime_ns)[: -self._keep]:
             self.remove(old.name)
 
@@ -134,15 +134,15 @@ class MemorySnapshot(RecordingCallback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         device = trainer.strategy.root_device
         self._step, self._failed, self._failures = 0, None, 0
-        if self._output is None:
+        if self._context is None:
             return
         history = self._make_history(device)
         if history is None:
             why = "an allocator without a history" if device.type == "cuda" else "no GPU"
             message = f"{why}: no snapshot is written"
-            self._output.write(Note(step=0, name="memory-snapshot-not-measured", message=message))
+            self._context.write(Note(step=0, name="memory-snapshot-not-measured", message=message))
             return
-        self._files = SnapshotFiles(self._output, history, trainer, keep=self.keep)
+        self._files = SnapshotFiles(self._context, history, trainer, keep=self.keep)
         # Only now, so that a batch costs nothing where there is nothing to record.
         self._hooks.add(called_by_trainer(trainer, self))
         if self.on_oom:

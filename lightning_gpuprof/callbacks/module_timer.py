@@ -74,9 +74,9 @@ class ModuleTimer(RecordingCallback):
     @override
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self._output is None or not self.modules:
+        if self._context is None or not self.modules:
             return
-        if self._output.components is None:
+        if self._context.components is None:
             raise ConfigError(
                 "ModuleTimer has no clock: this Trainer has no PhaseTimer. Add one to the "
                 "callbacks, or use GpuProfCallback(modules=[...]) in the place of both."
@@ -85,9 +85,9 @@ class ModuleTimer(RecordingCallback):
         self._steps.add(called_by_trainer(trainer, self))
         for name, module in _find(pl_module, self.modules).items():
             if is_inside_compiled(pl_module, name):
-                self._output.note("module_not_timed", name, f"{name} {_INSIDE_COMPILED}")
+                self._context.note("module_not_timed", name, f"{name} {_INSIDE_COMPILED}")
             else:
-                self._time(module, self._output.components(name))
+                self._time(module, self._context.components(name))
 
     def _time(self, module: torch.nn.Module, component: Component) -> None:
         enter, leave = _Hook(self._call_begins, component), _Hook(self._call_ends, component)
@@ -107,8 +107,8 @@ class ModuleTimer(RecordingCallback):
             self._write()
 
     def _write(self) -> None:
-        if self._steps.drop() and self._counts.steps and self._output is not None:
-            self._output.write(self._counts.record())
+        if self._steps.drop() and self._counts.steps and self._context is not None:
+            self._context.write(self._counts.record())
 
     @guarded
     def _call_begins(self, component: Component, args: Any, kwargs: Any) -> None:

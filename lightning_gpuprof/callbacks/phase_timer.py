@@ -10,9 +10,9 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.device_events import DeviceEvents, device_events
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import guarded, guarded_call
 from lightning_gpuprof.runtime.hooks import BatchCalls, called_by_trainer
-from lightning_gpuprof.runtime.output import RunOutput
 from lightning_gpuprof.runtime.recording import RecordingCallback
 from lightning_gpuprof.timing.batches import size_of
 from lightning_gpuprof.timing.fit_end import FitEnd
@@ -99,24 +99,24 @@ class PhaseTimer(RecordingCallback):
     @override
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self._output = None
+        self._context = None
         if stage != "fit":
             return
         if self.settings.nvtx:
             check_nvtx()
-        self._output = RunOutput.of(trainer, log_dir=self.log_dir, now=self.clock)
-        if self._output.timer:
+        self._context = RunContext.of(trainer, log_dir=self.log_dir, now=self.clock)
+        if self._context.timer:
             raise ConfigError(
                 "This Trainer has two PhaseTimers. GpuProfCallback contains one: remove the other."
             )
-        self._output.at_end(self._timing_ends, last=True)
+        self._context.at_end(self._timing_ends, last=True)
         self.__dict__.pop(_SIZES, None)
-        if self._output.stage != "predict":  # a hook that is not there costs nothing
+        if self._context.stage != "predict":  # a hook that is not there costs nothing
             self.__dict__[_SIZES] = None
         host = called_by_trainer(trainer, self)
         self._run = TimingRun(
             trainer,
-            self._output,
+            self._context,
             self.settings,
             shield=partial(guarded_call, self),
             calls=BatchCalls.counted_by(host),

@@ -143,11 +143,11 @@ class ProfilerSchedule(RecordingCallback):
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Check the schedule against the run's length, now known, and begin to count."""
-        output = self._output
-        if output is None:
+        context = self._context
+        if context is None:
             return
-        check_length(trainer, self.schedule, output, explicit=self.explicit)
-        if self.ranks is not None and output.rank not in self.ranks:
+        check_length(trainer, self.schedule, context, explicit=self.explicit)
+        if self.ranks is not None and context.rank not in self.ranks:
             return
         self._step = -1
         self._trainer = trainer
@@ -160,8 +160,8 @@ class ProfilerSchedule(RecordingCallback):
         )
         device = trainer.strategy.root_device.type
         self._recordings = Recordings(
-            output,
-            TraceFiles(output, packed=self._packed, quiet=quiet),
+            context,
+            TraceFiles(context, packed=self._packed, quiet=quiet),
             self._forecast,
             partial(self._new_trace, device_type=device, on_intruder=self._give_way),
             eager=self.eager,
@@ -176,8 +176,8 @@ class ProfilerSchedule(RecordingCallback):
             now=self._clock,
         )
         if quiet:
-            keep_quiet(trainer, output.calls, self._collect)
-        self._borders = StepBorders(trainer, self, self._begin_step, output)
+            keep_quiet(trainer, context.calls, self._collect)
+        self._borders = StepBorders(trainer, self, self._begin_step, context)
 
     @override
     @guarded
@@ -206,8 +206,8 @@ class ProfilerSchedule(RecordingCallback):
 
     @guarded
     def _begin_step(self, number: int) -> None:
-        cycles, forecast, output = self._cycles, self._forecast, self._output
-        if cycles is None or forecast is None or output is None:
+        cycles, forecast, context = self._cycles, self._forecast, self._context
+        if cycles is None or forecast is None or context is None:
             return
         by_step = self.schedule.unit == "step"
         passed_over, self._step = number - self._step - 1, number
@@ -227,7 +227,7 @@ class ProfilerSchedule(RecordingCallback):
         cycles.begin_step(number)
         # The border to the next step is charged to this step.
         if cycles.at_work or forecast.wanted or (by_step and cycles.is_due()):
-            output.step_flags |= StepFlag.PROFILED
+            context.step_flags |= StepFlag.PROFILED
         if self._borders is not None and not (
             cycles.at_work or (cycles.is_due() and (by_step or forecast.wanted))
         ):

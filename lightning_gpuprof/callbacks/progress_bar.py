@@ -14,8 +14,8 @@ from lightning_gpuprof.adapters.lightning import (
     step_value,
 )
 from lightning_gpuprof.recorders.scalars.transfer import Numbers
+from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import enable, guarded
-from lightning_gpuprof.runtime.output import RunOutput
 from lightning_gpuprof.runtime.patches import Patches
 
 
@@ -55,8 +55,8 @@ class DeferredProgressBar(TQDMProgressBar):
     def _take_over(self, trainer: Any) -> None:
         self._begin(logged_results(trainer.fit_loop.epoch_loop))
         self._patches.instead(self._results, "log", self._log)
-        if (output := RunOutput.running(trainer)) is not None:
-            output.at_end(lambda *_: self._release())
+        if (context := RunContext.running(trainer)) is not None:
+            context.at_end(lambda *_: self._release())
 
     def _log(self, original: Any, fx: str, name: str, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("prog_bar"):

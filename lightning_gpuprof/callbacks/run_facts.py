@@ -53,10 +53,10 @@ class RunFacts(RecordingCallback):
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
-        if stage == "fit" and self._output is not None:
+        if stage == "fit" and self._context is not None:
             for recorder in self.recorders:
                 enable(recorder)
-            self._each("joins", self._output)
+            self._each("joins", self._context)
 
     @override
     @guarded

@@ -5,7 +5,7 @@ from typing import Any
 
 from lightning_gpuprof.adapters.lightning import batch_loop, is_kind, stage_of
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.runtime.output import RunOutput
+from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.schedule import Schedule, too_short
 
 
@@ -23,18 +23,18 @@ def refuse_device(device_type: str, *, capture_range: bool = False) -> None:
         )
 
 
-def check_length(trainer: Any, schedule: Schedule, output: RunOutput, *, explicit: bool) -> None:
+def check_length(trainer: Any, schedule: Schedule, context: RunContext, *, explicit: bool) -> None:
     """Say where a run is too short for a schedule; raise where the user's own fits no cycle."""
     length = fit_length(trainer, schedule.unit)
     if length is None or length >= schedule.needed():
         return
     message = too_short(schedule, length)
     if schedule.fitting(length):
-        output.warn(message)
-    elif explicit and output.stage == "fit" and not trainer.fast_dev_run:
+        context.warn(message)
+    elif explicit and context.stage == "fit" and not trainer.fast_dev_run:
         raise ConfigError(message)
     else:
-        output.note("no-trace", length, message)
+        context.note("no-trace", length, message)
 
 
 def fit_length(trainer: Any, unit: str) -> int | None:

@@ -13,8 +13,8 @@ from lightning_gpuprof.adapters.profiler import TorchTrace, busy_profiler
 from lightning_gpuprof.capture.cycles import PROBE, Recorded
 from lightning_gpuprof.capture.trace_files import TraceFiles
 from lightning_gpuprof.records.schema import Note
+from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.hooks import HOOKS, PER_BATCH_HOOKS, has_hook
-from lightning_gpuprof.runtime.output import RunOutput
 from lightning_gpuprof.runtime.timed_calls import TimedCalls
 from lightning_gpuprof.schedule import Schedule
 from lightning_gpuprof.units import size
@@ -129,7 +129,7 @@ class Forecast:
 class Recordings:
     """One rank's recordings in one fit, each made by `make`; `eager`: with uncompiled code."""
 
-    output: RunOutput
+    context: RunContext
     files: TraceFiles
     forecast: Forecast
     make: Callable[[], TorchTrace]
@@ -138,7 +138,7 @@ class Recordings:
 
     def new(self) -> TorchTrace | None:
         """Return a new recording, and say of it what is known; None where none can be made."""
-        if self.output.unwritten:  # which was said
+        if self.context.unwritten:  # which was said
             return None
         busy = busy_profiler()
         if busy is not None:
@@ -149,10 +149,10 @@ class Recordings:
             return None
         forecast = self.forecast.text()
         if forecast is not None:
-            self.output.note("trace-forecast", message=forecast)
-            self.output.tell(f"[PROFILE] {forecast}")
+            self.context.note("trace-forecast", message=forecast)
+            self.context.tell(f"[PROFILE] {forecast}")
         if self.eager and counters() is not None:
-            self.output.tell(f"[PROFILE] {_UNCOMPILED}")
+            self.context.tell(f"[PROFILE] {_UNCOMPILED}")
         return self.make()
 
     def save(self, recorded: Recorded) -> None:
@@ -160,7 +160,7 @@ class Recordings:
         first, last = recorded.first_step, recorded.last_step
         if isinstance(recorded.trace, CaptureRange):
             said = f"steps {first} to {last} were left to another profiler (capture_range=True)"
-            self.output.note("no-trace", message=said)
+            self.context.note("no-trace", message=said)
             return
         try:
             if recorded.cycle == PROBE:
@@ -169,8 +169,8 @@ class Recordings:
                 num_bytes = self.files.save(recorded)
         except OSError as error:  # no folder, no space: the next cycle may fare better
             message = f"The trace of cycle {recorded.cycle} could not be written: {error}."
-            self.output.warn(f"{message} Training goes on.")
-            self.output.write(Note(step=last, name="trace-failed", message=message))
+            self.context.warn(f"{message} Training goes on.")
+            self.context.write(Note(step=last, name="trace-failed", message=message))
             return
         self.forecast.learn(num_bytes, last - first + 1, recorded.took_ns)
 
@@ -184,10 +184,10 @@ class Recordings:
 
     def _leave_out(self, name: str, message: str) -> None:
         """Note each time why nothing is recorded, and show it once."""
-        self.output.note(name, message=message)
+        self.context.note(name, message=message)
         if not self._said:
             self._said = True
-            self.output.warn(message)
+            self.context.warn(message)
 
 
 class Quiet:

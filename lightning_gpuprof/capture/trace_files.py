@@ -16,7 +16,7 @@ from lightning_gpuprof.records.files import (
     written_whole,
 )
 from lightning_gpuprof.records.schema import ProfilerCycle
-from lightning_gpuprof.runtime.output import RunOutput
+from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.units import size
 
 try:
@@ -40,17 +40,17 @@ class TraceFiles:
 
     def __init__(
         self,
-        output: RunOutput,
+        context: RunContext,
         *,
         packed: bool = True,
         quiet: bool = False,
         free_bytes: Callable[[str], int] = lambda folder: shutil.disk_usage(folder).free,
     ) -> None:
-        self._output = output
+        self._context = context
         self._packed, self._quiet = packed, quiet
         self._free_bytes = free_bytes
         self._needed_bytes = FIRST_BYTES
-        self._folder = plugin_dir(output.run_dir)
+        self._folder = plugin_dir(context.run_dir)
 
     def why_not(self) -> str | None:
         """Say why no trace can be written now, or return None: asked before a window."""
@@ -69,7 +69,7 @@ class TraceFiles:
 
     def size_of(self, trace: TorchTrace) -> int:
         """Return how large a recording's file would be, of which none stays; 0 where unknown."""
-        plain = os.path.join(self._folder, f"rank{self._output.rank}-step")
+        plain = os.path.join(self._folder, f"rank{self._context.rank}-step")
         with suppress(OSError), self._exported(trace, plain) as part:
             return os.path.getsize(part)
         return 0
@@ -79,13 +79,13 @@ class TraceFiles:
 
         Returns the file's bytes before compression.
         """
-        packed = trace_name(self._output.rank, self._output.session, recorded.cycle)
+        packed = trace_name(self._context.rank, self._context.session, recorded.cycle)
         plain = os.path.join(self._folder, packed.removesuffix(".gz"))
         begun = time.perf_counter_ns()
         with self._exported(recorded.trace, plain) as part:
             plain_bytes = self._needed_bytes = os.path.getsize(part)
             path = put_in_place(part, plain, packed=self._packed)
-        self._output.write(
+        self._context.write(
             ProfilerCycle(
                 cycle=recorded.cycle,
                 first_step=recorded.first_step,
@@ -97,7 +97,7 @@ class TraceFiles:
                 quiet=self._quiet,
             )
         )
-        self._output.flush()
+        self._context.flush()
         return plain_bytes
 
     @contextmanager

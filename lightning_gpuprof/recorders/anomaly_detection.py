@@ -46,10 +46,10 @@ class AnomalyDetection(Recorder):
         self._once.drop()
         in_forward = _STACK in getattr(loss.grad_fn, "metadata", ())
         on, was = in_forward or torch.is_anomaly_enabled(), self._on
-        if on == was or self._output is None or self._host is None:
+        if on == was or self._context is None or self._host is None:
             return
         self._on = on
-        self._output.write(AnomalyMode(on))
+        self._context.write(AnomalyMode(on))
         calls = BatchCalls.of(self._host)
         if on:
             calls.add(self._read_next, AGAIN)

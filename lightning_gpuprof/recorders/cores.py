@@ -36,8 +36,8 @@ class CoreWaits(Recorder):
     @override
     def train_ends(self, trainer: Any) -> None:
         for read, before in zip(self._readers, self._before, strict=False):
-            if self._output is not None and before is not None and (now := read()) is not None:
-                self._output.write(now.since(before))
+            if self._context is not None and before is not None and (now := read()) is not None:
+                self._context.write(now.since(before))
 
 
 def core_wait(tasks: Path = TASKS) -> CoreWait | None:

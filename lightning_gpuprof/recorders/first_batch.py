@@ -25,20 +25,20 @@ class FirstBatch(Recorder):
 
     @override
     def first_batch_ends(self, trainer: Any, batch: Any) -> None:
-        if self._output is None:
+        if self._context is None:
             return
-        self._output.write(BatchBytes(tensor_bytes(batch)))
+        self._context.write(BatchBytes(tensor_bytes(batch)))
         groups = [group for one in trainer.optimizers for group in one.param_groups]
         unused = unused_gradients(trainer.lightning_module, groups)
         if unused is not None:
-            self._output.write(unused)
+            self._context.write(unused)
         if trainer.world_size < 2:
             return
         results = logged_results(trainer.fit_loop.epoch_loop)
         metas = attempt(lambda: [one.meta for one in results.values()], [])
         synced = tuple(dict.fromkeys(one.name for one in metas if one.on_step and one.sync.should))
         if synced:
-            self._output.write(SyncedLogs(synced))
+            self._context.write(SyncedLogs(synced))
 
 
 def unused_gradients(

@@ -9,7 +9,7 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.lightning import Callback
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.runtime.output import RunOutput
+from lightning_gpuprof.runtime.context import RunContext
 
 _FULL = 2
 """The generation of `gc.collect()`; the younger ones take microseconds."""
@@ -29,12 +29,12 @@ class GarbageCollections(Recorder):
     _region: AbstractContextManager[Any] | None = None
 
     @override
-    def joins(self, output: RunOutput) -> None:
-        super().joins(output)
+    def joins(self, context: RunContext) -> None:
+        super().joins(context)
         self._region = None
-        if output.phase_clock is not None:
-            self._region = output.phase_clock.collections()
-            output.phases.append(Phase.GARBAGE_COLLECTION.value)
+        if context.phase_clock is not None:
+            self._region = context.phase_clock.collections()
+            context.phases.append(Phase.GARBAGE_COLLECTION.value)
 
     @override
     def train_starts(self, trainer: Any, host: Callback) -> None:

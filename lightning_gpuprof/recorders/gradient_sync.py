@@ -40,10 +40,10 @@ class GradientSync(Recorder):
     @override
     def train_starts(self, trainer: Any, host: Callback) -> None:
         self.release()
-        output = self._output
-        if trainer.world_size < 2 or output is None or output.components is None:
+        context = self._context
+        if trainer.world_size < 2 or context is None or context.components is None:
             return
-        self._part = output.components(EXCHANGE)
+        self._part = context.components(EXCHANGE)
         self._hooks.add(host)
 
     @guarded

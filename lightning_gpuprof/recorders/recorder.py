@@ -5,7 +5,7 @@ from typing import Any
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Callback
-from lightning_gpuprof.runtime.output import RunOutput
+from lightning_gpuprof.runtime.context import RunContext
 
 
 class Recorder:
@@ -15,11 +15,11 @@ class Recorder:
     nothing of the fit, whose parts could not all be pickled.
     """
 
-    _output: RunOutput | None = None
+    _context: RunContext | None = None
 
-    def joins(self, output: RunOutput) -> None:
+    def joins(self, context: RunContext) -> None:
         """A fit is being set up."""
-        self._output = output
+        self._context = context
 
     def train_starts(self, trainer: Any, host: Callback) -> None:
         """Training begins; `host` is the callback whose hooks the Trainer calls."""

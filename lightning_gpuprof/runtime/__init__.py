@@ -1,1 +1,1 @@
-"""What every part shares during a fit: the run's output, the guard around hooks, the console."""
+"""What every part shares during a fit: the context of the run, the guard around hooks, the console."""

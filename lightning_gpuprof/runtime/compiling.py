@@ -7,8 +7,8 @@ from typing import Any
 from lightning_gpuprof.adapters.dynamo import compiled, counters, spent_ns, told
 from lightning_gpuprof.records.facts import CompileTime
 from lightning_gpuprof.records.lines import CompileEvent
+from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import attempt
-from lightning_gpuprof.runtime.output import RunOutput
 from lightning_gpuprof.runtime.places import USER, Place, package_of, shown
 
 _NUMBER = re.compile(r"^\d+/\d+: ")
@@ -24,8 +24,8 @@ _BY_VALUE = "a branch or loop goes by a tensor's value"
 class CompileNotes:
     """Writes them to a run; `flag` flags the step of the batch that began last, and returns it."""
 
-    def __init__(self, output: RunOutput, flag: Callable[[], int | None]) -> None:
-        self._output, self._flag = output, flag
+    def __init__(self, context: RunContext, flag: Callable[[], int | None]) -> None:
+        self._context, self._flag = context, flag
         self._count, self._spent_ns = compiled(), spent_ns()
         self._written = set(compile_events())
 
@@ -41,11 +41,11 @@ class CompileNotes:
             took_ns = self._spent_ns - (spent_before if self._spent_ns >= spent_before else 0)
             step = self._flag()
             if took_ns and step is not None:
-                self._output.write(CompileTime(step, took_ns))
+                self._context.write(CompileTime(step, took_ns))
             for event in compile_events():
                 if event not in self._written:
                     self._written.add(event)
-                    self._output.write(event)
+                    self._context.write(event)
         return found
 
 

@@ -26,7 +26,7 @@ def guarded(
 ) -> Callable[Concatenate[_Owner, _P], _R | None]:
     """Wrap a hook so that its failure disables its owner for the run instead of ending training.
 
-    The first failure is logged with its traceback, writes `ProbeDisabled` to the owner's `_output`
+    The first failure is logged with its traceback, writes `ProbeDisabled` to the owner's `_context`
     and calls its `_release()` or `release()`, which must put back whatever it changed. Then its
     guarded hooks return None at once, but for `teardown` and `on_exception`, in which sessions end;
     `setup` enables it again. `ConfigError` passes, as do `KeyboardInterrupt`, `SystemExit` and what
@@ -90,10 +90,10 @@ def disable(owner: Any, error: BaseException) -> None:
     setattr(owner, _DISABLED, True)
     name = str(getattr(owner, "guard_name", type(owner).__name__))
     text = "".join(traceback.format_exception(error))
-    output: Any = getattr(owner, "_output", None)
-    if output is not None:
+    context: Any = getattr(owner, "_context", None)
+    if context is not None:
         said = {"probe": name, "error": text_of(error), "traceback": text}
-        attempt(lambda: output.write(ProbeDisabled(step=output.step, **said)), None)
+        attempt(lambda: context.write(ProbeDisabled(step=context.step, **said)), None)
     release = getattr(owner, "_release", None) or getattr(owner, "release", None)
     if release is not None:
         attempt(release, None)

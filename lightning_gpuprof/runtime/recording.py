@@ -6,15 +6,15 @@ from typing import Any
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
+from lightning_gpuprof.runtime.context import RunContext, status_of
 from lightning_gpuprof.runtime.guard import guarded
 from lightning_gpuprof.runtime.hooks import silence_unused
-from lightning_gpuprof.runtime.output import RunOutput, status_of
 
 
 class RecordingCallback(Callback):
-    """A callback with a share in the run's output, from `setup` to the end of the stage.
+    """A callback with a share in the run's context, from `setup` to the end of the stage.
 
-    However a stage ends, what a subclass has changed is put back (`_release`) and the output is
+    However a stage ends, what a subclass has changed is put back (`_release`) and the context is
     ended, by this callback or another. Where an exception ends it, `_rescue` comes first, since no
     `on_train_end` will.
     """
@@ -23,7 +23,7 @@ class RecordingCallback(Callback):
     """Attributes that a copy made in training does not have."""
 
     def __init__(self) -> None:
-        self._output: RunOutput | None = None
+        self._context: RunContext | None = None
         silence_unused(self)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -32,9 +32,9 @@ class RecordingCallback(Callback):
     @override
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self._output = RunOutput.of(trainer) if stage == "fit" else None
-        if self._output is not None:
-            self._output.at_end(partial(self._session_ends, trainer))
+        self._context = RunContext.of(trainer) if stage == "fit" else None
+        if self._context is not None:
+            self._context.at_end(partial(self._session_ends, trainer))
 
     @override
     @guarded
@@ -50,8 +50,8 @@ class RecordingCallback(Callback):
         self._leave(None)
 
     def _leave(self, error: BaseException | None) -> None:
-        if self._output is not None:
-            self._output.end(status_of(error), error=error)
+        if self._context is not None:
+            self._context.end(status_of(error), error=error)
         self._release()
 
     @guarded

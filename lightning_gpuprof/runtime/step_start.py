@@ -26,11 +26,11 @@ class StepBorders:
         trainer: Any,
         callback: Callback,
         on_border: Callable[[int], object],
-        output: Any = None,
+        context: Any = None,
     ) -> None:
         self._progress = batch_loop(trainer).batch_progress
         self._host = called_by_trainer(trainer, callback)
-        self._on_border, self._output = on_border, output
+        self._on_border, self._context = on_border, context
         self._first = self._due = self._completed
         self._called_back = False
         self._leave: Callable[[], object] | None = None
@@ -88,7 +88,7 @@ class StepBorders:
     def _enter(self) -> None:
         if self._leave is not None:
             return
-        timed = None if self._output is None else self._output.borders
+        timed = None if self._context is None else self._context.borders
         if timed is None:
             add_hook(self._host, _BATCH_START, self.reach)
             self._leave = lambda: drop_hook(self._host, _BATCH_START, self.reach)

@@ -121,9 +121,9 @@ def untimed(method: Callable[..., Any]) -> Callable[..., Any]:
 class SafeLogger:
     """Hands values on to a logger until that fails: then it gets no more, and the user is told."""
 
-    def __init__(self, logger: Any, output: Any = None) -> None:
+    def __init__(self, logger: Any, context: Any = None) -> None:
         self.logger = logger
-        self._output = output
+        self._context = context
         self.guard_name = f"Logging to {type(logger).__name__}"
 
     @guarded

@@ -55,7 +55,7 @@ class Batch(Region):
             self._times.append(self._now())
             self._codes.append(self._own_opens)
         run = self._run
-        timeline, output, counters = self._timeline, run.output, run.counters
+        timeline, context, counters = self._timeline, run.context, run.counters
         if counters or counters is None:
             run.look_for_compiling()
         if run.first or timeline.ran or timeline.begun:
@@ -71,9 +71,9 @@ class Batch(Region):
             samples = next(iter(shape), None)
             timeline.samples.append(size_of(batch) if samples is None else samples)
             timeline.begun = True
-        if output.step_flags:
-            timeline.flags |= output.step_flags
-            output.step_flags = 0
+        if context.step_flags:
+            timeline.flags |= context.step_flags
+            context.step_flags = 0
         run.left -= 1
         run.calls.left -= 1
         timeline.due = run.left <= 0 or run.calls.left <= 0

@@ -10,8 +10,8 @@ from typing_extensions import override
 
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import guarded
-from lightning_gpuprof.runtime.output import RunOutput
 from lightning_gpuprof.timing.device_marks import DeviceMarks
 from lightning_gpuprof.timing.device_rows import OUTSIDE, WHOLE
 from lightning_gpuprof.timing.phase_clock import Region, Slot
@@ -55,16 +55,16 @@ class DeviceMarking:
     """
 
     def __init__(
-        self, marks: DeviceMarks, timeline: StepTimeline, output: RunOutput, *, budget: float
+        self, marks: DeviceMarks, timeline: StepTimeline, context: RunContext, *, budget: float
     ) -> None:
         self.marks = marks
         self.every = 1
         self.step = OUTSIDE
         self.cost_ns_per_step = 0.0
         self._timeline = timeline
-        self._output = output
+        self._context = context
         self._budget = budget
-        self._now = output.now
+        self._now = context.now
         self._times = timeline.clock.times
         self._stack: list[tuple[int, int]] = []
         self._current = self._place = _NOTHING
@@ -230,7 +230,7 @@ class DeviceMarking:
                 f"{step_ns / 1000:.0f} µs, and overhead_budget is {self._budget:g}: every "
                 f"{every * spacing}. step is marked from now on."
             )
-            self._output.note(
+            self._context.note(
                 "device_marks_every", every * spacing, message if every * spacing > 1 else ""
             )
         self.cost_ns_per_step = per_step / (self.every * spacing)

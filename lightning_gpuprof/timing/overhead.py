@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
-from lightning_gpuprof.runtime.output import RunOutput
+from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.timing.phase_clock import PhaseClock
 from lightning_gpuprof.timing.step_timeline import StepTimeline
 from lightning_gpuprof.timing.windows import Window
@@ -129,7 +129,7 @@ class StepChoice:
     """
 
     def __init__(
-        self, timeline: StepTimeline, *, use: Callable[[bool], None], insists: RunOutput
+        self, timeline: StepTimeline, *, use: Callable[[bool], None], insists: RunContext
     ) -> None:
         self.every = 1
         self._timeline = timeline

@@ -11,9 +11,9 @@ from lightning_gpuprof.adapters.device_events import DeviceEvents
 from lightning_gpuprof.adapters.lightning import Trainer, batch_holder, batch_loop
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.runtime.compiling import CompileNotes
+from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import interrupts_wait
 from lightning_gpuprof.runtime.hooks import BatchCalls
-from lightning_gpuprof.runtime.output import RunOutput
 from lightning_gpuprof.timing.action_regions import ActionRegions
 from lightning_gpuprof.timing.attach import FIT_PHASES, ProxyTiming
 from lightning_gpuprof.timing.batches import Batch, size_of
@@ -37,7 +37,7 @@ class TimingRun:
     def __init__(
         self,
         trainer: Trainer,
-        output: RunOutput,
+        context: RunContext,
         settings: TimerSettings,
         *,
         shield: Callable[[Callable[[], object]], Callable[[], None]],
@@ -45,8 +45,8 @@ class TimingRun:
         fit_end: FitEnd,
         events: DeviceEvents | None = None,
     ) -> None:
-        self.timeline = StepTimeline(PhaseClock(output.now), warmup=settings.warmup)
-        self.output = output
+        self.timeline = StepTimeline(PhaseClock(context.now), warmup=settings.warmup)
+        self.context = context
         self.counters: Mapping[str, Any] | None = None
         self.calls = calls
         self._fit_end, self._nvtx = fit_end, settings.nvtx
@@ -56,29 +56,29 @@ class TimingRun:
         self.begin_elsewhere = shield(self._begin)
         self.look_for_compiling = shield(self._look)
         self._batch_loop: Any = batch_loop(trainer)
-        self.timeline.clock.start(output.started_ns)
+        self.timeline.clock.start(context.started_ns)
         self._writer = WindowWriter(
-            trainer, output, self.timeline, settings, own_names=own_callback_names(trainer)
+            trainer, context, self.timeline, settings, own_names=own_callback_names(trainer)
         )
         self._device: DeviceMarking | None = None
         if events is not None:
-            marks = DeviceMarks(events, output.now)
+            marks = DeviceMarks(events, context.now)
             self._device = DeviceMarking(
-                marks, self.timeline, output, budget=settings.overhead_budget
+                marks, self.timeline, context, budget=settings.overhead_budget
             )
             self._device.calibrate()
             self._writer.device = self._device
-        output.phase_clock = self.timeline.clock
-        output.borders = self.timeline.borders
+        context.phase_clock = self.timeline.clock
+        context.borders = self.timeline.borders
         self.timing = self._attach(trainer, partial(Batch, run=self, on_due=shield(self.do_due)))
-        output.step_count = lambda: self.timeline.step
-        output.components = cache(partial(Component, self.timeline, marking=self._device))
-        self._deactivate = activate(output.components)
+        context.step_count = lambda: self.timeline.step
+        context.components = cache(partial(Component, self.timeline, marking=self._device))
+        self._deactivate = activate(context.components)
         flag = partial(self.timeline.flag_last_batch, StepFlag.COMPILED)
-        self._compiling = CompileNotes(output, flag)
+        self._compiling = CompileNotes(context, flag)
 
     def _attach(self, trainer: Trainer, batch: Callable[..., Batch]) -> ProxyTiming:
-        output = self.output
+        context = self.context
         watch = None if self._device is None else self._device.watch
         actions = ActionRegions(
             trainer,
@@ -88,11 +88,11 @@ class TimingRun:
             watch=partial(ranges, watch) if self._nvtx else watch,
         )
         # A loader has a new iterator: its parts are timed from the next batch on.
-        calls, again = output.calls, partial(setattr, self, "first", True)
+        calls, again = context.calls, partial(setattr, self, "first", True)
         timing = ProxyTiming(trainer, self.timeline, actions, calls=calls, again=again)
-        self._writer.choice = StepChoice(self.timeline, use=timing.mark, insists=output)
-        output.timer = "tap"  # the name on disk
-        output.phases = [phase.value for phase in FIT_PHASES]
+        self._writer.choice = StepChoice(self.timeline, use=timing.mark, insists=context)
+        context.timer = "tap"  # the name on disk
+        context.phases = [phase.value for phase in FIT_PHASES]
         return timing
 
     def begin_training(self, trainer: Trainer) -> None:
@@ -102,7 +102,7 @@ class TimingRun:
             self._device.calibrate()
         self.begin_epoch(trainer.current_epoch)
         self._writer.begin()
-        self.output.flush()
+        self.context.flush()
 
     def begin_epoch(self, epoch: int) -> None:
         """Note the epoch of the steps to come."""
@@ -140,20 +140,20 @@ class TimingRun:
                 self.restore()
             window = self._writer.take(final=True)
         self._writer.show(window, final=True)
-        self.output.end(
+        self.context.end(
             status,
             steps=self.timeline.step,
             own_cost_ns_per_step=self._writer.own_ns_per_step(),
             error=error,
-            wall_ns=end_ns - self.output.started_ns,
+            wall_ns=end_ns - self.context.started_ns,
         )
 
     def restore(self) -> None:
         """Put the Trainer back as it was."""
-        self.output.components = None
+        self.context.components = None
         self._deactivate()
         self.calls.hand_over()
-        self.output.borders = None
+        self.context.borders = None
         for border in tuple(self.timeline.borders):
             border.go_on_by_hook()
         self.timing.restore()

@@ -8,8 +8,8 @@ from lightning_gpuprof.adapters.lightning import logging_step
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.runtime.console import profile_line, say
+from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import interrupts_wait
-from lightning_gpuprof.runtime.output import RunOutput
 from lightning_gpuprof.runtime.timed_calls import SafeLogger
 from lightning_gpuprof.timing.device_marking import DeviceMarking
 from lightning_gpuprof.timing.overhead import Overhead, StepChoice
@@ -24,7 +24,7 @@ _FIRST_LINE_NS, _LINE_NS = 8_000_000_000, 30_000_000_000
 """Slow steps are told after this time, be it fewer than a window: the first within ten seconds,
 though steps become slower meanwhile."""
 _MOST_WAITING = 10
-"""Full windows wait (`RunOutput.windows_left`), at most this many: to write several costs little
+"""Full windows wait (`RunContext.windows_left`), at most this many: to write several costs little
 more than one (ADR 42). The first ones, by which the overhead is judged, do not wait."""
 
 
@@ -46,7 +46,7 @@ class WindowWriter:
     def __init__(
         self,
         trainer: Any,
-        output: RunOutput,
+        context: RunContext,
         timeline: StepTimeline,
         settings: TimerSettings,
         *,
@@ -56,24 +56,24 @@ class WindowWriter:
         self.device: DeviceMarking | None = None
         self.overhead = Overhead(settings.overhead_budget)
         self._trainer = trainer
-        self._output = output
+        self._context = context
         self._timeline = timeline
         self._window = settings.window
-        self._console = settings.console and output.rank == 0
-        logs = output.rank == 0 and not (trainer.fast_dev_run or trainer.barebones)
-        self._scalars = settings.scalars and logs and output.stage == "fit"
-        self._loggers = [SafeLogger(logger, output) for logger in trainer.loggers]
+        self._console = settings.console and context.rank == 0
+        logs = context.rank == 0 and not (trainer.fast_dev_run or trainer.barebones)
+        self._scalars = settings.scalars and logs and context.stage == "fit"
+        self._loggers = [SafeLogger(logger, context) for logger in trainer.loggers]
         self._next_scalars_ns = 0
         self._own_names = own_names
         self._layout = Layout(())
         self._most_waiting = 1
         self._steps, self._coming = 0, 1  # since the last line, and those that are awaited
-        self._line_ns, self._line_due_ns = output.started_ns, _FIRST_LINE_NS
-        self._written_ns = output.started_ns
+        self._line_ns, self._line_due_ns = context.started_ns, _FIRST_LINE_NS
+        self._written_ns = context.started_ns
 
     def begin(self) -> None:
         """Training begins."""
-        self._line_ns = self._output.now()
+        self._line_ns = self._context.now()
 
     def fill(self) -> int:
         """Write full windows, unless they can wait, or fewer steps where a line is due by time.
@@ -81,11 +81,11 @@ class WindowWriter:
         Returns the steps until the next call.
         """
         self._steps += self._coming
-        begun, whole = self._output.now(), self._window * self._spacing
+        begun, whole = self._context.now(), self._window * self._spacing
         waited_ns = max(1, begun - self._line_ns)
         ran = self._steps + (self._line_due_ns == _FIRST_LINE_NS)  # the batch that ends now, too
         if full := self._steps // whole:
-            left = self._output.windows_left(self._written_ns, full)
+            left = self._context.windows_left(self._written_ns, full)
             more = whole * min(self._most_waiting - full, left)
         else:  # by the pace so far, which the first steps do not tell yet
             in_time = (self._line_due_ns - waited_ns) * ran // waited_ns
@@ -105,8 +105,8 @@ class WindowWriter:
             window = self.take()
         self.show(window)
         self._keep_to_budget()
-        self._output.flush()
-        self._written_ns = self._line_ns = self._output.now()
+        self._context.flush()
+        self._written_ns = self._line_ns = self._context.now()
         self._line_due_ns = _LINE_NS
         self.overhead.wrote(self._written_ns - begun)
 
@@ -130,13 +130,13 @@ class WindowWriter:
         return own_ns + round(self.device.cost_ns_per_step)
 
     def take(self, *, final: bool = False) -> Window | None:
-        """Hand the windows that are full to the output, or at the end all that is left.
+        """Hand the windows that are full to the context, or at the end all that is left.
 
         Amid this an interrupt would lose steps. Returns those that have phases.
         """
-        timeline, output, slots = self._timeline, self._output, self._timeline.clock.slots
+        timeline, context, slots = self._timeline, self._context, self._timeline.clock.slots
         for outside in timeline.outside:
-            output.write(outside_span(outside, slots, origin_ns=output.started_ns))
+            context.write(outside_span(outside, slots, origin_ns=context.started_ns))
         timeline.outside.clear()
         facts, charged = self._marked_rows()
         device = self.device
@@ -146,11 +146,11 @@ class WindowWriter:
             self._layout = Layout(slots, self._own_names)
         if not len(facts):
             return None
-        window = Window(facts, charged, self._layout, origin_ns=output.started_ns)
+        window = Window(facts, charged, self._layout, origin_ns=context.started_ns)
         if device is not None:
             columns = device.columns(window.steps, window.total_ns, spacing=self._spacing)
             window.device = columns or {}
-        output.write(window.record())
+        context.write(window.record())
         self.overhead.add(window)
         return window
 
@@ -165,14 +165,14 @@ class WindowWriter:
             return facts, charged
         marked = self.choice.is_marked(facts[:, 0])
         if not marked.all():
-            slots, origin_ns = self._timeline.clock.slots, self._output.started_ns
+            slots, origin_ns = self._timeline.clock.slots, self._context.started_ns
             rest = passed_over_span(facts[~marked], charged[~marked], slots, origin_ns=origin_ns)
-            self._output.write(rest)
+            self._context.write(rest)
             self.overhead.passed(int((~marked).sum()))
         return facts[marked], charged[marked]
 
     def _log_scalars(self, window: Window, *, final: bool) -> None:
-        begun = self._output.now()
+        begun = self._context.now()
         if begun < self._next_scalars_ns:
             return
         scalars = {f"gpuprof/{name}": value for name, value in window.median_ms().items()}
@@ -180,7 +180,7 @@ class WindowWriter:
         step = max(0, logging_step(self._trainer) - final)
         for logger in self._loggers:
             logger.log(dict(scalars), step)
-        took_ns = self._output.now() - begun
+        took_ns = self._context.now() - begun
         self._next_scalars_ns = begun + max(_SCALARS_EVERY_NS, _SCALARS_TIMES * took_ns)
 
     def _keep_to_budget(self) -> None:
@@ -194,6 +194,6 @@ class WindowWriter:
         choice.spread(every)
         self._scalars = False
         message = self.overhead.explain(every)
-        self._output.note("overhead-budget", every, message)
+        self._context.note("overhead-budget", every, message)
         if self._console and first:
             say(f"[PROFILE] {message}")

@@ -10,7 +10,7 @@ from lightning_gpuprof.callbacks import batch_size_advisor
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.records.facts import ProcessMemory
 from lightning_gpuprof.records.schema import Advice, Memory, Note
-from lightning_gpuprof.runtime.output import RunOutput
+from lightning_gpuprof.runtime.context import RunContext
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ class Clocked(Callback):
         self.clock, self.batch_ns = clock, batch_ns
 
     def setup(self, trainer, pl_module, stage):
-        RunOutput.of(trainer, now=self.clock)
+        RunContext.of(trainer, now=self.clock)
 
     def on_train_batch_start(self, *_):
         self.clock.now_ns += self.batch_ns

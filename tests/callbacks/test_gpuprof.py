@@ -15,7 +15,7 @@ from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import ProbeDisabled, Scalars
-from lightning_gpuprof.runtime import output as run_output
+from lightning_gpuprof.runtime import context as run_context
 from lightning_gpuprof.runtime.hooks import PER_BATCH_HOOKS
 
 
@@ -59,7 +59,7 @@ def test_a_full_disk_is_given_as_the_reason_for_no_report(fit, caplog, monkeypat
     def full_disk(writer):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(run_output.RecordWriter, "flush", full_disk)
+    monkeypatch.setattr(run_context.RecordWriter, "flush", full_disk)
     with said("No space left"):
         fit(GpuProfCallback(trace=False))
     assert "no report: what was measured could not be written" in caplog.records[-1].getMessage()
@@ -73,7 +73,7 @@ def test_a_fit_without_a_batch_does_not_show_the_earlier_report_as_its_own(fit, 
     (said,) = shown("report")
     assert said == (
         "[PROFILE] no report: this fit trained no batch. The previous fit's report: "
-        f"lightning-gpuprof report {callback._output.run_dir}"
+        f"lightning-gpuprof report {callback._context.run_dir}"
     )
 
 
@@ -81,7 +81,7 @@ def test_after_ctrl_c_the_command_that_shows_what_was_measured_is_said(fit, show
     callback = GpuProfCallback(trace=False, window=5)
     with pytest.raises(SystemExit):
         fit(callback, model=FailsAt(8, KeyboardInterrupt()))
-    run = callback._output.run_dir
+    run = callback._context.run_dir
     assert f"lightning-gpuprof report {run}" in shown()[-1]
     assert read_run(run)[0].sessions[0].end.status == "interrupted"
 

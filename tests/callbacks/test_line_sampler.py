@@ -98,7 +98,7 @@ def test_a_sample_keeps_nothing_alive_that_the_training_thread_lets_go_of(idle):
         sample.join()
         return weakref.ref(batch)
 
-    idle._output, idle._watched = SimpleNamespace(step=1, over=False), threading.get_ident()
+    idle._context, idle._watched = SimpleNamespace(step=1, over=False), threading.get_ident()
     gc.disable()
     try:
         left = step()
@@ -116,7 +116,7 @@ def test_a_sample_that_fails_ends_the_thread_and_switches_the_sampler_off(monkey
 
     monkeypatch.setattr(line_sampler, "where_is", fails)
     sampler = LineSampler(warmup=0)
-    sampler._output = SimpleNamespace(step=3, over=False, write=records.append)
+    sampler._context = SimpleNamespace(step=3, over=False, write=records.append)
     with said("LineSampler failed and is off"):
         sampler._watch(SimpleNamespace(wait=lambda timeout: False))
 

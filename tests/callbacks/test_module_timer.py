@@ -102,7 +102,7 @@ def fit(clock, tmp_path, fake_device):
         try:
             trainer.fit(model)
         finally:
-            fitted.records = read_run(timer._output.run_dir)[0]
+            fitted.records = read_run(timer._context.run_dir)[0]
             fitted.session = fitted.records.sessions[-1]
             fitted.model = model
         return fitted.session.columns

@@ -69,5 +69,5 @@ def test_the_other_lightning_package_is_served_alike(clock, timer, tmp_path):
 
     trainer.fit(boring.BoringModel())
 
-    assert timer._output.timer == "tap"
+    assert timer._context.timer == "tap"
     assert trainer.profiler.__class__.__name__ == "PassThroughProfiler"

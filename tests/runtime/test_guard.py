@@ -21,7 +21,7 @@ class Probe:
         self.error = error
         self.calls = []
         self.released = 0
-        self._output = Output()
+        self._context = Output()
 
     @guarded
     def setup(self):
@@ -50,7 +50,7 @@ def test_a_failure_switches_the_probe_off_once_and_says_so(said):
     assert probe.calls == ["hook"]
     assert probe.released == 1
     assert is_disabled(probe)
-    (record,) = probe._output.records
+    (record,) = probe._context.records
     assert (record.probe, record.step, record.error) == ("Probe", 7, "ValueError: boom")
     assert "in hook" in record.traceback
 
@@ -63,7 +63,7 @@ def test_a_failure_is_no_warning_which_a_program_may_have_raised(said):
         probe.hook()
 
     assert probe.released == 1
-    assert len(probe._output.records) == 1
+    assert len(probe._context.records) == 1
 
 
 def test_sessions_still_end_and_the_next_run_begins_afresh(said):

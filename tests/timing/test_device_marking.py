@@ -84,7 +84,7 @@ def fit(clock, tmp_path):
         defaults = {"max_epochs": 1, "logger": False, "default_root_dir": tmp_path}
         trainer = Trainer(callbacks=[timer, *callbacks], **(defaults | options))
         trainer.fit(model)
-        return read_run(timer._output.run_dir)
+        return read_run(timer._context.run_dir)
 
     return fitted
 

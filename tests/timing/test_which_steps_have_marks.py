@@ -33,8 +33,8 @@ def marking(clock):
     """Puts no marks, and says in how many steps it would."""
     timeline = StepTimeline(PhaseClock(clock))
     notes = []
-    output = SimpleNamespace(now=clock, note=lambda name, value, message: notes.append(value))
-    made = DeviceMarking(Marks(), timeline, output, budget=0.01)
+    context = SimpleNamespace(now=clock, note=lambda name, value, message: notes.append(value))
+    made = DeviceMarking(Marks(), timeline, context, budget=0.01)
     made.notes = notes
     timeline.clock.start()
     return made

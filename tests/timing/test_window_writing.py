@@ -8,9 +8,9 @@ import pytest
 
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.records.writer import RecordWriter
-from lightning_gpuprof.runtime import output as run_output
+from lightning_gpuprof.runtime import context as run_context
+from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import interrupts_wait
-from lightning_gpuprof.runtime.output import RunOutput
 from lightning_gpuprof.timing import overhead, window_writer
 from lightning_gpuprof.timing.overhead import Overhead
 from lightning_gpuprof.timing.phase_clock import PhaseClock
@@ -60,13 +60,13 @@ def test_full_windows_wait_for_half_of_the_run_so_far_and_fifteen_seconds_at_mos
 
 
 def test_windows_whose_time_has_not_come_are_not_asked_about_one_by_one(train, monkeypatch):
-    asked, ask = [], RunOutput.windows_left
+    asked, ask = [], RunContext.windows_left
 
-    def counts(output, written_ns, waiting):
-        asked.append(ask(output, written_ns, waiting))
+    def counts(context, written_ns, waiting):
+        asked.append(ask(context, written_ns, waiting))
         return asked[-1]
 
-    monkeypatch.setattr(RunOutput, "windows_left", counts)
+    monkeypatch.setattr(RunContext, "windows_left", counts)
     seen, whole = train(step_ns=SECOND)
 
     assert sorted(set(seen)) == [0, 2, 4, 10, 22]
@@ -116,14 +116,14 @@ def ctrl_c():
 @pytest.mark.parametrize(
     ("owner", "name"),
     [
-        (run_output, "run_start"),
+        (run_context, "run_start"),
         (window_writer, "outside_span"),
         (StepTimeline, "take_rows"),
         (PhaseClock, "_settle"),
         (Window, "__init__"),
         (Window, "record"),
         (Overhead, "add"),
-        (RunOutput, "write"),
+        (RunContext, "write"),
         (RecordWriter, "write"),
         (RecordWriter, "flush"),
         (StepTimeline, "stop"),
@@ -138,7 +138,7 @@ def test_ctrl_c_amid_a_write_loses_no_step_and_doubles_none(
     function = getattr(owner, name)
 
     def pressed():
-        if done.steps >= 2 or owner is run_output:
+        if done.steps >= 2 or owner is run_context:
             done.interrupted = True
             signal.raise_signal(signal.SIGINT)
 

@@ -19,8 +19,8 @@ from lightning_gpuprof.adapters.loaders import before_first_iterators, has_itera
 from lightning_gpuprof.recorders.sampling.stack_lines import MOST_LINES
 from lightning_gpuprof.recorders.sampling.worker_sampling import WORKERS, WorkerStart
 from lightning_gpuprof.records.lines import LineCount, Reads, WorkerLines
+from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import attempt, guarded
-from lightning_gpuprof.runtime.output import RunOutput
 from lightning_gpuprof.runtime.timed_calls import After
 
 _INIT_FN = "worker_init_fn"
@@ -37,7 +37,7 @@ class WorkerSampler:
 
     def __init__(self, *, interval_s: float = 0.02, most: int = 200) -> None:
         self.interval_s, self.most = interval_s, most
-        self._output: RunOutput | None = None
+        self._context: RunContext | None = None
         self._clear()
 
     def _clear(self) -> None:
@@ -47,14 +47,14 @@ class WorkerSampler:
         self._found: WorkerLines | None = None
 
     @guarded
-    def setup(self, trainer: Any, output: RunOutput) -> None:
+    def setup(self, trainer: Any, context: RunContext) -> None:
         """Be there when the iterators of the loaders are made, in a fit of those that train."""
-        self._output = output
+        self._context = context
         self.release()
         self._clear()
         loop = data_loop(trainer)
         place = After(partial(self.place, loop))
-        output.calls.add(loop, before_first_iterators(loop), place)
+        context.calls.add(loop, before_first_iterators(loop), place)
 
     @property
     def placed(self) -> bool:
@@ -103,10 +103,10 @@ class WorkerSampler:
         """Record all samples so far, if there are more than the last time."""
         self._read()
         found = self._found
-        if self._output is None or found is None or found.whole == self._noted:
+        if self._context is None or found is None or found.whole == self._noted:
             return
         self._noted = found.whole
-        self._output.write(found)
+        self._context.write(found)
 
     def release(self) -> None:
         """Put everything back and remove the temporary folder."""

@@ -8,7 +8,7 @@ from typing import Any
 from lightning_gpuprof.adapters.lightning import logged_results
 from lightning_gpuprof.recorders.scalars.scalar_log import ScalarBatch
 from lightning_gpuprof.records.schema import Scalars
-from lightning_gpuprof.runtime.output import RunOutput
+from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.timed_calls import SafeLogger
 
 Columns = Mapping[str, Sequence[float | None]]
@@ -25,13 +25,13 @@ class ScalarSink:
 
     def __init__(
         self,
-        output: RunOutput,
+        context: RunContext,
         *,
         loggers: Sequence[tuple[SafeLogger, int]],
         prefix: str,
         others: Callable[[], AbstractSet[str]],
     ) -> None:
-        self._output = output
+        self._context = context
         self._loggers = loggers
         self._prefix = prefix
         self._others = others
@@ -66,12 +66,12 @@ class ScalarSink:
             not_finite=_not_finite(steps, window.values),
         )
         self._open, self._batches = [], end
-        self._output.write(record)
+        self._context.write(record)
         for name, column in window.values.items():
             given = any(value is not None for value in column)
             self._given[name] = self._given.get(name, False) or given
         self._log([step for step, _ in window.steps], window.values)
-        self._output.flush()
+        self._context.flush()
 
     def _log(self, steps: Sequence[int | None], columns: Columns) -> None:
         if not self._loggers:

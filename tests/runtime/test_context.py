@@ -10,21 +10,21 @@ from torch.utils.data import DataLoader
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note
-from lightning_gpuprof.runtime import output as run_output
+from lightning_gpuprof.runtime import context as run_context
+from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.marker import FILE_NAME
-from lightning_gpuprof.runtime.output import RunOutput
 
 
 class Probe(Callback):
     def setup(self, trainer, pl_module, stage):
-        self.output = RunOutput.of(trainer)
+        self.context = RunContext.of(trainer)
 
     def on_train_batch_end(self, trainer, *args):
-        self.output.write(Note(step=0, name="batch"))
-        self.output.flush()
+        self.context.write(Note(step=0, name="batch"))
+        self.context.flush()
 
     def teardown(self, trainer, pl_module, stage):
-        self.output.end("finished")
+        self.context.end("finished")
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def test_callbacks_of_one_trainer_share_one_session(fit):
 
     fit(one, two)
 
-    assert one.output is two.output
-    (session,) = read_run(one.output.run_dir)[0].sessions
+    assert one.context is two.context
+    (session,) = read_run(one.context.run_dir)[0].sessions
     assert len(session.all(Note)) == 6 * 2
     assert session.end.status == "finished"
 
@@ -60,11 +60,11 @@ def test_callbacks_of_one_trainer_share_one_session(fit):
 def test_a_second_fit_is_a_second_session_of_the_same_file(fit):
     probe = Probe()
     trainer = fit(probe)
-    first = probe.output.run_dir
+    first = probe.context.run_dir
 
     fit(trainer=trainer)
 
-    assert probe.output.run_dir == first
+    assert probe.context.run_dir == first
     assert [s.start.session for s in read_run(first)[0].sessions] == [0, 1]
 
 
@@ -72,7 +72,7 @@ def test_the_session_begins_with_the_facts_of_the_run(fit):
     probe = Probe()
     fit(probe, accumulate_grad_batches=2)
 
-    start = read_run(probe.output.run_dir)[0].sessions[0].start
+    start = read_run(probe.context.run_dir)[0].sessions[0].start
     assert (start.stage, start.world_size, start.device.type) == ("fit", 1, "cpu")
     assert start.trainer["accumulate_grad_batches"] == 2
     assert start.model["class"] == "BoringModel"
@@ -111,7 +111,7 @@ def test_whose_code_updates_the_weights_is_noted(fit, made, package):
 
     probe = Probe()
     fit(probe, model=Model())
-    (optimizer,) = read_run(probe.output.run_dir)[0].sessions[0].start.model["optimizers"]
+    (optimizer,) = read_run(probe.context.run_dir)[0].sessions[0].start.model["optimizers"]
     assert (optimizer["class"], optimizer["package"]) == (made.__name__, package)
 
 
@@ -132,7 +132,7 @@ def test_an_iterable_dataset_and_a_sampler_of_their_own_are_facts(fit):
     facts = [
         (start.loader.dataset_kind, start.loader.sampler)
         for probe in (first, second)
-        for start in (read_run(probe.output.run_dir)[0].sessions[0].start,)
+        for start in (read_run(probe.context.run_dir)[0].sessions[0].start,)
     ]
     assert facts == [("iterable", None), ("map", "Backwards")]
 
@@ -152,12 +152,12 @@ def test_a_disk_that_stays_full_does_not_fill_the_memory(fit, monkeypatch, said)
     def full_disk(writer):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(run_output.RecordWriter, "flush", full_disk)
+    monkeypatch.setattr(run_context.RecordWriter, "flush", full_disk)
     probe = Probe()
     with said("No space left"):
         fit(probe)
 
-    assert not probe.output._writer._kept.lines
+    assert not probe.context._writer._kept.lines
 
 
 def test_tensorboard_finds_the_run_by_its_marker(fit):

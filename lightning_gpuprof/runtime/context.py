@@ -1,4 +1,4 @@
-"""The one output that all callbacks of a Trainer share: this rank's record file."""
+"""The one context that all callbacks of a Trainer share: this rank's record file."""
 
 import logging
 import os
@@ -33,13 +33,13 @@ _WAIT_FRAC = 0.5
 together: so much a killed process loses, and an exception, Ctrl-C or SIGTERM nothing."""
 
 
-class RunOutput:
+class RunContext:
     """Keeps one session's records and appends them to this rank's file.
 
-    Get it with `RunOutput.of(trainer)` in `setup`, where rank 0 tells the others the log dir. A
+    Get it with `RunContext.of(trainer)` in `setup`, where rank 0 tells the others the log dir. A
     session lasts until `end` was called; the next `of` begins a new one. A part puts back what it
     has changed in what it hands to `at_end`, whoever ends the session. A copy (pickle, deepcopy) of
-    an output is None: a copied callback is set up again by its own Trainer.
+    a context is None: a copied callback is set up again by its own Trainer.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class RunOutput:
         *,
         log_dir: str | os.PathLike[str] | None = None,
         now: Callable[[], int] = time.perf_counter_ns,
-    ) -> "RunOutput":
-        """Return the Trainer's output, beginning a session where none is running.
+    ) -> "RunContext":
+        """Return the Trainer's context, beginning a session where none is running.
 
         Of `log_dir`, in the place of the loggers', and of the clock the first caller's count.
         """
@@ -89,16 +89,16 @@ class RunOutput:
             log_dir = last.run_dir if last.stage == "fit" else os.path.dirname(last.run_dir)
         ranks = RankStore.of(trainer)
         run_dir, session = resolve_session(trainer, log_dir, ranks)
-        output = cls(trainer, run_dir, session=session, now=now)
-        output.ranks = ranks
-        _OUTPUTS[trainer] = output
-        if output.rank == 0:
-            output._try(lambda: write_marker(output.run_dir))
-        return output
+        context = cls(trainer, run_dir, session=session, now=now)
+        context.ranks = ranks
+        _OUTPUTS[trainer] = context
+        if context.rank == 0:
+            context._try(lambda: write_marker(context.run_dir))
+        return context
 
     @staticmethod
-    def running(trainer: Trainer) -> "RunOutput | None":
-        """Return the output of the session that runs in a Trainer, if there is one."""
+    def running(trainer: Trainer) -> "RunContext | None":
+        """Return the context of the session that runs in a Trainer, if there is one."""
         last = _OUTPUTS.get(trainer)
         return None if last is None or last.ended else last
 
@@ -239,4 +239,4 @@ def status_of(error: BaseException | None) -> str:
     return "interrupted" if isinstance(error, KeyboardInterrupt) else "exception"
 
 
-_OUTPUTS: "WeakKeyDictionary[Trainer, RunOutput]" = WeakKeyDictionary()
+_OUTPUTS: "WeakKeyDictionary[Trainer, RunContext]" = WeakKeyDictionary()
