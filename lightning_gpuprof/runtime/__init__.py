@@ -1,1 +1,1 @@
-"""What every part shares during a fit: the context of the run, the guard around hooks, the console."""
+"""What the parts of the writing side share in a run: context, hooks, wrapping, guard, console."""
