@@ -124,7 +124,7 @@ def import_ms(before: str, timed: str) -> float:
 
 
 def main() -> None:
-    from lightning_gpuprof.findings.rule import rules
+    from lightning_gpuprof.findings.registry import rules
 
     for name, count in sizes().items():
         print(f"{count:7,}  {name}")

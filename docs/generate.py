@@ -21,7 +21,7 @@ from lightning_gpuprof.cli import COMMANDS, load_command
 from lightning_gpuprof.config import GpuProfConfig
 from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC
 from lightning_gpuprof.findings.questions import questions
-from lightning_gpuprof.findings.rule import rules
+from lightning_gpuprof.findings.registry import rules
 from lightning_gpuprof.units import quantity
 
 DOCS = Path(__file__).parent
@@ -65,7 +65,8 @@ def findings_page() -> str:
     ]
     lines += textwrap.wrap(", ".join(f"[{name}](#{name})" for name in rules()) + ".", 120)
     sections = [
-        f"## {name}\n\n{one.doc}".replace("\n## ", "\n### ") for name, one in rules().items()
+        f"## {name}\n\n{rule.page.lstrip()}".replace("\n## ", "\n### ")
+        for name, rule in rules().items()
     ]
     return "\n".join(lines) + "\n\n" + "\n".join(sections)
 

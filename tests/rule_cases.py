@@ -3,7 +3,7 @@
 import re
 
 from lightning_gpuprof.findings.model import Abstained, Finding, Range, Severity
-from lightning_gpuprof.findings.rule import rules
+from lightning_gpuprof.findings.registry import rules
 from lightning_gpuprof.records.schema import UNMARKED_STEPS, Device, OutsideSpan, StepFlag
 
 US, MS = 1_000, 1_000_000

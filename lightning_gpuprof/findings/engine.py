@@ -18,7 +18,8 @@ from lightning_gpuprof.findings.model import (
 from lightning_gpuprof.findings.overlap import without_overlap
 from lightning_gpuprof.findings.places import with_lines
 from lightning_gpuprof.findings.ranking import ranked
-from lightning_gpuprof.findings.rule import Rule, rules
+from lightning_gpuprof.findings.registry import rules
+from lightning_gpuprof.findings.rule import Rule
 from lightning_gpuprof.records.phases import Phase
 
 MIN_SAVING_FRAC = 0.005

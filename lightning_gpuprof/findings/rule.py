@@ -1,9 +1,7 @@
 """A rule: a function from a run's results to findings, with its id, its needs and its page."""
 
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
 from importlib import import_module
 from typing import TypeVar
 
@@ -26,14 +24,14 @@ class Rule:
         needs: Names in `NEEDS`; without one of them the rule is not called.
         effort: What the change of its findings takes.
         judge: The function.
-        doc: Its documentation page.
+        page: Its documentation page, in Markdown.
     """
 
     id: str
     needs: tuple[str, ...]
     effort: Effort
     judge: Callable[[RunResults], Judgement]
-    doc: str
+    page: str
 
     def lacking(self, run: RunResults) -> str | None:
         """Return the sentence about the first need that a run does not meet, None if it meets all.
@@ -84,16 +82,6 @@ def rule(
         return Rule(id, needs, effort, judge, import_module(judge.__module__).__doc__ or "")
 
     return decorate
-
-
-@cache
-def rules(package: str = "lightning_gpuprof.findings.rules") -> dict[str, Rule]:
-    """Return the rules in a package's modules by id, in alphabetical order."""
-    names = [module.name for module in pkgutil.iter_modules(import_module(package).__path__)]
-    modules = [import_module(f"{package}.{name}") for name in names]
-    objects = [item for module in modules for item in vars(module).values()]
-    in_package = [item for item in objects if isinstance(item, Rule)]
-    return {rule.id: rule for rule in sorted(in_package, key=lambda rule: rule.id)}
 
 
 def measured(value: ValueType | None) -> ValueType:

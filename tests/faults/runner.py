@@ -24,7 +24,7 @@ from faults import around_us, machine, program, rig  # noqa: F401 - they add the
 from torch.utils.data import DataLoader
 
 import lightning_gpuprof.callbacks.fit_report  # noqa: F401 - so that forks need not import it
-from lightning_gpuprof.findings.rule import rules
+from lightning_gpuprof.findings.registry import rules
 from lightning_gpuprof.runtime.marker import write_marker
 
 LONGEST_S = 60

@@ -11,7 +11,7 @@ from lightning_gpuprof.findings.questions import (
     first_to_look_at,
     questions,
 )
-from lightning_gpuprof.findings.rule import rules
+from lightning_gpuprof.findings.registry import rules
 from lightning_gpuprof.findings.usual_advice import USUAL, not_worth_it
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Device, Loader

@@ -11,7 +11,7 @@ from lightning_gpuprof.adapters.loaders import MAKES_ITERATOR
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.findings.engine import evaluate_rules
-from lightning_gpuprof.findings.rule import rules
+from lightning_gpuprof.findings.registry import rules
 from lightning_gpuprof.records.phases import FETCHES, FIRST_BATCH, NEXT_BATCHES
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import StepFlag

@@ -118,6 +118,21 @@ class TraceFacts:
         ]
 
     @property
+    def launches(self) -> int:
+        """How many kernels the host launched in the trace."""
+        return int(self.number("quality", "launch_count") or 0)
+
+    @property
+    def lost_kernels(self) -> int:
+        """How many of them the trace lacks."""
+        return int(self.number("quality", "lost_kernels") or 0)
+
+    @property
+    def lost_kernels_frac(self) -> float | None:
+        """The share of launched kernels that the trace lacks; None where it has no launches."""
+        return self.lost_kernels / self.launches if self.launches else None
+
+    @property
     def on_device(self) -> bool:
         """Whether anything ran on a GPU in this trace."""
         return isinstance(self.document.get("gpu"), Mapping)

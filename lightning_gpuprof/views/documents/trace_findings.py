@@ -13,7 +13,7 @@ from lightning_gpuprof.analysis.run.sessions import WallTime
 from lightning_gpuprof.analysis.run.steady import Distribution, StepStats
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.findings.engine import Evaluation, evaluate_rules
-from lightning_gpuprof.findings.rule import rules
+from lightning_gpuprof.findings.registry import rules
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, Device, ProfilerCycle, RunStart
 from lightning_gpuprof.views.documents.finding_payload import finding_payload
 

@@ -5,7 +5,7 @@ from rule_cases import MS, op, outcome, span
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.model import Abstained, Where
-from lightning_gpuprof.findings.rule import rules
+from lightning_gpuprof.findings.registry import rules
 
 
 def evaluate(run):
