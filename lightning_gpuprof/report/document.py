@@ -54,7 +54,14 @@ class Interval(Struct, frozen=True, tag="interval"):
     high: float
 
 
-Value = int | float | str | bool | Place | Interval | None
+class Quantity(Struct, frozen=True, tag="quantity"):
+    """A number with a unit of its own, in a column whose rows have different units."""
+
+    value: float | Interval | None
+    unit: Unit
+
+
+Value = int | float | str | bool | Place | Interval | Quantity | None
 """A cell or figure; None was not measured."""
 
 

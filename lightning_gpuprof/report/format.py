@@ -7,7 +7,7 @@ same texts. A tie is rounded to the even digit, as Python does.
 from datetime import datetime, timezone
 from math import floor, log10
 
-from lightning_gpuprof.report.document import Interval, Place, Unit, Value
+from lightning_gpuprof.report.document import Interval, Place, Quantity, Unit, Value
 from lightning_gpuprof.report.labels import phase_label
 from lightning_gpuprof.units import between, duration, percent, percents, size
 
@@ -26,6 +26,8 @@ def shown(value: Value, unit: Unit) -> str:
     >>> shown(Interval(2e6, 3.5e6), "ns"), shown(None, "bytes")
     ('2.00 to 3.50 ms', '-')
     """
+    if isinstance(value, Quantity):
+        return shown(value.value, value.unit)
     if value is None:
         return NOT_MEASURED
     if isinstance(value, Place):

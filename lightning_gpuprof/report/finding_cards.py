@@ -1,0 +1,187 @@
+"""Findings as cards of a document: the saving in words, the change in one line, typed evidence."""
+
+import re
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
+from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC, step_of
+from lightning_gpuprof.findings.model import Finding, When, Where
+from lightning_gpuprof.findings.registry import rules
+from lightning_gpuprof.report.document import Figure, FindingCard, Interval, Place, Saving, Unit
+from lightning_gpuprof.units import duration, interval_text, percents, shortened
+
+NAME_WIDTH = 52
+MOST_OF_ADVICE = 200
+PAGE = "docs/findings.md"
+_ADVICE_BEGINS = re.compile(r".+?(?=[:.]? \(|[:.] |\.?$)", re.DOTALL)
+"""The first clause of an advice, up to a bracket, a colon or the end of the sentence."""
+_UNITS: tuple[tuple[str, Unit], ...] = (
+    ("_ns", "ns"),
+    ("_bytes_per_s", "bytes_per_s"),
+    ("_bytes", "bytes"),
+    ("_frac", "frac"),
+    ("_per_s", "per_s"),
+    ("_count", "count"),
+)
+
+
+def finding_card(finding: Finding, run: RunResults) -> FindingCard:
+    """Return a finding with all of its wording; `run` says what its saving is a share of."""
+    rule = rules().get(finding.id)
+    effort = rule.effort if rule is not None else None
+    short, is_code = short_change(finding.change, finding.advice)
+    return FindingCard(
+        id=finding.id,
+        severity=finding.severity.value,  # type: ignore[arg-type] # graded by the engine
+        title=finding.title,
+        advice=finding.advice,
+        change=finding.change,
+        short_change=short,
+        short_change_is_code=is_code,
+        saving=_saving(finding, run) if finding.saving_ns.high else None,
+        no_saving=_no_saving(finding),
+        evidence=tuple(evidence_figure(key, value) for key, value in finding.evidence.items()),
+        places=tuple(place_of(where, finding.id) for where in finding.where),
+        confidence=finding.confidence,
+        horizon=effort.horizon.value if effort is not None else "",
+        difficulty=effort.difficulty if effort is not None else "",
+        risk=effort.risk if effort is not None else "",
+        page=f"{PAGE}#{finding.id}",
+    )
+
+
+def short_change(change: str | None, advice: str) -> tuple[str, bool]:
+    r"""Return a change in one line, and whether it is code.
+
+    It is the first line of its code, or how the advice begins where there is no code.
+
+    >>> short_change("# in train.py\nloader.num_workers = 4", "Use more workers.")
+    ('loader.num_workers = 4', True)
+    >>> short_change(None, "Pin the batch's memory (it is pageable): copies are faster.")
+    ("Pin the batch's memory", False)
+    """
+    for line in (change or "").splitlines():
+        if line.strip() and not line.strip().startswith("#"):
+            return line.strip(), True
+    begins = _ADVICE_BEGINS.match(advice)
+    return shortened(begins[0] if begins else advice, MOST_OF_ADVICE), False
+
+
+def certainty(finding: Finding) -> str:
+    """Say whether a saving was measured, and otherwise how sure the rule is."""
+    if finding.measured:
+        return f"measured ({finding.measured})"
+    return f"confidence {finding.confidence:.0%}"
+
+
+def evidence_figure(key: str, value: float) -> Figure:
+    """Return a number of the evidence with its label and the unit that its key ends in.
+
+    >>> evidence_figure("data_wait_ns", 5)
+    Figure(key='data_wait_ns', label='data wait', value=5, unit='ns', note=None)
+    """
+    label, unit = labelled(key)
+    return Figure(key, label, value, unit)
+
+
+def labelled(key: str) -> tuple[str, Unit]:
+    """Return a label for a key, and the unit that the key ends in.
+
+    >>> labelled("slow_steps_share_frac"), labelled("world_size")
+    (('slow steps share', 'frac'), ('world size', 'number'))
+    """
+    for ending, unit in _UNITS:
+        if key.endswith(ending):
+            return key.removesuffix(ending).replace("_", " "), unit
+    return key.replace("_", " "), "number"
+
+
+def place_of(where: Where, finding_id: str = "") -> Place:
+    """Return a finding's place with a name that can be read and the view that shows it."""
+    name = where.name
+    if name is None and where.kernel is not None:
+        name = short_kernel(where.kernel)
+    return Place(
+        file=where.file,
+        line=where.line,
+        source=where.source,
+        phase=where.phase,
+        rank=where.rank,
+        kernel=where.kernel,
+        name=name,
+        view=_view(where, finding_id),
+    )
+
+
+def short_kernel(kernel: str) -> str:
+    """Return a kernel's name without its type and parameters, in `NAME_WIDTH` characters."""
+    name = kernel_name(kernel)
+    return name if len(name) <= NAME_WIDTH else shortened(name.partition("<")[0], NAME_WIDTH)
+
+
+def _view(where: Where, finding_id: str) -> str | None:
+    if where.rank is not None:
+        return "ranks"
+    if "memory" in finding_id or "vram" in finding_id:
+        return "memory"
+    if where.kernel is not None or "::" in (where.name or ""):
+        return "operators"
+    return "steps" if where.phase is not None and where.file is None else None
+
+
+def _saving(finding: Finding, run: RunResults) -> Saving:
+    saving, cause = finding.saving_ns, finding.cause_ns
+    in_steps = finding.when is When.IN_STEPS
+    base_ns = step_of(finding, run)
+    frac = None
+    if base_ns:
+        frac = Interval(saving.low / base_ns, saving.high / base_ns)
+    step_ns = run.step_ns
+    after = None
+    if step_ns and in_steps:
+        after = Interval(step_ns - saving.high, step_ns - saving.low)
+    time = interval_text(saving.low, saving.high)
+    return Saving(
+        low_ns=saving.low,
+        high_ns=saving.high,
+        likely_ns=finding.likely_ns,
+        frac=frac,
+        step_after_ns=after,
+        when=finding.when.value,
+        confidence=finding.confidence,
+        measured=finding.measured,
+        sentence=_sentence(finding, frac, base_ns),
+        short=percents(frac.low, frac.high) if frac is not None and in_steps else time,
+        outcome=_outcome(finding, step_ns, after),
+        indirect_ns=finding.indirect_ns,
+        cause_low_ns=cause.low if cause is not None else None,
+        cause_high_ns=cause.high if cause is not None else None,
+    )
+
+
+def _sentence(finding: Finding, frac: Interval | None, base_ns: int | None) -> str:
+    saving = finding.saving_ns
+    share = more = ""
+    if frac is not None and base_ns:
+        of_run = "" if finding.when is When.IN_STEPS else " of the run"
+        share = f" ({percents(frac.low, frac.high)}{of_run})"
+        if finding.indirect_ns >= MIN_SAVING_FRAC * base_ns and not finding.measured:
+            more = f", indirectly up to {duration(finding.indirect_ns)} more"
+    time = interval_text(saving.low, saving.high)
+    return f"saves {time} per step{share}{more}, {certainty(finding)}"
+
+
+def _outcome(finding: Finding, step_ns: int | None, after: Interval | None) -> str:
+    saving = finding.saving_ns
+    if step_ns is None or after is None:
+        less = f"{interval_text(saving.low, saving.high)} less per step on average"
+        return less if step_ns is None else f"{less} (a steady step: {duration(step_ns)})"
+    likely = duration(step_ns - finding.likely_ns)
+    band = interval_text(after.low, after.high)
+    return f"a step of {likely} ({band}) instead of {duration(step_ns)}"
+
+
+def _no_saving(finding: Finding) -> str:
+    if finding.measured and not finding.saving_ns.high:
+        return f"measured ({finding.measured}): it saves nothing"
+    return "no time is claimed as saved"
