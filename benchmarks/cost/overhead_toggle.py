@@ -137,7 +137,7 @@ class Blocks:
     def attach(self, context: Any) -> None:
         """Become the clock of a run that was just set up, and correct its log of boundaries."""
         context.now = self.clock
-        self._log = log = context.phase_clock
+        self._log = log = getattr(context._steps, "clock", None)
         if log is None:
             return
         settle = log._settle

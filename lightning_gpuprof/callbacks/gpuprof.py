@@ -26,6 +26,7 @@ from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
 from lightning_gpuprof.callbacks.run_facts import RunFacts
 from lightning_gpuprof.config import GpuProfConfig
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.records.schema import RunStart
 from lightning_gpuprof.runtime.console import report_command, say
 from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import disable, guarded
@@ -135,10 +136,14 @@ class GpuProfCallback(Callback):
         stage = stage_of(trainer)
         self._forward(stage)
         self._context = RunContext.of(trainer, log_dir=self.config.log_dir, now=self._clock)
-        self._context.config = self.config.to_dict()
+        self._context.at_start(self._describe)
         for part in self._parts_in(stage):
             self._set_up(part, trainer, pl_module)
         self._forward(stage)  # once more: some parts know only now which hooks they need
+
+    def _describe(self, start: RunStart) -> None:
+        if self.config is not None:
+            start.config = self.config.to_dict()
 
     @override
     @guarded

@@ -15,11 +15,12 @@ from lightning_gpuprof.adapters.compiled_modules import is_inside_compiled, modu
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.lines import ModuleCalls
+from lightning_gpuprof.runtime.context import TimedPart
 from lightning_gpuprof.runtime.guard import guarded
 from lightning_gpuprof.runtime.hooks import BATCH_END, Hooks, called_by_trainer
 from lightning_gpuprof.runtime.places import USER, Place, package_in, shown
 from lightning_gpuprof.runtime.recording import RecordingCallback
-from lightning_gpuprof.timing.components import BackwardCall, Component, tensors_of
+from lightning_gpuprof.timing.components import BackwardCall, tensors_of
 
 WATCHED = 5
 """Steps in which calls are counted: the first ones, as those of warm-up are slow anyway."""
@@ -76,7 +77,7 @@ class ModuleTimer(RecordingCallback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._context is None or not self.modules:
             return
-        if self._context.components is None:
+        if self._timing is None or not self._timing.running:
             raise ConfigError(
                 "ModuleTimer has no clock: this Trainer has no PhaseTimer. Add one to the "
                 "callbacks, or use GpuProfCallback(modules=[...]) in the place of both."
@@ -87,9 +88,9 @@ class ModuleTimer(RecordingCallback):
             if is_inside_compiled(pl_module, name):
                 self._context.note("module_not_timed", name, f"{name} {_INSIDE_COMPILED}")
             else:
-                self._time(module, self._context.components(name))
+                self._time(module, self._timing.part(name))
 
-    def _time(self, module: torch.nn.Module, component: Component) -> None:
+    def _time(self, module: torch.nn.Module, component: TimedPart) -> None:
         enter, leave = _Hook(self._call_begins, component), _Hook(self._call_ends, component)
         self._hooks += [
             module.register_forward_pre_hook(enter, with_kwargs=True),
@@ -111,12 +112,12 @@ class ModuleTimer(RecordingCallback):
             self._context.write(self._counts.record())
 
     @guarded
-    def _call_begins(self, component: Component, args: Any, kwargs: Any) -> None:
+    def _call_begins(self, component: TimedPart, args: Any, kwargs: Any) -> None:
         self._counts.called(component.name, (args, kwargs))
         component.__enter__()
 
     @guarded
-    def _call_ends(self, component: Component, args: Any, kwargs: Any, output: Any) -> None:
+    def _call_ends(self, component: TimedPart, args: Any, kwargs: Any, output: Any) -> None:
         component.__exit__(None, None, None)
         self._counts.returned(component.name, output)
         if component.timed and torch.is_grad_enabled():
@@ -137,7 +138,7 @@ class ModuleTimer(RecordingCallback):
 class _Hook:
     """Calls back with a component; a copy of its module (pickle, deepcopy) gets an empty hook."""
 
-    def __init__(self, act: Callable[..., None], component: Component) -> None:
+    def __init__(self, act: Callable[..., None], component: TimedPart) -> None:
         self._act = act
         self._component = component
 

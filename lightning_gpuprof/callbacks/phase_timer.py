@@ -10,10 +10,10 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.device_events import DeviceEvents, device_events
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.runtime.context import RunContext
+from lightning_gpuprof.runtime.context import RunContext, StepTiming
 from lightning_gpuprof.runtime.guard import guarded, guarded_call
 from lightning_gpuprof.runtime.hooks import BatchCalls, called_by_trainer
-from lightning_gpuprof.runtime.recording import RecordingCallback
+from lightning_gpuprof.runtime.recording import RecordingCallback, offer_timing
 from lightning_gpuprof.timing.batches import size_of
 from lightning_gpuprof.timing.fit_end import FitEnd
 from lightning_gpuprof.timing.regions import check_nvtx
@@ -105,10 +105,6 @@ class PhaseTimer(RecordingCallback):
         if self.settings.nvtx:
             check_nvtx()
         self._context = RunContext.of(trainer, log_dir=self.log_dir, now=self.clock)
-        if self._context.timer:
-            raise ConfigError(
-                "This Trainer has two PhaseTimers. GpuProfCallback contains one: remove the other."
-            )
         self._context.at_end(self._timing_ends, last=True)
         self.__dict__.pop(_SIZES, None)
         if self._context.stage != "predict":  # a hook that is not there costs nothing
@@ -123,6 +119,15 @@ class PhaseTimer(RecordingCallback):
             fit_end=FitEnd(trainer, host, self._fit_has_ended),
             events=self._events(trainer),
         )
+        offer_timing(trainer, self._run)
+
+    @override
+    def use_timing(self, timing: StepTiming) -> None:
+        """Refuse the timing of another `PhaseTimer`."""
+        if timing is not self._run:
+            raise ConfigError(
+                "This Trainer has two PhaseTimers. GpuProfCallback contains one: remove the other."
+            )
 
     @override
     @guarded

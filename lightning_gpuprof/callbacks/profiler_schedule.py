@@ -24,7 +24,7 @@ from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.runtime.guard import guarded
 from lightning_gpuprof.runtime.recording import RecordingCallback
-from lightning_gpuprof.runtime.step_start import StepBorders
+from lightning_gpuprof.runtime.step_start import StepCalls
 from lightning_gpuprof.schedule import chosen_schedule
 
 
@@ -79,7 +79,7 @@ class ProfilerSchedule(RecordingCallback):
             `on_train_start`, a given schedule that this run is too short for.
     """
 
-    _of_a_run = ("_cycles", "_borders", "_recordings", "_trainer", "_forecast")
+    _of_a_run = ("_cycles", "_step_calls", "_recordings", "_trainer", "_forecast")
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class ProfilerSchedule(RecordingCallback):
         self._packed = trace_format != "json"
         self._clock = clock
         self._cycles: Cycles | None = None
-        self._borders: StepBorders | None = None
+        self._step_calls: StepCalls | None = None
         self._recordings: Recordings | None = None
         self._forecast: Forecast | None = None
         self._trainer: Any = None
@@ -177,7 +177,7 @@ class ProfilerSchedule(RecordingCallback):
         )
         if quiet:
             keep_quiet(trainer, context.calls, self._collect)
-        self._borders = StepBorders(trainer, self, self._begin_step, context)
+        self._step_calls = StepCalls(trainer, self, self._begin_step, self._timing)
 
     @override
     @guarded
@@ -189,8 +189,8 @@ class ProfilerSchedule(RecordingCallback):
         if self.schedule.unit == "epoch":
             cycles.begin_unit()
             soon = forecast.wanted and cycles.is_due()
-            if self._borders is not None and (cycles.at_work or soon):
-                self._borders.wake()
+            if self._step_calls is not None and (cycles.at_work or soon):
+                self._step_calls.wake()
 
     @override
     @guarded
@@ -227,13 +227,14 @@ class ProfilerSchedule(RecordingCallback):
         cycles.begin_step(number)
         # The border to the next step is charged to this step.
         if cycles.at_work or forecast.wanted or (by_step and cycles.is_due()):
-            context.step_flags |= StepFlag.PROFILED
-        if self._borders is not None and not (
+            if self._timing is not None:
+                self._timing.flag_next_step(StepFlag.PROFILED)
+        if self._step_calls is not None and not (
             cycles.at_work or (cycles.is_due() and (by_step or forecast.wanted))
         ):
             change = cycles.next_change if by_step else None
             early = 1 + PLAIN_STEPS * forecast.wanted
-            self._borders.sleep_until(None if change is None else change - early)
+            self._step_calls.sleep_until(None if change is None else change - early)
 
     @guarded
     def _give_way(self) -> None:
@@ -258,9 +259,9 @@ class ProfilerSchedule(RecordingCallback):
 
     @override
     def _release(self) -> None:
-        if self._borders is not None:
-            self._borders.remove()
+        if self._step_calls is not None:
+            self._step_calls.remove()
         cycles, self._cycles = self._cycles, None
-        self._borders = self._recordings = self._forecast = self._trainer = None
+        self._step_calls = self._recordings = self._forecast = self._trainer = None
         if cycles is not None:
             cycles.drop()

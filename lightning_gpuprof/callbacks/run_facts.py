@@ -13,6 +13,7 @@ from lightning_gpuprof.recorders.first_batch import FirstBatch
 from lightning_gpuprof.recorders.garbage_collection import GarbageCollections
 from lightning_gpuprof.recorders.gradient_sync import GradientSync
 from lightning_gpuprof.recorders.recorder import Recorder
+from lightning_gpuprof.runtime.context import StepTiming
 from lightning_gpuprof.runtime.guard import enable, guarded, guarded_call, is_disabled
 from lightning_gpuprof.runtime.hooks import Hooks, called_by_trainer
 from lightning_gpuprof.runtime.recording import RecordingCallback
@@ -53,10 +54,18 @@ class RunFacts(RecordingCallback):
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
-        if stage == "fit" and self._context is not None:
+        self._join()
+
+    @override
+    def use_timing(self, timing: StepTiming) -> None:
+        super().use_timing(timing)
+        self._join()
+
+    def _join(self) -> None:
+        if self._context is not None:
             for recorder in self.recorders:
                 enable(recorder)
-            self._each("joins", self._context)
+            self._each("joins", self._context, self._timing)
 
     @override
     @guarded

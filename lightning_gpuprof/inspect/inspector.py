@@ -12,8 +12,9 @@ from lightning_gpuprof.inspect.cuda_syncs import CudaSyncDetector
 from lightning_gpuprof.inspect.places import ReportSync, SyncSites
 from lightning_gpuprof.inspect.work import WorkInspection
 from lightning_gpuprof.records.inspection import Inspection
+from lightning_gpuprof.runtime.context import StepListener
 from lightning_gpuprof.runtime.patches import Patches
-from lightning_gpuprof.runtime.step_start import StepBorders
+from lightning_gpuprof.runtime.step_start import StepCalls
 
 WARM_UP = 1
 """Steps before the inspection. The first step initializes lazily what later steps use."""
@@ -54,7 +55,8 @@ class Inspector(Callback):
         self._syncs: SyncInspection
         self._work: WorkInspection
         self._running: SyncInspection | WorkInspection | None = None
-        self.borders: list[StepBorders] | None = []
+        self.running = True
+        self.listeners: list[StepListener] = []
 
     @override
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -63,12 +65,12 @@ class Inspector(Callback):
         # The inspection has a process of its own. No other part wraps a method of the profiler.
         profiler: Any = vars(trainer)["profiler"]
         Patches().instead(profiler, "start", self._with_borders)
-        StepBorders(trainer, self, self._begin_step, self).sleep_until(WARM_UP)
+        StepCalls(trainer, self, self._begin_step, self).sleep_until(WARM_UP)
 
     def _with_borders(self, start: Callable[[str], None], action_name: str) -> None:
         if action_name.endswith(_FETCH):
-            for border in self.borders or ():
-                border.reach()
+            for listener in tuple(self.listeners):
+                listener.step_begins()
         start(action_name)
 
     @override

@@ -8,8 +8,7 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Callback
 from lightning_gpuprof.recorders.recorder import Recorder
-from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.runtime.context import RunContext
+from lightning_gpuprof.runtime.context import RunContext, StepTiming
 
 _FULL = 2
 """The generation of `gc.collect()`; the younger ones take microseconds."""
@@ -29,12 +28,9 @@ class GarbageCollections(Recorder):
     _region: AbstractContextManager[Any] | None = None
 
     @override
-    def joins(self, context: RunContext) -> None:
-        super().joins(context)
-        self._region = None
-        if context.phase_clock is not None:
-            self._region = context.phase_clock.collections()
-            context.phases.append(Phase.GARBAGE_COLLECTION.value)
+    def joins(self, context: RunContext, timing: StepTiming | None = None) -> None:
+        super().joins(context, timing)
+        self._region = None if timing is None else timing.garbage_collections()
 
     @override
     def train_starts(self, trainer: Any, host: Callback) -> None:

@@ -1,8 +1,6 @@
 """A rank's wait for the gradients of others, apart from its own backward pass."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from typing_extensions import override
@@ -11,11 +9,9 @@ from lightning_gpuprof.adapters.autograd import at_end_of_backward
 from lightning_gpuprof.adapters.lightning import Callback
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.phases import EXCHANGE
+from lightning_gpuprof.runtime.context import TimedPart
 from lightning_gpuprof.runtime.guard import guarded
 from lightning_gpuprof.runtime.hooks import Hooks
-
-if TYPE_CHECKING:
-    from lightning_gpuprof.timing.components import Component
 
 
 class GradientSync(Recorder):
@@ -34,16 +30,16 @@ class GradientSync(Recorder):
 
     def __init__(self) -> None:
         self._hooks = Hooks({"on_before_backward": self._before, "on_after_backward": self._after})
-        self._part: Component | None = None
+        self._part: TimedPart | None = None
         self._armed = self._open = False
 
     @override
     def train_starts(self, trainer: Any, host: Callback) -> None:
         self.release()
-        context = self._context
-        if trainer.world_size < 2 or context is None or context.components is None:
+        timing = self._timing
+        if trainer.world_size < 2 or timing is None or not timing.running:
             return
-        self._part = context.components(EXCHANGE)
+        self._part = timing.part(EXCHANGE)
         self._hooks.add(host)
 
     @guarded

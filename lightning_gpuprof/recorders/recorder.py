@@ -5,7 +5,7 @@ from typing import Any
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Callback
-from lightning_gpuprof.runtime.context import RunContext
+from lightning_gpuprof.runtime.context import RunContext, StepTiming
 
 
 class Recorder:
@@ -16,10 +16,11 @@ class Recorder:
     """
 
     _context: RunContext | None = None
+    _timing: StepTiming | None = None
 
-    def joins(self, context: RunContext) -> None:
-        """A fit is being set up."""
-        self._context = context
+    def joins(self, context: RunContext, timing: StepTiming | None = None) -> None:
+        """A fit is being set up; `timing` is that of its `PhaseTimer`, where it has one."""
+        self._context, self._timing = context, timing
 
     def train_starts(self, trainer: Any, host: Callback) -> None:
         """Training begins; `host` is the callback whose hooks the Trainer calls."""

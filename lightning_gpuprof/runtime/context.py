@@ -1,16 +1,22 @@
-"""The one context that all callbacks of a Trainer share: this rank's record file."""
+"""What the parts of one session share: clock, log dir, rank, stage and the writer of records.
+
+Below are Protocols of what a part may offer to others. Parts get such an offer when they are
+composed (`RecordingCallback.use_timing`); none looks another one up.
+"""
 
 import logging
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary, ref
 
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Trainer, stage_of
-from lightning_gpuprof.records.schema import Note, Record, RunEnd
+from lightning_gpuprof.records.schema import Note, Record, RunEnd, RunStart
 from lightning_gpuprof.records.writer import RecordWriter
 from lightning_gpuprof.runtime.console import say
 from lightning_gpuprof.runtime.guard import text_of
@@ -20,11 +26,73 @@ from lightning_gpuprof.runtime.rank_store import RankStore
 from lightning_gpuprof.runtime.run_facts import run_start
 from lightning_gpuprof.runtime.timed_calls import TimedCalls
 
-if TYPE_CHECKING:
-    from lightning_gpuprof.runtime.step_start import StepBorders
-    from lightning_gpuprof.timing.components import Component
-    from lightning_gpuprof.timing.phase_clock import PhaseClock
 
+class StepCounter(Protocol):
+    """Counts the steps of a session."""
+
+    @property
+    def step(self) -> int:
+        """Number of the running step, from 0."""
+
+
+class StepListener(Protocol):
+    """Is told where steps begin."""
+
+    def step_begins(self) -> object:
+        """The next step is about to begin, before the fetch of its batch."""
+
+    def timing_ends(self) -> object:
+        """No more calls of `step_begins` will follow, though the fit may go on."""
+
+
+class StepSource(Protocol):
+    """Knows where steps begin, and tells its listeners."""
+
+    @property
+    def running(self) -> bool:
+        """Whether listeners are told; False once the timing has ended."""
+
+    @property
+    def listeners(self) -> list[StepListener]:
+        """Called in order; a listener adds and removes itself."""
+
+
+class TimedPart(Protocol):
+    """A named part of whatever phase it is entered in, as a context manager."""
+
+    name: str
+
+    @property
+    def timed(self) -> bool:
+        """Whether the running step is timed by phase."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *raised: Any) -> None: ...
+
+
+class StepTiming(StepCounter, StepSource, Protocol):
+    """What the timing of a session offers to the other parts."""
+
+    def part(self, name: str) -> TimedPart:
+        """Return the timed part of a name, the same object each time."""
+
+    def garbage_collections(self) -> AbstractContextManager[Any]:
+        """Return the region of full garbage collections, a phase that is measured from now on."""
+
+    def flag_next_step(self, flag: int) -> None:
+        """Set a `StepFlag` on the step whose batch begins next."""
+
+
+@dataclass
+class FixedSteps:
+    """The step of a session in which nobody counts any more, or yet."""
+
+    step: int = 0
+
+
+Describer = Callable[[RunStart], object]
+"""Completes the first record of a session with what a part knows."""
 Ending = Callable[[str, BaseException | None], object]
 """Puts back what a part has put in place; given the status and the error that end the session."""
 _WRITE_EVERY_NS = 15_000_000_000
@@ -43,20 +111,21 @@ class RunContext:
     """
 
     def __init__(
-        self, trainer: Trainer, run_dir: str, *, session: int, now: Callable[[], int]
+        self,
+        trainer: Trainer,
+        run_dir: str,
+        *,
+        session: int,
+        ranks: RankStore,
+        now: Callable[[], int],
     ) -> None:
         self.run_dir = run_dir
         self.rank = int(trainer.global_rank)
         self.stage = stage_of(trainer)
         self.session = session  # from 0; where rank 0 has told it, the same on every rank
-        self.step_flags = 0  # of the running step; `PhaseTimer` takes them as its batch begins
-        self.timer, self.phases, self.config = "", list[str](), dict[str, Any]()  # for `RunStart`
-        # Of a `PhaseTimer`, where there is one:
-        self.phase_clock: PhaseClock | None = None
-        self.components: Callable[[str], Component] | None = None
-        self.borders: list[StepBorders] | None = None
-        self.ranks = RankStore()
+        self.ranks = ranks
         self.calls = TimedCalls()  # put back by `end` at the latest
+        self._describers: list[Describer] = []
         self._endings: list[Ending] = []
         self.ended = self.unwritten = False
         self.now = now
@@ -64,7 +133,7 @@ class RunContext:
         self.started_unix_ns = time.time_ns()
         self._trainer = ref(trainer)
         self._writer = RecordWriter(run_dir, rank=self.rank)
-        self.step_count: Callable[[], int] = lambda: 0  # given by who counts them
+        self._steps: StepCounter = FixedSteps()
         self._waiting: list[Record] | None = []
 
     @classmethod
@@ -89,8 +158,7 @@ class RunContext:
             log_dir = last.run_dir if last.stage == "fit" else os.path.dirname(last.run_dir)
         ranks = RankStore.of(trainer)
         run_dir, session = resolve_session(trainer, log_dir, ranks)
-        context = cls(trainer, run_dir, session=session, now=now)
-        context.ranks = ranks
+        context = cls(trainer, run_dir, session=session, ranks=ranks, now=now)
         _OUTPUTS[trainer] = context
         if context.rank == 0:
             context._try(lambda: write_marker(context.run_dir))
@@ -104,8 +172,12 @@ class RunContext:
 
     @property
     def step(self) -> int:
-        """The step now running, from 0; counted by `PhaseTimer`, and 0 without one."""
-        return self.step_count()
+        """Number of the running step, from 0; always 0 where nobody counts the steps."""
+        return self._steps.step
+
+    def count_steps_by(self, counter: StepCounter) -> None:
+        """Number notes and other records by a counter, until the session ends."""
+        self._steps = counter
 
     @property
     def over(self) -> bool:
@@ -116,6 +188,10 @@ class RunContext:
     def at_end(self, ending: Ending, *, last: bool = False) -> None:
         """Have this called as the session ends, before what was handed over earlier, or `last`."""
         self._endings.insert(0 if last else len(self._endings), ending)
+
+    def at_start(self, describe: Describer) -> None:
+        """Have this complete the session's first record right before it is written."""
+        self._describers.append(describe)
 
     def clock(self) -> int:
         """Return ns since the session's start."""
@@ -180,8 +256,8 @@ class RunContext:
         while self._endings:
             self._endings.pop()(status, error)
         last = self.step if steps is None else steps
-        # Who has counted them holds the Trainer, whose value this is.
-        self.step_count = lambda: last
+        # The counter refers to the Trainer, and this context must not keep a Trainer alive.
+        self._steps = FixedSteps(last)
         if not self.ended or steps is not None:
             self.write(
                 RunEnd(
@@ -203,13 +279,15 @@ class RunContext:
         trainer = self._trainer()
         if trainer is not None:
             start = run_start(trainer, session=self.session, started_unix_ns=self.started_unix_ns)
-            start.timer, start.phases, start.config = self.timer, list(self.phases), self.config
             start.hosts = self.ranks.hosts() if self.rank == 0 else []
+            for describe in self._describers:
+                describe(start)
             for record in (start, *waiting):
                 writer.write(record)
         # At the end: after Ctrl-C amid this it is done again.
         self._writer = writer
         self._waiting = None
+        self._describers.clear()
 
     def _try(self, act: Callable[[], None]) -> None:
         try:

@@ -6,7 +6,7 @@ from typing import Any
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
-from lightning_gpuprof.runtime.context import RunContext, status_of
+from lightning_gpuprof.runtime.context import RunContext, StepTiming, status_of
 from lightning_gpuprof.runtime.guard import guarded
 from lightning_gpuprof.runtime.hooks import silence_unused
 
@@ -24,10 +24,15 @@ class RecordingCallback(Callback):
 
     def __init__(self) -> None:
         self._context: RunContext | None = None
+        self._timing: StepTiming | None = None
         silence_unused(self)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | dict.fromkeys(self._of_a_run)
+
+    def use_timing(self, timing: StepTiming) -> None:
+        """Take the timing of the session that is being set up, from the part that times it."""
+        self._timing = timing
 
     @override
     @guarded
@@ -61,9 +66,19 @@ class RecordingCallback(Callback):
                 self._rescue(trainer, error)
         finally:
             self._release()
+            self._timing = None
 
     def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
         """Write what an exception left unwritten."""
 
     def _release(self) -> None:
         """Put back whatever was changed; it may be called twice."""
+
+
+def offer_timing(trainer: Trainer, timing: StepTiming) -> None:
+    """Hand the timing of a session to every callback of a Trainer that can use it."""
+    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    for callback in callbacks:
+        for part in (callback, *getattr(callback, "parts", ())):
+            if isinstance(part, RecordingCallback):
+                part.use_timing(timing)

@@ -4,33 +4,34 @@ from collections.abc import Callable
 from typing import Any
 
 from lightning_gpuprof.adapters.lightning import Callback, batch_loop
+from lightning_gpuprof.runtime.context import StepSource
 from lightning_gpuprof.runtime.hooks import BatchCalls, add_hook, called_by_trainer, drop_hook
 
 _NEVER = 1 << 62
 _FAR = 16
-"""Batches to a border from which on half of them are passed over unseen."""
+"""Where this many steps or more are to be passed over, half of them are not even seen."""
 _BATCH_START = "on_train_batch_start"
 
 
-class StepBorders:
-    """Calls back where a training step begins, for the length of a fit.
+class StepCalls:
+    """Calls a function where a training step begins, for the length of a fit.
 
-    Where a `PhaseTimer` times the fit, that is right before the fetch of the step's batch, which it
-    sees as an action of the Trainer's profiler. Without one a step is taken to begin at
-    `on_train_batch_start`, after its fetch, which is then part of the step before.
-    `on_border` is called with the step's number, from 0, but not while asleep.
+    With a `source` (the timing of the fit), that is right before the fetch of the step's batch.
+    Without one a step is taken to begin at `on_train_batch_start`, after its fetch, which is then
+    part of the step before. `on_step` is called with the step's number, from 0, but not while
+    asleep.
     """
 
     def __init__(
         self,
         trainer: Any,
         callback: Callback,
-        on_border: Callable[[int], object],
-        context: Any = None,
+        on_step: Callable[[int], object],
+        source: StepSource | None = None,
     ) -> None:
         self._progress = batch_loop(trainer).batch_progress
         self._host = called_by_trainer(trainer, callback)
-        self._on_border, self._context = on_border, context
+        self._on_step, self._source = on_step, source
         self._first = self._due = self._completed
         self._called_back = False
         self._leave: Callable[[], object] | None = None
@@ -56,20 +57,20 @@ class StepBorders:
         self._due = _NEVER
         self._rest()
 
-    def reach(self, *_: Any) -> None:
-        """A step begins."""
+    def step_begins(self, *_: Any) -> None:
+        """Call the function, unless the step is one to pass over."""
         completed = self._completed
         if completed >= self._due:
             self._due = completed + 1
-            self._on_border(completed - self._first)
+            self._on_step(completed - self._first)
 
-    def go_on_by_hook(self) -> None:
-        """The timer stops before the fit ends."""
+    def timing_ends(self) -> None:
+        """Go on by the hook: the timing ended before the fit."""
         self._go()
         self._enter()
 
     def _rest(self) -> None:
-        """Look at no step while no border is near; the loop alone counts those that are skipped."""
+        """See no step until shortly before the next one that counts."""
         self._wait_no_more()
         left = self._due - self._completed
         if left < _FAR:
@@ -88,13 +89,13 @@ class StepBorders:
     def _enter(self) -> None:
         if self._leave is not None:
             return
-        timed = None if self._context is None else self._context.borders
-        if timed is None:
-            add_hook(self._host, _BATCH_START, self.reach)
-            self._leave = lambda: drop_hook(self._host, _BATCH_START, self.reach)
+        source = self._source
+        if source is None or not source.running:
+            add_hook(self._host, _BATCH_START, self.step_begins)
+            self._leave = lambda: drop_hook(self._host, _BATCH_START, self.step_begins)
         else:
-            timed.append(self)
-            self._leave = lambda: timed.remove(self)
+            source.listeners.append(self)
+            self._leave = lambda: source.listeners.remove(self)
 
     def _go(self) -> None:
         leave, self._leave = self._leave, None

@@ -1,23 +1,54 @@
 """The region of a training batch, in which the step's facts are noted as it begins."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 from typing_extensions import override
 
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.runtime.guard import attempt
+from lightning_gpuprof.runtime.hooks import BatchCalls
 from lightning_gpuprof.tensors import first_dimension
 from lightning_gpuprof.timing.phase_clock import Region
 from lightning_gpuprof.timing.region_paths import CLOSE, OPEN, SWAP, code
-from lightning_gpuprof.timing.step_timeline import UNKNOWN_SAMPLES
-
-if TYPE_CHECKING:
-    from lightning_gpuprof.timing.run import TimingRun
+from lightning_gpuprof.timing.step_timeline import UNKNOWN_SAMPLES, StepTimeline
 
 _ROWS = (tuple, list)
+
+
+class BatchState:
+    """What the regions of a session's batches keep from batch to batch.
+
+    Attributes:
+        first: Whether the next batch is an epoch's first, or one of a new iterator's.
+        left: Batches until a window may be full.
+        counters: The counters of torch.compile, None while it is not imported.
+        holder: The object of Lightning's whose `batch` is the batch that runs.
+    """
+
+    __slots__ = (
+        "begin_elsewhere", "calls", "counters", "first", "holder", "left", "look_for_compiling",
+        "on_due", "timeline",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        timeline: StepTimeline,
+        calls: BatchCalls,
+        holder: Any,
+        *,
+        begin_elsewhere: Callable[[], object],
+        look_for_compiling: Callable[[], object],
+        on_due: Callable[[], object],
+    ) -> None:
+        self.timeline, self.calls, self.holder = timeline, calls, holder
+        self.first = True
+        self.left = 2  # the step whose batch ends has not ended itself
+        self.counters: Mapping[str, Any] | None = None
+        self.begin_elsewhere, self.look_for_compiling = begin_elsewhere, look_for_compiling
+        self.on_due = on_due
 
 
 class Batch(Region):
@@ -29,21 +60,14 @@ class Batch(Region):
     """
 
     __slots__ = (
-        "_becomes", "_becomes_own", "_marked", "_on_due", "_own_closes", "_own_opens", "_run",
+        "_becomes", "_becomes_own", "_marked", "_on_due", "_own_closes", "_own_opens", "_state",
         "_timeline",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        region: Region,
-        run: "TimingRun",
-        on_due: Callable[[], object],
-        *,
-        marked: bool,
-    ) -> None:
+    def __init__(self, region: Region, state: BatchState, *, marked: bool) -> None:
         super().__init__(region.clock, region.slot)
         own = region.clock.slot(Phase.CALLBACKS, "PhaseTimer") if marked else region.slot
-        self._run, self._timeline, self._on_due = run, run.timeline, on_due
+        self._state, self._timeline, self._on_due = state, state.timeline, state.on_due
         self._marked = marked
         self._becomes, self._becomes_own = code(SWAP, region.slot), code(SWAP, own)
         self._own_opens, self._own_closes = code(OPEN, own), code(CLOSE, own)
@@ -54,14 +78,14 @@ class Batch(Region):
         if marked:
             self._times.append(self._now())
             self._codes.append(self._own_opens)
-        run = self._run
-        timeline, context, counters = self._timeline, run.context, run.counters
+        state, timeline = self._state, self._timeline
+        counters = state.counters
         if counters or counters is None:
-            run.look_for_compiling()
-        if run.first or timeline.ran or timeline.begun:
-            run.begin_elsewhere()
+            state.look_for_compiling()
+        if state.first or timeline.ran or timeline.begun:
+            state.begin_elsewhere()
         else:
-            batch = run.batch_holder.batch
+            batch = state.holder.batch
             first = batch[0] if type(batch) in _ROWS and batch else batch
             try:  # costs nothing; `size(0)` and `dim()` instead are 0.1 us more, in the caches
                 shape = first.shape if type(first) is Tensor else ()
@@ -71,12 +95,13 @@ class Batch(Region):
             samples = next(iter(shape), None)
             timeline.samples.append(size_of(batch) if samples is None else samples)
             timeline.begun = True
-        if context.step_flags:
-            timeline.flags |= context.step_flags
-            context.step_flags = 0
-        run.left -= 1
-        run.calls.left -= 1
-        timeline.due = run.left <= 0 or run.calls.left <= 0
+        if timeline.next_flags:
+            timeline.flags |= timeline.next_flags
+            timeline.next_flags = 0
+        calls = state.calls
+        state.left -= 1
+        calls.left -= 1
+        timeline.due = state.left <= 0 or calls.left <= 0
         if marked:
             self._times.append(self._now())
             self._codes.append(self._becomes)

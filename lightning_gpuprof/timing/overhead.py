@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
-from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.timing.phase_clock import PhaseClock
 from lightning_gpuprof.timing.step_timeline import StepTimeline
 from lightning_gpuprof.timing.windows import Window
@@ -123,18 +122,15 @@ def boundary_cost_ns(rounds: int = 50, repeats: int = 5) -> float:
 class StepChoice:
     """Marks every step, or after `spread` one step in so many, somewhere in each block of them.
 
-    The first step of an epoch is always marked, and so is one that somebody insists on. Of a step
+    The first step of an epoch is always marked, and so is one that has flags already. Of a step
     that is not marked the time is known from border to border alone. All time between epochs is
     charged to phases: it is rare and may be long.
     """
 
-    def __init__(
-        self, timeline: StepTimeline, *, use: Callable[[bool], None], insists: RunContext
-    ) -> None:
+    def __init__(self, timeline: StepTimeline, *, use: Callable[[bool], None]) -> None:
         self.every = 1
         self._timeline = timeline
         self._use = use
-        self._insists = insists
         self._since: int | None = None
         self._chosen: array[int] = array("q")
         self._block = self._left = 0
@@ -167,7 +163,7 @@ class StepChoice:
             here = self._place(self._block)
             self._block += 1
             self._left = self.every + self._place(self._block) - here
-        mark = due or bool(timeline.flags & _EPOCH_START or self._insists.step_flags)
+        mark = due or bool(timeline.flags & _EPOCH_START or timeline.next_flags)
         if mark:
             self._chosen.append(timeline.step)
             timeline.nth_mark += 1

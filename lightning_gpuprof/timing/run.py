@@ -1,6 +1,7 @@
 """The timing of one session: clock, proxy, device marks, and the writing of windows."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import cache, partial
 from typing import Any
 
@@ -9,14 +10,15 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.actions import own_callback_names
 from lightning_gpuprof.adapters.device_events import DeviceEvents
 from lightning_gpuprof.adapters.lightning import Trainer, batch_holder, batch_loop
-from lightning_gpuprof.records.schema import StepFlag
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.schema import RunStart, StepFlag
 from lightning_gpuprof.runtime.compiling import CompileNotes
-from lightning_gpuprof.runtime.context import RunContext
+from lightning_gpuprof.runtime.context import RunContext, StepListener
 from lightning_gpuprof.runtime.guard import interrupts_wait
 from lightning_gpuprof.runtime.hooks import BatchCalls
 from lightning_gpuprof.timing.action_regions import ActionRegions
 from lightning_gpuprof.timing.attach import FIT_PHASES, ProxyTiming
-from lightning_gpuprof.timing.batches import Batch, size_of
+from lightning_gpuprof.timing.batches import Batch, BatchState, size_of
 from lightning_gpuprof.timing.components import Component, activate
 from lightning_gpuprof.timing.device_marking import DeviceMarking
 from lightning_gpuprof.timing.device_marks import DeviceMarks
@@ -31,7 +33,8 @@ from lightning_gpuprof.timing.window_writer import TimerSettings, WindowWriter
 class TimingRun:
     """The state of a `PhaseTimer` for the length of one session.
 
-    A copy of a run (pickle, deepcopy) is None. `Batch` notes the beginning of each batch in it.
+    It is what other parts of the session get as its `StepTiming`. A copy of it (pickle, deepcopy)
+    is None.
     """
 
     def __init__(
@@ -47,14 +50,17 @@ class TimingRun:
     ) -> None:
         self.timeline = StepTimeline(PhaseClock(context.now), warmup=settings.warmup)
         self.context = context
-        self.counters: Mapping[str, Any] | None = None
-        self.calls = calls
+        self.running = True
+        self._phases = [phase.value for phase in FIT_PHASES]
         self._fit_end, self._nvtx = fit_end, settings.nvtx
-        self.left = 2  # the step whose batch ends has not ended itself
-        self.first = True
-        self.batch_holder = batch_holder(trainer)
-        self.begin_elsewhere = shield(self._begin)
-        self.look_for_compiling = shield(self._look)
+        self._batches = BatchState(
+            self.timeline,
+            calls,
+            batch_holder(trainer),
+            begin_elsewhere=shield(self._begin),
+            look_for_compiling=shield(self._look),
+            on_due=shield(self.do_due),
+        )
         self._batch_loop: Any = batch_loop(trainer)
         self.timeline.clock.start(context.started_ns)
         self._writer = WindowWriter(
@@ -68,12 +74,11 @@ class TimingRun:
             )
             self._device.calibrate()
             self._writer.device = self._device
-        context.phase_clock = self.timeline.clock
-        context.borders = self.timeline.borders
-        self.timing = self._attach(trainer, partial(Batch, run=self, on_due=shield(self.do_due)))
-        context.step_count = lambda: self.timeline.step
-        context.components = cache(partial(Component, self.timeline, marking=self._device))
-        self._deactivate = activate(context.components)
+        self.timing = self._attach(trainer, partial(Batch, state=self._batches))
+        context.at_start(self._describe)
+        context.count_steps_by(self.timeline)
+        self.part = cache(partial(Component, self.timeline, marking=self._device))
+        self._deactivate = activate(self.part)
         flag = partial(self.timeline.flag_last_batch, StepFlag.COMPILED)
         self._compiling = CompileNotes(context, flag)
 
@@ -88,12 +93,33 @@ class TimingRun:
             watch=partial(ranges, watch) if self._nvtx else watch,
         )
         # A loader has a new iterator: its parts are timed from the next batch on.
-        calls, again = context.calls, partial(setattr, self, "first", True)
+        calls, again = context.calls, partial(setattr, self._batches, "first", True)
         timing = ProxyTiming(trainer, self.timeline, actions, calls=calls, again=again)
-        self._writer.choice = StepChoice(self.timeline, use=timing.mark, insists=context)
-        context.timer = "tap"  # the name on disk
-        context.phases = [phase.value for phase in FIT_PHASES]
+        self._writer.choice = StepChoice(self.timeline, use=timing.mark)
         return timing
+
+    @property
+    def step(self) -> int:
+        """Number of the running step, from 0."""
+        return self.timeline.step
+
+    @property
+    def listeners(self) -> list[StepListener]:
+        """Parts that are told before a step begins."""
+        return self.timeline.listeners
+
+    def garbage_collections(self) -> AbstractContextManager[Any]:
+        """Return the region of full garbage collections, a phase that is measured from now on."""
+        if (name := Phase.GARBAGE_COLLECTION.value) not in self._phases:
+            self._phases.append(name)
+        return self.timeline.clock.collections()
+
+    def flag_next_step(self, flag: int) -> None:
+        """Flag the step whose batch begins next."""
+        self.timeline.next_flags |= flag
+
+    def _describe(self, start: RunStart) -> None:
+        start.timer, start.phases = "tap", self._phases  # the timer's name on disk
 
     def begin_training(self, trainer: Trainer) -> None:
         """Training is about to start: optimizers and loaders are there now."""
@@ -107,33 +133,34 @@ class TimingRun:
     def begin_epoch(self, epoch: int) -> None:
         """Note the epoch of the steps to come."""
         self.timeline.epoch = epoch
-        self.first = True
+        self._batches.first = True
 
     def _begin(self) -> None:
         """Begin an epoch's first batch: its loaders' iterators are there now."""
         batch_idx = self._batch_loop.batch_progress.current.ready - 1
-        self.timeline.begin_batch(batch_idx, size_of(self.batch_holder.batch))
-        if self.first:
-            self.first = False
+        self.timeline.begin_batch(batch_idx, size_of(self._batches.holder.batch))
+        if self._batches.first:
+            self._batches.first = False
             self.timing.time_loader()
 
     def do_due(self) -> None:
-        """A batch has run for which `due` was set: write a full window, and make rare calls."""
+        """Write the windows that are full and run the periodic calls that are due."""
         if self._fit_end.gone():
             self._fit_end.end()
             return
-        if self.left <= 0:
-            self.left = self._writer.fill()
-        if self.calls.left <= 0:
-            self.calls.ring()
+        batches = self._batches
+        if batches.left <= 0:
+            batches.left = self._writer.fill()
+        if batches.calls.left <= 0:
+            batches.calls.ring()
 
     def _look(self) -> None:
-        self.counters = self._compiling.look()
+        self._batches.counters = self._compiling.look()
 
     def finish(self, status: str, error: BaseException | None) -> None:
         """End the session: everything charged so far is written, and the Trainer restored."""
         with interrupts_wait():
-            self.look_for_compiling()
+            self._batches.look_for_compiling()
             try:
                 end_ns = self.timeline.stop(unfinished=error is not None)
             finally:
@@ -150,12 +177,11 @@ class TimingRun:
 
     def restore(self) -> None:
         """Put the Trainer back as it was."""
-        self.context.components = None
+        self.running = False
         self._deactivate()
-        self.calls.hand_over()
-        self.context.borders = None
-        for border in tuple(self.timeline.borders):
-            border.go_on_by_hook()
+        self._batches.calls.hand_over()
+        for listener in tuple(self.timeline.listeners):
+            listener.timing_ends()
         self.timing.restore()
 
     @override

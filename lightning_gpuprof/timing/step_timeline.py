@@ -5,7 +5,7 @@ Every nanosecond from the start of the clock to `stop` is in exactly one step or
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from typing_extensions import override
@@ -13,11 +13,9 @@ from typing_extensions import override
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.phases import WORKER_STARTUP, Phase
 from lightning_gpuprof.records.schema import StepFlag
+from lightning_gpuprof.runtime.context import StepListener
 from lightning_gpuprof.timing.phase_clock import CutRows, PhaseClock, Region
 from lightning_gpuprof.timing.region_paths import CUT, CUT_OPEN, code
-
-if TYPE_CHECKING:
-    from lightning_gpuprof.runtime.step_start import StepBorders
 
 SETUP, EPOCH_START, EPOCH_END, TEARDOWN = "setup", "epoch_start", "epoch_end", "teardown"
 UNKNOWN_SAMPLES = -1
@@ -47,6 +45,7 @@ class StepTimeline:
     def __init__(self, clock: PhaseClock, *, warmup: int = 0) -> None:
         self.clock = clock
         self.epoch = self.flags = 0  # of the running step
+        self.next_flags = 0  # of the step whose batch begins next
         self.in_step = False
         self.begun = self.ran = False  # the running step's batch has begun, or has run
         self.due = False  # something is to be done once the batch has run
@@ -54,7 +53,7 @@ class StepTimeline:
         # Where not every step is marked: whether the one that begins is; an epoch's last has ended.
         self.choose: Callable[[], bool] | None = None
         self.left: Callable[[], None] | None = None
-        self.borders: list[StepBorders] = []  # told before a step begins
+        self.listeners: list[StepListener] = []
         self.outside: list[Outside] = []  # to be taken
         # Sizes of the batches of steps to be taken. Whoever begins a batch that follows the last in
         # its epoch adds to them, and sets `begun`.
@@ -112,7 +111,7 @@ class StepTimeline:
         """
         if self.in_step and not self.ran:
             return
-        self.reach_border()
+        self.tell_listeners()
         self.end_startup()
         if self.in_step:
             self._end_step()
@@ -122,10 +121,10 @@ class StepTimeline:
         if self.choose is not None:
             self.choose()
 
-    def reach_border(self) -> None:
-        """Tell of the step that is about to begin."""
-        for border in tuple(self.borders):
-            border.reach()
+    def tell_listeners(self) -> None:
+        """Tell the listeners of the step that is about to begin."""
+        for listener in tuple(self.listeners):  # which may remove itself
+            listener.step_begins()
 
     def begin_epoch(self) -> None:
         """The loop over batches begins; until its first fetch it starts data workers."""
@@ -242,8 +241,8 @@ class Fetch(Region):
             timeline.begin_step()
             Region.__enter__(self)
             return
-        if timeline.borders:
-            timeline.reach_border()
+        if timeline.listeners:
+            timeline.tell_listeners()
         if timeline.flags:
             timeline.keep_flags()
         timeline.ran = False

@@ -4,6 +4,8 @@ import pytest
 from lightning.pytorch import Callback
 from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
 
+from lightning_gpuprof.records.reader import read_run
+
 
 @pytest.mark.parametrize("profiler", [SimpleProfiler, AdvancedProfiler])
 def test_the_users_own_profiler_goes_on_working(planted, clock, timer, tmp_path, profiler):
@@ -69,5 +71,5 @@ def test_the_other_lightning_package_is_served_alike(clock, timer, tmp_path):
 
     trainer.fit(boring.BoringModel())
 
-    assert timer._context.timer == "tap"
+    assert read_run(timer._context.run_dir)[0].sessions[0].start.timer == "tap"
     assert trainer.profiler.__class__.__name__ == "PassThroughProfiler"

@@ -32,7 +32,10 @@ class Part:
 def steps(part, count=2):
     """Make backward passes of two ranks; return the recorder, and the gradient that they leave."""
     host, recorder = Callback(), GradientSync()
-    recorder.joins(SimpleNamespace(components=lambda name: part, step=0, write=lambda record: None))
+    recorder.joins(
+        SimpleNamespace(step=0, write=lambda record: None),
+        SimpleNamespace(part=lambda name: part, running=True),
+    )
     recorder.train_starts(SimpleNamespace(world_size=2), host)
     weight = torch.ones(1, requires_grad=True)
     for _ in range(count):

@@ -9,7 +9,9 @@ from lightning_gpuprof.timing.overhead import StepChoice
 
 @pytest.fixture
 def timeline():
-    return SimpleNamespace(step=0, flags=0, marked=True, nth_mark=0, choose=None, left=None)
+    return SimpleNamespace(
+        step=0, flags=0, next_flags=0, marked=True, nth_mark=0, choose=None, left=None
+    )
 
 
 @pytest.fixture
@@ -18,13 +20,8 @@ def told():
 
 
 @pytest.fixture
-def insisted():
-    return SimpleNamespace(step_flags=0)
-
-
-@pytest.fixture
-def choice(timeline, told, insisted):
-    return StepChoice(timeline, use=told.append, insists=insisted)
+def choice(timeline, told):
+    return StepChoice(timeline, use=told.append)
 
 
 def run(timeline, steps):
@@ -55,16 +52,14 @@ def test_what_happens_every_few_steps_is_met_as_often_as_it_happens(timeline, ch
         assert counts.min() > 0.5 * len(marked) / period
 
 
-def test_an_epochs_first_step_and_one_that_somebody_insists_on_are_marked(
-    timeline, choice, insisted
-):
+def test_an_epochs_first_step_and_one_that_somebody_insists_on_are_marked(timeline, choice):
     choice.spread(20)
     run(timeline, [1])
 
     timeline.flags = StepFlag.EPOCH_START
     assert run(timeline, [2]) == [2]
     timeline.flags = 0
-    insisted.step_flags = StepFlag.PROFILED
+    timeline.next_flags = StepFlag.PROFILED
     assert run(timeline, [3, 4]) == [3, 4]
-    insisted.step_flags = 0
+    timeline.next_flags = 0
     assert run(timeline, [5]) == []
