@@ -7,9 +7,9 @@ from rule_cases import MS, op
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.model import Severity
-from lightning_gpuprof.findings.operators import patterns, seen_loading
+from lightning_gpuprof.findings.operators import loading_operations, operators
 
-ROWS = (*patterns("loading"), *patterns("computing"))
+ROWS = (*operators().loading, *operators().computing)
 
 
 def at(source="", callee=None, count=10, line=7, operation=None):
@@ -18,7 +18,7 @@ def at(source="", callee=None, count=10, line=7, operation=None):
 
 
 def seen(*lines, whole=20):
-    return seen_loading(HostLines(whole, lines, {"data_wait": whole}))
+    return loading_operations(HostLines(whole, lines, {"data_wait": whole}))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
@@ -26,7 +26,7 @@ def test_every_row_is_complete(row):
     assert row.callee or row.written or row.operators
     for pattern in (row.callee, row.written):
         re.compile(pattern)
-    assert row.advice
+    assert row.whole_advice
     assert row.source
 
 

@@ -1,4 +1,4 @@
-"""Where most of a step goes, where no rule knows better.
+"""Most of a step goes to one place, for which no rule knows a reason.
 
 ## Symptom
 One line of the program, or one operator, takes more of the step than any other.
@@ -7,7 +7,7 @@ One line of the program, or one operator, takes more of the step than any other.
 A change can save most where most of the time goes.
 
 ## Fix
-Do it once, on whole tensors, in a smaller type, or not at all.
+Do the work once, on whole tensors, in a smaller type, or not at all.
 
 ```python
 y = self.table(x.cpu()).to(x.device)  # before
@@ -15,25 +15,25 @@ y = self.table(x)  # after
 ```
 
 ## How it is measured
-`line_ns`: samples of the training thread's stack at the line, times its phase. Without samples
-`operator_ns`: the operator with the most self time in a trace, on the device where there is one.
-Rows of `findings/operators.toml` add advice on known operations (sorting, decompositions,
-attention, indexing).
+`line_ns` is the share of stack samples of the training thread at the line, times the duration of
+its phase. Without samples, `operator_ns` is the operator with the most self time in a trace, on the
+device if there is one. Rows of `findings/operators.toml` add advice on operations that are known to
+be slow, such as sorting, decompositions, attention and indexing.
 
 ## Limits
-It is always `info` and promises no saving.
+The finding is always `info` and promises no saving.
 """
 
 from lightning_gpuprof.analysis.run.line_times import LineTime, line_times
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Severity, Where
-from lightning_gpuprof.findings.operators import Pattern, patterns
+from lightning_gpuprof.findings.operators import Pattern, operators
 from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.units import duration, percent, percents
 
 MIN_FRAC = 0.2
-"""A line with less is one of many."""
+"""A line with a smaller share of the step is one of many."""
 ADVICE = (
     "Look at what it does, how often and on which sizes: do it once, on whole tensors, in a "
     "smaller type, or not at all."
@@ -43,7 +43,7 @@ EFFORT = Effort(Horizon.LONG, "to be found out", "not known")
 
 @rule(id="costly-line", needs=("lines or operators",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return the line that takes most of the step; else the operator."""
+    """Return a finding about the line that takes most of the step, or else about the operator."""
     step_ns, facts = measured(run.step_ns), trace_facts(run)
     lines = line_times(run)
     if lines:
@@ -57,7 +57,7 @@ def _line(run: RunResults, step_ns: int, line: LineTime) -> Finding | None:
     marks = run.device_time.phases.get(line.phase) if run.device_time else None
     device_ns = marks.mean_ns if marks else None
     inside = f", mostly in {line.callee}" if line.callee else ""
-    row = next((one for one in patterns("computing") if one.fits(line)), None)
+    row = next((row for row in operators().computing if row.fits(line)), None)
     return Finding(
         severity=Severity.INFO,
         title=f"{line.function}, line {line.line}, takes "
@@ -76,17 +76,18 @@ def _line(run: RunResults, step_ns: int, line: LineTime) -> Finding | None:
 
 
 def _operator(step_ns: int, facts: TraceFacts) -> Finding | None:
-    every = [op for op in facts.operators.values() if op.name.startswith("aten::")]
-    device = facts.on_device or facts.doubted
-    several = facts.number("device", "count") or 1  # at the same time
+    by_name = {name: op for name, op in facts.operators.items() if name.startswith("aten::")}
+    on_device = facts.on_device or facts.doubted
+    devices = facts.number("device", "count") or 1  # they work at the same time
     taken = {
-        op.name: (op.device_total_ns or 0.0) / several if device else op.self_ns for op in every
+        name: (op.device_total_ns or 0.0) / devices if on_device else op.self_ns
+        for name, op in by_name.items()
     }
-    name = max(taken, key=lambda one: taken[one], default=None)
+    name = max(taken, key=lambda name: taken[name], default=None)
     if name is None or taken[name] < MIN_FRAC * step_ns:
         return None
     op = facts.operators[name]
-    row = next((one for one in patterns("computing") if name in one.operators), None)
+    row = next((row for row in operators().computing if name in row.operators), None)
     return Finding(
         severity=Severity.INFO,
         title=f"{name} takes {duration(taken[name])} of each step "
@@ -105,4 +106,4 @@ def _operator(step_ns: int, facts: TraceFacts) -> Finding | None:
 
 
 def _advice(row: Pattern | None) -> str:
-    return ADVICE if row is None else row.advice
+    return ADVICE if row is None else row.whole_advice

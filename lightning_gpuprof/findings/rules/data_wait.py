@@ -4,8 +4,8 @@
 `data_wait` takes a noticeable share of the step.
 
 ## Why
-The host queues no work while it waits, so a device that has caught up stands idle. Without
-workers the wait is the making of a batch.
+The host queues no work while it waits, so a device that has finished its work stands idle. Without
+data workers, the wait is the time in which the training process makes the batch itself.
 
 ## Fix
 ```python
@@ -13,17 +13,19 @@ DataLoader(data)  # before
 DataLoader(data, num_workers=4, persistent_workers=True)  # after
 ```
 
-Or decode once, before training, and index whole batches. Workers do not help a slow sampler, on
-busy cores, or where a batch costs less than sending it.
+Or do work once instead of for every sample: decode before training, and index whole batches.
+Workers do not help if the sampler is slow, if all cores are busy, or if sending a batch takes
+longer than making it.
 
 ## How it is measured
-`data_wait_ns`: mean wait per steady step, without epochs' starts, in three parts (sampler, making,
-receiving). The saving is an estimate from cores and sampled lines (docs/adr/0031), in validation
-too where that is at the same lines.
+`data_wait_ns` is the mean wait per steady step, without the starts of epochs. It has three parts:
+drawing indices (the sampler), making the batch and receiving it from a worker. The saving is
+estimated from the number of cores and from sampled lines (docs/adr/0031). Waits in validation count
+too if they are at the same lines.
 
 ## Limits
-On a GPU only the device's idle time during the wait counts. An `IterableDataset` must shard its
-samples among workers.
+On a GPU, only time counts in which the device was idle during the wait. With more than one worker,
+an `IterableDataset` must divide its samples among them.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
@@ -38,19 +40,51 @@ from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.analysis.savings.loader_plan import (
     LoaderChange,
     LoaderPlan,
+    NoWorkers,
     loader_plan,
     rows_in_memory,
 )
 from lightning_gpuprof.findings.grade import WARNING_FRAC
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity, Where
-from lightning_gpuprof.findings.operators import OWN_WORKERS, Seen, seen_loading, tables
+from lightning_gpuprof.findings.operators import (
+    OWN_WORKERS,
+    SampledOperation,
+    loading_operations,
+)
 from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, interval_text, percent, size
 
 MOST = 0.5
-TEXTS: dict[str, str] = tables("advice.toml")["loader"]
-"""By change of the loader, by reason against more workers, and of drawn or streamed data."""
+"""Operations with this share of the wait together need no general advice beside their own."""
+ADVICE = {
+    LoaderChange.ROWS: "Samples are rows of tensors in memory, which are faster to index than to "
+    "send: make batches in the training process, or index a whole batch at once (__getitems__).",
+    LoaderChange.SAMPLER: "{sampler} takes most of the wait. It runs in the training process, so "
+    "workers do not help: order a whole epoch at once, with tensor operations.",
+    LoaderChange.NO_WORKERS: "Most of the wait is receiving batches from workers: make batches "
+    "without workers, or send fewer and larger tensors per batch.",
+    LoaderChange.SMALLER: "Workers have batches ready, and the wait is receiving them. Send fewer "
+    "bytes and tensors: uint8 instead of float32, crops, a few stacked tensors.",
+    LoaderChange.WORKERS: "Make batches in {workers} worker processes instead of {now}.",
+    LoaderChange.STORAGE: "The processes that make batches wait for storage{filesystem}: pack "
+    "samples into larger files that are read in sequence, copy the data to a local disk first, or "
+    "use more workers than cores, so that several wait at the same time.",
+    LoaderChange.CHEAPER: "Make __getitem__ and the collate function cheaper: decode once before "
+    "training, store tensors, and index whole batches instead of samples.",
+}
+WHY_NO_WORKERS = {
+    NoWorkers.EVERY_CORE: "{now} workers already use all {cores} cores.",
+    NoWorkers.SHARED: "Leave num_workers at 0: the dataset reads {shares} during training, and "
+    "workers would see an outdated copy.",
+    NoWorkers.BUSY: "Training uses all {cores} cores: workers may cost more than they hide.",
+    NoWorkers.LITTLE: "More workers would hardly hide this wait.",
+}
+RANDOM = "Apply random augmentation to a whole batch at once, in one tensor operation."
+ITERABLE = (
+    "The dataset is an IterableDataset: more than one worker would repeat every sample, unless the "
+    "dataset divides its reads among them (get_worker_info)."
+)
 SHARDING = """
 # in the dataset's __iter__, before anything is read, or each worker yields every sample:
 info = torch.utils.data.get_worker_info()
@@ -77,10 +111,10 @@ def judge(run: RunResults) -> Finding | None:
     loader = run.start.loader
     saving = Range(low=plan.low_ns, high=plan.high_ns)
     cause_ns = wait_ns + (validation_ns(run) if plan.change is LoaderChange.CHEAPER else 0)
-    also = ", validation too" * (cause_ns > wait_ns)
-    for seen in seen_loading(batch_lines(run)):
-        own = seen.pattern.name == OWN_WORKERS
-        also += f", {percent(seen.frac)} of it for own workers" * own
+    also = ", validation too" if cause_ns > wait_ns else ""
+    for operation in loading_operations(batch_lines(run)):
+        if operation.pattern.name == OWN_WORKERS:
+            also += f", {percent(operation.frac)} of it for own workers"
     return Finding(
         severity=Severity.BY_SAVING if plan.sure else Severity.INFO,
         title=f"{percent(cause_ns / step_ns)} of each step ({duration(cause_ns)}) waits for data"
@@ -98,9 +132,9 @@ def judge(run: RunResults) -> Finding | None:
 
 
 def _advice(run: RunResults, plan: LoaderPlan) -> str:
-    """Return what to do, why not something else, and the other change that is open."""
+    """Return what to do, why more workers are not proposed, and the second-best change."""
     loader = run.start.loader
-    words = dict(
+    figures = dict(
         cores=run.cores,
         now=(loader.num_workers if loader else None) or "the training process",
         sampler=(loader.sampler if loader else None) or "The sampler",
@@ -109,10 +143,11 @@ def _advice(run: RunResults, plan: LoaderPlan) -> str:
         filesystem=_stored(run),
     )
     cheaper = plan.change is LoaderChange.CHEAPER
-    advice = _cheaper(run) if cheaper else TEXTS[plan.change.value].format(**words)
-    advice += f" {TEXTS[plan.why.value].format(**words)}" if plan.why else ""
+    advice = _cheaper(run) if cheaper else ADVICE[plan.change].format(**figures)
+    if plan.why:
+        advice += f" {WHY_NO_WORKERS[plan.why].format(**figures)}"
     if plan.change is LoaderChange.WORKERS and loader and loader.dataset_kind == "iterable":
-        advice += f" {TEXTS['iterable']}"
+        advice += f" {ITERABLE}"
     if plan.instead is not None:
         saved = interval_text(plan.instead.low_ns, plan.instead.high_ns)
         other = _change(run, plan.instead)
@@ -122,29 +157,38 @@ def _advice(run: RunResults, plan: LoaderPlan) -> str:
 
 
 def _stored(run: RunResults) -> str:
-    """Return in brackets on which file system the data are, and how a batch is read."""
-    kinds = [one.filesystem for one in (run.worker_lines, run.lines) if one is not None]
-    read, words = batch_reads(run), [kind for kind in kinds if kind][:1]
+    """Return in brackets which file system the data is on, and how much a batch reads."""
+    sampled = [lines for lines in (run.worker_lines, run.lines) if lines is not None]
+    facts = [lines.filesystem for lines in sampled if lines.filesystem][:1]
+    read = batch_reads(run)
     if read is not None:
-        words.append(f"{size(read[0])} in {read[1]} reads per batch")
-    return f" ({', '.join(words)})" if words else ""
+        facts.append(f"{size(read[0])} in {read[1]} reads per batch")
+    return f" ({', '.join(facts)})" if facts else ""
 
 
 def _cheaper(run: RunResults) -> str:
-    """Return advice on the operations that were seen; where few were, the general one."""
-    lines, own = batch_lines(run), own_code(run)
-    seen, drawn = seen_loading(lines), draws(run)
-    named = " ".join(_named(one) for one in seen)
-    if sum(one.frac for one in seen) < MOST:
-        named = f"{named} {TEXTS[LoaderChange.CHEAPER.value]}".strip()
-    mostly = f" Most of it is your own code, above all {own.function}." if own else ""
-    return named + mostly + (f" {TEXTS['drawn']}" if drawn else "")
+    """Return how to make batches cheaper.
+
+    That is the advice on the operations that were sampled, and the general advice unless they are
+    most of the wait.
+    """
+    operations, own = loading_operations(batch_lines(run)), own_code(run)
+    sentences = [_advice_on(operation) for operation in operations]
+    if sum(operation.frac for operation in operations) < MOST:
+        sentences.append(ADVICE[LoaderChange.CHEAPER])
+    if own:
+        sentences.append(f"Most of it is your own code, above all {own.function}.")
+    if draws(run):
+        sentences.append(RANDOM)
+    return " ".join(sentences)
 
 
-def _named(one: Seen) -> str:
-    name = one.line.callee or f"`{one.line.source.split('#')[0].strip()}`"
-    place = f"{one.line.file}:{one.line.line}"
-    return f"{one.pattern.advice.rstrip('.')} ({name}, {percent(one.frac)}, {place})."
+def _advice_on(operation: SampledOperation) -> str:
+    """Return the advice on an operation, with its share of the wait and its line."""
+    line = operation.line
+    name = line.callee or f"`{line.source.split('#')[0].strip()}`"
+    advice = operation.pattern.whole_advice.rstrip(".")
+    return f"{advice} ({name}, {percent(operation.frac)}, {line.file}:{line.line})."
 
 
 def _change(run: RunResults, plan: LoaderPlan) -> str | None:
@@ -159,7 +203,7 @@ def _change(run: RunResults, plan: LoaderPlan) -> str | None:
 
 
 def _evidence(run: RunResults, step_ns: int, wait_ns: int) -> dict[str, int | float]:
-    loader, seen, io = run.start.loader, run.worker_lines, run.io_pressure
+    loader, sampled, io = run.start.loader, run.worker_lines, run.io_pressure
     read = batch_reads(run) or (None, None)
     workers = loader.num_workers if loader else None
     return evidence_of(
@@ -170,8 +214,8 @@ def _evidence(run: RunResults, step_ns: int, wait_ns: int) -> dict[str, int | fl
         sampler_frac=run.loader_wait.sampler_frac,
         receiving_frac=run.loader_wait.receiving_frac,
         sample_ns=round(wait_ns / run.batch_size) if run.batch_size and not workers else None,
-        worker_samples_count=seen.whole if seen else None,
-        worker_waiting_frac=seen.waiting_frac if seen else None,
+        worker_samples_count=sampled.whole if sampled else None,
+        worker_waiting_frac=sampled.waiting_frac if sampled else None,
         worker_batch_ns=made_in_ns(run),
         storage_frac=storage_frac(run),
         batch_read_bytes=read[0],

@@ -54,7 +54,7 @@ def test_no_workers_for_a_dataset_that_reads_what_training_changes(analyze, shar
 def test_an_iterable_dataset_with_workers_is_told_to_share_out_what_it_reads(evaluate):
     loader = Loader(num_workers=1, dataset_kind="iterable")
     finding = evaluate(WAITS, cpu_count=4, loader=loader)
-    assert "shards its reads" in finding.advice
+    assert "divides its reads" in finding.advice
     assert "get_worker_info()" in finding.change
     assert finding.saving_ns.low == 0
 
@@ -103,7 +103,7 @@ def test_with_no_known_loader_it_asks_for_cheaper_batches(evaluate, loader):
 def test_where_every_core_makes_batches_their_number_is_no_change(evaluate):
     finding = evaluate(WAITS, cpu_count=4, loader=Loader(num_workers=4))
     assert finding.change is None
-    assert "4 workers already keep all 4 cores busy" in finding.advice
+    assert "4 workers already use all 4 cores" in finding.advice
     # Four fifths of the wait to six, but for the taking over of a batch that is ready.
     assert span(finding) == (3_800_000, 7_100_000)
 
@@ -277,7 +277,7 @@ def test_an_operation_of_workers_is_told_with_its_advice(evaluate):
 def test_workers_whose_batches_take_longer_than_the_wait_are_kept(evaluate):
     finding = evaluate(WAITS, parts=RECEIVING, records=worked(90), **CROWDED)
     assert finding.change is None
-    assert "keep all 2 cores busy" in finding.advice
+    assert "use all 2 cores" in finding.advice
     idle = worked(9, 10, 190)
     finding = evaluate(WAITS, parts=RECEIVING, records=idle, **CROWDED)
     assert finding.change == "DataLoader(..., num_workers=0)"
@@ -292,7 +292,7 @@ STORED = {"blocked": 120, "filesystem": "nfs4", "read": READ}
 def test_makers_that_wait_for_storage_are_told_so_and_may_be_more_than_cores(evaluate):
     lines = WorkerLines(2, 160, 40, 0, (JPEG,), **STORED)
     finding = evaluate(WAITS, **CROWDED, records=[lines])
-    assert "waits for storage (nfs4, 586 KiB in 6 reads per batch):" in finding.advice
+    assert "wait for storage (nfs4, 586 KiB in 6 reads per batch):" in finding.advice
     # Five make a batch in 4 ms, as long as the rest of the step.
     assert finding.change == "DataLoader(..., num_workers=5, persistent_workers=True)"
     assert finding.evidence["storage_frac"] == 0.75
@@ -304,7 +304,7 @@ def test_makers_that_wait_for_storage_are_told_so_and_may_be_more_than_cores(eva
     host = HostLines(200, (JPEG,), {"data_wait": 120}, blocked=90)
     pressure = IoPressure(wall_ns=1_000, stalled_ns=400)
     finding = evaluate(WAITS, loader=IN_PROCESS, records=[host, pressure])
-    assert "waits for storage:" in finding.advice
+    assert "wait for storage:" in finding.advice
     assert finding.evidence["io_pressure_frac"] == 0.4
 
 
