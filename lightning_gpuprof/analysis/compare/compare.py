@@ -1,23 +1,23 @@
 """Two runs side by side: what changed, by how much, and how sure that is."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple, TypeVar
 
 from lightning_gpuprof.analysis.compare import same
 from lightning_gpuprof.analysis.compare.bootstrap import MIN_BLOCKS, Interval, change_of_fit
+from lightning_gpuprof.analysis.memory.memory_use import MemoryUse
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.trace_facts import trace_facts
+from lightning_gpuprof.analysis.run.steady import Distribution
+from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.run.whole_fit import PLAIN, Kind, WholeFit
 from lightning_gpuprof.records.phases import Phase
 
+_T = TypeVar("_T")
 BATCH_TOLERANCE = 0.02
-"""Mean batch sizes further apart are other batch sizes, not another last batch of an epoch. What
-loaders were asked for needs no tolerance."""
-
-
-_Sides = Sequence[tuple[RunResults, float]]
-"""Both runs, with what their times are divided by."""
+"""Mean batch sizes that differ by more are different batch sizes; a difference within it may come
+from the shorter last batch of an epoch. Batch sizes that loaders were given need no tolerance."""
 
 
 class Verdict(str, Enum):
@@ -31,7 +31,7 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True)
 class Change:
-    """One figure of both runs; None on a side that lacks it."""
+    """A figure of both runs; None on a side that lacks it."""
 
     name: str
     base: float | None
@@ -39,8 +39,53 @@ class Change:
 
     @property
     def diff(self) -> float | None:
-        """New less base."""
+        """New less base; None where a side lacks the figure."""
         return None if self.base is None or self.new is None else self.new - self.base
+
+    @property
+    def diff_frac(self) -> float | None:
+        """The difference as a fraction of the base; None where that is 0 or a side lacks it."""
+        return None if self.diff is None or not self.base else self.diff / self.base
+
+    @property
+    def shift(self) -> float:
+        """New less base, where a side that lacks the figure counts as 0."""
+        return (self.new or 0) - (self.base or 0)
+
+
+@dataclass(frozen=True)
+class PhaseChange(Change):
+    """The mean time of a phase in both runs; `name` is the phase's value."""
+
+    @property
+    def phase(self) -> Phase:
+        """The phase."""
+        return Phase(self.name)
+
+
+class StepChanges(NamedTuple):
+    """A step's figures in both runs, in the order in which they are shown.
+
+    Times are per step or per sample, except `wall_ns`, which is the whole session's.
+    """
+
+    mean_ns: Change
+    p50_ns: Change
+    p95_ns: Change
+    p99_ns: Change
+    max_ns: Change
+    whole_fit_ns: Change
+    """The mean step with the time between epochs in it."""
+    wall_ns: Change
+    samples_per_s: Change
+
+
+class MemoryChanges(NamedTuple):
+    """Device memory in both runs, in bytes."""
+
+    peak_allocated_bytes: Change
+    peak_reserved_bytes: Change
+    total_bytes: Change
 
 
 @dataclass(frozen=True)
@@ -48,7 +93,7 @@ class Comparison:
     """New against base; times in ns per step, or per sample where `per_sample`.
 
     `change` is the mean steady step's change as a fraction: -0.2 is a fifth less time. `fit_change`
-    is that of the whole fit, with the time between epochs in it: the verdict goes by it.
+    is that of the whole fit, with the time between epochs in it: it decides the verdict.
     """
 
     verdict: Verdict
@@ -58,17 +103,18 @@ class Comparison:
     base_steps: int
     new_steps: int
     by_device: tuple[bool, bool]
-    """Whether a side's steps are timed on the device's clock, which its host was ahead of; phases
-    are on the host's."""
+    """Whether the steps of base and new are timed on the device's clock, because the host ran
+    ahead of it. Phases are always timed on the host's."""
     traced_steps: tuple[int, int] | None
-    """Profiled steps that operators and kernels are of."""
-    steps: tuple[Change, ...]
-    phases: tuple[Change, ...]
-    between: tuple[Change, ...]
+    """Profiled steps of base and new that operators and kernels were recorded in."""
+    steps: StepChanges
+    phases: tuple[PhaseChange, ...]
+    between: tuple[PhaseChange, ...]
     """Phases between epochs, per step."""
     operators: tuple[Change, ...]
     kernels: tuple[Change, ...]
-    memory: tuple[Change, ...]
+    memory: MemoryChanges | None
+    """None where neither run recorded device memory."""
     values: tuple[same.ValueCheck, ...]
     differs: tuple[same.Difference, ...]
 
@@ -79,34 +125,54 @@ class Comparison:
 
     @property
     def other_model(self) -> tuple[same.Difference, ...]:
-        """How the models differ: where they do, the verdict is none on a change."""
-        return tuple(one for one in self.differs if one.kind == "model")
+        """How the models differ. Where they do, the verdict does not judge a change of settings."""
+        return tuple(difference for difference in self.differs if difference.kind == "model")
+
+
+class _Side(NamedTuple):
+    """A run with what its times are divided by: 1, or its batch size where times are per sample."""
+
+    run: RunResults
+    divisor: float
+
+    def scaled(self, time_ns: float | None) -> float | None:
+        """Return a time divided; None where it was not measured."""
+        return None if time_ns is None else time_ns / self.divisor
 
 
 def compare(base: RunResults, new: RunResults, *, tolerance: float) -> Comparison:
     """Compare two runs."""
     per_sample = _other_batch(base, new)
-    scale = [run.batch_size or 1.0 if per_sample else 1.0 for run in (base, new)]
-    sides = list(zip((base, new), scale, strict=True))
-    traced = [facts for run in (base, new) if (facts := trace_facts(run)) is not None]
+    divisors = [run.batch_size or 1.0 if per_sample else 1.0 for run in (base, new)]
+    sides = _Side(base, divisors[0]), _Side(new, divisors[1])
     fits = [_fit(run) for run in (base, new)]
-    whole = _scaled(change_of_fit(*fits), scale)
-    change = _scaled(change_of_fit(*(fit and fit.steps for fit in fits)), scale)
+    fit_change = _scaled(change_of_fit(*fits), divisors)
+    steps_of_fits = [None if fit is None else fit.steps for fit in fits]
+    change = _scaled(change_of_fit(*steps_of_fits), divisors)
+    base_trace, new_trace = trace_facts(base), trace_facts(new)
+    traced_steps: tuple[int, int] | None = None
+    operators: tuple[Change, ...] = ()
+    kernels: tuple[Change, ...] = ()
+    if base_trace is not None and new_trace is not None:
+        traced_steps = (base_trace.steps, new_trace.steps)
+        traces = (base_trace, new_trace)
+        operators = _largest_first(*map(_operators, sides, traces))
+        kernels = _largest_first(*map(_kernels, sides, traces))
     return Comparison(
-        verdict=_verdict(whole),
+        verdict=_verdict(fit_change),
         change=change,
-        fit_change=whole,
+        fit_change=fit_change,
         per_sample=per_sample,
         base_steps=len(base.steady_dur_ns),
         new_steps=len(new.steady_dur_ns),
         by_device=(base.by_device, new.by_device),
-        traced_steps=(traced[0].steps, traced[1].steps) if len(traced) == 2 else None,
-        steps=_steps(sides),
-        phases=_phases(sides),
-        between=_between(sides),
-        operators=_table(sides, "operators"),
-        kernels=_table(sides, "kernels"),
-        memory=_memory(sides),
+        traced_steps=traced_steps,
+        steps=_steps(*sides),
+        phases=_phases(*sides),
+        between=_between(*sides),
+        operators=operators,
+        kernels=kernels,
+        memory=_memory(base, new),
         values=same.check_values(base.scalars, new.scalars, tolerance=tolerance),
         differs=same.differences(base.start, new.start),
     )
@@ -116,30 +182,31 @@ def _other_batch(base: RunResults, new: RunResults) -> bool:
     a, b = base.batch_size, new.batch_size
     if a is None or b is None:
         return False
-    asked = [run.start.loader and run.start.loader.batch_size for run in (base, new)]
-    return (all(asked) and asked[0] != asked[1]) or abs(a - b) > BATCH_TOLERANCE * max(a, b)
+    given = [run.start.loader and run.start.loader.batch_size for run in (base, new)]
+    return (all(given) and given[0] != given[1]) or abs(a - b) > BATCH_TOLERANCE * max(a, b)
 
 
 def _fit(run: RunResults) -> WholeFit | None:
-    """Return the whole fit; of a host that was ahead, with its steps on the device's clock.
+    """Return the whole fit, with steps on the device's clock where the host ran ahead of it.
 
-    What such a host then waited for the device between epochs is in these.
+    What such a host waited for the device between epochs is then part of the steps already, and
+    is taken off the time between epochs.
     """
     fit, device_ns, step_ns = run.whole_fit, run.device_dur_ns, run.step_ns
     if fit is None or device_ns is None or not run.by_device or len(device_ns) < MIN_BLOCKS:
         return fit
-    between = [one for one in fit.kinds if one.between]
-    between_ns = sum(one.per_step * float(one.values_ns.mean()) for one in between)
+    between = [kind for kind in fit.kinds if kind.between]
+    between_ns = sum(kind.per_step * float(kind.values_ns.mean()) for kind in between)
     waited_ns = (step_ns or 0) - (run.steps.dur.mean_ns if run.steps else 0)
-    left = max(0.0, 1 - waited_ns / between_ns) if between_ns else 0.0
+    left_frac = max(0.0, 1 - waited_ns / between_ns) if between_ns else 0.0
     steps = Kind(PLAIN, device_ns, (step_ns or 0) / float(device_ns.mean()))
-    return replace(
-        fit, kinds=(steps, *(replace(one, per_step=left * one.per_step) for one in between))
-    )
+    shorter = (replace(kind, per_step=left_frac * kind.per_step) for kind in between)
+    return replace(fit, kinds=(steps, *shorter))
 
 
-def _scaled(change: Interval | None, scale: Sequence[float]) -> Interval | None:
-    factor = scale[0] / scale[1]
+def _scaled(change: Interval | None, divisors: Sequence[float]) -> Interval | None:
+    """Return a change of time per step as one of time divided on either side."""
+    factor = divisors[0] / divisors[1]
     if change is None or factor == 1:
         return change
     low, middle, high = ((1 + x) * factor - 1 for x in (change.low, change.middle, change.high))
@@ -154,55 +221,80 @@ def _verdict(change: Interval | None) -> Verdict:
     return Verdict.FASTER if change.middle < 0 else Verdict.SLOWER
 
 
-def _steps(sides: _Sides) -> tuple[Change, ...]:
-    rows = [
-        Change(name, *(getattr(r.step_dur, name) / by if r.step_dur else None for r, by in sides))
-        for name in ("mean_ns", "p50_ns", "p95_ns", "p99_ns", "max_ns")
-    ]
-    fits = ((run.whole_fit.step_ns if run.whole_fit else None, by) for run, by in sides)
-    fit = [None if one is None else one / by for one, by in fits]
-    walls = [None if run.end is None else run.wall.wall_ns for run, _ in sides]
-    samples = Change("samples_per_s", *(run.samples_per_s for run, _ in sides))
-    return (*rows, Change("whole_fit_ns", *fit), Change("wall_ns", *walls), samples)
+def _steps(base: _Side, new: _Side) -> StepChanges:
+    old, now = base.run.step_dur, new.run.step_dur
+
+    def of_step(name: str, read: Callable[[Distribution], int]) -> Change:
+        base_ns, new_ns = _both(old, now, read)
+        return Change(name, base.scaled(base_ns), new.scaled(new_ns))
+
+    fit_ns = _both(base.run.whole_fit, new.run.whole_fit, lambda fit: fit.step_ns)
+    walls = [None if side.run.end is None else side.run.wall.wall_ns for side in (base, new)]
+    return StepChanges(
+        mean_ns=of_step("mean_ns", lambda step: step.mean_ns),
+        p50_ns=of_step("p50_ns", lambda step: step.p50_ns),
+        p95_ns=of_step("p95_ns", lambda step: step.p95_ns),
+        p99_ns=of_step("p99_ns", lambda step: step.p99_ns),
+        max_ns=of_step("max_ns", lambda step: step.max_ns),
+        whole_fit_ns=Change("whole_fit_ns", base.scaled(fit_ns[0]), new.scaled(fit_ns[1])),
+        wall_ns=Change("wall_ns", *walls),
+        samples_per_s=Change("samples_per_s", base.run.samples_per_s, new.run.samples_per_s),
+    )
 
 
-def _phases(sides: _Sides) -> tuple[Change, ...]:
-    rows = []
+def _both(
+    base: _T | None, new: _T | None, read: Callable[[_T], float]
+) -> tuple[float | None, float | None]:
+    """Read a figure of both sides; None where a side lacks what it is read from."""
+    return None if base is None else read(base), None if new is None else read(new)
+
+
+def _phases(base: _Side, new: _Side) -> tuple[PhaseChange, ...]:
+    changes = []
     for phase in Phase:
-        stats = [(run.per_step(phase), by) for run, by in sides]
-        means = [None if one is None else one.mean_ns / by for one, by in stats]
+        means = []
+        for side in (base, new):
+            per_step = side.run.per_step(phase)
+            means.append(side.scaled(None if per_step is None else per_step.mean_ns))
         if any(means):
-            rows.append(Change(phase.value, *means))
-    return tuple(rows)
+            changes.append(PhaseChange(phase.value, *means))
+    return tuple(changes)
 
 
-def _between(sides: _Sides) -> tuple[Change, ...]:
-    found = [
-        {phase: ns / by for phase, ns in run.whole_fit.between_ns.items()} if run.whole_fit else {}
-        for run, by in sides
-    ]
-    names = [phase.value for phase in Phase if any(phase.value in side for side in found)]
-    return tuple(Change(name, *(side.get(name, 0.0) for side in found)) for name in names)
+def _between(base: _Side, new: _Side) -> tuple[PhaseChange, ...]:
+    def means(side: _Side) -> dict[str, float]:
+        fit = side.run.whole_fit
+        return {} if fit is None else {n: ns / side.divisor for n, ns in fit.between_ns.items()}
+
+    old, now = means(base), means(new)
+    names = [phase.value for phase in Phase if phase.value in old or phase.value in now]
+    return tuple(PhaseChange(name, old.get(name, 0.0), now.get(name, 0.0)) for name in names)
 
 
-def _table(sides: _Sides, table: str) -> tuple[Change, ...]:
-    """Return operators (own time) or kernels of both traces, the largest change first."""
-    found = []
-    for run, by in sides:
-        facts = trace_facts(run)
-        if facts is None:
-            return ()
-        if table == "operators":
-            found.append({op.name: op.self_ns / by for op in facts.operators.values()})
-        else:
-            per = facts.steps * by
-            rows = facts.rows(table)
-            found.append({str(row["name"]): (row.get("total_ns") or 0) / per for row in rows})
-    changes = [Change(name, *(side.get(name) for side in found)) for name in found[0] | found[1]]
-    return tuple(sorted(changes, key=lambda c: -abs((c.new or 0) - (c.base or 0))))
+def _operators(side: _Side, facts: TraceFacts) -> dict[str, float]:
+    """Return the own time of every operator, per step or per sample."""
+    return {op.name: op.self_ns / side.divisor for op in facts.operators.values()}
 
 
-def _memory(sides: _Sides) -> tuple[Change, ...]:
-    memory = [run.memory for run, _ in sides]
-    names = ("peak_allocated_bytes", "peak_reserved_bytes", "total_bytes") if any(memory) else ()
-    return tuple(Change(name, *(getattr(one, name, None) for one in memory)) for name in names)
+def _kernels(side: _Side, facts: TraceFacts) -> dict[str, float]:
+    """Return the time of every kernel, per step or per sample."""
+    divisor = facts.steps * side.divisor
+    return {str(row["name"]): (row.get("total_ns") or 0) / divisor for row in facts.rows("kernels")}
+
+
+def _largest_first(base: Mapping[str, float], new: Mapping[str, float]) -> tuple[Change, ...]:
+    changes = [Change(name, base.get(name), new.get(name)) for name in {**base, **new}]
+    return tuple(sorted(changes, key=lambda change: -abs(change.shift)))
+
+
+def _memory(base: RunResults, new: RunResults) -> MemoryChanges | None:
+    def of_memory(name: str, read: Callable[[MemoryUse], int]) -> Change:
+        return Change(name, *_both(base.memory, new.memory, read))
+
+    if base.memory is None and new.memory is None:
+        return None
+    return MemoryChanges(
+        of_memory("peak_allocated_bytes", lambda memory: memory.peak_allocated_bytes),
+        of_memory("peak_reserved_bytes", lambda memory: memory.peak_reserved_bytes),
+        of_memory("total_bytes", lambda memory: memory.total_bytes),
+    )

@@ -1,30 +1,34 @@
-"""What two runs have in common beside time: losses and metrics by step, machine, settings."""
+"""What two runs have in common apart from time: losses and metrics by step, machine, settings."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, isnan, nan
-from typing import Any
+from typing import Literal
 
 from lightning_gpuprof.records.schema import RunStart, Scalars
 
 _Values = dict[int, float | None]
-"""By batch; None where it was not finite in a record that does not say how."""
+"""By batch; None where the value was not finite in a record that does not say how."""
 
 
 @dataclass(frozen=True)
 class ValueCheck:
-    """One value of both runs, at the steps that both recorded."""
+    """A recorded value of both runs, compared at the steps that both recorded."""
 
     name: str
     count: int
+    """Steps compared."""
     max_diff: float
+    """The largest difference, relative to the base's value."""
     first_step: int | None
+    """The first step at which they differ beyond the tolerance; None where none does."""
     last_base: float | None
+    """At the last step compared; None where that is not a finite number."""
     last_new: float | None
 
     @property
     def same(self) -> bool | None:
-        """Whether all lie within the tolerance; None where nothing could be compared."""
+        """Whether all differences are within the tolerance; None where no step was compared."""
         return None if not self.count else self.first_step is None
 
 
@@ -35,40 +39,46 @@ def check_values(
 
     Batches count from the start of training, also in a resumed run. A value differs where the two
     are further apart than `tolerance` times the base's, or than `tolerance` itself near zero, or
-    where only one is a finite number.
+    where only one of them is a finite number.
     """
-    left, right = _series(base), _series(new)
-    return tuple(_check(name, left[name], right[name], tolerance) for name in left if name in right)
+    old, now = _series(base), _series(new)
+    return tuple(_check(name, old[name], now[name], tolerance) for name in old if name in now)
 
 
 def _series(records: Sequence[Scalars]) -> dict[str, _Values]:
-    found: dict[str, _Values] = {}
+    """Return every recorded value by name and batch, NaN where it was not finite."""
+    series: dict[str, _Values] = {}
     for record in records:
         for name, values in record.values.items():
-            kept = found.setdefault(name, {})
-            lost = (record.not_finite or {}).get(name, ())
+            by_batch = series.setdefault(name, {})
+            not_finite = (record.not_finite or {}).get(name, ())
             for step, value in zip(record.steps, values, strict=False):
                 batch = record.first_batch + step
-                if value is not None or step in lost:
-                    kept[batch] = nan if value is None else value
+                if value is not None or step in not_finite:
+                    by_batch[batch] = nan if value is None else value
                 elif record.not_finite is None:
-                    kept[batch] = None
-    return found
+                    by_batch[batch] = None
+    return series
 
 
 def _check(name: str, base: _Values, new: _Values, tolerance: float) -> ValueCheck:
-    """Compare a value at the batches that both recorded and at least one has."""
-    both = {at: (base[at], new[at]) for at in sorted(base.keys() & new)}
-    both = {at: pair for at, pair in both.items() if pair != (None, None)}
-    diffs = {at: _difference(*pair) for at, pair in both.items()}
-    last = both[max(both)] if both else (None, None)
+    """Compare a value at the batches that both runs recorded, unless both have None there."""
+    pairs = {batch: (base[batch], new[batch]) for batch in sorted(base.keys() & new)}
+    pairs = {batch: pair for batch, pair in pairs.items() if pair != (None, None)}
+    diffs = {batch: _difference(*pair) for batch, pair in pairs.items()}
+    last_base, last_new = pairs[max(pairs)] if pairs else (None, None)
     return ValueCheck(
-        name,
-        len(both),
-        max(diffs.values(), default=0.0),
-        next((at for at, diff in diffs.items() if diff > tolerance), None),
-        *(None if value is None or isnan(value) else value for value in last),
+        name=name,
+        count=len(pairs),
+        max_diff=max(diffs.values(), default=0.0),
+        first_step=next((batch for batch, diff in diffs.items() if diff > tolerance), None),
+        last_base=_number(last_base),
+        last_new=_number(last_new),
     )
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or isnan(value) else value
 
 
 def _difference(a: float | None, b: float | None) -> float:
@@ -80,6 +90,7 @@ def _difference(a: float | None, b: float | None) -> float:
     return min(absolute, absolute / abs(a)) if a else absolute
 
 
+_DEVICE = ("type", "name", "total_bytes")
 _VERSIONS = ("python", "torch", "lightning", "cuda", "hip")
 _TRAINER = ("precision", "strategy", "accumulate_grad_batches", "num_devices", "detect_anomaly")
 _TORCH = (
@@ -89,39 +100,53 @@ _TORCH = (
 _LOADER = ("num_workers", "batch_size", "pin_memory", "persistent_workers", "prefetch_factor")
 
 
+Kind = Literal["machine", "versions", "model", "settings"]
+
+
 @dataclass(frozen=True)
 class Difference:
-    """A fact that is not the same; `kind` is machine, versions, model or settings."""
+    """A recorded fact of a run, such as its host or a setting, that is another in the other run.
 
-    kind: str
+    `base` and `new` are as the user's program gave them: text, numbers or booleans.
+    """
+
+    kind: Kind
     name: str
-    base: Any
-    new: Any
+    base: object
+    new: object
 
 
 def differences(base: RunStart, new: RunStart) -> tuple[Difference, ...]:
-    """List the facts on which two runs differ; what either does not know is left out."""
-    facts = (Difference(*fact) for fact in _facts(base, new))
-    return tuple(one for one in facts if None not in (one.base, one.new) and one.base != one.new)
+    """List the facts that differ between two runs, of those that both have recorded."""
+    return tuple(
+        fact
+        for fact in _facts(base, new)
+        if fact.base is not None and fact.new is not None and fact.base != fact.new
+    )
 
 
-def _facts(base: RunStart, new: RunStart) -> Iterator[tuple[str, str, Any, Any]]:
-    yield "machine", "host", base.host or None, new.host or None
-    yield "machine", "cpu_count", base.cpu_count, new.cpu_count
-    for name in ("type", "name", "total_bytes"):
+def _facts(base: RunStart, new: RunStart) -> Iterator[Difference]:
+    """Yield every recorded fact with its value in both runs, whether these differ or not."""
+    yield Difference("machine", "host", base.host or None, new.host or None)
+    yield Difference("machine", "cpu_count", base.cpu_count, new.cpu_count)
+    for name in _DEVICE:
         old, now = (getattr(run.device, name, None) for run in (base, new))
-        yield "machine", f"device {name}", old, now
-    yield "settings", "world_size", base.world_size, new.world_size
+        yield Difference("machine", f"device {name}", old, now)
+    yield Difference("settings", "world_size", base.world_size, new.world_size)
     for name in _VERSIONS:
-        yield "versions", name, base.versions.get(name), new.versions.get(name)
-    yield "model", "class", base.model.get("class"), new.model.get("class")
-    ranks, now = ((run.world_size, run.trainer.get("strategy")) for run in (base, new))
-    if ranks == now:  # a rank counts its own parameters: of a sharded model a part
-        yield "model", "parameters", base.model.get("parameters"), new.model.get("parameters")
-    yield "settings", "compiled", base.model.get("compiled"), new.model.get("compiled")
+        yield Difference("versions", name, base.versions.get(name), new.versions.get(name))
+    yield Difference("model", "class", base.model.get("class"), new.model.get("class"))
+    shards, now = ((run.world_size, run.trainer.get("strategy")) for run in (base, new))
+    if shards == now:  # a rank counts its own parameters: of a sharded model, a part
+        counts = (base.model.get("parameters"), new.model.get("parameters"))
+        yield Difference("model", "parameters", *counts)
+    compiled = (base.model.get("compiled"), new.model.get("compiled"))
+    yield Difference("settings", "compiled", *compiled)
     for name in _TRAINER:
-        yield "settings", name, base.trainer.get(name), new.trainer.get(name)
+        yield Difference("settings", name, base.trainer.get(name), new.trainer.get(name))
     for name in _TORCH:
-        yield "settings", name, base.torch_settings.get(name), new.torch_settings.get(name)
+        old, now = base.torch_settings.get(name), new.torch_settings.get(name)
+        yield Difference("settings", name, old, now)
     for name in _LOADER:
-        yield "settings", name, getattr(base.loader, name, None), getattr(new.loader, name, None)
+        old, now = (getattr(run.loader, name, None) for run in (base, new))
+        yield Difference("settings", name, old, now)

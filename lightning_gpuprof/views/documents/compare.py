@@ -75,7 +75,7 @@ class RunComparison:
     @property
     def least_ns(self) -> float:
         """The change from which on a phase or operator is worth a row."""
-        return MIN_SHARE * (self.result.steps[0].base or 0.0)
+        return MIN_SHARE * (self.result.steps.mean_ns.base or 0.0)
 
     def payload(self) -> dict[str, Any]:
         """Return the `compare --json` document of docs/json.md; null was not measured."""
@@ -101,7 +101,7 @@ class RunComparison:
                     ("between_epochs", result.between),
                     ("operators", result.operators[:TOP]),
                     ("kernels", result.kernels[:TOP]),
-                    ("memory", result.memory),
+                    ("memory", result.memory or ()),
                 )
             },
             **{
@@ -201,7 +201,7 @@ def write_comparison(base: str, new: str, path: str) -> None:
 
 def changed(rows: Sequence[Change], least: float) -> list[Change]:
     """Return the figures that changed by so much at least."""
-    return [row for row in rows if abs((row.new or 0) - (row.base or 0)) >= least]
+    return [row for row in rows if abs(row.shift) >= least]
 
 
 def _said(result: Comparison) -> str:
@@ -280,13 +280,13 @@ def _row(one: RunComparison) -> dict[str, Any]:
     phase = None
     if one.base.results.step_ns is not None and one.new.results.step_ns is not None:
         rows = changed(one.result.phases, one.least_ns)
-        phase = max(rows, key=lambda row: abs((row.new or 0) - (row.base or 0)), default=None)
+        phase = max(rows, key=lambda row: abs(row.shift), default=None)
     same = [value.same for value in one.result.values if value.same is not None]
     return {
         **_own(one.new),
         "sentence": one.sentence,
         "phase": phase.name if phase else None,
-        "phase_diff_ns": (phase.new or 0) - (phase.base or 0) if phase else None,
+        "phase_diff_ns": phase.shift if phase else None,
         "findings_gone": len(one.gone),
         "findings_new": len(one.appeared),
         "values_same": all(same) if same else None,

@@ -215,6 +215,6 @@ def diff_files(base: str, test: str) -> dict[str, Any]:
         "schema_version": 1,
         "base": base,
         "test": test,
-        **compare_traces(*documents),
+        **to_builtins(compare_traces(*documents)),
         "before_after": list(before_after(old, new)) if alike else [],
     }

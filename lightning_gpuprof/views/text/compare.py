@@ -41,7 +41,7 @@ def comparison_blocks(found: RunComparison) -> Iterator[Block]:
     yield from _traced("operators", result.operators, found)
     kernels = [replace(row, name=kernel_name(row.name)) for row in result.kernels]
     yield from _traced("kernels", kernels, found)
-    yield from _changes("Memory", result.memory)
+    yield from _changes("Memory", result.memory or ())
     for title, findings in (("Findings gone", found.gone), ("Findings new", found.appeared)):
         if rows := [f"[{one.severity.value}] {one.id}: {one.title}" for one in findings]:
             yield Items(rows, title)
@@ -111,7 +111,7 @@ def _changes(title: str, rows: Sequence[Change], *, unit: str = "") -> Iterator[
             shortened(row.name.removesuffix("_ns").removesuffix("_bytes"), NAME_WIDTH),
             _shown(unit or row.name, row.base),
             _shown(unit or row.name, row.new),
-            f"{row.diff / row.base * 100:+.1f}%" if row.diff is not None and row.base else "",
+            f"{row.diff_frac * 100:+.1f}%" if row.diff_frac is not None else "",
         )
         for row in rows
         if row.base is not None or row.new is not None

@@ -74,7 +74,7 @@ class TestVerdict:
         assert result.per_sample
         assert result.verdict is Verdict.FASTER
         assert result.change.middle == pytest.approx(-0.25, abs=0.03)
-        assert result.steps[0].base == pytest.approx(10 * MS / 32, rel=0.05)
+        assert result.steps.mean_ns.base == pytest.approx(10 * MS / 32, rel=0.05)
 
     def test_a_host_that_is_ahead_of_its_device_is_no_measure(self, analyze):
         base, new = (
@@ -85,10 +85,9 @@ class TestVerdict:
         assert result.verdict is Verdict.FASTER
         assert result.change.middle == pytest.approx(-0.25, abs=0.01)
         assert result.change.high - result.change.low < 0.02
-        rows = {row.name: row for row in result.steps}
-        assert rows["mean_ns"].base == pytest.approx(8 * MS, rel=0.01)
-        assert rows["p50_ns"].new == 6 * MS
-        assert rows["samples_per_s"].new == pytest.approx(32_000 / 6, rel=0.01)
+        assert result.steps.mean_ns.base == pytest.approx(8 * MS, rel=0.01)
+        assert result.steps.p50_ns.new == 6 * MS
+        assert result.steps.samples_per_s.new == pytest.approx(32_000 / 6, rel=0.01)
         assert base.samples_per_s == pytest.approx(4_000, rel=0.01)
 
     def test_a_short_last_batch_among_the_steps_is_no_other_batch_size(self, analyze):
@@ -101,7 +100,7 @@ class TestVerdict:
         rest = OutsideSpan(UNMARKED_STEPS, 0, 900 * 6 * MS, phase_ns={}, steps=900)
         base, new = {"phases": {"forward": noisy(10)}}, {"phases": {"forward": noisy(5, seed=1)}}
         result = both(analyze, base, {**new, "records": [rest]})
-        mean = result.steps[0]
+        mean = result.steps.mean_ns
         assert mean.new == pytest.approx(5.9 * MS, rel=0.01)
         assert result.change.middle == pytest.approx(mean.diff / mean.base, abs=1e-3)
         assert result.change.low < result.change.middle < result.change.high
@@ -194,7 +193,7 @@ class TestWholeFit:
         assert result.step_verdict is Verdict.NO_DIFFERENCE
         (waits,) = result.between
         assert (waits.name, waits.base, waits.new) == ("data_wait", 150_000, 30 * MS)
-        fit = next(row for row in result.steps if row.name == "whole_fit_ns")
+        fit = result.steps.whole_fit_ns
         assert fit.new - fit.base == pytest.approx(29.85 * MS, abs=0.3 * MS)
 
     def test_so_do_the_first_steps_of_epochs_however_few(self, analyze):

@@ -23,40 +23,40 @@ def analyzed(tmp_path):
 
 
 def by_name(rows, part):
-    return next(row for row in rows if part in row["name"])
+    return next(row for row in rows if part in row.name)
 
 
 def test_a_trace_does_not_differ_from_itself(analyzed):
-    one = analyzed(SPEC)
-    diff = compare_traces(one, one)
+    analysis = analyzed(SPEC)
+    diff = compare_traces(analysis, analysis)
 
     for table in ("kernels", "operators", "categories", "copies", "gpu"):
-        assert diff[table]
-        assert all(row["change"] == "same" and row["delta_ns"] == 0 for row in diff[table])
+        assert getattr(diff, table)
+        assert all(row.change == "same" and row.delta_ns == 0 for row in getattr(diff, table))
 
 
 def test_more_steps_of_the_same_are_no_change(analyzed):
     diff = compare_traces(analyzed(SPEC), analyzed(replace(SPEC, steps=6)))
 
-    assert diff["per_step"]
-    assert (diff["base_steps"], diff["test_steps"]) == (3, 6)
-    assert all(row["change"] == "same" for row in diff["kernels"])
+    assert diff.per_step
+    assert (diff.base_steps, diff.test_steps) == (3, 6)
+    assert all(row.change == "same" for row in diff.kernels)
 
 
 def test_slower_kernels_are_found_with_their_time_per_step(analyzed):
     slower = replace(SPEC, kernel_ns=24_000)
     diff = compare_traces(analyzed(SPEC), analyzed(slower))
-    gemm = by_name(diff["kernels"], "gemm")
+    gemm = by_name(diff.kernels, "gemm")
     per_step = 2 * 7  # a burst holds two of them, and a step seven bursts
 
-    assert gemm["change"] == "slower"
-    assert gemm["delta_ns"] == pytest.approx(per_step * 4_000)
-    assert gemm["base_count"] == gemm["test_count"] == per_step
-    assert diff["kernels"][0] is gemm
-    assert by_name(diff["operators"], "aten::mm")["delta_ns"] == pytest.approx(gemm["delta_ns"])
-    total = sum(row["delta_ns"] for row in diff["kernels"])
-    assert by_name(diff["gpu"], "compute_ns")["delta_ns"] == pytest.approx(total)
-    assert sum(row["delta_ns"] for row in diff["categories"]) == pytest.approx(total)
+    assert gemm.change == "slower"
+    assert gemm.delta_ns == pytest.approx(per_step * 4_000)
+    assert gemm.base_count == gemm.test_count == per_step
+    assert diff.kernels[0] is gemm
+    assert by_name(diff.operators, "aten::mm").delta_ns == pytest.approx(gemm.delta_ns)
+    total = sum(row.delta_ns for row in diff.kernels)
+    assert by_name(diff.gpu, "compute_ns").delta_ns == pytest.approx(total)
+    assert sum(row.delta_ns for row in diff.categories) == pytest.approx(total)
 
 
 def test_traces_without_steps_are_compared_whole(analyzed, shared_traces):
@@ -64,9 +64,9 @@ def test_traces_without_steps_are_compared_whole(analyzed, shared_traces):
     whole = analyze_file(str(path))
     diff = compare_traces(analyzed(SPEC), whole)
 
-    assert not diff["per_step"]
-    assert diff["base_step_ns"] is diff["test_step_ns"] is None
-    assert "no step marks" in diff["notes"][0]
+    assert not diff.per_step
+    assert diff.base_step_ns is diff.test_step_ns is None
+    assert "no step marks" in diff.notes[0]
 
 
 def test_operator_counts_of_two_real_traces_are_those_in_their_files(shared_traces):
@@ -82,10 +82,9 @@ def test_operator_counts_of_two_real_traces_are_those_in_their_files(shared_trac
         )
         analyses.append(analyze_file(str(path)))
     diff = compare_traces(*analyses)
-    steps = (diff["base_steps"], diff["test_steps"]) if diff["per_step"] else (1, 1)
+    steps = (diff.base_steps, diff.test_steps) if diff.per_step else (1, 1)
     found = {
-        row["name"]: (row["base_count"] * steps[0], row["test_count"] * steps[1])
-        for row in diff["operators"]
+        row.name: (row.base_count * steps[0], row.test_count * steps[1]) for row in diff.operators
     }
 
     names = {name for name in counts[0] | counts[1] if not name.startswith("ProfilerStep")}
