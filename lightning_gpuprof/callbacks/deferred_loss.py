@@ -22,7 +22,7 @@ from lightning_gpuprof.recorders.scalars.transfer import (
 )
 from lightning_gpuprof.runtime.guard import guarded
 from lightning_gpuprof.runtime.recording import RecordingCallback
-from lightning_gpuprof.runtime.timed_calls import SafeLogger
+from lightning_gpuprof.runtime.safe_logger import SafeLogger
 
 _TO_FILES = ("TensorBoardLogger", "CSVLogger")
 """Loggers that get every step: their calls take microseconds, those to a server milliseconds."""

@@ -13,7 +13,7 @@ from lightning_gpuprof.records.files import plugin_dir
 from lightning_gpuprof.runtime.console import report_command, say
 from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import guarded_call
-from lightning_gpuprof.runtime.timed_calls import SafeLogger
+from lightning_gpuprof.runtime.safe_logger import SafeLogger
 from lightning_gpuprof.views.console.console import render_for
 from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.documents.stored_analysis import analyse_traces

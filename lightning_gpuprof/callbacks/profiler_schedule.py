@@ -176,7 +176,7 @@ class ProfilerSchedule(RecordingCallback):
             now=self._clock,
         )
         if quiet:
-            keep_quiet(trainer, context.calls, self._collect)
+            keep_quiet(trainer, context.wrappers, self._collect)
         self._step_calls = StepCalls(trainer, self, self._begin_step, self._timing)
 
     @override

@@ -16,7 +16,7 @@ from lightning_gpuprof.adapters.lightning import (
 from lightning_gpuprof.recorders.scalars.transfer import Numbers
 from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import enable, guarded
-from lightning_gpuprof.runtime.patches import Patches
+from lightning_gpuprof.runtime.wrap import Wrappers
 
 
 class DeferredProgressBar(TQDMProgressBar):
@@ -33,12 +33,12 @@ class DeferredProgressBar(TQDMProgressBar):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._patches = Patches()
+        self._wrappers = Wrappers()
         self._shown: dict[str, float] = {}
         self._begin(None)
 
     def _begin(self, results: Any) -> None:
-        self._patches.restore()
+        self._wrappers.restore()
         self._results = results
         self._taken_over: set[str] = set()
         self._now: dict[str, Tensor] = {}
@@ -54,7 +54,7 @@ class DeferredProgressBar(TQDMProgressBar):
     @guarded
     def _take_over(self, trainer: Any) -> None:
         self._begin(logged_results(trainer.fit_loop.epoch_loop))
-        self._patches.instead(self._results, "log", self._log)
+        self._wrappers.call_instead(self._results, "log", self._log)
         if (context := RunContext.running(trainer)) is not None:
             context.at_end(lambda *_: self._release())
 

@@ -15,7 +15,7 @@ from lightning_gpuprof.capture.trace_files import TraceFiles
 from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.hooks import HOOKS, PER_BATCH_HOOKS, has_hook
-from lightning_gpuprof.runtime.timed_calls import TimedCalls
+from lightning_gpuprof.runtime.wrap import Wrappers
 from lightning_gpuprof.schedule import Schedule
 from lightning_gpuprof.units import size
 
@@ -208,15 +208,15 @@ class Quiet:
             self._collect(True)
 
 
-def keep_quiet(trainer: Any, calls: TimedCalls, collect: Callable[[bool], None]) -> None:
+def keep_quiet(trainer: Any, wrappers: Wrappers, collect: Callable[[bool], None]) -> None:
     """Keep validation, checkpoints and other callbacks' work out: `collect` is told off and on."""
     quiet = Quiet(collect)
-    calls.add(trainer.fit_loop.epoch_loop.val_loop, "run", quiet)
-    calls.add(trainer, "save_checkpoint", quiet)
+    wrappers.call_inside(trainer.fit_loop.epoch_loop.val_loop, "run", quiet)
+    wrappers.call_inside(trainer, "save_checkpoint", quiet)
     # On a GPU each pause waits for the device: too often for what comes with each batch.
     often = () if trainer.strategy.root_device.type == "cpu" else PER_BATCH_HOOKS
     for callback in trainer.callbacks:
         if not type(callback).__module__.startswith("lightning_gpuprof."):
             for hook in HOOKS:
                 if hook not in often and has_hook(callback, hook):
-                    calls.add(callback, hook, quiet)
+                    wrappers.call_inside(callback, hook, quiet)

@@ -18,7 +18,7 @@ from lightning_gpuprof.adapters.torch_tensors import TorchDispatchMode, storage_
 from lightning_gpuprof.inspect import sync_calls
 from lightning_gpuprof.inspect.advice import PAGEABLE_COPY
 from lightning_gpuprof.inspect.places import ReportSync
-from lightning_gpuprof.runtime.patches import Patches
+from lightning_gpuprof.runtime.wrap import Wrappers
 
 _HERE, _TORCH = __file__, os.path.dirname(torch.__file__)
 _UNTELLING_CALLS = ("", "__get__", "backward", "grad")
@@ -68,7 +68,7 @@ class CpuSyncDetector:
         self._host = set(map(storage_key, on_host))
         self._fetching = fetching
         self._thread = 0
-        self._patches = Patches()
+        self._wrappers = Wrappers()
         self._modes: list[Any] = []
         self.call = _Call()
 
@@ -76,7 +76,7 @@ class CpuSyncDetector:
         """Begin to report calls of the current thread."""
         self._thread = threading.get_ident()
         for owner, operation in sync_calls.synchronize_calls():
-            self._patches.instead(owner, "synchronize", partial(self._synchronize, operation))
+            self._wrappers.call_instead(owner, "synchronize", partial(self._synchronize, operation))
         self._modes = [_Operators(self), _Calls(self)]
         for mode in self._modes:
             mode.__enter__()
@@ -86,7 +86,7 @@ class CpuSyncDetector:
         """Leave the modes of torch and restore its functions."""
         while self._modes:
             self._modes.pop().__exit__(None, None, None)
-        self._patches.restore()
+        self._wrappers.restore()
 
     def begin_call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Report a call of one of torch's Python functions if it would sync."""

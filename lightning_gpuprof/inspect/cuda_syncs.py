@@ -12,7 +12,7 @@ from lightning_gpuprof.adapters.dynamo import counters
 from lightning_gpuprof.inspect.advice import PAGEABLE_COPY
 from lightning_gpuprof.inspect.places import HostSync, ReportSync
 from lightning_gpuprof.inspect.sync_calls import NAMES, READS, SYNCHRONIZE, synchronize_calls
-from lightning_gpuprof.runtime.patches import Patches
+from lightning_gpuprof.runtime.wrap import Wrappers
 
 MESSAGE = "called a synchronizing CUDA operation"
 """The beginning of torch's warning, on HIP devices too."""
@@ -50,7 +50,7 @@ class CudaSyncDetector:
         self._device = device
         self._before: int | None = None
         self._thread = 0
-        self._patches = Patches()
+        self._wrappers = Wrappers()
         self._call: str | None = None
         self._syncs_of_call: list[HostSync] = []
         self._reporting_ns = 0
@@ -70,13 +70,13 @@ class CudaSyncDetector:
         self._before = before
         self._thread = threading.get_ident()
         warnings.filterwarnings("always", message=MESSAGE)
-        self._patches.instead(warnings, "showwarning", self._show_warning)
+        self._wrappers.call_instead(warnings, "showwarning", self._show_warning)
         for owner, operation in synchronize_calls():
-            self._patches.put(owner, "synchronize", self._timed_as(operation))
+            self._wrappers.replace(owner, "synchronize", self._timed_as(operation))
         for name in sorted(_NAMED_METHODS):
-            self._patches.put(torch.Tensor, name, self._timed_as(NAMES.get(name, name)))
+            self._wrappers.replace(torch.Tensor, name, self._timed_as(NAMES.get(name, name)))
         for name in () if counters() else _NAMED_FUNCTIONS:
-            self._patches.put(torch, name, self._timed_as(name))
+            self._wrappers.replace(torch, name, self._timed_as(name))
         return True
 
     def stop(self) -> None:
@@ -85,7 +85,7 @@ class CudaSyncDetector:
             return
         self._device.set_sync_debug_mode(self._before)
         self._before = None
-        self._patches.restore()
+        self._wrappers.restore()
 
     def _show_warning(self, original: Any, message: Any, *args: Any, **kwargs: Any) -> None:
         if not str(message).startswith(MESSAGE):

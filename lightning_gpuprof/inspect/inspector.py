@@ -13,8 +13,8 @@ from lightning_gpuprof.inspect.places import ReportSync, SyncSites
 from lightning_gpuprof.inspect.work import WorkInspection
 from lightning_gpuprof.records.inspection import Inspection
 from lightning_gpuprof.runtime.context import StepListener
-from lightning_gpuprof.runtime.patches import Patches
 from lightning_gpuprof.runtime.step_start import StepCalls
+from lightning_gpuprof.runtime.wrap import Wrappers
 
 WARM_UP = 1
 """Steps before the inspection. The first step initializes lazily what later steps use."""
@@ -64,7 +64,7 @@ class Inspector(Callback):
         self._work = WorkInspection(trainer)
         # The inspection has a process of its own. No other part wraps a method of the profiler.
         profiler: Any = vars(trainer)["profiler"]
-        Patches().instead(profiler, "start", self._with_borders)
+        Wrappers().call_instead(profiler, "start", self._with_borders)
         StepCalls(trainer, self, self._begin_step, self).sleep_until(WARM_UP)
 
     def _with_borders(self, start: Callable[[str], None], action_name: str) -> None:
@@ -133,7 +133,7 @@ class SyncInspection:
         self.steps = 0
         self.refused = False
         self._fetching = False
-        self._patches = Patches()
+        self._wrappers = Wrappers()
 
     def start(self) -> None:
         """Begin to inspect, unless the user's settings do not allow it."""
@@ -141,8 +141,10 @@ class SyncInspection:
         self.sites.would_sync = self._detector.would_sync
         self.refused = not self._detector.start()
         if not self.refused:
-            self._patches.instead(self._trainer.strategy, "batch_to_device", self._batch_to_device)
-            self._patches.instead(self._trainer.lightning_module, "log", self._log)
+            self._wrappers.call_instead(
+                self._trainer.strategy, "batch_to_device", self._batch_to_device
+            )
+            self._wrappers.call_instead(self._trainer.lightning_module, "log", self._log)
 
     def begin_step(self) -> None:
         """Count a step, which begins with the fetch of its batch."""
@@ -154,7 +156,7 @@ class SyncInspection:
         """Stop the detector and restore the methods that were wrapped."""
         if self._detector is not None:
             self._detector.stop()
-        self._patches.restore()
+        self._wrappers.restore()
 
     def _batch_to_device(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         self._fetching = False

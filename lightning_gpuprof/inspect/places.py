@@ -18,11 +18,11 @@ from lightning_gpuprof.adapters.lightning import is_kind
 from lightning_gpuprof.recorders.sampling.stack_lines import outwards
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import SyncSite
-from lightning_gpuprof.runtime import patches
+from lightning_gpuprof.runtime import wrap
 from lightning_gpuprof.runtime.places import Place as Line
 from lightning_gpuprof.runtime.places import package_of, shown
 
-_INSPECTING = (os.path.dirname(os.path.abspath(__file__)) + os.sep, patches.__file__)
+_INSPECTING = (os.path.dirname(os.path.abspath(__file__)) + os.sep, wrap.__file__)
 _LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric", "lightning_utilities")
 _SKIPPED = ("python", "torch", "tensorboard", "tqdm", "rich", "numpy")
 

@@ -16,7 +16,6 @@ from lightning_gpuprof.records.facts import UnusedGradients
 from lightning_gpuprof.records.inspection import CallCount, Waste
 from lightning_gpuprof.records.lines import CompileEvent
 from lightning_gpuprof.runtime.compiling import compile_events
-from lightning_gpuprof.runtime.patches import Patches
 from lightning_gpuprof.runtime.places import (
     of_multiprocessing,
     own_line_like,
@@ -24,6 +23,7 @@ from lightning_gpuprof.runtime.places import (
     shown,
     shown_path,
 )
+from lightning_gpuprof.runtime.wrap import Wrappers
 
 MAX_NAMES = 3
 MAX_ROWS = 5
@@ -52,12 +52,12 @@ class WorkInspection:
         self._profile: Profile | None = None
         self.steps = 0
         self.unused: UnusedGradients | None = None
-        self._patches = Patches()
+        self._wrappers = Wrappers()
         self._waste: dict[tuple[str, object], Waste] = {}
 
     def start(self) -> None:
         """Begin to inspect."""
-        self._patches.instead(torch.autograd, "backward", self._backward)
+        self._wrappers.call_instead(torch.autograd, "backward", self._backward)
         profile = Profile()
         # From Python 3.12 on this raises ValueError if another profiler is active.
         with suppress(ValueError):
@@ -73,7 +73,7 @@ class WorkInspection:
         """Restore what was wrapped, and look for gradients that no optimizer uses."""
         if self._profile is not None:
             self._profile.disable()
-        self._patches.restore()
+        self._wrappers.restore()
         trained_groups = [
             group
             for optimizer in self._trainer.optimizers

@@ -24,7 +24,7 @@ from lightning_gpuprof.runtime.log_dir import resolve_session
 from lightning_gpuprof.runtime.marker import write_marker
 from lightning_gpuprof.runtime.rank_store import RankStore
 from lightning_gpuprof.runtime.run_facts import run_start
-from lightning_gpuprof.runtime.timed_calls import TimedCalls
+from lightning_gpuprof.runtime.wrap import Wrappers
 
 
 class StepCounter(Protocol):
@@ -124,7 +124,7 @@ class RunContext:
         self.stage = stage_of(trainer)
         self.session = session  # from 0; where rank 0 has told it, the same on every rank
         self.ranks = ranks
-        self.calls = TimedCalls()  # put back by `end` at the latest
+        self.wrappers = Wrappers()  # put back by `end` at the latest
         self._describers: list[Describer] = []
         self._endings: list[Ending] = []
         self.ended = self.unwritten = False
@@ -269,7 +269,7 @@ class RunContext:
                 )
             )
         self.ended = True
-        self.calls.restore()
+        self.wrappers.restore()
         self.flush()
         self.ranks.close(delete=self.rank == 0)
         self._writer.close()

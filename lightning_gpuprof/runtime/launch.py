@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from lightning_gpuprof.runtime.patches import Patches
+from lightning_gpuprof.runtime.wrap import Wrappers
 
 
 def change_trainers(
@@ -24,7 +24,7 @@ def change_trainers(
     for name in ("lightning.pytorch", "pytorch_lightning"):
         if find_spec(name.partition(".")[0]) is not None:
             # LightningCLI reads the Trainer's arguments from its signature, which `instead` keeps.
-            Patches().instead(import_module(name).Trainer, "__init__", init)
+            Wrappers().call_instead(import_module(name).Trainer, "__init__", init)
 
 
 def run_program(program: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from lightning_gpuprof.adapters.lightning import STOP_CHECK_METHOD, data_loop
 from lightning_gpuprof.adapters.loaders import LoaderParts, before_first_iterators
 from lightning_gpuprof.records.phases import EXPERIMENT, SAMPLER, STOP_CHECK, WORKERS, Phase
 from lightning_gpuprof.runtime.guard import attempt
-from lightning_gpuprof.runtime.timed_calls import After, LoggingCall, TimedCalls
+from lightning_gpuprof.runtime.wrap import LoggingCall, Wrappers
 from lightning_gpuprof.timing.action_regions import ActionRegions
 from lightning_gpuprof.timing.profiler_proxy import proxy_of
 from lightning_gpuprof.timing.regions import ByExperiment, IteratorStart
@@ -31,13 +31,13 @@ class ProxyTiming:
         timeline: StepTimeline,
         actions: ActionRegions,
         *,
-        calls: TimedCalls,
+        wrappers: Wrappers,
         again: Callable[[], object],
     ) -> None:
         self._trainer = trainer
         self._loop = data_loop(trainer)
         self._inner = trainer.profiler
-        self._calls = calls
+        self._wrappers = wrappers
         self._timeline, self._clock = timeline, timeline.clock
         self._actions = actions
         self._loaders = LoaderParts(
@@ -62,7 +62,7 @@ class ProxyTiming:
         if trainer.lightning_module.automatic_optimization:
             return
         region = self._actions.watched(self._clock.region(Phase.BACKWARD))
-        self._calls.add(trainer.strategy, "backward", region)
+        self._wrappers.call_inside(trainer.strategy, "backward", region)
 
     def time_loader(self) -> None:
         """Split the wait for data into its parts from now on; for each epoch anew."""
@@ -80,7 +80,7 @@ class ProxyTiming:
     def restore(self) -> None:
         """Put the Trainer's profiler and methods back."""
         self._loaders.restore()
-        self._calls.restore()
+        self._wrappers.restore()
         if self._trainer.profiler is self.proxy:
             self._trainer.profiler = self._inner
         self.proxy.leave()
@@ -89,7 +89,7 @@ class ProxyTiming:
         for logger in self._trainer.loggers:
             region = self.proxy.logging(type(logger).__name__)
             for method in ("log_metrics", "save"):
-                self._calls.add(logger, method, region)
+                self._wrappers.call_inside(logger, method, region)
             # Lightning has made it by now, where it is to be made in this process.
             self._time_experiment(attempt(partial(getattr, logger, "experiment"), None))
 
@@ -98,21 +98,21 @@ class ProxyTiming:
         for method in dir(type(experiment)):
             if method.startswith(LOGS) and callable(getattr(type(experiment), method, None)):
                 region = ByExperiment(self._clock, f"{EXPERIMENT}{method}")
-                self._calls.add(experiment, method, region, kind=LoggingCall)
+                self._wrappers.call_inside(experiment, method, region, kind=LoggingCall)
 
     def _time_loops(self) -> None:
         # The first epoch's workers start between this call and `on_train_start`.
-        startup = After(self._timeline.begin_startup)
-        self._calls.add(self._loop, before_first_iterators(self._loop), startup)
+        begin_startup = self._timeline.begin_startup
+        self._wrappers.call_after(self._loop, before_first_iterators(self._loop), begin_startup)
         module = self._trainer.lightning_module
         if not is_compiled_whole(module):  # its step would break at the region
-            self._calls.add(module, "log", self.proxy.module_log())
+            self._wrappers.call_inside(module, "log", self.proxy.module_log())
         epoch_loop = getattr(self._loop, "epoch_loop", None)
         if epoch_loop is None:  # an evaluation
             return
-        self._calls.add(epoch_loop.val_loop, "run", self.proxy.validation())
+        self._wrappers.call_inside(epoch_loop.val_loop, "run", self.proxy.validation())
         watch = partial(self._watch_starts, epoch_loop.val_loop)
-        self._calls.add(epoch_loop.val_loop, "reset", self.proxy.loader_start(watch))
+        self._wrappers.call_inside(epoch_loop.val_loop, "reset", self.proxy.loader_start(watch))
         if self._trainer.world_size > 1:
             stop_check = self._clock.region(Phase.OTHER, STOP_CHECK)
-            self._calls.add(epoch_loop, STOP_CHECK_METHOD, stop_check)
+            self._wrappers.call_inside(epoch_loop, STOP_CHECK_METHOD, stop_check)

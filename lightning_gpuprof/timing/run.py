@@ -93,8 +93,8 @@ class TimingRun:
             watch=partial(ranges, watch) if self._nvtx else watch,
         )
         # A loader has a new iterator: its parts are timed from the next batch on.
-        calls, again = context.calls, partial(setattr, self._batches, "first", True)
-        timing = ProxyTiming(trainer, self.timeline, actions, calls=calls, again=again)
+        wrappers, again = context.wrappers, partial(setattr, self._batches, "first", True)
+        timing = ProxyTiming(trainer, self.timeline, actions, wrappers=wrappers, again=again)
         self._writer.choice = StepChoice(self.timeline, use=timing.mark)
         return timing
 

@@ -10,7 +10,7 @@ from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.runtime.console import profile_line, say
 from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import interrupts_wait
-from lightning_gpuprof.runtime.timed_calls import SafeLogger
+from lightning_gpuprof.runtime.safe_logger import SafeLogger
 from lightning_gpuprof.timing.device_marking import DeviceMarking
 from lightning_gpuprof.timing.overhead import Overhead, StepChoice
 from lightning_gpuprof.timing.step_timeline import StepTimeline

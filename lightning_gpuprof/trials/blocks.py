@@ -15,7 +15,7 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.adapters.loaders import BEFORE_FIRST_ITERATORS, loaders_of
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.runtime.patches import Patches
+from lightning_gpuprof.runtime.wrap import Wrappers
 from lightning_gpuprof.tensors import first_dimension
 from lightning_gpuprof.trials.change import Settings
 from lightning_gpuprof.trials.pairs import Block
@@ -53,7 +53,7 @@ class Blocks(Callback):
     @override
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if stage == "fit":
-            loop, instead = trainer.fit_loop, Patches().instead
+            loop, instead = trainer.fit_loop, Wrappers().call_instead
             instead(loop, BEFORE_FIRST_ITERATORS, partial(self._last, loop))
             instead(loop.epoch_loop.val_loop, "run", self._leave_out)
 

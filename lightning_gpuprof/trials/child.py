@@ -21,7 +21,7 @@ import torch
 import lightning_gpuprof
 from lightning_gpuprof.adapters.lightning import is_kind, moved_logger
 from lightning_gpuprof.runtime.launch import change_trainers, run_program
-from lightning_gpuprof.runtime.patches import Patches
+from lightning_gpuprof.runtime.wrap import Wrappers
 from lightning_gpuprof.trials.blocks import Blocks, ProgramEnded
 from lightning_gpuprof.trials.diverted import Diverted
 from lightning_gpuprof.trials.model import load
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str]) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != request.parent:
             sys.exit(1)
-    Diverted(request.folder).install(Patches())
+    Diverted(request.folder).install(Wrappers())
     launch = Launch(request)
     change_trainers(launch.options, launch.made)
     random.seed(0)

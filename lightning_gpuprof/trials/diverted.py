@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from lightning_gpuprof.runtime.patches import Patches
+from lightning_gpuprof.runtime.wrap import Wrappers
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
@@ -26,15 +26,15 @@ class Diverted:
         self._free = ("/dev", "/proc", self._folder, caches)
         self._any = False
 
-    def install(self, patches: Patches) -> None:
+    def install(self, wrappers: Wrappers) -> None:
         """Divert this process."""
-        patches.instead(builtins, "open", self._open)
-        patches.instead(io, "open", self._open)
-        patches.instead(os, "open", self._open_low)
-        patches.instead(torch, "save", self._save)
+        wrappers.call_instead(builtins, "open", self._open)
+        wrappers.call_instead(io, "open", self._open)
+        wrappers.call_instead(os, "open", self._open_low)
+        wrappers.call_instead(torch, "save", self._save)
         for name in ("mkdir", "remove", "unlink", "rmdir", "replace", "rename"):
-            patches.instead(os, name, self._change)
-        patches.instead(shutil, "rmtree", self._change)
+            wrappers.call_instead(os, name, self._change)
+        wrappers.call_instead(shutil, "rmtree", self._change)
 
     def _to_write(self, path: Any, *, keep: bool = False, make: bool = True) -> Any:
         """Return the path to write to; with `keep`, what the file holds is there."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lightning_gpuprof.runtime.patches import Patches
+from lightning_gpuprof.runtime.wrap import Wrappers
 from lightning_gpuprof.trials.diverted import Diverted
 
 
@@ -17,10 +17,10 @@ def home(tmp_path):
     for name in ("home", "folder"):
         (tmp_path / name).mkdir()
     (tmp_path / "home" / "kept.txt").write_text("old")
-    patches = Patches()
-    Diverted(str(tmp_path / "folder")).install(patches)
+    wrappers = Wrappers()
+    Diverted(str(tmp_path / "folder")).install(wrappers)
     yield tmp_path / "home"
-    patches.restore()
+    wrappers.restore()
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["kept.txt"]
     assert (tmp_path / "home" / "kept.txt").read_text() == "old"
 

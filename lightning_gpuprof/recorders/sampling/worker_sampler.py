@@ -21,7 +21,6 @@ from lightning_gpuprof.recorders.sampling.worker_sampling import WORKERS, Worker
 from lightning_gpuprof.records.lines import LineCount, Reads, WorkerLines
 from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import attempt, guarded
-from lightning_gpuprof.runtime.timed_calls import After
 
 _INIT_FN = "worker_init_fn"
 
@@ -53,8 +52,7 @@ class WorkerSampler:
         self.release()
         self._clear()
         loop = data_loop(trainer)
-        place = After(partial(self.place, loop))
-        context.calls.add(loop, before_first_iterators(loop), place)
+        context.wrappers.call_after(loop, before_first_iterators(loop), partial(self.place, loop))
 
     @property
     def placed(self) -> bool:

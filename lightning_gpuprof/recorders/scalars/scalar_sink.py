@@ -9,7 +9,7 @@ from lightning_gpuprof.adapters.lightning import logged_results
 from lightning_gpuprof.recorders.scalars.scalar_log import ScalarBatch
 from lightning_gpuprof.records.schema import Scalars
 from lightning_gpuprof.runtime.context import RunContext
-from lightning_gpuprof.runtime.timed_calls import SafeLogger
+from lightning_gpuprof.runtime.safe_logger import SafeLogger
 
 Columns = Mapping[str, Sequence[float | None]]
 """By name, a value of each step, None where it gave none."""

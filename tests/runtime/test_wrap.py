@@ -2,7 +2,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lightning_gpuprof.runtime.timed_calls import LoggingCall, TimedCall, TimedCalls
+from lightning_gpuprof.runtime.wrap import CallInside, LoggingCall, Wrappers
 
 
 class Told:
@@ -27,7 +27,7 @@ class Board:
 
 
 class Proxy:
-    """Has a method of its own, and hands what is set on to the board that it calls."""
+    """Has a method of its own, and hands what is set on to the board that it wrappers."""
 
     def __init__(self, board):
         self.__dict__["board"] = board
@@ -40,7 +40,7 @@ class Proxy:
 
 
 class ProxyOfAll(Board):
-    """As wrapt's: its `__dict__` is that of the board which its own method calls."""
+    """As wrapt's: its `__dict__` is that of the board which its own method wrappers."""
 
     __slots__ = ("board",)
 
@@ -55,10 +55,10 @@ class ProxyOfAll(Board):
         self.board.log(value)
 
 
-@pytest.mark.parametrize("kind", [TimedCall, LoggingCall])
+@pytest.mark.parametrize("kind", [CallInside, LoggingCall])
 def test_what_is_called_from_a_thread_of_its_own_is_not_timed(kind):
-    board, region, calls = Board(), Told(), TimedCalls()
-    calls.add(board, "log", region, kind=kind)
+    board, region, wrappers = Board(), Told(), Wrappers()
+    wrappers.call_inside(board, "log", region, kind=kind)
 
     with ThreadPoolExecutor() as pool:
         pool.submit(board.log, 1).result()
@@ -68,20 +68,20 @@ def test_what_is_called_from_a_thread_of_its_own_is_not_timed(kind):
 
 
 def test_a_proxy_calls_what_it_stands_for_and_is_put_back():
-    board, region, calls = Board(), Told(), TimedCalls()
+    board, region, wrappers = Board(), Told(), Wrappers()
     proxy = Proxy(board)
-    calls.add(proxy, "log", region)
+    wrappers.call_inside(proxy, "log", region)
 
     proxy.log(1)
     assert (board.logged, region.entered) == ([1], 1)
-    calls.restore()
+    wrappers.restore()
     assert (list(vars(proxy)), list(vars(board))) == (["board"], ["logged"])
 
 
 def test_a_proxy_that_shows_what_it_stands_for_as_its_own_is_left_alone():
-    board, calls = Board(), TimedCalls()
+    board, wrappers = Board(), Wrappers()
     proxy = ProxyOfAll(board)
-    calls.add(proxy, "log", Told())
+    wrappers.call_inside(proxy, "log", Told())
 
     proxy.log(1)
     assert board.logged == [1]
@@ -89,11 +89,11 @@ def test_a_proxy_that_shows_what_it_stands_for_as_its_own_is_left_alone():
 
 
 def test_a_method_that_was_an_objects_own_is_its_own_again():
-    board, calls = Board(), TimedCalls()
+    board, wrappers = Board(), Wrappers()
     board.log = own = board.logged.extend
-    calls.add(board, "log", Told())
+    wrappers.call_inside(board, "log", Told())
     board.log([1])
-    calls.restore()
+    wrappers.restore()
     assert (board.log, board.logged) == (own, [1])
 
 
@@ -111,7 +111,29 @@ class Slotted:
 
 
 def test_objects_that_refuse_are_left_alone():
-    calls = TimedCalls()
+    wrappers = Wrappers()
     for owner in (Refusing(), Slotted()):
-        calls.add(owner, "log", Told())
-    calls.restore()
+        wrappers.call_inside(owner, "log", Told())
+    wrappers.restore()
+
+
+def test_what_somebody_else_has_replaced_since_stays_theirs():
+    board, wrappers = Board(), Wrappers()
+    wrappers.call_instead(board, "log", lambda original, value: original(-value))
+    board.log(1)
+    board.log = theirs = board.logged.extend
+    wrappers.restore()
+    assert (board.log, board.logged) == (theirs, [-1])
+
+
+def test_a_static_method_of_a_class_is_one_again():
+    class Target:
+        @staticmethod
+        def double(value):
+            return 2 * value
+
+    wrappers = Wrappers()
+    wrappers.call_instead(Target, "double", lambda original, *values: original(values[-1]) + 1)
+    assert Target.double(2) == 5
+    wrappers.restore()
+    assert (Target().double(2), Target.double(2)) == (4, 4)

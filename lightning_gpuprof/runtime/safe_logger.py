@@ -1,0 +1,25 @@
+"""Loggers of the user's, whose failure does not end training."""
+
+from typing import Any
+
+from lightning_gpuprof.runtime.guard import guarded
+from lightning_gpuprof.runtime.wrap import unwrapped
+
+
+class SafeLogger:
+    """Hands values on to a logger until it fails: then it gets no more, and the user is told."""
+
+    def __init__(self, logger: Any, context: Any = None) -> None:
+        self.logger = logger
+        self._context = context
+        self.guard_name = f"Logging to {type(logger).__name__}"
+
+    @guarded
+    def log(self, values: dict[str, float], step: int) -> None:
+        """Hand values on, which is this package's own time, not what the user's logging takes."""
+        unwrapped(self.logger.log_metrics)(values, step=step)
+
+    @guarded
+    def save(self) -> None:
+        """Let the logger write its files."""
+        unwrapped(self.logger.save)()
