@@ -137,7 +137,7 @@ def _error_frac(finding: Finding, run: RunResults) -> float:
 
     It is half the width of the 90 % interval.
     """
-    place = finding.where[0] if finding.where else None
+    place = finding.places[0] if finding.places else None
     if place is None or place.phase is None or finding.when is When.BETWEEN:
         return 0.0
     phase = Phase(place.phase)

@@ -1,7 +1,7 @@
 """The finding of work that is done anew for each epoch."""
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.findings.model import Finding, Range, When, Where
+from lightning_gpuprof.findings.model import Finding, Place, Range, When
 from lightning_gpuprof.units import duration, percent
 
 MIN_FRAC = 0.01
@@ -16,7 +16,7 @@ def epoch_finding(
     name: str,
     title: str,
     advice: str,
-    where: Where,
+    place: Place,
     gone_frac: tuple[float, float],
     confidence: float,
     change: str | None = None,
@@ -34,7 +34,7 @@ def epoch_finding(
         saving_ns=saving,
         cause_ns=Range(cost_ns, round(cost_ns * (1 + error_frac))),
         confidence=confidence,
-        where=(where,),
+        places=(place,),
         change=change,
         when=When.BETWEEN,
     )

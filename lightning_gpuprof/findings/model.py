@@ -1,4 +1,4 @@
-"""What a rule returns: a finding with its evidence, its saving and its place."""
+"""What rules return: a finding with its evidence, its saving and its places."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,21 +17,21 @@ class Severity(str, Enum):
     WARNING = "warning"
     INFO = "info"
     BY_SAVING = "by_saving"
-    """As `grade` finds; only between a rule and `Rule.evaluate`, which grades it."""
+    """To be graded by the saving. No finding has this severity once `Rule.evaluate` returns it."""
 
 
 class When(str, Enum):
-    """Where the time lies that a finding saves; all savings are per step."""
+    """When the time that a finding saves is spent. All savings are given per step."""
 
     IN_STEPS = "in_steps"
     ALSO_BETWEEN = "also_between"
-    """In some steps, and between epochs: validations, checkpoints, what takes longer each time."""
+    """In some steps and between epochs, as validations, checkpoints and what grows with time."""
     BETWEEN = "between"
-    """Where epochs begin, or in steps that compile: none of it is a steady step's."""
+    """As epochs begin, or in steps that compile; never in a steady step."""
 
 
 class Horizon(str, Enum):
-    """When in a plan of work a change comes."""
+    """When in a plan of work a change is made."""
 
     QUICK = "quick"
     MEDIUM = "medium"
@@ -40,7 +40,7 @@ class Horizon(str, Enum):
 
 @dataclass(frozen=True)
 class Effort:
-    """What making a finding's change asks for."""
+    """What it takes to make a finding's change."""
 
     horizon: Horizon
     difficulty: str
@@ -49,19 +49,19 @@ class Effort:
 
 @dataclass(frozen=True)
 class Range:
-    """An interval in the unit of the field that holds it."""
+    """An interval, in the unit of the field that holds it."""
 
     low: int
     high: int
 
     @property
     def middle(self) -> float:
-        """Halfway between the bounds: what severities go by."""
+        """The value halfway between the bounds, by which findings are graded."""
         return (self.low + self.high) / 2
 
     @property
     def counted_on(self) -> float:
-        """The value reached three times in four, if all within are equally likely.
+        """The value that is reached in three of four cases if all values are equally likely.
 
         >>> Range(low=0, high=40).counted_on, Range(low=15, high=19).counted_on
         (10.0, 16.0)
@@ -70,12 +70,16 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Where:
-    """A place that a finding applies to; only the fields that are known are set."""
+class Place:
+    """A place that a finding is about: a line of code, or a phase, rank or kernel.
+
+    Fields that do not apply are None.
+    """
 
     file: str | None = None
     line: int | None = None
     source: str | None = None
+    """The line's text."""
     phase: str | None = None
     rank: int | None = None
     kernel: str | None = None
@@ -89,29 +93,34 @@ class Where:
         *,
         phase: str | None = None,
         name: str | None = None,
-    ) -> "Where":
-        """Return the place that a line is."""
+    ) -> "Place":
+        """Return the place of a line of code."""
         return cls(file=line.file, line=line.line, source=line.source, phase=phase, name=name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that holds the run back, and the change that removes it.
+    """A cause that holds the run back, with its evidence and the change that removes it.
 
     Args:
-        id: The rule's, which the engine fills in.
-        evidence: Numbers; every key ends in its unit (`_ns`, `_bytes`, `_frac`, `_per_s`,
+        id: The rule's id, which `Rule.evaluate` fills in.
+        title: What was measured, in a few words.
+        advice: What to do, in whole sentences.
+        evidence: Figures by name; the name ends in the unit (`_ns`, `_bytes`, `_frac`, `_per_s`,
             `_count`).
-        saving_ns: Expected saving per step, low to high; 0 to 0 where no time is claimed. The
-            engine cuts it at the upper end of `cause_ns`.
-        cause_ns: What the cause takes of a step, as far as the rule knows; the engine widens it
-            by how far the mean of its phase or part may be off. None: at most the step.
-        likely_ns: The middle of what the rule expects within the cause; the engine fills it in.
+        saving_ns: The expected saving per step; 0 to 0 if no time is claimed. The engine limits it
+            to the upper end of `cause_ns`.
+        cause_ns: What the cause takes of a step, as far as the rule knows; the engine adds the
+            error of the mean of its phase or part. None: at most the step.
+        likely_ns: The middle of the saving that the rule expects of the cause itself; the engine
+            fills it in.
         indirect_ns: How much more than its cause a change may save; the engine fills it in.
-        confidence: 0 to 1: how sure the rule is that this is the cause.
-        when: Whether the saving is time of a steady step.
-        explains: Ids of findings that say less of the same time (`overlap.py`).
-        measured: The trial that the saving is from; None where a model expects it.
+        confidence: How sure the rule is that this is the cause, 0 to 1.
+        places: What the finding is about, most important first.
+        change: The change as code to paste; None if it cannot be written in general.
+        when: When the time that it saves is spent.
+        explains: Ids of findings that know less about the same time (`overlap.py`).
+        measured: The trial that the saving was measured in; None if a model expects it.
     """
 
     id: str = ""
@@ -124,7 +133,7 @@ class Finding:
     likely_ns: int = 0
     indirect_ns: int = 0
     confidence: float
-    where: tuple[Where, ...] = ()
+    places: tuple[Place, ...] = ()
     change: str | None = None
     when: When = When.IN_STEPS
     explains: tuple[str, ...] = ()
@@ -132,7 +141,7 @@ class Finding:
 
     @property
     def worth_a_change(self) -> bool:
-        """Whether to propose the change by itself; `info` may stay as it is."""
+        """Whether the change is proposed; what `info` findings report may stay as it is."""
         return self.severity is not Severity.INFO
 
 

@@ -7,7 +7,7 @@ busy.
 
 from collections.abc import Sequence
 
-from lightning_gpuprof.findings.model import Abstained, Finding, Where
+from lightning_gpuprof.findings.model import Abstained, Finding, Place
 
 GENERAL = ("host-sync", "slow-python", "small-kernels", "host-bound", "costly-line")
 """Findings that know that the host is busy at a line, but not why; the most specific first."""
@@ -53,7 +53,7 @@ def _explains_more(front: Finding, back: Finding, findings: Sequence[Finding]) -
 
 
 def _lines(finding: Finding) -> set[tuple[str, int | None]]:
-    return {(place.file, place.line) for place in finding.where if place.file}
+    return {(place.file, place.line) for place in finding.places if place.file}
 
 
 def same_line(finding: Finding, other: Finding) -> bool:
@@ -76,38 +76,38 @@ def _covers(front: Finding, back: Finding, findings: Sequence[Finding]) -> bool:
 
     A finding that names places outside all phases, such as a thread, explains time anywhere.
     """
-    named = [(place.phase, place.name) for place in front.where if place.phase and not place.file]
+    named = [(place.phase, place.name) for place in front.places if place.phase and not place.file]
     if not named:
-        in_no_phase = bool(front.where) and not any(place.phase for place in front.where)
+        in_no_phase = bool(front.places) and not any(place.phase for place in front.places)
         return front.saving_ns.high > 0 and (in_no_phase or not back.saving_ns.high)
-    if not back.where:
+    if not back.places:
         return back.saving_ns.high == 0
     covered = all(
         any(
             place.phase == phase and (_part(place) is None or name in (None, _part(place)))
             for phase, name in named
         )
-        for place in back.where
+        for place in back.places
     )
     return covered and not _is_one_of_several(back, front, findings)
 
 
 def _is_one_of_several(back: Finding, front: Finding, findings: Sequence[Finding]) -> bool:
     """Return whether `front` names a whole phase in which it explains other parts than `back`."""
-    own = {(place.phase, place.name) for place in back.where}
-    whole_phases = {place.phase for place in front.where if not place.file and not place.name}
+    own = {(place.phase, place.name) for place in back.places}
+    whole_phases = {place.phase for place in front.places if not place.file and not place.name}
     whole_phases &= {phase for phase, _ in own}
     parts = [
         place
         for finding in findings
         if finding.id in front.explains
-        for place in finding.where
+        for place in finding.places
         if place.name
     ]
     return any(part.phase in whole_phases and (part.phase, part.name) not in own for part in parts)
 
 
-def _part(place: Where) -> str | None:
+def _part(place: Place) -> str | None:
     """Return the part of a phase that a place names, without the prefix of its owner."""
     if place.name in ("user", "metric", "lightning"):
         return None

@@ -9,7 +9,7 @@ from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
 from lightning_gpuprof.analysis.run.ranks.rank_waits import RankWaits
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.worker_lines import batch_lines, longer_here
-from lightning_gpuprof.findings.model import Finding, Where
+from lightning_gpuprof.findings.model import Finding, Place
 from lightning_gpuprof.records.phases import Phase
 
 MIN_FRAC = 0.25
@@ -26,23 +26,23 @@ LOOPS = ("host-bound", "small-kernels", "host-sync")
 
 def with_lines(finding: Finding, run: RunResults) -> Finding:
     """Return a finding with the lines of its phase, where samples show them and it names none."""
-    if any(at.file for at in finding.where):
+    if any(at.file for at in finding.places):
         return finding
     waits = run.rank_waits
     if waits is not None and any(
-        at.rank in waits.late and at.phase == Phase.FORWARD.value for at in finding.where
+        at.rank in waits.late and at.phase == Phase.FORWARD.value for at in finding.places
     ):
-        return replace(finding, where=(*finding.where, *_only_there(waits)))
-    phase = next((PHASES[at.phase] for at in finding.where if at.phase in PHASES), None)
+        return replace(finding, places=(*finding.places, *_only_there(waits)))
+    phase = next((PHASES[at.phase] for at in finding.places if at.phase in PHASES), None)
     if finding.id in LOOPS:
         phase = Phase.FORWARD
-    if any(at.rank not in (None, run.start.rank) for at in finding.where):
+    if any(at.rank not in (None, run.start.rank) for at in finding.places):
         run = as_late_rank(run)
     lines = batch_lines(run) if phase is Phase.DATA_WAIT and waits_for_batches(run) else run.lines
     if phase is None or lines is None:
         return finding
-    found = dict.fromkeys(Where.at(one, phase=phase.value) for one in _longest(lines, phase))
-    return replace(finding, where=(*finding.where, *found))
+    found = dict.fromkeys(Place.at(one, phase=phase.value) for one in _longest(lines, phase))
+    return replace(finding, places=(*finding.places, *found))
 
 
 def _longest(lines: HostLines, phase: Phase) -> list[LineCount]:
@@ -56,7 +56,7 @@ def _longest(lines: HostLines, phase: Phase) -> list[LineCount]:
     return [one for ones in shown for one in ones if one is ones[0] or one.count >= least]
 
 
-def _only_there(waits: RankWaits) -> tuple[Where, ...]:
+def _only_there(waits: RankWaits) -> tuple[Place, ...]:
     """Return the lines that surely take more of a step on the late rank than on another."""
     there, elsewhere = waits.lines, waits.other_lines
     if there is None or elsewhere is None:
@@ -70,7 +70,7 @@ def _only_there(waits: RankWaits) -> tuple[Where, ...]:
         if sum(one.count for one in seen) >= least
         and there.interval(seen)[0] > elsewhere.interval(others.get(at, []))[1]
     ]
-    return tuple(Where.at(one, phase=Phase.FORWARD.value) for one in late[:MOST])
+    return tuple(Place.at(one, phase=Phase.FORWARD.value) for one in late[:MOST])
 
 
 def _by_line(lines: HostLines) -> dict[tuple[str, int], list[LineCount]]:

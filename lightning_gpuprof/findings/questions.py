@@ -60,7 +60,7 @@ class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Return whether a finding says what to change about what the question asks."""
         if finding.id in self.findings:
             return True
-        named = {place.phase for place in finding.where}
+        named = {place.phase for place in finding.places}
         return finding.id in self.findings_in_phases and any(
             phase.value in named for phase in self.phases
         )

@@ -5,7 +5,8 @@ import re
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC, step_of
-from lightning_gpuprof.findings.model import Finding, When, Where
+from lightning_gpuprof.findings.model import Finding, When
+from lightning_gpuprof.findings.model import Place as FindingPlace
 from lightning_gpuprof.findings.registry import rules
 from lightning_gpuprof.report.document import Figure, FindingCard, Interval, Place, Saving, Unit
 from lightning_gpuprof.units import duration, interval_text, percents, shortened
@@ -41,7 +42,7 @@ def finding_card(finding: Finding, run: RunResults) -> FindingCard:
         saving=_saving(finding, run) if finding.saving_ns.high else None,
         no_saving=_no_saving(finding),
         evidence=tuple(evidence_figure(key, value) for key, value in finding.evidence.items()),
-        places=tuple(place_of(where, finding.id) for where in finding.where),
+        places=tuple(place_of(place, finding.id) for place in finding.places),
         confidence=finding.confidence,
         horizon=effort.horizon.value if effort is not None else "",
         difficulty=effort.difficulty if effort is not None else "",
@@ -96,20 +97,20 @@ def labelled(key: str) -> tuple[str, Unit]:
     return key.replace("_", " "), "number"
 
 
-def place_of(where: Where, finding_id: str = "") -> Place:
+def place_of(place: FindingPlace, finding_id: str = "") -> Place:
     """Return a finding's place with a name that can be read and the view that shows it."""
-    name = where.name
-    if name is None and where.kernel is not None:
-        name = short_kernel(where.kernel)
+    name = place.name
+    if name is None and place.kernel is not None:
+        name = short_kernel(place.kernel)
     return Place(
-        file=where.file,
-        line=where.line,
-        source=where.source,
-        phase=where.phase,
-        rank=where.rank,
-        kernel=where.kernel,
+        file=place.file,
+        line=place.line,
+        source=place.source,
+        phase=place.phase,
+        rank=place.rank,
+        kernel=place.kernel,
         name=name,
-        view=_view(where, finding_id),
+        view=_view(place, finding_id),
     )
 
 
@@ -119,14 +120,14 @@ def short_kernel(kernel: str) -> str:
     return name if len(name) <= NAME_WIDTH else shortened(name.partition("<")[0], NAME_WIDTH)
 
 
-def _view(where: Where, finding_id: str) -> str | None:
-    if where.rank is not None:
+def _view(place: FindingPlace, finding_id: str) -> str | None:
+    if place.rank is not None:
         return "ranks"
     if "memory" in finding_id or "vram" in finding_id:
         return "memory"
-    if where.kernel is not None or "::" in (where.name or ""):
+    if place.kernel is not None or "::" in (place.name or ""):
         return "operators"
-    return "steps" if where.phase is not None and where.file is None else None
+    return "steps" if place.phase is not None and place.file is None else None
 
 
 def _saving(finding: Finding, run: RunResults) -> Saving:

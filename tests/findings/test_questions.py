@@ -3,7 +3,7 @@ from made_records import memory
 from rule_cases import made, op
 
 from lightning_gpuprof.findings.engine import evaluate_rules, make_plan
-from lightning_gpuprof.findings.model import Abstained, Horizon, Severity, Where
+from lightning_gpuprof.findings.model import Abstained, Horizon, Place, Severity
 from lightning_gpuprof.findings.question_figures import FIGURES, suggested_workers
 from lightning_gpuprof.findings.questions import (
     State,
@@ -234,8 +234,8 @@ def test_without_a_finding_no_question_names_a_change_that_rules_propose(analyze
 
 def test_a_question_about_a_phase_is_answered_only_by_findings_in_that_phase(analyze):
     run = analyze({"clip_gradients": 6 * MS, "forward": 4 * MS})
-    elsewhere = made("slow-python", 1, 2, where=(Where(file="t.py", line=3, phase="forward"),))
-    there = made("slow-python", 1, 2, where=(Where(file="t.py", line=9, phase="clip_gradients"),))
+    elsewhere = made("slow-python", 1, 2, places=(Place(file="t.py", line=3, phase="forward"),))
+    there = made("slow-python", 1, 2, places=(Place(file="t.py", line=9, phase="clip_gradients"),))
     assert answer_of("clip-gradients-share", run, [elsewhere]).findings == ()
     assert answer_of("clip-gradients-share", run, [elsewhere, there]).findings == ("slow-python",)
 

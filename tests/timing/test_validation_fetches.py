@@ -45,7 +45,7 @@ def test_each_validation_has_the_start_of_its_loader_its_first_batch_and_the_oth
     assert (np.sum(parts, axis=0) <= session.columns["phase/validation"]).all()
     # A process takes longer to start than this model to train a few rows.
     (found,) = evaluate_rules(analyze_run(records, {}), [rules()["worker-startup"]]).findings
-    assert found.where[0].phase == "validation"
+    assert found.places[0].phase == "validation"
     assert found.evidence["startup_per_validation_ns"] < found.evidence["per_validation_ns"]
 
 

@@ -137,7 +137,7 @@ def test_no_saving_is_above_its_bound(report):
         saving, step_ns = finding.saving_ns, step_of(finding, report.results)
         assert saving.low <= saving.high
         if finding.cause_ns is not None:
-            at = finding.where[0].phase if finding.where else None
+            at = finding.places[0].phase if finding.places else None
             phase = report.results.per_step(Phase(at)) if at else None
             parts = [one.per_step for one in report.results.parts if one.per_step]
             error = max((one.error_frac for one in [phase, *parts] if one), default=0.0)

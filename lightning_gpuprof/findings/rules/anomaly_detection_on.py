@@ -26,7 +26,7 @@ from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.graph_passes import graph_nodes
 from lightning_gpuprof.analysis.savings.host_work import COMPUTE, SEARCHED, anomaly_on
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, Severity
 from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration
@@ -68,7 +68,7 @@ def judge(run: RunResults) -> Finding | None:
         saving_ns=saving,
         cause_ns=saving,
         confidence=0.9 if sure else 0.7,
-        where=tuple(Where(phase=phase.value) for phase in COMPUTE),
+        places=tuple(Place(phase=phase.value) for phase in COMPUTE),
         change="Trainer(..., detect_anomaly=False)",
         explains=("host-bound", "host-sync", "slow-python"),
     )

@@ -27,7 +27,7 @@ The finding is always `info` and promises no saving.
 from lightning_gpuprof.analysis.run.line_times import LineTime, line_times
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Severity, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Severity
 from lightning_gpuprof.findings.operators import Pattern, operators
 from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.units import duration, percent, percents
@@ -70,7 +70,7 @@ def _line(run: RunResults, step_ns: int, line: LineTime) -> Finding | None:
             phase_device_frac=None if device_ns is None else device_ns / step_ns,
         ),
         confidence=0.9,
-        where=(Where.at(line, phase=line.phase.value, name=line.callee),),
+        places=(Place.at(line, phase=line.phase.value, name=line.callee),),
         change=row.change if row else None,
     )
 
@@ -100,7 +100,7 @@ def _operator(step_ns: int, facts: TraceFacts) -> Finding | None:
             "calls_count": round(op.calls),
         },
         confidence=0.9,
-        where=(Where(name=name),),
+        places=(Place(name=name),),
         change=row.change if row else None,
     )
 

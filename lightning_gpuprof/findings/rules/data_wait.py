@@ -45,7 +45,7 @@ from lightning_gpuprof.analysis.savings.loader_plan import (
     rows_in_memory,
 )
 from lightning_gpuprof.findings.grade import WARNING_FRAC
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, Severity
 from lightning_gpuprof.findings.operators import (
     OWN_WORKERS,
     SampledOperation,
@@ -126,7 +126,7 @@ def judge(run: RunResults) -> Finding | None:
         confidence=0.9
         if lost.basis != "unknown" and loader and loader.num_workers is not None
         else 0.6,
-        where=(Where(phase=Phase.DATA_WAIT.value),),
+        places=(Place(phase=Phase.DATA_WAIT.value),),
         change=_change(run, plan),
     )
 

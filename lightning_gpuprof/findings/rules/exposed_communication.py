@@ -33,7 +33,7 @@ from typing import Any
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.findings.grade import WARNING_FRAC
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
 from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.units import duration, percent
 
@@ -99,7 +99,7 @@ def judge(run: RunResults) -> Finding | None:
         saving_ns=saving,
         cause_ns=Range(round(cost), round(cost)),
         confidence=0.5 if shards or run.lacks_ranks else 0.6,
-        where=tuple(Where(kernel=str(row["name"]), rank=run.start.rank) for row in rows[:3]),
+        places=tuple(Place(kernel=str(row["name"]), rank=run.start.rank) for row in rows[:3]),
         change=change,
     )
 

@@ -26,7 +26,7 @@ from lightning_gpuprof.analysis.savings.cheaper_batches import validation_ns
 from lightning_gpuprof.analysis.savings.hidden import around, exposed
 from lightning_gpuprof.analysis.savings.loader_plan import LoaderChange, loader_plan
 from lightning_gpuprof.findings.grade import FEWER, WARNING_FRAC, seldom
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, When, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, When
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import FETCHES, Phase
 from lightning_gpuprof.units import duration, percent
@@ -64,7 +64,7 @@ def judge(run: RunResults) -> Finding | None:
         saving_ns=saving,
         cause_ns=Range(mean_ns, mean_ns),
         confidence=0.9,
-        where=(Where(phase=Phase.VALIDATION.value, name=hook),),
+        places=(Place(phase=Phase.VALIDATION.value, name=hook),),
         change=change,
         when=When.ALSO_BETWEEN,
         explains=("slow-logging",) if hook else (),

@@ -29,7 +29,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings import host_work
 from lightning_gpuprof.analysis.trace.idle import LATE_CAUSES
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
 from lightning_gpuprof.findings.rule import evidence_of, rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
@@ -129,6 +129,6 @@ def _finding(
         saving_ns=saving,
         cause_ns=saving,
         confidence=confidence,
-        where=(Where(name=work.worst),) if work and work.worst else (),
+        places=(Place(name=work.worst),) if work and work.worst else (),
         change=GRAPHS if on_gpu else "model = torch.compile(model)",
     )

@@ -33,7 +33,7 @@ from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings import host_work
 from lightning_gpuprof.analysis.trace.syncs import CHEAPER
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
 from lightning_gpuprof.findings.rule import evidence_of, rule
 from lightning_gpuprof.units import duration, percent
 
@@ -114,7 +114,7 @@ def _device_wide(finding: Finding, facts: TraceFacts) -> Finding:
         finding,
         advice=said + finding.advice,
         evidence={**finding.evidence, "device_wide_ns": round(blocked_ns)},
-        where=finding.where or tuple(Where(file=one["file"], line=one["line"]) for one in at),
+        places=finding.places or tuple(Place(file=one["file"], line=one["line"]) for one in at),
         change=CHEAPER["device"],
     )
 
@@ -137,21 +137,21 @@ def _loop(run: RunResults, step_ns: int, work: host_work.HostWork) -> Finding | 
     title = f"{work.reads} values are read one by one: {duration(whole_ns)} of each step "
     title += f"({percent(whole_ns / step_ns)})"
     finding = _finding(run, title, evidence, saving, 0.7, whole_ns)
-    first = next((at for at in finding.where if at.file), None)
+    first = next((at for at in finding.places if at.file), None)
     at = f"{first.file}:{first.line}, `{first.source}`," if first is not None else "the loop"
     change = "total = values.sum()  # not sum(value.item() for value in values)"
     return replace(finding, advice=WHOLE.format(at=at), change=change)
 
 
-def _places(run: RunResults) -> tuple[Where, ...]:
+def _places(run: RunResults) -> tuple[Place, ...]:
     """Return the lines that an inspection found, the costliest first; else sampled reads."""
     sites = [site for site in run.sync_sites if site.steps_watched]
     if sites:
         sites.sort(key=lambda site: -(site.blocked_ns or site.count))
-        return tuple(Where.at(s, phase=s.phase, name=s.owner) for s in sites[:MOST_SITES])
+        return tuple(Place.at(s, phase=s.phase, name=s.owner) for s in sites[:MOST_SITES])
     sampled = run.lines.lines if run.lines is not None else ()
     lines = sorted((one for one in sampled if one.reads), key=lambda one: -one.count)
-    return tuple(Where.at(one, phase=one.phase) for one in lines[:MOST_SAMPLED])
+    return tuple(Place.at(one, phase=one.phase) for one in lines[:MOST_SAMPLED])
 
 
 def _finding(
@@ -162,11 +162,12 @@ def _finding(
     confidence: float,
     cost_ns: float,
 ) -> Finding:
-    where = _places(run)
+    places = _places(run)
     begin = ""
-    if where:
-        owner = f" ({where[0].name})" if where[0].name else ""
-        begin = f"Begin with {where[0].file}:{where[0].line}, `{where[0].source}`{owner}. "
+    if places:
+        first = places[0]
+        owner = f" ({first.name})" if first.name else ""
+        begin = f"Begin with {first.file}:{first.line}, `{first.source}`{owner}. "
     return Finding(
         severity=grade(saving, run.step_ns or 1, cost_ns=cost_ns),
         title=title,
@@ -175,6 +176,6 @@ def _finding(
         saving_ns=saving,
         cause_ns=Range(round(cost_ns), round(cost_ns)),
         confidence=confidence,
-        where=where,
+        places=places,
         change="self.total += loss.detach()  # on the device; read it once, at the epoch's end",
     )

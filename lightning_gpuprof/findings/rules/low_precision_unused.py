@@ -28,7 +28,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.hidden import faster_kernels
 from lightning_gpuprof.analysis.trace.kernel_category import MATRIX_CATEGORIES
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.hardware.lookup import find_peaks
 from lightning_gpuprof.units import duration, percent
@@ -63,7 +63,7 @@ def judge(run: RunResults) -> Finding | None:
         saving_ns=saving,
         cause_ns=Range(round(gemm_ns), round(gemm_ns)),
         confidence=0.7,
-        where=tuple(Where(kernel=str(row["name"])) for row in kernels[:3]),
+        places=tuple(Place(kernel=str(row["name"])) for row in kernels[:3]),
         change='torch.set_float32_matmul_precision("high")\n# or Trainer(precision="bf16-mixed")',
     )
 

@@ -30,7 +30,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import faster_kernels
 from lightning_gpuprof.analysis.trace.kernels import fills_memory
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
 from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.units import duration, percent
 
@@ -72,7 +72,7 @@ def judge(run: RunResults) -> Finding | None:
         saving_ns=saving,
         cause_ns=Range(round(per_step), round(per_step)),
         confidence=0.7 if facts.rows("roofline") else 0.5,
-        where=tuple(Where(kernel=str(row["name"])) for row in rows[:MOST]),
+        places=tuple(Place(kernel=str(row["name"])) for row in rows[:MOST]),
         change="model = torch.compile(model)",
     )
 

@@ -31,7 +31,7 @@ from lightning_gpuprof.analysis.run.growth import Growth
 from lightning_gpuprof.analysis.run.host_lines import LineCount
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, Severity
 from lightning_gpuprof.findings.places import keeping
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
@@ -125,9 +125,9 @@ def _finding(
         saving_ns=saving,
         cause_ns=saving,
         confidence=0.8 if memory else 0.3,
-        where=(
-            *([Where.at(line, phase=line.phase)] if line else []),
-            *(Where(phase=phase.value) for phase in slower),
+        places=(
+            *([Place.at(line, phase=line.phase)] if line else []),
+            *(Place(phase=phase.value) for phase in slower),
         ),
         change=ROWS if copies else SUM,
         explains=SLOWER,

@@ -29,7 +29,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import around, faster_kernels
 from lightning_gpuprof.findings.grade import grade
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import interval_text, percent
@@ -75,7 +75,7 @@ def judge(run: RunResults) -> Finding | None:
     cause = Range(cost_ns, max(cost_ns, saving.high))
     if not saving.high:
         return None
-    kernels = tuple(Where(kernel=str(row["name"])) for row in around_convolutions[:MOST])
+    kernels = tuple(Place(kernel=str(row["name"])) for row in around_convolutions[:MOST])
     return Finding(
         severity=grade(saving, step_ns, cost_ns=cost_ns),
         title=f"{interval_text(cause.low, cause.high)} of each step (up to "
@@ -85,7 +85,7 @@ def judge(run: RunResults) -> Finding | None:
         saving_ns=saving,
         cause_ns=cause,
         confidence=0.6,
-        where=kernels or (Where(phase=Phase.FORWARD.value, name="aten::contiguous"),),
+        places=kernels or (Place(phase=Phase.FORWARD.value, name="aten::contiguous"),),
         change=CHANNELS_LAST if kernels else None,
         explains=("memory-bound-kernels",) if kernels else (),
     )

@@ -24,7 +24,7 @@ Reported from a fifth, unless the trace names Triton kernels. No time is claimed
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Severity, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Severity
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.units import percent
 
@@ -50,6 +50,6 @@ def judge(run: RunResults) -> Finding | None:
         advice="Record the window uncompiled, which shows its operators.",
         evidence={"opaque_frac": hidden / whole, "opaque_ns": round(hidden)},
         confidence=0.9,
-        where=tuple(Where(name=op.name) for op in regions[:3]),
+        places=tuple(Place(name=op.name) for op in regions[:3]),
         change='GpuProfCallback(compiled="eager")',
     )

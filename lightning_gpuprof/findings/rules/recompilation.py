@@ -25,7 +25,7 @@ Steps with a validation are not counted. A padded shape is compiled too, and pad
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, When, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, When
 from lightning_gpuprof.findings.rule import rule
 from lightning_gpuprof.units import duration
 
@@ -76,6 +76,6 @@ def judge(run: RunResults) -> Finding | None:
         cause_ns=Range(cost_ns, cost_ns),
         confidence=confidence,
         when=When.BETWEEN,
-        where=tuple(Where.at(one.place) for one in again[-MOST_PLACES:]),
+        places=tuple(Place.at(one.place) for one in again[-MOST_PLACES:]),
         change=CHANGE,
     )

@@ -30,7 +30,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.graph_passes import graph_nodes, graph_passes, second_order
 from lightning_gpuprof.analysis.savings.hidden import around
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
 from lightning_gpuprof.findings.rule import rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration
@@ -78,7 +78,7 @@ def _repeated(run: RunResults, facts: TraceFacts) -> Finding | None:
     several = len(run.start.model.get("optimizers") or ()) > 1
     saving = Range(low=around(least_ns)[0], high=min(backward.mean_ns, around(most_ns)[1]))
     seen = run.lines.of(Phase.BACKWARD) if run.lines else []
-    lines = [Where.at(one, phase=one.phase) for one in seen if RETAINED in one.source]
+    lines = [Place.at(one, phase=one.phase) for one in seen if RETAINED in one.source]
     return Finding(
         title=f"{duration(cost_ns)} of each step runs the same graph again",
         advice=DETACH if several else ADD_UP,
@@ -91,7 +91,7 @@ def _repeated(run: RunResults, facts: TraceFacts) -> Finding | None:
         saving_ns=saving,
         cause_ns=Range(cost_ns, most_ns),
         confidence=0.9 if lines else 0.7,
-        where=(*lines[:1], Where(phase=Phase.BACKWARD.value)),
+        places=(*lines[:1], Place(phase=Phase.BACKWARD.value)),
         change=DETACHED if several else ADDED_UP,
     )
 
@@ -107,7 +107,7 @@ def _growing(grown: Growth) -> Finding:
         saving_ns=saving,
         cause_ns=saving,
         confidence=0.7,
-        where=(Where(phase=Phase.BACKWARD.value),),
+        places=(Place(phase=Phase.BACKWARD.value),),
         change="self.hidden = hidden.detach()",
         explains=("memory-growth",),
     )

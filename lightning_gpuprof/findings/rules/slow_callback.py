@@ -31,7 +31,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.findings.grade import ONCE_FRAC, seldom
 from lightning_gpuprof.findings.hooks import AVERAGE, SCHEDULER, norm_hooks, trains
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import OWN_CALLBACKS, STOP_CHECK, Phase
 from lightning_gpuprof.units import duration, percent
@@ -102,7 +102,7 @@ def _finding(run: RunResults, part: Part) -> Finding:
         saving_ns=saving,
         cause_ns=Range(taken.mean_ns, taken.mean_ns),
         confidence=0.5 if lost.basis == "unknown" else 0.9,
-        where=(Where(phase=part.phase.value, name=part.name),),
+        places=(Place(phase=part.phase.value, name=part.name),),
         change=None if trains(part.name) else _change(part, every, works_every),
         explains=("host-sync", "step-time-jitter"),
     )

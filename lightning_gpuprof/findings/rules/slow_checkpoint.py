@@ -24,7 +24,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.epoch_cost import of_run
 from lightning_gpuprof.findings.grade import FEWER, seldom
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, When, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, When
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration
@@ -66,8 +66,8 @@ def judge(run: RunResults) -> Finding | None:
         saving_ns=saving,
         cause_ns=Range(mean_ns, mean_ns),
         confidence=0.9,
-        where=(
-            Where(phase=Phase.CHECKPOINT.value, name=parts[0].name if parts else "ModelCheckpoint"),
+        places=(
+            Place(phase=Phase.CHECKPOINT.value, name=parts[0].name if parts else "ModelCheckpoint"),
         ),
         change=change,
         when=When.ALSO_BETWEEN,

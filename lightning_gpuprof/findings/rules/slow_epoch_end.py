@@ -34,7 +34,7 @@ from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
 from lightning_gpuprof.findings.epoch_cost import epoch_finding
 from lightning_gpuprof.findings.grade import FEWER, ONCE_FRAC
 from lightning_gpuprof.findings.hooks import trains
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place
 from lightning_gpuprof.findings.rule import rule
 from lightning_gpuprof.records.phases import OWN_CALLBACKS, Phase
 
@@ -74,7 +74,7 @@ def _finding(run: RunResults, one: BetweenEpochs) -> Finding | None:
         name="between_epochs",
         title=f"{one.name} takes {{each}} between epochs",
         advice=LEARNS if learns else SELDOM.format(name=one.name),
-        where=Where(phase=one.phase.value, name=one.name),
+        place=Place(phase=one.phase.value, name=one.name),
         gone_frac=(least, goes * (1 + AROUND_FRAC)),
         confidence=0.5 if run.on_gpu else 0.9,
         error_frac=one.error_frac,

@@ -28,7 +28,7 @@ How much can go is unknown, but for half of a sampler's time. Workers that start
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.epoch_cost import epoch_finding, workers_stay
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
 
@@ -70,7 +70,7 @@ def judge(run: RunResults) -> Finding | None:
         title="Each epoch's first batch takes {each} longer",
         advice=OF_SAMPLER.format(sampler=sampler) if sampler else advice,
         error_frac=starts.error_frac,
-        where=Where(phase=Phase.DATA_WAIT.value, name=sampler),
+        place=Place(phase=Phase.DATA_WAIT.value, name=sampler),
         gone_frac=(SAMPLER_FRAC if sampler else 0, 1),
         confidence=0.6 if sampler else 0.5,
     )

@@ -32,7 +32,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.analysis.trace.idle import LATE_CAUSES
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
 from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent, size
@@ -112,8 +112,8 @@ def judge(run: RunResults) -> Finding | None:
         saving_ns=saving,
         cause_ns=Range(cost_ns, cost_ns),
         confidence=0.5 if lost.basis == "unknown" else 0.8,
-        where=tuple(Where(phase=Phase.HOST_TO_DEVICE.value, name=hook.name) for hook in hooks)
-        or (Where(phase=Phase.HOST_TO_DEVICE.value),),
+        places=tuple(Place(phase=Phase.HOST_TO_DEVICE.value, name=hook.name) for hook in hooks)
+        or (Place(phase=Phase.HOST_TO_DEVICE.value),),
         change=change,
     )
 

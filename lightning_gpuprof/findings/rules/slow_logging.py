@@ -32,7 +32,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.findings.grade import FEWER, grade, seldom
 from lightning_gpuprof.findings.hooks import norm_hooks
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, When, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, When
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import EXPERIMENT, SELF_LOG, Phase
 from lightning_gpuprof.units import duration, percent
@@ -83,7 +83,7 @@ def _as_usual(run: RunResults) -> Finding | None:
     longest_ns = max(0, logging.max_ns - sum(one.max_ns for _, one in own))
     logs = [part.per_step for part in run.parts_of(Phase.LOGGING) if part.name == SELF_LOG]
     called_ns = sum(one.mean_ns for one in logs if one is not None)
-    # Whoever waits for a late rank in self.log(sync_dist=True) would wait for it elsewhere. Where
+    # Whoever waits for a late rank in self.log(sync_dist=True) would wait for it elsewhere. Place
     # some ranks left no records, all of such calls may be that.
     waited_ns = called_ns if run.lacks_ranks and run.synced_logs else 0
     if run.rank_waits is not None:
@@ -111,7 +111,7 @@ def _as_usual(run: RunResults) -> Finding | None:
         saving_ns=Range(low=lost.low_ns, high=lost.high_ns),
         cause_ns=Range(cost_ns, cost_ns),
         confidence=0.7 if hooks else 0.9,
-        where=tuple(Where(phase=part.phase.value, name=part.name) for part in (*loggers, *hooks)),
+        places=tuple(Place(phase=part.phase.value, name=part.name) for part in (*loggers, *hooks)),
         change=change,
         explains=EXPLAINS,
     )
@@ -143,7 +143,7 @@ def _by_experiment(run: RunResults, phase: Phase) -> Finding | None:
     gone = 1 - (1 / FEWER if validates else apart / every)
     lost = exposed(run, phase, cost_ns)
     saving = Range(low=round(gone * lost.low_ns), high=round(gone * lost.high_ns))
-    names = tuple(Where(phase=phase.value, name=name) for name, _ in calls[:MOST_NAMES])
+    names = tuple(Place(phase=phase.value, name=name) for name, _ in calls[:MOST_NAMES])
     condition = LOGGED.replace(str(EVERY_N_STEPS), str(every))
     if validates:
         condition = f"batch_idx == 0 and self.current_epoch % {every} == 0"
@@ -154,20 +154,20 @@ def _by_experiment(run: RunResults, phase: Phase) -> Finding | None:
         saving_ns=saving,
         cause_ns=Range(cost_ns, cost_ns),
         confidence=0.9,
-        where=(*_lines(run, phase, [name for name, _ in calls]), *names),
+        places=(*_lines(run, phase, [name for name, _ in calls]), *names),
         change=f"if {condition}:\n    self.logger.{name}(...)",
         when=When.ALSO_BETWEEN if validates else When.IN_STEPS,
         explains=EXPLAINS,
     )
 
 
-def _lines(run: RunResults, phase: Phase, names: Sequence[str]) -> tuple[Where, ...]:
+def _lines(run: RunResults, phase: Phase, names: Sequence[str]) -> tuple[Place, ...]:
     """Return the lines of these calls, where samples show them."""
     called = {name.removeprefix(EXPERIMENT) for name in names}
     seen = run.lines.of(phase) if run.lines else []
     ours = (one for one in seen if (one.callee or "").rpartition(".")[2] in called)
     at = {(one.file, one.line): one for one in ours if one.count >= LEAST_COUNT}
-    return tuple(Where.at(one, phase=phase.value) for one in [*at.values()][:MOST_NAMES])
+    return tuple(Place.at(one, phase=phase.value) for one in [*at.values()][:MOST_NAMES])
 
 
 def _change(run: RunResults, cost_ns: int, called_ns: int, hook: str | None) -> tuple[str, int]:

@@ -35,7 +35,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import is_early, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
 from lightning_gpuprof.analysis.savings.host_work import THIN_NS, host_work
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, Severity
 from lightning_gpuprof.findings.operators import workers_advice
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
@@ -225,14 +225,14 @@ def _finding(
         saving_ns=saving,
         cause_ns=Range(round(least_ns), round(at_most_ns)),
         confidence=0.8,
-        where=_places(of_kind, phase),
+        places=_places(of_kind, phase),
     )
 
 
-def _places(lines: Sequence[LineCount], phase: Phase) -> tuple[Where, ...]:
+def _places(lines: Sequence[LineCount], phase: Phase) -> tuple[Place, ...]:
     """Return the lines with the most samples."""
     by_line = {(line.file, line.line): line for line in reversed(lines)}
     least = LEFT_FRAC * sum(line.count for line in lines)
     ranked = sorted(by_line.values(), key=lambda line: -line.count)
     ranked = [line for line in ranked if line.count >= least]
-    return tuple(Where.at(line, phase=phase.value) for line in ranked[:MOST_LINES])
+    return tuple(Place.at(line, phase=phase.value) for line in ranked[:MOST_LINES])

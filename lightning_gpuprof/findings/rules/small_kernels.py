@@ -29,7 +29,7 @@ from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings import host_work
 from lightning_gpuprof.analysis.trace.idle import WORKING_CAUSES
 from lightning_gpuprof.analysis.trace.kernels import THIN_NS
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.units import duration, percent
 
@@ -91,7 +91,7 @@ def judge(run: RunResults) -> Finding | None:
         saving_ns=saving,
         cause_ns=Range(idle_ns, idle_ns),
         confidence=0.7,
-        where=(Where(kernel=str(most["name"])),) if most else (),
+        places=(Place(kernel=str(most["name"])),) if most else (),
         change=None if graphs else 'model = torch.compile(model, mode="reduce-overhead")',
         explains=("host-bound",),
     )

@@ -33,9 +33,9 @@ from lightning_gpuprof.findings.model import (
     Effort,
     Finding,
     Horizon,
+    Place,
     Range,
     Severity,
-    Where,
 )
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
@@ -104,7 +104,7 @@ def judge(run: RunResults) -> Finding | Abstained | None:
         saving_ns=saving,
         cause_ns=Range(most, most),
         confidence=0.6 if regular else 0.3,
-        where=_spiking(run, seen),
+        places=_spiking(run, seen),
     )
 
 
@@ -117,11 +117,11 @@ def _of_collector(run: RunResults, seen: Spikes, collected_ns: int) -> Finding:
     phase = Phase.GARBAGE_COLLECTION.value
     parts = run.parts_of(Phase.GARBAGE_COLLECTION)
     name = max(parts, key=lambda part: part.total_ns).name if parts else None
-    where = Where(phase=phase, name=name)
+    place = Place(phase=phase, name=name)
     if call is not None:
         saving = Range(*around(collected_ns))
         advice = CALLED.format(function=call.function, file=call.file, line=call.line)
-        where = Where.at(call, phase=phase, name=name)
+        place = Place.at(call, phase=phase, name=name)
     return Finding(
         title=f"Python's garbage collector takes {duration(collected_ns)} of each step",
         advice=advice,
@@ -129,7 +129,7 @@ def _of_collector(run: RunResults, seen: Spikes, collected_ns: int) -> Finding:
         saving_ns=saving,
         cause_ns=Range(collected_ns, collected_ns),
         confidence=0.9,
-        where=(where,),
+        places=(place,),
         change=None if call is not None else change,
     )
 
@@ -143,12 +143,12 @@ def _evidence(seen: Spikes, collected_ns: int) -> dict[str, int | float]:
     }
 
 
-def _spiking(run: RunResults, seen: Spikes) -> tuple[Where, ...]:
+def _spiking(run: RunResults, seen: Spikes) -> tuple[Place, ...]:
     """Return the spikes' phase, and of regular ones the line that takes most of them."""
     if seen.phase is None:
         return ()
     least_ns = LINE_FRAC * seen.excess_per_step_ns
     lines = [one for one in line_times(run) if one.phase is seen.phase and one.low_ns >= least_ns]
     if seen.every_steps is not None and lines:
-        return (Where.at(lines[0], phase=seen.phase.value),)
-    return (Where(phase=seen.phase.value),)
+        return (Place.at(lines[0], phase=seen.phase.value),)
+    return (Place(phase=seen.phase.value),)

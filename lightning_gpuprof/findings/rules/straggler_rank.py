@@ -29,7 +29,7 @@ from lightning_gpuprof.analysis.run.ranks.rank_waits import RankWaits
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around
 from lightning_gpuprof.findings.grade import WARNING_FRAC
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
@@ -78,8 +78,8 @@ def _late(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
         saving_ns=saving,
         cause_ns=Range(waits.late_ns, waits.late_ns),
         confidence=0.8,
-        where=tuple(
-            Where(rank=rank, phase=phase.value if phase else None)
+        places=tuple(
+            Place(rank=rank, phase=phase.value if phase else None)
             for rank in waits.late[:MOST_RANKS]
         ),
     )
@@ -116,7 +116,7 @@ def _turns(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
         saving_ns=saving,
         cause_ns=Range(waits.mean_wait_ns, waits.mean_wait_ns),
         confidence=0.5,
-        where=(Where(phase=phase.value, rank=last if often else None),) if phase else (),
+        places=(Place(phase=phase.value, rank=last if often else None),) if phase else (),
     )
 
 

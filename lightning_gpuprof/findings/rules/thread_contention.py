@@ -21,7 +21,7 @@ A thread that computes in Python without a lock of its own is not found.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration
@@ -60,5 +60,5 @@ def judge(run: RunResults) -> Finding | None:
         saving_ns=saving,
         cause_ns=Range(cost_ns, round(high * forward.mean_ns)),
         confidence=0.8,
-        where=tuple(Where.at(one, phase=one.phase) for one in waits[:MOST_LINES]),
+        places=tuple(Place.at(one, phase=one.phase) for one in waits[:MOST_LINES]),
     )

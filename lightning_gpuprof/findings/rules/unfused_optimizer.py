@@ -33,7 +33,7 @@ from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.analysis.savings.host_work import parameter_tensors
 from lightning_gpuprof.analysis.trace.operators import computes
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
@@ -104,7 +104,7 @@ def _finding(
         saving_ns=saving,
         cause_ns=Range(step.mean_ns, step.mean_ns),
         confidence=confidence,
-        where=(Where(phase=Phase.OPTIMIZER_STEP.value, name=name),),
+        places=(Place(phase=Phase.OPTIMIZER_STEP.value, name=name),),
         change=change,
     )
 

@@ -27,7 +27,7 @@ It is always `info`: a frozen module that passes gradients on saves little.
 import re
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, Severity, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, Severity
 from lightning_gpuprof.findings.rule import rule
 from lightning_gpuprof.records.phases import Phase
 
@@ -57,9 +57,9 @@ def judge(run: RunResults) -> Finding | None:
         saving_ns=saving,
         cause_ns=saving,
         confidence=0.6,
-        where=(
-            Where(phase=Phase.BACKWARD.value),
-            *(Where(name=name) for name in unused.modules[:MOST_NAMES]),
+        places=(
+            Place(phase=Phase.BACKWARD.value),
+            *(Place(name=name) for name in unused.modules[:MOST_NAMES]),
         ),
         change=_frozen(names),
     )

@@ -29,7 +29,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.savings.hidden import around, exposed
 from lightning_gpuprof.analysis.savings.loader_plan import rows_in_memory
 from lightning_gpuprof.findings.epoch_cost import of_run
-from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Range, When, Where
+from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, When
 from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.records.phases import WORKER_STARTUP, Phase
 from lightning_gpuprof.units import duration, percent
@@ -101,7 +101,7 @@ def _of_epochs(run: RunResults) -> Finding | None:
         saving_ns=saving,
         cause_ns=Range(cost_ns, round(most_ns * (1 + starts.error_frac))),
         confidence=0.9,
-        where=(Where(phase=Phase.DATA_WAIT.value),),
+        places=(Place(phase=Phase.DATA_WAIT.value),),
         when=When.BETWEEN,
         change=change,
     )
@@ -128,7 +128,7 @@ def _amid_epochs(run: RunResults) -> Finding | None:
         saving_ns=saving,
         cause_ns=Range(cost_ns, cost_ns),
         confidence=0.9,
-        where=(Where(phase=Phase.DATA_WAIT.value, name=WORKER_STARTUP),),
+        places=(Place(phase=Phase.DATA_WAIT.value, name=WORKER_STARTUP),),
         change="DataLoader(..., persistent_workers=True)  # the shorter loader's",
     )
 
@@ -165,7 +165,7 @@ def _of_validations(run: RunResults) -> Finding | None:
         saving_ns=saving,
         cause_ns=Range(cost_ns, cost_ns),
         confidence=0.9,
-        where=(Where(phase=Phase.VALIDATION.value, name="val_dataloader"),),
+        places=(Place(phase=Phase.VALIDATION.value, name="val_dataloader"),),
         when=When.ALSO_BETWEEN,
         change=f"DataLoader(..., {change})  # validation's",
     )

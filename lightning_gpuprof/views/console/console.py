@@ -110,7 +110,7 @@ def _answer(report: Report, width: int) -> Iterator[RenderableType]:
 
 
 def _first(report: Report, finding: Finding, width: int) -> Iterator[tuple[str, str | Text]]:
-    line = next((where for where in finding.where if where.file), None)
+    line = next((where for where in finding.places if where.file), None)
     if line is not None:
         yield "where", shortened(words.place(line), width - len("  where   "))
     yield from _change(finding)
@@ -186,7 +186,7 @@ def _rows(report: Report, finding: Finding, verbose: bool) -> Iterator[tuple[str
     if verbose:
         figures = [f"{_label(key)}: {quantity(key, n)}" for key, n in finding.evidence.items()]
         yield "evidence", ", ".join(figures)
-    places = filter(None, map(words.place, finding.where))
+    places = filter(None, map(words.place, finding.places))
     if where := ", ".join(at for at in places if at not in finding.title):
         yield "where", where
 

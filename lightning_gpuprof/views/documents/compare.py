@@ -260,9 +260,9 @@ def _key(finding: Finding, several: Set[str]) -> tuple[str | None, ...]:
     The line's text stands for its number, which any edit above it changes. Of a kind that has one
     finding the place is only where it is seen most, which may differ from run to run.
     """
-    if finding.id not in several or not finding.where:
+    if finding.id not in several or not finding.places:
         return (finding.id,)
-    first = finding.where[0]
+    first = finding.places[0]
     return finding.id, first.phase, first.name, first.source
 
 

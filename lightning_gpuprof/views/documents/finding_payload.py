@@ -19,7 +19,7 @@ def finding_payload(finding: Finding, run: RunResults) -> dict[str, Any]:
     document["saving_frac"] = finding.saving_ns.middle / step_ns if step_ns else None
     document["where"] = [
         {key: value for key, value in place.items() if value is not None}
-        for place in document["where"]
+        for place in document.pop("places")
     ]
     return document
 

@@ -8,7 +8,7 @@ from lightning_gpuprof.analysis.compare.bootstrap import MIN_BLOCKS
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC, step_of
-from lightning_gpuprof.findings.model import Finding, When, Where
+from lightning_gpuprof.findings.model import Finding, Place, When
 from lightning_gpuprof.findings.questions import answer_questions, first_to_look_at
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.units import duration, interval_text, percent, shortened
@@ -141,13 +141,13 @@ def step_lines(results: RunResults) -> Iterator[str]:
         )
 
 
-def place(where: Where) -> str:
+def place(where: Place) -> str:
     """Return a place as text; a bare phase says nothing that the title does not."""
     source = f" `{where.source}`" if where.file is not None and where.source else ""
     return f"{place_name(where)}{source}"
 
 
-def place_name(where: Where) -> str:
+def place_name(where: Place) -> str:
     """Return a place without its source: `file:line`, or a kernel, a name, a rank."""
     if where.file is not None:
         return where.file if where.line is None else f"{where.file}:{where.line}"

@@ -60,7 +60,7 @@ def _finding(report: Report, number: int, finding: Finding) -> Iterator[str]:
 
 def _where(finding: Finding) -> str:
     said: dict[str, str] = {}
-    for one in finding.where:
+    for one in finding.places:
         name, source = words.place_name(one), one.source if one.file else None
         if name and (source or name not in said):
             said[name] = code(name) + (f" ({code(source)})" if source else "")

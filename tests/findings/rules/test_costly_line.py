@@ -25,7 +25,7 @@ def test_the_line_that_takes_most_is_told_with_what_it_calls(evaluate):
     assert found.title == "forward, line 9, takes 52 to 68% of each step"
     assert found.severity is Severity.INFO
     assert (found.saving_ns.low, found.saving_ns.high) == (0, 0)
-    assert [(at.file, at.line, at.name) for at in found.where] == [("net.py", 9, "einops.pack")]
+    assert [(at.file, at.line, at.name) for at in found.places] == [("net.py", 9, "einops.pack")]
     assert "mostly in einops.pack" in found.advice
 
 

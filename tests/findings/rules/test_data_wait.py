@@ -250,7 +250,7 @@ def test_the_line_that_workers_spend_their_time_at_is_named_with_its_cost(analyz
     assert finding.evidence["worker_batch_ns"] == 16 * MS
     assert finding.evidence["worker_waiting_frac"] == 0.2
     run = analyze(WAITS, records=worked(90), **CROWDED)
-    named = with_lines(outcome("data-wait", run), run).where[1:]
+    named = with_lines(outcome("data-wait", run), run).places[1:]
     assert [(one.file, one.line) for one in named] == [("t.py", 7)]
 
 

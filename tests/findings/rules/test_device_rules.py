@@ -23,7 +23,7 @@ def test_small_kernels_cost_the_gaps_between_them(judge):
     }
     finding = judge("small-kernels", WORK, trace=trace, device=H100)
     assert span(finding) == (MS, 3 * MS)
-    assert finding.where[0].kernel == "add"
+    assert finding.places[0].kernel == "add"
 
 
 THIN = {
@@ -209,7 +209,7 @@ def test_waits_for_the_whole_device_have_one_for_a_stream_as_change(judge):
     finding = judge("host-sync", WORK, trace=trace, device=H100)
     assert finding.advice.startswith("Each step waits 2.00 ms for the whole device (1 x hip")
     assert finding.evidence["device_wide_ns"] == 2 * MS
-    assert (finding.where[0].file, finding.where[0].line) == ("train.py", 7)
+    assert (finding.places[0].file, finding.places[0].line) == ("train.py", 7)
     assert "current_stream().synchronize()" in finding.change
     trace["syncs"] = [{**sync, "kind": "stream"}]
     assert "detach" in judge("host-sync", WORK, trace=trace, device=H100).change

@@ -34,7 +34,7 @@ def test_one_hook_that_is_most_of_it_is_named(evaluate):
     for part, named in ((20 * MS, "on_validation_epoch_end"), (10 * MS, None)):
         parts = {"validation/on_validation_epoch_end": every(10, part, first=9)}
         finding = evaluate(**validated(10, 30 * MS), parts=parts)
-        assert finding.where[0].name == named
+        assert finding.places[0].name == named
         assert bool(finding.explains) is (named is not None)
         assert finding.advice.startswith(f"Most of it is {named}:") is (named is not None)
 
@@ -68,4 +68,4 @@ def test_the_line_that_takes_most_of_it_is_named(analyze):
     lines = HostLines(90, seen, {"validation": 20, "forward": 70})
     run = analyze(**validated(10, 30 * MS), records=[lines])
     (found,) = evaluate_rules(run, [rules()["frequent-validation"]]).findings
-    assert [(at.file, at.line) for at in found.where if at.file] == [("t.py", 36)]
+    assert [(at.file, at.line) for at in found.places if at.file] == [("t.py", 36)]

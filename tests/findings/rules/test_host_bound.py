@@ -23,7 +23,7 @@ def test_many_thin_operators_on_a_cpu_are_host_work(evaluate):
         "thin_calls_count": 1000,
     }
     assert span(finding) == (3_600_000, 6_000_000)
-    assert finding.where[0].name == "aten::mul"
+    assert finding.places[0].name == "aten::mul"
 
 
 def test_what_the_backward_pass_has_grown_by_since_the_trace_is_no_loops(evaluate):
@@ -61,7 +61,7 @@ def test_a_loop_that_writes_elements_in_place_is_no_optimizer(evaluate):
     trace = traced(2_000, 4 * MS, name="aten::add_")
     model = {"dtypes": {"float32": 4}, "optimizers": [{"class": "Adam", "fused": True}]}
     finding = evaluate(WORK, trace=trace, model=model)
-    assert finding.where[0].name == "aten::add_"
+    assert finding.places[0].name == "aten::add_"
     # An update has a few such calls for each of 300 tensors.
     model["dtypes"]["float32"] = 300
     assert evaluate(WORK, trace=trace, model=model) is None

@@ -38,7 +38,7 @@ def test_without_an_inspection_the_sampled_lines_that_read_are_named(evaluate):
         for at, source, count in seen
     )
     finding = evaluate(WORK, records=[HostLines(100, lines, {"forward": 100})], **LOOP)
-    assert [at.line for at in finding.where] == [5, 7]
+    assert [at.line for at in finding.places] == [5, 7]
     assert "Replace model.py:5, `right += close.item()`" in finding.advice
 
 
@@ -54,7 +54,7 @@ def test_the_reads_inside_of_any_optimizers_update_are_not_the_users(evaluate):
 
 def test_the_line_that_blocks_a_gpu_is_named(evaluate):
     finding = evaluate(WORK, records=[SITE], device=CUDA)
-    assert (finding.where[0].file, finding.where[0].line) == ("model.py", 7)
+    assert (finding.places[0].file, finding.places[0].line) == ("model.py", 7)
     assert span(finding) == (0, 2 * MS)
 
 

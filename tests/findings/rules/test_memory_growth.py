@@ -59,7 +59,7 @@ def test_the_line_that_adds_to_what_is_kept_is_named(evaluate, source, wanted, c
     )
     seen = HostLines(100, lines, {"forward": 100})
     finding = evaluate(SLOWER, steps=500, records=[*RISING, seen])
-    assert finding.where[0].line == wanted
+    assert finding.places[0].line == wanted
     assert change in finding.change
 
 

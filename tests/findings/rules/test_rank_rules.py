@@ -104,7 +104,7 @@ class TestStragglerRank:
         fast = {"data_wait": MS, "forward": 4 * MS, "backward": 8 * MS}
         slow = {"data_wait": 5 * MS, "forward": 4 * MS, "backward": 4 * MS}
         finding = judge_ranks(fast, fast, slow)
-        assert (finding.where[0].rank, finding.where[0].phase) == (2, "data_wait")
+        assert (finding.places[0].rank, finding.places[0].phase) == (2, "data_wait")
         assert span(finding) == (3_200_000, 4_800_000)
 
     @pytest.mark.parametrize("late", [0, 1])
@@ -122,8 +122,8 @@ class TestStragglerRank:
         each[1 - late] = each[1 - late] | ({} if elsewhere is None else seen(elsewhere))
         each[late] = exchanging(5 * MS, 4 * MS, 2 * MS, data_wait=MS) | seen(30)
         (finding,) = evaluate_rules(ranks(*each), [rules()["straggler-rank"]]).findings
-        assert (finding.where[0].rank, finding.where[0].phase) == (late, "forward")
-        assert [at.line for at in finding.where if at.file] == told
+        assert (finding.places[0].rank, finding.places[0].phase) == (late, "forward")
+        assert [at.line for at in finding.places if at.file] == told
 
     def test_who_waits_for_it_in_self_log_is_not_told_to_log_less(self, ranks):
         def logs(data_wait, logging):
@@ -131,7 +131,7 @@ class TestStragglerRank:
             return one | {"parts": one["parts"] | {"logging/self.log": logging}}
 
         run = ranks(logs(MS, 6 * MS), logs(6 * MS, MS))
-        assert outcome("straggler-rank", run).where[0].rank == 1
+        assert outcome("straggler-rank", run).places[0].rank == 1
         (logging,) = outcome("slow-logging", run)
         assert logging.saving_ns.high < 1.5 * MS
 
@@ -141,7 +141,7 @@ class TestStragglerRank:
             {"forward": one, "backward": other}, {"forward": other, "backward": one}
         )
         assert "for changing ranks" in finding.title
-        assert [(where.rank, where.phase) for where in finding.where] == [(None, "forward")]
+        assert [(where.rank, where.phase) for where in finding.places] == [(None, "forward")]
         assert span(finding) == (0, 3 * MS)
         # Turns that no batch explains may be the machine's.
         finding = judge_ranks(

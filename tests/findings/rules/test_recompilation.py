@@ -50,4 +50,4 @@ def test_dynamos_reason_and_the_functions_place_are_told(evaluate):
     case = early(20, 10, 10, 10)
     finding = evaluate(WORK, flags=case["flags"], records=[*case["records"], again])
     assert "torch's reason: L['n'] == 3." in finding.advice
-    assert [(one.file, one.line) for one in finding.where] == [("t.py", 7)]
+    assert [(one.file, one.line) for one in finding.places] == [("t.py", 7)]

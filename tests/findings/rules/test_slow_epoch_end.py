@@ -16,7 +16,7 @@ def test_a_callback_that_works_after_each_epoch_is_named(evaluate):
     assert finding.title == "Neighbours takes 37.5 ms between epochs (15.0% of the run)"
     assert finding.severity is Severity.WARNING
     assert finding.when is When.BETWEEN
-    assert finding.where[0].name == "Neighbours"
+    assert finding.places[0].name == "Neighbours"
     # Four epochs of five without it, a fifth more or less.
     assert span(finding) == (960_000, 1_440_000)
     assert "(trainer.current_epoch + 1) % 5" in finding.change

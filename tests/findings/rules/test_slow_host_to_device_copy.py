@@ -32,7 +32,7 @@ def test_names_the_hook_that_takes_the_time(evaluate):
     phases, parts = {**WORK, "host_to_device": 10 * MS}, {f"host_to_device/{hook}": 9 * MS}
     finding = evaluate(phases, parts=parts)
     assert finding.severity is Severity.CRITICAL
-    assert finding.where[0].name == hook
+    assert finding.places[0].name == hook
     assert hook in finding.advice
     assert finding.title.startswith(f"{hook} takes 10.0 ms")
     # A tenth of the work may stay; what goes with it differs by up to a fifth.

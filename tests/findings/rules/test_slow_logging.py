@@ -1,7 +1,7 @@
 from rule_cases import MS, US, WORK, every, op, span
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
-from lightning_gpuprof.findings.model import Severity, When, Where
+from lightning_gpuprof.findings.model import Place, Severity, When
 from lightning_gpuprof.findings.rules.slow_logging import LOGGED
 from lightning_gpuprof.records.facts import SyncedLogs
 
@@ -104,7 +104,7 @@ def test_a_picture_in_each_step_is_told_with_its_line_apart_from_the_loggers(eva
     usual, picture = evaluate(logging(5 * MS), parts=parts, records=[lines])
     assert usual.evidence["logging_ns"] == 990 * US
     assert picture.title.startswith("experiment.add_image takes")
-    assert (picture.where[0].line, picture.where[1].name) == (7, "experiment.add_image")
+    assert (picture.places[0].line, picture.places[1].name) == (7, "experiment.add_image")
     assert picture.change == f"if {LOGGED}:\n    self.logger.experiment.add_image(...)"
     # One in 50 stays.
     assert span(picture) == tuple(round(part * 0.98 * 3_960 * US) for part in (0.8, 1.2))
@@ -125,7 +125,7 @@ def test_pictures_in_validation_are_told_there(evaluate):
     parts = {"validation/experiment.add_figure": taken}
     (found,) = evaluate({**WORK, "validation": taken, "logging": 0}, parts=parts)
     assert found.when is When.ALSO_BETWEEN
-    assert found.where[0] == Where(phase="validation", name="experiment.add_figure")
+    assert found.places[0] == Place(phase="validation", name="experiment.add_figure")
     assert found.change.startswith("if batch_idx == 0 and self.current_epoch % 5 == 0:")
 
 

@@ -4,7 +4,7 @@ from rule_cases import MS, op, outcome, span
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.engine import evaluate_rules
-from lightning_gpuprof.findings.model import Abstained, Where
+from lightning_gpuprof.findings.model import Abstained, Place
 from lightning_gpuprof.findings.registry import rules
 
 
@@ -40,7 +40,7 @@ def test_python_in_the_forward_pass_is_named_with_its_line(sampled):
     (finding,) = evaluate(run)
     assert finding.evidence["python_ns"] == 5 * MS
     assert finding.title.startswith("20 to 30% of each step goes to Python in augment")
-    assert finding.where == (Where(file="train.py", line=3, source="line 3", phase="forward"),)
+    assert finding.places == (Place(file="train.py", line=3, source="line 3", phase="forward"),)
     # Half of 100 samples is a share of 0.4 to 0.6; a tenth of the low bound may stay, and what
     # goes with the high one is a fifth.
     assert span(finding) == (3_600_000, 7_200_000)
@@ -81,7 +81,7 @@ def test_what_is_beside_the_operators_is_told_beside_a_library(sampled):
     )
     library, own = evaluate(sampled(*lines, operators_ns=2 * MS))
     assert library.evidence["python_ns"] == 3 * MS
-    assert (own.evidence["python_ns"], own.where[0].line) == (4 * MS, 8)
+    assert (own.evidence["python_ns"], own.places[0].line) == (4 * MS, 8)
     # 10 ms less 6 ms of operators and 3 ms in the library leave one for the line.
     assert len(evaluate(sampled(*lines, operators_ns=6 * MS))) == 1
 
@@ -109,7 +109,7 @@ def test_a_line_that_no_operator_is_long_enough_for_is_python(sampled):
     lines = line(3, 60, kind=None, function="training_step"), line(5, 40, kind="model")
     (finding,) = evaluate(sampled(*lines, operators_ns=MS))
     assert finding.evidence["python_ns"] == 6 * MS
-    assert finding.where[0].line == 3
+    assert finding.places[0].line == 3
     # 0.6 of 100 samples is 0.5 to 0.7 of 10 ms, which has 9 ms beside the operator.
     assert finding.saving_ns.low == pytest.approx(0.9 * 5_020_204, rel=1e-3)
     assert finding.saving_ns.high == pytest.approx(1.2 * 6_979_796, rel=1e-3)
@@ -197,7 +197,7 @@ SELDOM = (line(21, 4, kind="python", phase="data_wait"),)
 @pytest.mark.parametrize(("lines", "each", "told"), [(SPENT, 100, [21]), (SELDOM, 9, [])])
 def test_a_finding_of_a_phase_is_given_the_line_where_it_was_spent(sampled, lines, each, told):
     (finding,) = evaluate_rules(sampled(*lines, each=each), [rules()["data-wait"]]).findings
-    assert [where.line for where in finding.where if where.file == "train.py"] == told
+    assert [where.line for where in finding.places if where.file == "train.py"] == told
 
 
 def test_profiled_steps_that_took_twice_as_long_do_not_tell_what_is_beside(sampled):
@@ -220,7 +220,7 @@ def test_a_hook_on_gradients_is_named_with_its_line(sampled):
     (finding,) = evaluate(sampled(hook, phases=BACKWARD))
     assert finding.evidence["python_ns"] == 3 * MS
     assert finding.title.endswith("goes to watch, called in backward")
-    assert finding.where[0].line == 7
+    assert finding.places[0].line == 7
 
 
 @pytest.mark.parametrize(

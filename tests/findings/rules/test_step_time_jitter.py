@@ -2,7 +2,7 @@ import pytest
 from rule_cases import MS, US, WORK, every, span
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
-from lightning_gpuprof.findings.model import Abstained, Severity, Where
+from lightning_gpuprof.findings.model import Abstained, Place, Severity
 from lightning_gpuprof.records.schema import Device
 
 
@@ -34,8 +34,8 @@ def test_spikes_at_regular_distances_have_a_cause(evaluate):
 def test_the_line_that_may_be_most_of_regular_ones_is_named(evaluate):
     often = LineCount("forward", "t.py", 9, "draw", "plot(table)", None, None, 180)
     seen = [HostLines(200, (often,), {"forward": 200})]
-    assert [one.line for one in evaluate(REGULAR, records=seen).where] == [9]
-    assert [one.line for one in evaluate(slow(3, 11, 80), records=seen).where] == [None]
+    assert [one.line for one in evaluate(REGULAR, records=seen).places] == [9]
+    assert [one.line for one in evaluate(slow(3, 11, 80), records=seen).places] == [None]
 
 
 @pytest.mark.parametrize("steps", [range(7, 100, 25), range(40, 46)], ids=["few", "burst"])
@@ -63,7 +63,7 @@ def test_unless_the_garbage_collector_was_seen_in_them(evaluate):
     finding = evaluate(collecting(3, 11, 80), parts=IN_BACKWARD)
     assert finding.severity is Severity.WARNING
     assert "gc.freeze()" in finding.change
-    assert finding.where == (Where(phase="garbage_collection", name="backward"),)
+    assert finding.places == (Place(phase="garbage_collection", name="backward"),)
     assert span(finding) == (675 * US, 1_350 * US)  # what is made anew is gone through still
 
 
@@ -71,7 +71,7 @@ def test_a_call_of_the_collector_that_was_seen_is_to_be_taken_out(evaluate):
     finding = evaluate(collecting(3, 11, 80), records=CALLED)
     assert finding.change is None
     assert "on_train_batch_end calls gc.collect() (t.py:9)" in finding.advice
-    assert finding.where[0].line == 9
+    assert finding.places[0].line == 9
 
 
 def test_a_spike_of_the_machine_is_not_the_collectors(evaluate):

@@ -2,7 +2,7 @@ import pytest
 from rule_cases import MS, span
 
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
-from lightning_gpuprof.findings.model import Where
+from lightning_gpuprof.findings.model import Place
 
 PHASES = {"forward": 10 * MS, "data_wait": 2 * MS, "backward": 8 * MS}
 
@@ -19,8 +19,8 @@ def seen(*lines, whole=200):
 def test_a_line_that_takes_a_lock_is_named(evaluate):
     records = seen(line(3, 50, source="with self.lock:"), line(4, 50, kind="model"))
     finding = evaluate(PHASES, records=records)
-    place = Where(file="train.py", line=3, source="with self.lock:", phase="forward")
-    assert finding.where[0] == place
+    place = Place(file="train.py", line=3, source="with self.lock:", phase="forward")
+    assert finding.places[0] == place
     # Half of 100 samples is a share of 0.4 to 0.6; three tenths of the least may stay.
     assert span(finding) == (2_800_000, 7_200_000)
 

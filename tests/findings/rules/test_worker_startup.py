@@ -74,7 +74,7 @@ VALIDATED = {
 def test_workers_of_each_validation_are_a_finding_of_their_own(evaluate):
     loader = Loader(num_workers=2, length=8)
     (finding,) = evaluate(**VALIDATED, validation_loader=loader)
-    assert finding.where[0].phase == "validation"
+    assert finding.places[0].phase == "validation"
     assert finding.change == (
         "DataLoader(..., num_workers=2, persistent_workers=True)  # validation's"
     )

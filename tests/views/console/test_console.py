@@ -9,7 +9,7 @@ from msgspec import structs
 
 from lightning_gpuprof.analysis.run.device_time import DevicePhase, DeviceTime, StepState
 from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
-from lightning_gpuprof.findings.model import Range, Severity, When, Where
+from lightning_gpuprof.findings.model import Place, Range, Severity, When
 from lightning_gpuprof.records.lines import CodePlace, CompileEvent, WorkerLines
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import (
@@ -95,7 +95,7 @@ def test_of_a_long_finding_and_many_phases_the_first_screen_keeps_the_largest(re
 def test_a_place_that_the_title_names_is_not_said_again(report):
     loaded = report(parts={"callbacks/GradNorm": MS})
     known = next(one for one in loaded.findings if one.id == "slow-callback")
-    elsewhere = replace(known, where=(Where(name="LRFinder"),))
+    elsewhere = replace(known, places=(Place(name="LRFinder"),))
     shown = render(replace(loaded, findings=(known,)), verbose=True)
     assert re.search(r"^ +where  +", shown, re.M) is None
     shown = render(replace(loaded, findings=(elsewhere,)), verbose=True)
@@ -184,7 +184,7 @@ def test_a_phase_that_is_short_on_the_host_alone_keeps_its_row(report):
 def test_a_kernel_is_named_without_its_type_and_parameters(waiting):
     kernel = "std::enable_if<!(false), void>::type gemv::kernel<int, 4>(gemv::Params<int, float>)"
     first = waiting.findings[0]
-    second = replace(first, where=(Where(kernel=kernel),))
+    second = replace(first, places=(Place(kernel=kernel),))
     text = render(replace(waiting, findings=[first, second]))
     assert re.search(r"where +gemv::kernel<int, 4>\n", text)
 

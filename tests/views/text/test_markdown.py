@@ -4,7 +4,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from lightning_gpuprof.cli import main
-from lightning_gpuprof.findings.model import Finding, Range, Severity, Where
+from lightning_gpuprof.findings.model import Finding, Place, Range, Severity
 from lightning_gpuprof.records.schema import Loader
 from lightning_gpuprof.views.documents.report import Report, load_report
 from lightning_gpuprof.views.text.blocks import block, code, plain
@@ -39,8 +39,8 @@ def finding(**changed):
 
 
 def test_a_finding_is_an_entry_with_its_saving_place_and_change(report):
-    where = Where(file="train.py", line=3, source="x | y")
-    said = report_markdown(report(finding(where=(where,), change="a = 1\nb = 2")))
+    where = Place(file="train.py", line=3, source="x | y")
+    said = report_markdown(report(finding(places=(where,), change="a = 1\nb = 2")))
     assert (
         "1.  **2 syncs** (`host-sync`, warning)\n\n"
         "    - saves 1.00 to 2.00 ms per step (14.3% to 28.6%), confidence 90%\n"
