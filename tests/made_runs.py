@@ -28,9 +28,15 @@ from made_records import (
 from snapshot_builder import SnapshotBuilder
 from synthetic import SyntheticSpec, write_synthetic
 
-from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir, snapshot_name, trace_name
-from lightning_gpuprof.records.lines import CodePlace, CompileEvent, ModuleCalls, WorkerLines
+from lightning_gpuprof.records.lines import (
+    CodePlace,
+    CompileEvent,
+    HostLines,
+    LineCount,
+    ModuleCalls,
+    WorkerLines,
+)
 from lightning_gpuprof.records.phases import EXCHANGE, Phase
 from lightning_gpuprof.records.schema import (
     SCHEMA_VERSION,

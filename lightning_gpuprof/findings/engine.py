@@ -95,7 +95,7 @@ def _bounded(finding: Finding, run: RunResults) -> Finding:
     claimed = finding.saving_ns
     capped = Range(low=min(claimed.low, most_ns), high=min(claimed.high, most_ns))
     half = (capped.high - capped.low) / 2
-    widened = max(half, min(hypot(half, run.step_noise_ns or 0), capped.middle))
+    widened = max(half, min(hypot(half, run.variation.noise_ns or 0), capped.middle))
     saving = Range(
         low=round(capped.middle - widened),
         high=min(round(capped.middle + widened), most_ns),

@@ -47,7 +47,7 @@ def of_run(run: RunResults, taken_ns: float) -> str:
 
 def workers_stay(run: RunResults) -> bool:
     """Tell whether no workers start with an epoch: there are none, or they are kept."""
-    loader, starts = run.start.loader, run.epoch_starts
+    loader, starts = run.start.loader, run.epochs.starts
     if loader is None or loader.num_workers is None:
         return False
     remade = starts is not None and starts.remade_ns > 0

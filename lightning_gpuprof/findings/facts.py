@@ -1,6 +1,6 @@
 """Rules that are one recorded fact and fixed advice: the rows of facts.toml, which are data alone.
 
-A row names attributes by their path: `run.memory.peak_frac` is an attribute of `RunResults`,
+A row names attributes by their path: `run.memory.use.peak_frac` is an attribute of `RunResults`,
 `trace.lost_kernels` one of the run's last analysed trace (`TraceFacts`). An attribute that was not
 measured is None, and so is everything below it.
 """
@@ -25,7 +25,7 @@ UNITS: dict[str, Callable[[Any], str]] = {
     "percent": percent,
     "size": size,
 }
-"""How a template formats a value: `{run.memory.peak_frac:percent}`."""
+"""How a template formats a value: `{run.memory.use.peak_frac:percent}`."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _filled(template: str, source: FactSource) -> str:
 
     >>> from types import SimpleNamespace
     >>> run = SimpleNamespace(memory=SimpleNamespace(peak_frac=0.25))
-    >>> _filled("{run.memory.peak_frac:percent} of the device", FactSource(run, None))
+    >>> _filled("{run.memory.use.peak_frac:percent} of the device", FactSource(run, None))
     '25.0% of the device'
     """
     filled = []

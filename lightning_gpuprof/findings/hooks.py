@@ -2,10 +2,10 @@
 
 import re
 
-from lightning_gpuprof.analysis.run.host_lines import HostLines
 from lightning_gpuprof.analysis.run.phase_split import Part
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
+from lightning_gpuprof.records.lines import HostLines
 from lightning_gpuprof.records.phases import Phase
 
 SCHEDULER = "lr_scheduler_step"

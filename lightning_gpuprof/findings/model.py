@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from lightning_gpuprof.analysis.run.host_lines import LineCount
 from lightning_gpuprof.analysis.run.line_times import LineTime
-from lightning_gpuprof.records.lines import CodePlace
+from lightning_gpuprof.records.lines import CodePlace, LineCount
 from lightning_gpuprof.records.schema import SyncSite
 
 

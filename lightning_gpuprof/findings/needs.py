@@ -48,19 +48,19 @@ NEEDS = {
     "waits or kernels": Need(
         lambda run: (
             run.start.world_size < 2
-            or bool(run.rank_waits or run.exchange_at_most_ns)
+            or bool(run.ranks.waits or run.ranks.exchange_at_most_ns)
             or _on_device(run)
         ),
         "it takes each rank's exchange of gradients, or an analysed trace with kernels of a GPU",
         True,
     ),
     "marks or trace": Need(
-        lambda run: bool(run.device_time or trace_facts(run)),
+        lambda run: bool(run.device.time or trace_facts(run)),
         "it takes device marks or an analysed trace",
         True,
     ),
     "syncs or trace": Need(
-        lambda run: bool(run.syncs_watched or run.sync_sites or trace_facts(run)),
+        lambda run: bool(run.facts.syncs_watched or run.facts.sync_sites or trace_facts(run)),
         "it takes an analysed trace, or `lightning-gpuprof inspect`, which names lines that wait",
         True,
     ),
@@ -74,16 +74,16 @@ NEEDS = {
         True,
     ),
     "gpu": Need(lambda run: run.on_gpu, "training did not run on a GPU"),
-    "device memory": Need(lambda run: run.memory is not None, "device memory was not measured"),
+    "device memory": Need(lambda run: run.memory.use is not None, "device memory was not measured"),
     "device readings": Need(
-        lambda run: run.device_use is not None,
+        lambda run: run.device.use is not None,
         "the driver was not read: it takes nvidia-ml-py or amdsmi, and some seconds of training",
     ),
     "epoch starts": Need(
-        lambda run: run.epoch_starts is not None, "no start of an epoch was measured"
+        lambda run: run.epochs.starts is not None, "no start of an epoch was measured"
     ),
     "rank waits": Need(
-        lambda run: run.start.world_size < 2 or run.rank_waits is not None,
+        lambda run: run.start.world_size < 2 or run.ranks.waits is not None,
         "it takes the records of all ranks, with how long each waits for the others",
     ),
     "model": Need(

@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
 from lightning_gpuprof.analysis.run.ranks.rank_waits import RankWaits
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.worker_lines import batch_lines, longer_here
 from lightning_gpuprof.findings.model import Finding, Place
+from lightning_gpuprof.records.lines import HostLines, LineCount
 from lightning_gpuprof.records.phases import Phase
 
 MIN_FRAC = 0.25
@@ -28,7 +28,7 @@ def with_lines(finding: Finding, run: RunResults) -> Finding:
     """Return a finding with the lines of its phase, where samples show them and it names none."""
     if any(at.file for at in finding.places):
         return finding
-    waits = run.rank_waits
+    waits = run.ranks.waits
     if waits is not None and any(
         at.rank in waits.late and at.phase == Phase.FORWARD.value for at in finding.places
     ):
@@ -84,17 +84,16 @@ def _by_line(lines: HostLines) -> dict[tuple[str, int], list[LineCount]]:
 
 def as_late_rank(run: RunResults) -> RunResults:
     """Return a run with the samples of the late rank instead of its own."""
-    waits = run.rank_waits
+    waits = run.ranks.waits
     if waits is None:
-        return replace(run, lines=None, worker_lines=None)
-    return replace(
-        run, lines=waits.lines, worker_lines=waits.worker_lines, loader_wait=waits.loader_wait
-    )
+        return replace(run, lines=None, loader=replace(run.loader, workers=None))
+    loader = replace(run.loader, workers=waits.worker_lines, wait=waits.loader_wait)
+    return replace(run, lines=waits.lines, loader=loader)
 
 
 def waits_for_batches(run: RunResults) -> bool:
     """Tell whether the wait for data is mostly for making batches."""
-    parts, wait = run.loader_wait, run.per_step(Phase.DATA_WAIT)
+    parts, wait = run.loader.wait, run.per_step(Phase.DATA_WAIT)
     if (parts.sampler_frac or 0.0) >= HALF:
         return False
     if parts.workers_frac is None or parts.workers_frac >= HALF:

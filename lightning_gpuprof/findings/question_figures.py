@@ -57,7 +57,7 @@ def share(*phases: Phase) -> Figure:
 
 def slow_steps(inputs: FigureInputs) -> float | None:
     """Return the time that spikes take above the median step, as a share of the mean step."""
-    spikes, step_ns = inputs.run.spikes, inputs.run.step_ns
+    spikes, step_ns = inputs.run.variation.spikes, inputs.run.step_ns
     return None if spikes is None or not step_ns else spikes.excess_per_step_ns / step_ns
 
 
@@ -200,8 +200,12 @@ FIGURES: dict[str, Figure] = {
     "tensor_core_frac": of_trace("tensor_core_frac"),
     "few_warps_frac": few_warps,
     "repeated_passes_frac": repeated_passes,
-    "filled_frac": lambda inputs: inputs.run.memory.filled_frac if inputs.run.memory else None,
-    "peak_reserved_frac": lambda inputs: inputs.run.memory.peak_frac if inputs.run.memory else None,
+    "filled_frac": lambda inputs: (
+        inputs.run.memory.use.filled_frac if inputs.run.memory.use else None
+    ),
+    "peak_reserved_frac": lambda inputs: (
+        inputs.run.memory.use.peak_frac if inputs.run.memory.use else None
+    ),
     "workers_off_count": workers_off,
 }
 """The figures by the names that questions.toml uses."""

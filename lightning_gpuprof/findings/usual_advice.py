@@ -39,7 +39,7 @@ def not_worth_it(run: RunResults, findings: Sequence[Finding]) -> dict[str, floa
     if run.steps is None or run.steps.basis != "steady":
         return {}
     proposed = {finding.id for finding in findings if finding.worth_a_change}
-    marks = run.device_time.phases if run.device_time else {}
+    marks = run.device.time.phases if run.device.time else {}
     gains = {}
     for usual in USUAL:
         taken = run.per_step(usual.phase)

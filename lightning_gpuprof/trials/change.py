@@ -48,7 +48,7 @@ class Change:
 
     def share(self, run: RunResults) -> float:
         """Return the share of a step that it could save at most, by the host or the device."""
-        marked = run.device_time.phases if run.device_time else {}
+        marked = run.device.time.phases if run.device.time else {}
         both = [(run.per_step(phase), marked.get(phase)) for phase in self.phases]
         shares = [max((one.frac for one in pair if one), default=0.0) for pair in both]
         return min(1.0, sum(shares)) if self.phases else 1.0

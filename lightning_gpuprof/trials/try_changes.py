@@ -76,7 +76,7 @@ def try_program(
         context = Context(run, report.findings)
         picks, others = context.propose(changes, finding)
         warm, steps = lengths(run, run.step_ns)
-        full = run.memory is not None and (run.memory.peak_frac or 0.0) > _MOST_SHARED
+        full = run.memory.use is not None and (run.memory.use.peak_frac or 0.0) > _MOST_SHARED
 
         def form(chosen: Sequence[Pick]) -> Program:
             settings = context.settings(chosen)

@@ -91,7 +91,7 @@ def test_each_sync_of_a_script_is_a_row_and_joins_the_report_of_a_run(
     assert item["per_step"] == 1
     assert item["replacement"].startswith("keep the tensor")
     [finding] = [one for one in load_report(run).findings if one.id == "host-sync"]
-    assert len(load_report(run).results.sync_sites) == 10
+    assert len(load_report(run).results.facts.sync_sites) == 10
     assert finding.places[0].line in [line for line, _ in rows]
 
 

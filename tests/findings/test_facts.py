@@ -84,8 +84,8 @@ class TestEveryRow:
 
 
 def test_an_attribute_that_does_not_exist_is_noticed():
-    assert resolve("run.memory.peak_frac") is float
-    assert resolve("run.memory.peak_fraction") is None
+    assert resolve("run.memory.use.peak_frac") is float
+    assert resolve("run.memory.use.peak_fraction") is None
     assert resolve("run.moonlight") is None
 
 
@@ -126,12 +126,15 @@ def test_the_first_case_that_applies_makes_the_finding(analyze):
     def case(title: str, **when: Any) -> dict[str, Any]:
         return {"severity": "info", "title": title, "advice": "", "when": when}
 
-    busy = {"run.device_use.busy_frac": {"at_least": 0.5}}
+    busy = {"run.device.use.busy_frac": {"at_least": 0.5}}
     row = {
         **ROW,
-        "evidence": {"busy_frac": "run.device_use.busy_frac", "power_count": "run.cpu_quota.cores"},
-        "unless": {"run.device_use.max_temperature_c": {"above": 90}},
-        "case": [case("busy {run.device_use.busy_frac:percent}", **busy), case("idle")],
+        "evidence": {
+            "busy_frac": "run.device.use.busy_frac",
+            "power_count": "run.facts.cpu_quota.cores",
+        },
+        "unless": {"run.device.use.max_temperature_c": {"above": 90}},
+        "case": [case("busy {run.device.use.busy_frac:percent}", **busy), case("idle")],
     }
     judge = msgspec.convert(row, Fact).judge
 

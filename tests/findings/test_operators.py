@@ -5,9 +5,9 @@ import re
 import pytest
 from rule_cases import MS, op
 
-from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.findings.operators import loading_operations, operators
+from lightning_gpuprof.records.lines import HostLines, LineCount
 
 ROWS = (*operators().loading, *operators().computing)
 

@@ -116,12 +116,12 @@ def test_a_saving_is_no_surer_than_two_equal_runs_are_alike(analyze):
         alone = outcome("slow-callback", run)[0].saving_ns
         (said,) = evaluate_rules(run).findings
         # The callback takes 4 ms: no more can go with it, however unsteady the steps.
-        half = hypot((4 * MS - alone.low) / 2, run.step_noise_ns)
+        half = hypot((4 * MS - alone.low) / 2, run.variation.noise_ns)
         assert said.saving_ns.low == pytest.approx((4 * MS + alone.low) / 2 - half, abs=2)
         assert said.saving_ns.high == said.cause_ns.high == 4 * MS
         assert said.saving_ns.low < said.likely_ns <= 4 * MS
         assert said.indirect_ns == alone.high - 4 * MS
-    assert run.step_noise_ns > 1.5 * MS
+    assert run.variation.noise_ns > 1.5 * MS
 
 
 def test_a_saving_within_the_noise_begins_at_nothing(analyze):

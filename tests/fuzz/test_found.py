@@ -104,7 +104,7 @@ def test_step_numbers_of_a_long_run_take_no_memory_by_their_size(tmp_path):
             numbers = window.columns["step"].unpack() + 1_700_000_000
             window.columns["step"] = type(window.columns["step"]).pack(numbers)
         write_run(tmp_path, records, rank=rank)
-    assert len(analyze_run(read_run(str(tmp_path)), {}).ranks) == 2
+    assert len(analyze_run(read_run(str(tmp_path)), {}).ranks.views) == 2
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ def device_ns_of_trace(events):
 )
 def test_steps_are_bound_by_what_was_made_slow(tmp_path, model, state):
     fit(tmp_path, model(), timer(tmp_path))
-    found = analyze_run(read_run(str(tmp_path / "run")), {}).device_time
+    found = analyze_run(read_run(str(tmp_path / "run")), {}).device.time
     assert found.state is state, found
 
 

@@ -19,7 +19,7 @@ from lightning_gpuprof.records.reader import read_run
     ],
 )
 def test_steps_are_bound_by_what_was_made_slow(h100, name, state):
-    found = analyze_run(read_run(str(h100 / name)), {}).device_time
+    found = analyze_run(read_run(str(h100 / name)), {}).device.time
     assert found.state is state
     assert found.state_frac[state] > 0.5
     assert sum(found.state_frac.values()) == pytest.approx(1)
@@ -27,6 +27,6 @@ def test_steps_are_bound_by_what_was_made_slow(h100, name, state):
 
 def test_products_of_4096_take_what_the_card_needs_for_them(h100):
     # Seven layers of 4096 x 4096 over 4096 rows in fp32, forward: 7 * 2 * 4096**3 operations.
-    found = analyze_run(read_run(str(h100 / "device-bound")), {}).device_time
+    found = analyze_run(read_run(str(h100 / "device-bound")), {}).device.time
     rate = 7 * 2 * 4096**3 / (found.phases[Phase.FORWARD].median_ns / 1e9)
     assert 0.6 * 67e12 < rate < 67e12  # the card's peak outside its tensor cores

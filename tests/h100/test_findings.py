@@ -33,7 +33,7 @@ def test_a_leak_is_told_with_its_rate(h100):
 
 def test_a_leak_withholds_the_batch_size_that_was_suggested_in_training(h100):
     report = load_report(str(h100 / "leak"))
-    advice = report.results.advice
+    advice = report.results.memory.advice
     assert (advice.batch_size, advice.suggested_batch_size) == (32, None)
     assert "grows by 4.00 MiB per step" in advice.reason
     assert "unused-vram" not in {finding.id for finding in report.findings}
@@ -56,7 +56,7 @@ def test_what_mending_the_fault_saved_is_inside_what_is_promised(h100, name, sav
 
 def test_pageable_copies_promise_no_more_than_what_the_copies_take(h100):
     report = load_report(str(h100 / "pageable-copies"))
-    copying = report.results.device_time.phases["host_to_device"].mean_ns
+    copying = report.results.device.time.phases["host_to_device"].mean_ns
     saving = report.findings[0].saving_ns
     # Pinned, the same 128 MiB take 2.4 ms over this card's bus, at the 54 GB/s of other runs here.
     assert 0 < saving.low < copying - 2_400_000 < saving.high <= copying
@@ -64,5 +64,5 @@ def test_pageable_copies_promise_no_more_than_what_the_copies_take(h100):
 
 def test_the_syncs_of_a_run_reach_its_report(h100):
     results = analyze_run(read_run(str(h100 / "ten-syncs")), {})
-    rows = [row for row in results.sync_sites if row.owner == "user"]
+    rows = [row for row in results.facts.sync_sites if row.owner == "user"]
     assert [row.line for row in rows][:1] == [60]  # print(loss), which waits eight times a step

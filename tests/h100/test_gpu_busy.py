@@ -24,11 +24,11 @@ def test_it_is_the_work_of_a_step_over_the_steps_time(h100, name):
     found = gpu_busy(results)
     assert found.basis == "trace"
     assert found.busy_frac == pytest.approx(
-        min(1, mean(work) / results.device_time.dur.mean_ns), abs=0.01
+        min(1, mean(work) / results.device.time.dur.mean_ns), abs=0.01
     )
 
 
 def test_the_driver_saw_a_kernel_all_the_time_where_the_device_is_the_limit(h100):
     results = load_report(str(h100 / "fp32-products")).results
-    assert results.device_use.busy_frac == 1.0
+    assert results.device.use.busy_frac == 1.0
     assert gpu_busy(results).busy_frac >= 0.95

@@ -44,6 +44,6 @@ def test_a_machine_whose_records_are_not_here_is_named(root):
     assert list(files) == [0, 1]
     os.unlink(files[1])
     report = load_report(run)
-    assert report.results.probe_failures == ()
+    assert report.results.facts.probe_failures == ()
     notice = next(one for one in report.notices if "missing" in one)
     assert notice.startswith("Records of 1 of 2 ranks are here (missing: 1 on machine1).")

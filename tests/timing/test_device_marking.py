@@ -108,7 +108,7 @@ def test_a_slow_device_is_further_behind_with_every_step(clock, fake_device, fit
     assert set(columns["device_dur"][steps]) == {4 * MS}
     # Each step takes the host 350 us and the device 4 ms.
     assert set(np.diff(columns["run_ahead/backward"][steps])) == {3_650 * US}
-    found = analyze_run(run, {}).device_time
+    found = analyze_run(run, {}).device.time
     assert found.state is StepState.DEVICE_BOUND
     assert found.state_frac[StepState.DEVICE_BOUND] == 1.0
 
@@ -138,7 +138,7 @@ def test_the_live_line_ends_with_what_the_device_does(clock, fake_device, fit, s
 def test_a_wait_that_the_device_does_not_notice_is_no_data_wait(clock, fake_device, fit):
     run = fit(Model(fake_device(clock), data_ns=3 * MS))
     assert set(device_columns(run)["device/data_wait"][1:19]) == {0}
-    assert analyze_run(run, {}).device_time.state is StepState.DEVICE_BOUND
+    assert analyze_run(run, {}).device.time.state is StepState.DEVICE_BOUND
 
 
 @pytest.mark.parametrize("phase", ["backward", "optimizer_step"])
@@ -147,7 +147,7 @@ def test_a_sync_in_every_step_shows_as_a_fall_of_run_ahead(clock, fake_device, f
     columns = device_columns(run)
     assert columns[f"run_ahead/{phase}"][1:19] == near(5 * US)
     assert columns["run_ahead/forward"][5] > 900 * US
-    found = analyze_run(run, {}).device_time
+    found = analyze_run(run, {}).device.time
     assert found.state_frac[StepState.SYNC_BOUND] == 1.0
 
 

@@ -173,7 +173,7 @@ def compare(base: RunResults, new: RunResults, *, tolerance: float) -> Compariso
         operators=operators,
         kernels=kernels,
         memory=_memory(base, new),
-        values=same.check_values(base.scalars, new.scalars, tolerance=tolerance),
+        values=same.check_values(base.facts.scalars, new.facts.scalars, tolerance=tolerance),
         differs=same.differences(base.start, new.start),
     )
 
@@ -192,7 +192,7 @@ def _fit(run: RunResults) -> WholeFit | None:
     What such a host waited for the device between epochs is then part of the steps already, and
     is taken off the time between epochs.
     """
-    fit, device_ns, step_ns = run.whole_fit, run.device_dur_ns, run.step_ns
+    fit, device_ns, step_ns = run.whole_fit, run.device.dur_ns, run.step_ns
     if fit is None or device_ns is None or not run.by_device or len(device_ns) < MIN_BLOCKS:
         return fit
     between = [kind for kind in fit.kinds if kind.between]
@@ -289,9 +289,9 @@ def _largest_first(base: Mapping[str, float], new: Mapping[str, float]) -> tuple
 
 def _memory(base: RunResults, new: RunResults) -> MemoryChanges | None:
     def of_memory(name: str, read: Callable[[MemoryUse], int]) -> Change:
-        return Change(name, *_both(base.memory, new.memory, read))
+        return Change(name, *_both(base.memory.use, new.memory.use, read))
 
-    if base.memory is None and new.memory is None:
+    if base.memory.use is None and new.memory.use is None:
         return None
     return MemoryChanges(
         of_memory("peak_allocated_bytes", lambda memory: memory.peak_allocated_bytes),

@@ -150,3 +150,28 @@ def _allowed(advice: Advice) -> tuple[int, int]:
     """Order by size; of two held at one size, the lower band counts."""
     assert advice.suggested_batch_size is not None
     return advice.suggested_batch_size, advice.low or 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryResults:
+    """Device memory, growth of memory, and the batch size that fits."""
+
+    use: MemoryUse | None = None
+    """Of the device; None without a GPU."""
+    growth: MemoryGrowth | None = None
+    """Memory that grows from step to step; None where it does not, or was not watched."""
+    watched: bool = False
+    """Memory was recorded often enough to say whether it grows."""
+    advice: Advice | None = None
+    """Of all ranks: the smallest."""
+
+
+def memory_results(session: Session, ranks: Mapping[int, Session]) -> MemoryResults:
+    """Collect what is known of memory; `ranks` are the same session on every rank."""
+    growth, watched = memory_growth(session)
+    return MemoryResults(
+        use=memory_use(session),
+        growth=growth,
+        watched=watched,
+        advice=rank_advice(ranks, growth),
+    )

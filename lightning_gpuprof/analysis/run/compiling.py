@@ -1,4 +1,4 @@
-"""Steps in which torch.compile compiled."""
+"""What torch.compile did: the steps in which it compiled, and why."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from lightning_gpuprof.analysis.run.steady import (
 )
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.facts import CompileTime
+from lightning_gpuprof.records.lines import CompileEvent
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import OutsideSpan, StepFlag
 
@@ -74,3 +75,18 @@ def _above_median(taken: Int64, plain: Int64, count: int) -> int | None:
     if len(plain) < MIN_STEADY:
         return None
     return int((taken - median(plain)).clip(min=0).sum()) * count // max(1, len(taken))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileResults:
+    """Time and events of torch.compile."""
+
+    time: Compiling | None = None
+    """None where no step was recorded."""
+    events: tuple[CompileEvent, ...] = ()
+    """Where torch.compile broke its graph, and what it compiled again."""
+
+
+def compile_results(session: Session, steady: Mask) -> CompileResults:
+    """Collect what is known of torch.compile."""
+    return CompileResults(time=compiling(session, steady), events=tuple(session.all(CompileEvent)))

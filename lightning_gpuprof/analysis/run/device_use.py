@@ -1,7 +1,10 @@
-"""The driver's readings over a session."""
+"""What the device and its driver report over a session."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from lightning_gpuprof.analysis.run.device_time import DeviceTime, device_dur_ns, device_time
+from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import DeviceSample
 
@@ -42,3 +45,24 @@ def device_use(session: Session) -> DeviceSample | None:
 
 def _mean(values: Sequence[tuple[float, int]]) -> float:
     return sum(value * weight for value, weight in values) / sum(weight for _, weight in values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceResults:
+    """The device's own times, and its driver's readings."""
+
+    time: DeviceTime | None = None
+    """Device time per phase; None without device marks."""
+    use: DeviceSample | None = None
+    """The driver's readings, summed up; None where the driver was not read."""
+    dur_ns: Int64 | None = None
+    """Duration of each marked steady step on the device's clock; None without marks."""
+
+
+def device_results(session: Session, steady: Mask) -> DeviceResults:
+    """Collect what is known of the device."""
+    return DeviceResults(
+        time=device_time(session, steady),
+        use=device_use(session),
+        dur_ns=device_dur_ns(session, steady),
+    )

@@ -190,3 +190,25 @@ def validations(
         next_batches_ns=next_ns // count,
         loader=session.start.validation_loader,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochTimes:
+    """What recurs once per epoch or validation instead of in each step."""
+
+    starts: EpochStarts | None = None
+    amid_starts: AmidStarts | None = None
+    between: tuple[BetweenEpochs, ...] = ()
+    """Time of callbacks and hooks between epochs, the longest first."""
+    validations: Validations | None = None
+    """None where there was none."""
+
+
+def epoch_times(session: Session, steady: Mask, every: every_step.EveryStep | None) -> EpochTimes:
+    """Measure how epochs begin and end, and the validations."""
+    return EpochTimes(
+        starts=epoch_starts(session, steady),
+        amid_starts=amid_starts(session, steady),
+        between=work_between_epochs(session),
+        validations=validations(session, steady, every),
+    )

@@ -38,7 +38,7 @@ class GpuBusy:
 
 def gpu_busy(run: RunResults) -> GpuBusy | None:
     """Say how busy this rank's GPU is, or return None where neither marks nor a trace tell."""
-    device, facts = run.device_time, trace_facts(run)
+    device, facts = run.device.time, trace_facts(run)
     step_ns = device.dur.mean_ns if device is not None else run.step_ns
     if not run.on_gpu or not step_ns:
         return None

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from lightning_gpuprof.analysis.run.host_lines import LineCount
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.records.lines import LineCount
 from lightning_gpuprof.records.phases import Phase
 
 LEAST_COUNT = 5

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from lightning_gpuprof.analysis.run.epochs import STARTED
 from lightning_gpuprof.analysis.run.steady import step_flags
 from lightning_gpuprof.arrays import Int64, Mask
+from lightning_gpuprof.records.facts import BatchBytes
+from lightning_gpuprof.records.lines import WorkerLines
 from lightning_gpuprof.records.phases import SAMPLER, WORKERS, Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import StepFlag
@@ -46,3 +48,24 @@ def loader_wait(session: Session, steady: Mask) -> LoaderWait:
         return None if column is None or not whole else float(column[inside].sum() / whole)
 
     return LoaderWait(frac(SAMPLER), frac(WORKERS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoaderResults:
+    """What is known of the training DataLoader."""
+
+    wait: LoaderWait = LoaderWait(None, None)
+    workers: WorkerLines | None = None
+    """Samples of its worker processes; None where none were taken."""
+    batch_bytes: int | None = None
+    """Bytes of the first batch's tensors."""
+
+
+def loader_results(session: Session, steady: Mask) -> LoaderResults:
+    """Collect what was recorded about the training DataLoader."""
+    batch = session.last(BatchBytes)
+    return LoaderResults(
+        wait=loader_wait(session, steady),
+        workers=session.last(WorkerLines),
+        batch_bytes=None if batch is None else batch.num_bytes,
+    )

@@ -13,11 +13,11 @@ def module_times(run: RunResults) -> list[dict[str, Any]]:
     Times are mean self times per step, of forward and of backward, None where not measured;
     `advice` says how to make one call of several, where that can be.
     """
-    calls = run.module_calls
+    calls = run.facts.module_calls
     if calls is None:
         return []
     host = {(p.phase, p.name): p.per_step.mean_ns for p in run.parts if p.per_step is not None}
-    marked = run.device_time.parts if run.device_time else ()
+    marked = run.device.time.parts if run.device.time else ()
     device = {(part.phase, part.name): part.mean_ns for part in marked}
     passes = (Phase.FORWARD, Phase.BACKWARD)
     rows = [

@@ -1,37 +1,26 @@
-"""All results of a run's analysis; `run.py` computes them.
-
-Apart from that, because what judges a trace by itself needs this class alone: none of the analyses
-of records is imported for it.
-"""
-
-from __future__ import annotations
+"""All results of a run's analysis; `run.py` computes them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lightning_gpuprof.analysis.memory.memory_use import MemoryResults
+from lightning_gpuprof.analysis.run.compiling import CompileResults
+from lightning_gpuprof.analysis.run.device_use import DeviceResults
+from lightning_gpuprof.analysis.run.epochs import EpochTimes
+from lightning_gpuprof.analysis.run.every_step import EveryStep
+from lightning_gpuprof.analysis.run.loader_wait import LoaderResults
+from lightning_gpuprof.analysis.run.phase_split import Part, PerStep, PhaseStats
+from lightning_gpuprof.analysis.run.ranks.rank_results import RankResults
+from lightning_gpuprof.analysis.run.recorded_facts import RecordedFacts
+from lightning_gpuprof.analysis.run.sessions import OutsideTime, SessionView, WallTime
+from lightning_gpuprof.analysis.run.steady import Distribution, StepStats
+from lightning_gpuprof.analysis.run.variation import Variation
+from lightning_gpuprof.analysis.run.whole_fit import WholeFit
+from lightning_gpuprof.arrays import Int64
+from lightning_gpuprof.records import schema
+from lightning_gpuprof.records.lines import HostLines
 from lightning_gpuprof.records.phases import Phase
-
-if TYPE_CHECKING:
-    from lightning_gpuprof.analysis.memory.memory_use import MemoryGrowth, MemoryUse
-    from lightning_gpuprof.analysis.run import epochs
-    from lightning_gpuprof.analysis.run.compiling import Compiling
-    from lightning_gpuprof.analysis.run.device_time import DeviceTime
-    from lightning_gpuprof.analysis.run.every_step import EveryStep
-    from lightning_gpuprof.analysis.run.growth import Growth
-    from lightning_gpuprof.analysis.run.host_lines import HostLines
-    from lightning_gpuprof.analysis.run.loader_wait import LoaderWait
-    from lightning_gpuprof.analysis.run.outliers import Spikes
-    from lightning_gpuprof.analysis.run.phase_split import Part, PerStep, PhaseStats
-    from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
-    from lightning_gpuprof.analysis.run.ranks.rank_waits import RankWaits
-    from lightning_gpuprof.analysis.run.sessions import OutsideTime, WallTime
-    from lightning_gpuprof.analysis.run.slowest import SlowStep
-    from lightning_gpuprof.analysis.run.steady import Distribution, StepStats
-    from lightning_gpuprof.analysis.run.whole_fit import WholeFit
-    from lightning_gpuprof.arrays import Int64
-    from lightning_gpuprof.records import facts, schema
-    from lightning_gpuprof.records.lines import CompileEvent, ModuleCalls, WorkerLines
 
 BEHIND_FRAC = 0.01
 """By so much of the host's mean step the device's differs in the digits that are shown."""
@@ -52,78 +41,39 @@ class TraceView:
 class RunResults:
     """One session of a run, measured on its lowest rank; `ranks` compares them all.
 
-    Absent means not measured: `steps` where none was recorded, `device_time` without device
-    marks, `memory` without a GPU. What is not given is absent: a trace alone gives little.
+    Each field is built by one function of the module that defines its type. What was not measured
+    is None or empty: of a trace alone only its steps are known.
     """
 
     start: schema.RunStart
     end: schema.RunEnd | None = None
-    sessions: tuple[dict[str, Any], ...] = ()
+    sessions: tuple[SessionView, ...] = ()
+    """Every session of the record file, in the order they ran."""
     wall: WallTime
-    steps: StepStats | None = None
-    phases: dict[Phase, PhaseStats] = field(default_factory=dict)
-    parts: tuple[Part, ...] = ()
     outside: tuple[OutsideTime, ...] = ()
-    epoch_starts: epochs.EpochStarts | None = None
-    amid_starts: epochs.AmidStarts | None = None
-    between_epochs: tuple[epochs.BetweenEpochs, ...] = ()
-    """Time of callbacks and hooks between epochs, the longest first."""
-    loader_wait: LoaderWait
-    slowest: tuple[SlowStep, ...] = ()
-    device_time: DeviceTime | None = None
-    device_use: schema.DeviceSample | None = None
-    memory: MemoryUse | None = None
-    growing: dict[Phase, Growth] = field(default_factory=dict)
-    """Phases that take longer and longer."""
-    memory_growth: MemoryGrowth | None = None
-    memory_watched: bool = False
-    """Memory was recorded often enough to say whether it grows."""
-    step_noise_ns: int | None = None
-    """Difference between the mean steps of two equal runs; None with too few steps."""
-    spikes: Spikes | None = None
-    compiling: Compiling | None = None
-    compile_events: tuple[CompileEvent, ...] = ()
-    """Where torch.compile broke its graph, and what it compiled again."""
+    """Time outside of steps, by where it lies."""
+    steps: StepStats | None = None
+    phases: Mapping[Phase, PhaseStats] = field(default_factory=dict)
+    parts: tuple[Part, ...] = ()
+    """Named callbacks, loggers and regions within phases."""
     every: EveryStep | None = None
     """All steps, also those that were not marked."""
     whole_fit: WholeFit | None = None
-    validations: epochs.Validations | None = None
-    """None where there was none."""
-    ranks: tuple[RankView, ...] = ()
-    rank_waits: RankWaits | None = None
-    """How long ranks wait for one another; None with one rank, or where some rank's are unknown."""
-    exchange_at_most_ns: int | None = None
-    """Per step, where some rank has no steps here: communication, or waiting for such a rank."""
-    traces: tuple[TraceView, ...] = ()
-    sync_sites: tuple[schema.SyncSite, ...] = ()
-    advice: schema.Advice | None = None
-    """Of all ranks: the smallest."""
-    scalars: tuple[schema.Scalars, ...] = ()
     steady_dur_ns: Int64
     """Duration of each steady step, in step order."""
-    device_dur_ns: Int64 | None = None
-    """The same on the device's clock, of those steps that were marked; None without marks."""
     batch_size: float | None = None
-    """Mean samples per steady step, where every one of them said."""
-    notes: tuple[schema.Note, ...] = ()
+    """Mean samples per steady step, where every step recorded them."""
+    epochs: EpochTimes = field(default_factory=EpochTimes)
+    variation: Variation = field(default_factory=Variation)
+    loader: LoaderResults = field(default_factory=LoaderResults)
+    device: DeviceResults = field(default_factory=DeviceResults)
+    memory: MemoryResults = field(default_factory=MemoryResults)
+    compiled: CompileResults = field(default_factory=CompileResults)
     lines: HostLines | None = None
     """Samples of the training thread's stack; None where none were taken."""
-    worker_lines: WorkerLines | None = None
-    """Samples of the loader's worker processes; None where none were taken."""
-    module_calls: ModuleCalls | None = None
-    """None where no module was named."""
-    anomaly_mode: facts.AnomalyMode | None = None
-    """None where it was off, or nobody looked."""
-    batch_bytes: int | None = None
-    unused_gradients: facts.UnusedGradients | None = None
-    synced_logs: tuple[str, ...] = ()
-    """Values that `self.log` exchanges between ranks in each step."""
-    cpu_quota: facts.CpuQuota | None = None
-    core_wait: facts.CoreWait | None = None
-    io_pressure: facts.IoPressure | None = None
-    syncs_watched: bool = False
-    """An inspection watched some steps for syncs."""
-    probe_failures: tuple[schema.ProbeDisabled, ...] = ()
+    ranks: RankResults = field(default_factory=RankResults)
+    traces: tuple[TraceView, ...] = ()
+    facts: RecordedFacts = field(default_factory=RecordedFacts)
     warnings: tuple[str, ...] = ()
 
     @property
@@ -145,8 +95,10 @@ class RunResults:
         """The mean of all steps, those that compile too, with the time between epochs in it."""
         if self.steps is None or self.step_ns is None:
             return None
-        apart = [one.total_ns for one in self.outside if one.where in ("setup", "teardown")]
-        return max(self.step_ns, (self.wall.accounted_ns - sum(apart)) // self.steps.ran)
+        around_ns = sum(
+            span.total_ns for span in self.outside if span.where in ("setup", "teardown")
+        )
+        return max(self.step_ns, (self.wall.accounted_ns - around_ns) // self.steps.ran)
 
     @property
     def wait_ns(self) -> int | None:
@@ -154,15 +106,15 @@ class RunResults:
         wait = self.per_step(Phase.DATA_WAIT)
         if wait is None:
             return None
-        amid_ns = self.amid_starts.per_step_ns if self.amid_starts else 0
-        first_ns = self.epoch_starts.steady_mean_ns if self.epoch_starts else 0
+        amid_ns = self.epochs.amid_starts.per_step_ns if self.epochs.amid_starts else 0
+        first_ns = self.epochs.starts.steady_mean_ns if self.epochs.starts else 0
         return max(0, wait.mean_ns - amid_ns - first_ns)
 
     @property
     def windows_ns(self) -> int:
         """What this rank's profiler windows took to close: to stop, and to write their traces."""
-        own = (one.cycle for one in self.traces if one.rank == self.start.rank)
-        return sum((one.stop_ns or 0) + (one.export_ns or 0) for one in own)
+        cycles = (trace.cycle for trace in self.traces if trace.rank == self.start.rank)
+        return sum((cycle.stop_ns or 0) + (cycle.export_ns or 0) for cycle in cycles)
 
     def of_run(self, taken_ns: float) -> float:
         """Return the share of the whole run that some time is."""
@@ -170,7 +122,7 @@ class RunResults:
 
     @property
     def _behind_ns(self) -> int:
-        device = self.device_time
+        device = self.device.time
         return max(0, device.falls_behind_ns) if device and device.is_behind else 0
 
     @property
@@ -181,7 +133,7 @@ class RunResults:
     @property
     def step_dur(self) -> Distribution | None:
         """How the steady step's time spreads, on the clock that `step_ns` is by."""
-        device = self.device_time
+        device = self.device.time
         if device is not None and self.by_device:
             return replace(device.dur, mean_ns=self.step_ns or 0)
         return None if self.steps is None else self.steps.dur
@@ -210,7 +162,7 @@ class RunResults:
     @property
     def lacks_ranks(self) -> bool:
         """Whether some rank has no steps here while others do: waits for it are not known then."""
-        return 0 < sum(1 for one in self.ranks if one.steps) < self.start.world_size
+        return 0 < sum(1 for view in self.ranks.views if view.steps) < self.start.world_size
 
     def per_step(self, phase: Phase) -> PerStep | None:
         """Return a phase's time per steady step, or None where not measured."""

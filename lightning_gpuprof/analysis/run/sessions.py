@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.phases import OWN_CALLBACKS, Phase
@@ -16,14 +15,28 @@ MIN_FRAC = 0.01
 _OWN = [f"{Phase.CALLBACKS.value}/{name}" for name in OWN_CALLBACKS]
 
 
-def session_views(records: RankRecords) -> tuple[dict[str, Any], ...]:
+@dataclass(frozen=True)
+class SessionView:
+    """A call of fit, validate, test or predict in brief."""
+
+    session: int
+    stage: str
+    started_unix_ns: int
+    steps: int
+    status: str
+    """finished, exception, interrupted, or "open": no closing record (live or killed)."""
+
+
+def session_views(records: RankRecords) -> tuple[SessionView, ...]:
     """Describe every fit, validate, test or predict call of a rank, in the order they ran."""
     return tuple(
-        {
-            **{key: getattr(session.start, key) for key in ("session", "stage", "started_unix_ns")},
-            "steps": session.steps,
-            "status": "open" if session.end is None else session.end.status,
-        }
+        SessionView(
+            session=session.start.session,
+            stage=session.start.stage,
+            started_unix_ns=session.start.started_unix_ns,
+            steps=session.steps,
+            status="open" if session.end is None else session.end.status,
+        )
         for session in records.sessions
     )
 

@@ -196,7 +196,9 @@ def _believed(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def grown_ns(run: RunResults) -> dict[Phase, int]:
     """Return how much longer growing phases take at the median than in the run's first steps."""
-    growing = ((phase, run.per_step(phase)) for phase in run.growing) if is_early(run) else ()
+    growing = (
+        ((phase, run.per_step(phase)) for phase in run.variation.growing) if is_early(run) else ()
+    )
     return {phase: max(0, one.median_ns - one.early_ns) for phase, one in growing if one}
 
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.run.host_lines import HostLines
 from lightning_gpuprof.analysis.run.line_times import SampledLine, sampled
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.records.lines import HostLines
 from lightning_gpuprof.records.phases import Phase
 
 MOSTLY = 0.5
@@ -24,7 +24,7 @@ def batch_lines(run: RunResults) -> HostLines | None:
     Of several loaders some may have workers: it is the training thread where that was mostly at
     the user's own lines while it waited for data.
     """
-    host, workers = run.lines, run.worker_lines
+    host, workers = run.lines, run.loader.workers
     if workers is None or not workers.work:
         return host
     if run.start.loader is None and host is not None:
@@ -36,7 +36,7 @@ def batch_lines(run: RunResults) -> HostLines | None:
 
 def storage_frac(run: RunResults) -> float | None:
     """Return the share of making batches in which storage was waited for; None if unknown."""
-    seen, host = run.worker_lines, run.lines
+    seen, host = run.loader.workers, run.lines
     if seen is not None and seen.work:
         return None if seen.blocked is None else seen.blocked / seen.work
     whole = host.by_phase.get(Phase.DATA_WAIT.value, 0) if host is not None else 0
@@ -48,7 +48,7 @@ def batch_reads(run: RunResults) -> tuple[int, int] | None:
 
     Each step takes one batch, so all workers together read that much in each.
     """
-    seen, host, loader = run.worker_lines, run.lines, run.start.loader
+    seen, host, loader = run.loader.workers, run.lines, run.start.loader
     in_workers = seen is not None and bool(seen.work)
     read = seen.read if in_workers and seen else host.read if host else None
     if read is None or loader is None or not read.wall_ns or not run.step_ns:
@@ -63,7 +63,7 @@ def made_in_ns(run: RunResults) -> int | None:
     Each step takes one batch, so all workers together are at work for that long in each: the mean
     step, times the workers, times the share of the samples in which they were.
     """
-    seen, workers = run.worker_lines, run.start.loader.num_workers if run.start.loader else None
+    seen, workers = run.loader.workers, run.start.loader.num_workers if run.start.loader else None
     if seen is None or not seen.work or not workers or not run.step_ns:
         return None
     return round(workers * run.step_ns * seen.work / seen.whole)
@@ -88,7 +88,7 @@ def made_here_ns(run: RunResults) -> int | None:
 
 def worker_line_times(run: RunResults) -> tuple[WorkerLineTime, ...]:
     """Return the lines of the program that workers were seen at, the most often seen first."""
-    seen = run.worker_lines
+    seen = run.loader.workers
     if seen is None or not seen.work:
         return ()
     batch_ns = made_in_ns(run)

@@ -56,8 +56,8 @@ def draws(run: RunResults) -> float:
 
 def validation_ns(run: RunResults) -> int:
     """Return what validation waits per step for batches that are made at the same lines."""
-    seen, lines = run.validations, run.lines
-    if seen is None or lines is None or run.every is None or run.worker_lines is not None:
+    seen, lines = run.epochs.validations, run.lines
+    if seen is None or lines is None or run.every is None or run.loader.workers is not None:
         return 0
     at = {(one.file, one.line) for one in lines.of(Phase.DATA_WAIT)}
     if not any((one.file, one.line) in at for one in lines.of(Phase.VALIDATION)):
@@ -76,7 +76,7 @@ def cheaper_batches(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) 
     if own is not None:
         gone_frac = own.low_frac * (1 - LEFT_FRAC if once else 0.5)
     if loader is not None and loader.num_workers:
-        seen = run.worker_lines
+        seen = run.loader.workers
         busy_frac = seen.work / seen.whole if seen and own else 1.0
         return min(lost.low_ns, round(gone_frac * busy_frac * step_ns)), lost.high_ns
     if run.batch_size is None:

@@ -45,7 +45,7 @@ def exposed(run: RunResults, phase: Phase, host_ns: int) -> Exposed:
     """
     if not run.on_gpu:
         return Exposed(*around(host_ns, run.step_ns), "cpu")
-    marks = run.device_time.phases.get(phase) if run.device_time else None
+    marks = run.device.time.phases.get(phase) if run.device.time else None
     if marks is None or not marks.host_mean_ns:
         return Exposed(0, host_ns, "unknown")
     idle_ns = host_ns * min(1.0, marks.mean_ns / marks.host_mean_ns)
@@ -63,7 +63,7 @@ def faster_kernels(run: RunResults, step_ns: int, low_ns: float, high_ns: float)
     marked, all are taken to be held up.
     """
     held = 1.0
-    if run.device_time is not None:
-        states = run.device_time.state_frac
+    if run.device.time is not None:
+        states = run.device.time.state_frac
         held = 1.0 - states[StepState.HOST_BOUND] - states[StepState.DATA_BOUND]
     return round(min(step_ns, held * low_ns)), round(min(step_ns, held * high_ns))

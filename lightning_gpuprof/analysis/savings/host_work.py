@@ -175,7 +175,7 @@ def anomaly_on(run: RunResults) -> bool:
     search = facts.operators.get(SEARCHED) if facts else None
     if search is not None and search.backward_calls:
         return True
-    return bool(run.start.trainer.get("detect_anomaly")) or run.anomaly_mode is not None
+    return bool(run.start.trainer.get("detect_anomaly")) or run.facts.anomaly_mode is not None
 
 
 def _own_calls(op: Operator) -> float:

@@ -67,7 +67,7 @@ class LoaderPlan:
 
 def loader_plan(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> LoaderPlan:
     """Choose the change for the largest part of the wait."""
-    loader, parts, cores = run.start.loader, run.loader_wait, run.cores
+    loader, parts, cores = run.start.loader, run.loader.wait, run.cores
     workers = (loader.num_workers or 0) if loader else 0
     sampler = parts.sampler_frac or 0.0
     if sampler >= MOST:
@@ -76,7 +76,7 @@ def loader_plan(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> L
     if workers and (parts.receiving_frac or 0.0) >= MOST:
         if not worker_lines.longer_here(run, wait_ns):
             return _no_workers(run, step_ns, lost, min(wait_ns, lost.high_ns))
-        if run.worker_lines is not None and run.worker_lines.waiting_frac > MOST:
+        if run.loader.workers is not None and run.loader.workers.waiting_frac > MOST:
             return LoaderPlan(LoaderChange.SMALLER, 0, min(lost.high_ns, step_ns), sure=False)
     waited = 1.0 - sampler if not workers or parts.workers_frac is None else parts.workers_frac
     if (worker_lines.storage_frac(run) or 0.0) >= MOST:
@@ -137,7 +137,7 @@ def _cheaper(
     """Return the change to cheaper samples; `waited` is the share of the wait that they are."""
     low_ns, high_ns = cheaper_batches(run, step_ns, wait_ns, lost)
     loader = run.start.loader
-    if loader and loader.num_workers and run.loader_wait.workers_frac is None:
+    if loader and loader.num_workers and run.loader.wait.workers_frac is None:
         # The wait holds taking over what workers made, which stays.
         low_ns = min(low_ns, max(0, lost.low_ns - HANDOVER_HIGH_NS))
         high_ns = max(low_ns, high_ns - HANDOVER_LOW_NS)
@@ -164,7 +164,7 @@ def _more_workers(
     )
     high = min(lost.high_ns, step_ns - plan.step_low_ns)
     low = min(lost.low_ns, max(0, step_ns - plan.step_high_ns))
-    if loader.num_workers and run.loader_wait.workers_frac is None:
+    if loader.num_workers and run.loader.wait.workers_frac is None:
         # More workers do not shorten taking the batch over.
         low, high = max(0, low - HANDOVER_HIGH_NS), high - HANDOVER_LOW_NS
     if low <= 0 or high <= 0:

@@ -54,7 +54,7 @@ def judge(run: RunResults) -> Finding | None:
 def _line(run: RunResults, step_ns: int, line: LineTime) -> Finding | None:
     if line.frac < MIN_FRAC:
         return None
-    marks = run.device_time.phases.get(line.phase) if run.device_time else None
+    marks = run.device.time.phases.get(line.phase) if run.device.time else None
     device_ns = marks.mean_ns if marks else None
     inside = f", mostly in {line.callee}" if line.callee else ""
     row = next((row for row in operators().computing if row.fits(line)), None)

@@ -40,7 +40,7 @@ EFFORT = Effort(Horizon.QUICK, "a number of threads, or a container's limit", "n
 @rule(id="cpu-quota", effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return a fact where the quota was used up in many periods."""
-    quota = run.cpu_quota
+    quota = run.facts.cpu_quota
     if quota is None or quota.periods < MIN_PERIODS:
         return None
     frac, threads = quota.throttled / quota.periods, run.start.torch_threads

@@ -158,7 +158,7 @@ def _advice(run: RunResults, plan: LoaderPlan) -> str:
 
 def _stored(run: RunResults) -> str:
     """Return in brackets which file system the data is on, and how much a batch reads."""
-    sampled = [lines for lines in (run.worker_lines, run.lines) if lines is not None]
+    sampled = [lines for lines in (run.loader.workers, run.lines) if lines is not None]
     facts = [lines.filesystem for lines in sampled if lines.filesystem][:1]
     read = batch_reads(run)
     if read is not None:
@@ -203,7 +203,7 @@ def _change(run: RunResults, plan: LoaderPlan) -> str | None:
 
 
 def _evidence(run: RunResults, step_ns: int, wait_ns: int) -> dict[str, int | float]:
-    loader, sampled, io = run.start.loader, run.worker_lines, run.io_pressure
+    loader, sampled, io = run.start.loader, run.loader.workers, run.facts.io_pressure
     read = batch_reads(run) or (None, None)
     workers = loader.num_workers if loader else None
     return evidence_of(
@@ -211,8 +211,8 @@ def _evidence(run: RunResults, step_ns: int, wait_ns: int) -> dict[str, int | fl
         data_wait_frac=wait_ns / step_ns,
         num_workers_count=workers,
         cpu_count=run.cores,
-        sampler_frac=run.loader_wait.sampler_frac,
-        receiving_frac=run.loader_wait.receiving_frac,
+        sampler_frac=run.loader.wait.sampler_frac,
+        receiving_frac=run.loader.wait.receiving_frac,
         sample_ns=round(wait_ns / run.batch_size) if run.batch_size and not workers else None,
         worker_samples_count=sampled.whole if sampled else None,
         worker_waiting_frac=sampled.waiting_frac if sampled else None,

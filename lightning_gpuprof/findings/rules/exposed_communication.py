@@ -75,7 +75,7 @@ def judge(run: RunResults) -> Finding | None:
         return None
     facts, step_ns = trace_facts(run), measured(run.step_ns)
     cost = facts.per_step("gpu", "exposed_comm_ns") if facts else None
-    timed_ns = run.rank_waits.exchange_ns if run.rank_waits else run.exchange_at_most_ns
+    timed_ns = run.ranks.waits.exchange_ns if run.ranks.waits else run.ranks.exchange_at_most_ns
     cost = cost if timed_ns is None else timed_ns
     if cost is None or cost < WARNING_FRAC * step_ns:
         return None

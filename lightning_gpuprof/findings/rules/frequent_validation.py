@@ -97,7 +97,7 @@ def _less_often(run: RunResults, mean_ns: int, runs: int) -> tuple[str, str, Ran
 
 def _found_elsewhere(run: RunResults) -> int:
     """Return what worker-startup and data-wait find of a step's share."""
-    seen, wait_ns, step_ns = run.validations, run.wait_ns or 0, measured(run.step_ns)
+    seen, wait_ns, step_ns = run.epochs.validations, run.wait_ns or 0, measured(run.step_ns)
     if seen is None or run.every is None:
         return 0
     if seen.starts_workers:

@@ -58,9 +58,9 @@ def judge(run: RunResults) -> Finding | None:
         return None
     if not run.on_gpu:
         return _on_cpu(step_ns, work) if work is not None else None
-    if run.device_time is None:
+    if run.device.time is None:
         return _traced(step_ns, facts) if facts is not None and facts.on_device else None
-    frac = run.device_time.state_frac[StepState.HOST_BOUND]
+    frac = run.device.time.state_frac[StepState.HOST_BOUND]
     loops = work is not None and work.loops_most_ns > 0
     if frac < MIN_STATE_FRAC or not (loops or _queues(run, step_ns)):
         return None

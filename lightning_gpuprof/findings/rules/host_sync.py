@@ -63,7 +63,7 @@ def judge(run: RunResults) -> Finding | None:
         return _loop(run, step_ns, work)
     if run.on_gpu:
         return _on_gpu(run, step_ns, trace_facts(run))
-    sites = [site for site in run.sync_sites if site.steps_watched]
+    sites = [site for site in run.facts.sync_sites if site.steps_watched]
     if not sites:
         return None
     per_step = sum(site.count / site.steps_watched for site in sites)
@@ -73,14 +73,14 @@ def judge(run: RunResults) -> Finding | None:
 
 
 def _on_gpu(run: RunResults, step_ns: int, facts: TraceFacts | None) -> Finding | None:
-    sites = [site for site in run.sync_sites if site.steps_watched]
+    sites = [site for site in run.facts.sync_sites if site.steps_watched]
     blocked = sum((site.blocked_ns or 0) // site.steps_watched for site in sites)
     uploads = (facts.per_step("upload_wait_ns") or 0) if facts else 0
     in_calls = max(0, (facts.sync_ns() or 0) - uploads) if facts else 0
     idle = facts.idle_ns("host_sync") if facts else None
     # A rare sync may be in none of the traced steps: then the inspected ones count.
     cost_ns = min(step_ns, round(in_calls) or blocked)
-    bound = run.device_time.state_frac[StepState.SYNC_BOUND] if run.device_time else 0.0
+    bound = run.device.time.state_frac[StepState.SYNC_BOUND] if run.device.time else 0.0
     if cost_ns < SYNC_FRAC * step_ns and not bound and not idle:
         return None
     # The device works on during a wait: a sync costs the idle time behind it.
@@ -145,7 +145,7 @@ def _loop(run: RunResults, step_ns: int, work: host_work.HostWork) -> Finding | 
 
 def _places(run: RunResults) -> tuple[Place, ...]:
     """Return the lines that an inspection found, the costliest first; else sampled reads."""
-    sites = [site for site in run.sync_sites if site.steps_watched]
+    sites = [site for site in run.facts.sync_sites if site.steps_watched]
     if sites:
         sites.sort(key=lambda site: -(site.blocked_ns or site.count))
         return tuple(Place.at(s, phase=s.phase, name=s.owner) for s in sites[:MOST_SITES])

@@ -28,12 +28,12 @@ import re
 
 from lightning_gpuprof.analysis.memory.memory_use import MemoryGrowth
 from lightning_gpuprof.analysis.run.growth import Growth
-from lightning_gpuprof.analysis.run.host_lines import LineCount
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, Severity
 from lightning_gpuprof.findings.places import keeping
 from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.records.lines import LineCount
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, size
 
@@ -68,12 +68,12 @@ EFFORT = Effort(Horizon.QUICK, "a detach or a running sum", "none")
 @rule(id="memory-growth", needs=("steps",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where memory or time grows."""
-    step_ns, memory = measured(run.step_ns), run.memory_growth
+    step_ns, memory = measured(run.step_ns), run.memory.growth
     if memory is not None and memory.bytes_per_step < MIN_BYTES_PER_STEP:
         memory = None
-    slower = {p: g for p, g in run.growing.items() if p in GROWING and _rises(g, step_ns)}
+    slower = {p: g for p, g in run.variation.growing.items() if p in GROWING and _rises(g, step_ns)}
     if memory is None:
-        if run.memory_watched:
+        if run.memory.watched:
             return None
         slower = {p: g for p, g in slower.items() if _by_itself(run, g)}
     if memory is None and not slower:
@@ -83,7 +83,10 @@ def judge(run: RunResults) -> Finding | None:
 
 def _by_itself(run: RunResults, growth: Growth) -> bool:
     """Tell whether a phase gets slower and the machine does not."""
-    common = max((_rise_frac(run.growing[p]) for p in OTHERS if p in run.growing), default=0.0)
+    common = max(
+        (_rise_frac(run.variation.growing[p]) for p in OTHERS if p in run.variation.growing),
+        default=0.0,
+    )
     return common < LIKE_OTHERS * _rise_frac(growth)
 
 

@@ -46,7 +46,7 @@ EFFORT = Effort(Horizon.MEDIUM, "shapes are padded or marked dynamic", "padding 
 @rule(id="recompilation", needs=("steps",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where compiling goes on, or was done again and again in the warm-up."""
-    seen = run.compiling
+    seen = run.compiled.time
     if seen is None:
         return None
     if seen.count >= MIN_STEPS and seen.cost_ns is not None:
@@ -65,7 +65,7 @@ def judge(run: RunResults) -> Finding | None:
         title = f"anew in {count} of the first steps, {together} together"
     else:
         return None
-    again = [one for one in run.compile_events if one.what == RECOMPILATION]
+    again = [one for one in run.compiled.events if one.what == RECOMPILATION]
     if again:
         advice = f"{advice} torch's reason: {again[-1].reason}."
     return Finding(

@@ -53,9 +53,9 @@ EFFORT = Effort(Horizon.QUICK, "one backward for the sum of the losses", "none: 
 @rule(id="retained-graph", needs=("training", "steps"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where the graph runs again, or grows."""
-    grown = run.growing.get(Phase.BACKWARD)
+    grown = run.variation.growing.get(Phase.BACKWARD)
     rises = grown is not None and grown.last - grown.first >= MIN_RISE * max(1, grown.first)
-    if grown is not None and rises and run.memory_growth is not None:
+    if grown is not None and rises and run.memory.growth is not None:
         return _growing(grown)
     facts = trace_facts(run)
     if facts is None or not facts.rows("operators") or second_order(facts):

@@ -52,7 +52,7 @@ EFFORT = Effort(Horizon.QUICK, "a condition in the callback", "its output comes 
 @rule(id="slow-epoch-end", needs=("training", "steps"), effort=EFFORT)
 def judge(run: RunResults) -> tuple[Finding, ...]:
     """Return a finding for each of the longest."""
-    found = [_finding(run, one) for one in run.between_epochs if _comes_again(one)]
+    found = [_finding(run, one) for one in run.epochs.between if _comes_again(one)]
     return tuple(one for one in found if one is not None)[:MOST]
 
 

@@ -54,7 +54,7 @@ EFFORT = Effort(
 @rule(id="slow-epoch-start", needs=("training", "steps", "epoch starts"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where epochs begin with a long wait, though no workers are started."""
-    starts, loader = measured(run.epoch_starts), run.start.loader
+    starts, loader = measured(run.epochs.starts), run.start.loader
     if loader is None or not workers_stay(run):
         return None
     workers, again = loader.num_workers or 0, starts.count - 1

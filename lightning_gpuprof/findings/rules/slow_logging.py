@@ -85,9 +85,9 @@ def _as_usual(run: RunResults) -> Finding | None:
     called_ns = sum(one.mean_ns for one in logs if one is not None)
     # Whoever waits for a late rank in self.log(sync_dist=True) would wait for it elsewhere. Place
     # some ranks left no records, all of such calls may be that.
-    waited_ns = called_ns if run.lacks_ranks and run.synced_logs else 0
-    if run.rank_waits is not None:
-        waited_ns = run.rank_waits.log_waited_ns.get(run.start.rank, 0)
+    waited_ns = called_ns if run.lacks_ranks and run.facts.synced_logs else 0
+    if run.ranks.waits is not None:
+        waited_ns = run.ranks.waits.log_waited_ns.get(run.start.rank, 0)
     cost_ns = max(0, mean_ns - longest_ns // (run.every.steps if run.every else 1) - waited_ns)
     cost_ns += sum(part.per_step.mean_ns for part in hooks if part.per_step)
     if not cost_ns:
@@ -214,6 +214,6 @@ def _own_calls_ns(run: RunResults, asked: int) -> int:
 
 def _advice(run: RunResults, names: Sequence[str], *, usual: bool, means: bool) -> str:
     """Return what to do, and who logs."""
-    synced = SYNCED.format(names=", ".join(run.synced_logs)) if run.synced_logs else ""
+    synced = SYNCED.format(names=", ".join(run.facts.synced_logs)) if run.facts.synced_logs else ""
     who = f" It is {', '.join(names[:MOST_NAMES])}." if names else ""
     return (USUAL if usual else "") + ADVICE + who + (MEANS if means else "") + synced

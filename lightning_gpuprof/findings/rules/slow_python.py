@@ -30,7 +30,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import is_early, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
@@ -38,6 +37,7 @@ from lightning_gpuprof.analysis.savings.host_work import THIN_NS, host_work
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, Severity
 from lightning_gpuprof.findings.operators import workers_advice
 from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.records.lines import HostLines, LineCount
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import percents
 

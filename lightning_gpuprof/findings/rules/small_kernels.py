@@ -70,7 +70,7 @@ def judge(run: RunResults) -> Finding | None:
     idle_ns = round(min(facts.free_ns(step_ns), gaps + late))
     high = min(_longest_ns(run, facts, step_ns), idle_ns)
     # Where the host holds the steps up, only the launching calls' own time is sure to go.
-    waits = run.device_time is not None and not run.device_time.is_behind
+    waits = run.device.time is not None and not run.device.time.is_behind
     sure, may = _shortened_frac(run)
     low = sure * min(_launching_ns(facts, reads) if waits else gaps, high)
     saving = Range(low=round(low), high=round(may * high))
@@ -103,9 +103,9 @@ def _shortened_frac(run: RunResults) -> tuple[float, float]:
     Steps that wait for workers' data only wait longer. In those that wait for a value of the
     device, latency may pass beside that wait.
     """
-    if run.device_time is None:
+    if run.device.time is None:
         return 1.0, 1.0
-    states, loader = run.device_time.state_frac, run.start.loader
+    states, loader = run.device.time.state_frac, run.start.loader
     fed = loader is not None and bool(loader.num_workers)
     may = 1.0 - fed * states[StepState.DATA_BOUND]
     return may - states[StepState.SYNC_BOUND], may
@@ -131,7 +131,7 @@ def _launched_together(facts: TraceFacts) -> float:
 def _longest_ns(run: RunResults, facts: TraceFacts, step_ns: int) -> float:
     """Return by how much forward and backward can get shorter: their kernels still have to run."""
     changed = [per.mean_ns for per in map(run.per_step, host_work.COMPUTE) if per is not None]
-    behind = run.device_time is not None and run.device_time.is_behind
+    behind = run.device.time is not None and run.device.time.is_behind
     # Where the device is behind, the host's clock says when work was queued, not when it was done.
     whole = step_ns if behind or not changed else min(step_ns, sum(changed))
     return max(0.0, whole - (facts.per_step("gpu", "compute_ns") or 0.0))

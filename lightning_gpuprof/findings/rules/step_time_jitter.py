@@ -74,7 +74,7 @@ EFFORT = Effort(Horizon.QUICK, "a call taken out of the loop", "none")
 @rule(id="step-time-jitter", needs=("steps",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | Abstained | None:
     """Return a finding where spikes or the collector cost time."""
-    seen, step_ns = run.spikes, measured(run.step_ns)
+    seen, step_ns = run.variation.spikes, measured(run.step_ns)
     if seen is None:
         return None
     collected_ns = (run.every.mean_ns(Phase.GARBAGE_COLLECTION) if run.every else None) or 0
@@ -85,7 +85,7 @@ def judge(run: RunResults) -> Finding | Abstained | None:
     regular = seen.count > 1 and seen.every_steps is not None
     if not regular and (seen.count < 2 or seen.excess_per_step_ns < MIN_FRAC * step_ns):
         return None
-    if not regular and run.device_time is not None and run.device_time.is_behind:
+    if not regular and run.device.time is not None and run.device.time.is_behind:
         return None  # the host waits for a place in the device's queue, now longer, now shorter
     most = seen.excess_per_step_ns if regular else 0
     saving = Range(low=round(LOW_FRAC * most), high=most)

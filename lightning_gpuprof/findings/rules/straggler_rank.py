@@ -49,7 +49,7 @@ def judge(run: RunResults) -> Finding | None:
     """Return a finding where ranks wait for late or changing ranks."""
     if run.start.world_size < 2 or run.step_ns is None:
         return None
-    waits = measured(run.rank_waits)
+    waits = measured(run.ranks.waits)
     if waits.late_ns >= WARNING_FRAC * run.step_ns and waits.late_ns >= CLEAR * waits.usual_ns:
         return _late(run, waits, run.step_ns)
     if waits.mean_wait_ns >= TURNS_FRAC * run.step_ns:
@@ -60,7 +60,7 @@ def judge(run: RunResults) -> Finding | None:
 def _late(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
     least_ns, most_ns = _saved(waits)
     saving = Range(low=around(least_ns)[0], high=around(most_ns)[1])
-    hosts = sorted({rank.host for rank in run.ranks if rank.rank in waits.late})
+    hosts = sorted({rank.host for rank in run.ranks.views if rank.rank in waits.late})
     phase, names = next(iter(waits.causes), None), _names(waits.late)
     mostly = f", mostly {_in(phase)}" if phase else ""
     place = waits.part or (f"what it does {_in(phase)}" if phase else "its special work")

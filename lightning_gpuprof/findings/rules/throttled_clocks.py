@@ -48,7 +48,7 @@ EFFORT = Effort(Horizon.MEDIUM, "cooling, power or a setting of the machine", "n
 @rule(id="throttled-clocks", needs=("device readings",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where something held the clocks down for long enough."""
-    use = measured(run.device_use)
+    use = measured(run.device.use)
     if use.throttle_frac is None or use.samples < MIN_SAMPLES:
         return None
     reasons = {name: frac for name, frac in use.throttle_frac.items() if name in REASONS}

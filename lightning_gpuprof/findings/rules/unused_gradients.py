@@ -38,7 +38,7 @@ EFFORT = Effort(Horizon.QUICK, "one line", "none, where these parameters are not
 @rule(id="unused-gradients", needs=("training", "steps"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where gradients are thrown away."""
-    backward, unused = run.per_step(Phase.BACKWARD), run.unused_gradients
+    backward, unused = run.per_step(Phase.BACKWARD), run.facts.unused_gradients
     if backward is None or unused is None:
         return None
     share = unused.parameters / max(1, unused.all_parameters)

@@ -40,7 +40,7 @@ EFFORT = Effort(
 @rule(id="vram-pressure", needs=("device memory",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return a finding where memory runs out."""
-    memory, facts = measured(run.memory), trace_facts(run)
+    memory, facts = measured(run.memory.use), trace_facts(run)
     retries, ooms = memory.alloc_retries or 0, memory.ooms or 0
     if memory.filled_frac < HIGH_FRAC and not retries and not ooms:
         return None
@@ -72,7 +72,7 @@ def judge(run: RunResults) -> Finding | None:
 
 def _to_advised(run: RunResults) -> str:
     """Return the advised batch size, where that is smaller than the one of the run."""
-    advised = run.advice.suggested_batch_size if run.advice else None
-    if run.advice is None or advised is None or advised >= run.advice.batch_size:
+    advised = run.memory.advice.suggested_batch_size if run.memory.advice else None
+    if run.memory.advice is None or advised is None or advised >= run.memory.advice.batch_size:
         return ""
     return f" to {advised}"

@@ -64,7 +64,7 @@ def judge(run: RunResults) -> tuple[Finding, ...]:
 
 
 def _of_epochs(run: RunResults) -> Finding | None:
-    starts, loader, steps = run.epoch_starts, run.start.loader, run.steps
+    starts, loader, steps = run.epochs.starts, run.start.loader, run.steps
     step_ns, workers = measured(run.step_ns), loader.num_workers if loader else None
     if starts is None or steps is None or workers == 0 or starts.count < 2:
         return None
@@ -95,8 +95,8 @@ def _of_epochs(run: RunResults) -> Finding | None:
             startup_per_epoch_ns=waited_ns,
             epochs_count=starts.count,
             num_workers_count=workers,
-            process_start_ns=run.worker_lines.start_ns if run.worker_lines else None,
-            worker_init_ns=run.worker_lines.init_ns if run.worker_lines else None,
+            process_start_ns=run.loader.workers.start_ns if run.loader.workers else None,
+            worker_init_ns=run.loader.workers.init_ns if run.loader.workers else None,
         ),
         saving_ns=saving,
         cause_ns=Range(cost_ns, round(most_ns * (1 + starts.error_frac))),
@@ -115,7 +115,7 @@ def _needless(run: RunResults) -> bool:
 
 def _amid_epochs(run: RunResults) -> Finding | None:
     """Return a finding where a loader starts its workers anew in the middle of an epoch."""
-    amid, step_ns = run.amid_starts, measured(run.step_ns)
+    amid, step_ns = run.epochs.amid_starts, measured(run.step_ns)
     if amid is None or not amid.per_step_ns:
         return None
     cost_ns, every = amid.per_step_ns, amid.every_steps
@@ -135,7 +135,7 @@ def _amid_epochs(run: RunResults) -> Finding | None:
 
 def _of_validations(run: RunResults) -> Finding | None:
     """Return a finding where each validation starts workers of its own."""
-    seen, step_ns = run.validations, measured(run.step_ns)
+    seen, step_ns = run.epochs.validations, measured(run.step_ns)
     if seen is None or seen.loader is None or run.every is None or not seen.starts_workers:
         return None
     low_ns, each_ns = seen.start_again_ns

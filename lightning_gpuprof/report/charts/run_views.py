@@ -4,6 +4,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -36,7 +37,7 @@ def run_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     return {
         "name": run.name,
         "ranks": [
-            {"rank": rank, "sessions": list(session_views(records))}
+            {"rank": rank, "sessions": [asdict(view) for view in session_views(records)]}
             for rank, records in run.ranks.items()
         ],
         "warnings": first_few(

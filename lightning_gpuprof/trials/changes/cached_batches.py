@@ -11,7 +11,7 @@ BATCHES, MOST_BYTES = 16, 2**30
 
 
 def _values(run: RunResults) -> Values:
-    fitting = MOST_BYTES // max(1, run.batch_bytes or 1)
+    fitting = MOST_BYTES // max(1, run.loader.batch_bytes or 1)
     return [max(2, min(BATCHES, fitting))] if run.start.loader else NO_LOADER
 
 

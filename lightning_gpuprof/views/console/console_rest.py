@@ -26,16 +26,16 @@ def rest_rows(results: RunResults) -> Iterator[tuple[str, str]]:
     if results.on_gpu:
         yield "memory", _memory(results)
     on_cpu = device is not None and device.type == "cpu"
-    if on_cpu and results.start.stage == "fit" and not results.sync_sites:
+    if on_cpu and results.start.stage == "fit" and not results.facts.sync_sites:
         yield "host syncs", _NO_SYNCS
     if results.on_gpu and (advice := "; ".join(_batch_size(results))):
         yield "batch size", advice
-    if results.device_use is not None:
-        yield "device", _driver(results.device_use)
+    if results.device.use is not None:
+        yield "device", _driver(results.device.use)
     yield "traces", _traces(results)
-    for event in results.compile_events[:MOST_EVENTS]:
+    for event in results.compiled.events[:MOST_EVENTS]:
         yield event.what, f"{event.place.file}:{event.place.line} {event.reason}"
-    if (left := len(results.compile_events) - MOST_EVENTS) > 0:
+    if (left := len(results.compiled.events) - MOST_EVENTS) > 0:
         yield "torch.compile", f"{left} more graph breaks and recompilations"
     if (last := last_analysed(results)) and (said := to_calls_line(last.analysis or {})):
         yield ".to()", said
@@ -43,14 +43,14 @@ def rest_rows(results: RunResults) -> Iterator[tuple[str, str]]:
     accounted, wall = percent(results.wall.accounted_frac), duration(results.wall.wall_ns)
     yield "wall time", f"{accounted} of {wall} wall time is accounted for"
     yield "own cost", _own_cost(results)
-    if len(results.ranks) > 1:
-        yield "ranks", _ranks(results.ranks)
-    for one in results.probe_failures:
+    if len(results.ranks.views) > 1:
+        yield "ranks", _ranks(results.ranks.views)
+    for one in results.facts.probe_failures:
         yield "part off", f"{one.probe} failed at step {one.step}: {one.error}"
 
 
 def _memory(results: RunResults) -> str:
-    memory = results.memory
+    memory = results.memory.use
     if memory is None:
         return "not measured"
     return (
@@ -62,7 +62,7 @@ def _memory(results: RunResults) -> str:
 
 def _batch_size(results: RunResults) -> Iterator[str]:
     """Yield the advised batch size, or why there is none; nothing where none was asked for."""
-    advice = results.advice
+    advice = results.memory.advice
     if advice is not None and advice.suggested_batch_size is None:
         yield f"{advice.batch_size} now, no suggestion: {advice.reason}"
     elif advice is not None:
@@ -97,7 +97,9 @@ def _traces(results: RunResults) -> str:
         return ", ".join(_trace(one, on_gpu=results.on_gpu) for one in results.traces)
     if results.start.config.get("trace") is False:
         return "none: trace=False"
-    reasons = [note.message for note in results.notes if note.name in _NO_TRACE and note.message]
+    reasons = [
+        note.message for note in results.facts.notes if note.name in _NO_TRACE and note.message
+    ]
     return f"none: {reasons[-1]}" if reasons else "none: no cycle of the profiler schedule finished"
 
 

@@ -138,7 +138,7 @@ def worker_table(results: RunResults) -> Titled | None:
         for one in worker_line_times(results)
         if one.frac >= MIN_WORKER_FRAC
     ]
-    workers = results.worker_lines
+    workers = results.loader.workers
     if not rows or workers is None:
         return None
     processes = f"{workers.processes} worker process{'es' * (workers.processes != 1)}"
@@ -177,13 +177,13 @@ def _trace_tables(trace: TraceView, most: int | None) -> Iterator[Titled]:
 def verbose_tables(report: Report) -> Iterator[Titled]:
     """Yield what only --verbose shows."""
     steps = []
-    for slow in report.results.slowest:
+    for slow in report.results.variation.slowest:
         inside = f" ({slow.part} {duration(slow.part_excess_ns or 0)})" if slow.part else ""
         why = f"{slow.phase.value} +{duration(slow.phase_excess_ns or 0)}" if slow.phase else ""
         flags = Text(" ".join(slow.flags))
         steps.append((f"step {slow.step}", duration(slow.dur_ns), Text(why + inside), flags))
     yield "SLOWEST STEPS", grid(steps)
-    if (memory := report.results.memory) is not None and memory.allocator_bytes:
+    if (memory := report.results.memory.use) is not None and memory.allocator_bytes:
         found = memory.allocator_bytes
         head = ("", *(pool.replace("_", " ") for pool in next(iter(found.values()))))
         rows = [(name.replace("_", " "), *map(size, of.values())) for name, of in found.items()]

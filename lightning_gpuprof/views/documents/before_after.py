@@ -51,7 +51,9 @@ def _figures(run: RunResults, by: float) -> dict[str, float | None]:
         kernels = sum(row["count"] for row in facts.rows("kernels"))
         figures["kernels_per_step_count"] = kernels / facts.steps
     figures["step_ns"] = run.step_ns
-    figures["peak_allocated_bytes"] = run.memory.peak_allocated_bytes if run.memory else None
+    figures["peak_allocated_bytes"] = (
+        run.memory.use.peak_allocated_bytes if run.memory.use else None
+    )
     return {n: one / by if one and n.endswith("_ns") else one for n, one in figures.items()}
 
 

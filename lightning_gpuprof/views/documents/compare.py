@@ -272,7 +272,9 @@ def _own(report: Report) -> dict[str, Any]:
         "run": report.run,
         "median_ns": results.step_dur.p50_ns if results.step_dur else None,
         "samples_per_s": results.samples_per_s,
-        "peak_reserved_bytes": results.memory.peak_reserved_bytes if results.memory else None,
+        "peak_reserved_bytes": results.memory.use.peak_reserved_bytes
+        if results.memory.use
+        else None,
     }
 
 

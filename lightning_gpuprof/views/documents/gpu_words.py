@@ -65,7 +65,7 @@ def limit_line(results: RunResults) -> str | None:
 
 def verdict(results: RunResults) -> tuple[str, str] | None:
     """Return what limits the steps and what to do, as a title and a sentence; None if not known."""
-    device = results.device_time
+    device = results.device.time
     if device is None or not results.on_gpu:
         return None
     title, change = _VERDICTS[device.state]

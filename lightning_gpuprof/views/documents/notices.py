@@ -22,7 +22,7 @@ _LOST = re.compile(
 
 def rank_notices(results: RunResults) -> Iterator[str]:
     """Yield a sentence for each thing that sets this run's ranks apart from a whole run's."""
-    here, world = {rank.rank for rank in results.ranks}, results.start.world_size
+    here, world = {rank.rank for rank in results.ranks.views}, results.start.world_size
     missing = [rank for rank in range(world) if rank not in here]
     if missing:
         yield (
@@ -33,10 +33,10 @@ def rank_notices(results: RunResults) -> Iterator[str]:
             "others wait for."
         )
     if results.status != "finished":
-        yield from _unequal(results.ranks)
-    ends = {(rank.status, rank.error) for rank in results.ranks}
-    if len(ends) > 1 or (len(results.ranks) > 1 and results.status == "exception"):
-        text = "; ".join(_endings(results.ranks))
+        yield from _unequal(results.ranks.views)
+    ends = {(rank.status, rank.error) for rank in results.ranks.views}
+    if len(ends) > 1 or (len(results.ranks.views) > 1 and results.status == "exception"):
+        text = "; ".join(_endings(results.ranks.views))
         yield f"{text[0].upper()}{text[1:]}."
 
 
@@ -45,7 +45,7 @@ def _machines(results: RunResults, ranks: Iterable[int]) -> str:
     each = results.start.trainer.get("num_devices")
     if not isinstance(each, int) or each < 1:
         return ""
-    names = {one.rank // each: one.host for one in results.ranks}
+    names = {one.rank // each: one.host for one in results.ranks.views}
     names |= {node: name for node, name in enumerate(results.start.hosts) if name}
     found = list(dict.fromkeys(names.get(rank // each, "") for rank in ranks))
     more = " and more" * (len(found) > _MOST)

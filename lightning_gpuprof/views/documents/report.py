@@ -137,7 +137,7 @@ def _of_its_course(results: RunResults) -> Iterator[str]:
         first, *_ = results.end.error.splitlines()
         error = first[:_MOST_OF_ERROR].rstrip(": ")  # of one without a message the name is left
         yield f"The session ended with {error}"
-    if results.spikes and (changed := results.spikes.changed) is not None:
+    if results.variation.spikes and (changed := results.variation.spikes.changed) is not None:
         yield (
             f"From step {changed.step:,} on steps take {duration(changed.after_ns)} instead of "
             f"{duration(changed.before_ns)}: means are of both."

@@ -73,16 +73,16 @@ def report_payload(
         "not_worth_it": not_worth_it(results, findings),
         "limit": limit_line(results),
         "device": _device(results),
-        "ranks": [plain(asdict(rank)) for rank in results.ranks],
-        "sync_sites": [_struct(site) for site in results.sync_sites],
-        "compile_events": [_struct(event) for event in results.compile_events],
+        "ranks": [plain(asdict(rank)) for rank in results.ranks.views],
+        "sync_sites": [_struct(site) for site in results.facts.sync_sites],
+        "compile_events": [_struct(event) for event in results.compiled.events],
         "trials": None if trials is None else plain(msgspec.to_builtins(trials)),
         "trace_files": [_trace(run, trace) for trace in results.traces],
     }
 
 
 def _workers(results: RunResults) -> dict[str, Any] | None:
-    seen = results.worker_lines
+    seen = results.loader.workers
     if seen is None:
         return None
     return {
@@ -120,9 +120,9 @@ def _run(run: str, results: RunResults) -> dict[str, Any]:
         **{key: getattr(results.wall, key) for key in _WALL},
         "own_cost_ns_per_step": end.own_cost_ns_per_step if end else None,
         **{key: facts[key] for key in _FACTS},
-        "sessions": list(results.sessions),
-        "notes": [_struct(note) for note in results.notes],
-        "probe_failures": [_struct(failure) for failure in results.probe_failures],
+        "sessions": [asdict(session) for session in results.sessions],
+        "notes": [_struct(note) for note in results.facts.notes],
+        "probe_failures": [_struct(failure) for failure in results.facts.probe_failures],
     }
 
 
@@ -141,7 +141,7 @@ def _steps(results: RunResults) -> dict[str, Any]:
         "plain_median_ns": steps.plain_p50_ns if steps else None,
         "samples_per_s": results.samples_per_s,
         "apart": [asdict(apart) for apart in steps.apart] if steps else [],
-        "slowest": [plain(asdict(slow)) for slow in results.slowest],
+        "slowest": [plain(asdict(slow)) for slow in results.variation.slowest],
     }
 
 
@@ -164,13 +164,13 @@ def _per_step(per_step: PerStep | None) -> dict[str, Any]:
 
 def _device(results: RunResults) -> dict[str, Any]:
     device = results.start.device
-    memory, time = results.memory, results.device_time
+    memory, time = results.memory.use, results.device.time
     return {
         **(_struct(device) if device else {"type": None}),
         "memory": memory and {**asdict(memory), **{key: getattr(memory, key) for key in _FRACS}},
         "time": {**plain(asdict(time)), "state": time.state.value} if time else None,
         "busy": busy_payload(results),
-        "advice": _struct(results.advice) if results.advice else None,
+        "advice": _struct(results.memory.advice) if results.memory.advice else None,
     }
 
 

@@ -126,11 +126,11 @@ def step_lines(results: RunResults) -> Iterator[str]:
         f"; {one.count} {one.reason} (median {duration(one.median_ns)})" for one in steps.apart
     ]
     yield f"over {dur.count} {basis.get(steps.basis, f'{step}, warm-up too')}{''.join(apart)}"
-    compiling, wall = results.compiling, results.wall
+    compiling, wall = results.compiled.time, results.wall
     if compiling is not None and compiling.whole_ns >= MIN_COMPILING_FRAC * wall.wall_ns:
         took = duration(compiling.whole_ns)
         yield f"torch.compile took {took} of the run's {duration(wall.wall_ns)}"
-    if (time := results.device_time) is not None:
+    if (time := results.device.time) is not None:
         states = sorted(time.state_frac.items(), key=lambda item: -item[1])
         named = [f"{state.value.replace('_', '-')} {percent(n)}" for state, n in states if n]
         yield f"steps by state: {', '.join(named)}"
@@ -200,7 +200,7 @@ def phase_rows(
     Unless verbose, the phases that are short on the host and on the device are one row, so that
     all still add up to the step.
     """
-    marks = results.device_time.phases if results.device_time else {}
+    marks = results.device.time.phases if results.device.time else {}
     every = {phase: stats.per_step for phase, stats in results.phases.items()}
     measured = {phase: one for phase, one in every.items() if one is not None and one.mean_ns}
     larger = {

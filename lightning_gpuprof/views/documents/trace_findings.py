@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from lightning_gpuprof.analysis.run.loader_wait import LoaderWait
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.sessions import WallTime
 from lightning_gpuprof.analysis.run.steady import Distribution, StepStats
@@ -68,7 +67,6 @@ def as_run(document: Mapping[str, Any]) -> RunResults:
         start=replace(start, world_size=ranks, device=device),
         wall=WallTime(wall_ns=total, steps_ns=total, outside_ns=0),
         steps=_steps(step_ns, gpu.get("span_ns", 0)) if len(step_ns) else None,
-        loader_wait=LoaderWait(None, None),
         traces=(TraceView(0, cycle, document),),
         steady_dur_ns=step_ns,
     )

@@ -95,7 +95,7 @@ def _warnings(found: RunComparison) -> Iterator[str]:
         if by_device:
             yield f"{side}: the host ran ahead, so its steps are timed by the device"
     for side, report in sides.items():
-        wait = report.results.core_wait
+        wait = report.results.facts.core_wait
         if wait is not None and wait.frac >= DISTURBED:
             yield f"{side}: training waited {percent(wait.frac)} of its time for a free core"
     if result.other_model:

@@ -37,8 +37,8 @@ def marks(data_wait, forward, backward, *, ahead):
 )
 def test_run_ahead_tells_what_a_step_waits_for(analyze, data_wait, ahead, state):
     run = analyze(HOST, columns=marks(data_wait, 4 * MS, 4 * MS, ahead=ahead), steps=20)
-    assert run.device_time.state is state
-    assert run.device_time.state_frac[state] == 1.0
+    assert run.device.time.state is state
+    assert run.device.time.state_frac[state] == 1.0
 
 
 @pytest.mark.parametrize(("grows", "step_ns"), [(30 * MS, 40 * MS), (0, 10 * MS)])
@@ -72,21 +72,21 @@ def test_a_device_that_waits_for_the_host_takes_no_longer_than_it(analyze):
 def test_steps_with_a_lost_mark_are_left_out(analyze):
     columns = marks(0, 4 * MS, 4 * MS, ahead=(0, 0, 0))
     run = analyze(HOST, steps=10, columns=without(columns, 3))
-    assert run.device_time.marked_steps == 9
-    assert run.device_time.phases[Phase.FORWARD].mean_ns == 4 * MS
+    assert run.device.time.marked_steps == 9
+    assert run.device.time.phases[Phase.FORWARD].mean_ns == 4 * MS
 
 
 def test_a_phase_that_most_steps_do_not_have_costs_them_nothing(analyze):
     rare, late = only_in_the_fifth(5 * MS), only_in_the_fifth(10 * US)
     columns = {"device/validation": rare, "run_ahead/validation": late}
     run = analyze(HOST, steps=10, columns=AHEAD | columns)
-    assert run.device_time.marked_steps == 10
-    assert run.device_time.phases[Phase.VALIDATION].mean_ns == 5 * MS // 10
-    assert run.device_time.state_frac[StepState.DEVICE_BOUND] == 0.9
+    assert run.device.time.marked_steps == 10
+    assert run.device.time.phases[Phase.VALIDATION].mean_ns == 5 * MS // 10
+    assert run.device.time.state_frac[StepState.DEVICE_BOUND] == 0.9
 
 
 def test_without_marks_there_is_no_device_time(analyze):
-    assert analyze(HOST).device_time is None
+    assert analyze(HOST).device.time is None
 
 
 @pytest.mark.parametrize(("device_wait", "low", "high"), [(0, 0, 0), (MS, 900_000, 1_100_000)])
@@ -101,7 +101,7 @@ def test_the_idle_share_is_of_the_steps_that_have_marks(analyze):
     # In the other steps the host waits for 6 ms: the mean of all is twice that of these.
     columns["phase/data_wait"] = np.repeat([2 * MS, 6 * MS], 5)
     run = analyze(HOST, steps=10, columns=columns, device=GPU)
-    assert run.device_time.phases[Phase.DATA_WAIT].host_mean_ns == 2 * MS
+    assert run.device.time.phases[Phase.DATA_WAIT].host_mean_ns == 2 * MS
     cost = exposed(run, Phase.DATA_WAIT, 4 * MS)
     assert (cost.low_ns, cost.high_ns) == (1_800_000, 2_200_000)
 
@@ -114,7 +114,7 @@ def test_on_a_cpu_nothing_hides_host_time_and_what_goes_with_it_is_allowed_for(a
 def test_a_components_device_time_is_told_and_steps_without_it_count_as_nothing(analyze):
     own = {"encoder": 3 * MS, "critic": only_in_the_fifth(5 * MS)}
     columns = AHEAD | {f"device_part/forward/{name}": ns for name, ns in own.items()}
-    (encoder, critic) = analyze(HOST, steps=10, columns=columns).device_time.parts
+    (encoder, critic) = analyze(HOST, steps=10, columns=columns).device.time.parts
     assert (encoder.phase, encoder.name, encoder.mean_ns) == (Phase.FORWARD, "encoder", 3 * MS)
     assert (critic.name, critic.mean_ns, critic.median_ns) == ("critic", 5 * MS // 10, 0)
 

@@ -1,5 +1,5 @@
-from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.analysis.run.line_times import line_times
+from lightning_gpuprof.records.lines import HostLines, LineCount
 from lightning_gpuprof.records.phases import Phase
 
 MS = 1_000_000

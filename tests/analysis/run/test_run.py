@@ -89,7 +89,7 @@ def test_a_slow_step_names_the_phase_and_the_part_that_exceeded_its_median_most(
         flags=at(30, {0: StepFlag.WARMUP, 7: StepFlag.EPOCH_START}),
         parts={"callbacks/Saver": at(30, {7: 450}, fill=10), "callbacks/Bar": 10},
     )
-    (slow,) = run.slowest
+    (slow,) = run.variation.slowest
     assert (slow.step, slow.dur_ns, slow.excess_ns, slow.flags) == (7, 630, 510, ("epoch_start",))
     assert (slow.phase, slow.phase_excess_ns) == (Phase.CALLBACKS, 480)
     assert (slow.part, slow.part_excess_ns) == ("Saver", 440)
@@ -110,7 +110,7 @@ def test_the_last_fit_that_recorded_steps_is_the_default_session(make_session, w
     ranks = read_run(path)
     run = analyze_run(ranks, {})
     assert (run.start.session, run.step_ns) == (1, 20)
-    assert [(s["session"], s["stage"], s["steps"]) for s in run.sessions] == [
+    assert [(view.session, view.stage, view.steps) for view in run.sessions] == [
         (0, "fit", 4),
         (1, "fit", 4),
         (2, "fit", 0),
@@ -123,7 +123,9 @@ def test_the_last_fit_that_recorded_steps_is_the_default_session(make_session, w
 
 def test_a_session_without_steps_has_no_figures_rather_than_zeros(analyze):
     run = analyze({}, steps=0, wall_ns=500)
-    assert (run.steps, run.step_ns, run.device_time, run.memory, run.slowest) == (None,) * 4 + ((),)
+    assert (run.steps, run.step_ns, run.device.time, run.memory.use, run.variation.slowest) == (
+        None,
+    ) * 4 + ((),)
     assert run.per_step(Phase.FORWARD) is None
 
 
@@ -131,7 +133,7 @@ def test_a_session_without_steps_has_no_figures_rather_than_zeros(analyze):
 def test_a_peak_from_before_training_is_not_the_runs(analyze, before, allocated, frac):
     sizes = {"allocated_bytes": 100, "reserved_bytes": 300, "total_bytes": 1_000}
     record = memory(900, peak_allocated_bytes=700, peak_from_before=before, **sizes)
-    use = analyze({"forward": 1}, records=[record]).memory
+    use = analyze({"forward": 1}, records=[record]).memory.use
     assert (use.peak_allocated_bytes, use.peak_frac) == (allocated, frac)
 
 
@@ -140,7 +142,7 @@ def test_epoch_starts_are_charged_with_their_extra_wait_and_the_wait_between_epo
     wait = at(20, {0: 500, 10: 310}, fill=10)
     between = OutsideSpan("epoch_start", 0, 50, phase_ns={"data_wait": 40})
     run = analyze({"data_wait": wait}, steps=20, flags=flags, records=[between])
-    starts = run.epoch_starts
+    starts = run.epochs.starts
     assert (starts.count, starts.again_ns) == (2, 300 + 40)
     assert starts.steady_mean_ns == round(300 / 19)
 
@@ -154,7 +156,7 @@ def test_making_the_loader_anew_is_no_start_of_workers(analyze):
     )
     wait = at(20, {0: 500, 10: 310}, fill=10)
     run = analyze({"data_wait": wait}, steps=20, flags=flags, records=[setup, between])
-    assert (run.epoch_starts.again_ns, run.epoch_starts.remade_ns) == (300 + 10, 30)
+    assert (run.epochs.starts.again_ns, run.epochs.starts.remade_ns) == (300 + 10, 30)
 
 
 def test_records_without_any_session_are_refused_with_a_reason():

@@ -1,13 +1,12 @@
 import pytest
 
-from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.analysis.run.worker_lines import (
     batch_lines,
     longer_here,
     made_in_ns,
     worker_line_times,
 )
-from lightning_gpuprof.records.lines import WorkerLines
+from lightning_gpuprof.records.lines import HostLines, LineCount, WorkerLines
 from lightning_gpuprof.records.schema import Loader
 
 MS = 1_000_000

@@ -1,8 +1,8 @@
 import pytest
 from rule_cases import MS, US, WORK, op, span
 
-from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.model import Severity
+from lightning_gpuprof.records.lines import HostLines, LineCount
 
 ON = {"detect_anomaly": True}
 

@@ -2,9 +2,9 @@
 
 from rule_cases import MS, op
 
-from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.model import Severity
+from lightning_gpuprof.records.lines import HostLines, LineCount
 
 PHASES = {"forward": 8 * MS, "backward": 2 * MS}
 

@@ -2,12 +2,11 @@ import msgspec
 import pytest
 from rule_cases import EPOCH_FLAGS, MS, every, op, outcome, span
 
-from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.findings.places import with_lines
 from lightning_gpuprof.findings.question_figures import suggested_workers
 from lightning_gpuprof.records.facts import IoPressure
-from lightning_gpuprof.records.lines import Reads, WorkerLines
+from lightning_gpuprof.records.lines import HostLines, LineCount, Reads, WorkerLines
 from lightning_gpuprof.records.schema import Device, Loader, StepFlag
 
 IN_PROCESS = Loader(num_workers=0)

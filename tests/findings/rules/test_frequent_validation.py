@@ -1,9 +1,9 @@
 import pytest
 from rule_cases import MS, US, WORK, every, span, unmarked
 
-from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.registry import rules
+from lightning_gpuprof.records.lines import HostLines, LineCount
 from lightning_gpuprof.records.schema import Loader, StepFlag
 
 

@@ -1,7 +1,7 @@
 import pytest
 from rule_cases import MS, US, WORK, op, span
 
-from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
+from lightning_gpuprof.records.lines import HostLines, LineCount
 from lightning_gpuprof.records.schema import Device
 
 CUDA = Device(type="cuda")

@@ -1,9 +1,9 @@
 import pytest
 from rule_cases import MS, US, WORK, span
 
-from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.records.facts import ProcessMemory
+from lightning_gpuprof.records.lines import HostLines, LineCount
 
 RISING = [ProcessMemory(50 * i, 10**9 + i * 10**7) for i in range(10)]
 SLOWER = {"forward": [MS + step * 100 * US for step in range(500)], "backward": 4 * MS}

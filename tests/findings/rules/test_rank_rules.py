@@ -3,12 +3,12 @@
 import pytest
 from rule_cases import GPU, H100, MS, WORK, every, outcome, span
 
-from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.model import Abstained, Severity
 from lightning_gpuprof.findings.registry import rules
 from lightning_gpuprof.records.facts import SyncedLogs
+from lightning_gpuprof.records.lines import HostLines, LineCount
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import ProfilerCycle
 

@@ -1,9 +1,9 @@
 from rule_cases import MS, US, WORK, every, op, span
 
-from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.model import Place, Severity, When
 from lightning_gpuprof.findings.rules.slow_logging import LOGGED
 from lightning_gpuprof.records.facts import SyncedLogs
+from lightning_gpuprof.records.lines import HostLines, LineCount
 
 
 def logging(ns, work=WORK):

@@ -2,10 +2,10 @@ import pytest
 from msgspec import structs
 from rule_cases import MS, op, outcome, span
 
-from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.model import Abstained, Place
 from lightning_gpuprof.findings.registry import rules
+from lightning_gpuprof.records.lines import HostLines, LineCount
 
 
 def evaluate(run):

@@ -1,8 +1,8 @@
 import pytest
 from rule_cases import MS, US, WORK, every, span
 
-from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.model import Abstained, Place, Severity
+from lightning_gpuprof.records.lines import HostLines, LineCount
 from lightning_gpuprof.records.schema import Device
 
 

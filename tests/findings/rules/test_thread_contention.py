@@ -1,8 +1,8 @@
 import pytest
 from rule_cases import MS, span
 
-from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.model import Place
+from lightning_gpuprof.records.lines import HostLines, LineCount
 
 PHASES = {"forward": 10 * MS, "data_wait": 2 * MS, "backward": 8 * MS}
 

@@ -8,9 +8,14 @@ from made_records import memory
 from msgspec import structs
 
 from lightning_gpuprof.analysis.run.device_time import DevicePhase, DeviceTime, StepState
-from lightning_gpuprof.analysis.run.host_lines import HostLines, LineCount
 from lightning_gpuprof.findings.model import Place, Range, Severity, When
-from lightning_gpuprof.records.lines import CodePlace, CompileEvent, WorkerLines
+from lightning_gpuprof.records.lines import (
+    CodePlace,
+    CompileEvent,
+    HostLines,
+    LineCount,
+    WorkerLines,
+)
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import (
     Advice,
@@ -52,7 +57,8 @@ def with_marks(report, marks):
     """The report of a run whose host-bound steps have these times on the device."""
     dur = report.results.steps.dur
     time = DeviceTime(100, dur, marks, (), 5_000, {StepState.HOST_BOUND: 1.0})
-    return replace(report, results=replace(report.results, device_time=time))
+    device = replace(report.results.device, time=time)
+    return replace(report, results=replace(report.results, device=device))
 
 
 def test_the_first_screen_says_the_limit_then_the_change_then_where_the_step_goes(report):

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from lightning_gpuprof.analysis.run.ranks.rank_results import RankResults
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.records.reader import read_run
@@ -24,7 +25,13 @@ def notices():
         start = SimpleNamespace(
             world_size=world or len(ranks), trainer={"num_devices": 2}, hosts=hosts
         )
-        return list(rank_notices(SimpleNamespace(ranks=ranks, start=start, status=ranks[0].status)))
+        return list(
+            rank_notices(
+                SimpleNamespace(
+                    ranks=RankResults(views=tuple(ranks)), start=start, status=ranks[0].status
+                )
+            )
+        )
 
     return noticed
 
@@ -99,4 +106,4 @@ def test_ranks_that_have_unequal_numbers_of_batches_are_told_of_a_run_that_did_n
 def test_the_batches_of_an_epoch_are_those_that_the_trainer_takes(write_ranks, limit, batches):
     ranks = ({"loader": Loader(length=length)} for length in (200, 188))
     run = write_ranks(*ranks, phases={"forward": 5}, trainer={"limit_train_batches": limit})
-    assert [one.batches for one in analyze_run(read_run(run), {}).ranks] == batches
+    assert [one.batches for one in analyze_run(read_run(run), {}).ranks.views] == batches

@@ -1,0 +1,54 @@
+"""Facts that a recorder noted by themselves: they need no computation."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lightning_gpuprof.records import facts
+from lightning_gpuprof.records.lines import ModuleCalls
+from lightning_gpuprof.records.reader import Session
+from lightning_gpuprof.records.schema import Note, ProbeDisabled, Scalars, SyncSite
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedFacts:
+    """Notes and single facts of a session; None where a fact was not recorded."""
+
+    notes: tuple[Note, ...] = ()
+    scalars: tuple[Scalars, ...] = ()
+    module_calls: ModuleCalls | None = None
+    """None where no module was named."""
+    anomaly_mode: facts.AnomalyMode | None = None
+    """None where it was off, or nobody looked."""
+    unused_gradients: facts.UnusedGradients | None = None
+    synced_logs: tuple[str, ...] = ()
+    """Values that `self.log` exchanges between ranks in each step."""
+    cpu_quota: facts.CpuQuota | None = None
+    core_wait: facts.CoreWait | None = None
+    io_pressure: facts.IoPressure | None = None
+    sync_sites: tuple[SyncSite, ...] = ()
+    """Lines that make the host wait for the device, by an inspection."""
+    syncs_watched: bool = False
+    """An inspection watched some steps for syncs."""
+    probe_failures: tuple[ProbeDisabled, ...] = ()
+    """Recorders that failed and were switched off, of all ranks."""
+
+
+def recorded_facts(session: Session, same_on_ranks: Iterable[Session]) -> RecordedFacts:
+    """Collect a session's facts; `same_on_ranks` are this session on every rank."""
+    anomaly, synced = session.last(facts.AnomalyMode), session.last(facts.SyncedLogs)
+    return RecordedFacts(
+        notes=tuple(session.all(Note)),
+        scalars=tuple(session.all(Scalars)),
+        module_calls=session.last(ModuleCalls),
+        anomaly_mode=anomaly if anomaly is not None and anomaly.on else None,
+        unused_gradients=session.last(facts.UnusedGradients),
+        synced_logs=() if synced is None else synced.names,
+        cpu_quota=session.last(facts.CpuQuota),
+        core_wait=session.last(facts.CoreWait),
+        io_pressure=session.last(facts.IoPressure),
+        sync_sites=tuple(session.all(SyncSite)),
+        syncs_watched=any(watched.steps for watched in session.all(facts.SyncSteps)),
+        probe_failures=tuple(
+            failure for on_rank in same_on_ranks for failure in on_rank.all(ProbeDisabled)
+        ),
+    )

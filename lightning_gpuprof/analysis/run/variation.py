@@ -1,0 +1,40 @@
+"""How steps differ from one another over a session."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lightning_gpuprof.analysis.run.growth import Growth, phase_growth
+from lightning_gpuprof.analysis.run.outliers import Spikes, spikes, step_noise_ns
+from lightning_gpuprof.analysis.run.phase_split import Part, PhaseStats
+from lightning_gpuprof.analysis.run.slowest import SlowStep, slowest_steps
+from lightning_gpuprof.arrays import Mask
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.reader import Session
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variation:
+    """Noise, slow steps and growth."""
+
+    noise_ns: int | None = None
+    """Difference between the mean steps of two equal runs; None with too few steps."""
+    spikes: Spikes | None = None
+    growing: Mapping[Phase, Growth] = field(default_factory=dict)
+    """Phases that take longer and longer."""
+    slowest: tuple[SlowStep, ...] = ()
+    """The slowest steps, the longest first."""
+
+
+def step_variation(
+    session: Session,
+    steady: Mask,
+    phases: Mapping[Phase, PhaseStats],
+    parts: Sequence[Part],
+) -> Variation:
+    """Measure how the steps of a session differ."""
+    return Variation(
+        noise_ns=step_noise_ns(session, steady),
+        spikes=spikes(session, steady),
+        growing=phase_growth(session, steady),
+        slowest=slowest_steps(session, steady, phases, parts),
+    )
