@@ -96,5 +96,5 @@ def test_steps_that_are_slow_from_one_on_are_a_change_and_no_jitter(evaluate, an
     assert said.reason == (
         "steps take another time from step 300 on, which is a change and no jitter"
     )
-    changed = analyze(phases, steps=400).spikes.changed
+    changed = analyze(phases, steps=400).variation.spikes.changed
     assert (changed.step, changed.before_ns, changed.after_ns) == (300, MS, 12 * MS)
