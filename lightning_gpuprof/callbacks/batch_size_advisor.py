@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from typing_extensions import override
 
-from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
+from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.memory.advice import advice_line, advice_record, vram_line
 from lightning_gpuprof.memory.advise import BatchSizeAdvice
@@ -16,7 +16,7 @@ from lightning_gpuprof.memory.peaks import TrainingPeaks, WindowBatches
 from lightning_gpuprof.records.facts import ProcessMemory
 from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.runtime.guard import guarded
-from lightning_gpuprof.runtime.hooks import BatchCalls, Hooks, called_by_trainer
+from lightning_gpuprof.runtime.hooks import HookDispatcher, HookSet, dispatcher_in
 from lightning_gpuprof.runtime.recording import RecordingCallback
 from lightning_gpuprof.tensors import count_samples
 
@@ -55,7 +55,7 @@ class BatchSizeAdvisor(RecordingCallback):
         ConfigError: A number makes no sense.
     """
 
-    _of_a_run = ("_host", "_trainer", "_probe", "_peaks", "_batches")
+    _of_a_run = ("_dispatcher", "_trainer", "_probe", "_peaks", "_batches")
 
     def __init__(
         self,
@@ -73,9 +73,9 @@ class BatchSizeAdvisor(RecordingCallback):
         self.console = console
         self._samples_of = batch_size or count_samples
         self._make_probe = probe
-        self._host: Callback | None = None
-        self._counting = Hooks({"on_train_batch_end": self._batch_ended})
-        self._forward = Hooks({"on_before_backward": self._forward_ended})
+        self._dispatcher: HookDispatcher | None = None
+        self._counting = HookSet({"on_train_batch_end": self._batch_ended})
+        self._forward = HookSet({"on_before_backward": self._forward_ended})
         self._begin(None, None)
 
     def _begin(self, trainer: Trainer | None, probe: CudaMemory | None) -> None:
@@ -94,16 +94,16 @@ class BatchSizeAdvisor(RecordingCallback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         device = trainer.strategy.root_device
         self._begin(trainer, self._make_probe(device))
-        self._host = called_by_trainer(trainer, self)
+        self._dispatcher = dispatcher_in(trainer, self)
         if self._probe is not None:
-            self._counting.add(self._host)
+            self._counting.add(self._dispatcher)
         elif self._context is not None:
             why = "an allocator without counters" if device.type == "cuda" else "no GPU"
             message = f"not measured ({why})"
             self._context.write(Note(step=0, name="vram-not-measured", message=message))
             if device.type != "cpu":
                 self._say(f"[PROFILE] VRAM: {message}")
-            self._count_apart(self._host)
+            self._count_apart(self._dispatcher)
         self._batches = WindowBatches()
 
     @guarded
@@ -115,13 +115,13 @@ class BatchSizeAdvisor(RecordingCallback):
         batch: Any,
         *_: Any,
     ) -> None:
-        if self._batches is None or self._host is None:
+        if self._batches is None or self._dispatcher is None:
             return
         self._batches.add(batch, outputs, self._samples_of(batch) or 0)
         if self._batches.count >= self.window:
             self._end_window()
         elif self._batches.count == 1:
-            self._forward.add(self._host)
+            self._forward.add(self._dispatcher)
         elif self._batches.count > FORWARDS:
             self._forward.drop()
 
@@ -162,18 +162,18 @@ class BatchSizeAdvisor(RecordingCallback):
     def _release(self) -> None:
         self._counting.drop()
         self._forward.drop()
-        if self._host is not None:
-            BatchCalls.of(self._host).drop(self._window_due)
-        self._trainer = self._probe = self._peaks = self._batches = self._host = None
+        if self._dispatcher is not None:
+            self._dispatcher.periodic.drop(self._window_due)
+        self._trainer = self._probe = self._peaks = self._batches = self._dispatcher = None
 
     def _end_window(self) -> None:
         """Read the memory, record it and advise."""
-        context, window, host = self._context, self._batches, self._host
-        if context is None or window is None or host is None:
+        context, window, dispatcher = self._context, self._batches, self._dispatcher
+        if context is None or window is None or dispatcher is None:
             return
         batch = self._counted + window.count
         if self._apart:
-            batch = self._offset + BatchCalls.of(host).batches
+            batch = self._offset + dispatcher.periodic.batches
         if batch == self._counted:
             return
         self._counted = batch
@@ -186,15 +186,15 @@ class BatchSizeAdvisor(RecordingCallback):
             context.write(ProcessMemory(batch - 1, used))
         if self._windows >= DENSE:
             self._next_read_ns = context.now() + SPARSE_NS
-            self._count_apart(host)
+            self._count_apart(dispatcher)
         self._batches = WindowBatches()
 
-    def _count_apart(self, host: Callback) -> None:
+    def _count_apart(self, dispatcher: HookDispatcher) -> None:
         """Let others count the batches."""
         if not self._apart:
             self._apart = True
             self._counting.drop()
-            calls = BatchCalls.of(host)
+            calls = dispatcher.periodic
             calls.add(self._window_due, self.window)
             self._offset = self._counted - calls.batches
 

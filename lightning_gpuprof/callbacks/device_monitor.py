@@ -12,7 +12,7 @@ from lightning_gpuprof.recorders.device.device_stats import DeviceStats, StatsSa
 from lightning_gpuprof.recorders.device.nvml import nvml_stats
 from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.runtime.guard import guarded
-from lightning_gpuprof.runtime.hooks import BatchCalls, called_by_trainer
+from lightning_gpuprof.runtime.hooks import PeriodicCalls, dispatcher_in
 from lightning_gpuprof.runtime.recording import RecordingCallback
 
 INTERVAL_S = 1.0
@@ -64,7 +64,7 @@ class DeviceMonitor(RecordingCallback):
         self._make_stats = stats
         self._make_sampler = sampler
         self._sampler: StatsSampler | None = None
-        self._calls: BatchCalls | None = None
+        self._calls: PeriodicCalls | None = None
         self._first = 0
         self._since_ns = 0
 
@@ -83,7 +83,7 @@ class DeviceMonitor(RecordingCallback):
         self._sampler = self._make_sampler(stats, interval_s=INTERVAL_S)
         self._sampler.start()
         # Only now, so that a batch costs nothing where there is nothing to read.
-        self._calls = BatchCalls.of(called_by_trainer(trainer, self))
+        self._calls = dispatcher_in(trainer, self).periodic
         self._first = self._calls.batches
         self._calls.add(self._write, self.window)
 

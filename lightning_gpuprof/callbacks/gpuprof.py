@@ -30,7 +30,7 @@ from lightning_gpuprof.records.schema import RunStart
 from lightning_gpuprof.runtime.console import report_command, say
 from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import disable, guarded
-from lightning_gpuprof.runtime.hooks import HOOKS, forward
+from lightning_gpuprof.runtime.hooks import HOOKS, dispatcher_of
 
 _OWN_HOOKS = ("setup", "on_fit_end", "on_exception", "teardown")
 _OF_TRAINING = (DeferredLoss, MemorySnapshot)
@@ -106,7 +106,7 @@ class GpuProfCallback(Callback):
             self.__dict__.update(dict.fromkeys(hooks, self._without_setup))
 
     def _forward(self, stage: str = "fit") -> None:
-        forward(self, self._parts_in(stage), but=_OWN_HOOKS, stage=stage)
+        dispatcher_of(self).forward(self._parts_in(stage), but=_OWN_HOOKS, stage=stage)
         for hook in _OWN_HOOKS:
             self.__dict__.pop(hook, None)
 

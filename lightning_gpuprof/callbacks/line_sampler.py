@@ -21,7 +21,7 @@ from lightning_gpuprof.recorders.sampling.worker_sampler import WorkerSampler
 from lightning_gpuprof.records.lines import HostLines, Reads
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.runtime.guard import guarded
-from lightning_gpuprof.runtime.hooks import Hooks, called_by_trainer
+from lightning_gpuprof.runtime.hooks import BATCH_START, HookSet, dispatcher_in
 from lightning_gpuprof.runtime.recording import RecordingCallback
 
 THREAD = "gpuprof-lines"
@@ -86,7 +86,7 @@ class LineSampler(RecordingCallback):
         self._thread: threading.Thread | None = None
         self._workers = workers or WorkerSampler()
         self._epoch = 0
-        self._placed = Hooks({"on_train_batch_start": self._put_back})
+        self._placed = HookSet({BATCH_START: self._put_back})
 
     @override
     @guarded
@@ -121,7 +121,7 @@ class LineSampler(RecordingCallback):
             return
         self._workers.place(trainer.fit_loop)
         if self._workers.placed:
-            self._placed.add(called_by_trainer(trainer, self))
+            self._placed.add(dispatcher_in(trainer, self))
 
     def _put_back(self, *_: Any) -> None:
         self._placed.drop()

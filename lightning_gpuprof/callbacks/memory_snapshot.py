@@ -20,7 +20,7 @@ from lightning_gpuprof.records.schema import Note, Snapshot
 from lightning_gpuprof.runtime.console import say
 from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import guarded
-from lightning_gpuprof.runtime.hooks import Hooks, called_by_trainer
+from lightning_gpuprof.runtime.hooks import HookSet, dispatcher_in
 from lightning_gpuprof.runtime.recording import RecordingCallback
 
 _OTHER = "between"
@@ -120,7 +120,7 @@ class MemorySnapshot(RecordingCallback):
         self._recording = False
         self._step = self._failures = 0
         self._failed: Snapshot | None = None
-        self._hooks = Hooks(
+        self._hooks = HookSet(
             {
                 "on_train_batch_start": self._step_begins,
                 "on_before_backward": partial(self._begin_phase, Phase.BACKWARD.value),
@@ -144,7 +144,7 @@ class MemorySnapshot(RecordingCallback):
             return
         self._files = SnapshotFiles(self._context, history, trainer, keep=self.keep)
         # Only now, so that a batch costs nothing where there is nothing to record.
-        self._hooks.add(called_by_trainer(trainer, self))
+        self._hooks.add(dispatcher_in(trainer, self))
         if self.on_oom:
             self._record()
             history.listen_for_oom(self._on_failed_allocation)

@@ -17,7 +17,7 @@ from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.lines import ModuleCalls
 from lightning_gpuprof.runtime.context import TimedPart
 from lightning_gpuprof.runtime.guard import guarded
-from lightning_gpuprof.runtime.hooks import BATCH_END, Hooks, called_by_trainer
+from lightning_gpuprof.runtime.hooks import BATCH_END, BATCH_START, HookSet, dispatcher_in
 from lightning_gpuprof.runtime.places import USER, Place, package_in, shown
 from lightning_gpuprof.runtime.recording import RecordingCallback
 from lightning_gpuprof.timing.components import BackwardCall, tensors_of
@@ -70,7 +70,7 @@ class ModuleTimer(RecordingCallback):
         self.modules = tuple(modules)
         self._hooks: list[Any] = []
         self._counts = CallCounts()
-        self._steps = Hooks({"on_train_batch_start": self._step_begins, BATCH_END: self._step_ends})
+        self._steps = HookSet({BATCH_START: self._step_begins, BATCH_END: self._step_ends})
 
     @override
     @guarded
@@ -83,7 +83,7 @@ class ModuleTimer(RecordingCallback):
                 "callbacks, or use GpuProfCallback(modules=[...]) in the place of both."
             )
         self._counts = CallCounts()
-        self._steps.add(called_by_trainer(trainer, self))
+        self._steps.add(dispatcher_in(trainer, self))
         for name, module in _find(pl_module, self.modules).items():
             if is_inside_compiled(pl_module, name):
                 self._context.note("module_not_timed", name, f"{name} {_INSIDE_COMPILED}")

@@ -12,7 +12,7 @@ from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.runtime.context import RunContext, StepTiming
 from lightning_gpuprof.runtime.guard import guarded, guarded_call
-from lightning_gpuprof.runtime.hooks import BatchCalls, called_by_trainer
+from lightning_gpuprof.runtime.hooks import dispatcher_in
 from lightning_gpuprof.runtime.recording import RecordingCallback, offer_timing
 from lightning_gpuprof.timing.batches import size_of
 from lightning_gpuprof.timing.fit_end import FitEnd
@@ -109,14 +109,14 @@ class PhaseTimer(RecordingCallback):
         self.__dict__.pop(_SIZES, None)
         if self._context.stage != "predict":  # a hook that is not there costs nothing
             self.__dict__[_SIZES] = None
-        host = called_by_trainer(trainer, self)
+        hooks = dispatcher_in(trainer, self)
         self._run = TimingRun(
             trainer,
             self._context,
             self.settings,
             shield=partial(guarded_call, self),
-            calls=BatchCalls.counted_by(host),
-            fit_end=FitEnd(trainer, host, self._fit_has_ended),
+            calls=hooks.count_elsewhere(),
+            fit_end=FitEnd(trainer, hooks.host, self._fit_has_ended),
             events=self._events(trainer),
         )
         offer_timing(trainer, self._run)

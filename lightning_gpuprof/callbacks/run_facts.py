@@ -15,7 +15,7 @@ from lightning_gpuprof.recorders.gradient_sync import GradientSync
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.runtime.context import StepTiming
 from lightning_gpuprof.runtime.guard import enable, guarded, guarded_call, is_disabled
-from lightning_gpuprof.runtime.hooks import Hooks, called_by_trainer
+from lightning_gpuprof.runtime.hooks import BATCH_END, HookSet, dispatcher_in
 from lightning_gpuprof.runtime.recording import RecordingCallback
 
 RECORDERS: tuple[type[Recorder], ...] = (
@@ -48,7 +48,7 @@ class RunFacts(RecordingCallback):
         self.recorders = (
             tuple(recorder() for recorder in RECORDERS) if recorders is None else tuple(recorders)
         )
-        self._hooks = Hooks({"on_train_batch_end": self._first_batch_ends})
+        self._hooks = HookSet({BATCH_END: self._first_batch_ends})
 
     @override
     @guarded
@@ -70,9 +70,9 @@ class RunFacts(RecordingCallback):
     @override
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        host = called_by_trainer(trainer, self)
-        self._each("train_starts", trainer, host)
-        self._hooks.add(host)
+        dispatcher = dispatcher_in(trainer, self)
+        self._each("train_starts", trainer, dispatcher)
+        self._hooks.add(dispatcher)
 
     @guarded
     def _first_batch_ends(

@@ -5,11 +5,10 @@ from typing import Any
 import torch
 from typing_extensions import override
 
-from lightning_gpuprof.adapters.lightning import Callback
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.facts import AnomalyMode
 from lightning_gpuprof.runtime.guard import guarded
-from lightning_gpuprof.runtime.hooks import BatchCalls, Hooks
+from lightning_gpuprof.runtime.hooks import HookDispatcher, HookSet
 
 AGAIN = 50
 """Batches between two reads once it was on: it may have been meant for the first batch alone."""
@@ -26,31 +25,31 @@ class AnomalyDetection(Recorder):
     """
 
     def __init__(self) -> None:
-        self._once = Hooks({"on_before_backward": self._read})
-        self._host: Callback | None = None
+        self._once = HookSet({"on_before_backward": self._read})
+        self._dispatcher: HookDispatcher | None = None
         self._on = False
 
     @override
-    def train_starts(self, trainer: Any, host: Callback) -> None:
+    def train_starts(self, trainer: Any, hooks: HookDispatcher) -> None:
         self.release()
-        self._host, self._on = host, False
+        self._dispatcher, self._on = hooks, False
         self._read_next()
 
     @guarded
     def _read_next(self) -> None:
-        if self._host is not None:
-            self._once.add(self._host)
+        if self._dispatcher is not None:
+            self._once.add(self._dispatcher)
 
     @guarded
     def _read(self, trainer: Any, module: object, loss: torch.Tensor) -> None:
         self._once.drop()
         in_forward = _STACK in getattr(loss.grad_fn, "metadata", ())
         on, was = in_forward or torch.is_anomaly_enabled(), self._on
-        if on == was or self._context is None or self._host is None:
+        if on == was or self._context is None or self._dispatcher is None:
             return
         self._on = on
         self._context.write(AnomalyMode(on))
-        calls = BatchCalls.of(self._host)
+        calls = self._dispatcher.periodic
         if on:
             calls.add(self._read_next, AGAIN)
         else:
@@ -59,6 +58,6 @@ class AnomalyDetection(Recorder):
     @override
     def release(self) -> None:
         self._once.drop()
-        if self._host is not None:
-            BatchCalls.of(self._host).drop(self._read_next)
-        self._host = None
+        if self._dispatcher is not None:
+            self._dispatcher.periodic.drop(self._read_next)
+        self._dispatcher = None

@@ -8,9 +8,9 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.adapters.lightning import Callback
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.facts import CoreWait, CpuQuota, IoPressure
+from lightning_gpuprof.runtime.hooks import HookDispatcher
 
 ROOT, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 TASKS, PRESSURE = Path("/proc/self/task"), Path("/proc/pressure/io")
@@ -30,7 +30,7 @@ class CoreWaits(Recorder):
         self._before: list[_Counters | None] = []
 
     @override
-    def train_starts(self, trainer: Any, host: Callback) -> None:
+    def train_starts(self, trainer: Any, hooks: HookDispatcher) -> None:
         self._before = [read() for read in self._readers]
 
     @override

@@ -6,9 +6,9 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.adapters.lightning import Callback
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.runtime.context import RunContext, StepTiming
+from lightning_gpuprof.runtime.hooks import HookDispatcher
 
 _FULL = 2
 """The generation of `gc.collect()`; the younger ones take microseconds."""
@@ -33,7 +33,7 @@ class GarbageCollections(Recorder):
         self._region = None if timing is None else timing.garbage_collections()
 
     @override
-    def train_starts(self, trainer: Any, host: Callback) -> None:
+    def train_starts(self, trainer: Any, hooks: HookDispatcher) -> None:
         self.release()
         if self._region is not None:
             gc.callbacks.append(self._collects)

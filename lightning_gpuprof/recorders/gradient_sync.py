@@ -6,12 +6,11 @@ import torch
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.autograd import at_end_of_backward
-from lightning_gpuprof.adapters.lightning import Callback
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.phases import EXCHANGE
 from lightning_gpuprof.runtime.context import TimedPart
 from lightning_gpuprof.runtime.guard import guarded
-from lightning_gpuprof.runtime.hooks import Hooks
+from lightning_gpuprof.runtime.hooks import HookDispatcher, HookSet
 
 
 class GradientSync(Recorder):
@@ -29,18 +28,20 @@ class GradientSync(Recorder):
     """
 
     def __init__(self) -> None:
-        self._hooks = Hooks({"on_before_backward": self._before, "on_after_backward": self._after})
+        self._hooks = HookSet(
+            {"on_before_backward": self._before, "on_after_backward": self._after}
+        )
         self._part: TimedPart | None = None
         self._armed = self._open = False
 
     @override
-    def train_starts(self, trainer: Any, host: Callback) -> None:
+    def train_starts(self, trainer: Any, hooks: HookDispatcher) -> None:
         self.release()
         timing = self._timing
         if trainer.world_size < 2 or timing is None or not timing.running:
             return
         self._part = timing.part(EXCHANGE)
-        self._hooks.add(host)
+        self._hooks.add(hooks)
 
     @guarded
     def _before(self, trainer: Any, module: object, loss: Any) -> None:

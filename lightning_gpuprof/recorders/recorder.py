@@ -4,8 +4,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.adapters.lightning import Callback
 from lightning_gpuprof.runtime.context import RunContext, StepTiming
+from lightning_gpuprof.runtime.hooks import HookDispatcher
 
 
 class Recorder:
@@ -22,8 +22,8 @@ class Recorder:
         """A fit is being set up; `timing` is that of its `PhaseTimer`, where it has one."""
         self._context, self._timing = context, timing
 
-    def train_starts(self, trainer: Any, host: Callback) -> None:
-        """Training begins; `host` is the callback whose hooks the Trainer calls."""
+    def train_starts(self, trainer: Any, hooks: HookDispatcher) -> None:
+        """Training begins; `hooks` are those of the callback that the Trainer calls."""
 
     def first_batch_ends(self, trainer: Any, batch: Any) -> None:
         """The first batch has been trained."""

@@ -1,4 +1,8 @@
-"""Hands hooks on to the parts of a callback, at no cost for hooks that no part has."""
+"""Decides which methods the hooks of a callback call, at no cost for hooks that call none.
+
+The Trainer knows one callback, the *host*; its parts and their helpers are called by the host's
+hooks. All of that goes through the host's `HookDispatcher`.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,105 +15,181 @@ HOOKS = tuple(
 )
 _PER_BATCH = ("_batch_", "_zero_grad", "_backward", "_optimizer_step")
 PER_BATCH_HOOKS = tuple(name for name in HOOKS if any(text in name for text in _PER_BATCH))
-BATCH_END = "on_train_batch_end"
-_CALLS, _STAGE = "_batch_calls", "_stage"
+BATCH_START, BATCH_END = "on_train_batch_start", "on_train_batch_end"
+_DISPATCHER = "_hook_dispatcher"
 _NEVER = 1 << 62
 
 _Method = Callable[..., Any]
 
 
-class Each:
-    """Calls several methods with the same arguments, in order."""
+class HookDispatcher:
+    """Calls methods from the hooks of one callback: at each call, or at one batch in many.
 
-    def __init__(self, methods: Sequence[_Method]) -> None:
-        self.methods = methods
+    A callback has one dispatcher, see `dispatcher_of`. In an evaluation, methods that are added
+    for a hook of training are called by the evaluation's own hook.
+    """
 
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
-        """Call them all."""
-        for method in self.methods:
-            method(*args, **kwargs)
+    def __init__(self, host: Callback) -> None:
+        self.host = host
+        self.periodic = PeriodicCalls(self)
+        self._stage = "fit"
+
+    def count_elsewhere(self) -> "PeriodicCalls":
+        """Return new periodic calls, for which somebody who sees every batch anyway counts."""
+        self.periodic = PeriodicCalls(self, counted=True)
+        return self.periodic
+
+    def forward(
+        self, parts: Sequence[Callback], *, but: Sequence[str] = (), stage: str = "fit"
+    ) -> None:
+        """Let the host's hooks be those of its parts: `setup` in order, others in reverse order.
+
+        So the first part is set up before all others and is the last to see the run's end. A part
+        takes a hook of its own back by setting the attribute to None. A hook of the host's own
+        class comes first, and those named in `but` are the host's alone. In an evaluation the
+        parts' hooks of training are called by the host's hooks of that evaluation.
+        """
+        host, self._stage = self.host, stage
+        part_hooks = {hook: hook for hook in HOOKS}
+        part_hooks |= {hook_in(stage, hook): hook for hook in HOOKS if hook.startswith("on_train_")}
+        for hook, part_hook in part_hooks.items():
+            if hook in but:
+                continue
+            host.__dict__.pop(hook, None)
+            order = parts if hook == "setup" else parts[::-1]
+            named = [(part, part_hook if has_hook(part, part_hook) else hook) for part in order]
+            named.insert(0, (host, hook))
+            methods = [getattr(owner, name) for owner, name in named if has_hook(owner, name)]
+            methods = [method for method in methods if callable(method)]
+            if methods:
+                host.__dict__[hook] = _as_one(methods)
+            elif hook in PER_BATCH_HOOKS:
+                host.__dict__[hook] = None
+
+    def add(self, hook: str, method: _Method) -> None:
+        """Let a hook call a method, before others, until `drop`."""
+        hook = hook_in(self._stage, hook)
+        self.host.__dict__[hook] = _as_one([method, *self._called_by(hook)])
+
+    def drop(self, hook: str, method: _Method) -> None:
+        """Undo `add`; the Trainer passes over a hook that calls nothing any more."""
+        hook = hook_in(self._stage, hook)
+        self.host.__dict__[hook] = _as_one([m for m in self._called_by(hook) if m != method])
+
+    def _called_by(self, hook: str) -> Sequence[_Method]:
+        method = getattr(self.host, hook, None)
+        if isinstance(method, _CallEach):
+            return method.methods
+        own = hook in self.host.__dict__ or has_hook(self.host, hook)
+        return (method,) if own and callable(method) else ()
+
+
+class HookSet:
+    """Methods, by hook, that a dispatcher calls for a while, added and dropped together."""
+
+    def __init__(self, methods: Mapping[str, _Method]) -> None:
+        self._methods = methods
+        self._dispatcher: HookDispatcher | None = None
+
+    def add(self, dispatcher: HookDispatcher) -> None:
+        """Let the hooks call the methods, unless they already do."""
+        if self._dispatcher is None:
+            self._dispatcher = dispatcher
+            for hook, method in self._methods.items():
+                dispatcher.add(hook, method)
+
+    def drop(self) -> bool:
+        """Undo `add`; tells whether there was anything to undo."""
+        dispatcher, self._dispatcher = self._dispatcher, None
+        if dispatcher is None:
+            return False
+        for hook, method in self._methods.items():
+            dispatcher.drop(hook, method)
+        return True
 
 
 @dataclass
-class _Spaced:
+class _PeriodicCall:
     method: Callable[[], object]
     every: int
-    due: int  # the batch, counted from 1, at whose end it is called next
+    due: int  # the batch, counted from 1, at whose end the next call is made
 
 
-class BatchCalls:
+class PeriodicCalls:
     """Calls methods at the end of one training batch in many.
 
     The Trainer takes about 3 us for each hook of each batch. Where somebody sees every batch anyway
-    they count `left` down and call `ring` at 0; else a hook counts.
+    (`counted`), they count `left` down and call `run_due` at 0; else a hook counts.
     """
 
-    def __init__(self, host: Callback, *, counted: bool) -> None:
-        self.left = self._set = _NEVER
-        self._host = host
+    def __init__(self, dispatcher: HookDispatcher, *, counted: bool = False) -> None:
+        self.left = self._left_when_set = _NEVER
+        self._dispatcher = dispatcher
         self._counted = counted
         self._batch = 0
-        self._spaced: list[_Spaced] = []
-
-    @classmethod
-    def of(cls, host: Callback) -> "BatchCalls":
-        """Return a callback's; where it has none, one that a hook counts for."""
-        found: BatchCalls | None = host.__dict__.get(_CALLS)
-        if found is None:
-            found = host.__dict__[_CALLS] = cls(host, counted=False)
-        return found
-
-    @classmethod
-    def counted_by(cls, host: Callback) -> "BatchCalls":
-        """Return new ones of a callback, for which its caller counts from now on."""
-        calls = host.__dict__[_CALLS] = cls(host, counted=True)
-        return calls
+        self._calls: list[_PeriodicCall] = []
 
     @property
     def batches(self) -> int:
         """How many batches were counted: none in a time in which nobody counts."""
-        return self._batch + self._set - self.left
+        return self._batch + self._left_when_set - self.left
 
     def add(self, method: Callable[[], object], every: int) -> None:
-        """Call a method at the end of the last of each so many batches."""
-        if not self._spaced and not self._counted:
-            add_hook(self._host, BATCH_END, self._count)
-        self._spaced.append(_Spaced(method, every, self.batches + every))
+        """Call a method at the end of every so many batches."""
+        if not self._calls and not self._counted:
+            self._dispatcher.add(BATCH_END, self._count)
+        self._calls.append(_PeriodicCall(method, every, self.batches + every))
         self._set_left()
 
     def drop(self, method: Callable[[], object]) -> None:
-        """Call it no more, if it was to be called."""
-        kept = [one for one in self._spaced if one.method != method]
-        if len(kept) < len(self._spaced):
-            self._spaced = kept
+        """Undo `add`, if there is anything to undo."""
+        others = [call for call in self._calls if call.method != method]
+        if len(others) < len(self._calls):
+            self._calls = others
             self._set_left()
-            if not kept:
-                drop_hook(self._host, BATCH_END, self._count)
+            if not others:
+                self._dispatcher.drop(BATCH_END, self._count)
 
-    def ring(self) -> None:
-        """Call what is due at the end of this batch."""
+    def run_due(self) -> None:
+        """Make the calls that are due at the end of this batch."""
         now = self.batches
-        due = [one for one in self._spaced if one.due <= now]
-        for one in due:
-            one.due = now + one.every
+        due = [call for call in self._calls if call.due <= now]
+        for call in due:
+            call.due = now + call.every
         self._set_left()
-        for one in due:
-            one.method()
+        for call in due:
+            call.method()
 
-    def hand_over(self) -> None:
-        """Nobody else counts any more."""
+    def count_with_hook(self) -> None:
+        """Count with a hook from now on: nobody else does any more."""
         self._counted = False
-        if self._spaced:
-            add_hook(self._host, BATCH_END, self._count)
+        if self._calls:
+            self._dispatcher.add(BATCH_END, self._count)
 
     def _count(self, *_: Any, **__: Any) -> None:
         self.left -= 1
         if self.left == 0:
-            self.ring()
+            self.run_due()
 
     def _set_left(self) -> None:
         self._batch = now = self.batches
-        self.left = self._set = min((one.due for one in self._spaced), default=_NEVER) - now
+        next_due = min((call.due for call in self._calls), default=_NEVER)
+        self.left = self._left_when_set = next_due - now
+
+
+def dispatcher_of(callback: Callback) -> HookDispatcher:
+    """Return the dispatcher of a callback that a Trainer calls."""
+    dispatcher: HookDispatcher | None = callback.__dict__.get(_DISPATCHER)
+    if dispatcher is None:
+        dispatcher = callback.__dict__[_DISPATCHER] = HookDispatcher(callback)
+    return dispatcher
+
+
+def dispatcher_in(trainer: Trainer, part: Callback) -> HookDispatcher:
+    """Return the dispatcher whose hooks the Trainer calls for a part: its own or its host's."""
+    callbacks: Sequence[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    hosts = (callback for callback in callbacks if part in getattr(callback, "parts", ()))
+    return dispatcher_of(next(hosts, part))
 
 
 def has_hook(callback: Callback, hook: str) -> bool:
@@ -128,34 +208,6 @@ def silence_unused(callback: Callback) -> None:
             callback.__dict__[hook] = None
 
 
-def forward(
-    callback: Callback, parts: Sequence[Callback], *, but: Sequence[str] = (), stage: str = "fit"
-) -> None:
-    """Let a callback's hooks be those of its parts: `setup` in order, others in reverse order.
-
-    So the first part is set up before all others and is the last to see the run's end. A part
-    takes a hook of its own back by setting the attribute to None. A hook of the callback's own
-    class comes first, and those named in `but` are its own alone. In an evaluation the parts' hooks
-    of training are called by its own hooks.
-    """
-    callback.__dict__[_STAGE] = stage
-    sources = {hook: hook for hook in HOOKS}
-    sources |= {hook_in(stage, hook): hook for hook in HOOKS if hook.startswith("on_train_")}
-    for hook, source in sources.items():
-        if hook in but:
-            continue
-        callback.__dict__.pop(hook, None)
-        order = parts if hook == "setup" else parts[::-1]
-        own = [(part, source if has_hook(part, source) else hook) for part in order]
-        own.insert(0, (callback, hook))
-        methods = [getattr(one, name) for one, name in own if has_hook(one, name)]
-        methods = [method for method in methods if callable(method)]
-        if methods:
-            callback.__dict__[hook] = methods[0] if len(methods) == 1 else Each(methods)
-        elif hook in PER_BATCH_HOOKS:
-            callback.__dict__[hook] = None
-
-
 def hook_in(stage: str, hook: str) -> str:
     """Return the hook that is called in an evaluation where this one is in training.
 
@@ -166,59 +218,19 @@ def hook_in(stage: str, hook: str) -> str:
     return hook.replace("on_train_", f"on_{name}_")
 
 
-def called_by_trainer(trainer: Trainer, part: Callback) -> Callback:
-    """Return the callback whose hooks the Trainer calls: the part itself, or what it is part of."""
-    callbacks: Sequence[Callback] = trainer.callbacks  # type: ignore[attr-defined]
-    return next((one for one in callbacks if part in getattr(one, "parts", ())), part)
+class _CallEach:
+    """Calls several methods with the same arguments, in order."""
+
+    def __init__(self, methods: Sequence[_Method]) -> None:
+        self.methods = methods
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        for method in self.methods:
+            method(*args, **kwargs)
 
 
-def add_hook(callback: Callback, hook: str, method: _Method) -> None:
-    """Let a callback's hook call a method, before others, until `drop_hook`."""
-    hook = hook_in(callback.__dict__.get(_STAGE, "fit"), hook)
-    callback.__dict__[hook] = _simplest([method, *_called(callback, hook)])
-
-
-def drop_hook(callback: Callback, hook: str, method: _Method) -> None:
-    """Undo `add_hook`; a hook that nothing is left of is passed over again."""
-    hook = hook_in(callback.__dict__.get(_STAGE, "fit"), hook)
-    left = [one for one in _called(callback, hook) if one != method]
-    callback.__dict__[hook] = _simplest(left)
-
-
-class Hooks:
-    """Methods, by hook, that a callback calls for a while, added and dropped together."""
-
-    def __init__(self, methods: Mapping[str, _Method]) -> None:
-        self._methods = methods
-        self._callback: Callback | None = None
-
-    def add(self, callback: Callback) -> None:
-        """Let a callback's hooks call the methods, unless some already do."""
-        if self._callback is None:
-            self._callback = callback
-            for hook, method in self._methods.items():
-                add_hook(callback, hook, method)
-
-    def drop(self) -> bool:
-        """Undo `add`; tells whether there was anything to undo."""
-        callback, self._callback = self._callback, None
-        if callback is None:
-            return False
-        for hook, method in self._methods.items():
-            drop_hook(callback, hook, method)
-        return True
-
-
-def _called(callback: Callback, hook: str) -> Sequence[_Method]:
-    """Return the methods that a hook calls now."""
-    method = getattr(callback, hook, None)
-    if isinstance(method, Each):
-        return method.methods
-    own = hook in callback.__dict__ or has_hook(callback, hook)
-    return (method,) if own and callable(method) else ()
-
-
-def _simplest(methods: Sequence[_Method]) -> _Method | None:
+def _as_one(methods: Sequence[_Method]) -> _Method | None:
+    """Return what calls all of these methods: the simplest that will do, None for none."""
     if len(methods) > 1:
-        return Each(methods)
+        return _CallEach(methods)
     return methods[0] if methods else None

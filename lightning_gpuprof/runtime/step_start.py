@@ -5,12 +5,11 @@ from typing import Any
 
 from lightning_gpuprof.adapters.lightning import Callback, batch_loop
 from lightning_gpuprof.runtime.context import StepSource
-from lightning_gpuprof.runtime.hooks import BatchCalls, add_hook, called_by_trainer, drop_hook
+from lightning_gpuprof.runtime.hooks import BATCH_START, dispatcher_in
 
 _NEVER = 1 << 62
 _FAR = 16
 """Where this many steps or more are to be passed over, half of them are not even seen."""
-_BATCH_START = "on_train_batch_start"
 
 
 class StepCalls:
@@ -30,7 +29,7 @@ class StepCalls:
         source: StepSource | None = None,
     ) -> None:
         self._progress = batch_loop(trainer).batch_progress
-        self._host = called_by_trainer(trainer, callback)
+        self._hooks = dispatcher_in(trainer, callback)
         self._on_step, self._source = on_step, source
         self._first = self._due = self._completed
         self._called_back = False
@@ -79,20 +78,20 @@ class StepCalls:
         self._go()
         if self._due < _NEVER:
             self._called_back = True
-            BatchCalls.of(self._host).add(self._rest, left // 2)
+            self._hooks.periodic.add(self._rest, left // 2)
 
     def _wait_no_more(self) -> None:
         if self._called_back:
             self._called_back = False
-            BatchCalls.of(self._host).drop(self._rest)
+            self._hooks.periodic.drop(self._rest)
 
     def _enter(self) -> None:
         if self._leave is not None:
             return
         source = self._source
         if source is None or not source.running:
-            add_hook(self._host, _BATCH_START, self.step_begins)
-            self._leave = lambda: drop_hook(self._host, _BATCH_START, self.step_begins)
+            self._hooks.add(BATCH_START, self.step_begins)
+            self._leave = lambda: self._hooks.drop(BATCH_START, self.step_begins)
         else:
             source.listeners.append(self)
             self._leave = lambda: source.listeners.remove(self)

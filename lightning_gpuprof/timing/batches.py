@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.runtime.guard import attempt
-from lightning_gpuprof.runtime.hooks import BatchCalls
+from lightning_gpuprof.runtime.hooks import PeriodicCalls
 from lightning_gpuprof.tensors import first_dimension
 from lightning_gpuprof.timing.phase_clock import Region
 from lightning_gpuprof.timing.region_paths import CLOSE, OPEN, SWAP, code
@@ -36,7 +36,7 @@ class BatchState:
     def __init__(
         self,
         timeline: StepTimeline,
-        calls: BatchCalls,
+        calls: PeriodicCalls,
         holder: Any,
         *,
         begin_elsewhere: Callable[[], object],

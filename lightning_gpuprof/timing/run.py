@@ -15,7 +15,7 @@ from lightning_gpuprof.records.schema import RunStart, StepFlag
 from lightning_gpuprof.runtime.compiling import CompileNotes
 from lightning_gpuprof.runtime.context import RunContext, StepListener
 from lightning_gpuprof.runtime.guard import interrupts_wait
-from lightning_gpuprof.runtime.hooks import BatchCalls
+from lightning_gpuprof.runtime.hooks import PeriodicCalls
 from lightning_gpuprof.timing.action_regions import ActionRegions
 from lightning_gpuprof.timing.attach import FIT_PHASES, ProxyTiming
 from lightning_gpuprof.timing.batches import Batch, BatchState, size_of
@@ -44,7 +44,7 @@ class TimingRun:
         settings: TimerSettings,
         *,
         shield: Callable[[Callable[[], object]], Callable[[], None]],
-        calls: BatchCalls,
+        calls: PeriodicCalls,
         fit_end: FitEnd,
         events: DeviceEvents | None = None,
     ) -> None:
@@ -152,7 +152,7 @@ class TimingRun:
         if batches.left <= 0:
             batches.left = self._writer.fill()
         if batches.calls.left <= 0:
-            batches.calls.ring()
+            batches.calls.run_due()
 
     def _look(self) -> None:
         self._batches.counters = self._compiling.look()
@@ -179,7 +179,7 @@ class TimingRun:
         """Put the Trainer back as it was."""
         self.running = False
         self._deactivate()
-        self._batches.calls.hand_over()
+        self._batches.calls.count_with_hook()
         for listener in tuple(self.timeline.listeners):
             listener.timing_ends()
         self.timing.restore()

@@ -7,6 +7,7 @@ from lightning.pytorch import Callback
 from lightning_gpuprof.recorders import gradient_sync
 from lightning_gpuprof.recorders.gradient_sync import GradientSync
 from lightning_gpuprof.runtime.guard import is_disabled
+from lightning_gpuprof.runtime.hooks import dispatcher_of
 
 
 class Part:
@@ -36,7 +37,7 @@ def steps(part, count=2):
         SimpleNamespace(step=0, write=lambda record: None),
         SimpleNamespace(part=lambda name: part, running=True),
     )
-    recorder.train_starts(SimpleNamespace(world_size=2), host)
+    recorder.train_starts(SimpleNamespace(world_size=2), dispatcher_of(host))
     weight = torch.ones(1, requires_grad=True)
     for _ in range(count):
         loss = (2 * weight).sum()

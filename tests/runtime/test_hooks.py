@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lightning_gpuprof.runtime.hooks import BatchCalls, Hooks, add_hook
+from lightning_gpuprof.runtime.hooks import HookSet, dispatcher_of
 
 HOOK = "on_train_batch_end"
 
@@ -21,8 +21,8 @@ def call(host, times):
 
 def test_a_spaced_method_is_called_with_the_last_of_so_many_calls(host):
     always, third, fifth = [], [], []
-    add_hook(host, HOOK, always.append)
-    calls = BatchCalls.of(host)
+    dispatcher_of(host).add(HOOK, always.append)
+    calls = dispatcher_of(host).periodic
     calls.add(lambda: third.append(calls.batches), 3)
     calls.add(lambda: fifth.append(calls.batches), 5)
 
@@ -35,9 +35,9 @@ def test_a_spaced_method_is_called_with_the_last_of_so_many_calls(host):
 
 def test_hooks_added_together_call_once_each_until_they_are_dropped(host):
     begun, ended = [], []
-    hooks = Hooks({"on_train_batch_start": begun.append, HOOK: ended.append})
-    hooks.add(host)
-    hooks.add(host)
+    hooks = HookSet({"on_train_batch_start": begun.append, HOOK: ended.append})
+    hooks.add(dispatcher_of(host))
+    hooks.add(dispatcher_of(host))
 
     host.on_train_batch_start(1)
     call(host, 1)
@@ -53,7 +53,7 @@ def counted(host, calls, batches):
     for number in range(1, batches + 1):
         calls.left -= 1
         if calls.left == 0:
-            calls.ring()
+            calls.run_due()
         if getattr(host, HOOK, None) is not None:
             with_hook.append(number)
             getattr(host, HOOK)(number)
@@ -61,7 +61,7 @@ def counted(host, calls, batches):
 
 
 def test_where_batches_are_counted_anyway_there_is_no_hook(host):
-    calls, third, fifth = BatchCalls.counted_by(host), [], []
+    calls, third, fifth = dispatcher_of(host).count_elsewhere(), [], []
     calls.add(lambda: third.append(calls.batches), 3)
     calls.add(lambda: fifth.append(calls.batches), 5)
 
