@@ -1,11 +1,11 @@
 """Autograd's anomaly detection is on.
 
 ## Symptom
-`Trainer(detect_anomaly=True)`, or searches for NaN (`aten::_is_any_true`) in the backward pass.
+The Trainer has `detect_anomaly=True`, or the backward pass searches for NaN (`aten::_is_any_true`).
 
 ## Why
-Every operator of the forward pass has the whole Python stack formatted, and the backward pass
-searches every gradient for NaN, which makes the host wait for a GPU each time.
+Anomaly detection formats the whole Python stack for every operator of the forward pass. In the
+backward pass it searches every gradient for NaN, and each search makes the host wait for the GPU.
 
 ## Fix
 ```python
@@ -14,11 +14,12 @@ Trainer(detect_anomaly=False)  # after; on again only to find a NaN that you hav
 ```
 
 ## How it is measured
-From stack samples: the share of forward that formats stacks. Without them, from a trace: 80 to
-200 µs per node of the graph. The searches for NaN in the trace are added.
+The share of forward that formats stacks comes from stack samples. Without samples it is estimated
+from a trace, at 80 to 200 µs per node of the autograd graph. The searches for NaN in the trace are
+added to it.
 
 ## Limits
-Without a trace the saving lies between nothing and half of the step.
+Without samples and without a trace, the saving lies between nothing and half of the step.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

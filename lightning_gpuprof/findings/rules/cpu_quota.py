@@ -1,15 +1,15 @@
-"""A container's CPU quota makes the run wait, again and again.
+"""A container's CPU quota makes the run wait again and again.
 
 ## Symptom
 In a fifth of the kernel's scheduling periods or more, the container had used up its quota.
 
 ## Why
-Docker (`--cpus`) and Kubernetes (`limits.cpu`) bound time on cores, not which cores. torch starts
-a thread for each of the machine's cores; they use the quota up early in a period, and then all
-stand still.
+Docker (`--cpus`) and Kubernetes (`limits.cpu`) limit the time on cores, not the number of cores.
+torch starts a thread for every core of the machine. These threads use up the quota early in a
+period, and then all of them stand still.
 
 ## Fix
-No more threads and workers than the quota has cores, or a higher limit.
+Use no more threads and workers than the quota has cores, or raise the limit.
 
 ```python
 DataLoader(data, num_workers=8)  # before, with a quota of 4 cores
@@ -18,11 +18,12 @@ DataLoader(data, num_workers=2)
 ```
 
 ## How it is measured
-`throttled_frac`: `nr_throttled` of `nr_periods` in `cpu.stat`, from the start of training to its
-end.
+`throttled_frac` is `nr_throttled` out of `nr_periods` in `cpu.stat`, from the start of training to
+its end.
 
 ## Limits
-Fewer than 50 periods (5 s) say nothing. Lost time is not known, so none is claimed.
+The rule is silent with fewer than 50 periods (5 s). How much time is lost is not known, so none is
+claimed.
 """
 
 from math import floor

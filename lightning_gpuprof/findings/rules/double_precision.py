@@ -1,15 +1,15 @@
-"""The model computes in 64-bit precision without having been asked to.
+"""The model computes in 64-bit precision although nobody asked for it.
 
 ## Symptom
-Most parameters are float64, though neither the Trainer nor torch's default type asks for it.
+Most parameters are float64, while neither the Trainer nor torch's default type asks for it.
 
 ## Why
-numpy computes in float64. A dataset that passes its arrays on unchanged, with a `.double()` to
-silence the error, doubles every byte and halves a CPU's arithmetic. Most GPUs are 32 to 64 times
-slower.
+numpy computes in float64. If a dataset passes its arrays on unchanged and the model is made to fit
+them by `.double()`, every tensor takes twice the bytes. A CPU computes half as fast, and most GPUs
+32 to 64 times slower.
 
 ## Fix
-Convert the data once; keep float64 for the few sums that need it.
+Convert the data once. Keep float64 for the few sums that need it.
 
 ```python
 torch.from_numpy(array)  # before
@@ -17,11 +17,11 @@ torch.from_numpy(array.astype("float32"))  # after
 ```
 
 ## How it is measured
-`double_frac` of the parameter tensors; from a trace, `operators_ns`, the time in operators whose
-arithmetic matters, of which 30% to 60% go on a CPU.
+`double_frac` is the share of parameter tensors in float64. `operators_ns` is the time in a trace in
+operators whose arithmetic matters. On a CPU, 30% to 60% of it is saved.
 
 ## Limits
-Silent where gradients are differentiated twice: there float64 is often intended.
+The rule is silent if gradients are differentiated again, because float64 is often intended there.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

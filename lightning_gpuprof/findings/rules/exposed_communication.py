@@ -1,15 +1,15 @@
-"""The device waits for other ranks: communication that nothing overlaps.
+"""Ranks exchange gradients after the backward pass, when no computation hides it.
 
 ## Symptom
 Gradients are still being exchanged when the backward pass is done.
 
 ## Why
-An exchange can run while the backward pass computes. Exposed time adds to every step on every
-rank.
+An exchange can run while the backward pass computes. The part that does not adds to every step on
+every rank.
 
 ## Fix
-Exchange less often, smaller (a bf16 hook) or in other buckets. A model whose gradients fit one
-bucket of 25 MB gains from accumulation alone. FSDP: gather ahead.
+Exchange less often, fewer bytes (a bf16 hook) or in buckets of another size. If all gradients fit
+one bucket of 25 MB, only accumulating gradients helps. With FSDP, gather weights ahead.
 
 ```python
 DDPStrategy()  # before
@@ -17,13 +17,14 @@ DDPStrategy(bucket_cap_mb=100, gradient_as_bucket_view=True)  # after
 ```
 
 ## How it is measured
-`exposed_comm_ns`: from the last rank's last gradient until all have been exchanged, as ranks timed
-it; else, from a trace, communication kernels with nothing computed beside them. A quarter to three
-quarters of it go.
+`exposed_comm_ns` is the time from the last rank's last gradient until all gradients have been
+exchanged, as the ranks timed it. Without such times, it is the time in a trace in which
+communication kernels run with no computation beside them. The saving is a quarter to three quarters
+of it.
 
 ## Limits
-From a trace alone, or without the records of all ranks ("up to"), waiting for a late rank counts
-too.
+From a trace alone, or if the records of some ranks are missing ("up to"), waiting for a late rank
+counts as communication.
 """
 
 import re

@@ -1,10 +1,10 @@
 """Validation takes a noticeable share of the training time.
 
 ## Symptom
-Validation runs take long, spread over all steps.
+Validation, spread over all steps, takes a noticeable part of the step.
 
 ## Why
-Training stands still during validation, which is worth its time only if you act on its result.
+Training stands still during validation. It is worth that time only if you act on its result.
 
 ## Fix
 ```python
@@ -13,12 +13,12 @@ Trainer(val_check_interval=500)  # after; or limit_val_batches, or larger batche
 ```
 
 ## How it is measured
-`validation_ns` per step, `per_validation_ns`. The saving is that of the change proposed: a fifth as
-often at least, at about 3% of the time.
+`validation_ns` is the time per step and `per_validation_ns` the time per validation. The saving is
+that of the proposed change: a fifth as often or less, and about 3% of the time.
 
 ## Limits
-Validation once an epoch that takes less than a second in all is not reported. See also
-`worker-startup`.
+Validation once per epoch that takes less than a second in total is not reported. Starting the
+workers of its loader is reported by `worker-startup`.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

@@ -1,14 +1,14 @@
-"""The device waits for the host: Python and dispatch take longer than the computing itself.
+"""The device waits for the host: Python and dispatch take longer than the computation itself.
 
 ## Symptom
-The device has nothing queued through most steps, or on a CPU much of forward and backward is
-dispatch of small operators.
+The device has nothing queued through most steps. On a CPU, much of forward and backward is spent
+dispatching small operators.
 
 ## Why
-A host-bound step gets no faster from a faster device, only from less host work per step.
+A faster device does not make such a step faster. Only less work on the host does.
 
 ## Fix
-Fewer, larger operators, a fused optimizer, `torch.compile`, a larger batch.
+Use fewer and larger operators, a fused optimizer, `torch.compile` or a larger batch.
 
 ```python
 for t in range(len(x)): out.append(self.f(x[t]))  # before
@@ -16,12 +16,13 @@ out = self.f(x)  # after
 ```
 
 ## How it is measured
-`host_bound_frac` by device marks; `host_idle_ns`, idle time behind late launches, by a trace; on a
-CPU `overhead_ns`, the compute phases without longer operators. Only calls above the usual number
-for such a model count.
+`host_bound_frac` comes from device marks, and `host_idle_ns`, the device's idle time behind late
+launches, from a trace. On a CPU, `overhead_ns` is the compute phases without their longer
+operators. Only calls beyond the usual number for a model of this kind count.
 
 ## Limits
-Loops inside recurrent layers are torch's own. Anomaly detection hides the model's own operators.
+Loops inside recurrent layers are torch's own. The rule is silent while anomaly detection is on,
+because its operators cannot be told from the model's.
 """
 
 from lightning_gpuprof.analysis.run.device_time import StepState

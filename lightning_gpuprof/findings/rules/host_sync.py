@@ -1,12 +1,12 @@
-"""The host stops to read values off the device.
+"""The host waits for the device to read values from it.
 
 ## Symptom
-Lines such as `.item()`, `.cpu()` or `print(loss)` in the step, or long synchronizing calls in a
-trace.
+The step has lines such as `.item()`, `.cpu()` or `print(loss)`, or a trace has long synchronizing
+calls.
 
 ## Why
-While the host waits it queues nothing, so the device then idles until the next launch. A loop that
-reads value after value pays for its small operators as well.
+While the host waits it queues nothing, so the device is idle afterwards until the next launch. A
+loop that reads one value after the other pays for its small operators as well.
 
 ## Fix
 ```python
@@ -17,12 +17,13 @@ self.total += loss.detach()  # after: on the device; read it once, at the epoch'
 Replace loops over elements by one operation over the tensor.
 
 ## How it is measured
-`blocked_ns`: time in synchronizing calls, from a trace or an inspection; the saving is the idle
-time behind them. `device_wide_ns`: the part that waits for all streams.
-`reads_per_step_count`: single values read. Lines are from an inspection, a trace or samples.
+`blocked_ns` is the time in synchronizing calls, from a trace or an inspection. The saving is the
+device's idle time behind them. `device_wide_ns` is the part that waits for all streams, and
+`reads_per_step_count` the number of single values that are read. Lines come from an inspection, a
+trace or samples.
 
 ## Limits
-Waits for copies from pageable memory are `slow-host-to-device-copy`.
+Waits for copies from pageable memory are reported by `slow-host-to-device-copy`.
 """
 
 from dataclasses import replace

@@ -1,10 +1,10 @@
 """Matrix products run in full 32-bit precision on a GPU with faster matrix units.
 
 ## Symptom
-Much of the step is matrix products in 32 bit, on a GPU with TF32 and bfloat16 units.
+Much of the step is matrix products in 32 bit, on a GPU with matrix units for TF32 and bfloat16.
 
 ## Why
-Matrix units multiply TF32, bfloat16 and float16 several times as fast as plain 32-bit units, and
+Matrix units multiply TF32, bfloat16 and float16 several times as fast as plain 32-bit units do, and
 half the bytes move twice as fast.
 
 ## Fix
@@ -17,11 +17,12 @@ Trainer(precision="bf16-mixed")  # or
 ```
 
 ## How it is measured
-`gemm_ns`: products, convolutions and attention per step, from a trace whose kernels use no matrix
-units. The saving lies between half again as fast and the ratio of the published peaks, at most six.
+`gemm_ns` is the time per step in products, convolutions and attention, from a trace whose kernels
+do not use matrix units. The saving assumes products that are 1.5 times as fast at least, and at
+most as much faster as the ratio of the published peaks says, up to 6 times.
 
 ## Limits
-Steps that wait for the host or for data get no shorter and are left out.
+Steps that wait for the host or for data do not get shorter, and do not count.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

@@ -1,14 +1,14 @@
-"""Much of the device's time goes to kernels that wait for its memory.
+"""Much of the device's time goes to kernels that are limited by its memory.
 
 ## Symptom
-40% of the kernel time or more is elementwise, normalisation and reduction kernels.
+40% of the kernel time or more is in elementwise, normalisation and reduction kernels.
 
 ## Why
-Such a kernel takes as long as its bytes take to move. Two in a row move the same bytes twice; one
-fused kernel moves them once.
+Such a kernel takes as long as moving its bytes takes. Two of them in a row move the same bytes
+twice; a fused kernel moves them once.
 
 ## Fix
-Fuse neighbours, and use a smaller type.
+Fuse neighbouring kernels, and use a smaller type.
 
 ```python
 model = Model()  # before
@@ -16,11 +16,12 @@ model = torch.compile(Model())  # after
 ```
 
 ## How it is measured
-`memory_bound_frac`: kernel time below the roofline's ridge point, or without shapes, in those
-categories. Fusing saves a quarter to three quarters of it.
+`memory_bound_frac` is the share of kernel time below the roofline's ridge point or, without shapes,
+in those categories. Fusing saves a quarter to three quarters of it.
 
 ## Limits
-Kernels too small to fill the device are left out, and so are steps that wait for the host.
+Kernels that are too small to fill the device do not count, and neither does time in which the
+device waits for the host.
 """
 
 from collections.abc import Mapping

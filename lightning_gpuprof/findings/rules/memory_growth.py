@@ -1,12 +1,12 @@
-"""Something accumulates: memory grows from step to step, and phases with it.
+"""Something accumulates: memory grows from step to step, and phases may grow with it.
 
 ## Symptom
-The device's or the process's memory rises from window to window all along, or a phase gets slower
-with every step.
+The memory of the device or of the process rises through the whole run, or a phase gets slower with
+every step.
 
 ## Why
-A list of outputs with their graphs keeps every step's activations. If each step works on the whole
-list, steps get slower too.
+A list of outputs with their graphs keeps the activations of every step. If each step works on the
+whole list, steps get slower as well.
 
 ## Fix
 ```python
@@ -14,14 +14,15 @@ self.losses.append(loss)  # before
 self.total += loss.detach()  # after
 ```
 
-Clear lists at the epoch's end and bound caches.
+Clear lists at the end of an epoch, and bound the size of caches.
 
 ## How it is measured
-`growth_per_step_bytes`: the slope over windows, if chance gives it once in a thousand runs at most.
-The saving: from what growing has cost per step on average to what it costs now.
+`growth_per_step_bytes` is the slope of memory over recorded windows. It counts if chance gives such
+a slope in at most one of a thousand runs. The saving lies between what the growth has cost per step
+on average and what it costs by now.
 
 ## Limits
-Below a kilobyte a step nothing is said.
+The rule is silent below a kilobyte per step.
 """
 
 import re

@@ -4,12 +4,12 @@
 `aten::contiguous`, or kernels such as `nchwToNhwc`, take a noticeable share of the step.
 
 ## Why
-A transposed view is free; making it contiguous moves all of its bytes and computes nothing, and the
-backward pass does it again.
+A transposed view is free. Making it contiguous moves all of its bytes without computing anything,
+and the backward pass does so again.
 
 ## Fix
-Keep one layout: `channels_last` for convolutions, weights shaped so that no transpose is needed,
-inputs transposed where they are made.
+Keep one layout: `channels_last` for convolutions, weights in a shape that needs no transpose, and
+inputs that are transposed as they are made.
 
 ```python
 images = images.contiguous()  # before
@@ -18,11 +18,11 @@ images = images.to(memory_format=torch.channels_last)
 ```
 
 ## How it is measured
-`relayout_ns`: time per step inside those calls and kernels, from a trace. Of several copies one may
-stay; at most each has a gradient of equal cost.
+`relayout_ns` is the time per step in those calls and kernels, from a trace. Of several copies one
+may have to stay. At most, every copy has a gradient that costs as much.
 
 ## Limits
-Two copies for each GroupNorm on a GPU are torch's own and not counted.
+On a GPU, torch itself makes two copies for each GroupNorm; they do not count.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

@@ -1,14 +1,14 @@
-"""The trace cannot see into compiled regions.
+"""The trace does not show what compiled regions do.
 
 ## Symptom
 Much of the traced operators' time is in `Torch-Compiled Region` or `CompiledFunction`.
 
 ## Why
-Such a region counts as one operator: no rule can tell what in it is slow.
+Such a region counts as one operator, so no rule can tell what is slow inside it.
 
 ## Fix
-Record the window uncompiled; or, on a CPU, set
-`torch._inductor.config.cpp.enable_kernel_profile`.
+Record the window uncompiled. On a CPU, `torch._inductor.config.cpp.enable_kernel_profile` shows the
+compiled kernels instead.
 
 ```python
 GpuProfCallback()  # before
@@ -16,10 +16,10 @@ GpuProfCallback(compiled="eager")  # after: these steps' arithmetic may differ
 ```
 
 ## How it is measured
-`opaque_frac`: share of the operators' own time in compiled regions, from the trace.
+`opaque_frac` is the share of the operators' own time in compiled regions, from the trace.
 
 ## Limits
-Reported from a fifth, unless the trace names Triton kernels. No time is claimed.
+The finding is reported from a fifth on, unless the trace names Triton kernels. No time is claimed.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

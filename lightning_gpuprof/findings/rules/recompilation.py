@@ -1,14 +1,15 @@
 """torch.compile compiles again and again during training.
 
 ## Symptom
-Steps after the warm-up still compile something, or the warm-up compiled three times or more.
+Steps after the warm-up still compile something, or three or more of the first steps did.
 
 ## Why
-A new shape, type or Python value makes a compiled function compile anew, for seconds on a GPU. At
-dynamo's limit (8 by default) torch gives up and runs the function uncompiled.
+A new shape, type or Python value makes torch compile a function again, which takes seconds on a
+GPU. At dynamo's limit (8 by default) torch gives up and runs the function uncompiled.
 
 ## Fix
-Pad to a few lengths, drop the last batch, or mark what changes; `TORCH_LOGS=recompiles` says why.
+Pad to a few lengths, drop the last batch, or mark what changes. `TORCH_LOGS=recompiles` prints the
+reason.
 
 ```python
 model = torch.compile(model)  # before
@@ -16,11 +17,12 @@ model = torch.compile(model, dynamic=True)  # after
 ```
 
 ## How it is measured
-`compiled_steps_count`, and `compiling_ns` spread over all steps: by dynamo's own timing and by what
-those steps take above others; the two are the bounds.
+`compiled_steps_count` counts the steps that compile, and `compiling_ns` is their extra time, spread
+over all steps. It is bounded by dynamo's own timing and by how much longer these steps take.
 
 ## Limits
-Steps with a validation are not counted. A padded shape is compiled too, and padding computes more.
+Steps with a validation are not counted. A padded shape must be compiled too, and padding computes
+more.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

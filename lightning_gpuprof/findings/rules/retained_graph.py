@@ -1,12 +1,13 @@
-"""The backward pass runs the same graph more than once, or a growing one.
+"""The backward pass runs the same graph more than once, or a graph that grows.
 
 ## Symptom
 Nodes of the autograd graph run more often than the operators that made them, or the backward pass
 takes longer and longer while memory grows.
 
 ## Why
-`backward(retain_graph=True)` for each of several losses runs their shared part once per loss. A
-state carried over without `detach()` drags earlier steps' graphs along.
+If `backward(retain_graph=True)` is called for several losses, it runs their shared part once per
+loss. A state that is carried over to the next step without `detach()` keeps the graphs of earlier
+steps.
 
 ## Fix
 ```python
@@ -18,11 +19,12 @@ self.hidden = hidden.detach()
 With several optimizers, detach what a loss does not train.
 
 ## How it is measured
-`repeated_frac`: calls of graph nodes in a trace against calls of their operators. Or the backward
-pass grows by a fifth or more, with memory: graphs that are kept take memory.
+`repeated_frac` compares the calls of graph nodes in a trace with the calls of their operators.
+Without a trace, the backward pass must grow by a fifth or more together with memory, because kept
+graphs take memory.
 
 ## Limits
-Silent where gradients are differentiated twice (gradient penalties).
+The rule is silent if gradients are differentiated again (gradient penalties).
 """
 
 from lightning_gpuprof.analysis.run.growth import Growth

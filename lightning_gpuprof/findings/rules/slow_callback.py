@@ -1,17 +1,17 @@
 """A callback, or a hook of the module, takes a noticeable share of every step.
 
 ## Symptom
-One callback's hooks, or one hook of the module, take long in the training loop.
+One callback, or one hook of the module, takes long in the training loop.
 
 ## Why
-Lightning calls callbacks one after the other; the next step begins when the last one returns.
+Lightning calls callbacks one after the other, and the next step begins when the last one returns.
 
 ## Fix
-Do the work in one step of many, at the epoch's end, or in a thread. Make work cheaper that changes
-weights, gradients or learning rates.
+Do the work in one step of many, at the end of the epoch, or in a thread. If the work changes
+weights, gradients or learning rates, make it cheaper instead.
 
 ```python
-def on_train_batch_end(self, trainer, *args):  # before: in each step
+def on_train_batch_end(self, trainer, *args):  # before: in every step
     self.draw()
 
     if trainer.global_step % 50 == 0:  # after
@@ -19,11 +19,12 @@ def on_train_batch_end(self, trainer, *args):  # before: in each step
 ```
 
 ## How it is measured
-`callback_ns`: mean host time per step inside it. One step in 50 leaves 2% of that; at least a tenth
-may have to stay.
+`callback_ns` is the mean host time per step inside it. Working in one step of 50 leaves 2% of it;
+at least a tenth may have to stay.
 
 ## Limits
-Work done once is not reported. On a GPU only the device's idle time counts.
+Work that was done only once is not reported. On a GPU, only time counts in which the device is
+idle.
 """
 
 from lightning_gpuprof.analysis.run.phase_split import Part, PerStep

@@ -1,10 +1,10 @@
 """Checkpoints take a noticeable share of the training time.
 
 ## Symptom
-Saving takes more than the step can spare, on average over all steps.
+Saving checkpoints takes a noticeable part of the mean step.
 
 ## Why
-Training stops while a checkpoint gathers the whole state and writes it.
+Training stands still while a checkpoint gathers the whole state and writes it.
 
 ## Fix
 ```python
@@ -13,11 +13,11 @@ ModelCheckpoint(every_n_train_steps=500)  # after; or train_time_interval, save_
 ```
 
 ## How it is measured
-`checkpoint_ns` per step and `per_checkpoint_ns`. The saving is that of the interval proposed: a
-fifth as often at least, and about 1% of the time.
+`checkpoint_ns` is the time per step and `per_checkpoint_ns` the time per save. The saving is that
+of the proposed interval: a fifth as often or less, and about 1% of the time.
 
 ## Limits
-Some saves wait for a slow disk, which fewer saves need not.
+Part of a save may be waiting for a slow disk, which saving less often need not make shorter.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

@@ -1,15 +1,15 @@
 """A callback or hook takes long between epochs.
 
 ## Symptom
-Training stands still between the last step of an epoch and the first of the next.
+Training stands still between the last step of an epoch and the first step of the next.
 
 ## Why
-No step shows it. Where epochs are short, a plot or a table of all predictions may take as long as
-the epoch itself.
+No step shows this time. If epochs are short, a plot or a table of all predictions may take as long
+as an epoch.
 
 ## Fix
-Work in one epoch of a few, or on fewer samples. What changes weights, rates or data must stay: make
-it cheaper.
+Do the work in one epoch of a few, or on fewer samples. Work that changes weights, learning rates or
+data must stay: make it cheaper.
 
 ```python
 def on_train_epoch_end(self, trainer, module):  # before
@@ -20,12 +20,12 @@ def on_train_epoch_end(self, trainer, module):  # before
 ```
 
 ## How it is measured
-`between_epochs_ns`: host time in one callback or hook between epochs, per step. A fifth as often
-leaves a fifth.
+`between_epochs_ns` is the host time in one callback or hook between epochs, per step. Working a
+fifth as often leaves a fifth of it.
 
 ## Limits
-Work that was done once says nothing. Validation, checkpoints and loggers have findings of their
-own.
+Work that was done only once is not reported. Validation, checkpoints and loggers have findings of
+their own.
 """
 
 from lightning_gpuprof.analysis.run.epochs import BetweenEpochs

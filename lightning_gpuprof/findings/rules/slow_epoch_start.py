@@ -1,29 +1,31 @@
-"""The first batch of every epoch takes long, although no data workers start.
+"""The first batch of every epoch takes long, although no data workers are started.
 
 ## Symptom
 Each epoch after the first begins with a wait that other steps do not have.
 
 ## Why
-An `IterableDataset` may read a lot before its first sample, such as to fill a shuffle buffer, in
-kept workers too; a sampler of your own may compute what to draw from. Training stands still.
+An `IterableDataset` may read a lot before its first sample, for example to fill a shuffle buffer;
+this happens in persistent workers, too. A custom sampler may compute what to draw from. Training
+stands still meanwhile.
 
 ## Fix
 ```python
-def __iter__(self):  # before: worked out in each epoch
+def __iter__(self):  # before: computed in every epoch
     weights = self.weigh()
 
 def __init__(self):  # after: once
     self.weights = self.weigh()
 ```
 
-Work on whole arrays, and prepare during the epoch before.
+Work on whole arrays, and prepare an epoch during the one before it.
 
 ## How it is measured
-`first_batch_ns`: the extra wait of epochs' first steps and between epochs, per step, without the
-first epoch; of kept workers, beyond one batch of each.
+`first_batch_ns` is the additional wait of the first steps of epochs and between epochs, per step
+and without the first epoch. With persistent workers, one batch of each worker is subtracted.
 
 ## Limits
-How much can go is unknown, but for half of a sampler's time. Workers that start: `worker-startup`.
+How much of the wait can be saved is not known, except that half of a sampler's time can. Workers
+that start in each epoch are reported by `worker-startup`.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

@@ -1,11 +1,11 @@
-"""Handing the batch to the device takes a noticeable share of every step.
+"""Moving the batch to the device takes a noticeable share of every step.
 
 ## Symptom
 Lightning's `batch_to_device`, or a batch-transfer hook of the module, takes long.
 
 ## Why
-A copy from pageable memory makes the host wait, and many small copies cost a launch each. On a CPU
-nothing is copied: there it is a hook's work.
+A copy from pageable memory makes the host wait, and every small copy costs a launch. On a CPU
+nothing is copied: there, the time is the work of a hook.
 
 ## Fix
 ```python
@@ -13,15 +13,16 @@ DataLoader(data, pin_memory=False)  # before
 DataLoader(data, pin_memory=True)  # after
 ```
 
-Pack small tensors into one; in hooks work on whole batches, or move the work into the dataset.
+Pack small tensors into one. In hooks, work on whole batches, or move the work into the dataset.
 
 ## How it is measured
-`transfer_ns`: host time per step; from a trace, copies, bytes and whether their memory is pinned.
-Pinned copies still take their bytes' time, at 6 to 64 GB/s. A trace alone tells of copies that
-nothing hides.
+`transfer_ns` is the host time per step. A trace adds the copies, their bytes and whether their
+memory is pinned. Copies from pinned memory still take the time of their bytes, at 6 to 64 GB/s.
+From a trace alone, copies count while nothing else runs.
 
 ## Limits
-On a GPU only the time the device stood idle counts. Handing over takes 75 µs, however small.
+On a GPU, only time counts in which the device was idle. Moving a batch takes 75 µs, however small
+it is.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,11 @@
 """Logging takes a noticeable share of every step.
 
 ## Symptom
-Loggers, `self.log`, calls of a logger's `experiment`, or hooks that take norms to log them.
+Loggers, `self.log`, calls of a logger's `experiment`, or hooks that compute norms for logging take
+long.
 
 ## Why
-Loggers write files or talk to a server in the training loop. A norm of every gradient is an
+Loggers write files or talk to a server in the training loop. The norm of every gradient is an
 operator per parameter, and reading a value makes the host wait for the device.
 
 ## Fix
@@ -13,15 +14,15 @@ Trainer(log_every_n_steps=1)  # before
 Trainer(log_every_n_steps=50)  # after; compute what is only logged in those steps alone
 ```
 
-Leave `sync_dist=True` for the epoch's means.
+Use `sync_dist=True` only for means of the epoch.
 
 ## How it is measured
-`logging_ns` per step inside the loggers, `self.log` and such hooks, without the first call, which
-imports. The saving is that of the change: one step in 50 leaves 2%; the Trainer's setting leaves
-`self.log` as it is.
+`logging_ns` is the time per step in loggers, in `self.log` and in such hooks, without the first
+call, which imports what it needs. The saving is that of the proposed change: one step in 50 leaves
+2% of it. The Trainer's setting does not change `self.log`.
 
 ## Limits
-A few values per step are normal: the severity counts only time beyond 1 ms.
+A few values per step are usual, so the severity goes by the time beyond 1 ms.
 """
 
 from collections.abc import Sequence

@@ -1,14 +1,15 @@
 """The GPU runs many kernels that are shorter than their own launch.
 
 ## Symptom
-Most kernels take less than 10 µs, and the device idles between them.
+Most kernels take less than 10 µs, and the device is idle between them.
 
 ## Why
-A launch costs the host 2 to 10 µs whatever it starts. Where most kernels are shorter, the device
-waits for the next one most of the time.
+A launch costs the host 2 to 10 µs, whatever it starts. If most kernels are shorter than that, the
+device waits for the next kernel most of the time.
 
 ## Fix
-Fuse, replay the step as a CUDA graph, use fused optimizers, batch what loops call one by one.
+Fuse kernels, replay the step as a CUDA graph, use a fused optimizer, and batch what loops call one
+by one.
 
 ```python
 model = Model()  # before
@@ -16,11 +17,12 @@ model = torch.compile(Model(), mode="reduce-overhead")  # after
 ```
 
 ## How it is measured
-From a trace: thin kernels per step, and `gaps_ns`, the device's idle time between kernels launched
-late or one by one. At least the gaps go; at most the idle time of forward and backward.
+A trace gives the number of kernels under 10 µs per step, and `gaps_ns`, the device's idle time
+between kernels that were launched late or one by one. The saving is at least the gaps, and at most
+the idle time of forward and backward.
 
 ## Limits
-Kernels of a graph or of a recurrent layer's one call are not counted.
+Kernels of a CUDA graph, or of one call of a recurrent layer, do not count.
 """
 
 from lightning_gpuprof.analysis.run.device_time import StepState

@@ -1,13 +1,15 @@
-"""Single steps take far longer than the others.
+"""Some steps take far longer than the others.
 
 ## Symptom
-Steps half a step or more above the median, or full runs of Python's garbage collector.
+Steps take half a median step or more above the median, or Python's garbage collector makes full
+collections.
 
 ## Why
-Spikes hide in medians and cost all the same; under DDP every rank waits for each rank's spikes.
+Medians hide such spikes, but they cost time. With DDP every rank waits for the spikes of all ranks.
 
 ## Fix
-Regular spikes have a cause in the program: `gc.collect()`, `empty_cache()`, a print or file.
+Spikes at regular intervals have a cause in the program: `gc.collect()`, `empty_cache()`, a print or
+a file.
 
 ```python
 gc.collect()  # before: in the loop
@@ -15,13 +17,14 @@ gc.collect(); gc.freeze()  # after: once, before trainer.fit
 ```
 
 ## How it is measured
-`excess_per_step_ns`: what spikes took above the median, in phases that should take the same;
-`collecting_per_step_ns`: the collector's time, measured by itself. Regular spikes save nine tenths
-and more; freezing, half of the collector's time and more.
+`excess_per_step_ns` is what spikes take above the median, in phases that should always take the
+same. `collecting_per_step_ns` is the collector's time, which is measured by itself. Removing
+regular spikes saves nine tenths or more of their excess; freezing objects saves half of the
+collector's time or more.
 
 ## Limits
-Irregular spikes without a cause are `info` and save nothing.
-A change that lasts from one step on is none.
+Irregular spikes without a known cause are `info` and save nothing. A change of the step time that
+lasts is not jitter.
 """
 
 from lightning_gpuprof.analysis.run.line_times import line_times

@@ -1,26 +1,28 @@
-"""Ranks wait for a late one.
+"""Ranks wait for a late rank.
 
 ## Symptom
-Ranks wait at the gradient sync: for one rank, for several, or for a changing one.
+At the gradient sync, ranks wait for one rank, for several ranks, or for changing ranks.
 
 ## Why
 A synchronous step is as fast as its slowest rank.
 
 ## Fix
-Look at what that rank does longer: samples, disk, a callback on rank 0 alone, another process.
+Find out what takes longer on that rank: its samples, its disk, a callback that only rank 0 runs, or
+another process on its machine.
 
 ```python
-if self.global_rank == 0: self.plot()  # before: in each step
+if self.global_rank == 0: self.plot()  # before: in every step
 if self.global_rank == 0 and batch_idx % 500 == 0: self.plot()  # after
 ```
 
 ## How it is measured
-Each rank times how long it waits from its own last gradient until all are there; the one that waits
-least came last. `late_ns`: how much earlier the exchange would be without the late rank;
-`mean_wait_ns`: the mean wait of all.
+Each rank times how long it waits from its own last gradient until all ranks are there. The rank
+that waits least came last. `late_ns` is how much earlier the exchange would be without the late
+rank, and `mean_wait_ns` the mean wait of all ranks.
 
 ## Limits
-On a CPU, changing ranks are a saving only where batches explain them (docs/adr/0044).
+On a CPU, waiting for changing ranks counts as a saving only if their batches explain it
+(docs/adr/0044).
 """
 
 from collections.abc import Sequence

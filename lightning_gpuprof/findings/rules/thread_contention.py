@@ -1,10 +1,11 @@
-"""Another thread of the program holds the training thread up by a lock.
+"""Another thread of the program makes the training thread wait for a lock.
 
 ## Symptom
 Forward waits at a lock, queue or event.
 
 ## Why
-A lock held during something slow makes the other thread wait as long.
+If a thread holds a lock while it does something slow, every other thread that needs the lock waits
+as long.
 
 ## Fix
 ```python
@@ -14,10 +15,10 @@ with self.lock: self.item = item
 ```
 
 ## How it is measured
-`lock_ns`: samples of forward at such lines.
+`lock_ns` is the share of forward's stack samples at such lines, times the duration of forward.
 
 ## Limits
-A thread that computes in Python without a lock of its own is not found.
+A thread that slows training down by computing in Python, without a lock of its own, is not found.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

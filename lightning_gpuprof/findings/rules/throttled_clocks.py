@@ -1,15 +1,15 @@
 """The device runs slower than it could: heat, power or a setting holds its clocks down.
 
 ## Symptom
-The driver gave a reason to hold clocks down in a tenth of its readings or more.
+In a tenth of its readings or more, the driver gave a reason for holding the clocks down.
 
 ## Why
-Kernels take longer in proportion to the clock. A run that slows down minute by minute, or one card
-of many that lags, is often a hot one.
+Kernels take longer in proportion to the clock. Heat is often the reason if a run gets slower minute
+by minute, or if one card of many lags behind.
 
 ## Fix
-Heat: cooling and neighbours. Power brake: the supply or the rack. A power cap is usual under full
-load. A clock setting was somebody's choice.
+For heat, look at the cooling and at neighbouring cards; for the power brake, at the power supply or
+the rack. A power cap is usual under full load. A clock setting was somebody's choice.
 
 ```sh
 nvidia-smi -lgc 900   # before: clocks fixed
@@ -17,10 +17,11 @@ nvidia-smi -rgc       # after
 ```
 
 ## How it is measured
-`throttled_frac` of the driver's readings (NVML, AMD SMI), with the lowest and highest clock seen.
+`throttled_frac` is the share of the driver's readings (NVML, AMD SMI) with the reason. The lowest
+clock is given with it.
 
 ## Limits
-A power cap alone is `info`. No time is claimed.
+If a power cap is the only reason, the finding is `info`. No time is claimed.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

@@ -1,13 +1,14 @@
-"""A trace is too large for viewers.
+"""A trace is too large for trace viewers.
 
 ## Symptom
-The trace of a profiler window is larger than viewers open.
+The trace of a profiler window is larger than viewers can open.
 
 ## Why
-chrome://tracing and Perfetto take minutes or run out of memory, and writing it stops training.
+chrome://tracing and Perfetto take minutes for such a trace or run out of memory, and writing it
+stops training.
 
 ## Fix
-Record fewer steps; stacks alone make a trace several times larger.
+Record fewer steps. Stacks alone make a trace several times larger.
 
 ```python
 GpuProfCallback(active=20, with_stack=True)  # before
@@ -15,10 +16,10 @@ GpuProfCallback(active=3, with_stack=False)  # after
 ```
 
 ## How it is measured
-`trace_bytes`: size of the window's trace before compression, against 500 MB.
+`trace_bytes` is the size of the window's trace before compression. The limit is 500 MB.
 
 ## Limits
-No time is claimed: only profiled steps are slower.
+No time is claimed, because only profiled steps get slower.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

@@ -1,11 +1,12 @@
 """The optimizer updates parameters one by one.
 
 ## Symptom
-The optimizer's step takes long for many small tensors, and does not use its fused form.
+The optimizer's step takes long for many small tensors, and the optimizer does not use its fused
+form.
 
 ## Why
-Unfused, an update is some ten operators for each tensor, each dispatched from Python (25 to 60 µs);
-fused it is one pass over all (2 to 6 µs).
+Without fusing, an update is about ten operators per tensor, each dispatched from Python (25 to 60
+µs per tensor). A fused update is one pass over all tensors (2 to 6 µs per tensor).
 
 ## Fix
 ```python
@@ -13,15 +14,16 @@ torch.optim.AdamW(params)  # before
 torch.optim.AdamW(params, fused=True)  # after
 ```
 
-Write an optimizer of your own for lists (`torch._foreach_*`).
+Write an optimizer of your own with operations on lists of tensors (`torch._foreach_*`).
 
 ## How it is measured
-`optimizer_ns` per step on the host clock, and the number of tensors, by costs measured on one core
-(docs/adr/0031). Other packages' optimizers: operators of the update, from a trace.
+`optimizer_ns` is the host time per step. The saving follows from the number of tensors and from
+costs that were measured on one core (docs/adr/0031). For optimizers of other packages, a trace
+shows the operators of the update.
 
 ## Limits
-A Trainer's own work around the update stays. On a GPU with `foreach` (the default) nothing is sure.
-SGD without momentum gains nothing on a CPU.
+What the Trainer does around the update stays. On a GPU with `foreach` (the default) the saving may
+be nothing. SGD without momentum gains nothing on a CPU.
 """
 
 import re

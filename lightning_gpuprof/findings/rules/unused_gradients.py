@@ -1,14 +1,14 @@
-"""Gradients are computed that no optimizer steps on.
+"""Gradients are computed that no optimizer uses.
 
 ## Symptom
-Parameters get gradients, and no optimizer steps on them.
+Parameters get gradients but are in no optimizer.
 
 ## Why
-A teacher without `no_grad`, or a body that the optimizer was not given, pays for a backward pass
-and keeps its activations until then.
+A teacher model without `no_grad`, or a backbone that was not given to the optimizer, costs a
+backward pass and keeps its activations until then.
 
 ## Fix
-Freeze what is not trained. Gradients still pass through it.
+Freeze what is not trained. Gradients still pass through frozen layers.
 
 ```python
 self.teacher = load_teacher()  # before
@@ -16,12 +16,12 @@ self.teacher = load_teacher().requires_grad_(False)  # after
 ```
 
 ## How it is measured
-Parameters that have a gradient after the first batch and are in no optimizer; `lightning-gpuprof
-inspect --into RUN` adds those with a learning rate of 0. At most their share of the backward pass
-goes.
+The rule looks for parameters that have a gradient after the first batch and are in no optimizer.
+`lightning-gpuprof inspect --into RUN` adds those whose learning rate is 0. At most their share of
+the backward pass is saved.
 
 ## Limits
-It is always `info`: a frozen module that passes gradients on saves little.
+The finding is always `info`: freezing a module that passes gradients on saves little.
 """
 
 import re

@@ -1,15 +1,15 @@
 """The device's memory is nearly full: the allocator frees and retries, or will soon fail.
 
 ## Symptom
-The peak is above 90% of the device, the allocator retried, or an allocation failed.
+The memory peak is above 90% of the device, the allocator retried, or an allocation failed.
 
 ## Why
-A retry synchronizes the device, frees every cached block and allocates anew. The next longer sample
-ends in an out-of-memory error.
+A retry waits for the device, frees all cached blocks and allocates anew. The next longer sample may
+end in an out-of-memory error.
 
 ## Fix
-Lower the batch size and accumulate gradients, checkpoint activations, train in bfloat16, or let
-the allocator grow its segments.
+Lower the batch size and accumulate gradients, checkpoint activations, train in bfloat16, or let the
+allocator grow its segments.
 
 ```python
 h = self.block(h)  # before
@@ -17,12 +17,12 @@ h = torch.utils.checkpoint.checkpoint(self.block, h, use_reentrant=False)  # aft
 ```
 
 ## How it is measured
-`peak_reserved_frac` by torch's allocator since the process began, `others_bytes` in use beside it,
-`alloc_retries_count`;
-from a trace, the device's idle time behind allocator calls.
+`peak_reserved_frac` is the peak of torch's allocator since the process began. `others_bytes` is in
+use beside it, and `alloc_retries_count` counts retries. A trace shows the device's idle time behind
+calls of the allocator.
 
 ## Limits
-Time is claimed only where a trace shows it.
+Time is claimed only if a trace shows it.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults

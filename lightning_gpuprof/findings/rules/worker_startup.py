@@ -1,12 +1,12 @@
-"""Data workers start again for each epoch or validation, or amid an epoch.
+"""Data workers are started again for each epoch or validation, or in the middle of an epoch.
 
 ## Symptom
-The first step of each epoch or validation waits for workers to start; or one of several loaders
-every few steps.
+The first step of each epoch or validation waits for workers to start. With several loaders, steps
+in the middle of an epoch may.
 
 ## Why
-Without persistent workers, each epoch ends all and starts new ones: each imports torch, copies
-the dataset, opens files, fills its queue.
+Without persistent workers, each epoch ends its workers and the next one starts new ones. A new
+worker imports torch, copies the dataset, opens files and fills its queue.
 
 ## Fix
 ```python
@@ -14,15 +14,17 @@ DataLoader(data, num_workers=4)  # before
 DataLoader(data, num_workers=4, persistent_workers=True)  # after
 ```
 
-Return the same loader each time.
+Return the same loader every time.
 
 ## How it is measured
-`startup_ns` per step: what an epoch's first step waits above the usual, and the waits between
-epochs, but the first; amid an epoch, likewise; in validation, iterators and first batches.
+`startup_ns` is the time per step. It is how much longer the first step of an epoch waits than
+others, and the waits between epochs, both without the first epoch. In the middle of an epoch it is
+the same difference, and in validation the time of creating iterators and of first batches.
 
 ## Limits
-A first batch, at most `num_workers` steps long, is still made: not in the least saving. That an
-epoch's first step computes longer, on memory shared with workers, is in the most.
+Persistent workers must still make a first batch, for at most `num_workers` steps; the lower end of
+the saving leaves that out. The upper end includes that the first step of an epoch computes longer,
+on memory that it shares with new workers.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
