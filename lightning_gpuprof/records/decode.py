@@ -1,4 +1,4 @@
-"""The border where text from a file becomes values: typed, finite, in range, or refused."""
+"""Decodes text from files into typed values and refuses what is not finite, in range or sound."""
 
 import sys
 from collections import Counter
@@ -13,12 +13,12 @@ from lightning_gpuprof.records.schema import Column, Record, RunStart
 
 _T = TypeVar("_T")
 MOST_NUMBER, MOST_FLOAT = 1 << 62, 1e150
-"""Sums of two such integers fit into 64 bits, and squares of such floats are finite."""
+"""The sum of two such integers fits into 64 bits, and the square of such a float is finite."""
 MOST_NESTING, MOST_TEXT, MOST_RANKS, MOST_LINES = 64, 1 << 20, 1 << 20, 1_000
 _RECORD = msgspec.json.Decoder(Record)
 _PHASES = frozenset(phase.value for phase in Phase)
 _SIGNED = ("torch_settings", "trainer", "model", "config", "details", "value", "start_ns")
-"""Fields that may be below 0, such as settings of the user's own; all others count something."""
+"""Fields that may be negative, such as the user's own settings. All others are counts or sizes."""
 
 
 class _Optimizer(msgspec.Struct):
@@ -27,7 +27,7 @@ class _Optimizer(msgspec.Struct):
 
 
 class _Settings(msgspec.Struct):
-    """The settings that rules compute with."""
+    """Settings of the trainer and the model that rules compute with."""
 
     parameter_bytes: int = 0
     dtypes: dict[str, int] = {}
@@ -36,7 +36,11 @@ class _Settings(msgspec.Struct):
 
 
 def read_record(line: bytes) -> Record:
-    """Read a line of a record file, or raise `UnreadableError` with what is wrong with it."""
+    """Decode a line of a record file.
+
+    Raises:
+        UnreadableError: The line is no record, or holds a value that cannot be; its text says why.
+    """
     record: Record = decoded(_RECORD, line)
     if isinstance(record, RunStart):
         if record.world_size > MOST_RANKS:
@@ -50,7 +54,7 @@ def read_record(line: bytes) -> Record:
 
 
 def decoded(decoder: msgspec.json.Decoder[_T], text: bytes) -> _T:
-    """Decode JSON and check its values, or raise `UnreadableError`.
+    """Decode JSON and check its values; raise `UnreadableError` if it cannot be read.
 
     >>> decoded(msgspec.json.Decoder(dict[str, int]), b'{"steps": 4611686018427387904}')
     Traceback (most recent call last):
@@ -67,7 +71,7 @@ def decoded(decoder: msgspec.json.Decoder[_T], text: bytes) -> _T:
 
 
 def typed(value: Any, kind: type[_T]) -> _T:
-    """Return plain values as a struct, or raise `UnreadableError`."""
+    """Convert plain values to a type; raise `UnreadableError` if they do not fit it."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -75,11 +79,19 @@ def typed(value: Any, kind: type[_T]) -> _T:
 
 
 def check_values(value: Any, name: object, least: int = -MOST_NUMBER, depth: int = 0) -> None:
-    """Refuse numbers out of range, long strings and deep nesting in what JSON can hold."""
+    """Raise `UnreadableError` for numbers out of range, too long strings and too deep nesting.
+
+    Args:
+        value: Anything that JSON can hold, or a struct.
+        name: What the value is called in the error.
+        least: The least integer allowed.
+        depth: How deep the value is nested.
+    """
     kind = type(value)
     if kind is int:
-        never = value == sys.maxsize and least < 0 and depth > 1  # in settings of the user's own
-        if not least <= value < MOST_NUMBER and not never:
+        # In settings, users write sys.maxsize for "never".
+        is_never = value == sys.maxsize and least < 0 and depth > 1
+        if not least <= value < MOST_NUMBER and not is_never:
             low = "below 0" if -MOST_NUMBER < value < 0 else "beyond 2^62"
             raise UnreadableError(f"{name!s:.80} is {low}")
     elif kind is float:
@@ -91,24 +103,27 @@ def check_values(value: Any, name: object, least: int = -MOST_NUMBER, depth: int
     elif depth > MOST_NESTING:
         raise UnreadableError(f"it is nested deeper than {MOST_NESTING} levels")
     elif kind is dict:
-        for key, one in value.items():
-            check_values(one, key, least, depth + 1)
+        for key, item in value.items():
+            check_values(item, key, least, depth + 1)
     elif kind is list or kind is tuple:
-        for one in value:
-            if type(one) is not float or not abs(one) < MOST_FLOAT:  # losses are many
-                check_values(one, name, least, depth + 1)
-    elif isinstance(value, msgspec.Struct) and kind is not Column:  # checked where they are joined
+        for item in value:
+            # Ordinary floats are not handed on, because recorded losses are many.
+            if type(item) is not float or not abs(item) < MOST_FLOAT:
+                check_values(item, name, least, depth + 1)
+    elif isinstance(value, msgspec.Struct) and kind is not Column:  # the reader checks columns
         for field in value.__struct_fields__:
             low_end = -MOST_NUMBER if field in _SIGNED else 0
             check_values(getattr(value, field), field, low_end, depth + 1)
 
 
-def _check_samples(seen: HostLines) -> None:
-    if len(seen.lines) > MOST_LINES:
+def _check_samples(samples: HostLines) -> None:
+    """Refuse samples of which a phase has more at its lines than in all."""
+    if len(samples.lines) > MOST_LINES:
         raise UnreadableError(f"it holds more than {MOST_LINES:,} lines")
-    at = Counter[str]()
-    for line in seen.lines:
-        at[line.phase] += line.count
-    beyond = any(count > seen.by_phase.get(phase, 0) for phase, count in at.items())
-    if beyond or max(seen.by_phase.values(), default=0) > seen.whole or at.keys() - _PHASES:
+    at_lines = Counter[str]()
+    for line in samples.lines:
+        at_lines[line.phase] += line.count
+    too_many = any(count > samples.by_phase.get(phase, 0) for phase, count in at_lines.items())
+    too_many |= max(samples.by_phase.values(), default=0) > samples.whole
+    if too_many or at_lines.keys() - _PHASES:
         raise UnreadableError("its samples do not add up by phase")

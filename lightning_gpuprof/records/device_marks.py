@@ -1,8 +1,9 @@
-"""The marks of steps on the device: how long each took there, and which side waited for the other.
+"""Device times of steps: how long a step took on the device, and which side waited for the other.
 
-*Run-ahead* is how long after the host passed a boundary the device did. Near the launch latency all
-through a step, nothing is queued and the host holds the run back; far above it, the device does. A
-fall from far above to near within a step is a wait of the host for the device.
+*Run-ahead* is by how much later the device passes a phase's end than the host. If it stays near the
+launch latency throughout a step, nothing is queued and the host holds the run back; if it is far
+above, the device does. If it falls from far above to near within a step, the host has waited for
+the device.
 """
 
 from collections.abc import Mapping
@@ -16,18 +17,19 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import NOT_MEASURED
 
 DATA_BOUND_FRAC = 0.10
-"""Device idle for want of data during this share of a step makes the step data-bound."""
+"""A step in which the device idles for this share because it has no data is data-bound."""
 NEAR_FRAC = 0.02
 NEAR_NS = 50_000
-"""So near to the launch latency, as a share of the step or in ns, run-ahead is "near" it."""
+"""Run-ahead is near the launch latency if it exceeds it by at most this share of the step, or by
+so many ns if that is more."""
 MAX_LATENCY_NS = 200_000
-"""No launch takes longer: where run-ahead never falls below, the device was always behind."""
+"""No launch takes longer: if run-ahead never falls below this, the device was always behind."""
 MOSTLY_QUEUED_FRAC = 0.9
-"""Work was queued for so much of the step that the device was busy, whatever it did."""
+"""If work was queued for this share of the steps' time, the device was busy."""
 
 
 class StepState(str, Enum):
-    """The side that a step waited for."""
+    """What a step waited for."""
 
     DEVICE_BOUND = "device_bound"
     HOST_BOUND = "host_bound"
@@ -44,7 +46,7 @@ _WAITS = {
 
 
 def gpu_line(busy_frac: float | None, state: StepState | None, doing: str = "") -> str:
-    """Say how busy the device is, what with, and who waits.
+    """Return a line on how busy the device is, what it does, and which side waits.
 
     >>> gpu_line(0.43, StepState.HOST_BOUND), gpu_line(None, StepState.DATA_BOUND)
     ('GPU 43 % busy: it waits for the host', 'GPU: it waits for data')
@@ -55,9 +57,10 @@ def gpu_line(busy_frac: float | None, state: StepState | None, doing: str = "") 
 
 @dataclass(frozen=True)
 class DeviceMarks:
-    """The steps of a table that have all their marks: `rows` says which; the columns hold them.
+    """The steps of a session that have all their device marks.
 
-    A phase that a step did not have took 0 ns there, and has a run-ahead of `NOT_MEASURED`.
+    `rows` selects them among all steps; the columns hold only them. A phase that a step did not
+    have took 0 ns on the device, and its run-ahead is `NOT_MEASURED`.
     """
 
     rows: Mask
@@ -76,9 +79,9 @@ class DeviceMarks:
 
     @property
     def queued_frac(self) -> float:
-        """The share of these steps in which the device had work queued for sure.
+        """The least share of these steps' time in which the device had work queued.
 
-        From when the host passed a phase's end until the device did, it worked on what was queued.
+        From when the host passes a phase's end until the device does, the device has work.
         """
         queued = sum(
             int(np.minimum(column, np.maximum(0, self.ahead[phase] - self.latency_ns)).sum())
@@ -88,19 +91,19 @@ class DeviceMarks:
         return min(1.0, queued / max(1, int(self.dur.sum())))
 
     def state_frac(self) -> dict[StepState, float]:
-        """Return the share of these steps in each state."""
+        """Return the share of these steps by state."""
         states = _states(self)
         return {state: float((states == i).mean()) for i, state in enumerate(StepState)}
 
     def line(self) -> str:
-        """Say what the device does: busy only where it had work queued nearly always."""
+        """Return a line on the device's state, with its busy share if it nearly always had work."""
         shares, queued = self.state_frac(), self.queued_frac
-        state = max(shares, key=lambda one: shares[one])
+        state = max(shares, key=lambda state: shares[state])
         return gpu_line(queued if queued >= MOSTLY_QUEUED_FRAC else None, state)
 
 
 def device_marks(columns: Mapping[str, Int64], chosen: Mask | None = None) -> DeviceMarks | None:
-    """Return the marked ones of the chosen steps, or None where there are none."""
+    """Return the device marks of the chosen steps; None if none of these is marked."""
     device, ahead = _columns(columns, "device/"), _columns(columns, "run_ahead/")
     if "device_dur" not in columns or not ahead:
         return None
@@ -109,19 +112,23 @@ def device_marks(columns: Mapping[str, Int64], chosen: Mask | None = None) -> De
     rows = rows if chosen is None else rows & chosen
     if not rows.any():
         return None
-    behind = {phase: column[rows] for phase, column in ahead.items()}
+    chosen_ahead = {phase: column[rows] for phase, column in ahead.items()}
     return DeviceMarks(
         rows=rows,
         dur=columns["device_dur"][rows],
-        # A marked step without a phase spent nothing in it.
+        # A marked step that did not have a phase spent no time in it.
         device={phase: np.maximum(0, column[rows]) for phase, column in device.items()},
-        ahead={phase: one for phase, one in behind.items() if (one != NOT_MEASURED).any()},
+        ahead={
+            phase: column
+            for phase, column in chosen_ahead.items()
+            if (column != NOT_MEASURED).any()
+        },
     )
 
 
 def _columns(columns: Mapping[str, Int64], prefix: str) -> dict[Phase, Int64]:
-    found = {phase: columns.get(prefix + phase.value) for phase in Phase}
-    return {phase: column for phase, column in found.items() if column is not None}
+    by_phase = {phase: columns.get(prefix + phase.value) for phase in Phase}
+    return {phase: column for phase, column in by_phase.items() if column is not None}
 
 
 def _states(marks: DeviceMarks) -> Int64:
@@ -132,7 +139,9 @@ def _states(marks: DeviceMarks) -> Int64:
     states = np.full(len(dur), names.index(StepState.HOST_BOUND), dtype=np.int64)
     if order:
         behind = np.stack([ahead[phase] > near for phase in order])
-        for i in range(1, len(order)):  # a phase that a step did not have changed nothing in it
+        for i in range(
+            1, len(order)
+        ):  # a phase that a step did not have leaves run-ahead as it was
             behind[i] |= (ahead[order[i]] == NOT_MEASURED) & behind[i - 1]
         states[behind.any(axis=0)] = names.index(StepState.DEVICE_BOUND)
         fell = (behind[:-1] & ~behind[1:]).any(axis=0)

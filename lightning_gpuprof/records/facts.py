@@ -1,4 +1,4 @@
-"""Single facts of a run: each is a record of its own type, of which the last counts."""
+"""Single facts of a run. Every fact is a record type of its own; the last record of it counts."""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -6,41 +6,43 @@ from typing_extensions import Self
 
 
 class FactBase(Struct, tag_field="kind", omit_defaults=True, frozen=True):
-    """A line of a record file, of which the last of its kind counts."""
+    """A record that replaces earlier records of its kind in the same session."""
 
 
 class Counters(FactBase, frozen=True):
-    """Counters of the kernel's, which only rise; `cores` is none."""
+    """Counters of the operating system, which only rise. A field `cores` is not a counter."""
 
     def since(self, earlier: "Counters") -> Self:
-        """Return what was added since an earlier reading."""
-        names = [name for name in self.__struct_fields__ if name != "cores"]
-        return replace(self, **{n: max(0, getattr(self, n) - getattr(earlier, n)) for n in names})
+        """Return by how much every counter has risen since an earlier reading."""
+        counters = [name for name in self.__struct_fields__ if name != "cores"]
+        risen = {name: max(0, getattr(self, name) - getattr(earlier, name)) for name in counters}
+        return replace(self, **risen)
 
 
 class CoreWait(Counters, tag="core_wait", frozen=True):
-    """How long the training thread was ready and waited for a core, in `wall_ns` of training."""
+    """How long the training thread was ready to run but waited for a core (`queued_ns`)."""
 
     wall_ns: int
     queued_ns: int
 
     @property
     def frac(self) -> float:
-        """Share of the time."""
+        """Share of the training time in which the thread waited for a core."""
         return self.queued_ns / max(1, self.wall_ns)
 
 
 class IoPressure(Counters, tag="io_pressure", frozen=True):
-    """How long some task of the machine waited for storage, in `wall_ns` of training."""
+    """How long some task on the machine waited for storage (`stalled_ns`) while training ran."""
 
     wall_ns: int
     stalled_ns: int
 
 
 class CpuQuota(Counters, tag="cpu_quota", frozen=True):
-    """A limit that Docker, Kubernetes or systemd has set (CFS bandwidth control), in cores.
+    """A CPU limit in cores, set by Docker, Kubernetes or systemd (CFS bandwidth control).
 
-    In `throttled` of the `periods` (of 100 ms as a rule) it had used its share up and had to wait.
+    In `throttled` of the `periods` (usually of 100 ms), the process had used up its share and had
+    to wait.
     """
 
     cores: float
@@ -49,9 +51,10 @@ class CpuQuota(Counters, tag="cpu_quota", frozen=True):
 
 
 class UnusedGradients(FactBase, tag="unused_gradients", frozen=True):
-    """Parameters whose gradients no optimizer uses: tensors, and how many numbers they hold.
+    """Parameters whose gradients no optimizer uses: how many tensors, with how many numbers.
 
-    `modules` are the outermost ones that hold nothing else, or the parameters themselves.
+    `modules` names the outermost modules that hold only such parameters; a parameter of a module
+    that holds others too is named itself.
     """
 
     tensors: int
@@ -61,7 +64,7 @@ class UnusedGradients(FactBase, tag="unused_gradients", frozen=True):
 
 
 class AnomalyMode(FactBase, tag="anomaly_mode", frozen=True):
-    """Whether torch.autograd's anomaly detection is on, in the forward or the backward pass."""
+    """Whether torch.autograd's anomaly detection is on in the forward or the backward pass."""
 
     on: bool = True
 
@@ -73,13 +76,13 @@ class BatchBytes(FactBase, tag="batch_bytes", frozen=True):
 
 
 class SyncedLogs(FactBase, tag="synced_logs", frozen=True):
-    """Names that `self.log(sync_dist=True)` exchanges between ranks in each step."""
+    """Names of values that `self.log(sync_dist=True)` exchanges between ranks in every step."""
 
     names: tuple[str, ...]
 
 
 class CompileTime(FactBase, tag="compile_time", frozen=True):
-    """Time that torch.compile took to compile in a step."""
+    """Time that torch.compile spent compiling in a step."""
 
     step: int
     took_ns: int

@@ -1,4 +1,4 @@
-"""The two ends of a record file, enough to list a run without reading it all."""
+"""Reads the beginning and the end of a record file, which is enough to list a run."""
 
 import os
 from contextlib import suppress
@@ -11,18 +11,20 @@ from lightning_gpuprof.records.schema import Record, RunEnd, RunStart, StepsWind
 
 _HEAD_BYTES = 2**16
 _TAIL_BYTES = 2**18
-"""Room for several windows, so that a whole `steps` line is among them."""
+"""Holds several windows, so that at least one `steps` line is complete."""
 
 
 @dataclass(frozen=True)
 class Glance:
-    """The ends of one record file.
+    """What the beginning and the end of a record file say about a run.
 
     Args:
-        start: The first session's start; the last one's where that cannot be read.
-        last_start: The last session's start, None where it is not near the file's end.
-        steps: Steps recorded by the last session as far as its last window, where one is near.
-        why: Why the first session's start cannot be read; empty where it can.
+        start: The start of the first session, or of the last session if that cannot be read.
+        last_start: The start of the last session; None if it is not near the file's end.
+        steps: Steps that the last session had recorded up to its last window; None if no window
+            and no end is near the file's end.
+        last_unix_ns: When the last step of that window ended.
+        why: Why the start of the first session cannot be read; empty if it can.
     """
 
     start: RunStart | None
@@ -35,7 +37,7 @@ class Glance:
 
 
 def glance(path: str, fs: FileSystem = LOCAL) -> Glance:
-    """Read the ends of a record file."""
+    """Read the beginning and the end of a record file."""
     size = fs.size(path)
     start, why = _first(fs.read_range(path, 0, _HEAD_BYTES))
     why = why and f"line 1 of {os.path.basename(path)} cannot be read: {why}."
@@ -46,10 +48,11 @@ def glance(path: str, fs: FileSystem = LOCAL) -> Glance:
     last = last[begun[-1] :] if begun else last
     last_start = last[0] if last and isinstance(last[0], RunStart) else None
     end = last[-1] if last and isinstance(last[-1], RunEnd) else None
-    window = next((one for one in reversed(last) if isinstance(one, StepsWindow)), None)
+    windows = [record for record in last if isinstance(record, StepsWindow)]
+    window = windows[-1] if windows else None
     steps = window.first_step + window.count if window else end.steps if end else None
     last_unix_ns = _last_unix_ns(last_start or start, window)
-    # A session that can be read stands for the run, whatever the first line is.
+    # If the first line cannot be read, the last session stands for the run.
     return Glance(start or last_start, last_start, end, steps, last_unix_ns, size, why)
 
 
@@ -58,16 +61,16 @@ def _first(head: bytes) -> tuple[RunStart | None, str]:
         first = read_record(head.split(b"\n", 1)[0])
     except UnreadableError as error:
         return None, str(error)
-    return (first, "") if isinstance(first, RunStart) else (None, "it begins no session")
+    return (first, "") if isinstance(first, RunStart) else (None, "it does not begin a session")
 
 
 def _records(lines: list[bytes]) -> list[Record]:
-    """Return the records of some lines, without those that cannot be read."""
-    found = []
+    """Decode lines and leave out the ones that cannot be read."""
+    records = []
     for line in lines:
         with suppress(UnreadableError):
-            found.append(read_record(line))
-    return found
+            records.append(read_record(line))
+    return records
 
 
 def _last_unix_ns(start: RunStart | None, window: StepsWindow | None) -> int | None:
@@ -76,6 +79,6 @@ def _last_unix_ns(start: RunStart | None, window: StepsWindow | None) -> int | N
     columns = window.columns if window else {}
     try:
         start_ns, dur_ns = (int(columns[name].unpack()[-1]) for name in ("start_ns", "dur_ns"))
-    except (KeyError, ValueError, IndexError):  # none, or damaged
+    except (KeyError, ValueError, IndexError):  # the columns are missing or damaged
         return start.started_unix_ns
     return start.started_unix_ns + start_ns + dur_ns

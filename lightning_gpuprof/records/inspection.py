@@ -1,4 +1,4 @@
-"""What `lightning-gpuprof inspect` finds in a few steps of a script."""
+"""The results of `lightning-gpuprof inspect`, which watches a few steps of a script."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from lightning_gpuprof.records.schema import Record, SyncSite
 
 
 class Waste(msgspec.Struct, frozen=True):
-    """Work for nothing.
+    """Work that a step could do without.
 
     `kind` is `unused-gradients`, `retained-graph`, `anomaly-detection`, `graph-break` or
     `recompilation`.
@@ -21,9 +21,12 @@ class Waste(msgspec.Struct, frozen=True):
 
 
 class CallCount(msgspec.Struct, frozen=True):
-    """How often a function of the user's own, or one to its workers, runs in a step.
+    """How often a function of the user's program runs in a step.
 
-    `makes` counts the calls per step that its own lines make, of Python and of built-in functions.
+    Args:
+        calls: Calls of the function per step.
+        makes: Calls of Python and built-in functions per step that its own lines make.
+        to_workers: The function is not the user's own: it sends work to worker processes.
     """
 
     file: str
@@ -35,17 +38,17 @@ class CallCount(msgspec.Struct, frozen=True):
 
 
 class Inspection(msgspec.Struct, frozen=True):
-    """The findings.
+    """What an inspection measured.
 
     Args:
         sync_steps: Steps that were watched for host syncs.
-        sites: The lines that sync, those that block longest first.
-        syncs_raise: The script has set `torch.cuda.set_sync_debug_mode("error")`: nothing was
-            watched.
+        sites: Lines that make the host wait for the device, the longest waits first.
+        syncs_raise: The script has set `torch.cuda.set_sync_debug_mode("error")`, so that no step
+            was watched.
         work_steps: Steps whose work and calls were examined.
         calls: The user's functions that make the most calls.
-        calls_per_step: All Python calls of a step; None where another profiler was on.
-        trainers: Trainers that the script made.
+        calls_per_step: All Python calls of a step; None if another profiler was active.
+        trainers: How many Trainers the script created.
     """
 
     sync_steps: int = 0
@@ -59,8 +62,8 @@ class Inspection(msgspec.Struct, frozen=True):
     trainers: int = 1
 
     def records(self) -> list[Record]:
-        """Return the records that a run's rules read."""
-        found: list[Record] = [*self.sites, SyncSteps(self.sync_steps)]
+        """Return the records that the rules of a run read."""
+        records: list[Record] = [*self.sites, SyncSteps(self.sync_steps)]
         if self.unused_gradients is not None:
-            found.append(self.unused_gradients)
-        return found
+            records.append(self.unused_gradients)
+        return records

@@ -1,4 +1,4 @@
-"""Samples of the training thread and of its loader's workers, by line of the program."""
+"""Stack samples of the training thread and of loader workers, by line of the program."""
 
 import re
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from lightning_gpuprof.records.facts import FactBase
 from lightning_gpuprof.records.phases import Phase
 
 Z = 2.0
-"""Standard errors of a share's interval: it holds the true share 19 times in 20."""
+"""An interval extends so many standard errors on either side: 19 in 20 hold the true share."""
 _TAKES_LOCK = re.compile(r"with [\w.\[\]]+( as \w+)?:|.*\.acquire\(")
-"""A line whose only call is a lock's: in `with self.lock:` nothing else can take time."""
+"""A line that only takes a lock, such as `with self.lock:`: nothing else in it can take time."""
 
 _READS = re.compile(
     r"\.(item|tolist|cpu|numpy|nonzero|unique|masked_select|synchronize)\("
@@ -22,7 +22,7 @@ _READS = re.compile(
 
 
 class CodePlace(Struct, frozen=True):
-    """A line of the user's own code; `function` is empty where it is not known."""
+    """A line of the user's own code; `function` is empty if it is unknown."""
 
     file: str
     line: int
@@ -33,7 +33,8 @@ class CodePlace(Struct, frozen=True):
 class CompileEvent(FactBase, tag="compile_event", frozen=True):
     """A line at which torch.compile broke its graph, or a function that it compiled again.
 
-    `what` is "graph break" or "recompilation"; `reason` and `hint` are dynamo's words.
+    `what` is "graph break" or "recompilation"; `reason` and `hint` are the texts that
+    `torch._dynamo` gives.
     """
 
     what: str
@@ -43,18 +44,18 @@ class CompileEvent(FactBase, tag="compile_event", frozen=True):
 
 
 class LineCount(Struct, frozen=True):
-    """Samples of the training thread at one line, of the user's innermost frame.
+    """Samples in which the innermost frame of the user's code was at the same line.
 
     Args:
-        source: The line's text; empty where it could not be read.
-        callee: What the line was in, such as `json.load` or `numpy.normal`; None where it ran
-            itself, or an operator of torch's.
-        kind: Whose code the callee is: model, torch, log, metric, python; `hook` in a hook on a
-            module, whatever it calls; `wait` where it waits for another thread, `workers` for
-            processes of `multiprocessing`; `traceback` where the stack was being written down, as
-            anomaly detection does; None as above.
-        operation: The call or operator in the line that was seen running, such as `tensor`.
-        doubt: Of the samples, those that may be of other lines of the function.
+        source: The line's text; empty if it could not be read.
+        callee: The function that the line was calling, such as `json.load` or `numpy.normal`; None
+            if it was calling none, or an operator of torch.
+        kind: What the callee belongs to: `model`, `torch`, `log`, `metric` or `python`; `hook` in
+            a hook on a module, whatever that calls; `wait` if it waits for another thread,
+            `workers` if for processes of `multiprocessing`; `traceback` if a stack was being
+            recorded, as anomaly detection does; None if there is no callee.
+        operation: The call or operator of the line that was running, such as `tensor`.
+        doubt: How many of the samples may belong to other lines of the function.
     """
 
     phase: str
@@ -70,12 +71,12 @@ class LineCount(Struct, frozen=True):
 
     @property
     def in_package(self) -> bool:
-        """Whether another package's function ran, which is named instead of one of the program."""
+        """Whether a function of another package was sampled, as no frame was the program's own."""
         return "." in self.function
 
     @property
     def named(self) -> str:
-        """Its function's name; its place where that has none of its own.
+        """The function's name, or the line's place if the function has no name of its own.
 
         >>> LineCount("forward", "t.py", 7, "<listcomp>", "", None, None, 9).named
         't.py:7'
@@ -95,7 +96,7 @@ class LineCount(Struct, frozen=True):
 
     @property
     def reads(self) -> bool:
-        """Whether the line may read a value off the device.
+        """Whether the line may read a tensor's value on the host, which waits for the device.
 
         >>> LineCount("forward", "t.py", 1, "f", "total += loss.item()", None, None, 9).reads
         True
@@ -104,23 +105,27 @@ class LineCount(Struct, frozen=True):
 
 
 class Reads(Struct, frozen=True):
-    """How much a thread has read from files and pipes, of caches too, and in how many calls."""
+    """What a thread has read from files and pipes, caches included, and in how many calls."""
 
     wall_ns: int
     size_bytes: int
     calls: int
 
     def since(self, before: "Reads") -> "Reads":
-        """Return what was read since then."""
+        """Return what was read since an earlier reading."""
         size_bytes = self.size_bytes - before.size_bytes
         return Reads(self.wall_ns - before.wall_ns, size_bytes, self.calls - before.calls)
 
 
 class HostLines(FactBase, tag="host_lines", frozen=True):
-    """All samples in training steps. `whole` counts those outside the user's code too.
+    """All samples of the training thread during training steps.
 
-    In `blocked` of those that waited for data without workers the thread waited for storage; all
-    that it read is in `read`.
+    Args:
+        whole: How many samples there are, those outside the user's code included.
+        by_phase: How many there are by phase.
+        blocked: Without workers, how many of the samples in `data_wait` waited for storage.
+        filesystem: The type of the file system that they waited for, such as nfs4.
+        read: What the thread read in all.
     """
 
     whole: int
@@ -131,21 +136,21 @@ class HostLines(FactBase, tag="host_lines", frozen=True):
     read: Reads | None = None
 
     def of(self, phase: Phase, kinds: Sequence[str | None] | None = None) -> list[LineCount]:
-        """Return the lines of a phase, the most often seen first."""
-        found = [
-            one
-            for one in self.lines
-            if one.phase == phase.value and (kinds is None or one.kind in kinds)
+        """Return the lines of a phase, those with the most samples first."""
+        lines = [
+            line
+            for line in self.lines
+            if line.phase == phase.value and (kinds is None or line.kind in kinds)
         ]
-        return sorted(found, key=lambda one: -one.count)
+        return sorted(lines, key=lambda line: -line.count)
 
     def interval(
         self, lines: Sequence[LineCount], phase: Phase | None = None
     ) -> tuple[float, float]:
-        """Return an interval of the share of a phase's time, or a step's, that lines stand for.
+        """Return the interval of the share that lines have of a phase's time, or of a step's.
 
-        It holds what chance does to so many samples, and samples in doubt where lines that are not
-        among these have some too.
+        It allows for the chance error of so many samples. Samples in doubt widen it if other
+        lines of the same functions have samples in doubt too.
 
         >>> line = LineCount("forward", "t.py", 7, "f", "", None, None, 50)
         >>> low, high = HostLines(400, (line,), {"forward": 100}).interval([line], Phase.FORWARD)
@@ -153,14 +158,14 @@ class HostLines(FactBase, tag="host_lines", frozen=True):
         (0.4, 0.6)
         """
         whole = self.whole if phase is None else self.by_phase[phase.value]
-        ours, near = set(lines), {(one.phase, one.file, one.function) for one in lines}
+        chosen, functions = set(lines), {(line.phase, line.file, line.function) for line in lines}
         others = sum(
-            one.doubt
-            for one in self.lines
-            if one not in ours and (one.phase, one.file, one.function) in near
+            line.doubt
+            for line in self.lines
+            if line not in chosen and (line.phase, line.file, line.function) in functions
         )
-        count = sum(one.count for one in lines)
-        sure = count - sum(one.doubt for one in lines) if others else count
+        count = sum(line.count for line in lines)
+        sure = count - sum(line.doubt for line in lines) if others else count
         low, high = sure / whole, min(1.0, max(1, count + others) / whole)
         return (
             max(0.0, low - Z * sqrt(low * (1 - low) / whole)),
@@ -172,12 +177,16 @@ class WorkerLines(FactBase, tag="worker_lines", frozen=True):
     """All samples of the sampled worker processes, and the user's lines that made batches.
 
     Args:
+        processes: How many worker processes were sampled.
+        work: Samples in which they made batches; `lines` holds these.
+        waiting: Samples in which they waited for work.
         handing: Samples in which they handed a batch over, or did anything else.
-        start_ns: From when the loader was asked for an iterator until its first worker ran.
-        init_ns: What the user's `worker_init_fn` took in it; None where there is none.
-        blocked: Samples of `work` in which they waited for storage; None where nobody knows.
-        filesystem: Where the files that they waited for are, such as nfs4; None where not seen.
-        read: What they read, all together.
+        start_ns: From the request for the loader's iterator until its first worker ran.
+        init_ns: How much of that the user's `worker_init_fn` took; None if there is none.
+        blocked: Samples of `work` in which they waited for storage; None if unknown.
+        filesystem: The type of the file system that they waited for, such as nfs4; None if
+            unknown.
+        read: What all sampled workers read together.
     """
 
     processes: int
@@ -198,19 +207,19 @@ class WorkerLines(FactBase, tag="worker_lines", frozen=True):
 
     @property
     def waiting_frac(self) -> float:
-        """Share of the samples in which they waited for work."""
+        """Share of the samples in which the workers waited for work."""
         return self.waiting / max(1, self.whole)
 
     @property
     def as_lines(self) -> HostLines:
-        """Their work as if the training thread had done it, waiting for data."""
+        """The workers' samples as if the training thread had made the batches in `data_wait`."""
         return HostLines(self.work, self.lines, {Phase.DATA_WAIT.value: self.work})
 
 
 class ModuleCalls(FactBase, tag="module_calls", frozen=True):
-    """How often named modules are called per step, and the lines whose calls could be one.
+    """How often named modules are called per step, and lines whose calls could become one call.
 
-    Such a line calls the module again and again in a step, and no call needs what another returned.
+    Such a line calls a module repeatedly in a step, and no call needs the result of another.
     """
 
     per_step: dict[str, float]

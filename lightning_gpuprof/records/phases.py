@@ -1,10 +1,10 @@
-"""The one list of phases that a training step's wall time is split into."""
+"""The phases that a training step's wall time is split into, and the names of their parts."""
 
 from enum import Enum
 
 
 class Phase(str, Enum):
-    """A part of the training loop; the values are the names on disk and in every view."""
+    """A phase of the training loop. The values are its names on disk and in JSON."""
 
     DATA_WAIT = "data_wait"
     HOST_TO_DEVICE = "host_to_device"
@@ -24,7 +24,7 @@ class Phase(str, Enum):
 OWN_CALLBACKS = frozenset(
     {"GpuProfCallback", "PhaseTimer", "ProfilerSchedule", "DeferredLoss", "BatchSizeAdvisor"}
 )
-"""This package's own parts of `callbacks`: their cost is reported as such."""
+"""This package's own callbacks. The time they take in `callbacks` is reported as its overhead."""
 BATCH_WORK = (
     Phase.HOST_TO_DEVICE,
     Phase.FORWARD,
@@ -33,31 +33,30 @@ BATCH_WORK = (
     Phase.CLIP_GRADIENTS,
     Phase.OPTIMIZER_STEP,
 )
-"""What is done with each batch; the other phases wait, or come now and then."""
+"""The phases that work on a batch. The others wait, or do not occur in every step."""
 SELF_LOG = "self.log"
-"""Part of `logging`: the module's calls of `self.log` in training."""
+"""Part of `logging`: calls of `self.log` during training."""
 TRANSFER_HOOKS = ("on_before_batch_transfer", "on_after_batch_transfer")
-"""Parts of `host_to_device`, which spans in traces are named after: the program's own work on each
-batch."""
+"""Parts of `host_to_device`: the program's own work on a batch. Traces name spans after them."""
 EXPERIMENT = "experiment."
-"""How parts of `logging` and `validation` begin that are the program's own calls of a logger's
+"""Prefix of the parts of `logging` and `validation` that are the program's own calls on a logger's
 `experiment`, such as `experiment.add_image`."""
 SAMPLER, WORKERS = "sampler", "workers"
-"""Parts of `data_wait`: choosing what the next batch holds, and waiting for a worker process.
-With workers, the rest of the wait is taking over what they sent; without, making the batch."""
+"""Parts of `data_wait`: choosing the samples of the next batch, and waiting for a worker process.
+With workers, the rest of the wait is receiving the batch they sent; without, it is making it."""
 WORKER_STARTUP = "worker_startup"
-"""Part of `data_wait`: where an epoch begins, until its loaders' iterators are made; amid one, the
-fetch in which a loader of several makes its iterator anew."""
+"""Part of `data_wait`: at an epoch's start, the time until the iterators of its loaders exist;
+within an epoch, the fetch in which a loader among several creates a new iterator."""
 LOADER_START, FIRST_BATCH, NEXT_BATCHES = "loader start", "first batch", "next batches"
-"""Parts of `validation`: making its loader's iterator and workers (the last ones end then), waiting
-for its first batch, and for the others."""
+"""Parts of `validation`: creating its loader's iterator and workers (those of the validation before
+end then), waiting for its first batch, and waiting for the following batches."""
 FETCHES = (LOADER_START, FIRST_BATCH, NEXT_BATCHES)
 EXCHANGE = "gradient exchange"
-"""Part of `backward` where there are several ranks: from when this rank has its own gradients until
-all have exchanged theirs. What this takes is communication, and waiting for ranks that are late."""
+"""Part of `backward` with several ranks: from when this rank has computed its gradients until all
+ranks have exchanged theirs. It is communication, and waiting for ranks that are late."""
 STOP_CHECK = "stop check"
-"""Part of `other` where there are several ranks: between steps, Lightning (from 2.6 on) has rank 0
-tell all others whether it was told to stop by SIGTERM, so these wait for it."""
+"""Part of `other` with several ranks: between steps, rank 0 informs the others whether it has
+received SIGTERM (Lightning 2.6 and later), and they wait for that."""
 
 _GROUPS: dict[str, tuple[Phase, ...]] = {
     "data": (Phase.DATA_WAIT,),
@@ -67,4 +66,4 @@ _GROUPS: dict[str, tuple[Phase, ...]] = {
     "opt": (Phase.ZERO_GRAD, Phase.CLIP_GRADIENTS, Phase.OPTIMIZER_STEP),
 }
 CONSOLE_GROUPS = _GROUPS | {"other": tuple(p for p in Phase if p not in sum(_GROUPS.values(), ()))}
-"""The six labels of the `[PROFILE]` console line; together they cover every phase once."""
+"""The six labels of the `[PROFILE]` console line. Every phase belongs to exactly one of them."""

@@ -1,4 +1,4 @@
-"""Reads a run's record files back: sessions of typed records with numpy columns."""
+"""Reads a run's record files into sessions of typed records with numpy columns."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -20,21 +20,21 @@ from lightning_gpuprof.records.phases import Phase
 _R = TypeVar("_R")
 _PHASES = frozenset(phase.value for phase in Phase)
 _NEEDED = ("dur_ns", "start_ns")
-"""Columns without which a window of steps says nothing."""
+"""Columns without which a window of steps cannot be used."""
 _MOST_BYTES, _MOST_LINE, _MOST_WARNINGS = 1 << 30, 1 << 26, 100
-"""Of a record file: its length, that of a line, and lines that are named as unreadable."""
+"""Limits of a record file: its length, a line's length, and warnings about unreadable lines."""
 _MOST_VALUE = 1 << 53
-"""Of ns, 104 days; a browser holds whole numbers as far as this."""
+"""In ns 104 days; above it, JavaScript cannot hold every whole number."""
 _Refuse = Callable[[int, str], None]
-"""Notes why a line cannot be read."""
+"""Called with a line's number and why it cannot be read."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """One fit, validate, test or predict call of one rank.
+    """A rank's records of a fit, validate, test or predict call.
 
-    `columns` hold one int64 per step, in step order, for every column name of `StepsWindow`;
-    a column that some windows lack is filled with 0 (host) or `NOT_MEASURED` (device).
+    `columns` holds, for every column name of `StepsWindow`, an int64 for every step in step order.
+    Windows that lack a column are filled with 0 (host) or `NOT_MEASURED` (device).
     """
 
     start: schema.RunStart
@@ -44,7 +44,7 @@ class Session:
 
     @property
     def end(self) -> schema.RunEnd | None:
-        """The closing record, absent while the run is live or where it was killed."""
+        """The closing record; None while the run is live or if it was killed."""
         ends = self.all(schema.RunEnd)
         return ends[-1] if ends else None
 
@@ -54,38 +54,43 @@ class Session:
         return len(self.columns["dur_ns"]) if "dur_ns" in self.columns else 0
 
     def all(self, kind: type[_R]) -> list[_R]:
-        """Return the records of one type, in the order written."""
+        """Return the records of a type in the order in which they were written."""
         return [record for record in self.records if isinstance(record, kind)]
 
     def last(self, kind: type[_R]) -> _R | None:
-        """Return the last record of a type; None without one."""
-        return next((one for one in reversed(self.records) if isinstance(one, kind)), None)
+        """Return the last record of a type; None if there is none."""
+        return next((record for record in reversed(self.records) if isinstance(record, kind)), None)
 
     def phase_ns(self, phase: Phase) -> Int64 | None:
-        """Return the host self time of a phase for each step, or None where not measured."""
+        """Return the host self time of a phase in every step; None if it was not measured."""
         if phase.value not in self.start.phases or not self.steps:
             return None
         zeros = np.zeros(self.steps, dtype=np.int64)
         return self.columns.get(f"phase/{phase.value}", zeros)
 
     def phases_ns(self, phases: Iterable[Phase]) -> dict[Phase, Int64]:
-        """Return `phase_ns` of those of some phases that were measured."""
-        return {p: column for p in phases if (column := self.phase_ns(p)) is not None}
+        """Return `phase_ns` for the given phases, without the phases that were not measured."""
+        columns = {phase: self.phase_ns(phase) for phase in phases}
+        return {phase: column for phase, column in columns.items() if column is not None}
 
 
 @dataclass(frozen=True)
 class RankRecords:
-    """All sessions of one rank's record file."""
+    """All sessions of a rank's record file."""
 
     rank: int
     sessions: tuple[Session, ...]
     warnings: tuple[str, ...]
     newer: str = ""
-    """A warning about a session that only another version can read; empty where there is none."""
+    """A warning about a session that only another version can read; empty if there is none."""
 
 
 def read_run(run: str, fs: FileSystem = LOCAL) -> dict[int, RankRecords]:
-    """Read every rank's records of a run."""
+    """Read the record files of all ranks of a run.
+
+    Raises:
+        RecordError: The run does not exist, is not a folder, or holds no record files.
+    """
     if not fs.exists(run):
         raise RecordError(
             f"{run} does not exist. Pass the log dir of a run, such as lightning_logs/version_0."
@@ -98,7 +103,7 @@ def read_run(run: str, fs: FileSystem = LOCAL) -> dict[int, RankRecords]:
     files = record_files(run, fs)
     if not files:
         if fs is LOCAL:
-            os.listdir(run)  # raises where the folder may not be read
+            os.listdir(run)  # raises if the folder may not be read
         raise RecordError(
             f"{run} holds no records of lightning_gpuprof. Train with "
             "Trainer(callbacks=[GpuProfCallback()]) first, or pass the log dir of such a run."
@@ -111,19 +116,19 @@ def read_run(run: str, fs: FileSystem = LOCAL) -> dict[int, RankRecords]:
             with file:
                 ranks[rank] = parse_records(rank, file, name=name)
         except OSError as error:
-            said = f"{name} cannot be read: {error.strerror or error}."
-            ranks[rank] = RankRecords(rank, (), (said,))
+            warning = f"{name} cannot be read: {error.strerror or error}."
+            ranks[rank] = RankRecords(rank, (), (warning,))
     return ranks
 
 
 def parse_records(rank: int, file: BinaryIO, *, name: str) -> RankRecords:
-    """Parse one record file; lines that cannot be read are left out, with a warning.
+    """Parse a record file.
 
-    A session of another schema is left out, with a warning.
+    Lines that cannot be read, and sessions of another schema, are left out with a warning.
     """
     sessions: list[Session] = []
     warnings: list[str] = []
-    begun: list[tuple[int, schema.Record]] = []
+    numbered: list[tuple[int, schema.Record]] = []
     skipping, newer = False, ""
 
     def refuse(number: int, why: str) -> None:
@@ -140,27 +145,27 @@ def parse_records(rank: int, file: BinaryIO, *, name: str) -> RankRecords:
                 refuse(number, str(error))
             else:
                 warnings.append(
-                    f"{name}: the last line is torn (the run was killed or is being "
-                    "written); it is skipped."
+                    f"{name}: the last record is incomplete (the run was killed, or is being "
+                    "written) and is left out."
                 )
             continue
         if isinstance(record, schema.RunStart):
-            _close(begun, sessions, refuse)
-            begun = []
+            _add_session(numbered, sessions, refuse)
+            numbered = []
             reason = _unreadable(record)
             skipping = reason is not None
             if skipping:
                 newer = f"{name}:{number}: {reason}"
                 warnings.append(newer)
                 continue
-        if not skipping and (begun or isinstance(record, schema.RunStart)):
-            begun.append((number, record))
-    _close(begun, sessions, refuse)
+        if not skipping and (numbered or isinstance(record, schema.RunStart)):
+            numbered.append((number, record))
+    _add_session(numbered, sessions, refuse)
     return RankRecords(rank, tuple(sessions), tuple(warnings), newer)
 
 
 def _unreadable(start: schema.RunStart) -> str | None:
-    """Say why only another version can read a session; None where this one can."""
+    """Return why only another version can read a session; None if this version can."""
     if start.schema_version != schema.SCHEMA_VERSION:
         newer = start.schema_version > schema.SCHEMA_VERSION
         change = "Upgrade lightning-gpuprof" if newer else "Train again"
@@ -174,74 +179,89 @@ def _unreadable(start: schema.RunStart) -> str | None:
     return None
 
 
-def _close(
+def _add_session(
     numbered: list[tuple[int, schema.Record]], sessions: list[Session], refuse: _Refuse
 ) -> None:
+    """Build a session from its records, which have their line numbers, and append it."""
     if not numbered:
         return
     start = numbered[0][1]
     assert isinstance(start, schema.RunStart)
-    windows = [(number, one) for number, one in numbered if isinstance(one, schema.StepsWindow)]
-    others = tuple(one for _, one in numbered if not isinstance(one, schema.StepsWindow))
+    windows = [
+        (number, record) for number, record in numbered if isinstance(record, schema.StepsWindow)
+    ]
+    others = tuple(record for _, record in numbered if not isinstance(record, schema.StepsWindow))
     warnings = []
-    if any(later.first_step <= one.first_step for (_, one), (_, later) in pairwise(windows)):
+    first_steps = [window.first_step for _, window in windows]
+    if any(later <= earlier for earlier, later in pairwise(first_steps)):
         warnings.append(
-            f"Session {start.session} holds the steps of several runs, mixed: they wrote to this "
-            "folder at the same time. Give each its own: another version= of the logger, or "
-            "GpuProfCallback(log_dir=...)."
+            f"Session {start.session} mixes the steps of several runs, which wrote to this folder "
+            "at the same time. Give every run a folder of its own: another version= of the "
+            "logger, or GpuProfCallback(log_dir=...)."
         )
-    wrong = {number: why for number, one in windows if (why := _lacking(one))}
-    sound = [(number, one) for number, one in windows if number not in wrong]
-    columns = _join([one for _, one in sound])
-    odd = _odd(columns, [one.count for _, one in sound]) if sound else {}
-    wrong |= {sound[at][0]: why for at, why in odd.items()}
-    for number, why in sorted(wrong.items()):
-        refuse(number, why)
-    if odd:
-        columns = _join([one for number, one in sound if number not in wrong])
+    refused = {number: reason for number, window in windows if (reason := _incomplete(window))}
+    complete = [(number, window) for number, window in windows if number not in refused]
+    columns = _join([window for _, window in complete])
+    impossible = _impossible(columns, [window.count for _, window in complete]) if complete else {}
+    refused |= {complete[place][0]: reason for place, reason in impossible.items()}
+    for number, reason in sorted(refused.items()):
+        refuse(number, reason)
+    if impossible:
+        columns = _join([window for number, window in complete if number not in refused])
     sessions.append(Session(start, others, columns, tuple(warnings)))
 
 
-def _lacking(window: schema.StepsWindow) -> str | None:
-    """Say which column of a window is missing or not whole; None where none is."""
+def _incomplete(window: schema.StepsWindow) -> str | None:
+    """Return which column of a window is missing or too short, in words; None if none is."""
     for name in (*_NEEDED, *window.columns):
         column = window.columns.get(name)
         size = schema.ITEM_BYTES.get(column.dtype, 0) if column else 0
         if column is None or not size or len(column.data) != window.count * size:
-            return f"{name} does not hold a value for each of its {window.count} steps"
+            return f"{name} does not hold a value for every one of its {window.count} steps"
     return None
 
 
-def _odd(columns: dict[str, Int64], counts: list[int]) -> dict[int, str]:
-    """Return why windows, by place, hold values that no clock and no counter gives."""
+def _impossible(columns: dict[str, Int64], counts: list[int]) -> dict[int, str]:
+    """Return the windows that hold values which no clock or counter gives, with the reason.
+
+    A window is named by its place in `counts`, which holds every window's number of steps.
+    """
     window = np.repeat(np.arange(len(counts)), counts)
     start, dur = columns["start_ns"], columns["dur_ns"]
-    back = np.zeros(len(start), dtype=np.bool_)
-    back[1:] = (np.diff(start) < 0) & (np.diff(window) == 0)
-    found = [(dur <= 0, "a step took no time"), (back, "a step began before the one before it")]
+    backwards = np.zeros(len(start), dtype=np.bool_)
+    backwards[1:] = (np.diff(start) < 0) & (np.diff(window) == 0)
+    faults = [
+        (dur <= 0, "a step took no time"),
+        (backwards, "a step began before its predecessor"),
+    ]
     for name, column in columns.items():
         least = -_MOST_VALUE if name.startswith(("device", "run_ahead")) else 0
-        found.append(((column < least) | (column > _MOST_VALUE), f"{name} is out of range"))
-    return {at: why for rows, why in reversed(found) for at in np.unique(window[rows]).tolist()}
+        faults.append(((column < least) | (column > _MOST_VALUE), f"{name} is out of range"))
+    # A window with several faults is refused for the first of them, which comes last here.
+    return {
+        place: reason
+        for rows, reason in reversed(faults)
+        for place in np.unique(window[rows]).tolist()
+    }
 
 
 def _join(windows: list[schema.StepsWindow]) -> dict[str, Int64]:
     names = dict.fromkeys(name for window in windows for name in window.columns)
-    return {name: _joined(name, windows) for name in names}
+    return {name: _join_column(name, windows) for name in names}
 
 
-def _joined(name: str, windows: list[schema.StepsWindow]) -> Int64:
+def _join_column(name: str, windows: list[schema.StepsWindow]) -> Int64:
     missing = schema.NOT_MEASURED if name.startswith(("device", "run_ahead")) else 0
     parts: list[Int64] = []
     columns = [window.columns.get(name) for window in windows]
     dtypes = [None if column is None else column.dtype for column in columns]
-    # Runs of equal type are joined as bytes and unpacked once: one call per window and column
-    # would be most of the time that a million steps take to read.
-    for dtype, run in groupby(range(len(windows)), key=dtypes.__getitem__):
+    # Consecutive columns of the same type are joined as bytes and unpacked together: unpacking
+    # every window's column by itself would take most of the time of reading a million steps.
+    for dtype, places in groupby(range(len(windows)), key=dtypes.__getitem__):
         if dtype is None:
-            count = sum(windows[at].count for at in run)
+            count = sum(windows[place].count for place in places)
             parts.append(np.full(count, missing, dtype=np.int64))
         else:
-            data = b"".join([column.data for at in run if (column := columns[at])])
+            data = b"".join([column.data for place in places if (column := columns[place])])
             parts.append(schema.Column(dtype, data).unpack())
     return parts[0] if len(parts) == 1 else np.concatenate(parts)

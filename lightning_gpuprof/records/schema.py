@@ -1,12 +1,12 @@
-"""The record file of a run: one JSON line per record, its type in `kind`.
+"""The schema of record files: every line is a record as JSON, with its type in `kind`.
 
 A record file is `<log dir>/plugins/gpuprof/rank<r>.jsonl`. It is only ever appended to. A `run`
 line begins a *session* (a fit, validate, test or predict call, also after a resume); the lines
 that follow belong to it until the next `run` line. Times are int ns on the host's monotonic
 clock, counted from the session's start (`RunStart.started_unix_ns` is that instant in Unix time).
 
-Not measured is absent: a column that is missing was not measured, except that a phase named in
-`RunStart.phases` whose column is missing from a window was zero throughout it.
+What was not measured is absent. A missing column was not measured, with one exception: a phase
+that `RunStart.phases` names, and whose column is missing from a window, took 0 ns in all its steps.
 """
 
 from enum import IntFlag
@@ -22,9 +22,9 @@ from lightning_gpuprof.records.lines import CompileEvent, HostLines, ModuleCalls
 
 SCHEMA_VERSION = 2
 UNMARKED_STEPS = "unmarked_steps"
-"""`OutsideSpan.where` of steps that were not marked, where one in many is."""
+"""`OutsideSpan.where` of the steps that were not marked, if only every n-th step is marked."""
 NOT_MEASURED = -1
-"""In a device column: this step's mark was lost or arrived too late."""
+"""In a device column: the step's device time is unknown, as its mark was lost or came too late."""
 
 
 ITEM_BYTES = {"i4": 4, "i8": 8}
@@ -32,7 +32,7 @@ ITEM_BYTES = {"i4": 4, "i8": 8}
 
 
 class StepFlag(IntFlag):
-    """Special circumstances of a step; the column `flags` holds their sum."""
+    """Special circumstances of a step. The column `flags` holds their sum."""
 
     WARMUP = 1
     """Among the first steps of the session (allocator, cudnn benchmark, lazy initialisation)."""
@@ -45,7 +45,7 @@ class StepFlag(IntFlag):
     EPOCH_START = 32
     """The first step of an epoch: data workers may have been starting."""
     WATCHED = 64
-    """Something else slowed it down."""
+    """Something else that watches a step slowed it down."""
     UNFINISHED = 128
     """An exception or interrupt ended the step early."""
     LOGGED = 256
@@ -53,7 +53,10 @@ class StepFlag(IntFlag):
 
 
 class Column(msgspec.Struct, array_like=True, frozen=True):
-    """One value per step, packed: `["i4", "<base64>"]`, little-endian; i4 where all fit."""
+    """A value for every step of a window, packed as `["i4", "<base64>"]`, little-endian.
+
+    The type is i4 if all values fit into it, else i8.
+    """
 
     dtype: str
     data: bytes
@@ -71,7 +74,7 @@ class Column(msgspec.Struct, array_like=True, frozen=True):
         return cls(dtype, array.astype("<" + dtype).tobytes())
 
     def unpack(self) -> "Int64":
-        """Return the values as int64, one per step of the window."""
+        """Return the values as int64."""
         if self.dtype not in ITEM_BYTES:
             raise ValueError(f"unknown column type {self.dtype!r}")
         return np.frombuffer(self.data, dtype="<" + self.dtype).astype(np.int64)
@@ -94,7 +97,7 @@ class Device(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class Loader(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Settings of a DataLoader, where it is one."""
+    """Settings of a loader; all None but `loaders` if it is not a DataLoader."""
 
     num_workers: int | None = None
     batch_size: int | None = None
@@ -105,13 +108,13 @@ class Loader(msgspec.Struct, omit_defaults=True, kw_only=True):
     dataset_kind: str | None = None
     """"map" (indexed) or "iterable" (`IterableDataset`)."""
     sampler: str | None = None
-    """Class of its sampler or batch sampler, where that is neither torch's nor Lightning's own."""
+    """Class of its sampler or batch sampler if that is neither torch's nor Lightning's own."""
     in_memory: bool | None = None
-    """Its samples are rows of a `TensorDataset` or of parts of one, stacked as by default."""
+    """Its samples are rows of a `TensorDataset` or of subsets of it, collated by default."""
     shares: str | None = None
-    """Part of the module that the dataset reads: "the model", or an attribute's name."""
+    """What the dataset reads of the LightningModule: "the model", or an attribute's name."""
     loaders: int | None = None
-    """How many alike there are, where several; `length` is then of all together."""
+    """How many loaders have these settings, if several; `length` is then that of all together."""
 
 
 class RunStart(_Record, tag="run"):
@@ -127,14 +130,14 @@ class RunStart(_Record, tag="run"):
     world_size: int = 1
     host: str = ""
     hosts: list[str] = []
-    """Of rank 0: the machines by node rank, "" where one had not told its name yet."""
+    """Of rank 0: the machines by node rank; "" for a machine whose name was not known yet."""
     pid: int = 0
     cpu_count: int | None = None
     """Cores that this rank's process may use, which it may share with other ranks."""
     host_cpu_count: int | None = None
     """Cores of the machine."""
     torch_threads: int | None = None
-    """Threads that torch computes with on the CPU, in this process."""
+    """Threads with which torch computes on the CPU in this process."""
     torch_settings: dict[str, Any] = {}
     """torch's own switches when training began, such as cudnn_benchmark."""
     versions: dict[str, str] = {}
@@ -145,20 +148,22 @@ class RunStart(_Record, tag="run"):
     """class, parameters (count), parameter_bytes, dtypes, optimizers, compiled."""
     device: Device | None = None
     gpu_left_unused: str | None = None
-    """On the CPU of a machine with a GPU: "not_used" (torch sees it), "not_built" (this torch is
-    none for it) or "not_found" (torch does not see what the driver has)."""
+    """Why training runs on the CPU of a machine that has a GPU: "not_used" (torch could use it),
+    "not_built" (torch was built without support for it) or "not_found" (the driver lists it, but
+    torch does not)."""
     loader: Loader | None = None
     validation_loader: Loader | None = None
-    """Of a fit's validations, unless there are several unlike; `length` is what they take."""
+    """The loader of a fit's validations, unless there are several that differ; `length` counts the
+    batches that a validation takes."""
     config: dict[str, Any] = {}
     timer: str = "tap"
-    """"tap": by the Trainer's profiler actions; empty where steps were not timed."""
+    """"tap" if the Trainer's profiler actions time the steps; empty if steps were not timed."""
     phases: list[str] = []
-    """The phases that this session measures."""
+    """The phases that the session measures."""
 
 
 class StepsWindow(_Record, tag="steps"):
-    """The steps of one window: readable totals first, then one packed value per step.
+    """The steps of a window: readable totals first, then a packed value for every step.
 
     Columns by name: `step` (global batch count of the session, from 0), `epoch`, `batch_idx`,
     `start_ns`, `dur_ns`, `flags`, `samples` (batch size), `phase/<phase>` (host self time),
@@ -166,7 +171,7 @@ class StepsWindow(_Record, tag="steps"):
     `device/<phase>` (device time), `run_ahead/<phase>` (device behind host at that phase's end),
     `device_dur`, `device_part/<phase>/<name>` (the share of a named component in `device/<phase>`).
     In a step whose `device_dur` was measured, `NOT_MEASURED` says that a phase or component did
-    not run. Host columns of a step add up: sum of `phase/*` is `dur_ns`.
+    not run. The host columns add up: in every step, `dur_ns` is the sum of `phase/*`.
     """
 
     first_step: int
@@ -179,8 +184,8 @@ class StepsWindow(_Record, tag="steps"):
 class OutsideSpan(_Record, tag="outside"):
     """Wall time that belongs to no recorded step: before the first, between epochs, after the last.
 
-    Where one step in many is marked, `unmarked_steps` holds those of a window that were not:
-    `dur_ns` is their sum, and `phase_ns` what is known of it.
+    If only every n-th step is marked, a span `unmarked_steps` stands for the other steps of a
+    window: `dur_ns` is their sum, and `phase_ns` is the part of it whose phase was measured.
     """
 
     where: str
@@ -189,17 +194,17 @@ class OutsideSpan(_Record, tag="outside"):
     dur_ns: int
     phase_ns: dict[str, int]
     part_ns: dict[str, int] = {}
-    """By `<phase>/<name>`."""
+    """Time of named parts, by `<phase>/<name>`."""
     steps: int = 0
     """How many steps were not marked."""
     flagged: dict[str, int] = {}
-    """How many of them carry a `StepFlag`, by its name in lower case."""
+    """How many of these steps have a `StepFlag`, by its name in lower case."""
     compiled_ns: list[int] = []
-    """How long each took in which torch.compile compiled something, as after the warm-up."""
+    """Durations of the steps after the warm-up in which torch.compile compiled something."""
 
 
 class Memory(_Record, tag="memory"):
-    """Device memory at a window's end, as torch names it; peaks are since the process began."""
+    """Device memory at a window's end, in torch's terms; peaks are since the process began."""
 
     step: int
     allocated_bytes: int
@@ -211,29 +216,30 @@ class Memory(_Record, tag="memory"):
     alloc_retries: int | None = None
     ooms: int | None = None
     allocator_bytes: dict[str, dict[str, int]] = {}
-    """allocated, active, inactive_split and reserved: of all, the small_pool and the large_pool."""
+    """allocated, active, inactive_split and reserved bytes, each of `all` pools, the `small_pool`
+    and the `large_pool`."""
     samples: int | None = None
-    """Of the window's largest batch, where the window raised the peak; else None."""
+    """Samples in the window's largest batch if the window raised the peak; else None."""
     peak_from_before: bool = False
-    """Nothing in this training exceeded the peak that was there at its start."""
+    """The peak is from before this training, which has not exceeded it."""
     kind_bytes: dict[str, int] = {}
     """At the peak: parameters, gradients, optimizer_state (measured once), activations (the peak
-    less the memory between steps), other. Empty where the peak is from before this training."""
+    less the memory between steps) and other. Empty if the peak is from before this training."""
 
 
 class Scalars(_Record, tag="scalars"):
-    """Deferred values under their own step numbers; `None` where a step gave none."""
+    """Losses and other values of steps, read some steps later; None for a step that gave none."""
 
     steps: list[int]
     values: dict[str, list[float | None]]
     not_finite: dict[str, list[int]] | None = None
-    """By name, the steps whose value was NaN or infinite, which is null on disk."""
+    """By name, the steps whose value was NaN or infinite; `values` holds None for them."""
     first_batch: int = 0
-    """Batches that the run had trained before the session's step 0, where it resumed one."""
+    """Batches that a resumed run had trained before the session's step 0."""
 
 
 class ProfilerCycle(_Record, tag="cycle"):
-    """One finished cycle of the torch.profiler schedule."""
+    """A finished cycle of the torch.profiler schedule."""
 
     cycle: int
     first_step: int
@@ -244,22 +250,22 @@ class ProfilerCycle(_Record, tag="cycle"):
     export_ns: int | None = None
     trace_bytes: int | None = None
     quiet: bool = False
-    """Nothing was recorded of validation, checkpoints and other callbacks."""
+    """Validation, checkpoints and other callbacks in the cycle were not recorded."""
 
 
 class DeviceSample(_Record, tag="device"):
-    """The driver's figures since the last such record; absent where it does not give them.
+    """The driver's figures since the previous such record; None for those it does not provide.
 
-    `throttle_frac` holds the share of samples in which each reason held the clocks down.
+    `throttle_frac` holds, by reason, the share of samples in which it held the clocks down.
     """
 
     step: int
-    """The last batch that had been trained by then; 0 where none had."""
+    """The last batch that had been trained by then; 0 if none had."""
     start_ns: int
     end_ns: int
     samples: int
     busy_frac: float | None = None
-    """A kernel was running: not how much of the device it filled."""
+    """Share of the time in which a kernel was running, however little of the device it filled."""
     max_power_mw: int | None = None
     power_limit_mw: int | None = None
     max_temperature_c: int | None = None
@@ -267,24 +273,25 @@ class DeviceSample(_Record, tag="device"):
     max_sm_clock_mhz: int | None = None
     throttle_frac: dict[str, float] | None = None
     max_others_bytes: int | None = None
-    """Of other processes; absent where processes cannot be told apart (containers)."""
+    """Memory of other processes; None if processes cannot be told apart, as in containers."""
     max_others_count: int | None = None
 
 
 class Snapshot(_Record, tag="snapshot"):
-    """A dump of the allocator's state and history, written beside the record file."""
+    """A dump of the allocator's state and history that was written beside the record file."""
 
     step: int
     reason: str
     """window, oom or request."""
     file: str
-    """Relative to the record file's folder; `<file>.kinds.json` has the model's addresses."""
+    """Relative to the record file's folder. `<file>.kinds.json` holds the addresses of the model's
+    tensors."""
     oom: dict[str, int] = {}
-    """On OOM, as the allocator said: requested_bytes, device_total_bytes, device_free_bytes."""
+    """On OOM, the allocator's requested_bytes, device_total_bytes and device_free_bytes."""
 
 
 class Advice(_Record, tag="advice"):
-    """The batch-size suggestion as of a step."""
+    """The suggestion of a batch size, as it stood at a step."""
 
     step: int
     batch_size: int
@@ -292,30 +299,30 @@ class Advice(_Record, tag="advice"):
     low: int | None = None
     high: int | None = None
     reason: str = ""
-    """Why it was withheld, or what widened it."""
+    """Why there is no suggestion, or why its interval is wide."""
     details: dict[str, Any] = {}
 
 
 class SyncSite(_Record, tag="sync"):
-    """A line of code that makes the host wait, found by an inspection."""
+    """A line of code that makes the host wait for the device, from an inspection."""
 
     file: str
     line: int
     function: str
     source: str
     owner: str
-    """user, lightning, metric, callback:<name>, logger:<name>, dataloader."""
+    """Whose code it is: user, lightning, metric, callback:<name>, logger:<name> or dataloader."""
     operation: str
     count: int
     steps_watched: int
     blocked_ns: int | None = None
     would_sync: bool = False
-    """Seen on a CPU: would sync on a GPU."""
+    """The inspection ran on a CPU, where the line does not wait; on a GPU it would."""
     phase: str | None = None
 
 
 class ProbeDisabled(_Record, tag="probe_disabled"):
-    """A probe of ours failed and was switched off for the rest of the session."""
+    """A recorder failed and was switched off for the rest of the session."""
 
     probe: str
     step: int
@@ -333,15 +340,15 @@ class Note(_Record, tag="note"):
 
 
 class RunEnd(_Record, tag="end"):
-    """Ends a session in good order; without it the run is live or was killed."""
+    """Ends a session in good order. Without it, the run is live or was killed."""
 
     status: str
     """finished, exception or interrupted."""
     wall_ns: int
     steps: int
     own_cost_ns_per_step: int | None = None
-    """Time of this package itself in a usual step, by its own clock; PROFILED steps and work done
-    once in many steps are left out."""
+    """Time of this package itself in a usual step, by its own clock. Profiled steps, and work that
+    is done once in many steps, are left out."""
     error: str | None = None
 
 

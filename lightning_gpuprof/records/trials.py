@@ -1,4 +1,4 @@
-"""What `lightning-gpuprof try` measured: a JSON file in the folder of the run it is about."""
+"""The results of `lightning-gpuprof try`, a JSON file in the folder of the run that it tried."""
 
 import os
 from typing import Any
@@ -18,7 +18,7 @@ BIT_EQUAL, CLOSE, CHANGED, NOT_COMPARED = (
 
 
 class Side(msgspec.Struct, frozen=True):
-    """The program with or without a change; a step is of as many samples in both."""
+    """The program with or without a change; both sides have as many samples per step."""
 
     step_ns: int
     samples_per_s: float | None = None
@@ -27,9 +27,9 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """A change, or several together (`combination`), against the program as it is.
+    """A change, or several changes together (`combination`), against the program as it is.
 
-    docs/json.md describes the fields; the gain is a share of the step, with its 95 % interval.
+    docs/json.md describes the fields. The gain is a share of the step, with its 95% interval.
     """
 
     change: str
@@ -53,12 +53,12 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The change with its value, as `--change` takes it."""
+        """The change with its value, as `--change` accepts it."""
         return self.change if self.value is None else f"{self.change}={self.value}"
 
     @property
     def gain_ns(self) -> tuple[int, int] | None:
-        """The interval of what a step takes less."""
+        """The interval of the time that a step takes less with the change."""
         if self.before is None or self.low_frac is None or self.high_frac is None:
             return None
         step_ns = self.before.step_ns
@@ -66,7 +66,13 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trials(msgspec.Struct, frozen=True, kw_only=True):
-    """All trials of one program, the winners together, and these as `paste` and as `settings`."""
+    """All trials of a program, and the changes that helped together.
+
+    Args:
+        combination: The trial of all changes that helped, made together.
+        paste: These changes as code to paste into the program.
+        settings: These changes as arguments of the program's own classes.
+    """
 
     program: str
     seconds: float
@@ -82,7 +88,7 @@ _TRIALS = msgspec.json.Decoder(Trials)
 
 
 def write_trials(run: str, trials: Trials) -> str:
-    """Write trials into a run's folder, in place of earlier ones; return the file's path."""
+    """Write trials into a run's folder, where they replace earlier ones; return the file's path."""
     path = os.path.join(plugin_dir(run), TRIALS_FILE)
     with written_whole(path) as part, open(part, "wb") as file:
         file.write(msgspec.json.encode(trials))
@@ -90,10 +96,10 @@ def write_trials(run: str, trials: Trials) -> str:
 
 
 def read_trials(run: str, fs: FileSystem = LOCAL) -> Trials | None:
-    """Return a run's trials; None where there are none."""
+    """Return a run's trials; None if there are none."""
     path = os.path.join(plugin_dir(run), TRIALS_FILE)
     try:
         return decoded(_TRIALS, fs.read_bytes(path)) if fs.exists(path) else None
     except (UnreadableError, OSError) as error:
-        said = f"{path} cannot be read ({error}). Run `try` again to renew it."
-        raise RecordError(said) from error
+        message = f"{path} cannot be read ({error}). Run `try` again to renew it."
+        raise RecordError(message) from error

@@ -1,4 +1,4 @@
-"""Appends records to a rank's file, one JSON line each, whole lines only."""
+"""Appends records to a rank's file as lines of JSON."""
 
 import os
 import stat
@@ -14,88 +14,98 @@ from lightning_gpuprof.records.schema import Record, RunStart
 
 
 def _encode_foreign(value: Any) -> Any:
-    """Turn a user's value (a path, an enum, a torch dtype) into its text."""
+    """Return the text of a user's value that JSON cannot hold, such as a path or a torch dtype."""
     return str(value)
 
 
 def _readable(value: Any) -> Any:
-    """Return the same with what is not UTF-8 written as escapes."""
+    """Return a value with escapes in place of text that is not valid UTF-8."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
-        return {_readable(key): _readable(one) for key, one in value.items()}
+        return {_readable(key): _readable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_readable(one) for one in value]
+        return [_readable(item) for item in value]
     return value
 
 
-class _Kept(NamedTuple):
-    """What is to be written and where, replaced as one: Ctrl-C finds the one before or after."""
+class _Pending(NamedTuple):
+    """The lines to write next, and what is known of the file.
+
+    It is replaced as a whole, so that Ctrl-C leaves it as it was before or after a change.
+    """
 
     lines: list[bytes]
     length: int = -1
-    """Of the file after the last write; -1 before the first."""
-    tried: int | None = None
-    """Length before a write that may have been torn; the rest of the file may be part of it."""
+    """The file's length after the last write; -1 before the first."""
+    length_before: int | None = None
+    """The file's length before a write that may be incomplete: what follows may be part of it."""
 
 
 class RecordWriter:
-    """Writes one rank's records; each `flush` is one write of whole lines.
+    """Writes a rank's records: every `flush` appends all new records in a single write.
 
-    The file stays open between flushes: to open it anew costs a training loop more than to write.
+    The file stays open between flushes, because opening it takes longer than writing to it.
+
+    Attributes:
+        shared: Something else has written to the file since this writer first did.
     """
 
     def __init__(self, run: str | os.PathLike[str], *, rank: int) -> None:
         self.path = Path(plugin_dir(os.fspath(run))) / record_name(rank)
         self._encoder = msgspec.json.Encoder(enc_hook=_encode_foreign)
-        self._kept = _Kept([])
-        self._begun: bytes | None = None
+        self._pending = _Pending([])
+        self._start_line: bytes | None = None
         self._file: FileIO | None = None
         self.shared = False
 
     def write(self, record: Record) -> None:
-        """Keep a record for the next `flush`."""
+        """Encode a record, to be written by the next `flush`."""
         try:
             line = self._encoder.encode(record)
-        except UnicodeEncodeError:  # in a name of a file, which may be any bytes
+        except UnicodeEncodeError:  # file names may hold any bytes
             plain = msgspec.to_builtins(record, enc_hook=_encode_foreign)
             line = self._encoder.encode(_readable(plain))
         if isinstance(record, RunStart):
-            self._begun = line
-        self._kept.lines.append(line)
+            self._start_line = line
+        self._pending.lines.append(line)
 
     def flush(self) -> None:
-        """Append what was kept since the last flush.
+        """Append the records of all calls of `write` since the last flush.
 
-        A line that an earlier, killed process tore is ended first, so that it stays the only
-        one lost. Lines that could not be written are kept for the next try, and half of one left by
-        a full disk or Ctrl-C is taken back. A file that somebody has deleted begins anew with the
-        session's start, without which the rest could not be read.
+        If another process was killed while it wrote to the file, its incomplete line is ended
+        first, so that no other line is lost. If this write fails, as on a full disk, what it wrote
+        is removed and the next flush writes all lines again; the same holds after Ctrl-C. If the
+        file was deleted, the new file begins with the session's start, without which the records
+        could not be read.
+
+        Raises:
+            OSError: The file cannot be written.
         """
-        lines, known, tried = self._kept
+        lines, length_after_last, length_before = self._pending
         if not lines:
             return
         file, length = self._open_file()
-        if tried is not None and tried < length:
-            file.truncate(tried)
-            length = tried
-        if not length and self._begun is not None and self._begun not in lines:
-            lines.insert(0, self._begun)
-        # Its own writes end with a newline.
-        foreign = length and length != known
-        self.shared |= bool(foreign and known >= 0)
-        torn = b"\n" if foreign and not _ends_with_newline(self.path) else b""
-        text = torn + b"\n".join(lines) + b"\n"
-        self._kept = _Kept(lines, known, length)
+        if length_before is not None and length_before < length:
+            file.truncate(length_before)
+            length = length_before
+        if not length and self._start_line is not None and self._start_line not in lines:
+            lines.insert(0, self._start_line)
+        # This writer's own writes end with a newline.
+        foreign = length and length != length_after_last
+        self.shared |= bool(foreign and length_after_last >= 0)
+        line_end = b"\n" if foreign and not _ends_with_newline(self.path) else b""
+        text = line_end + b"\n".join(lines) + b"\n"
+        self._pending = _Pending(lines, length_after_last, length)
         try:
             _write_all(file, text)
         except OSError:
             with suppress(OSError):
                 file.truncate(length)
-                self._kept = _Kept(lines, known)
+                self._pending = _Pending(lines, length_after_last)
             self.close()
             raise
-        self._kept = _Kept([], length + len(text))
+        self._pending = _Pending([], length + len(text))
 
     def close(self) -> None:
         """Close the file; a later `flush` opens it again."""
@@ -104,21 +114,21 @@ class RecordWriter:
             file.close()
 
     def _open_file(self) -> tuple[FileIO, int]:
-        """Return the file and its length."""
+        """Return the open file and its length."""
         if self._file is not None:
-            found = os.fstat(self._file.fileno())
-            if found.st_nlink:
-                return self._file, found.st_size
-            self.close()  # somebody has deleted it
+            status = os.fstat(self._file.fileno())
+            if status.st_nlink:
+                return self._file, status.st_size
+            self.close()  # the file was deleted
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = FileIO(self.path, "ab", opener=_open_regular)
         return self._file, os.fstat(self._file.fileno()).st_size
 
 
 def next_session(run: str | os.PathLike[str], *, rank: int) -> int:
-    """Return the number of sessions already in a rank's file: the next session's number."""
+    """Return the number of the next session: how many sessions a rank's file holds already."""
     path = Path(plugin_dir(os.fspath(run))) / record_name(rank)
-    if not path.is_file():  # to read a pipe or a device may take for ever
+    if not path.is_file():  # reading a pipe or a device may never end
         return 0
     marker = msgspec.json.encode(RunStart.__struct_config__.tag)
     with path.open("rb") as file:
@@ -126,11 +136,11 @@ def next_session(run: str | os.PathLike[str], *, rank: int) -> int:
 
 
 def _open_regular(path: str, flags: int) -> int:
-    """Open a file, but none at which a write would wait: a pipe without a reader, a device."""
+    """Open a regular file; refuse others, such as a pipe without a reader: writing would block."""
     descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(f"{path} is no regular file")
+        raise OSError(f"{path} is not a regular file")
     return descriptor
 
 

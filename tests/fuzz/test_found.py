@@ -71,7 +71,7 @@ def test_a_line_that_cannot_be_read_is_named_and_the_rest_is_shown(tmp_path, lin
     [
         ("dur_ns", 0, "took no time"),
         ("dur_ns", -5, "took no time"),
-        ("start_ns", np.arange(50)[::-1], "began before the one before it"),
+        ("start_ns", np.arange(50)[::-1], "began before its predecessor"),
         ("phase/forward", -1, "phase/forward is out of range"),
         ("step", -1, "step is out of range"),
         ("flags", 2**60, "flags is out of range"),

@@ -13,7 +13,7 @@ def test_the_ends_of_a_long_file_tell_its_steps_and_its_end(made_runs, tmp_path)
     assert (seen.steps, seen.end.status, seen.start.stage) == (5_000, "finished", "fit")
 
 
-def test_a_torn_last_line_hides_neither_steps_nor_start(made_runs, tmp_path):
+def test_an_incomplete_last_line_hides_neither_steps_nor_start(made_runs, tmp_path):
     made_runs.live_run(tmp_path)
     seen = look(tmp_path)
     assert (seen.steps, seen.end) == (150, None)

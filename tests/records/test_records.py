@@ -91,13 +91,13 @@ def test_a_phase_that_the_session_does_not_measure_is_none_and_a_measured_one_wi
     assert session.phase_ns(Phase.BACKWARD).tolist() == [0]
 
 
-def test_a_torn_last_line_is_skipped_and_ended_by_the_next_writer(tmp_path):
+def test_an_incomplete_last_record_is_left_out_and_ended_by_the_next_writer(tmp_path):
     path = write(tmp_path, start(), window(dur_ns=[5]))
     path.write_bytes(path.read_bytes() + b'{"kind":"steps","first')
 
-    torn = read_run(str(tmp_path))[0]
-    assert torn.sessions[0].steps == 1
-    assert "torn" in torn.warnings[0]
+    cut = read_run(str(tmp_path))[0]
+    assert cut.sessions[0].steps == 1
+    assert "the last record is incomplete" in cut.warnings[0]
 
     write(tmp_path, start(session=1), window(dur_ns=[5, 5]))
     mended = read_run(str(tmp_path))[0]
@@ -144,10 +144,10 @@ def without(one, name):
 def test_windows_that_lack_what_every_reader_needs_are_left_out_and_named(tmp_path):
     short = window(2, dur_ns=[3, 4])
     short.columns["flags"] = Column("i4", b"\0\0\0\0")
-    torn = window(4, dur_ns=[5])
-    torn.columns["dur_ns"] = Column("i4", b"\0\0\0")
+    damaged = window(4, dur_ns=[5])
+    damaged.columns["dur_ns"] = Column("i4", b"\0\0\0")
     old = without(window(5, dur_ns=[6]), "start_ns")
-    write(tmp_path, start(), window(dur_ns=[1, 2]), short, torn, old, window(6, dur_ns=[7]))
+    write(tmp_path, start(), window(dur_ns=[1, 2]), short, damaged, old, window(6, dur_ns=[7]))
 
     found = read_run(str(tmp_path))[0]
 
@@ -157,7 +157,7 @@ def test_windows_that_lack_what_every_reader_needs_are_left_out_and_named(tmp_pa
     ]
 
 
-def test_two_runs_that_wrote_to_one_folder_at_once_are_told_by_writers_and_reader(tmp_path):
+def test_two_runs_that_write_to_the_same_folder_are_reported_by_writers_and_reader(tmp_path):
     one, other = RecordWriter(tmp_path, rank=0), RecordWriter(tmp_path, rank=0)
     for writer, records in (
         (one, [start(), window(dur_ns=[1, 2])]),
@@ -173,7 +173,7 @@ def test_two_runs_that_wrote_to_one_folder_at_once_are_told_by_writers_and_reade
     assert other.shared
     first, last = read_run(str(tmp_path))[0].sessions
     assert not first.warnings
-    assert "the steps of several runs, mixed" in last.warnings[0]
+    assert "mixes the steps of several runs" in last.warnings[0]
 
 
 def test_sessions_one_after_the_other_are_not_said_to_be_mixed(tmp_path):

@@ -157,7 +157,7 @@ def test_a_disk_that_stays_full_does_not_fill_the_memory(fit, monkeypatch, said)
     with said("No space left"):
         fit(probe)
 
-    assert not probe.context._writer._kept.lines
+    assert not probe.context._writer._pending.lines
 
 
 def test_tensorboard_finds_the_run_by_its_marker(fit):
