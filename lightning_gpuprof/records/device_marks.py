@@ -37,12 +37,13 @@ class StepState(str, Enum):
     SYNC_BOUND = "sync_bound"
 
 
-_WAITS = {
+WAITS = {
     StepState.DEVICE_BOUND: "it is the limit",
     StepState.HOST_BOUND: "it waits for the host",
     StepState.DATA_BOUND: "it waits for data",
     StepState.SYNC_BOUND: "the host stops to wait for it",
 }
+"""Who waits in a step of each state; "it" is the GPU."""
 
 
 def gpu_line(busy_frac: float | None, state: StepState | None, doing: str = "") -> str:
@@ -52,7 +53,7 @@ def gpu_line(busy_frac: float | None, state: StepState | None, doing: str = "") 
     ('GPU 43 % busy: it waits for the host', 'GPU: it waits for data')
     """
     busy = "" if busy_frac is None else f" {100 * busy_frac:.0f} % busy{doing}"
-    return f"GPU{busy}" + (f": {_WAITS[state]}" if state is not None else "")
+    return f"GPU{busy}" + (f": {WAITS[state]}" if state is not None else "")
 
 
 @dataclass(frozen=True)

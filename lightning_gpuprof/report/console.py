@@ -11,10 +11,11 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text as Line
 
-from lightning_gpuprof.report.console_tables import bars_grid, cell_text, grid, table_grid
+from lightning_gpuprof.report.console_tables import LEFT, bars_grid, cell_text, grid, table_grid
 from lightning_gpuprof.report.document import (
     Bars,
     Document,
+    Figure,
     Figures,
     FindingCard,
     Part,
@@ -243,6 +244,9 @@ def _change(advice: str, change: str | None) -> Iterator[tuple[str, str | Line]]
 
 
 def _figures(part: Figures, indent: int) -> RenderableType:
+    if not part.large and all(_is_short(figure) for figure in part.figures):
+        texts = (f"{figure.label} {shown(figure.value, figure.unit)}" for figure in part.figures)
+        return _indented(", ".join(texts), by=indent)
     rows: list[Sequence[str | Line]] = []
     for figure in part.figures:
         value = Line(shown(figure.value, figure.unit), style="bold" if part.large else "")
@@ -250,6 +254,11 @@ def _figures(part: Figures, indent: int) -> RenderableType:
             value.append(f" ({figure.note})", style="dim" if not part.large else "not bold")
         rows.append((figure.label, value))
     return grid(rows, first="dim", indent=indent)
+
+
+def _is_short(figure: Figure) -> bool:
+    """Whether a figure is a number that can stand beside others in a line."""
+    return figure.unit not in LEFT and figure.note is None
 
 
 def _heading(title: str, note: str | None = None, width: int = WIDTH) -> RenderableType:

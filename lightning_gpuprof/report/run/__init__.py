@@ -1,0 +1,1 @@
+"""The sections of a run's document, each built from the run's results."""

@@ -1,0 +1,204 @@
+"""The answer of a run's document: what it is, what holds it back, what to do first."""
+
+import re
+from collections.abc import Sequence
+
+from lightning_gpuprof.analysis.compare.bootstrap import MIN_BLOCKS
+from lightning_gpuprof.analysis.run.gpu_busy import gpu_busy
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC
+from lightning_gpuprof.findings.model import Finding
+from lightning_gpuprof.findings.questions import Answer, State, first_to_look_at
+from lightning_gpuprof.records.schema import UNMARKED_STEPS
+from lightning_gpuprof.report.document import Figure, Figures, Section, Text, Verdict
+from lightning_gpuprof.report.finding_cards import certainty, finding_card
+from lightning_gpuprof.report.run.limit import busy_figure, limit_line, waiting_side
+from lightning_gpuprof.units import duration, percents, rate, size
+
+DOING = {"validate": "validation", "test": "testing", "predict": "prediction"}
+"""What a session does that trains nothing, by its stage."""
+BASES = {"steady": "steady ", "all": "warm-up "}
+"""Which steps a figure is of, by the basis of `StepStats`."""
+TOO_SHORT = "Too short to say what to change"
+NOT_WRITTEN_YET = (
+    "Steps are written 50 at a time unless window= says otherwise, and the first are not there "
+    "yet. If the run no longer trains, it was killed before that."
+)
+UNTIMED = "Steps were not timed: neither GpuProfCallback nor PhaseTimer was among the callbacks."
+UNMARKED = (
+    "A trace tells steps apart where the script calls prof.step() after each; its analysis takes "
+    "a moment."
+)
+FEW_SLOW_STEPS = "slow-steps-share"
+_ASKED = re.compile(r"Tried to allocate ([\d.]+) (MiB|GiB)")
+_CAPACITY = re.compile(r"total capacity of ([\d.]+) (MiB|GiB)")
+
+
+def session_line(run: RunResults) -> str:
+    """Say what kind of session this is, how it ended and how long it is."""
+    status = {"open": "no closing record: live, or killed"}.get(run.status, run.status)
+    ranks = f", {run.start.world_size} ranks" if run.start.world_size > 1 else ""
+    session = f", session {run.start.session}" if len(run.sessions) > 1 else ""
+    count = run.steps.count if run.steps else 0
+    steps = "1 step" if count == 1 else f"{count} steps"
+    if run.end is not None and any(kind.where == UNMARKED_STEPS for kind in run.outside):
+        steps = f"{run.end.steps} steps ({count} timed by phase)"
+    return f"{run.start.stage}{session}, {status}{ranks}, {steps} in {duration(run.wall.wall_ns)}"
+
+
+def first_finding(run: RunResults, findings: Sequence[Finding]) -> Finding | None:
+    """Return the finding whose change is proposed first, where there is one.
+
+    Warm-up steps alone promise nothing for later steps.
+    """
+    first = next(iter(findings), None)
+    warm_up = run.steps is not None and run.steps.basis == "all"
+    if first is None or warm_up or not run.step_ns or not first.worth_a_change:
+        return None
+    return first
+
+
+def headline_section(run: RunResults, answers: Sequence[Answer]) -> Section | None:
+    """Return the step's time, how busy the GPU is, and what limits the steps."""
+    parts: list[Figures | Text] = []
+    if run.steps is not None and run.step_ns:
+        step = Figure("step_ns", "Step time", run.step_ns, "ns", _of_steps(run))
+        parts.append(Figures((step, busy_figure(run)), large=True))
+    if gpu_busy(run) is None and (limit := limit_line(run)) is not None:
+        parts.append(Text((limit,), "strong"))  # otherwise the figure of the GPU says it
+    slow = any(answer.id == FEW_SLOW_STEPS and answer.state is State.LOOK for answer in answers)
+    if parts and slow:
+        parts.append(Text(("A few slow steps take most of the time.",), "note"))
+    return Section("headline", "", "first", tuple(parts)) if parts else None
+
+
+def _of_steps(run: RunResults) -> str:
+    """Say which steps the mean is of, and the median and the samples per second beside it.
+
+    Phases, savings and samples add up to the mean, so that is the large figure. It is the device's
+    where the host queued steps faster than the device did them.
+    """
+    steps = run.steps
+    assert steps is not None
+    count = steps.dur.count
+    noun = "step" if count == 1 else "steps"
+    counted = f"mean of {count:,} {BASES.get(steps.basis, '')}{noun}"
+    texts = [counted, f"median {duration(steps.dur.p50_ns)}"]
+    if (run.step_ns or 0) > steps.dur.mean_ns:
+        texts = [
+            f"{counted}, by the device",
+            f"the host's mean {duration(steps.dur.mean_ns)}, median {duration(steps.dur.p50_ns)}",
+        ]
+    if run.samples_per_s:
+        texts.append(f"{rate(run.samples_per_s)} samples/s")
+    return "; ".join(texts)
+
+
+def verdict(
+    run: RunResults,
+    findings: Sequence[Finding],
+    answers: Sequence[Answer],
+    *,
+    traces_alone: bool = False,
+) -> Verdict:
+    """Decide what holds the run back and what to do first, or why nothing is proposed.
+
+    `traces_alone` says that there are no records of steps, only traces.
+    """
+    if run.steps is None or not run.step_ns:
+        return _no_steps(run, traces_alone=traces_alone)
+    doing = DOING.get(run.start.stage)
+    again = " to judge." if doing else ": train longer and look again."
+    if run.steps.basis == "all":
+        sentence = f"Only warm-up steps were recorded, too few{again}"
+        return Verdict("too_short", "Verdict", TOO_SHORT, sentence)
+    first = first_finding(run, findings)
+    if first is not None:
+        return _change(first, run)
+    count = run.steps.dur.count
+    if count < MIN_BLOCKS:
+        steps = "1 steady step is" if count == 1 else f"{count} steady steps are"
+        return Verdict("too_short", "Verdict", TOO_SHORT, f"{steps} too few{again}")
+    certain = _largest_certain(findings, run.step_ns)
+    if (side := waiting_side(run)) is not None:
+        return Verdict("limit", "Verdict", side[0], f"{side[1]}{certain}")
+    look = first_to_look_at(answers)
+    sentence = f"What was found is small, usual, or not certain to save time.{certain}"
+    if look is not None:
+        sentence += f" Where to look next: {look.next}."
+    return Verdict(
+        "nothing", "Verdict", f"Nothing here holds {doing or 'training'} back much", sentence
+    )
+
+
+def _change(finding: Finding, run: RunResults) -> Verdict:
+    card = finding_card(finding, run)
+    saving = card.saving
+    return Verdict(
+        "change",
+        "Fix first",
+        finding.title,
+        finding.advice,
+        finding=finding.id,
+        change=card.short_change if card.short_change_is_code else None,
+        place=next((place for place in card.places if place.file is not None), None),
+        gain=f"{saving.outcome}, {certainty(finding)}" if saving is not None else None,
+        gain_short=saving.short if saving is not None else None,
+    )
+
+
+def _no_steps(run: RunResults, *, traces_alone: bool) -> Verdict:
+    stage = run.start.stage
+    step = "batch" if stage in DOING else "training step"
+    title = f"No {step} was recorded"
+    if traces_alone:
+        sentence = UNMARKED
+    elif run.status == "open":
+        sentence = NOT_WRITTEN_YET
+    elif run.start.timer or run.status == "exception":
+        sentence = f"This {stage} session ended before it wrote its first window of steps."
+    else:
+        sentence = UNTIMED
+    return Verdict("not_measured", "Verdict", title, sentence)
+
+
+def _largest_certain(findings: Sequence[Finding], step_ns: int) -> str:
+    certain = [one for one in findings if one.saving_ns.low >= MIN_SAVING_FRAC * step_ns]
+    if not certain:
+        return ""
+    low, high = (bound / step_ns for bound in (certain[0].saving_ns.low, certain[0].saving_ns.high))
+    return f" The largest gain that is certain is {certain[0].id} ({percents(low, high)})."
+
+
+def failure_section(run: RunResults) -> Section | None:
+    """Return why the run ran out of device memory, and what to change; None where it did not."""
+    error = run.end.error if run.end is not None else None
+    if not error or "OutOfMemoryError" not in error:
+        return None
+    asked, capacity = _size_in(_ASKED, error), _size_in(_CAPACITY, error)
+    batch_size = run.start.loader.batch_size if run.start.loader is not None else None
+    title = "Out of memory"
+    if asked is not None:
+        title += f": {size(asked)} more did not fit"
+        title += f" in {size(capacity)}" if capacity is not None else ""
+    # A tensor larger than the device has a wrong shape: no batch size makes room for it.
+    single = asked is not None and capacity is not None and asked > capacity
+    sentence = "Halve the batch, and accumulate gradients over two to keep its effect."
+    if single:
+        sentence = (
+            "One tensor is larger than the whole device: correct the shapes where it is made, at "
+            "the end of the traceback."
+        )
+    change = None
+    if batch_size is not None and batch_size > 1 and not single:
+        change = (
+            f"DataLoader(..., batch_size={batch_size // 2})\n"
+            "Trainer(..., accumulate_grad_batches=2)"
+        )
+    ended = Verdict("failed", "This run ended", title, sentence, change=change)
+    return Section("failure", "", "first", (ended,))
+
+
+def _size_in(pattern: re.Pattern[str], text: str) -> float | None:
+    match = pattern.search(text)
+    return float(match[1]) * (2**30 if match[2] == "GiB" else 2**20) if match else None

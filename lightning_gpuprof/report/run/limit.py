@@ -1,0 +1,145 @@
+"""What limits a run's steps, how busy the GPU is, and what helps where no rule fires."""
+
+from lightning_gpuprof.analysis.run.device_time import StepState
+from lightning_gpuprof.analysis.run.gpu_busy import GpuBusy, gpu_busy
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.records.device_marks import WAITS, gpu_line
+from lightning_gpuprof.records.phases import BATCH_WORK, Phase
+from lightning_gpuprof.report.document import Bar, Bars, Figure, Figures, Section
+from lightning_gpuprof.units import duration, percent
+
+SIDES: dict[StepState, tuple[str, str]] = {
+    StepState.DEVICE_BOUND: (
+        "The GPU is the limit",
+        "Lower precision, larger fused operators (torch.compile) or a smaller model make it "
+        "faster; nothing on the host does.",
+    ),
+    StepState.SYNC_BOUND: (
+        "The host waits for the device in {share} of steps",
+        "Something reads values off the device; `lightning-gpuprof inspect SCRIPT` names the line.",
+    ),
+    StepState.HOST_BOUND: (
+        "The GPU waits for the host in {share} of steps",
+        "Less host work per step makes it faster: fewer and larger operators, torch.compile or "
+        "CUDA graphs, a larger batch.",
+    ),
+    StepState.DATA_BOUND: (
+        "The GPU waits for data in {share} of steps",
+        "Batches that come sooner make it faster: more workers, or less work per sample.",
+    ),
+}
+"""For each side that a step may wait for: a title, and what makes the steps faster."""
+BUSY_PARTS = (
+    ("compute_frac", "compute"),
+    ("communication_frac", "communication"),
+    ("copies_frac", "copies"),
+    ("idle_frac", "idle"),
+)
+NO_SHARE = "how busy it is was not measured: that takes device marks or a trace"
+
+
+def mostly_with(compute: float | None, copies: float | None, communication: float | None) -> str:
+    """Say what a device is busy with, where that takes more time than its computing.
+
+    >>> mostly_with(0.2, 0.5, None), mostly_with(0.5, 0.1, 0.1)
+    ('mostly with copies', '')
+    """
+    most, name = max((copies or 0.0, "copies"), (communication or 0.0, "communication"))
+    return f"mostly with {name}" if most > (compute or 0.0) else ""
+
+
+def busy_line(busy: GpuBusy) -> str:
+    """Return how busy the GPU is and who waits, as one sentence."""
+    doing = mostly_with(busy.compute_frac, busy.copies_frac, busy.communication_frac)
+    return gpu_line(busy.busy_frac, busy.state, f", {doing}" if doing else "")
+
+
+def limit_line(run: RunResults) -> str | None:
+    """Say what limits the steps and how busy the GPU is; without a GPU, how the step is divided."""
+    busy = gpu_busy(run)
+    if busy is not None:
+        return busy_line(busy)
+    if not run.step_ns:
+        return None
+    if run.on_gpu:
+        return f"GPU: {NO_SHARE}"
+    worked = [time.frac for phase in BATCH_WORK if (time := run.per_step(phase)) is not None]
+    wait = run.per_step(Phase.DATA_WAIT)
+    waits = f", {percent(wait.frac)} waiting for data" if wait is not None else ""
+    return f"No GPU: the host is the limit, {percent(sum(worked))} of a step at work{waits}"
+
+
+def waiting_side(run: RunResults) -> tuple[str, str] | None:
+    """Return the side that most steps wait for, as a title, and what to do about it.
+
+    None where device marks did not say.
+    """
+    device = run.device_time
+    if device is None or not run.on_gpu:
+        return None
+    title, advice = SIDES[device.state]
+    share = percent(device.state_frac[device.state]).replace(".0%", "%")
+    if device.state is StepState.DEVICE_BOUND:
+        advice = f"It had work queued in {share} of steps. {advice}"
+    return title.format(share=share), advice
+
+
+def busy_figure(run: RunResults) -> Figure:
+    """Return the GPU's figure of the headline."""
+    device = run.start.device
+    if device is not None and device.type == "cpu":
+        return Figure("gpu", "GPU", "none", "text", "trained on a CPU")
+    busy = gpu_busy(run)
+    waits = "" if busy is None or busy.state is None else WAITS[busy.state]
+    if busy is not None and busy.busy_frac is not None:
+        doing = mostly_with(busy.compute_frac, busy.copies_frac, busy.communication_frac)
+        note = ": ".join(filter(None, (doing, waits)))
+        return Figure("gpu_busy_frac", "GPU busy", busy.busy_frac, "frac", note or None)
+    why = "; ".join(filter(None, (waits, "the share takes a profiler cycle")))
+    return Figure("gpu_busy_frac", "GPU busy", None, "frac", why)
+
+
+def busy_section(run: RunResults) -> Section | None:
+    """Return how the GPU's time is divided, and how the marked steps were; None where unknown."""
+    busy, time = gpu_busy(run), run.device_time
+    parts: list[Bars | Figures] = []
+    if busy is not None and busy.idle_frac is not None:
+        bars = (
+            Bar(key, label, frac * busy.step_ns, frac)
+            for key, label in BUSY_PARTS
+            if (frac := getattr(busy, key)) is not None
+        )
+        parts.append(Bars("gpu_busy", "ns", tuple(bars), value_label="Per step"))
+    if busy is not None:
+        parts.append(
+            Figures(
+                (
+                    Figure("busy_frac", "busy", busy.busy_frac, "frac"),
+                    Figure("device_step_ns", "step on the device", busy.step_ns, "ns"),
+                    Figure("basis", "measured by", busy.basis, "text"),
+                )
+            )
+        )
+    if time is not None:
+        states = [
+            Figure(f"{state.value}_frac", state.value.replace("_", "-"), frac, "frac")
+            for state, frac in time.state_frac.items()
+        ]
+        marks = (
+            Figure("marked_steps_count", "marked steps", time.marked_steps, "count"),
+            Figure("queued_frac", "had work queued", time.queued_frac, "frac"),
+            Figure("falls_behind_ns", "falls behind per step", time.falls_behind_ns, "ns"),
+            Figure("launch_latency_ns", "launch latency", time.latency_ns, "ns"),
+        )
+        parts.append(Figures((*states, *marks), title="Marked steps"))
+    if not parts:
+        return None
+    note = None if busy is None else _basis(busy)
+    return Section("gpu", "What the GPU does", "verbose", tuple(parts), note=note)
+
+
+def _basis(busy: GpuBusy) -> str:
+    step = f"of the device's steady step, {duration(busy.step_ns)}"
+    if busy.basis == "marks":
+        return f"{step}: at least so long it had work queued, by its marks"
+    return f"{step}; the work is that of the profiled steps"

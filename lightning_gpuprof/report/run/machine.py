@@ -1,0 +1,283 @@
+"""Memory, the device, batch size, traces, wall time and our own cost: what a page ends with."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from lightning_gpuprof.analysis.memory.memory_use import MemoryUse
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.trace_facts import last_analysed
+from lightning_gpuprof.findings.question_figures import suggested_workers
+from lightning_gpuprof.records.schema import Advice, DeviceSample
+from lightning_gpuprof.report.document import Chart, Column, Figure, Figures, Section, Table, Value
+from lightning_gpuprof.report.labels import MEMORY
+from lightning_gpuprof.report.run.steps import OUTSIDE_LABELS
+from lightning_gpuprof.report.run.traced import others_in
+from lightning_gpuprof.units import duration, percent, size
+from lightning_gpuprof.views.documents.gpu_words import to_calls_line
+
+NO_TRACE_NOTES = ("no-trace", "profiler-busy", "trace-failed")
+"""Notes that say why there is no trace."""
+NO_SYNCS = (
+    "none: on a CPU reading a value (.item()) waits for nothing; `lightning-gpuprof inspect "
+    "SCRIPT` names the lines that would wait on a GPU"
+)
+LOSSES = ("loss", "train_loss")
+
+
+def facts_section(run: RunResults) -> Section | None:
+    """Return the figures beside the verdict; None where no step was recorded."""
+    steps = run.steps
+    if steps is None:
+        return None
+    figures = [
+        Figure("p95_ns", "slow steps", steps.dur.p95_ns, "ns", "one step in twenty takes longer"),
+        Figure("max_ns", "slowest step", steps.dur.max_ns, "ns"),
+    ]
+    if (memory := run.memory) is not None:
+        figures += [
+            Figure(
+                "peak_reserved_bytes", "GPU memory", memory.peak_reserved_bytes, "bytes",
+                f"of {size(memory.total_bytes)}, peak reserved",
+            ),
+        ]  # fmt: skip
+    if (loss := _last_loss(run)) is not None:
+        figures.append(loss)
+    cost = run.end.own_cost_ns_per_step if run.end is not None else None
+    if cost:
+        figures.append(
+            Figure("own_cost_ns", "cost of measuring", cost, "ns", "per step, by this package")
+        )
+    return Section("facts", "At a glance", "verbose", (Figures(tuple(figures)),))
+
+
+def _last_loss(run: RunResults) -> Figure | None:
+    """Return the newest deferred loss with its step, None where none was recorded."""
+    for record in reversed(run.scalars):
+        name = next((name for name in LOSSES if name in record.values), None)
+        if name is None:
+            continue
+        for step, value in zip(reversed(record.steps), reversed(record.values[name]), strict=False):
+            if value is not None:
+                return Figure("loss", name.replace("_", " "), value, "number", f"at step {step:,}")
+    return None
+
+
+def memory_section(run: RunResults) -> Section | None:
+    """Return the device's memory; None where it was not measured."""
+    memory = run.memory
+    if memory is None:
+        return None
+    figures = (
+        Figure("allocated_bytes", "allocated", memory.allocated_bytes, "bytes"),
+        Figure("reserved_bytes", "reserved", memory.reserved_bytes, "bytes"),
+        Figure("peak_allocated_bytes", "peak allocated", memory.peak_allocated_bytes, "bytes"),
+        Figure("peak_reserved_bytes", "peak reserved", memory.peak_reserved_bytes, "bytes"),
+        Figure("peak_frac", "of the device", memory.peak_frac, "frac"),
+        Figure("total_bytes", "the device has", memory.total_bytes, "bytes"),
+        Figure("free_bytes", "free", memory.free_bytes, "bytes"),
+        Figure("others_bytes", "in use by others", memory.others_bytes, "bytes"),
+        Figure("fragmented_frac", "fragmented", memory.fragmented_frac, "frac"),
+        Figure("alloc_retries_count", "allocation retries", memory.alloc_retries, "count"),
+        Figure("ooms_count", "times out of memory", memory.ooms, "count"),
+        Figure("windows_count", "readings", memory.windows, "count"),
+    )
+    kinds = tuple(
+        Figure(f"{kind}_bytes", MEMORY.get(kind, kind).lower(), held, "bytes")
+        for kind, held in memory.kind_bytes.items()
+    )
+    parts: list[Figures | Table | Chart] = [Figures(figures)]
+    if kinds:
+        parts.append(Figures(kinds, title="By kind"))
+    if memory.allocator_bytes:
+        parts.append(_allocator(memory))
+    parts.append(Chart("memory", "Memory over the run"))
+    return Section("memory", "Device memory", "verbose", tuple(parts))
+
+
+def _allocator(memory: MemoryUse) -> Table:
+    pools = list(next(iter(memory.allocator_bytes.values())))
+    rows: list[Mapping[str, Value]] = [
+        {"name": name.replace("_", " "), **held} for name, held in memory.allocator_bytes.items()
+    ]
+    columns = (
+        Column("name", "", "text"),
+        *(Column(pool, pool.replace("_", " "), "bytes") for pool in pools),
+    )
+    return Table("allocator", columns, tuple(rows), title="The allocator")
+
+
+def rest_section(run: RunResults) -> Section:
+    """Return what remains to be said, a line each."""
+    figures = tuple(Figure(key, label, text, "text") for key, label, text in _rest(run))
+    return Section("rest", "The rest", "page", (Figures(figures),))
+
+
+def _rest(run: RunResults) -> Iterator[tuple[str, str, str]]:
+    device = run.start.device
+    if run.on_gpu:
+        yield "memory", "memory", _memory_line(run.memory)
+    on_cpu = device is not None and device.type == "cpu"
+    if on_cpu and run.start.stage == "fit" and not run.sync_sites:
+        yield "host_syncs", "host syncs", NO_SYNCS
+    if run.on_gpu and run.advice is not None:
+        yield "batch_size", "batch size", "; ".join(_batch_size_lines(run.advice))
+    if run.device_use is not None:
+        yield "device", "device", _driver_line(run.device_use)
+    yield "traces", "traces", _traces_line(run)
+    last = last_analysed(run)
+    if last is not None and (calls := to_calls_line(last.analysis or {})):
+        yield "to_calls", ".to()", calls
+    yield "outside_steps", "outside steps", _outside_line(run)
+    accounted, wall = percent(run.wall.accounted_frac), duration(run.wall.wall_ns)
+    yield "wall_time", "wall time", f"{accounted} of {wall} wall time is accounted for"
+    yield "own_cost", "own cost", _own_cost_line(run)
+    for number, failure in enumerate(run.probe_failures, start=1):
+        text = f"{failure.probe} failed at step {failure.step}: {failure.error}"
+        yield f"part_off_{number}", "part off", text
+
+
+def _memory_line(memory: MemoryUse | None) -> str:
+    if memory is None:
+        return "not measured"
+    return (
+        f"allocated {size(memory.allocated_bytes)}, reserved {size(memory.reserved_bytes)}, "
+        f"peak {size(memory.peak_reserved_bytes)} of {size(memory.total_bytes)} "
+        f"({percent(memory.peak_frac)})"
+    )
+
+
+def _batch_size_lines(advice: Advice) -> Iterator[str]:
+    """Yield the advised batch size, or why there is none, and what goes with it."""
+    if advice.suggested_batch_size is None:
+        yield f"{advice.batch_size} now, no suggestion: {advice.reason}"
+        return
+    band = f"{advice.low} to {advice.high}" if advice.low != advice.high else ""
+    why = "; ".join(filter(None, [band, advice.reason]))
+    advised = f"{advice.batch_size} now, {advice.suggested_batch_size} advised"
+    yield f"{advised} ({why})" if why else advised
+    if accumulate := advice.details.get("accumulate_grad_batches"):
+        yield f"accumulate_grad_batches={accumulate}"
+    if learning_rate := advice.details.get("learning_rate"):
+        yield str(learning_rate)
+
+
+def _driver_line(use: DeviceSample) -> str:
+    """Return what the driver reported, as far as it did."""
+    texts = []
+    if use.busy_frac is not None:
+        texts.append(f"a kernel ran in {percent(use.busy_frac)} of the time")
+    if use.max_sm_clock_mhz is not None:
+        texts.append(f"up to {use.max_sm_clock_mhz:,} MHz")
+    if use.max_power_mw is not None:
+        limit = f" of {use.power_limit_mw / 1000:.0f} W" if use.power_limit_mw else ""
+        texts.append(f"up to {use.max_power_mw / 1000:.0f} W{limit}")
+    if use.max_temperature_c is not None:
+        texts.append(f"up to {use.max_temperature_c} C")
+    readings = "1 reading" if use.samples == 1 else f"{use.samples} readings"
+    return f"{', '.join(texts) or 'nothing'} (its driver, {readings})"
+
+
+def _traces_line(run: RunResults) -> str:
+    if run.traces:
+        named = []
+        for trace in run.traces:
+            others = others_in(trace, on_gpu=run.on_gpu)
+            named.append(f"{trace.cycle.trace_file}{f' ({others})' if others else ''}")
+        return ", ".join(named)
+    if run.start.config.get("trace") is False:
+        return "none: trace=False"
+    reasons = [note.message for note in run.notes if note.name in NO_TRACE_NOTES and note.message]
+    return f"none: {reasons[-1]}" if reasons else "none: no cycle of the profiler schedule finished"
+
+
+def _outside_line(run: RunResults) -> str:
+    kinds = []
+    for kind in run.outside:
+        times = f" in {kind.count}" if kind.count > 1 else ""
+        label = OUTSIDE_LABELS.get(kind.where, kind.where)
+        kinds.append(f"{label} {duration(kind.total_ns)}{times}")
+    whole = duration(run.wall.outside_ns)
+    return f"{whole}: {', '.join(kinds)}" if kinds else "nothing recorded"
+
+
+def _own_cost_line(run: RunResults) -> str:
+    cost = run.end.own_cost_ns_per_step if run.end is not None else None
+    text = "not measured"
+    if cost is not None:
+        share = f" ({cost / run.step_ns:.2%})" if run.step_ns else ""
+        text = f"{duration(cost)} per step{share}, by its own clock"
+    if windows_ns := run.windows_ns:
+        of_run = percent(run.of_run(windows_ns))
+        text += f"; closing profiler windows took {duration(windows_ns)} ({of_run} of the run)"
+    return text
+
+
+def process_section(run: RunResults) -> Section:
+    """Return the session's clock, sessions, notes, and what was set up, for who reads the JSON."""
+    end, wall = run.end, run.wall
+    figures = Figures(
+        (
+            Figure("started_unix_ns", "started", run.start.started_unix_ns, "unix_ns"),
+            Figure("wall_ns", "wall time", wall.wall_ns, "ns"),
+            Figure("accounted_ns", "accounted for", wall.accounted_ns, "ns"),
+            Figure("accounted_frac", "of it", wall.accounted_frac, "frac"),
+            Figure(
+                "own_cost_ns_per_step", "own cost per step",
+                end.own_cost_ns_per_step if end is not None else None, "ns",
+            ),
+            Figure("windows_ns", "closing profiler windows", run.windows_ns, "ns"),
+            Figure("rank", "rank", run.start.rank, "count"),
+            Figure("world_size", "ranks", run.start.world_size, "count"),
+            Figure("suggested_num_workers", "workers advised", suggested_workers(run), "count"),
+        )
+    )  # fmt: skip
+    parts: list[Figures | Table] = [figures, _sessions(run.sessions)]
+    if run.advice is not None:
+        parts.append(_advice_figures(run.advice))
+    if run.notes:
+        parts.append(_notes(run))
+    return Section("process", "The session", "verbose", tuple(parts))
+
+
+def _sessions(sessions: tuple[dict[str, Any], ...]) -> Table:
+    columns = (
+        Column("session", "Session", "count"),
+        Column("stage", "Stage", "text"),
+        Column("started_unix_ns", "Started", "unix_ns"),
+        Column("steps", "Steps", "count"),
+        Column("status", "Ended", "text"),
+    )
+    return Table("sessions", columns, sessions, title="Sessions of this run")
+
+
+def _advice_figures(advice: Advice) -> Figures:
+    return Figures(
+        (
+            Figure("batch_size", "batch size", advice.batch_size, "count"),
+            Figure("suggested_batch_size", "advised", advice.suggested_batch_size, "count"),
+            Figure("lowest_batch_size", "at least", advice.low, "count"),
+            Figure("highest_batch_size", "at most", advice.high, "count"),
+            Figure("advice_reason", "because", advice.reason or None, "text"),
+            Figure("advice_step", "as of step", advice.step, "count"),
+        ),
+        title="Batch size",
+    )
+
+
+def _notes(run: RunResults) -> Table:
+    columns = (
+        Column("step", "Step", "count"),
+        Column("name", "Note", "code"),
+        Column("value", "Value", "text"),
+        Column("message", "Message", "text"),
+    )
+    rows: list[Mapping[str, Value]] = [
+        {
+            "step": note.step,
+            "name": note.name,
+            "value": None if note.value is None else str(note.value),
+            "message": note.message or None,
+        }
+        for note in run.notes
+    ]
+    return Table("notes", columns, tuple(rows), title="Notes")

@@ -1,0 +1,218 @@
+"""At which lines, in which modules and workers a step's time is spent; graph breaks and syncs."""
+
+from collections.abc import Sequence
+
+from lightning_gpuprof.analysis.run.line_times import SampledLine, line_times, unlisted_ns
+from lightning_gpuprof.analysis.run.module_times import module_times
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.worker_lines import made_in_ns, worker_line_times
+from lightning_gpuprof.records.lines import CodePlace
+from lightning_gpuprof.records.schema import SyncSite
+from lightning_gpuprof.report.document import (
+    Column,
+    Figure,
+    Figures,
+    Interval,
+    Place,
+    Section,
+    Table,
+    Text,
+    Value,
+)
+from lightning_gpuprof.report.labels import phase_label
+from lightning_gpuprof.units import duration, percent
+
+MOST_LINES = 20
+FIRST_LINES = 5
+MIN_LINE_FRAC = 0.005
+"""Lines below this share of the step are not shown at first."""
+MIN_WORKER_FRAC = 0.02
+"""Lines below this share of a worker's work are not shown at first."""
+MOST_EVENTS = 10
+
+
+def lines_section(run: RunResults) -> Section | None:
+    """Return the lines of the program at which a step is longest; None if none were sampled."""
+    lines = line_times(run)[:MOST_LINES]
+    rows: list[dict[str, Value]] = [
+        {
+            "place": _place(line),
+            "phase": phase_label(line.phase.value),
+            "frac": Interval(line.low_frac, line.high_frac),
+            "time_ns": Interval(line.low_ns, line.high_ns),
+            "mean_ns": line.mean_ns,
+            "callee": line.callee,
+            "count": line.count,
+        }
+        for line in lines
+    ]
+    shown = sum(line.frac >= MIN_LINE_FRAC for line in lines)
+    if not shown:
+        return None
+    columns = (
+        Column("place", "Line", "place", keep_end=True),
+        Column("phase", "In", "text"),
+        Column("frac", "Share", "frac"),
+        Column(
+            "time_ns",
+            "Per step",
+            "ns",
+            note="where the true mean lies 19 times in 20, as far as chance goes",
+        ),
+        Column("mean_ns", "Mean", "ns", detail="verbose"),
+        Column("callee", "Mostly in", "code", detail="verbose"),
+        Column("count", "Samples", "count", detail="verbose"),
+    )
+    rest = unlisted_ns(run)
+    others = "" if rest is None else f"; other lines take up to {duration(rest)} each"
+    note = f"sampled on the host in the first seconds{others}"
+    table = Table(
+        "lines",
+        columns,
+        tuple(rows),
+        first_rows=min(FIRST_LINES, shown),
+        color="phase",
+    )
+    return Section("lines", "At which lines", "page", (table,), note=note)
+
+
+def workers_section(run: RunResults) -> Section | None:
+    """Return the lines at which worker processes were sampled; None if there were none."""
+    workers = run.worker_lines
+    lines = worker_line_times(run)[:MOST_LINES]
+    shown = sum(line.frac >= MIN_WORKER_FRAC for line in lines)
+    if workers is None or not shown:
+        return None
+    rows: list[dict[str, Value]] = [
+        {
+            "place": _place(line),
+            "frac": Interval(line.low_frac, line.high_frac),
+            "batch_ns": line.batch_ns,
+            "callee": line.callee,
+            "count": line.count,
+        }
+        for line in lines
+    ]
+    columns = (
+        Column("place", "Line", "place", keep_end=True),
+        Column("frac", "Share", "frac"),
+        Column(
+            "batch_ns",
+            "Per batch",
+            "ns",
+            note="the line's share of the time that one worker takes to make a batch",
+        ),
+        Column("callee", "Mostly in", "code", detail="verbose"),
+        Column("count", "Samples", "count", detail="verbose"),
+    )
+    processes = (
+        "1 worker process" if workers.processes == 1 else f"{workers.processes} worker processes"
+    )
+    note = (
+        f"{workers.whole} samples in {processes}, waiting for work in "
+        f"{percent(workers.waiting_frac)}"
+    )
+    table = Table("workers", columns, tuple(rows), first_rows=min(FIRST_LINES, shown))
+    figures = Figures(
+        (
+            Figure("batch_ns", "a worker's time per batch", made_in_ns(run), "ns"),
+            Figure("waiting_frac", "waiting for work", workers.waiting_frac, "frac"),
+            Figure("start_ns", "start of the first worker", workers.start_ns, "ns"),
+            Figure("init_ns", "worker_init_fn", workers.init_ns, "ns"),
+        )
+    )
+    return Section("workers", "In the loader's workers", "page", (table, figures), note=note)
+
+
+def modules_section(run: RunResults) -> Section | None:
+    """Return the modules and regions that were named; None if none was."""
+    modules = module_times(run)
+    if not modules:
+        return None
+    rows: list[dict[str, Value]] = [
+        {key: value for key, value in module.items() if key != "advice" and value is not None}
+        for module in modules
+    ]
+    columns = (
+        Column("name", "Module", "code"),
+        Column("calls_per_step", "Calls per step", "count"),
+        Column("forward_ns", "Forward", "ns"),
+        Column("backward_ns", "Backward", "ns"),
+        Column("device_forward_ns", "Device, forward", "ns"),
+        Column("device_backward_ns", "Device, backward", "ns"),
+    )
+    parts: list[Table | Text] = [Table("modules", columns, tuple(rows))]
+    loops: list[dict[str, Value]] = [
+        {"name": module["name"], "advice": module["advice"]}
+        for module in modules
+        if module["advice"]
+    ]
+    if loops:
+        loop_columns = (Column("name", "Module", "code"), Column("advice", "Advice", "text"))
+        parts.append(Table("loops", loop_columns, tuple(loops), title="Modules called in a loop"))
+    return Section("modules", "Modules", "page", tuple(parts), note="own time, mean per step")
+
+
+def compile_section(run: RunResults) -> Section | None:
+    """Return where torch.compile broke its graph and what it compiled again; None if nowhere."""
+    if not run.compile_events:
+        return None
+    rows: list[dict[str, Value]] = [
+        {
+            "what": event.what,
+            "place": _place(event.place),
+            "reason": event.reason,
+            "hint": event.hint or None,
+        }
+        for event in run.compile_events
+    ]
+    columns = (
+        Column("what", "What", "text"),
+        Column("place", "Line", "place", keep_end=True),
+        Column("reason", "Reason", "text"),
+        Column("hint", "Hint", "text", detail="verbose"),
+    )
+    table = Table("compile_events", columns, tuple(rows), first_rows=MOST_EVENTS)
+    note = "graph breaks and recompilations, each once, with torch's reason"
+    return Section("compile", "torch.compile", "page", (table,), note=note)
+
+
+def syncs_section(sites: Sequence[SyncSite]) -> Section | None:
+    """Return the lines at which an inspection found the host waiting; None if there are none."""
+    if not sites:
+        return None
+    rows: list[dict[str, Value]] = [
+        {
+            "place": _place(site),
+            "operation": site.operation,
+            "owner": site.owner,
+            "count": site.count,
+            "steps_count": site.steps_watched,
+            "blocked_ns": site.blocked_ns,
+            "phase": None if site.phase is None else phase_label(site.phase),
+            "would_sync": site.would_sync,
+        }
+        for site in sites
+    ]
+    columns = (
+        Column("place", "Line", "place", keep_end=True),
+        Column("operation", "Operation", "code"),
+        Column("owner", "Whose", "text"),
+        Column("count", "Times", "count"),
+        Column("steps_count", "In steps", "count"),
+        Column("blocked_ns", "Blocked", "ns"),
+        Column("phase", "In", "text"),
+        Column("would_sync", "Only on a GPU", "flag"),
+    )
+    table = Table("sync_sites", columns, tuple(rows))
+    note = "lines that make the host wait for the device, found by lightning-gpuprof inspect"
+    return Section("sync_sites", "Host syncs", "page", (table,), note=note)
+
+
+def _place(line: SampledLine | CodePlace | SyncSite) -> Place:
+    return Place(
+        file=line.file,
+        line=line.line,
+        function=line.function or None,
+        source=line.source.strip() or None,
+    )

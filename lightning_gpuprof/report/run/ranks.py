@@ -1,0 +1,115 @@
+"""The ranks of a run side by side, and which of them the others wait for."""
+
+from collections.abc import Sequence
+
+from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.findings.model import Finding
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.report.document import Chart, Column, Section, Table, Text, Value
+from lightning_gpuprof.report.labels import phase_label
+from lightning_gpuprof.units import duration
+
+MOST_RANKS = 8
+"""Of more ranks, those that wait least are shown at first."""
+STRAGGLER = "straggler-rank"
+ALIKE_FRAC = 0.02
+"""Ranks whose phases differ by less than this share of the step are alike."""
+
+
+def ranks_section(run: RunResults, findings: Sequence[Finding]) -> Section | None:
+    """Return a row for each rank; None where there is one rank."""
+    if len(run.ranks) < 2:
+        return None
+    many = len(run.ranks) > MOST_RANKS
+    ranks = sorted(run.ranks, key=_waits) if many else list(run.ranks)
+    phases = [phase for phase in Phase if any(rank.phase_mean_ns.get(phase) for rank in ranks)]
+    hosts = len({rank.host for rank in run.ranks})
+    rows = tuple(_row(rank) for rank in ranks)
+    columns = (
+        Column("rank", "Rank", "count"),
+        Column("host", "Host", "text", detail="page" if hosts > 1 else "verbose"),
+        Column("status", "Ended", "text", detail="verbose"),
+        Column("steps", "Steps", "count"),
+        Column("median_ns", "Median step", "ns"),
+        Column("mean_ns", "Mean step", "ns"),
+        Column("waited_ns", "Waits for others", "ns"),
+        Column(
+            "last_frac", "Comes last", "frac", note="share of steps in which the others wait for it"
+        ),
+        Column(
+            "exchange_ns",
+            "Exchanges gradients",
+            "ns",
+            note="with the wait for ranks that are late; a part of Backward",
+            detail="verbose",
+        ),
+        Column("batches", "Batches per epoch", "count", detail="verbose"),
+        *(
+            Column(_key(phase), phase_label(phase.value), "ns", detail="verbose")
+            for phase in phases
+        ),
+        Column("error", "Error", "text", detail="verbose"),
+    )
+    table = Table("ranks", columns, rows, first_rows=MOST_RANKS if many else None)
+    where = f" on {hosts} hosts" if hosts > 1 else ""
+    note = f"{len(run.ranks)} ranks{where}"
+    if many:
+        note += "; those that wait least come first"
+    difference = Text((rank_verdict(run.ranks, findings),))
+    chart = Chart("ranks", "Ranks side by side")
+    return Section("ranks", "Ranks", "page", (difference, table, chart), note=note)
+
+
+def rank_verdict(ranks: Sequence[RankView], findings: Sequence[Finding]) -> str:
+    """Say which rank the others wait for, or in which phase the ranks differ most."""
+    late = next((finding for finding in findings if finding.id == STRAGGLER), None)
+    if late is not None:
+        return f"{late.title}."
+    stepped = [rank for rank in ranks if rank.mean_ns]
+    widest: tuple[int, Phase, RankView] | None = None
+    for phase in Phase:
+        timed = [rank for rank in stepped if phase in rank.phase_mean_ns]
+        if not timed:
+            continue
+        slow = max(timed, key=lambda rank: rank.phase_mean_ns[phase])
+        fast = min(timed, key=lambda rank: rank.phase_mean_ns[phase])
+        difference = slow.phase_mean_ns[phase] - fast.phase_mean_ns[phase]
+        if widest is None or difference > widest[0]:
+            widest = difference, phase, slow
+    if widest is None or widest[0] < ALIKE_FRAC * (stepped[0].mean_ns or 0):
+        return "The ranks are alike."
+    difference, phase, slow = widest
+    return (
+        f"Ranks differ most in {phase_label(phase.value).lower()}: rank {slow.rank} takes "
+        f"{duration(difference)} longer than the fastest."
+    )
+
+
+def _waits(rank: RankView) -> tuple[bool, int]:
+    return rank.waited_ns is None, rank.waited_ns or 0
+
+
+def _phase_column(phase: Phase) -> Column:
+    return Column(_key(phase), phase_label(phase.value), "ns", detail="verbose")
+
+
+def _key(phase: Phase) -> str:
+    return f"{phase.value}_ns"
+
+
+def _row(rank: RankView) -> dict[str, Value]:
+    return {
+        "rank": rank.rank,
+        "host": rank.host,
+        "status": rank.status,
+        "steps": rank.steps,
+        "median_ns": rank.median_ns,
+        "mean_ns": rank.mean_ns,
+        "waited_ns": rank.waited_ns,
+        "last_frac": rank.last_frac,
+        "exchange_ns": rank.exchange_ns,
+        "batches": rank.batches,
+        "error": rank.error,
+        **{_key(phase): ns for phase, ns in rank.phase_mean_ns.items()},
+    }
