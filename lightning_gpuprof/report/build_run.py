@@ -115,7 +115,7 @@ def _sections(report: Report, traces_alone: bool) -> Iterator[Section | None]:
     yield workers_section(run)
     yield modules_section(run)
     yield from traced_sections(run)
-    yield syncs_section(run.sync_sites)
+    yield syncs_section(run.facts.sync_sites)
     yield compile_section(run)
     yield ranks_section(run, findings)
     yield from _everything(report, answers)

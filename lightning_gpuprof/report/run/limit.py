@@ -74,7 +74,7 @@ def waiting_side(run: RunResults) -> tuple[str, str] | None:
 
     None where device marks did not say.
     """
-    device = run.device_time
+    device = run.device.time
     if device is None or not run.on_gpu:
         return None
     title, advice = SIDES[device.state]
@@ -101,7 +101,7 @@ def busy_figure(run: RunResults) -> Figure:
 
 def busy_section(run: RunResults) -> Section | None:
     """Return how the GPU's time is divided, and how the marked steps were; None where unknown."""
-    busy, time = gpu_busy(run), run.device_time
+    busy, time = gpu_busy(run), run.device.time
     parts: list[Bars | Figures] = []
     if busy is not None and busy.idle_frac is not None:
         bars = (

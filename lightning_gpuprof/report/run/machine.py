@@ -1,10 +1,11 @@
 """Memory, the device, batch size, traces, wall time and our own cost: what a page ends with."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 
 from lightning_gpuprof.analysis.memory.memory_use import MemoryUse
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.sessions import SessionView
 from lightning_gpuprof.analysis.run.trace_facts import last_analysed
 from lightning_gpuprof.findings.question_figures import suggested_workers
 from lightning_gpuprof.records.schema import Advice, DeviceSample
@@ -33,7 +34,7 @@ def facts_section(run: RunResults) -> Section | None:
         Figure("p95_ns", "slow steps", steps.dur.p95_ns, "ns", "one step in twenty takes longer"),
         Figure("max_ns", "slowest step", steps.dur.max_ns, "ns"),
     ]
-    if (memory := run.memory) is not None:
+    if (memory := run.memory.use) is not None:
         figures += [
             Figure(
                 "peak_reserved_bytes", "GPU memory", memory.peak_reserved_bytes, "bytes",
@@ -52,7 +53,7 @@ def facts_section(run: RunResults) -> Section | None:
 
 def _last_loss(run: RunResults) -> Figure | None:
     """Return the newest deferred loss with its step, None where none was recorded."""
-    for record in reversed(run.scalars):
+    for record in reversed(run.facts.scalars):
         name = next((name for name in LOSSES if name in record.values), None)
         if name is None:
             continue
@@ -64,7 +65,7 @@ def _last_loss(run: RunResults) -> Figure | None:
 
 def memory_section(run: RunResults) -> Section | None:
     """Return the device's memory; None where it was not measured."""
-    memory = run.memory
+    memory = run.memory.use
     if memory is None:
         return None
     figures = (
@@ -115,14 +116,14 @@ def rest_section(run: RunResults) -> Section:
 def _rest(run: RunResults) -> Iterator[tuple[str, str, str]]:
     device = run.start.device
     if run.on_gpu:
-        yield "memory", "memory", _memory_line(run.memory)
+        yield "memory", "memory", _memory_line(run.memory.use)
     on_cpu = device is not None and device.type == "cpu"
-    if on_cpu and run.start.stage == "fit" and not run.sync_sites:
+    if on_cpu and run.start.stage == "fit" and not run.facts.sync_sites:
         yield "host_syncs", "host syncs", NO_SYNCS
-    if run.on_gpu and run.advice is not None:
-        yield "batch_size", "batch size", "; ".join(_batch_size_lines(run.advice))
-    if run.device_use is not None:
-        yield "device", "device", _driver_line(run.device_use)
+    if run.on_gpu and run.memory.advice is not None:
+        yield "batch_size", "batch size", "; ".join(_batch_size_lines(run.memory.advice))
+    if run.device.use is not None:
+        yield "device", "device", _driver_line(run.device.use)
     yield "traces", "traces", _traces_line(run)
     last = last_analysed(run)
     if last is not None and (calls := to_calls_line(last.analysis or {})):
@@ -131,7 +132,7 @@ def _rest(run: RunResults) -> Iterator[tuple[str, str, str]]:
     accounted, wall = percent(run.wall.accounted_frac), duration(run.wall.wall_ns)
     yield "wall_time", "wall time", f"{accounted} of {wall} wall time is accounted for"
     yield "own_cost", "own cost", _own_cost_line(run)
-    for number, failure in enumerate(run.probe_failures, start=1):
+    for number, failure in enumerate(run.facts.probe_failures, start=1):
         text = f"{failure.probe} failed at step {failure.step}: {failure.error}"
         yield f"part_off_{number}", "part off", text
 
@@ -186,7 +187,9 @@ def _traces_line(run: RunResults) -> str:
         return ", ".join(named)
     if run.start.config.get("trace") is False:
         return "none: trace=False"
-    reasons = [note.message for note in run.notes if note.name in NO_TRACE_NOTES and note.message]
+    reasons = [
+        note.message for note in run.facts.notes if note.name in NO_TRACE_NOTES and note.message
+    ]
     return f"none: {reasons[-1]}" if reasons else "none: no cycle of the profiler schedule finished"
 
 
@@ -232,14 +235,14 @@ def process_section(run: RunResults) -> Section:
         )
     )  # fmt: skip
     parts: list[Figures | Table] = [figures, _sessions(run.sessions)]
-    if run.advice is not None:
-        parts.append(_advice_figures(run.advice))
-    if run.notes:
+    if run.memory.advice is not None:
+        parts.append(_advice_figures(run.memory.advice))
+    if run.facts.notes:
         parts.append(_notes(run))
     return Section("process", "The session", "verbose", tuple(parts))
 
 
-def _sessions(sessions: tuple[dict[str, Any], ...]) -> Table:
+def _sessions(sessions: Sequence[SessionView]) -> Table:
     columns = (
         Column("session", "Session", "count"),
         Column("stage", "Stage", "text"),
@@ -247,7 +250,8 @@ def _sessions(sessions: tuple[dict[str, Any], ...]) -> Table:
         Column("steps", "Steps", "count"),
         Column("status", "Ended", "text"),
     )
-    return Table("sessions", columns, sessions, title="Sessions of this run")
+    rows = tuple(asdict(session) for session in sessions)
+    return Table("sessions", columns, rows, title="Sessions of this run")
 
 
 def _advice_figures(advice: Advice) -> Figures:
@@ -278,6 +282,6 @@ def _notes(run: RunResults) -> Table:
             "value": None if note.value is None else str(note.value),
             "message": note.message or None,
         }
-        for note in run.notes
+        for note in run.facts.notes
     ]
     return Table("notes", columns, tuple(rows), title="Notes")

@@ -78,7 +78,7 @@ def lines_section(run: RunResults) -> Section | None:
 
 def workers_section(run: RunResults) -> Section | None:
     """Return the lines at which worker processes were sampled; None if there were none."""
-    workers = run.worker_lines
+    workers = run.loader.workers
     lines = worker_line_times(run)[:MOST_LINES]
     shown = sum(line.frac >= MIN_WORKER_FRAC for line in lines)
     if workers is None or not shown:
@@ -155,7 +155,7 @@ def modules_section(run: RunResults) -> Section | None:
 
 def compile_section(run: RunResults) -> Section | None:
     """Return where torch.compile broke its graph and what it compiled again; None if nowhere."""
-    if not run.compile_events:
+    if not run.compiled.events:
         return None
     rows: list[dict[str, Value]] = [
         {
@@ -164,7 +164,7 @@ def compile_section(run: RunResults) -> Section | None:
             "reason": event.reason,
             "hint": event.hint or None,
         }
-        for event in run.compile_events
+        for event in run.compiled.events
     ]
     columns = (
         Column("what", "What", "text"),

@@ -19,12 +19,12 @@ ALIKE_FRAC = 0.02
 
 def ranks_section(run: RunResults, findings: Sequence[Finding]) -> Section | None:
     """Return a row for each rank; None where there is one rank."""
-    if len(run.ranks) < 2:
+    if len(run.ranks.views) < 2:
         return None
-    many = len(run.ranks) > MOST_RANKS
-    ranks = sorted(run.ranks, key=_waits) if many else list(run.ranks)
+    many = len(run.ranks.views) > MOST_RANKS
+    ranks = sorted(run.ranks.views, key=_waits) if many else list(run.ranks.views)
     phases = [phase for phase in Phase if any(rank.phase_mean_ns.get(phase) for rank in ranks)]
-    hosts = len({rank.host for rank in run.ranks})
+    hosts = len({rank.host for rank in run.ranks.views})
     rows = tuple(_row(rank) for rank in ranks)
     columns = (
         Column("rank", "Rank", "count"),
@@ -53,10 +53,10 @@ def ranks_section(run: RunResults, findings: Sequence[Finding]) -> Section | Non
     )
     table = Table("ranks", columns, rows, first_rows=MOST_RANKS if many else None)
     where = f" on {hosts} hosts" if hosts > 1 else ""
-    note = f"{len(run.ranks)} ranks{where}"
+    note = f"{len(run.ranks.views)} ranks{where}"
     if many:
         note += "; those that wait least come first"
-    difference = Text((rank_verdict(run.ranks, findings),))
+    difference = Text((rank_verdict(run.ranks.views, findings),))
     chart = Chart("ranks", "Ranks side by side")
     return Section("ranks", "Ranks", "page", (difference, table, chart), note=note)
 

@@ -49,7 +49,7 @@ def phases_section(run: RunResults) -> Section | None:
 
 
 def _bars(run: RunResults) -> Iterator[Bar]:
-    marks = run.device_time.phases if run.device_time else {}
+    marks = run.device.time.phases if run.device.time else {}
     for phase, stats in run.phases.items():
         time = stats.per_step
         if time is None or not time.mean_ns:
@@ -69,7 +69,7 @@ def _bars(run: RunResults) -> Iterator[Bar]:
 def _part_bars(run: RunResults, phase: Phase) -> Iterator[Bar]:
     """Yield the named parts of a phase that matter on the host or were measured on the device."""
     host = {part.name: part.per_step for part in run.parts_of(phase)}
-    marked = run.device_time.parts if run.device_time else ()
+    marked = run.device.time.parts if run.device.time else ()
     device = {part.name: part.mean_ns for part in marked if part.phase is phase}
     names = [
         name
@@ -155,7 +155,7 @@ def recorded_steps_section(run: RunResults) -> Section | None:
 
 def slowest_section(run: RunResults) -> Section | None:
     """Return the slowest steps and what was longer in them; None where no step was recorded."""
-    if not run.slowest:
+    if not run.variation.slowest:
         return None
     rows: list[dict[str, Value]] = [
         {
@@ -169,7 +169,7 @@ def slowest_section(run: RunResults) -> Section | None:
             "part_excess_ns": slow.part_excess_ns,
             "flags": ", ".join(map(flag_label, slow.flags)) or None,
         }
-        for slow in run.slowest
+        for slow in run.variation.slowest
     ]
     columns = (
         Column("step", "Step", "count"),
@@ -283,11 +283,11 @@ def _step_lines(run: RunResults) -> Iterator[str]:
         for left_out in steps.apart
     ]
     yield f"over {dur.count} {basis}{''.join(apart)}"
-    compiling, wall = run.compiling, run.wall
+    compiling, wall = run.compiled.time, run.wall
     if compiling is not None and compiling.whole_ns >= MIN_COMPILING_FRAC * wall.wall_ns:
         took = duration(compiling.whole_ns)
         yield f"torch.compile took {took} of the run's {duration(wall.wall_ns)}"
-    if (time := run.device_time) is not None:
+    if (time := run.device.time) is not None:
         states = sorted(time.state_frac.items(), key=lambda item: -item[1])
         named = [f"{state.value.replace('_', '-')} {percent(n)}" for state, n in states if n]
         yield f"steps by state: {', '.join(named)}"
