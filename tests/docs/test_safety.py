@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "safety.md").read_text(encoding="utf-8")
-HEADS = ("| promised |", "|---")
+HEADS = ("| promise |", "|---")
 ROWS = [line for line in PAGE.splitlines() if line.startswith("|")]
 
 
