@@ -25,14 +25,16 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
+import msgspec  # noqa: E402
 from _harness import RESULTS, keep_memory, machine, one_thread, say, table  # noqa: E402
 
-from lightning_gpuprof.trials.change import Settings, changes, merged  # noqa: E402
+from lightning_gpuprof.records.trials import ChangedSettings  # noqa: E402
+from lightning_gpuprof.trials.change import changes, merged  # noqa: E402
 from lightning_gpuprof.trials.pairs import MIN_FRAC  # noqa: E402
-from lightning_gpuprof.trials.processes import ChildFailed, Family, Program  # noqa: E402
-from lightning_gpuprof.trials.proposals import Context  # noqa: E402
+from lightning_gpuprof.trials.processes import ChildFailed, Children, Variant  # noqa: E402
+from lightning_gpuprof.trials.proposals import WatchedRun  # noqa: E402
+from lightning_gpuprof.trials.trial_series import take_turns  # noqa: E402
 from lightning_gpuprof.trials.try_changes import lengths, try_program  # noqa: E402
-from lightning_gpuprof.trials.trying import take_turns  # noqa: E402
 from lightning_gpuprof.views.documents.report import load_report  # noqa: E402
 
 UNSEEN = (
@@ -67,12 +69,15 @@ def program(name: str) -> list[str]:
     return [str(HERE.parent / "example_projects" / name / "before.py")]
 
 
-def turns(before: Program, after: Program, pairs: int) -> tuple[float, float, float]:
+def turns(before: Variant, after: Variant, pairs: int) -> tuple[float, float, float]:
     """Let two programs take turns; return what the second takes less, with its interval."""
     left = iter(range(pairs - 2))
     try:
         done = take_turns(
-            before, after, go_on=lambda count: next(left, None) is not None, tell=lambda pairs: None
+            before,
+            after,
+            may_go_on=lambda count: next(left, None) is not None,
+            on_pair=lambda pairs: None,
         )
     finally:
         after.close()
@@ -81,30 +86,33 @@ def turns(before: Program, after: Program, pairs: int) -> tuple[float, float, fl
 
 
 def compared(
-    command: list[str], before: Settings, after: Settings, context: Context
+    command: list[str], before: ChangedSettings, after: ChangedSettings, run: WatchedRun
 ) -> tuple[float, float, float]:
     """Compare a program with some settings and with others, in new processes."""
-    warm, steps = lengths(context.run, context.run.step_ns or 1)
-    with Family(command, time.monotonic() + 600) as family:
-        forms = [Program(family, one, warm=warm, steps=steps) for one in (before, after)]
-        return turns(*forms, FINAL_PAIRS)
+    warm, steps = lengths(run.results, run.results.step_ns or 1)
+    with Children(command, time.monotonic() + 600) as children:
+        variants = [
+            Variant(children, settings, warm=warm, steps=steps) for settings in (before, after)
+        ]
+        return turns(*variants, FINAL_PAIRS)
 
 
-def watched(command: list[str]) -> Context:
-    with Family(command, time.monotonic() + 120) as family:
-        report = load_report(family.watch(), analyse=True, measured=False)
-        return Context(report.results, report.findings)
+def watched(command: list[str]) -> WatchedRun:
+    with Children(command, time.monotonic() + 120) as children:
+        report = load_report(children.watch(), analyse=True, measured=False)
+        return WatchedRun(report.results, report.findings)
 
 
-def grid(context: Context) -> list[Settings]:
+def grid(run: WatchedRun) -> list[ChangedSettings]:
     """Return every combination of the values that suit the program, itself first."""
-    ladders: list[list[Settings]] = []
+    ladders: list[list[ChangedSettings]] = []
     for name in GRID:
         change = changes()[name]
-        values = change.values(context.run)
-        matters = isinstance(values, list) and change.share(context.run) >= MIN_FRAC
+        values = change.values(run.results)
+        matters = isinstance(values, list) and change.share(run.results) >= MIN_FRAC
         tried = values if matters else []
-        ladders.append([{}, *(change.settings(value, context.run) for value in tried)])
+        settings = [change.settings(value, run.results) for value in tried]
+        ladders.append([ChangedSettings(), *settings])
     while prod(map(len, ladders)) > MOST_POINTS:  # the last ones are least expected to gain
         next(ladder for ladder in reversed(ladders) if len(ladder) > 1).pop()
     return [merged(point) for point in product(*ladders)]
@@ -114,8 +122,8 @@ def settings(name: str, entry: State, save: Save, seconds: float) -> Iterator[No
     """Let `try` choose, measure each point of the grid, then the choice against the best point."""
     command = program(name)
     if "chosen" not in entry:
-        found = try_program(command, seconds=seconds, say=say)
-        entry["chosen"], entry["seconds"] = found.settings, found.seconds
+        found = try_program(command, seconds=seconds, on_progress=say)
+        entry["chosen"], entry["seconds"] = msgspec.to_builtins(found.settings), found.seconds
         entry["gain_frac"] = found.combination.gain_frac if found.combination else 0.0
         entry["trials"] = [
             {
@@ -130,26 +138,31 @@ def settings(name: str, entry: State, save: Save, seconds: float) -> Iterator[No
         ]
         save()
         yield
-    context = watched(command)
+    run = watched(command)
     points = entry.setdefault("points", [])
-    todo = grid(context)[len(points) + 1 :]
-    warm, steps = lengths(context.run, context.run.step_ns or 1)
-    with Family(command, time.monotonic() + 7200) as family:
-        base = Program(family, {}, warm=warm, steps=steps)
+    todo = grid(run)[len(points) + 1 :]
+    warm, steps = lengths(run.results, run.results.step_ns or 1)
+    with Children(command, time.monotonic() + 7200) as children:
+        base = Variant(children, ChangedSettings(), warm=warm, steps=steps)
         for point in todo:
-            say(f"{name}: {point}")
+            written = msgspec.to_builtins(point)
+            say(f"{name}: {written}")
             try:
-                form = Program(family, point, warm=warm, steps=steps)
-                points.append({"settings": point, "gain": turns(base, form, POINT_PAIRS)})
+                variant = Variant(children, point, warm=warm, steps=steps)
+                points.append({"settings": written, "gain": turns(base, variant, POINT_PAIRS)})
             except ChildFailed as error:
-                points.append({"settings": point, "failed": str(error)})
+                points.append({"settings": written, "failed": str(error)})
             save()
             yield
     timed = [one for one in points if "gain" in one and one["gain"][1] > 0]
     best = max(timed, key=lambda one: one["gain"][1], default={"gain": (0, 0, 0), "settings": {}})
     entry["best"] = best
     if best["settings"] != entry["chosen"]:
-        entry["behind"] = compared(command, entry["chosen"], best["settings"], context)
+        chosen, best_settings = (
+            msgspec.convert(settings, ChangedSettings)
+            for settings in (entry["chosen"], best["settings"])
+        )
+        entry["behind"] = compared(command, chosen, best_settings, run)
     else:
         entry["behind"] = (0.0, 0.0, 0.0)
     entry["done"] = True
@@ -159,15 +172,18 @@ def loaders(name: str, entry: State, save: Save, seconds: float) -> Iterator[Non
     """Compare a loader whose batches are cached with a loader that has them all in memory."""
     here = str(HERE / "unseen" / "loaders.py")
     functions = ["--functions", f"{here}:make_trainer", f"{here}:make_model"]
-    families = [
-        Family([*functions, f"{here}:{name}{memory}"], time.monotonic() + 300)
+    runs = [
+        Children([*functions, f"{here}:{name}{memory}"], time.monotonic() + 300)
         for memory in ("", "_in_memory")
     ]
-    with families[0] as first, families[1] as second:
-        in_memory = Program(second, {}, warm=20, steps=LOADER_STEPS)
-        for key, settings in (("cached", {"cached_batches": [16]}), ("plain", {})):
-            form = Program(first, settings, warm=20, steps=LOADER_STEPS)
-            gain = turns(in_memory, form, LOADER_PAIRS)
+    with runs[0] as first, runs[1] as second:
+        in_memory = Variant(second, ChangedSettings(), warm=20, steps=LOADER_STEPS)
+        for key, settings in (
+            ("cached", ChangedSettings(cached_batches=16)),
+            ("plain", ChangedSettings()),
+        ):
+            variant = Variant(first, settings, warm=20, steps=LOADER_STEPS)
+            gain = turns(in_memory, variant, LOADER_PAIRS)
             entry[key] = [-end for end in gain][::-1]  # by how much longer than in memory
         in_memory.close()
     entry["done"] = True
@@ -177,11 +193,11 @@ def loaders(name: str, entry: State, save: Save, seconds: float) -> Iterator[Non
 def controls(name: str, entry: State, save: Save, seconds: float) -> Iterator[None]:
     """Let `try` choose for a clean program; measure anew what it recommends."""
     command = program(name)
-    found = try_program(command, seconds=seconds / 3, say=say)
-    entry["chosen"], entry["seconds"] = found.settings, found.seconds
+    found = try_program(command, seconds=seconds / 3, on_progress=say)
+    entry["chosen"], entry["seconds"] = msgspec.to_builtins(found.settings), found.seconds
     entry["verdicts"] = {trial.name: trial.verdict for trial in found.trials}
     if found.settings:
-        entry["gain"] = compared(command, {}, found.settings, watched(command))
+        entry["gain"] = compared(command, ChangedSettings(), found.settings, watched(command))
     entry["done"] = True
     yield
 
@@ -238,7 +254,7 @@ def _percent(gain: Sequence[float] | None) -> str:
     return f"{gain[1] * 100:.1f}" if gain else ""
 
 
-def _brief(chosen: Settings) -> str:
+def _brief(chosen: State) -> str:
     words = [
         f"{key}={value}"
         for options in chosen.values() if isinstance(options, dict)

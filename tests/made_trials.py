@@ -1,6 +1,6 @@
 """What `try` may find of a program."""
 
-from lightning_gpuprof.records.trials import Side, Trial, Trials
+from lightning_gpuprof.records.trials import ChangedSettings, Side, Trial, Trials
 
 WORKERS = Trial(
     change="num_workers",
@@ -36,5 +36,5 @@ TRIALS = Trials(
     ),
     combination=WORKERS,
     paste="Trainer(..., log_every_n_steps=50)\nDataLoader(..., num_workers=2)",
-    settings={"Trainer": {"log_every_n_steps": 50}, "DataLoader": {"num_workers": 2}},
+    settings=ChangedSettings(trainer={"log_every_n_steps": 50}, data_loader={"num_workers": 2}),
 )

@@ -12,12 +12,12 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from lightning_gpuprof.trials.live_bytes import LiveBytes
 
 from lightning_gpuprof.adapters.cuda_operators import cuda_rules
 from lightning_gpuprof.adapters.fake_tensors import fake_tensors
 from lightning_gpuprof.memory.device import MemoryReading
 from lightning_gpuprof.trials.caching_allocator import Block, CachingAllocator
-from lightning_gpuprof.trials.live_bytes import LiveBytes
 from lightning_gpuprof.trials.predict import cublas_workspace_bytes
 
 OutOfMemory = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError

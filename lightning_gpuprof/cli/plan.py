@@ -54,12 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the plan."""
     # Imported here: these load torch.
-    from lightning_gpuprof.trials.model import load
+    from lightning_gpuprof.trials.model import load_function
     from lightning_gpuprof.trials.plan import plan
 
     with redirect_stdout(sys.stderr):  # prints of the model must not mix with the plan
         planned = plan(
-            load(args.model),
+            load_function(args.model),
             vram_bytes=args.vram or DEFAULT_CARDS,
             batch_sizes=args.batch_sizes,
             precision=args.precision,

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Try, and print what was measured."""
     options = {"changes": args.change, "finding": args.finding, "seconds": args.seconds}
-    trials = try_program(program_of(args), into=args.into, say=_progress, **options)
+    trials = try_program(program_of(args), into=args.into, on_progress=_progress, **options)
     _progress("")
     if args.write:
         Path(args.write).write_text(_yaml(trials), encoding="utf-8")
@@ -65,7 +65,7 @@ def _change(text: str) -> tuple[str, Any]:
 
 def _yaml(trials: Trials) -> str:
     """Return the settings as YAML for LightningCLI; what it has no key for is a comment."""
-    trainer = trials.settings.get("Trainer")
+    trainer = trials.settings.trainer
     lines = [line for line in trials.paste.splitlines() if not line.startswith("Trainer(..., ")]
     comments = [f"# {line}\n" for line in (f"lightning-gpuprof try: {trials.program}", *lines)]
     return "".join(comments) + (yaml.safe_dump({"trainer": trainer}) if trainer else "")

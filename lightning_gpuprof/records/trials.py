@@ -17,6 +17,33 @@ BIT_EQUAL, CLOSE, CHANGED, NOT_COMPARED = (
 )  # fmt: skip
 
 
+class ChangedSettings(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    rename={"data_loader": "DataLoader", "trainer": "Trainer"},
+):
+    """What one or several changes write into a program."""
+
+    data_loader: dict[str, Any] = {}
+    """Arguments of the DataLoader."""
+    trainer: dict[str, Any] = {}
+    """Arguments of the Trainer."""
+    optimizer: dict[str, Any] = {}
+    """Arguments of the optimizers."""
+    callbacks: tuple[str, ...] = ()
+    """Names of this package's callbacks to add."""
+    lines: tuple[str, ...] = ()
+    """Lines of code that run as training starts; they can use `torch` and `model`."""
+    cached_batches: int | None = None
+    """Train with so many first batches again and again. Only a trial can do that."""
+
+    def __bool__(self) -> bool:
+        """Return whether anything is changed."""
+        return self != ChangedSettings()
+
+
 class Side(msgspec.Struct, frozen=True):
     """The program with or without a change; both sides have as many samples per step."""
 
@@ -81,7 +108,7 @@ class Trials(msgspec.Struct, frozen=True, kw_only=True):
     trials: tuple[Trial, ...] = ()
     combination: Trial | None = None
     paste: str = ""
-    settings: dict[str, Any] = {}
+    settings: ChangedSettings = ChangedSettings()
 
 
 _TRIALS = msgspec.json.Decoder(Trials)

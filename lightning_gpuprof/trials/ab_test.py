@@ -1,4 +1,4 @@
-"""Tests a faster version of a function against the current one: first right, then fast."""
+"""Compares a faster version of a function with the current one: its results, then its time."""
 
 import copy
 import time
@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from lightning_gpuprof.trials.latency import Latency, Prepared, check_counts
+from lightning_gpuprof.trials.latency import Latency, PreparedCall, check_counts
 
 _RESAMPLES = 2000
 _TAIL = 0.025
-"""On either side of the 95 % interval."""
+"""The share of resamples on either side of the 95 % interval."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,12 @@ class ABResult:
     """The comparison of two versions; `correct, speedup = ab_test(...)` unpacks it."""
 
     difference: str
-    """How results differ beyond the tolerance; empty where they agree."""
+    """How the results differ beyond the tolerance; empty if they agree."""
     baseline: Latency
     optimized: Latency
     speedup: float
-    """Of medians: 2 is twice as fast. The bounds come from a bootstrap over the pairs of calls."""
+    """The ratio of the medians: 2.0 means twice as fast. The bounds `speedup_low` and
+    `speedup_high` come from a bootstrap over the pairs of calls."""
     speedup_low: float
     speedup_high: float
 
@@ -38,17 +39,17 @@ class ABResult:
 
     @property
     def faster(self) -> bool:
-        """Whether it is faster beyond chance."""
+        """Whether the optimized version is faster, with the whole interval above 1."""
         return self.speedup_low > 1
 
     def __iter__(self) -> Iterator[bool | float]:
-        """Yield whether it is correct, and the speedup."""
+        """Yield `correct` and `speedup`."""
         yield self.correct
         yield self.speedup
 
     @override
     def __str__(self) -> str:
-        """Return the plain sentence."""
+        """Return the result as a sentence."""
         bounds = f"{self.speedup_low:.2f} to {self.speedup_high:.2f}"
         speed = f"{self.speedup:.2f} times as fast ({bounds})"
         if self.correct:
@@ -66,21 +67,22 @@ def ab_test(
     iterations: int = 100,
     clock: Callable[[], int] = time.perf_counter_ns,
 ) -> ABResult:
-    """Compare the results of two versions of a function, on copies of the inputs, and their times.
+    """Compare the results and the times of two versions of a function.
 
-    The timed calls take turns (A B, B A, ...), so that a change of the machine meets both.
+    Both versions are called with copies of the inputs. The timed calls take turns (A B, B A, ...),
+    so that a change in the machine's speed affects both versions alike.
 
     Args:
         baseline: The version in use.
         optimized: The version to replace it.
-        inputs: A tuple or list of positional arguments; anything else is the one argument.
+        inputs: A tuple or list of positional arguments. Anything else is the only argument.
         tolerance: How far results may differ (see `difference_of`).
-        warmup: Calls of each before the timed ones.
-        iterations: Timed calls of each.
+        warmup: Calls of each version before its timed calls.
+        iterations: Timed calls of each version.
         clock: The host's clock in nanoseconds; tests pass a fake.
 
     Returns:
-        Whether results agree, and how much faster the new version is, with an interval.
+        Whether the results agree, and how much faster the new version is, with an interval.
 
     >>> ab_test(torch.square, lambda x: x * x, torch.ones(8), warmup=1, iterations=5).correct
     True
@@ -88,11 +90,12 @@ def ab_test(
     check_counts(warmup, iterations)
     args = tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,)
     difference = difference_of(_result(baseline, args), _result(optimized, args), tolerance)
-    first, second = (Prepared(fn, args, warmup=warmup, clock=clock) for fn in (baseline, optimized))
-    times: dict[Prepared, list[int]] = {first: [], second: []}
+    first = PreparedCall(baseline, args, warmup=warmup, clock=clock)
+    second = PreparedCall(optimized, args, warmup=warmup, clock=clock)
+    times: dict[PreparedCall, list[int]] = {first: [], second: []}
     for turn in range(iterations):
-        for side in (first, second) if turn % 2 == 0 else (second, first):
-            times[side].append(side.time_ns())
+        for version in (first, second) if turn % 2 == 0 else (second, first):
+            times[version].append(version.time_ns())
     before, after = first.summarize(times[first]), second.summarize(times[second])
     low, high = bootstrap_speedup(before.times_ns, after.times_ns)
     return ABResult(
@@ -106,10 +109,10 @@ def ab_test(
 
 
 def difference_of(baseline: Any, optimized: Any, tolerance: float) -> str:
-    """Say how two results, which may be nested, differ; empty where they agree.
+    """Say how two results, which may be nested, differ. The text is empty if they agree.
 
-    Numbers agree where they differ by at most `tolerance * (1 + |baseline|)`; NaN agrees with
-    NaN. Number types may differ: a bfloat16 result is compared with a float32 result by value.
+    Numbers agree if they differ by at most `tolerance * (1 + |baseline|)`, and NaN agrees with NaN.
+    Their types may differ: a bfloat16 result is compared with a float32 result by value.
 
     >>> difference_of([1.0], [1.0, 2.0], 1e-2)
     'The length of the sequences mismatch: 2 != 1'
@@ -127,7 +130,7 @@ def difference_of(baseline: Any, optimized: Any, tolerance: float) -> str:
         )
     except AssertionError as error:
         return " ".join(str(error).split())
-    except TypeError:  # neither numbers nor tensors, such as text
+    except TypeError:  # the results are neither numbers nor tensors, but text for example
         return "" if baseline == optimized else f"{optimized!r:.40} against {baseline!r:.40}"
     return ""
 
@@ -135,7 +138,7 @@ def difference_of(baseline: Any, optimized: Any, tolerance: float) -> str:
 def bootstrap_speedup(
     baseline_ns: Sequence[int], optimized_ns: Sequence[int]
 ) -> tuple[float, float]:
-    """Return the interval of the ratio of medians over resampled pairs of times."""
+    """Return the interval of the ratio of medians, by resampling the pairs of times."""
     pairs = np.array([baseline_ns, optimized_ns], dtype=np.float64)
     chosen = np.random.default_rng(0).integers(pairs.shape[1], size=(_RESAMPLES, pairs.shape[1]))
     before, after = np.median(pairs[:, chosen], axis=2)
@@ -144,13 +147,13 @@ def bootstrap_speedup(
 
 
 def _result(fn: Callable[..., Any], args: Sequence[Any]) -> Any:
-    """Call with copies, as either version may write into its inputs, and a fixed random state."""
+    """Call a version with copies of the inputs, into which it may write, and a fixed seed."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return fn(*(_copied(arg) for arg in args))
+        return fn(*(_copy_of(arg) for arg in args))
 
 
-def _copied(arg: Any) -> Any:
+def _copy_of(arg: Any) -> Any:
     if isinstance(arg, Tensor):
         return arg.detach().clone().requires_grad_(arg.requires_grad)
     return copy.deepcopy(arg)

@@ -1,21 +1,18 @@
-"""A change that `try` can measure; its file in `changes/` says what it does."""
+"""A change that `try` can measure. Each file of `changes/` describes one in its docstring."""
 
 import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.trials import ChangedSettings
 
-Settings = dict[str, Any]
-"""What to write where: arguments by `Trainer`, `DataLoader` or `optimizer`, `callbacks` of this
-package, and `lines` that know `torch` and `model`. A trial does just this in its child, where
-`cached_batches` is known too."""
 Values = list[Any] | str
-"""Values worth a trial, best first, or the reason why there is none."""
+"""The values worth a trial, best first, or the reason why there are none."""
 
 NO_LOADER = "its batches come from no DataLoader"
 PASSES = (Phase.FORWARD, Phase.BACKWARD)
@@ -23,68 +20,98 @@ PASSES = (Phase.FORWARD, Phase.BACKWARD)
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One setting that a trial changes: its value is an argument at `place`, or `write` says it."""
+    """A setting that a trial changes.
+
+    Give `place` if the value is an argument that has the change's name, else `write`.
+    """
 
     name: str = ""
-    """Its file's."""
+    """The name of the file that defines the change."""
     values: Callable[[RunResults], Values]
-    place: str = ""
-    write: Callable[[Any, RunResults], Settings] | None = None
+    place: Literal["", "Trainer", "DataLoader"] = ""
+    """The constructor that takes the value as an argument."""
+    write: Callable[[Any, RunResults], ChangedSettings] | None = None
+    """Returns what to write into the program for a value."""
     phases: tuple[Phase, ...] = ()
-    """Where the time lies that it can save; empty where that may be anywhere."""
+    """The phases whose time the change can reduce. Empty if it can reduce the time of any phase."""
     findings: tuple[str, ...] = ()
+    """The ids of the findings that this change answers."""
     alters: str = ""
     """How the results of training differ, beyond rounding."""
     redraws: bool = False
-    """The data set draws other random numbers, so losses differ by chance."""
+    """Whether the data set draws other random numbers, so that losses differ by chance."""
     ceiling: bool = False
-    """It shows what others could gain at most, and is nothing to keep."""
+    """Whether the change only shows what other changes could gain at most. It is never advised."""
     computed: bool = False
-    """The finding's own arithmetic is enough: there is no trial."""
+    """Whether the finding's own arithmetic gives the gain, so that no trial is run."""
 
-    def settings(self, value: Any, run: RunResults) -> Settings:
-        """Return what to write into the program."""
-        return self.write(value, run) if self.write else {self.place: {self.name: value}}
+    def settings(self, value: Any, run: RunResults) -> ChangedSettings:
+        """Return what to write into the program for a value."""
+        if self.write is not None:
+            return self.write(value, run)
+        arguments = {self.name: value}
+        if self.place == "Trainer":
+            return ChangedSettings(trainer=arguments)
+        return ChangedSettings(data_loader=arguments)
 
     def share(self, run: RunResults) -> float:
-        """Return the share of a step that it could save at most, by the host or the device."""
-        marked = run.device.time.phases if run.device.time else {}
-        both = [(run.per_step(phase), marked.get(phase)) for phase in self.phases]
-        shares = [max((one.frac for one in pair if one), default=0.0) for pair in both]
-        return min(1.0, sum(shares)) if self.phases else 1.0
+        """Return the share of a step that the change could save at most.
+
+        For each phase that is the larger one of its share on the host and on the device.
+        """
+        if not self.phases:
+            return 1.0
+        on_device = run.device.time.phases if run.device.time else {}
+        whole = 0.0
+        for phase in self.phases:
+            measured = (run.per_step(phase), on_device.get(phase))
+            whole += max((time.frac for time in measured if time), default=0.0)
+        return min(1.0, whole)
 
 
 @cache
 def changes() -> dict[str, Change]:
     """Return all changes by name."""
     package = "lightning_gpuprof.trials.changes"
-    folder = import_module(package).__path__
-    names = [one.name for one in pkgutil.iter_modules(folder)]
-    found = {name: import_module(f"{package}.{name}").CHANGE for name in names}
-    return {name: replace(change, name=name) for name, change in found.items()}
+    by_name: dict[str, Change] = {}
+    for module in pkgutil.iter_modules(import_module(package).__path__):
+        change: Change = import_module(f"{package}.{module.name}").CHANGE
+        by_name[module.name] = replace(change, name=module.name)
+    return by_name
 
 
-def merged(several: Sequence[Settings]) -> Settings:
-    """Return several settings as one.
+def merged(several: Sequence[ChangedSettings]) -> ChangedSettings:
+    """Return the settings of several changes together; of equal arguments the last one counts.
 
-    >>> merged([{"Trainer": {"a": 1}}, {"Trainer": {"b": 2}, "lines": ["x"]}])
-    {'Trainer': {'a': 1, 'b': 2}, 'lines': ['x']}
+    >>> first, second = ChangedSettings(trainer={"a": 1}), ChangedSettings(trainer={"b": 2})
+    >>> merged([first, second]).trainer
+    {'a': 1, 'b': 2}
     """
-    whole: Settings = {}
-    for place, added in (item for settings in several for item in settings.items()):
-        if isinstance(added, dict):
-            whole[place] = {**whole.get(place, {}), **added}
-        else:
-            whole[place] = [*whole.get(place, []), *added]
+    whole = ChangedSettings()
+    for settings in several:
+        whole = ChangedSettings(
+            data_loader={**whole.data_loader, **settings.data_loader},
+            trainer={**whole.trainer, **settings.trainer},
+            optimizer={**whole.optimizer, **settings.optimizer},
+            callbacks=(*whole.callbacks, *settings.callbacks),
+            lines=(*whole.lines, *settings.lines),
+            cached_batches=settings.cached_batches or whole.cached_batches,
+        )
     return whole
 
 
-def snippet(settings: Settings) -> str:
-    """Return settings as code to paste."""
+def snippet(settings: ChangedSettings) -> str:
+    """Return settings as lines of code to paste into the program."""
+    constructors = {
+        "DataLoader": settings.data_loader,
+        "Trainer": settings.trainer,
+        "optimizer": settings.optimizer,
+    }
     lines = []
-    for place, options in settings.items():
-        if isinstance(options, dict):
-            given = ", ".join(f"{name}={value!r}" for name, value in options.items())
-            lines.append(f"{place}(..., {given})")
-    lines += [f"Trainer(..., callbacks=[{name}()])" for name in settings.get("callbacks", ())]
-    return "\n".join([*lines, *settings.get("lines", ())])
+    for constructor, arguments in constructors.items():
+        if arguments:
+            written = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+            lines.append(f"{constructor}(..., {written})")
+    lines += [f"Trainer(..., callbacks=[{name}()])" for name in settings.callbacks]
+    lines += settings.lines
+    return "\n".join(lines)

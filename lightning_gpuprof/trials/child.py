@@ -1,7 +1,8 @@
-"""A child process of `try`: the program runs here with its changes, and can harm nothing.
+"""A child process of `try`: it runs the program with its changes and without its side effects.
 
-`python -m lightning_gpuprof.trials.child REQUEST`. Functions of others are replaced in this process
-and nowhere else: `Trainer.__init__`, what writes files (`Diverted`), and what `Blocks` replaces.
+`python -m lightning_gpuprof.trials.child REQUEST`. Functions of other packages are replaced in this
+process only: `Trainer.__init__`, the functions that write files (`DivertedWrites`), and what
+`BlockTraining` replaces.
 """
 
 import ctypes
@@ -22,82 +23,96 @@ import lightning_gpuprof
 from lightning_gpuprof.adapters.lightning import is_kind, moved_logger
 from lightning_gpuprof.runtime.launch import change_trainers, run_program
 from lightning_gpuprof.runtime.wrap import Wrappers
-from lightning_gpuprof.trials.blocks import Blocks, ProgramEnded
-from lightning_gpuprof.trials.diverted import Diverted
-from lightning_gpuprof.trials.model import load
-from lightning_gpuprof.trials.pairs import Block
+from lightning_gpuprof.trials.blocks import BlockTraining, ProgramEnded
+from lightning_gpuprof.trials.diverted import DivertedWrites
+from lightning_gpuprof.trials.model import load_function
+from lightning_gpuprof.trials.pairs import TrainedBlock
 from lightning_gpuprof.trials.processes import Request
 
 _PR_SET_PDEATHSIG = 1
-_LEFT_OUT = ("GpuProfCallback", "EarlyStopping", "Timer")
+_REMOVED_CALLBACKS = ("GpuProfCallback", "EarlyStopping", "Timer")
 """Callbacks that would profile, or end training."""
-WATCHED_STEPS, WATCHED_S, MOST_WATCHED_S = 60, 5.0, 25.0
+WATCHED_STEPS, WATCHED_S, MAX_WATCHED_S = 60, 5.0, 25.0
+"""The watched run lasts at least so many seconds and steps, yet not longer than the maximum."""
+_WATCHED_BLOCK = 10
 
 
-class Launch:
-    """Lets every Trainer that a program makes train as a request says."""
+class ChildTrainers:
+    """Changes every Trainer that the program makes as the request says."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
-        self._watched: list[float] = []
+        self._step_times: list[float] = []
 
     def options(self, kwargs: dict[str, Any]) -> None:
         """Change the arguments of a Trainer."""
         kwargs |= {"devices": 1, "num_nodes": 1, "fast_dev_run": False, "profiler": None}
         kwargs |= {"default_root_dir": self._request.folder, "num_sanity_val_steps": 0}
         if isinstance(kwargs.get("strategy", ""), str):
-            kwargs["strategy"] = "auto"  # others start processes of the program itself
-        kwargs |= self._request.settings.get("Trainer", {})
+            kwargs["strategy"] = "auto"  # other strategies start processes of the program itself
+        kwargs |= self._request.settings.trainer
 
     def made(self, trainer: Any) -> None:
-        """Let a Trainer write to the folder alone, and add what takes the time."""
+        """Let a new Trainer write to the child's folder only, and add the trial's callbacks."""
         request = self._request
-        trainer.loggers = [moved_logger(one, request.folder) for one in trainer.loggers]
-        own = [one for one in trainer.callbacks if not any(is_kind(one, k) for k in _LEFT_OUT)]
-        for one in own:
-            if is_kind(one, "ModelCheckpoint") and one.dirpath is not None:
-                one.dirpath = os.path.join(request.folder, "checkpoints")
-        more = request.settings.get("callbacks", ())
-        own += [getattr(lightning_gpuprof, name)() for name in more]
+        trainer.loggers = [moved_logger(logger, request.folder) for logger in trainer.loggers]
+        callbacks = []
+        for callback in trainer.callbacks:
+            if any(is_kind(callback, kind) for kind in _REMOVED_CALLBACKS):
+                continue
+            if is_kind(callback, "ModelCheckpoint") and callback.dirpath is not None:
+                callback.dirpath = os.path.join(request.folder, "checkpoints")
+            callbacks.append(callback)
+        callbacks += [getattr(lightning_gpuprof, name)() for name in request.settings.callbacks]
         if request.watch:
-            settings: dict[str, Any] = {"log_dir": request.folder, "report": False}
-            own.append(lightning_gpuprof.GpuProfCallback(console=False, **settings))
-        elif trainer.limit_val_batches:
-            trainer.limit_val_batches = 1  # not counted; what it logs may be needed
-        ask = self._watch if request.watch else self._ask
-        trainer.callbacks = [Blocks(request.settings, ask, warm=request.warm), *own]
+            callbacks.append(
+                lightning_gpuprof.GpuProfCallback(
+                    log_dir=request.folder, report=False, console=False
+                )
+            )
+            next_block = self._watch_on
+        else:
+            next_block = self._wait_for_order
+            if trainer.limit_val_batches:
+                # Validation is not counted, but callbacks may need a value that it logs.
+                trainer.limit_val_batches = 1
+        training = BlockTraining(request.settings, next_block, warm=request.warm)
+        trainer.callbacks = [training, *callbacks]
 
-    def _watch(self, block: Block) -> int:
-        self._watched += [time.monotonic()] * (block.steps + 1)
-        took_s = self._watched[-1] - self._watched[0]
-        if took_s > (WATCHED_S if len(self._watched) >= WATCHED_STEPS else MOST_WATCHED_S):
+    def _watch_on(self, block: TrainedBlock) -> int:
+        """Go on until enough has been watched."""
+        self._step_times += [time.monotonic()] * (block.steps + 1)
+        watched_s = self._step_times[-1] - self._step_times[0]
+        limit_s = WATCHED_S if len(self._step_times) >= WATCHED_STEPS else MAX_WATCHED_S
+        if watched_s > limit_s:
             raise ProgramEnded
-        return 10
+        return _WATCHED_BLOCK
 
-    def _ask(self, block: Block) -> int:
+    def _wait_for_order(self, block: TrainedBlock) -> int:
         os.write(self._request.replies, msgspec.json.encode(block) + b"\n")
-        order = os.read(self._request.orders, 16)  # one at a time, and short: it comes whole
+        # The parent sends a short order only after a reply, so a read returns the whole of it.
+        order = os.read(self._request.orders, 16)
         if not order:
-            raise ProgramEnded  # the parent is gone
+            raise ProgramEnded  # the parent has closed the pipe or has ended
         return int(order)
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Do what a request says, in a process that is killed as its parent ends (on Linux)."""
+    """Run the program of a request. On Linux this process is killed when its parent ends."""
     request = msgspec.json.decode(arguments[0], type=Request)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != request.parent:
-            sys.exit(1)
-    Diverted(request.folder).install(Wrappers())
-    launch = Launch(request)
-    change_trainers(launch.options, launch.made)
+            sys.exit(1)  # the parent ended before it was watched
+    DivertedWrites(request.folder).install(Wrappers())
+    trainers = ChildTrainers(request)
+    change_trainers(trainers.options, trainers.made)
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)
     with suppress(ProgramEnded):
         if request.program[0] == "--functions":
-            trainer, model, data = (load(spec)() for spec in request.program[1:])
+            trainer, model, data = (load_function(spec)() for spec in request.program[1:])
             trainer.fit(model, data)
         else:
             run_program(request.program)

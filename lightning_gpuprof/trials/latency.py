@@ -1,4 +1,4 @@
-"""Times one function call by call: device events on a GPU, the host's clock elsewhere."""
+"""Times a function call by call, with device events on a GPU and the host's clock elsewhere."""
 
 import statistics
 import time
@@ -15,15 +15,15 @@ from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.tensors import leaves_of
 
 Timer = Callable[[Callable[[], Any]], int]
-"""Makes a call, waits until its work is done and returns the time in nanoseconds."""
+"""Makes a call, waits until its work is done, and returns the time in nanoseconds."""
 _NS_PER_MS = 1_000_000
 
 
 @dataclass(frozen=True)
 class Latency:
-    """How long calls took, in milliseconds; warm-up calls are left out.
+    """How long calls took, in milliseconds, without the calls of the warm-up.
 
-    `latency["mean_ms"]` is `latency.mean_ms`.
+    `latency["mean_ms"]` is the same as `latency.mean_ms`.
     """
 
     mean_ms: float
@@ -34,20 +34,21 @@ class Latency:
     p95_ms: float
     iterations: int
     first_call_ms: float
-    """By the host's clock, with compilation, graph capture and lazy initialisation."""
+    """The first call by the host's clock, including compilation and lazy initialization."""
     clock: str
-    """device events or host."""
+    """What has timed the calls: "device events" or "host"."""
     times_ns: tuple[int, ...]
+    """The time of every call in nanoseconds, in order."""
 
     def __getitem__(self, name: str) -> Any:
-        """Return a figure by its name; raises KeyError for any other."""
+        """Return a figure by its name. Raises KeyError for an unknown name."""
         if name not in self.__dataclass_fields__:
             raise KeyError(name)
         return getattr(self, name)
 
 
-class Prepared:
-    """A warmed-up call with the timer that fits its device, which the first call shows."""
+class PreparedCall:
+    """A call after its warm-up, with the timer for the device that the first call has used."""
 
     def __init__(
         self, fn: Callable[..., Any], args: Sequence[Any], *, warmup: int, clock: Callable[[], int]
@@ -58,18 +59,18 @@ class Prepared:
         device = _device_of(fn, args, result)
         _wait_for(device, result)
         self._first_ns = clock() - began
-        on_cuda = device is not None and device.type == "cuda"  # ROCm devices too
+        on_cuda = device is not None and device.type == "cuda"  # also true of ROCm devices
         self._clock_name = "device events" if on_cuda else "host"
         self._timer = device_timer(device) if on_cuda else _host_timer(device, clock)
         for _ in range(warmup - 1):
             self.time_ns()
 
     def time_ns(self) -> int:
-        """Make one call and return its time."""
+        """Make a call and return its time."""
         return self._timer(self._call)
 
     def summarize(self, times_ns: Sequence[int]) -> Latency:
-        """Return the figures of the timed calls."""
+        """Return the statistics of timed calls."""
         times_ms = sorted(time_ns / _NS_PER_MS for time_ns in times_ns)
         return Latency(
             mean_ms=statistics.fmean(times_ms),
@@ -94,15 +95,15 @@ def benchmark_latency(
 ) -> Latency:
     """Time `fn(*args)`, one call after the other.
 
-    On a GPU (the device of the arguments, of a module's parameters or of the result) events on
-    the current stream are the clock. Elsewhere it is the host's, and a result with
-    `block_until_ready`, such as a JAX array, is waited for. Wrap the call in
-    `torch.inference_mode()` to time inference.
+    On a GPU the calls are timed by events on the current stream. The device is that of the
+    arguments, of a module's parameters, or of the result. Elsewhere the host's clock is used, and
+    the timer waits for a result that has `block_until_ready`, such as a JAX array. Wrap the call
+    in `torch.inference_mode()` to time inference.
 
     Args:
         fn: Any function or module.
-        *args: Its arguments, the same each time.
-        warmup: Calls before the timed ones; the first is reported apart.
+        *args: Its arguments, the same in all calls.
+        warmup: Calls before the timed ones. The first of them is reported by itself.
         iterations: Timed calls.
         clock: The host's clock in nanoseconds; tests pass a fake.
 
@@ -113,12 +114,12 @@ def benchmark_latency(
     'host'
     """
     check_counts(warmup, iterations)
-    prepared = Prepared(fn, args, warmup=warmup, clock=clock)
+    prepared = PreparedCall(fn, args, warmup=warmup, clock=clock)
     return prepared.summarize([prepared.time_ns() for _ in range(iterations)])
 
 
 def check_counts(warmup: int, iterations: int) -> None:
-    """Refuse to time nothing."""
+    """Refuse numbers of calls below 1."""
     if min(warmup, iterations) < 1:
         raise ConfigError(
             f"warmup={warmup}, iterations={iterations} would time nothing. Pass 1 or more of each."
@@ -126,10 +127,10 @@ def check_counts(warmup: int, iterations: int) -> None:
 
 
 def device_timer(device: torch.device | None, *, cuda: Any = torch.cuda) -> Timer:
-    """Return a timer with an event before and after a call on a device's current stream.
+    """Return a timer that records an event before and after a call on the current stream.
 
-    It waits for the second event, so each call begins on an idle stream. Other streams go on and
-    are not timed.
+    The timer waits for the second event, so that the next call begins on an idle stream. Work on
+    other streams is neither timed nor waited for.
     """
     before, after = (cuda.Event(enable_timing=True) for _ in range(2))
 
@@ -155,7 +156,7 @@ def _host_timer(device: torch.device | None, clock: Callable[[], int]) -> Timer:
 
 
 def _device_of(fn: Any, args: Sequence[Any], result: Any) -> torch.device | None:
-    """Return the first device that is no CPU; None without any tensor."""
+    """Return the first device that is not a CPU, else the CPU; None if there is no tensor."""
     parameters = list(fn.parameters()) if isinstance(fn, torch.nn.Module) else []
     leaves = leaves_of([list(args), result, parameters])
     devices = [leaf.device for leaf in leaves if isinstance(leaf, Tensor)]
@@ -163,7 +164,7 @@ def _device_of(fn: Any, args: Sequence[Any], result: Any) -> torch.device | None
 
 
 def _wait_for(device: torch.device | None, result: Any) -> None:
-    """Wait for a device, and for the parts of a result that can be waited for (JAX arrays)."""
+    """Wait for the parts of a result that offer it, such as JAX arrays, and for the device."""
     for leaf in leaves_of(result):
         wait = getattr(leaf, "block_until_ready", None)
         if wait is not None and not isinstance(leaf, Tensor):

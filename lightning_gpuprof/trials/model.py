@@ -1,4 +1,4 @@
-"""The user's model with batches of any size, and one training step of it."""
+"""A user's model with batches of any size, and a training step of it."""
 
 import importlib
 import importlib.util
@@ -20,24 +20,24 @@ CONTRACT = (
 
 
 @dataclass(frozen=True)
-class Made:
-    """A model and what returns a batch of so many samples to train it on.
+class ModelWithBatches:
+    """A model, and a function that returns a batch of any size to train it on.
 
-    A LightningModule's `training_step` is run; another Module is called with the batch (unpacked,
-    if that is a tuple or dict).
+    The training step of a LightningModule is its `training_step`. Any other Module is called with
+    the batch, which is unpacked if it is a tuple, a list or a dict.
     """
 
     model: torch.nn.Module
     batch: Callable[[int], Any]
 
 
-def load(spec: str) -> Callable[[], Any]:
-    """Import the function that `package.module:function` or `file.py:function` names."""
+def load_function(spec: str) -> Callable[[], Any]:
+    """Import the function that a text names: `package.module:function` or `file.py:function`."""
     place, _, name = spec.rpartition(":")
     if not place or not name:
         raise ConfigError(
-            f"--model {spec!r} names no function. Write package.module:make or file.py:make, "
-            f"where {CONTRACT}"
+            f"--model {spec!r} does not name a function. Write package.module:make or "
+            f"file.py:make, where {CONTRACT}"
         )
     module = _from_file(place) if place.endswith(".py") else _from_name(place)
     make: Callable[[], Any] | None = getattr(module, name, None)
@@ -46,39 +46,41 @@ def load(spec: str) -> Callable[[], Any]:
     return make
 
 
-def call(make: Callable[[], Any]) -> Made:
+def call_make(make: Callable[[], Any]) -> ModelWithBatches:
     """Call `make()` and check its result."""
-    made = make()
-    pair = isinstance(made, tuple) and len(made) == 2
-    if pair and isinstance(made[0], torch.nn.Module) and callable(made[1]):
-        return Made(*made)
-    returned = "another pair" if pair else type(made).__name__
+    result = make()
+    is_pair = isinstance(result, tuple) and len(result) == 2
+    if is_pair and isinstance(result[0], torch.nn.Module) and callable(result[1]):
+        return ModelWithBatches(*result)
+    returned = "another pair" if is_pair else type(result).__name__
     raise ConfigError(f"make() returned {returned}. {CONTRACT}")
 
 
-def check(precision: str, batch_sizes: list[int]) -> None:
-    """Refuse a precision or batch size that cannot be run."""
+def check_arguments(precision: str, batch_sizes: list[int]) -> None:
+    """Refuse a precision or batch sizes that cannot be run."""
     if precision not in PRECISIONS:
-        raise ConfigError(f"precision={precision!r} is not known. Pass one of {PRECISIONS}.")
+        raise ConfigError(f"precision={precision!r} is unknown. Pass one of {PRECISIONS}.")
     if not batch_sizes or min(batch_sizes) < 1:
-        raise ConfigError(f"batch_sizes={batch_sizes}: give sizes of 1 or more.")
+        raise ConfigError(f"batch_sizes={batch_sizes} cannot be run. Pass sizes of 1 or more.")
 
 
 def train_step(
-    made: Made,
+    model: torch.nn.Module,
     batch: Any,
     optimizer: torch.optim.Optimizer,
     precision: str,
     begin: Callable[[str], None],
 ) -> None:
-    """Train one step in Lightning's order; `begin` is told each phase after forward.
+    """Train a step in Lightning's order.
 
-    `zero_grad` comes between forward and backward, so the gradients of one step are still there in
-    the next one's forward.
+    `begin` receives the name of every phase after forward. As in Lightning, `zero_grad` comes
+    between forward and backward, so that the gradients of a step still exist during the forward
+    pass of the next step.
     """
-    # On a CPU both mixed precisions halve the same tensors, and every version knows bfloat16.
+    # Both mixed precisions halve the size of the same tensors, and on a CPU every version of torch
+    # supports bfloat16.
     with torch.autocast("cpu", torch.bfloat16, enabled=precision.endswith("-mixed")):
-        loss = _loss(made.model, batch)
+        loss = _loss(model, batch)
     begin("zero_grad")
     optimizer.zero_grad()
     begin("backward")
@@ -90,26 +92,29 @@ def train_step(
 def make_optimizer(model: Any) -> torch.optim.Optimizer:
     """Return the model's own optimizer, or AdamW for a model without `configure_optimizers`.
 
-    It takes the multi-tensor path, torch's choice for parameters on CUDA.
+    The optimizer uses its multi-tensor implementation, as torch chooses for parameters on CUDA.
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not trained:
-        raise ConfigError("The model has no parameter that requires a gradient: nothing to train.")
-    configured = getattr(model, "configure_optimizers", lambda: torch.optim.AdamW(trained))
-    found = _optimizers(configured())
-    if len(found) != 1:
         raise ConfigError(
-            f"configure_optimizers() returned {len(found)} optimizers; a trial takes one. Let "
-            "make() return a model with one."
+            "The model has no parameter that requires a gradient, so there is nothing to train."
         )
-    for group in found[0].param_groups:
+    configured = getattr(model, "configure_optimizers", lambda: torch.optim.AdamW(trained))
+    optimizers = _optimizers(configured())
+    if len(optimizers) != 1:
+        raise ConfigError(
+            f"configure_optimizers() returned {len(optimizers)} optimizers, but a plan needs "
+            "exactly one. Let make() return a model with one optimizer."
+        )
+    optimizer = optimizers[0]
+    for group in optimizer.param_groups:
         if group.get("foreach", False) is None and not group.get("fused"):
             group["foreach"] = True
-    return found[0]
+    return optimizer
 
 
 def _optimizers(configured: Any) -> list[torch.optim.Optimizer]:
-    """Return the optimizers among the forms that Lightning accepts."""
+    """Return the optimizers in a value that Lightning accepts from `configure_optimizers`."""
     if isinstance(configured, torch.optim.Optimizer):
         return [configured]
     if isinstance(configured, dict):
@@ -124,8 +129,8 @@ def _optimizers(configured: Any) -> list[torch.optim.Optimizer]:
 def _loss(model: Any, batch: Any) -> torch.Tensor:
     if not getattr(model, "automatic_optimization", True):
         raise ConfigError(
-            "The model optimizes by hand (automatic_optimization=False), which needs a Trainer. "
-            "Let make() return a Module whose forward gives the loss."
+            "The model uses manual optimization (automatic_optimization=False), which needs a "
+            "Trainer. Let make() return a Module whose forward returns the loss."
         )
     if hasattr(model, "training_step"):
         output = model.training_step(batch, 0)
@@ -137,8 +142,8 @@ def _loss(model: Any, batch: Any) -> torch.Tensor:
     loss = loss if isinstance(loss, torch.Tensor) else getattr(output, "loss", None)
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         raise ConfigError(
-            f"{type(model).__name__} gave {type(output).__name__} for a step, not a loss of one "
-            f"number (or a dict with 'loss'). {CONTRACT}"
+            f"A step of {type(model).__name__} returned {type(output).__name__} and not a loss "
+            f"with a single number, or a dict with such a 'loss'. {CONTRACT}"
         )
     return loss
 
@@ -149,7 +154,7 @@ def _from_name(name: str) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"--model: cannot import {name!r} ({error}). Run from the folder that holds it, "
+            f"--model: {name!r} cannot be imported ({error}). Run from the folder that holds it, "
             "install it, or pass file.py:make."
         ) from error
 

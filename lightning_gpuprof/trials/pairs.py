@@ -1,4 +1,4 @@
-"""The blocks of steps that two forms of a program trained in turns, and what is sure of them."""
+"""Compares two variants of a program by the blocks of steps that they trained in turns."""
 
 import math
 from collections.abc import Sequence
@@ -10,35 +10,39 @@ import msgspec
 from lightning_gpuprof.records.trials import FASTER, SAME, SLOWER, UNDECIDED
 
 MIN_FRAC = 0.01
+"""A smaller gain or loss, as a share of the step, does not matter."""
 MIN_PAIRS, MAX_PAIRS = 6, 40
 PRECISE_FRAC = 0.03
-"""Half of an interval that is narrow enough, as a share of the step."""
-SURE = 1.4
-"""To decide, the interval is taken this much wider: who looks after each pair is fooled more often
-than once in twenty times."""
-_T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
+"""An interval is narrow enough if half of its width is at most this share of the step."""
+WIDENING = 1.4
+"""A verdict uses an interval that is this much wider. A test that is repeated after every pair
+gives a wrong result more often than the once in twenty that a 95 % interval promises."""
+_STUDENT_T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 """Student's t for 95 %, by degrees of freedom from 1 on."""
 
 
-class Block(msgspec.Struct, frozen=True):
-    """Some steps that a child has trained; its first block has what is known of its first steps."""
+class TrainedBlock(msgspec.Struct, frozen=True):
+    """A block of steps that a child process has trained.
+
+    The first block of a child also reports its first step and its first losses.
+    """
 
     ns: int
     steps: int
     samples: int = 0
-    """0 where a batch does not say how many it holds."""
+    """0 if the number of samples in a batch is unknown."""
     memory_bytes: int = 0
     first_step_ns: int = 0
     losses: tuple[float, ...] = ()
 
     @property
     def step_ns(self) -> float:
-        """The mean step."""
+        """The mean time of a step."""
         return self.ns / self.steps
 
 
 class Gain(NamedTuple):
-    """What a step takes less, as a share of it, with its 95 % interval."""
+    """The time that a step saves as a share of the step, with its 95 % interval."""
 
     low: float
     middle: float
@@ -46,8 +50,8 @@ class Gain(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """What is sure of it."""
-        half = (self.high - self.low) / 2 * SURE
+        """What the interval says for sure."""
+        half = (self.high - self.low) / 2 * WIDENING
         if abs(self.middle) + half < MIN_FRAC:
             return SAME
         if self.middle - half > 0 and self.middle >= MIN_FRAC:
@@ -57,22 +61,24 @@ class Gain(NamedTuple):
 
 @dataclass
 class Pairs:
-    """The blocks of two forms; those of a pair were trained one right after the other."""
+    """The blocks of two variants. Both blocks of a pair were trained directly after each other."""
 
-    before: list[Block] = field(default_factory=list)
-    after: list[Block] = field(default_factory=list)
+    before: list[TrainedBlock] = field(default_factory=list)
+    after: list[TrainedBlock] = field(default_factory=list)
 
     @property
     def gain(self) -> Gain | None:
-        """The gain on as many samples; None of a single pair."""
-        old, new = _samples(self.before), _samples(self.after)
-        same = old / new if old and new else 1.0
-        before, after = ([one.step_ns for one in side] for side in (self.before, self.after))
-        return gain_of(before, [step_ns * same for step_ns in after])
+        """The gain for an equal number of samples; None as long as there is a single pair."""
+        samples_before = _samples_per_step(self.before)
+        samples_after = _samples_per_step(self.after)
+        scale = samples_before / samples_after if samples_before and samples_after else 1.0
+        before_ns = [block.step_ns for block in self.before]
+        after_ns = [block.step_ns * scale for block in self.after]
+        return gain_of(before_ns, after_ns)
 
     @property
     def decided(self) -> bool:
-        """Whether more pairs would tell no more that matters."""
+        """Whether the verdict is sure, and a gain precise, so that no more pairs are needed."""
         gain = self.gain
         if gain is None or len(self.after) < MIN_PAIRS or gain.verdict == UNDECIDED:
             return False
@@ -80,17 +86,22 @@ class Pairs:
 
 
 def gain_of(before_ns: Sequence[float], after_ns: Sequence[float]) -> Gain | None:
-    """Return the gain by the ratio of the means, with an interval from the spread of the pairs."""
-    count, whole = len(after_ns), sum(before_ns)
-    if count < 2 or not whole:
+    """Return the gain by the ratio of the means; its interval follows from how the pairs differ."""
+    count, total_before_ns = len(after_ns), sum(before_ns)
+    if count < 2 or not total_before_ns:
         return None
-    ratio = sum(after_ns) / whole
-    apart = sum((new - ratio * old) ** 2 for old, new in zip(before_ns, after_ns, strict=True))
-    error = math.sqrt(apart / (count * (count - 1))) / (whole / count)
-    times = _T[count - 2] if count - 2 < len(_T) else 1.96 + 2.8 / (count - 1)
-    return Gain(1 - ratio - times * error, 1 - ratio, 1 - ratio + times * error)
+    ratio = sum(after_ns) / total_before_ns
+    squares = sum(
+        (after - ratio * before) ** 2 for before, after in zip(before_ns, after_ns, strict=True)
+    )
+    error = math.sqrt(squares / (count * (count - 1))) / (total_before_ns / count)
+    freedom = count - 1
+    t = _STUDENT_T[freedom - 1] if freedom <= len(_STUDENT_T) else 1.96 + 2.8 / freedom
+    return Gain(1 - ratio - t * error, 1 - ratio, 1 - ratio + t * error)
 
 
-def _samples(blocks: Sequence[Block]) -> float:
-    known = all(one.samples for one in blocks)
-    return sum(one.samples for one in blocks) / sum(one.steps for one in blocks) if known else 0.0
+def _samples_per_step(blocks: Sequence[TrainedBlock]) -> float:
+    """Return the mean number of samples in a step; 0.0 if any block does not know it."""
+    if not all(block.samples for block in blocks):
+        return 0.0
+    return sum(block.samples for block in blocks) / sum(block.steps for block in blocks)

@@ -1,4 +1,4 @@
-"""`plan(...)`: the batch size that fits a card, without running and without a GPU."""
+"""`plan`: predicts the batch size that fits a GPU, without a GPU."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,34 +12,35 @@ from lightning_gpuprof.trials.predict import PlanPoint, cublas_workspace_bytes, 
 Measure = Callable[[Sequence[int]], list[PlanPoint]]
 
 TARGET_FRAC = 0.8
-"""Share of a card to fill; the rest is room for memory that is not predicted."""
+"""The share of a card to fill. The rest is for memory that is not predicted."""
 MULTIPLE = 8
-"""Tensor cores work on tiles of 8 or more rows; larger sizes are rounded down to this."""
+"""Batch sizes are rounded down to a multiple of this, since tensor cores work on tiles of 8
+rows."""
 LARGEST_BATCH = 2**20
-"""The search ends here; memory does not limit the batch then."""
+"""The search ends at this size: memory does not limit the batch."""
 ASSUMPTIONS = (
     "The CUDA context, loaded kernels and NCCL buffers lie outside torch's allocator and are not "
     "counted.",
-    "Kernels' own workspaces (cuDNN's convolutions and recurrent layers, sorts) are not counted; "
-    "two of cuBLAS are (8.1 MiB each, from Hopper on 32 MiB).",
+    "Workspaces of kernels (cuDNN's convolutions and recurrent layers, sorts) are not counted, "
+    "except for two workspaces of cuBLAS (8.1 MiB each, or 32 MiB from Hopper on).",
 )
-_TRIES = 8
+_MAX_TRIES = 8
 
 
 @dataclass(frozen=True)
 class CardPlan:
-    """The batch size for a card of so much memory; None where not even one sample fits.
-
-    `batch_size` is the largest whose predicted reserved peak stays within the target,
-    `largest_batch_size` the most that the whole card would hold, after allocation retries.
-    """
+    """The batch size for a card with a given memory."""
 
     vram_bytes: int
     batch_size: int | None
+    """The largest batch size whose predicted reserved peak is within the target; None if not even
+    a single sample fits."""
     peak_reserved_bytes: int | None
     largest_batch_size: int | None
+    """The largest batch size that the whole card can hold, after the allocator has released its
+    cache."""
     vram_frac: float | None
-    """Share of the card that `batch_size` is predicted to reserve."""
+    """The share of the card that `batch_size` is predicted to reserve."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Plan:
     precision: str
     points: tuple[PlanPoint, ...]
     allocated: Line
-    """Allocated bytes as a line in the batch size."""
+    """Allocated bytes as a linear function of the batch size."""
     cards: tuple[CardPlan, ...]
     target_frac: float = TARGET_FRAC
     assumptions: tuple[str, ...] = ASSUMPTIONS
@@ -63,32 +64,34 @@ def plan(
     precision: str = "32-true",
     compute_capability: float | None = None,
 ) -> Plan:
-    """Predict a training step's memory, and the batch size for each card.
+    """Predict the memory of a training step, and the batch size that fits each card.
 
-    Runs two steps for each size on tensors that have shapes and no data: no GPU, hardly any
-    memory, about a second a size. While it runs, some of torch's operators are replaced in this
-    process: do not train in another thread meanwhile.
+    For every batch size two steps are run on tensors that have shapes but no data. That needs no
+    GPU, hardly any memory, and about a second. Meanwhile some of torch's operators are replaced in
+    this process, so do not train in another thread.
 
     Args:
-        make: Takes nothing and returns `(model, batch_fn)`, where `batch_fn(batch_size)` gives
-            a batch as the DataLoader would. Without `configure_optimizers` AdamW is taken.
+        make: Takes nothing and returns `(model, batch_fn)`, where `batch_fn(batch_size)` returns
+            a batch as the DataLoader would. A model without `configure_optimizers` gets AdamW.
         vram_bytes: Memory of the card or cards to plan for.
-        batch_sizes: Sizes to predict.
-        precision: As Lightning's Trainer names it.
-        compute_capability: Of an NVIDIA card; from 9.0 (Hopper) on cuBLAS has larger workspaces.
+        batch_sizes: Batch sizes whose memory is predicted.
+        precision: The precision as Lightning's Trainer names it.
+        compute_capability: The capability of an NVIDIA card. From 9.0 (Hopper) on, cuBLAS has
+            larger workspaces.
 
     Returns:
-        The predicted memory of each size and the largest size for each card, in bytes.
+        The predicted memory of every batch size, and the largest size for every card, in bytes.
 
     Raises:
-        ConfigError: An argument or the model cannot be planned with.
+        ConfigError: An argument is wrong, or the model's memory cannot be predicted.
     """
     workspace = cublas_workspace_bytes(compute_capability)
     measure = partial(predict, make, precision=precision, workspace_bytes=workspace)
     points = {point.batch_size: point for point in measure(batch_sizes)}
     if len(points) == 1:
-        only = next(iter(points))
-        points[2 * only] = measure([2 * only])[0]
+        # A line through the points needs two of them.
+        double = 2 * next(iter(points))
+        points[double] = measure([double])[0]
     sizes = [vram_bytes] if isinstance(vram_bytes, int) else vram_bytes
     cards = tuple(fit_card(measure, points, size) for size in sizes)
     return Plan(
@@ -100,21 +103,26 @@ def plan(
 
 
 def fit_card(measure: Measure, points: dict[int, PlanPoint], vram_bytes: int) -> CardPlan:
-    """Go from the line's answer to a size whose own prediction fits; adds it to the points."""
+    """Find the largest batch size for a card whose own prediction fits.
+
+    The line through the points proposes a size. The prediction of that size is added to the
+    points, which gives a better line, and so on.
+    """
     limit = TARGET_FRAC * vram_bytes
     best: PlanPoint | None = None
-    size = _by_line(points, limit)
-    for _ in range(_TRIES):
+    size = _size_by_line(points, limit)
+    for _ in range(_MAX_TRIES):
         if size <= (best.batch_size if best else 0):
             break
         if size not in points:
             points[size] = measure([size])[0]
-        again = _by_line(points, limit)
+        next_size = _size_by_line(points, limit)
         if points[size].peak_reserved_bytes > limit:
-            # The pool's segments grow in steps: try the nearer points' answer, or a notch less.
-            size = _round_down(min(size - max(1, size // 16), again or size))
+            # Reserved memory grows by whole segments, so the line can propose the same size again:
+            # go down by a sixteenth at least.
+            size = _round_down(min(size - max(1, size // 16), next_size or size))
         else:
-            best, size = points[size], again
+            best, size = points[size], next_size
     largest = _largest(_line(points, "least_capacity_bytes"), vram_bytes) or None
     if best is None:
         return CardPlan(vram_bytes, None, None, largest, None)
@@ -122,25 +130,27 @@ def fit_card(measure: Measure, points: dict[int, PlanPoint], vram_bytes: int) ->
     return CardPlan(vram_bytes, best.batch_size, peak, largest, peak / vram_bytes)
 
 
-def _by_line(points: dict[int, PlanPoint], limit: float) -> int:
+def _size_by_line(points: dict[int, PlanPoint], limit: float) -> int:
     return _round_down(_largest(_line(points, "peak_reserved_bytes"), limit))
 
 
 def _line(points: dict[int, PlanPoint], name: str) -> Line:
-    """Fit the four largest sizes: a small model's constant part is lost in rounding.
+    """Fit a line through a figure of the points, as a function of the batch size.
 
-    Small batches whose peak, in the optimizer, hardly grows with the batch are left out.
+    The fit uses the four largest sizes, since rounding hides the constant part of a small model.
+    It leaves out points whose peak is in the optimizer, which hardly grows with the batch.
     """
-    ordered = [points[size] for size in sorted(points)]
-    rising = [point for point in ordered if point.peak_phase != "optimizer_step"]
-    used = (rising if len(rising) >= 2 else ordered)[-4:]
-    sizes, peaks = [one.batch_size for one in used], [getattr(one, name) for one in used]
+    by_size = [points[size] for size in sorted(points)]
+    growing = [point for point in by_size if point.peak_phase != "optimizer_step"]
+    fitted = (growing if len(growing) >= 2 else by_size)[-4:]
+    sizes = [point.batch_size for point in fitted]
+    peaks = [getattr(point, name) for point in fitted]
     slope, constant = linear_regression(sizes, peaks)
     return Line(constant, slope)
 
 
 def _largest(line: Line, limit_bytes: float) -> int:
-    """Return the largest batch size on a line within a limit; 0 where even 1 is over."""
+    """Return the largest batch size for which a line is within a limit; 0 if there is none."""
     if line.at(1) > limit_bytes:
         return 0
     if line.per_sample_bytes <= 0:

@@ -1,4 +1,4 @@
-"""Profiles a bare model over a loader, without a LightningModule or a Trainer of the user's."""
+"""Profiles a plain model over a loader, for users without a LightningModule and a Trainer."""
 
 import inspect
 import math
@@ -17,7 +17,8 @@ from lightning_gpuprof.tensors import leaves_of
 from lightning_gpuprof.views.console.run_report import RunReport, report
 
 TRACED_STEPS = 3
-"""Behind the timed steps: a step that torch.profiler records is slower."""
+"""Steps that torch.profiler records. They follow the timed steps, since recording slows them
+down."""
 
 
 def profile_model(
@@ -29,54 +30,62 @@ def profile_model(
     grad: bool = False,
     device: torch.device | str | None = None,
 ) -> RunReport:
-    """Time a model's steps over a loader and record the last few with torch.profiler.
+    """Time a model's steps over a loader, and record the last few with torch.profiler.
 
-    A batch that is a mapping is passed by name, a tuple or list by place, as far as `forward` has
-    places for it: of `(images, labels)` a model of one argument gets the images. Records and trace
-    go to `lightning_logs/version_<n>`, where TensorBoard finds them.
+    A batch that is a mapping is passed as keyword arguments. A tuple or list is passed as
+    positional arguments, as many as `forward` takes: a model with a single argument gets the
+    images of `(images, labels)`. Records and trace are written to `lightning_logs/version_<n>`,
+    where TensorBoard finds them.
 
     Args:
-        model: Any module; it is left in its own mode, training or evaluation.
-        loader: Batches; it is begun again where it is too short.
+        model: Any module. It stays in its own mode, training or evaluation.
+        loader: An iterable of batches. If it is too short, it is iterated again.
         warmup: Steps before the timed ones.
         steps: Timed steps.
-        grad: Whether each step also runs backward, from the mean of all results; no weight changes.
-        device: Where to run, such as "cuda:1"; by default the first GPU, else the CPU.
+        grad: Whether every step also runs backward, from the mean of all results. Weights do not
+            change.
+        device: Where to run, such as "cuda:1". By default the first GPU, else the CPU.
 
     Returns:
-        The report, as `lightning_gpuprof.report` gives it.
+        The report, as `lightning_gpuprof.report` returns it.
 
     Raises:
         ConfigError: A count is below 1, or the loader is empty.
     """
     if min(warmup, steps) < 1:
         raise ConfigError(f"warmup={warmup}, steps={steps} would time nothing. Pass 1 or more.")
-    before = [one.device for one in model.parameters()][:1]
-    if isinstance(loader, list | tuple):  # to a Trainer, several loaders
+    parameter = next(model.parameters(), None)
+    device_before = parameter.device if parameter is not None else None
+    if isinstance(loader, list | tuple):
+        # A Trainer takes a list for several loaders.
         loader = DataLoader(loader, batch_size=None)  # type: ignore[arg-type]
-    whole = warmup + steps + 1 + TRACED_STEPS
-    length = length_hint(loader, whole)  # an iterable dataset's is unknown
+    all_steps = warmup + steps + 1 + TRACED_STEPS
+    length = length_hint(loader, all_steps)  # the length of an iterable dataset is unknown
     if not length:
-        raise ConfigError("The loader is empty. Pass one with at least one batch.")
-    trainer = _trainer(device, warmup, whole, length)
-    calls = _Calls(model, grad=grad)
+        raise ConfigError("The loader is empty. Pass a loader with at least one batch.")
+    trainer = _trainer(device, warmup, all_steps, length)
+    module = _ModelCalls(model, grad=grad)
     try:
-        trainer.fit(calls, loader)
+        trainer.fit(module, loader)
     finally:
-        for place in before:
-            model.to(place)
-        calls.on_train_start()  # the modes that the Trainer has changed
+        if device_before is not None:
+            model.to(device_before)
+        module.restore_modes()
     return report(trainer.log_dir or trainer.default_root_dir)
 
 
-def _trainer(device: torch.device | str | None, warmup: int, whole: int, length: int) -> Trainer:
+def _trainer(
+    device: torch.device | str | None, warmup: int, all_steps: int, length: int
+) -> Trainer:
+    accelerator, devices = _accelerator(device)
     return Trainer(
-        **_place(device),
-        max_epochs=math.ceil(whole / length),
-        limit_train_batches=min(whole, length),
+        accelerator=accelerator,
+        devices=devices,
+        max_epochs=math.ceil(all_steps / length),
+        limit_train_batches=min(all_steps, length),
         callbacks=[
             GpuProfCallback(
-                wait=whole - 1 - TRACED_STEPS,
+                wait=all_steps - 1 - TRACED_STEPS,
                 warmup=1,
                 active=TRACED_STEPS,
                 warmup_steps=warmup,
@@ -92,53 +101,62 @@ def _trainer(device: torch.device | str | None, warmup: int, whole: int, length:
     )
 
 
-def _place(device: torch.device | str | None) -> dict[str, Any]:
+def _accelerator(device: torch.device | str | None) -> tuple[str, int | list[int]]:
+    """Return the Trainer's arguments `accelerator` and `devices` for a device."""
     if device is None:
-        return {"accelerator": "auto", "devices": 1}
+        return "auto", 1
     chosen = torch.device(device)
     if chosen.type == "cpu":
-        return {"accelerator": "cpu", "devices": 1}
-    return {"accelerator": "gpu", "devices": [chosen.index or 0]}
+        return "cpu", 1
+    return "gpu", [chosen.index or 0]
 
 
-class _Calls(LightningModule):
-    """Calls a model with each batch."""
+class _ModelCalls(LightningModule):
+    """A LightningModule whose training step calls a model with the batch."""
 
     def __init__(self, model: torch.nn.Module, *, grad: bool) -> None:
         super().__init__()
         self.automatic_optimization = False
-        self.model, self.grad = model, grad
+        self.model = model
+        self.grad = grad
         self._modes = {module: module.training for module in model.modules()}
-        kinds = [one.kind for one in inspect.signature(model.forward).parameters.values()]
-        places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        several = inspect.Parameter.VAR_POSITIONAL in kinds
-        self._places = None if several else sum(kind in places for kind in kinds)
+        parameters = inspect.signature(model.forward).parameters.values()
+        kinds = [parameter.kind for parameter in parameters]
+        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        takes_any_number = inspect.Parameter.VAR_POSITIONAL in kinds
+        self._argument_count = (
+            None if takes_any_number else sum(kind in positional for kind in kinds)
+        )
 
     @override
     def on_train_start(self) -> None:
+        self.restore_modes()
+
+    def restore_modes(self) -> None:
+        """Put the modules back into their modes, which the Trainer has changed."""
         for module, training in self._modes.items():
             module.training = training
 
     @override
     def training_step(self, batch: Any, batch_idx: int) -> None:
         with torch.set_grad_enabled(self.grad):
-            result = self._called(batch)
+            result = self._call_model(batch)
         if self.grad:
-            sums = [
+            means = [
                 leaf.mean()
                 for leaf in leaves_of(result)
                 if isinstance(leaf, torch.Tensor) and leaf.requires_grad
             ]
-            self.manual_backward(torch.stack(sums).sum())
+            self.manual_backward(torch.stack(means).sum())
             self.model.zero_grad()
 
-    def _called(self, batch: Any) -> Any:
+    def _call_model(self, batch: Any) -> Any:
         if isinstance(batch, Mapping):
             return self.model(**batch)
         if isinstance(batch, tuple | list):
-            return self.model(*batch[: self._places])
+            return self.model(*batch[: self._argument_count])
         return self.model(batch)
 
     @override
     def configure_optimizers(self) -> None:
-        """Return none: no weight changes."""
+        """Return no optimizer, so that the weights do not change."""

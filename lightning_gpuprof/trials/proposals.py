@@ -1,4 +1,4 @@
-"""Which changes are worth a trial, best first, and why the others are not."""
+"""Chooses the changes that are worth a trial, best first, and says why the others are not."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,16 +10,17 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.findings.engine import step_of
 from lightning_gpuprof.findings.model import Finding
-from lightning_gpuprof.records.trials import FASTER, NOT_RUN, Trial
-from lightning_gpuprof.trials.change import Change, Settings, changes, merged, snippet
+from lightning_gpuprof.records.trials import FASTER, NOT_RUN, ChangedSettings, Trial
+from lightning_gpuprof.trials.change import Change, changes, merged, snippet
 from lightning_gpuprof.trials.pairs import MIN_FRAC
 
-_UNSAID = 0.1
-"""A change that no finding proposes is expected to save this share of what it could at most."""
+_EXPECTED_WITHOUT_FINDING = 0.1
+"""A change that no finding proposes is expected to save this share of what it could save at
+most."""
 
 
 @dataclass(frozen=True)
-class Pick:
+class Candidate:
     """A change with a value to try."""
 
     change: Change
@@ -27,70 +28,121 @@ class Pick:
 
 
 @dataclass(frozen=True)
-class Context:
-    """A run of the program, by which changes are chosen, and what was found in it, best first."""
+class WatchedRun:
+    """A run of the program, with its findings, best first. It decides which changes to try."""
 
-    run: RunResults
+    results: RunResults
     findings: Sequence[Finding] = ()
 
-    def record(self, pick: Pick, **measured: Any) -> Trial:
-        """Return a change's trial."""
-        change = pick.change
-        saving = next((f.saving_ns for f in self.findings if f.id in change.findings), None)
-        about = {
-            "change": change.name,
-            "value": pick.value,
-            "alters": change.alters,
-            "ceiling": change.ceiling,
-            "findings": change.findings,
-            "predicted_ns": None if saving is None else (saving.low, saving.high),
-            "paste": snippet(self.settings([pick])),
-        }
-        return Trial(**{**about, **measured})
+    def trial(self, candidate: Candidate) -> Trial:
+        """Return the trial of a candidate that was not run yet."""
+        change = candidate.change
+        finding = self._finding_for(change)
+        predicted = finding.saving_ns if finding is not None else None
+        return Trial(
+            change=change.name,
+            value=candidate.value,
+            verdict=NOT_RUN,
+            alters=change.alters,
+            ceiling=change.ceiling,
+            findings=change.findings,
+            predicted_ns=None if predicted is None else (predicted.low, predicted.high),
+            paste=snippet(self.settings([candidate])),
+        )
 
-    def settings(self, picks: Sequence[Pick]) -> Settings:
-        """Return what to write for several changes."""
-        return merged([pick.change.settings(pick.value, self.run) for pick in picks])
+    def settings(self, candidates: Sequence[Candidate]) -> ChangedSettings:
+        """Return what to write into the program for several candidates together."""
+        return merged(
+            [candidate.change.settings(candidate.value, self.results) for candidate in candidates]
+        )
 
     def propose(
         self, wanted: Sequence[tuple[str, Any]] = (), finding: str | None = None
-    ) -> tuple[list[Pick], list[Trial]]:
-        """Choose what to try, best first; return also what is computed or not worth a trial.
+    ) -> tuple[list[Candidate], list[Trial]]:
+        """Choose what to try, best first.
 
-        `wanted` names changes, each with a value or None; without any, all that suit the run, or
-        that answer a finding, are chosen.
+        Args:
+            wanted: Names of changes, each with a value or None. By default all changes are
+                considered.
+            finding: Consider only changes that answer the finding with this id.
+
+        Returns:
+            The candidates, and the trials of the changes that need none or are not worth it.
         """
-        known = changes()
-        if unknown := [name for name, _ in wanted if name not in known]:
-            raise ConfigError(f"No change is called {unknown[0]!r}. There are: {', '.join(known)}.")
-        asked = [(known[name], value) for name, value in wanted]
-        asked = asked or [(c, None) for c in known.values() if finding in (None, *c.findings)]
-        if not asked:
-            ids = sorted({one for change in known.values() for one in change.findings})
-            raise ConfigError(f"No change answers {finding!r}. Some answer {', '.join(ids)}.")
-        picks: list[Pick] = []
-        others: list[Trial] = []
-        for change, value in sorted(asked, key=lambda one: -self._expected_frac(one[0])):
-            values, share = change.values(self.run), change.share(self.run)
-            found = next((f for f in self.findings if f.id in change.findings), None)
-            if isinstance(values, list) and value is None and share < MIN_FRAC:
-                values = f"all that it could save is {share:.1%} of a step"
-            chosen = wanted or finding or found or change.ceiling
-            if isinstance(values, list) and change.alters and not chosen:
-                values = f"it alters results, and no finding names it: --change {change.name} does"
-            if change.computed and found is not None:
-                gain = found.saving_ns.middle / (step_of(found, self.run) or 1)
-                record = self.record(Pick(change, None), verdict=FASTER, gain_frac=gain)
-                others.append(replace(record, computed=True, paste=found.change or ""))
+        considered = _considered(wanted, finding)
+        considered.sort(key=lambda item: -self._expected_frac(item[0]))
+        candidates: list[Candidate] = []
+        without_trial: list[Trial] = []
+        for change, value in considered:
+            answered = self._finding_for(change)
+            values = change.values(self.results)
+            if not isinstance(values, str):
+                asked = bool(wanted or finding or answered or change.ceiling)
+                values = self._reason_against(change, value, asked=asked) or values
+            if change.computed and answered is not None:
+                without_trial.append(self._computed_trial(change, answered))
             elif isinstance(values, str):
-                others.append(Trial(change=change.name, value=value, verdict=NOT_RUN, note=values))
+                without_trial.append(
+                    Trial(change=change.name, value=value, verdict=NOT_RUN, note=values)
+                )
             else:
-                picks += [Pick(change, one) for one in (values if value is None else [value])]
-        return picks, others
+                values = values if value is None else [value]
+                candidates += [Candidate(change, value_to_try) for value_to_try in values]
+        return candidates, without_trial
+
+    def _reason_against(self, change: Change, value: Any, *, asked: bool) -> str:
+        """Return why a change that suits the program is not worth a trial; empty if it is."""
+        share = change.share(self.results)
+        if value is None and share < MIN_FRAC:
+            return f"it could save {share:.1%} of a step at most"
+        if change.alters and not asked:
+            return (
+                f"it alters results, and no finding proposes it: pass --change {change.name} to "
+                "try it"
+            )
+        return ""
+
+    def _computed_trial(self, change: Change, finding: Finding) -> Trial:
+        """Return the trial of a change whose gain the finding has computed."""
+        step_ns = step_of(finding, self.results) or 1
+        return replace(
+            self.trial(Candidate(change, None)),
+            verdict=FASTER,
+            gain_frac=finding.saving_ns.middle / step_ns,
+            computed=True,
+            paste=finding.change or "",
+        )
+
+    def _finding_for(self, change: Change) -> Finding | None:
+        """Return the first finding that a change answers."""
+        return next((finding for finding in self.findings if finding.id in change.findings), None)
 
     def _expected_frac(self, change: Change) -> float:
-        """Return the share of the step that a change is expected to save; a ceiling comes first."""
-        step_ns = self.run.step_ns or 1
-        said = [f.saving_ns.counted_on for f in self.findings if f.id in change.findings]
-        expected = max([_UNSAID * change.share(self.run), *(ns / step_ns for ns in said)])
-        return 2.0 if change.ceiling else expected
+        """Return the share of the step that a change is expected to save. A ceiling comes first."""
+        if change.ceiling:
+            return 2.0
+        step_ns = self.results.step_ns or 1
+        savings = [
+            finding.saving_ns.counted_on / step_ns
+            for finding in self.findings
+            if finding.id in change.findings
+        ]
+        return max([_EXPECTED_WITHOUT_FINDING * change.share(self.results), *savings])
+
+
+def _considered(wanted: Sequence[tuple[str, Any]], finding: str | None) -> list[tuple[Change, Any]]:
+    """Return the changes to consider, each with the value that is wanted, or None."""
+    by_name = changes()
+    if unknown := [name for name, _ in wanted if name not in by_name]:
+        raise ConfigError(
+            f"No change is called {unknown[0]!r}. The changes are: {', '.join(by_name)}."
+        )
+    if wanted:
+        return [(by_name[name], value) for name, value in wanted]
+    answering = [
+        (change, None) for change in by_name.values() if finding in (None, *change.findings)
+    ]
+    if not answering:
+        ids = sorted({id for change in by_name.values() for id in change.findings})
+        raise ConfigError(f"No change answers {finding!r}. There are changes for {', '.join(ids)}.")
+    return answering

@@ -1,6 +1,7 @@
-"""Outlives `try` for a moment: ends its children and removes its folder, however it ended.
+"""Outlives `try` for a moment: ends its child processes and removes its folder, however it ended.
 
-`python reaper.py FOLDER` reads `+PID` and `-PID` of process groups until its input ends.
+`python reaper.py FOLDER` reads lines `+PID` and `-PID`, which add and remove a process group, until
+its input ends.
 """
 
 import os
@@ -12,9 +13,14 @@ from contextlib import suppress
 if __name__ == "__main__":
     groups: set[int] = set()
     for line in sys.stdin:
-        (groups.add if line[0] == "+" else groups.discard)(int(line[1:]))
+        group = int(line[1:])
+        if line[0] == "+":
+            groups.add(group)
+        else:
+            groups.discard(group)
     for group in groups:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
-    for _ in range(3):  # what was being written as it was killed may still appear
+    # A file that was being written when its process was killed may still appear after a removal.
+    for _ in range(3):
         shutil.rmtree(sys.argv[1], ignore_errors=True)

@@ -1,4 +1,4 @@
-"""`try`: what changes of settings gain, measured in short runs of the program itself."""
+"""`try`: measures what changes of settings gain, in short runs of the program itself."""
 
 import sys
 import time
@@ -8,15 +8,17 @@ from typing import Any
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.errors import ConfigError, RecordError
 from lightning_gpuprof.records.trials import Trials, write_trials
-from lightning_gpuprof.trials.processes import Family, Program
-from lightning_gpuprof.trials.proposals import Context, Pick
-from lightning_gpuprof.trials.trying import Trying
+from lightning_gpuprof.trials.processes import Children, Variant
+from lightning_gpuprof.trials.proposals import Candidate, WatchedRun
+from lightning_gpuprof.trials.trial_series import TrialSeries
 from lightning_gpuprof.views.documents.report import load_report
 
 GRACE_S = 30.0
+"""A child that is training when the time is over may finish its block within this time."""
 _WARM_NS, _BLOCK_NS, _EPOCH_NS = 10e9, 0.4e9, 2e9
-_MOST_SHARED = 0.4
-"""Up to this share of the GPU's memory two processes have theirs side by side."""
+_MAX_SHARED_FRAC = 0.4
+"""If the program uses at most this share of the GPU's memory, two variants of it share the
+memory."""
 
 
 def try_changes(
@@ -25,7 +27,9 @@ def try_changes(
     make_data: Callable[[], Any],
     **options: Any,
 ) -> Trials:
-    """Measure what changes of a training gain, in processes that import the functions anew.
+    """Measure what changes of settings gain for a training that three functions describe.
+
+    Child processes import the functions, which must be at the top level of a file.
 
     Args:
         make_trainer: Returns the Trainer.
@@ -37,7 +41,7 @@ def try_changes(
         The trials, and the settings to keep.
 
     Raises:
-        ConfigError: The training fails, or the options fit nothing.
+        ConfigError: The training fails, or the options do not suit it.
     """
     functions = make_trainer, make_model, make_data
     return try_program(["--functions", *map(_spec, functions)], **options)
@@ -50,59 +54,74 @@ def try_program(
     finding: str | None = None,
     seconds: float = 600.0,
     into: str | None = None,
-    say: Callable[[str], object] = lambda text: None,
+    on_progress: Callable[[str], object] = lambda text: None,
 ) -> Trials:
-    """Do so for a program.
+    """Measure what changes of settings gain for a program.
 
     Args:
         program: A script with its arguments, or `-m` and a module.
-        changes: Names of changes, each with a value or None for all that suit; by default those
-            that the findings of `into`, or of a first run, suggest.
-        finding: Only changes that answer this finding.
-        seconds: The time for all of it.
-        into: Log dir of a run of the program, whose report the result joins.
-        say: Is told what is being tried.
+        changes: Names of changes, each with a value or with None for all values that suit. By
+            default the findings of the run `into`, or of a first run, propose changes.
+        finding: Try only changes that answer the finding with this id.
+        seconds: The time for everything.
+        into: Log dir of a run of the program. Its report will show the result.
+        on_progress: Receives a line of text about what is being tried.
+
+    Returns:
+        The trials, and the settings to keep.
+
+    Raises:
+        ConfigError: The program fails or does not train, or a change or finding does not exist.
     """
     until, name = time.monotonic() + seconds, " ".join(program)
-    with Family(program, until + GRACE_S) as family:
-        say("watching the program as it is" if into is None else f"reading {into}")
+    with Children(program, until + GRACE_S) as children:
+        on_progress("watching the program as it is" if into is None else f"reading {into}")
         try:
-            report = load_report(into or family.watch(), analyse=True, measured=False)
+            report = load_report(into or children.watch(), analyse=True, measured=False)
         except RecordError as error:
-            raise ConfigError(f"{name} trained no steps to choose by: {error}") from error
-        run = report.results
-        if not run.step_ns:
-            raise ConfigError(f"{name} trained too few steps to choose by.")
-        context = Context(run, report.findings)
-        picks, others = context.propose(changes, finding)
-        warm, steps = lengths(run, run.step_ns)
-        full = run.memory.use is not None and (run.memory.use.peak_frac or 0.0) > _MOST_SHARED
+            raise ConfigError(
+                f"{name} trained no steps by which changes could be chosen: {error}"
+            ) from error
+        results = report.results
+        if not results.step_ns:
+            raise ConfigError(f"{name} trained too few steps to choose changes by.")
+        watched = WatchedRun(results, report.findings)
+        candidates, without_trial = watched.propose(changes, finding)
+        warm, steps = lengths(results, results.step_ns)
+        fills_memory = (
+            results.memory.use is not None
+            and (results.memory.use.peak_frac or 0.0) > _MAX_SHARED_FRAC
+        )
 
-        def form(chosen: Sequence[Pick]) -> Program:
-            settings = context.settings(chosen)
-            alone = run.on_gpu and (full or "batch_size" in settings.get("DataLoader", {}))
-            return Program(family, settings, warm=warm, steps=steps, alone=alone)
+        def make_variant(chosen: Sequence[Candidate]) -> Variant:
+            settings = watched.settings(chosen)
+            larger_batches = "batch_size" in settings.data_loader
+            alone = results.on_gpu and (fills_memory or larger_batches)
+            return Variant(children, settings, warm=warm, steps=steps, alone=alone)
 
-        trials = Trying(context, picks, form, until, say).run(name, others)
+        series = TrialSeries(watched, candidates, make_variant, until, on_progress)
+        trials = series.run(name, without_trial)
     if into is not None:
         write_trials(report.run, trials)
     return trials
 
 
-def lengths(run: RunResults, step_ns: int) -> tuple[int, int]:
-    """Return the steps to warm up and those of a block: whole epochs, where these are short."""
+def lengths(results: RunResults, step_ns: int) -> tuple[int, int]:
+    """Return the steps of warm-up and of a block; blocks are whole epochs where these are short."""
     warm = min(20, max(4, round(_WARM_NS / step_ns)))
     steps = min(400, max(4, round(_BLOCK_NS / step_ns)))
-    epoch = run.start.loader.length if run.start.loader else None
+    epoch = results.start.loader.length if results.start.loader else None
     if epoch and epoch * step_ns <= _EPOCH_NS:
         steps = -(-steps // epoch) * epoch
     return warm, steps
 
 
 def _spec(function: Callable[[], Any]) -> str:
-    """Return where a child finds a function."""
+    """Return how a child can import a function: `file.py:name` or `package.module:name`."""
     name, module = function.__qualname__, function.__module__
     file = getattr(sys.modules.get(module), "__file__", None)
     if not name.isidentifier() or file is None:
-        raise ConfigError(f"No other process finds {name}. Pass functions of a file's top level.")
+        raise ConfigError(
+            f"A child process cannot import {name}. Pass functions at the top level of a file."
+        )
     return f"{module if '.' in module else file}:{name}"

@@ -11,7 +11,8 @@ from planted import FakeClock
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.trials.blocks import Blocks, ProgramEnded
+from lightning_gpuprof.records.trials import ChangedSettings
+from lightning_gpuprof.trials.blocks import BlockTraining, ProgramEnded
 
 WARM, BLOCK = 4, 3
 
@@ -59,7 +60,9 @@ def trained(tmp_path):
                 "enable_progress_bar": False,
                 "enable_model_summary": False,
                 "default_root_dir": tmp_path,
-                "callbacks": [Blocks(settings or {}, ask, warm=WARM, clock=clock)],
+                "callbacks": [
+                    BlockTraining(settings or ChangedSettings(), ask, warm=WARM, clock=clock)
+                ],
             }
             | options
         )
@@ -89,21 +92,22 @@ def test_the_first_losses_depend_on_the_seed_alone(trained):
 
 
 def test_a_loader_is_changed_before_its_first_batch(trained):
-    settings = {"DataLoader": {"batch_size": 5}}
+    settings = ChangedSettings(data_loader={"batch_size": 5})
     assert trained(settings)[1].samples == 5 * BLOCK
 
 
 def test_a_change_of_a_loader_that_is_none_is_refused(trained):
     batches = [torch.ones(1, 32)] * 9
-    with pytest.raises(ConfigError, match="No DataLoader was found"):
-        trained({"DataLoader": {"num_workers": 1}}, loaders=[batches])
+    with pytest.raises(ConfigError, match="The program has no DataLoader"):
+        trained(ChangedSettings(data_loader={"num_workers": 1}), loaders=[batches])
 
 
 def test_lines_and_optimizers_are_changed_as_training_starts(trained):
     model = Model(FakeClock())
     model.log = None
-    lines = ["model.log = model.log_dict = lambda *args, **options: None"]
-    trained({"lines": lines, "optimizer": {"foreach": True}}, model=model, blocks=0)
+    lines = ("model.log = model.log_dict = lambda *args, **options: None",)
+    settings = ChangedSettings(lines=lines, optimizer={"foreach": True})
+    trained(settings, model=model, blocks=0)
     assert model.log("loss", 1) is None
     assert model.optimizers().optimizer.param_groups[0]["foreach"] is True
 

@@ -7,6 +7,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from lightning_gpuprof.records.schema import Device, Loader
+from lightning_gpuprof.records.trials import ChangedSettings
 from lightning_gpuprof.trials import blocks
 from lightning_gpuprof.trials.change import Change, changes, snippet
 from lightning_gpuprof.trials.changes import precision
@@ -60,12 +61,16 @@ def test_every_change_says_what_it_does_and_where(values):
         ("pin_memory", {"device": GPU, "loader": {"pin_memory": False}}, [True]),
         ("cached_batches", {}, [16]),
         ("torch_threads", {"cpu_count": 4}, [2, 1]),
-        ("torch_threads", {"cpu_count": 1, "torch_threads": 1}, "there is one core, and 1 thread"),
-        ("torch_threads", {"device": GPU}, "the GPU computes"),
+        ("torch_threads", {"cpu_count": 1, "torch_threads": 1}, "there is a single core"),
+        ("torch_threads", {"device": GPU}, "the model runs on the GPU"),
         ("optimizer", {}, ["fused", "foreach"]),
         ("optimizer", {"device": GPU}, ["fused"]),
         ("optimizer", {"model": {"optimizers": [ADAM | {"fused": True}]}}, "it is fused"),
-        ("optimizer", {"model": {"optimizers": [ADAM | {"package": "mine"}]}}, "its optimizer is"),
+        (
+            "optimizer",
+            {"model": {"optimizers": [ADAM | {"package": "mine"}]}},
+            "its optimizer is not one of",
+        ),
         ("optimizer", {"model": {"optimizers": [ADAM | {"class": "RMSprop"}]}}, ["foreach"]),
         ("log_every_n_steps", {}, [50]),
         ("log_every_n_steps", {"trainer": {"log_every_n_steps": 50}}, [200]),
@@ -109,10 +114,9 @@ def test_without_a_compiler_nothing_is_compiled(values, monkeypatch):
 def test_larger_batches_take_the_place_of_accumulated_ones(analyze):
     loader = Loader(num_workers=0, batch_size=32)
     run = analyze(WORK, loader=loader, trainer={"accumulate_grad_batches": 4})
-    assert changes()["batch_size"].settings(64, run) == {
-        "DataLoader": {"batch_size": 64},
-        "Trainer": {"accumulate_grad_batches": 2},
-    }
+    assert changes()["batch_size"].settings(64, run) == ChangedSettings(
+        data_loader={"batch_size": 64}, trainer={"accumulate_grad_batches": 2}
+    )
 
 
 @pytest.mark.parametrize(
@@ -148,7 +152,7 @@ def loader_of(count=10, **options):
 )
 def test_a_loader_gets_what_is_changed_and_loads_the_same(made, changed, size):
     loader = loader_of(**made)
-    blocks.change_loader(loader, {"DataLoader": changed})
+    blocks.change_loader(loader, ChangedSettings(data_loader=changed))
     assert {name: getattr(loader, name) for name in changed} == changed
     assert loader.prefetch_factor == (2 if loader.num_workers else None)
     batches = [list(range(at, min(at + size, 10))) for at in range(0, 10, size)]
@@ -162,12 +166,12 @@ class Endless(IterableDataset):
 
 def test_the_first_batches_come_again_in_epochs_of_the_same_length():
     loader = loader_of()
-    blocks.change_loader(loader, {"cached_batches": [2]})
+    blocks.change_loader(loader, ChangedSettings(cached_batches=2))
     for _ in range(2):
         assert [b[0].tolist() for b in loader] == [[0, 1], [2, 3], [0, 1], [2, 3], [0, 1]]
     assert isinstance(loader, DataLoader)
     endless = DataLoader(Endless(), batch_size=None)
-    blocks.change_loader(endless, {"cached_batches": [2]})
+    blocks.change_loader(endless, ChangedSettings(cached_batches=2))
     iterator = iter(endless)
     assert [next(iterator) for _ in range(5)] == [0, 1, 0, 1, 0]
 
@@ -175,7 +179,7 @@ def test_the_first_batches_come_again_in_epochs_of_the_same_length():
 @pytest.mark.parametrize("kind", ["fused", "foreach"])
 def test_an_optimizer_takes_the_other_form_and_learns_the_same(kind):
     learnt = []
-    for settings in ({}, {"optimizer": {kind: True}}):
+    for settings in (ChangedSettings(), ChangedSettings(optimizer={kind: True})):
         weight = torch.nn.Parameter(torch.ones(3))
         optimizer = torch.optim.Adam([weight], lr=0.1)
         blocks.change_training(SimpleNamespace(optimizers=[optimizer]), None, settings)
@@ -191,9 +195,9 @@ def test_lines_run_as_they_are_pasted(monkeypatch):
     compiled = []
     monkeypatch.setattr(torch.nn.Linear, "compile", lambda self: compiled.append(self))
     threads = torch.get_num_threads()
-    lines = ["torch.set_num_threads(2)", "for part in model.children(): part.compile()"]
+    lines = ("torch.set_num_threads(2)", "for part in model.children(): part.compile()")
     try:
-        blocks.change_training(SimpleNamespace(optimizers=[]), model, {"lines": lines})
+        blocks.change_training(SimpleNamespace(optimizers=[]), model, ChangedSettings(lines=lines))
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(threads)

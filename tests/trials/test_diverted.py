@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lightning_gpuprof.runtime.wrap import Wrappers
-from lightning_gpuprof.trials.diverted import Diverted
+from lightning_gpuprof.trials.diverted import DivertedWrites
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def home(tmp_path):
         (tmp_path / name).mkdir()
     (tmp_path / "home" / "kept.txt").write_text("old")
     wrappers = Wrappers()
-    Diverted(str(tmp_path / "folder")).install(wrappers)
+    DivertedWrites(str(tmp_path / "folder")).install(wrappers)
     yield tmp_path / "home"
     wrappers.restore()
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["kept.txt"]

@@ -12,9 +12,9 @@ from torch.utils.checkpoint import checkpoint
 
 from lightning_gpuprof.adapters.fake_tensors import fake_tensors
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.trials.live_bytes import LiveBytes
-from lightning_gpuprof.trials.model import Made, call
+from lightning_gpuprof.trials.model import ModelWithBatches, call_make
 from lightning_gpuprof.trials.predict import predict, run_steps
+from lightning_gpuprof.trials.storage_tracker import StorageTracker
 
 WIDE = 256
 
@@ -66,7 +66,7 @@ def with_optimizer(make: Callable[[], Any], kind: Callable[..., Any], **options:
     return made
 
 
-def saved_bytes(made: Made, size: int) -> int:
+def saved_bytes(made: ModelWithBatches, size: int) -> int:
     """Bytes of what autograd keeps of a real step, without parameters and the batch."""
     batch = made.batch(size)
     batch = batch if isinstance(batch, tuple) else (batch,)
@@ -85,9 +85,9 @@ def saved_bytes(made: Made, size: int) -> int:
     return sum(storage.nbytes() for storage in saved.values())
 
 
-def real_run(make: Callable[[], Any], size: int) -> LiveBytes:
-    with LiveBytes() as live:
-        used = run_steps(call(make), size, live=live, precision="32-true")
+def real_run(make: Callable[[], Any], size: int) -> StorageTracker:
+    with StorageTracker() as live:
+        used = run_steps(call_make(make), size, tracker=live, precision="32-true")
         live.kept = used  # type: ignore[attr-defined]
     return live
 
@@ -106,7 +106,7 @@ def test_parameters_gradients_and_optimizer_state_are_exact_to_the_byte(
 ):
     (point,) = predict(with_optimizer(make, kind, **options), [4])
     assert point.optimizer == kind.__name__
-    own = sum(one.nbytes for one in call(make).model.parameters())
+    own = sum(one.nbytes for one in call_make(make).model.parameters())
     assert point.exact_bytes["parameters"] == own
     assert point.exact_bytes["gradients"] == own
     assert point.exact_bytes["optimizer_state"] == states * own
@@ -116,7 +116,7 @@ def test_parameters_gradients_and_optimizer_state_are_exact_to_the_byte(
 @pytest.mark.parametrize("size", [3, 16])
 def test_activations_are_what_autograd_saves_in_a_real_step(make, size):
     (point,) = predict(make, [size])
-    assert point.exact_bytes["activations"] == saved_bytes(call(make), size)
+    assert point.exact_bytes["activations"] == saved_bytes(call_make(make), size)
 
 
 @pytest.mark.parametrize("make", [mlp, transformer()])
@@ -124,8 +124,8 @@ def test_a_real_step_makes_and_drops_the_same_storages_as_a_fake_one(make):
     real = real_run(make, 4)
     with fake_tensors():
         fake = real_run(make, 4)
-    assert [(one.size, one.born, one.died) for one in fake.blocks] == [
-        (one.size, one.born, one.died) for one in real.blocks
+    assert [(one.size, one.allocated_in, one.released_in) for one in fake.storages] == [
+        (one.size, one.allocated_in, one.released_in) for one in real.storages
     ]
     assert fake.events == real.events
 
@@ -276,7 +276,11 @@ def test_a_model_that_reads_values_is_refused_with_the_line():
         (mlp, {"precision": "8bit"}, "precision='8bit'"),
         (mlp, {"batch_sizes": [0]}, "sizes of 1 or more"),
         (lambda: (nn.Flatten(), torch.zeros), {}, "no parameter that requires a gradient"),
-        (lambda: (nn.Linear(2, 2), lambda size: torch.randn(size, 2)), {}, "not a loss of one"),
+        (
+            lambda: (nn.Linear(2, 2), lambda size: torch.randn(size, 2)),
+            {},
+            "not a loss with a single number",
+        ),
     ],
 )
 def test_what_cannot_be_planned_is_said(make, options, message):

@@ -16,7 +16,7 @@ import pytest
 
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.records.trials import read_trials
-from lightning_gpuprof.trials import trying
+from lightning_gpuprof.trials import trial_series
 from lightning_gpuprof.trials.try_changes import try_changes
 from lightning_gpuprof.views.documents.report import load_report
 
@@ -117,7 +117,7 @@ def temporary(tmp_path, monkeypatch):  # pytest's own folder is made before
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """A user's folder with a script, for which few and short blocks are enough."""
-    monkeypatch.setattr(trying, "MAX_PAIRS", 4)
+    monkeypatch.setattr(trial_series, "MAX_PAIRS", 4)
     monkeypatch.setattr(importlib.import_module(try_changes.__module__), "_BLOCK_NS", 0.1e9)
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "steps.txt").write_text("mine ")
@@ -172,7 +172,7 @@ def test_functions_are_tried(home, temporary, monkeypatch):
     ("source", "said"),
     [
         ("raise ValueError('the script broke')", "ValueError: the script broke"),
-        ("print('no training here')", "trained no steps to choose by"),
+        ("print('no training here')", "trained no steps by which changes could be chosen"),
     ],
 )
 def test_a_script_that_does_not_train_is_refused_with_what_it_said(

@@ -1,31 +1,34 @@
-"""Trains with larger batches, with fewer to accumulate: the gain is by sample.
+"""Trains with larger batches, of which fewer are accumulated. The gain is per sample.
 
-Batches differ, and with them the values that learning rate and schedule should have.
+Batches differ, and with them the right values of learning rate and schedule.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.trials.change import Change, Settings, Values
+from lightning_gpuprof.records.trials import ChangedSettings
+from lightning_gpuprof.trials.change import Change, Values
 
-LARGER = (2, 4)
+FACTORS = (2, 4)
 
 
 def _values(run: RunResults) -> Values:
-    now = run.start.loader.batch_size if run.start.loader else None
-    if not now:
-        return "the size of its batches is none of a DataLoader's settings"
-    return [factor * now for factor in LARGER]
+    batch_size = run.start.loader.batch_size if run.start.loader else None
+    if not batch_size:
+        return "its batch size is not a setting of a DataLoader"
+    return [factor * batch_size for factor in FACTORS]
 
 
-def _write(value: int, run: RunResults) -> Settings:
-    now = run.start.loader.batch_size if run.start.loader else None
-    parts = run.start.trainer.get("accumulate_grad_batches") or 1
-    fewer = {"Trainer": {"accumulate_grad_batches": max(1, parts * (now or 1) // value)}}
-    return {"DataLoader": {"batch_size": value}, **(fewer if parts > 1 else {})}
+def _write(batch_size: int, run: RunResults) -> ChangedSettings:
+    before = (run.start.loader.batch_size if run.start.loader else None) or 1
+    accumulated = run.start.trainer.get("accumulate_grad_batches") or 1
+    trainer = {}
+    if accumulated > 1:
+        trainer["accumulate_grad_batches"] = max(1, accumulated * before // batch_size)
+    return ChangedSettings(data_loader={"batch_size": batch_size}, trainer=trainer)
 
 
 CHANGE = Change(
     values=_values,
     write=_write,
     findings=("unused-vram", "vram-pressure", "host-bound"),
-    alters="batches differ, and with them what learning rate and schedule were set for",
+    alters="batches differ, and with them the right learning rate and schedule",
 )

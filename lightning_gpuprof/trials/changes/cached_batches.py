@@ -1,23 +1,26 @@
-"""Hands out the first batches again and again: the gain that no wait for data at all would give.
+"""Trains on the first batches again and again, which shows the gain without any wait for data.
 
-It trains on those batches only, and is a ceiling for other changes, nothing to keep.
+That is the ceiling for changes of the data loading. It is not a change to keep.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.trials import ChangedSettings
 from lightning_gpuprof.trials.change import NO_LOADER, Change, Values
 
-BATCHES, MOST_BYTES = 16, 2**30
+BATCHES, MAX_BYTES = 16, 2**30
 
 
 def _values(run: RunResults) -> Values:
-    fitting = MOST_BYTES // max(1, run.loader.batch_bytes or 1)
-    return [max(2, min(BATCHES, fitting))] if run.start.loader else NO_LOADER
+    if not run.start.loader:
+        return NO_LOADER
+    fitting = MAX_BYTES // max(1, run.loader.batch_bytes or 1)
+    return [max(2, min(BATCHES, fitting))]
 
 
 CHANGE = Change(
     values=_values,
-    write=lambda value, run: {"cached_batches": [value]},
+    write=lambda count, run: ChangedSettings(cached_batches=count),
     phases=(Phase.DATA_WAIT,),
     alters="it trains on its first batches only",
     ceiling=True,

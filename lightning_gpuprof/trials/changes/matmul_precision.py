@@ -1,6 +1,7 @@
-"""Lets matrix products of float32 run as TensorFloat-32: they lose precision."""
+"""Computes matrix products of float32 as TensorFloat-32, which has less precision."""
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.records.trials import ChangedSettings
 from lightning_gpuprof.trials.change import PASSES, Change, Values
 
 
@@ -8,14 +9,16 @@ def _values(run: RunResults) -> Values:
     device = run.start.device
     if device is None or device.type != "cuda" or float(device.capability or 0) < 8:
         return "there is no NVIDIA GPU that has TensorFloat-32"
-    now = run.start.torch_settings.get("float32_matmul_precision")
-    return ["high"] if now == "highest" else f"it is {now}"
+    precision = run.start.torch_settings.get("float32_matmul_precision")
+    return ["high"] if precision == "highest" else f"it is {precision!r} already"
 
 
 CHANGE = Change(
     values=_values,
-    write=lambda value, run: {"lines": [f'torch.set_float32_matmul_precision("{value}")']},
+    write=lambda precision, run: ChangedSettings(
+        lines=(f'torch.set_float32_matmul_precision("{precision}")',)
+    ),
     phases=PASSES,
     findings=("low-precision-unused",),
-    alters="matrix products have 10 bits of mantissa in place of 23",
+    alters="matrix products have 10 bits of mantissa instead of 23",
 )

@@ -1,4 +1,4 @@
-"""Copies batches to the GPU from page-locked memory; results stay the same."""
+"""Copies batches to the GPU from pinned memory. The results of training stay the same."""
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.records.phases import Phase
@@ -10,7 +10,7 @@ def _values(run: RunResults) -> Values:
         return "there is no GPU to copy batches to"
     if run.start.loader is None or run.start.loader.pin_memory is None:
         return NO_LOADER
-    return "it is on" if run.start.loader.pin_memory else [True]
+    return "it is on already" if run.start.loader.pin_memory else [True]
 
 
 CHANGE = Change(

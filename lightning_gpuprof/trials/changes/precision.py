@@ -1,4 +1,4 @@
-"""Computes in bfloat16 under autocast: activations and gradients lose precision."""
+"""Computes in bfloat16 under autocast. Activations and gradients have less precision."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ CPU_FLAGS = ("amx_bf16", "avx512_bf16")
 
 
 def _values(run: RunResults) -> Values:
-    now = run.start.trainer.get("precision")
-    if now not in (None, "32-true"):
-        return f"it trains with {now}"
-    words = CPUINFO.read_text(encoding="utf-8").split() if CPUINFO.exists() else []
-    if not run.on_gpu and not any(flag in words for flag in CPU_FLAGS):
-        return "this processor computes bfloat16 no faster"
+    precision = run.start.trainer.get("precision")
+    if precision not in (None, "32-true"):
+        return f"it trains with {precision} already"
+    flags = CPUINFO.read_text(encoding="utf-8").split() if CPUINFO.exists() else []
+    if not run.on_gpu and not any(flag in flags for flag in CPU_FLAGS):
+        return "this processor does not compute bfloat16 any faster"
     return ["bf16-mixed"]
 
 

@@ -1,4 +1,4 @@
-"""Validates less often: the finding's arithmetic is enough, and there is no trial."""
+"""Validates less often. The arithmetic of the finding gives the gain, so there is no trial."""
 
 from lightning_gpuprof.trials.change import Change
 

@@ -11,35 +11,37 @@ from lightning_gpuprof.trials.change import changes
 from lightning_gpuprof.trials.pairs import (
     MAX_PAIRS,
     MIN_PAIRS,
-    Block,
     Pairs,
+    TrainedBlock,
     gain_of,
 )
 from lightning_gpuprof.trials.processes import ChildFailed
-from lightning_gpuprof.trials.proposals import Context, Pick
+from lightning_gpuprof.trials.proposals import Candidate, WatchedRun
+from lightning_gpuprof.trials.trial_series import TrialSeries, take_turns
 from lightning_gpuprof.trials.try_changes import lengths
-from lightning_gpuprof.trials.trying import Trying, take_turns
 
 MS = 1_000_000
 STEPS = 10
 
 
-class FakeForm:
+class FakeVariant:
     """Takes `ms` per step, each block a little more or less by what `noise` gives."""
 
     def __init__(self, ms, noise=None, *, losses=(1.0, 2.0), fails="", tell=None, first_ms=None):
         self.ms, self.noise, self.fails = ms, noise or itertools.repeat(0.0), fails
         self.tell, self.alone, self.closed = tell, False, 0
         losses = losses() if callable(losses) else losses
-        self.first = Block(MS, 1, first_step_ns=round((first_ms or 5 * ms) * MS), losses=losses)
+        self.first = TrainedBlock(
+            MS, 1, first_step_ns=round((first_ms or 5 * ms) * MS), losses=losses
+        )
 
-    def block(self):
+    def train_block(self):
         if self.fails:
             raise ChildFailed(self.fails)
         if self.tell:
             self.tell(self)
         ns = round((self.ms + next(self.noise)) * STEPS * MS)
-        return Block(ns, STEPS, 8 * STEPS, memory_bytes=100)
+        return TrainedBlock(ns, STEPS, 8 * STEPS, memory_bytes=100)
 
     def close(self):
         self.closed += 1
@@ -47,8 +49,8 @@ class FakeForm:
 
 def turns(before, after, pairs=100):
     left = iter(range(pairs))
-    go_on = lambda count: next(left, None) is not None  # noqa: E731 - shorter than a function
-    return take_turns(before, after, go_on=go_on, tell=lambda pairs: None)
+    may_go_on = lambda count: next(left, None) is not None  # noqa: E731 - shorter than a function
+    return take_turns(before, after, may_go_on=may_go_on, on_pair=lambda pairs: None)
 
 
 def noise(*values):
@@ -57,7 +59,7 @@ def noise(*values):
 
 def test_forms_take_turns_and_change_who_begins():
     order = []
-    before, after = FakeForm(2, tell=order.append), FakeForm(1, tell=order.append)
+    before, after = FakeVariant(2, tell=order.append), FakeVariant(1, tell=order.append)
     turns(before, after)
     assert order[:8] == [before, after, after, before, before, after, after, before]
 
@@ -65,12 +67,17 @@ def test_forms_take_turns_and_change_who_begins():
 @pytest.mark.parametrize(
     ("before", "after", "verdict", "pairs"),
     [
-        (FakeForm(10), FakeForm(8), "faster", MIN_PAIRS),
-        (FakeForm(10), FakeForm(12), "slower", MIN_PAIRS),
-        (FakeForm(10), FakeForm(10.02), "same", MIN_PAIRS),
-        (FakeForm(10, noise(-4, 4, 0)), FakeForm(10, noise(4, 0, -4)), "undecided", MAX_PAIRS),
+        (FakeVariant(10), FakeVariant(8), "faster", MIN_PAIRS),
+        (FakeVariant(10), FakeVariant(12), "slower", MIN_PAIRS),
+        (FakeVariant(10), FakeVariant(10.02), "same", MIN_PAIRS),
+        (
+            FakeVariant(10, noise(-4, 4, 0)),
+            FakeVariant(10, noise(4, 0, -4)),
+            "undecided",
+            MAX_PAIRS,
+        ),
         # 1 % faster on a machine that varies by a tenth: not sure at once
-        (FakeForm(10, noise(1, -1)), FakeForm(9.5, noise(1, -1)), "faster", MIN_PAIRS),
+        (FakeVariant(10, noise(1, -1)), FakeVariant(9.5, noise(1, -1)), "faster", MIN_PAIRS),
     ],
 )
 def test_turns_end_as_soon_as_it_is_clear(before, after, verdict, pairs):
@@ -79,7 +86,7 @@ def test_turns_end_as_soon_as_it_is_clear(before, after, verdict, pairs):
 
 
 def test_turns_end_with_the_time_though_it_is_not_clear():
-    done = turns(FakeForm(10, noise(-4, 4)), FakeForm(10, noise(4, 0, -4)), pairs=5)
+    done = turns(FakeVariant(10, noise(-4, 4)), FakeVariant(10, noise(4, 0, -4)), pairs=5)
     assert (len(done.after), done.gain.verdict) == (7, "undecided")
 
 
@@ -92,7 +99,10 @@ def test_an_interval_is_students():
 
 
 def test_larger_batches_are_compared_by_the_sample():
-    blocks = [Block(100 * MS, 10, samples=80)] * 2, [Block(150 * MS, 10, samples=160)] * 2
+    blocks = (
+        [TrainedBlock(100 * MS, 10, samples=80)] * 2,
+        [TrainedBlock(150 * MS, 10, samples=160)] * 2,
+    )
     assert Pairs(*map(list, blocks)).gain.middle == 0.25
 
 
@@ -105,7 +115,7 @@ def context(analyze):
         torch_threads=1,
         cpu_count=2,
     )
-    return Context(run, evaluate_rules(run).findings)
+    return WatchedRun(run, evaluate_rules(run).findings)
 
 
 @pytest.fixture
@@ -118,16 +128,18 @@ def trying(context):
         def pass_time(form):
             now[0] += block_s
 
-        def form(picks):
-            names = [pick.change.name for pick in picks]
+        def form(candidates):
+            names = [pick.change.name for pick in candidates]
             known = {"tell": pass_time, **(forms.get(names[0], {}) if len(names) == 1 else {})}
-            known = known if picks else {"tell": pass_time, **(base or {})}
-            one = FakeForm(10 - sum(saves.get((p.change.name, p.value), 0) for p in picks), **known)
+            known = known if candidates else {"tell": pass_time, **(base or {})}
+            one = FakeVariant(
+                10 - sum(saves.get((p.change.name, p.value), 0) for p in candidates), **known
+            )
             made.append(one)
             return one
 
-        picks = [Pick(changes()[name], value) for name, value in saves]
-        trying = Trying(context, picks, form, seconds, clock=lambda: now[0])
+        candidates = [Candidate(changes()[name], value) for name, value in saves]
+        trying = TrialSeries(context, candidates, form, seconds, clock=lambda: now[0])
         found = trying.run("train.py")
         assert all(one.closed for one in made)
         return found
@@ -151,7 +163,7 @@ def test_winners_are_combined_and_measured_together(trying):
     assert found.paste == (
         "DataLoader(..., num_workers=2, persistent_workers=True)\noptimizer(..., fused=True)"
     )
-    assert found.settings["DataLoader"] == {"num_workers": 2, "persistent_workers": True}
+    assert found.settings.data_loader == {"num_workers": 2, "persistent_workers": True}
     first = found.trials[0]
     assert (first.before.step_ns, first.after.step_ns) == (10 * MS, 6 * MS)
     assert (first.before.samples_per_s, first.after.memory_bytes) == (800, 100)
@@ -172,7 +184,7 @@ def test_what_alters_results_is_no_winner(trying):
     saves = {("precision", "bf16-mixed"): 5, ("optimizer", "fused"): 4, ("num_workers", 2): 3}
     found = trying(saves, optimizer=changed, num_workers=changed)
     by_name = {trial.change: trial for trial in found.trials}
-    assert by_name["optimizer"].alters == "the losses of the first steps are others"
+    assert by_name["optimizer"].alters == "the losses of the first steps differ"
     assert by_name["num_workers"].losses == "changed"  # the data set may draw others: it may win
     assert found.paste == "DataLoader(..., num_workers=2, persistent_workers=True)"
 
@@ -194,7 +206,7 @@ def test_losses_that_differ_from_run_to_run_are_not_compared(trying):
 def test_the_ceiling_is_no_winner_and_spares_what_could_not_gain(trying):
     found = trying({("cached_batches", 16): 0.02, ("num_workers", 1): 4})
     assert verdicts(found) == {"cached_batches=16": "same", "num_workers=1": "not run"}
-    assert found.trials[1].note == "no wait for data at all would save 0.2% of a step at most"
+    assert found.trials[1].note == "without any wait for data a step would save 0.2% at most"
     assert found.combination is None
     found = trying({("cached_batches", 16): 5, ("num_workers", 1): 4})
     assert found.paste == "DataLoader(..., num_workers=1, persistent_workers=True)"
@@ -231,18 +243,18 @@ def test_an_uneven_machine_is_told(trying):
 
 
 def test_proposals_come_by_what_they_are_expected_to_save(context):
-    picks, others = context.propose()
-    names = [pick.change.name for pick in picks]
+    candidates, others = context.propose()
+    names = [pick.change.name for pick in candidates]
     assert names[:2] == ["cached_batches", "num_workers"]
     reasons = {trial.change: trial.note for trial in others}
     assert reasons["pin_memory"] == "there is no GPU to copy batches to"
-    assert reasons["deferred_logging"] == "all that it could save is 0.0% of a step"
-    assert reasons["batch_size"].startswith("it alters results, and no finding names it")
+    assert reasons["deferred_logging"] == "it could save 0.0% of a step at most"
+    assert reasons["batch_size"].startswith("it alters results, and no finding proposes it")
 
 
 def test_one_may_ask_for_changes_or_for_a_finding(context):
-    picks, others = context.propose([("num_workers", 3), ("optimizer", None)])
-    assert {(p.change.name, p.value) for p in picks} == {
+    candidates, others = context.propose([("num_workers", 3), ("optimizer", None)])
+    assert {(p.change.name, p.value) for p in candidates} == {
         ("num_workers", 3),
         ("optimizer", "fused"),
         ("optimizer", "foreach"),
@@ -260,7 +272,7 @@ def test_the_interval_of_validation_is_computed_by_its_finding(analyze):
     often[9::10] = [StepFlag.VALIDATION] * 10
     phases = {"forward": [7 * MS] * 100, "validation": [30 * MS if f else 0 for f in often]}
     run = analyze(phases, flags=often)
-    context = Context(run, evaluate_rules(run).findings)
+    context = WatchedRun(run, evaluate_rules(run).findings)
     [trial] = context.propose(finding="frequent-validation")[1]
     assert (trial.computed, trial.paste) == (True, context.findings[0].change)
     assert trial.gain_frac == context.findings[0].saving_ns.middle / (10 * MS)
