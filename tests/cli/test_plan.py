@@ -70,7 +70,7 @@ def test_another_function_is_refused_with_the_contract(model, capfd):
         (["--batch-sizes", "8,x"], "invalid whole_numbers value: '8,x'"),
         (["--model", "net"], "does not name a function"),
         (["--model", ":make"], "does not name a function"),
-        (["--model", "no_such_module_here:make"], "cannot import 'no_such_module_here'"),
+        (["--model", "no_such_module_here:make"], "'no_such_module_here' cannot be imported"),
         (["--model", "absent.py:make"], "there is no file absent.py"),
     ],
 )
