@@ -1,11 +1,11 @@
-"""The finding of work that is done anew for each epoch."""
+"""Findings about work that is repeated in every epoch."""
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.model import Finding, Place, Range, When
 from lightning_gpuprof.units import duration, percent
 
 MIN_FRAC = 0.01
-"""Below one percent of the steps' time nobody would change a program."""
+"""Nobody would change a program for less than this share of the steps' time."""
 
 
 def epoch_finding(
@@ -22,7 +22,21 @@ def epoch_finding(
     change: str | None = None,
     error_frac: float = 0.0,
 ) -> Finding | None:
-    """Return a finding where work takes a share of the epochs; `title` has its share of the run."""
+    """Return the finding about work that epochs repeat, None if it takes little of them.
+
+    Args:
+        run: The run's results.
+        taken_ns: What the work took in total.
+        times: In how many epochs it was done.
+        name: Begins the names of the evidence.
+        title: A template for the time per epoch, `{each}`; the share of the run is added.
+        advice: What to do.
+        place: Where the time is spent.
+        gone_frac: The least and the most of the time that the change saves.
+        confidence: How sure the rule is.
+        change: The change as code.
+        error_frac: The relative error of the time.
+    """
     if run.steps is None or not run.step_ns or taken_ns < MIN_FRAC * run.step_ns * run.steps.ran:
         return None
     cost_ns, each_ns = taken_ns // run.steps.ran, taken_ns // max(1, times)
@@ -41,12 +55,15 @@ def epoch_finding(
 
 
 def of_run(run: RunResults, taken_ns: float) -> str:
-    """Say what share of the run some time is: of a step, what is between epochs may be any."""
+    """Return in words the share of the whole run that some time is.
+
+    Time between epochs is no part of a steady step, so it has no share of one.
+    """
     return f"{percent(run.of_run(taken_ns))} of the run"
 
 
 def workers_stay(run: RunResults) -> bool:
-    """Tell whether no workers start with an epoch: there are none, or they are kept."""
+    """Return whether epochs start no workers: there are none, or they are persistent."""
     loader, starts = run.start.loader, run.epochs.starts
     if loader is None or loader.num_workers is None:
         return False

@@ -1,4 +1,4 @@
-"""The scale of severity, and how seldom is seldom enough."""
+"""How findings are graded, and how much less often frequent work should be done."""
 
 from lightning_gpuprof.findings.model import Range, Severity
 
@@ -10,29 +10,32 @@ CRITICAL_FRAC = 0.20
 
 
 def grade(saving_ns: Range, step_ns: int, *, cost_ns: float = 0) -> Severity:
-    """Grade a finding by the middle of its saving as a share of the step.
+    """Grade a finding by the middle of its saving, as a share of the step.
 
-    Critical takes a saving that is sure to be more than nothing. With one, a cost of
-    `WARNING_FRAC` of the step is a warning, however little of it surely goes.
+    A finding is critical only if its saving is surely more than nothing. With such a saving, a cost
+    of `WARNING_FRAC` of the step is a warning, even if little of it is saved.
 
     >>> grade(Range(low=0, high=80), step_ns=100).value
     'warning'
     """
-    frac, sure = saving_ns.middle / max(1, step_ns), saving_ns.low > 0
-    if frac >= CRITICAL_FRAC and sure:
+    frac, saves_surely = saving_ns.middle / max(1, step_ns), saving_ns.low > 0
+    if frac >= CRITICAL_FRAC and saves_surely:
         return Severity.CRITICAL
-    warned = frac >= WARNING_FRAC or (sure and cost_ns >= WARNING_FRAC * step_ns)
-    return Severity.WARNING if warned else Severity.INFO
+    costs_much = saves_surely and cost_ns >= WARNING_FRAC * step_ns
+    return Severity.WARNING if frac >= WARNING_FRAC or costs_much else Severity.INFO
 
 
 FEWER = 5
-"""Propose frequent work a fifth as often or less: smaller changes would not be noticed."""
+"""Frequent work is proposed to be done a fifth as often or less: a smaller change would not be
+noticed."""
 ONCE_FRAC = 0.5
-"""If one time has more than this share of the total, the work may not come again."""
+"""Work of which a single time took more than this share of the total may not come again."""
 
 
 def seldom(steps: int, times: int, wanted: float) -> int:
-    """Return every how many steps to do what was done `times` in `steps`.
+    """Return the interval in steps at which to do work that was done `times` in `steps`.
+
+    It is at least `wanted`, and at least `FEWER` times the interval of today.
 
     >>> seldom(100, 10, wanted=12.0), seldom(100, 10, wanted=213.0)
     (50, 210)

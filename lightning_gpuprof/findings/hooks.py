@@ -1,4 +1,4 @@
-"""Which hooks and callbacks there are: our own, those that train, and those that take norms."""
+"""Tells hooks and callbacks apart by what they do: those that train, and those that log norms."""
 
 import re
 
@@ -13,16 +13,16 @@ _WEIGHTS = r"(Weights?|Models?|Param(eter)?s?)"
 AVERAGE = re.compile(
     rf"EMA|Ema(?![a-z])|Polyak|SWA|{_WEIGHTS}Averag|Averag(e|ed|ing)(Of)?{_WEIGHTS}"
 )
-"""Names of callbacks that keep an average of the weights."""
+"""Matches names of callbacks that average the weights."""
 NORM_HOOKS = ("on_before_optimizer_step", "on_after_backward")
-"""Where Lightning's documentation puts the logging of gradient norms."""
+"""The hooks in which Lightning's documentation logs gradient norms."""
 NORMS = ("aten::linalg_vector_norm", "aten::norm", "aten::_foreach_norm")
 MIN_SAMPLES = 10
-"""Samples in those hooks of which one at least would be at a logging line."""
+"""With fewer samples in these hooks, a line that logs may have been missed."""
 
 
 def trains(name: str) -> bool:
-    """Tell whether a callback or hook, by its name, decides what is learned.
+    """Return whether a callback or hook decides what is learned, judging by its name.
 
     >>> trains("EMAWeightAveraging"), trains("LossAverage")
     (True, False)
@@ -31,10 +31,10 @@ def trains(name: str) -> bool:
 
 
 def norm_hooks(run: RunResults) -> list[Part]:
-    """Return the module's hooks that take norms of the gradients, to log them.
+    """Return the module's hooks that compute norms of the gradients for logging.
 
-    Where samples show the hooks and no logging in them, the norms are for something else, such as
-    clipping: to do that seldom would be another training.
+    If samples show the hooks and no logging in them, the norms are for something else, such as
+    clipping, which cannot be done less often without training something else.
     """
     facts = trace_facts(run)
     if facts is None or not any(name in facts.operators for name in NORMS):
@@ -46,10 +46,10 @@ def norm_hooks(run: RunResults) -> list[Part]:
 
 
 def _log_in_hooks(lines: HostLines) -> bool:
-    """Tell whether one of the hooks' lines logs, or too few were seen to say."""
-    seen = lines.of(Phase.OTHER)
-    if sum(one.count for one in seen) < MIN_SAMPLES:
+    """Return whether a line of the hooks logs, or there are too few samples to rule it out."""
+    in_hooks = lines.of(Phase.OTHER)
+    if sum(line.count for line in in_hooks) < MIN_SAMPLES:
         return True
-    if any(one.function in NORM_HOOKS for one in lines.of(Phase.LOGGING)):
+    if any(line.function in NORM_HOOKS for line in lines.of(Phase.LOGGING)):
         return True
-    return any(one.kind == "lightning" or "log" in one.source for one in seen)
+    return any(line.kind == "lightning" or "log" in line.source for line in in_hooks)

@@ -1,4 +1,4 @@
-"""The inputs that rules may need: how to tell that a run has one, and what to say if it has not."""
+"""The inputs that rules may need, with a test for each and a message if a run lacks it."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,11 +7,17 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 
 MIN_SAMPLES = 50
-"""At fifty samples a share of a tenth is known to within nine hundredths."""
+"""With 50 samples, the 95 % interval of a share of 0.1 is about 0.09 wide to either side."""
 
 
 class Need(NamedTuple):
-    """One input."""
+    """An input of rules.
+
+    Args:
+        met: Returns whether a run has the input.
+        missing: What to say of a run that lacks it.
+        by_trace: Whether a trace without a run's records may have it.
+    """
 
     met: Callable[[RunResults], bool]
     missing: str
@@ -33,58 +39,60 @@ def _operators(run: RunResults) -> bool:
 NEEDS = {
     "training": Need(
         lambda run: run.start.stage == "fit",
-        "it judges training, and this run trains nothing",
+        "it is about training, and this run does not train",
         by_trace=True,
     ),
     "steps": Need(lambda run: bool(run.phases and run.step_ns), "no step was recorded"),
     "steps or kernels": Need(
         lambda run: bool(run.phases and run.step_ns) or _on_device(run),
         "no step was recorded",
-        True,
+        by_trace=True,
     ),
-    "trace": Need(lambda run: trace_facts(run) is not None, "it takes an analysed trace", True),
-    "operators": Need(_operators, "it takes an analysed trace with operators", True),
-    "kernels": Need(_on_device, "it takes an analysed trace with kernels of a GPU", True),
+    "trace": Need(
+        lambda run: trace_facts(run) is not None, "it needs an analysed trace", by_trace=True
+    ),
+    "operators": Need(_operators, "it needs an analysed trace with operators", by_trace=True),
+    "kernels": Need(_on_device, "it needs an analysed trace with kernels of a GPU", by_trace=True),
     "waits or kernels": Need(
         lambda run: (
             run.start.world_size < 2
             or bool(run.ranks.waits or run.ranks.exchange_at_most_ns)
             or _on_device(run)
         ),
-        "it takes each rank's exchange of gradients, or an analysed trace with kernels of a GPU",
-        True,
+        "it needs each rank's exchange of gradients, or an analysed trace with kernels of a GPU",
+        by_trace=True,
     ),
     "marks or trace": Need(
         lambda run: bool(run.device.time or trace_facts(run)),
-        "it takes device marks or an analysed trace",
-        True,
+        "it needs device marks or an analysed trace",
+        by_trace=True,
     ),
     "syncs or trace": Need(
         lambda run: bool(run.facts.syncs_watched or run.facts.sync_sites or trace_facts(run)),
-        "it takes an analysed trace, or `lightning-gpuprof inspect`, which names lines that wait",
-        True,
+        "it needs an analysed trace, or `lightning-gpuprof inspect`, which names lines that wait",
+        by_trace=True,
     ),
     "lines": Need(
         lambda run: run.lines is not None and run.lines.whole >= MIN_SAMPLES,
-        f"it takes {MIN_SAMPLES} samples of the training thread's stack",
+        f"it needs {MIN_SAMPLES} samples of the training thread's stack",
     ),
     "lines or operators": Need(
         lambda run: bool(run.step_ns and (run.lines or trace_facts(run))),
-        "it takes samples of the training thread's stack, or an analysed trace",
-        True,
+        "it needs samples of the training thread's stack, or an analysed trace",
+        by_trace=True,
     ),
     "gpu": Need(lambda run: run.on_gpu, "training did not run on a GPU"),
     "device memory": Need(lambda run: run.memory.use is not None, "device memory was not measured"),
     "device readings": Need(
         lambda run: run.device.use is not None,
-        "the driver was not read: it takes nvidia-ml-py or amdsmi, and some seconds of training",
+        "the driver was not read: it needs nvidia-ml-py or amdsmi, and some seconds of training",
     ),
     "epoch starts": Need(
         lambda run: run.epochs.starts is not None, "no start of an epoch was measured"
     ),
     "rank waits": Need(
         lambda run: run.start.world_size < 2 or run.ranks.waits is not None,
-        "it takes the records of all ranks, with how long each waits for the others",
+        "it needs the records of all ranks, with how long each rank waits for the others",
     ),
     "model": Need(
         lambda run: bool(run.start.model.get("dtypes")), "the model's parameters were not recorded"

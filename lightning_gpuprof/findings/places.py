@@ -1,7 +1,7 @@
-"""Names the lines of the user's own code in which the phase of a finding was spent."""
+"""Adds the lines of the user's code in which a finding's phase was spent."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
@@ -13,77 +13,86 @@ from lightning_gpuprof.records.lines import HostLines, LineCount
 from lightning_gpuprof.records.phases import Phase
 
 MIN_FRAC = 0.25
-"""A line with less of its phase's samples is one of many."""
+"""A line with a smaller share of its phase's samples is one of many."""
 MOST = 2
 HALF = 0.5
-_NOT_LINES = (Phase.FORWARD, Phase.BACKWARD, Phase.ZERO_GRAD)
-"""In forward and backward it is the model; in the other phases a line of the user's own."""
+_OF_MODEL = (Phase.FORWARD, Phase.BACKWARD, Phase.ZERO_GRAD)
+"""In these phases time is the model's; in the others, it belongs to lines of the user's own."""
 _RARE = (Phase.CHECKPOINT, Phase.GARBAGE_COLLECTION)
-PHASES = {one.value: one for one in Phase if one not in (*_NOT_LINES, *_RARE)}
+PHASES = {phase.value: phase for phase in Phase if phase not in (*_OF_MODEL, *_RARE)}
 LOOPS = ("host-bound", "small-kernels", "host-sync")
-"""Findings that lie in loops of the forward pass, in the line seen most often there."""
+"""Findings about loops in the forward pass, which are at its line with the most samples."""
 
 
 def with_lines(finding: Finding, run: RunResults) -> Finding:
-    """Return a finding with the lines of its phase, where samples show them and it names none."""
-    if any(at.file for at in finding.places):
+    """Return a finding with the sampled lines of its phase, unless it names lines itself."""
+    if any(place.file for place in finding.places):
         return finding
     waits = run.ranks.waits
     if waits is not None and any(
-        at.rank in waits.late and at.phase == Phase.FORWARD.value for at in finding.places
+        place.rank in waits.late and place.phase == Phase.FORWARD.value for place in finding.places
     ):
-        return replace(finding, places=(*finding.places, *_only_there(waits)))
-    phase = next((PHASES[at.phase] for at in finding.places if at.phase in PHASES), None)
+        return replace(finding, places=(*finding.places, *_only_on_late_rank(waits)))
+    phase = next((PHASES[place.phase] for place in finding.places if place.phase in PHASES), None)
     if finding.id in LOOPS:
         phase = Phase.FORWARD
-    if any(at.rank not in (None, run.start.rank) for at in finding.places):
+    if any(place.rank not in (None, run.start.rank) for place in finding.places):
         run = as_late_rank(run)
     lines = batch_lines(run) if phase is Phase.DATA_WAIT and waits_for_batches(run) else run.lines
     if phase is None or lines is None:
         return finding
-    found = dict.fromkeys(Place.at(one, phase=phase.value) for one in _longest(lines, phase))
-    return replace(finding, places=(*finding.places, *found))
+    places = dict.fromkeys(Place.at(line, phase=phase.value) for line in _longest(lines, phase))
+    return replace(finding, places=(*finding.places, *places))
 
 
 def _longest(lines: HostLines, phase: Phase) -> list[LineCount]:
-    """Return the first lines of the functions seen most, and what else in them takes as much."""
+    """Return the first line of the functions with the most samples, and their other long lines."""
     least = max(LEAST_COUNT, MIN_FRAC * lines.by_phase.get(phase.value, 0))
     functions: dict[tuple[str, str], list[LineCount]] = {}
-    for one in lines.of(phase):
-        functions.setdefault((one.file, one.function), []).append(one)
-    ranked = sorted(functions.values(), key=lambda ones: -sum(one.count for one in ones))
-    shown = [ones for ones in ranked[:MOST] if sum(one.count for one in ones) >= least]
-    return [one for ones in shown for one in ones if one is ones[0] or one.count >= least]
-
-
-def _only_there(waits: RankWaits) -> tuple[Place, ...]:
-    """Return the lines that surely take more of a step on the late rank than on another."""
-    there, elsewhere = waits.lines, waits.other_lines
-    if there is None or elsewhere is None:
-        return ()
-    ours, others = _by_line(there), _by_line(elsewhere)
-    least = max(LEAST_COUNT, MIN_FRAC * there.by_phase.get(Phase.FORWARD.value, 0))
-    # One that was never seen elsewhere may be there still, as seldom as once.
-    late = [
-        seen[0]
-        for at, seen in ours.items()
-        if sum(one.count for one in seen) >= least
-        and there.interval(seen)[0] > elsewhere.interval(others.get(at, []))[1]
+    for line in lines.of(phase):
+        functions.setdefault((line.file, line.function), []).append(line)
+    ranked = sorted(functions.values(), key=_count_of, reverse=True)
+    return [
+        line
+        for of_function in ranked[:MOST]
+        if _count_of(of_function) >= least
+        for line in of_function
+        if line is of_function[0] or line.count >= least
     ]
-    return tuple(Place.at(one, phase=Phase.FORWARD.value) for one in late[:MOST])
+
+
+def _count_of(lines: Sequence[LineCount]) -> int:
+    return sum(line.count for line in lines)
+
+
+def _only_on_late_rank(waits: RankWaits) -> tuple[Place, ...]:
+    """Return the lines that surely take more of a step on the late rank than on another rank."""
+    late, other = waits.lines, waits.other_lines
+    if late is None or other is None:
+        return ()
+    on_other = _by_line(other)
+    least = max(LEAST_COUNT, MIN_FRAC * late.by_phase.get(Phase.FORWARD.value, 0))
+    # A line without samples on the other rank may run there, too, but not for long: its interval
+    # is that of a single sample.
+    longer = [
+        lines[0]
+        for at, lines in _by_line(late).items()
+        if _count_of(lines) >= least
+        and late.interval(lines)[0] > other.interval(on_other.get(at, []))[1]
+    ]
+    return tuple(Place.at(line, phase=Phase.FORWARD.value) for line in longer[:MOST])
 
 
 def _by_line(lines: HostLines) -> dict[tuple[str, int], list[LineCount]]:
-    """Return the samples of each line, the one seen most first."""
-    found: dict[tuple[str, int], list[LineCount]] = {}
-    for one in lines.of(Phase.FORWARD):
-        found.setdefault((one.file, one.line), []).append(one)
-    ranked = sorted(found.items(), key=lambda item: -sum(one.count for one in item[1]))
-    return dict(ranked)
+    """Return forward's samples by line, the line with the most samples first."""
+    by_line: dict[tuple[str, int], list[LineCount]] = {}
+    for line in lines.of(Phase.FORWARD):
+        by_line.setdefault((line.file, line.line), []).append(line)
+    return dict(sorted(by_line.items(), key=lambda item: _count_of(item[1]), reverse=True))
 
 
 def as_late_rank(run: RunResults) -> RunResults:
-    """Return a run with the samples of the late rank instead of its own."""
+    """Return the results with the late rank's samples in place of this rank's own."""
     waits = run.ranks.waits
     if waits is None:
         return replace(run, lines=None, loader=replace(run.loader, workers=None))
@@ -92,7 +101,7 @@ def as_late_rank(run: RunResults) -> RunResults:
 
 
 def waits_for_batches(run: RunResults) -> bool:
-    """Tell whether the wait for data is mostly for making batches."""
+    """Return whether the wait for data is mostly the time that making batches takes."""
     parts, wait = run.loader.wait, run.per_step(Phase.DATA_WAIT)
     if (parts.sampler_frac or 0.0) >= HALF:
         return False
@@ -101,15 +110,16 @@ def waits_for_batches(run: RunResults) -> bool:
     return wait is not None and longer_here(run, wait.mean_ns)
 
 
-_KEEPS = re.compile(
+_APPENDS = re.compile(
     r"[\w.]+(\.\w+|\[.+\])\s*=.*\b(cat|concat|concatenate|stack|vstack|hstack|append)\("
     r"|.*\w\.(append|extend|appendleft)\("
 )
 
 
-def keeping(run: RunResults, phases: Iterable[Phase]) -> LineCount | None:
-    """Return the line seen most often in some phases that appends to a collection."""
+def appending_line(run: RunResults, phases: Iterable[Phase]) -> LineCount | None:
+    """Return the line with the most samples, in some phases, that appends to a collection."""
     if run.lines is None:
         return None
-    seen = [one for phase in phases for one in run.lines.of(phase, (None, "python", "torch"))]
-    return next((one for one in seen if _KEEPS.match(one.source)), None)
+    kinds = (None, "python", "torch")
+    lines = [line for phase in phases for line in run.lines.of(phase, kinds)]
+    return next((line for line in lines if _APPENDS.match(line.source)), None)

@@ -76,7 +76,7 @@ def test_a_rule_abstains_with_the_sentence_on_what_it_needs(analyze):
     needy = Rule("needy", ("kernels",), EFFORT, asked.append, "")
     said = evaluate_rules(analyze({"forward": MS}), [needy])
     assert [one.reason for one in said.abstained] == [
-        "it takes an analysed trace with kernels of a GPU"
+        "it needs an analysed trace with kernels of a GPU"
     ]
     assert asked == []
 

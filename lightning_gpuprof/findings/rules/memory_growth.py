@@ -32,7 +32,7 @@ from lightning_gpuprof.analysis.run.growth import Growth
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, Severity
-from lightning_gpuprof.findings.places import keeping
+from lightning_gpuprof.findings.places import appending_line
 from lightning_gpuprof.findings.rule import measured, rule
 from lightning_gpuprof.records.lines import LineCount
 from lightning_gpuprof.records.phases import Phase
@@ -79,7 +79,7 @@ def judge(run: RunResults) -> Finding | None:
         slower = {p: g for p, g in slower.items() if _by_itself(run, g)}
     if memory is None and not slower:
         return None
-    return _finding(step_ns, memory, slower, keeping(run, slower))
+    return _finding(step_ns, memory, slower, appending_line(run, slower))
 
 
 def _by_itself(run: RunResults, growth: Growth) -> bool:

@@ -151,7 +151,7 @@ class TestStragglerRank:
 
     def test_the_records_of_one_rank_alone_say_nothing_of_the_others(self, ranks):
         said = outcome("straggler-rank", ranks({"phases": {"backward": MS}}, world=4))
-        assert said.reason.startswith("it takes the records of all ranks")
+        assert said.reason.startswith("it needs the records of all ranks")
 
     def test_ranks_that_nobody_waited_for_are_left_alone(self, judge_ranks):
         fast = {"data_wait": MS, "backward": 4 * MS}
