@@ -38,13 +38,15 @@ class Action(NamedTuple):
     """The hook, or the bare name."""
 
 
+FETCH_ACTION = "train_dataloader_next"
+"""The action in which Lightning fetches a training batch."""
 _BATCH_TRANSFER = (
     "on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer",
 )  # fmt: skip
 _ACTION = re.compile(r"\[(\w+)\](?:(.*)\.|\.)(\w+)", re.DOTALL)
 
 _WHOLE: dict[Phase, tuple[str, ...]] = {
-    Phase.DATA_WAIT: ("train_dataloader_next", "val_next", "test_next", "predict_next"),
+    Phase.DATA_WAIT: (FETCH_ACTION, "val_next", "test_next", "predict_next"),
     Phase.HOST_TO_DEVICE: ("batch_to_device", "transfer_batch_to_device"),
     Phase.FORWARD: ("training_step", "validation_step", "test_step", "predict_step"),
     Phase.BACKWARD: ("backward",),
@@ -73,7 +75,7 @@ PHASES: dict[str, tuple[Phase, bool]] = {
 hooks are not looked up here; other hooks of the module are parts of `other`."""
 
 BORDERS: dict[str, Border] = {
-    "train_dataloader_next": Border.FETCH,
+    FETCH_ACTION: Border.FETCH,
     "run_training_batch": Border.BATCH,
     "run_training_epoch": Border.EPOCH_LOOP,
     "on_train_start": Border.TRAIN_START,

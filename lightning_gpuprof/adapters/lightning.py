@@ -18,7 +18,9 @@ Private names, seen in Lightning 2.4 to 2.6, and what happens without them:
     val_loop._max_batches: a validation's length is unknown
 """
 
+import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -41,6 +43,18 @@ else:
     Trainer, Profiler = _package.Trainer, _package.profilers.Profiler
     TQDMProgressBar = _package.callbacks.TQDMProgressBar
 
+TRAINER_SETTINGS = (
+    "max_epochs", "max_steps", "accumulate_grad_batches", "gradient_clip_val", "num_nodes",
+    "num_devices", "log_every_n_steps", "check_val_every_n_epoch", "val_check_interval",
+    "limit_train_batches", "overfit_batches", "fast_dev_run", "barebones",
+)  # fmt: skip
+"""Attributes of a Trainer that a run's records hold."""
+LOGGING_METHODS = ("log_metrics", "save")
+"""Methods of a logger in which it spends time."""
+EXPERIMENT_LOGS = ("add_", "log")
+"""How the methods of a logger's `experiment` begin that log something: TensorBoard's, others'."""
+FILE_LOGGERS = ("TensorBoardLogger", "CSVLogger")
+"""Loggers that write files: a call takes microseconds, where one to a server takes milliseconds."""
 STOP_CHECK_METHOD = "_broadcast_sigterm_tensor"
 """Of the epoch loop: between steps, rank 0 tells all others whether it was to stop by SIGTERM."""
 
@@ -134,10 +148,23 @@ def validation_batches(trainer: Any) -> list[int | float]:
     return list(getattr(trainer.fit_loop.epoch_loop.val_loop, "_max_batches", None) or ())
 
 
+TAKES_FILES: dict[str, Callable[[Any, str], object]] = {
+    "WandbLogger": lambda logger, path: logger.experiment.save(
+        path, base_path=os.path.dirname(path), policy="now"
+    ),
+    "MLFlowLogger": lambda logger, path: logger.experiment.log_artifact(logger.run_id, path),
+}
+"""How a file is handed to the loggers that take files."""
+
+
+def writes_files(logger: Any) -> bool:
+    """Tell whether a logger writes files, so that it may get every step."""
+    return any(is_kind(logger, kind) for kind in FILE_LOGGERS)
+
+
 def moved_logger(logger: Any, folder: str) -> Any:
     """Let a logger write below a folder; one of a kind that is not known is replaced by none."""
-    known = is_kind(logger, "TensorBoardLogger") or is_kind(logger, "CSVLogger")
-    if not known or not hasattr(logger, "_root_dir"):
+    if not writes_files(logger) or not hasattr(logger, "_root_dir"):
         return _package.loggers.logger.DummyLogger()
     for name in ("_root_dir", "_save_dir"):
         if hasattr(logger, name):

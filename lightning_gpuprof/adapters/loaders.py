@@ -32,6 +32,10 @@ BEFORE_FIRST_ITERATORS = "_load_combined_loader_states"
 """The fit loop's last call before it makes the first epoch's iterators: its loaders are final."""
 
 
+WORKER_INIT = "worker_init_fn"
+"""The function that each worker of a loader calls as it starts."""
+
+
 def before_first_iterators(loop: Any) -> str:
     """Return the last method that a loop calls before its first iterators, its loaders final."""
     return BEFORE_FIRST_ITERATORS if hasattr(loop, BEFORE_FIRST_ITERATORS) else "setup_data"

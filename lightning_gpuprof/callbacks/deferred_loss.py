@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from lightning_gpuprof.adapters.lightning import LightningModule, Trainer, is_kind
+from lightning_gpuprof.adapters.lightning import LightningModule, Trainer, writes_files
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.recorders.scalars.scalar_log import ScalarLog
 from lightning_gpuprof.recorders.scalars.scalar_sink import ScalarSink, logged_names
@@ -24,8 +24,6 @@ from lightning_gpuprof.runtime.guard import guarded
 from lightning_gpuprof.runtime.recording import RecordingCallback
 from lightning_gpuprof.runtime.safe_logger import SafeLogger
 
-_TO_FILES = ("TensorBoardLogger", "CSVLogger")
-"""Loggers that get every step: their calls take microseconds, those to a server milliseconds."""
 MOST_WAITING = 10
 """At most this many full windows wait (see `RunContext.windows_left`): sending ten windows, writing
 them and calling the loggers costs about as much as for a single window."""
@@ -197,8 +195,8 @@ class DeferredLoss(RecordingCallback):
             return []
         seldom = max(1, trainer.log_every_n_steps)
         return [
-            (SafeLogger(one), every or (1 if any(is_kind(one, k) for k in _TO_FILES) else seldom))
-            for one in trainer.loggers
+            (SafeLogger(logger), every or (1 if writes_files(logger) else seldom))
+            for logger in trainer.loggers
         ]
 
     def _send(self, values: list[Value]) -> RankMeans | None:

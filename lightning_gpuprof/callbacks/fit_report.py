@@ -3,11 +3,11 @@
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from lightning_gpuprof.adapters.lightning import is_kind
+from lightning_gpuprof.adapters.lightning import TAKES_FILES, is_kind
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.files import plugin_dir
 from lightning_gpuprof.runtime.console import report_command, say
@@ -19,13 +19,6 @@ from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.documents.stored_analysis import analyse_traces
 
 REPORT = "report.html"
-ATTACH: dict[str, Callable[[Any, str], object]] = {
-    "WandbLogger": lambda one, path: one.experiment.save(
-        path, base_path=os.path.dirname(path), policy="now"
-    ),
-    "MLFlowLogger": lambda one, path: one.experiment.log_artifact(one.run_id, path),
-}
-"""How a file is handed to loggers that take files."""
 
 
 def show_report(context: RunContext) -> bool:
@@ -62,7 +55,12 @@ def show_report(context: RunContext) -> bool:
 
 def attach_report(context: RunContext, loggers: Sequence[Any]) -> None:
     """Hand the report as an HTML file to the loggers that take files."""
-    takers = [(kind, logger) for kind in ATTACH for logger in loggers if is_kind(logger, kind)]
+    takers = [
+        (hand, logger)
+        for kind, hand in TAKES_FILES.items()
+        for logger in loggers
+        if is_kind(logger, kind)
+    ]
     if not takers:
         return
     # Here, not above: few runs need it.
@@ -71,5 +69,5 @@ def attach_report(context: RunContext, loggers: Sequence[Any]) -> None:
     name = REPORT if context.stage == "fit" else f"{context.stage}-{REPORT}"
     path = os.path.join(plugin_dir(context.run_dir), name)
     write_html(path, context.run_dir, session=context.session)
-    for kind, logger in takers:
-        guarded_call(SafeLogger(logger, context), partial(ATTACH[kind], logger, path))()
+    for hand, logger in takers:
+        guarded_call(SafeLogger(logger, context), partial(hand, logger, path))()

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from typing_extensions import override
 
+from lightning_gpuprof.adapters.actions import FETCH_ACTION
 from lightning_gpuprof.adapters.lightning import Callback, LightningModule, Trainer
 from lightning_gpuprof.inspect.cpu_syncs import CpuSyncDetector
 from lightning_gpuprof.inspect.cuda_syncs import CudaSyncDetector
@@ -18,8 +19,6 @@ from lightning_gpuprof.runtime.wrap import Wrappers
 
 WARM_UP = 1
 """Steps before the inspection. The first step initializes lazily what later steps use."""
-_FETCH = "train_dataloader_next"
-"""The end of the name of the profiler action in which Lightning fetches a batch."""
 SyncDetector = CpuSyncDetector | CudaSyncDetector
 NewDetector = Callable[[Trainer, ReportSync, Callable[[], bool]], SyncDetector]
 """Makes the detector for a Trainer. The last argument returns whether a batch is being fetched."""
@@ -68,7 +67,7 @@ class Inspector(Callback):
         StepCalls(trainer, self, self._begin_step, self).sleep_until(WARM_UP)
 
     def _with_borders(self, start: Callable[[str], None], action_name: str) -> None:
-        if action_name.endswith(_FETCH):
+        if action_name.endswith(FETCH_ACTION):
             for listener in tuple(self.listeners):
                 listener.step_begins()
         start(action_name)

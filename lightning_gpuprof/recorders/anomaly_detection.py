@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from typing_extensions import override
 
+from lightning_gpuprof.adapters.autograd import STACK_OF_NODE
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.facts import AnomalyMode
 from lightning_gpuprof.runtime.guard import guarded
@@ -12,8 +13,6 @@ from lightning_gpuprof.runtime.hooks import HookDispatcher, HookSet
 
 AGAIN = 50
 """Batches between two reads once it was on: it may have been meant for the first batch alone."""
-_STACK = "traceback_"
-"""Key of a node's metadata under which anomaly detection keeps the stack that made it."""
 
 
 class AnomalyDetection(Recorder):
@@ -43,7 +42,7 @@ class AnomalyDetection(Recorder):
     @guarded
     def _read(self, trainer: Any, module: object, loss: torch.Tensor) -> None:
         self._once.drop()
-        in_forward = _STACK in getattr(loss.grad_fn, "metadata", ())
+        in_forward = STACK_OF_NODE in getattr(loss.grad_fn, "metadata", ())
         on, was = in_forward or torch.is_anomaly_enabled(), self._on
         if on == was or self._context is None or self._dispatcher is None:
             return

@@ -12,7 +12,9 @@ import torch
 
 from lightning_gpuprof import __version__
 from lightning_gpuprof.adapters.compiled_modules import is_compiled
+from lightning_gpuprof.adapters.frames import TENSOR_PACKAGES
 from lightning_gpuprof.adapters.lightning import (
+    TRAINER_SETTINGS,
     Trainer,
     data_loop,
     detects_anomaly,
@@ -25,14 +27,7 @@ from lightning_gpuprof.records.schema import SCHEMA_VERSION, Device, Loader, Run
 from lightning_gpuprof.runtime.guard import attempt
 from lightning_gpuprof.runtime.shared_state import shared_with
 
-_TRAINER_FACTS = (
-    "max_epochs", "max_steps", "accumulate_grad_batches", "gradient_clip_val", "num_nodes",
-    "num_devices", "log_every_n_steps", "check_val_every_n_epoch", "val_check_interval",
-    "limit_train_batches", "overfit_batches", "fast_dev_run", "barebones",
-)  # fmt: skip
 _ALIKE = ("num_workers", "batch_size", "persistent_workers", "dataset_kind")
-_NOT_OWN = ("builtins", "torch", "lightning", "lightning_fabric", "pytorch_lightning")
-"""Packages whose samplers take no time to speak of."""
 SMALL_ROW_BYTES = 16 * 1024
 """To copy a row of so many bytes into its batch is short beside indexing it."""
 DRIVER = "/dev/nvidia0"
@@ -145,7 +140,7 @@ def _versions(trainer: Trainer) -> dict[str, str]:
 def _trainer(trainer: Any) -> dict[str, Any]:
     facts: dict[str, Any] = {
         name: value
-        for name in _TRAINER_FACTS
+        for name in TRAINER_SETTINGS
         if (value := attempt(partial(getattr, trainer, name), None)) is not None
     }
     facts["strategy"] = type(trainer.strategy).__name__
@@ -274,5 +269,5 @@ def _own_sampler(loader: Any) -> str | None:
     """Return the class of a sampler that somebody wrote: it runs in the training process."""
     samplers = (getattr(loader, name, None) for name in ("batch_sampler", "sampler"))
     own = [type(s) for s in samplers if s is not None]
-    own = [cls for cls in own if cls.__module__.split(".")[0] not in _NOT_OWN]
+    own = [cls for cls in own if cls.__module__.split(".")[0] not in ("builtins", *TENSOR_PACKAGES)]
     return own[0].__name__ if own else None

@@ -5,7 +5,12 @@ from functools import partial
 from typing import Any
 
 from lightning_gpuprof.adapters.compiled_modules import is_compiled_whole
-from lightning_gpuprof.adapters.lightning import STOP_CHECK_METHOD, data_loop
+from lightning_gpuprof.adapters.lightning import (
+    EXPERIMENT_LOGS,
+    LOGGING_METHODS,
+    STOP_CHECK_METHOD,
+    data_loop,
+)
 from lightning_gpuprof.adapters.loaders import LoaderParts, before_first_iterators
 from lightning_gpuprof.records.phases import EXPERIMENT, SAMPLER, STOP_CHECK, WORKERS, Phase
 from lightning_gpuprof.runtime.guard import attempt
@@ -17,9 +22,6 @@ from lightning_gpuprof.timing.step_timeline import StepTimeline
 
 FIT_PHASES = tuple(phase for phase in Phase if phase is not Phase.GARBAGE_COLLECTION)
 """Garbage collections are another part's to tell apart."""
-
-LOGS = ("add_", "log")
-"""How the methods of a logger's `experiment` begin that log something: TensorBoard's, others'."""
 
 
 class ProxyTiming:
@@ -88,15 +90,16 @@ class ProxyTiming:
     def _time_loggers(self) -> None:
         for logger in self._trainer.loggers:
             region = self.proxy.logging(type(logger).__name__)
-            for method in ("log_metrics", "save"):
+            for method in LOGGING_METHODS:
                 self._wrappers.call_inside(logger, method, region)
             # Lightning has made it by now, where it is to be made in this process.
             self._time_experiment(attempt(partial(getattr, logger, "experiment"), None))
 
     def _time_experiment(self, experiment: Any) -> None:
         """Time the calls that a program makes itself: `self.logger.experiment.add_image(...)`."""
-        for method in dir(type(experiment)):
-            if method.startswith(LOGS) and callable(getattr(type(experiment), method, None)):
+        kind = type(experiment)
+        for method in dir(kind):
+            if method.startswith(EXPERIMENT_LOGS) and callable(getattr(kind, method, None)):
                 region = ByExperiment(self._clock, f"{EXPERIMENT}{method}")
                 self._wrappers.call_inside(experiment, method, region, kind=LoggingCall)
 

@@ -8,10 +8,9 @@ from functools import lru_cache
 from itertools import islice
 from types import CodeType, FrameType, ModuleType
 
+from lightning_gpuprof.adapters.frames import TENSOR_PACKAGES
 from lightning_gpuprof.runtime.places import is_installed
 
-_TORCHS = ("torch", "lightning", "pytorch_lightning", "lightning_fabric")
-"""Packages that compute with tensors: their calls are operators, the model's own."""
 _WAITS = frozenset({"_thread", "threading", "queue", "_queue", "select", "_multiprocessing"})
 _SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.MatMult: "@"}
 _QUICK = (
@@ -39,7 +38,7 @@ def called_library(frame: FrameType) -> str | None:
     if path[0] in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
         return None
     package = _package(frame.f_globals[path[0]])
-    if package is None or package.startswith(_TORCHS):
+    if package is None or package.startswith(TENSOR_PACKAGES):
         return None
     if package not in _PYTHONS and not is_installed(package):
         return None

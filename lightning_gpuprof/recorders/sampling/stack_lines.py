@@ -7,7 +7,23 @@ from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from lightning_gpuprof.adapters.frames import CALLBACK_HOOKS, MODULE_CALL, MODULE_HOOK
+from lightning_gpuprof.adapters.frames import (
+    CHECKPOINT_FILE,
+    EVALUATION_LOOP,
+    FILES_OF_FILES,
+    FORMATS_STACK,
+    LIGHTNING_PACKAGES,
+    LOADER_FILE,
+    LOG_METHODS,
+    LOOPS,
+    MODULE_CALL,
+    MODULE_CALLERS,
+    MODULE_FILE,
+    PHASE_BY_HOOK,
+    PHASE_BY_LIGHTNING_FILE,
+    PHASE_BY_LIGHTNING_FUNCTION,
+    TRAINING_LOOP,
+)
 from lightning_gpuprof.recorders.sampling.checks import begins, since_check
 from lightning_gpuprof.recorders.sampling.library_calls import (
     called_library,
@@ -27,51 +43,16 @@ from lightning_gpuprof.runtime.places import (
 
 MOST_LINES = 60
 """Lines kept: any other takes less than a sample in a hundred."""
-_LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric")
-_BY_FUNCTION = {
-    "training_step": Phase.FORWARD,
-    "backward": Phase.BACKWARD,
-    "manual_backward": Phase.BACKWARD,
-    "configure_gradient_clipping": Phase.CLIP_GRADIENTS,
-    "optimizer_zero_grad": Phase.ZERO_GRAD,
-    "optimizer_step": Phase.OPTIMIZER_STEP,
-    "batch_to_device": Phase.HOST_TO_DEVICE,
-    "on_before_batch_transfer": Phase.HOST_TO_DEVICE,
-    "on_after_batch_transfer": Phase.HOST_TO_DEVICE,
-}
-"""Hooks of the module, and the Strategy's methods around them."""
-_BY_LIGHTNING = {
-    CALLBACK_HOOKS: Phase.CALLBACKS,
-    MODULE_HOOK: Phase.OTHER,
-    "log_metrics": Phase.LOGGING,
-    "save_checkpoint": Phase.CHECKPOINT,
-    **dict.fromkeys(("validation_step", "test_step", "predict_step"), Phase.FORWARD),
-}
-_BY_FILE = {
-    "fetchers.py": Phase.DATA_WAIT,
-    "evaluation_loop.py": Phase.VALIDATION,
-    "model_checkpoint.py": Phase.CHECKPOINT,
-}
 _STAY_IN_VALIDATION = (Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION)
 """All else inside it is validation, as the timer has it: its batches, the module's hooks."""
-_TRAINS = ("advance", "on_advance_end")
-_LOOPS = {
-    "training_epoch_loop.py": _TRAINS,
-    **dict.fromkeys(("evaluation_loop.py", "prediction_loop.py"), ("run", "on_run_end")),
-}
-"""Lightning's loops over batches, and what follows the last batch of an evaluation."""
 LONG_NS = 200_000
 """A quick call that took this long was not quick: the time was in it."""
-_TOOLS = {"torch", "python", GPUPROF, *_LIGHTNING}
+_TOOLS = {"torch", "python", GPUPROF, *LIGHTNING_PACKAGES}
 """Packages that run what the program gives them."""
 _WAITING = ("threading.py", "queue.py")
 """Files of Python in which one thread waits for another."""
 _LOGS = "call_to_log"
 """The function around a call that logs by a logger's `experiment`."""
-_LOADER = "dataloader.py"
-"""The file of torch in which a loader waits for its own workers."""
-_LOADING = ("serialization.py",)
-"""Files of torch that read and write others: no computing."""
 
 
 class At(NamedTuple):
@@ -107,7 +88,7 @@ def where_is(frame: FrameType | None) -> At | None:
         code = each.f_code
         package = package_in(each)
         logs = logs or (users is None and package == GPUPROF and code.co_name == _LOGS)
-        if package == "torch" and _runs(each, "module.py", MODULE_CALL, "inner"):
+        if package == "torch" and _runs(each, MODULE_FILE, *MODULE_CALLERS):
             if hook is None and before is not None:
                 hook = before not in ("", "forward")
             caller = None
@@ -118,17 +99,17 @@ def where_is(frame: FrameType | None) -> At | None:
             users = each
         elif users is None and phase is None and package != GPUPROF:
             called.append(each)
-        recomputes = package == "torch" and _runs(each, "checkpoint.py")
+        recomputes = package == "torch" and _runs(each, CHECKPOINT_FILE)
         again = again or (phase is None and recomputes)
         found = _phase(each, package)
         if phase is None or (found is Phase.VALIDATION and phase not in _STAY_IN_VALIDATION):
             alone, phase = phase, found
         loop = _loop_of(each, package)
         inner = inner or loop
-        if loop in _TRAINS:
+        if loop in TRAINING_LOOP:
             break
     else:
-        if inner != "run":
+        if inner != EVALUATION_LOOP[0]:
             return None
         phase = alone if phase is Phase.VALIDATION else phase
     phase = phase or Phase.OTHER
@@ -158,7 +139,7 @@ def in_users(
     callee = name_of(called[-1]) if called else called_library(users)
     kind = kind_of(called) if called or callee is None else "python"
     to_workers = [each for each in called if of_multiprocessing(each.f_code.co_filename)]
-    if to_workers and not any(each.f_code.co_filename.endswith(_LOADER) for each in called):
+    if to_workers and not any(each.f_code.co_filename.endswith(LOADER_FILE) for each in called):
         callee, kind = name_of(to_workers[-1]), "workers"
     spot = (code, users.f_lasti) if next(outwards(innermost)) is users else None
     place = code.co_filename, line_of(users), code.co_name
@@ -240,13 +221,14 @@ def _source(at: At) -> str:
 
 def _phase(frame: FrameType, package: str) -> Phase | None:
     code = frame.f_code
-    if package == USER or package in _LIGHTNING:
-        found = _BY_FUNCTION.get(code.co_name)
+    if package == USER or package in LIGHTNING_PACKAGES:
+        found = PHASE_BY_HOOK.get(code.co_name)
         if found is not None:
             return found
-    if package in _LIGHTNING:
-        return _BY_LIGHTNING.get(code.co_name) or _BY_FILE.get(os.path.basename(code.co_filename))
-    return None
+    if package not in LIGHTNING_PACKAGES:
+        return None
+    by_function = PHASE_BY_LIGHTNING_FUNCTION.get(code.co_name)
+    return by_function or PHASE_BY_LIGHTNING_FILE.get(os.path.basename(code.co_filename))
 
 
 def _runs(frame: FrameType, file: str, *functions: str) -> bool:
@@ -257,35 +239,37 @@ def _runs(frame: FrameType, file: str, *functions: str) -> bool:
 
 
 def _loop_of(frame: FrameType, package: str) -> str | None:
-    """Return the function of `_LOOPS` that a frame runs."""
+    """Return the function of `LOOPS` that a frame runs."""
     code = frame.f_code
-    names = _LOOPS.get(os.path.basename(code.co_filename), ()) if package in _LIGHTNING else ()
-    return code.co_name if code.co_name in names else None
+    if package not in LIGHTNING_PACKAGES:
+        return None
+    functions = LOOPS.get(os.path.basename(code.co_filename), ())
+    return code.co_name if code.co_name in functions else None
 
 
 def kind_of(called: list[FrameType]) -> str | None:
     """Tell what a user's line is in, from the frames inside it, innermost first."""
     if not called:
         return None
-    if any(each.f_code.co_name == "format_stack" for each in called):
+    if any(each.f_code.co_name == FORMATS_STACK for each in called):
         return "traceback"
     packages = [package_in(each) for each in called]
     calls_module = any(each.f_code.co_name == MODULE_CALL for each in called)
     innermost = os.path.basename(called[0].f_code.co_filename)
     if packages[0] == packages[-1] == "python" and innermost in _WAITING:
         return "wait"
-    if packages[-1] in _LIGHTNING:
-        return "log" if called[-1].f_code.co_name in ("log", "log_dict") else "lightning"
+    if packages[-1] in LIGHTNING_PACKAGES:
+        return "log" if called[-1].f_code.co_name in LOG_METHODS else "lightning"
     if "torchmetrics" in packages:
         return "metric"
     if packages[-1] != "torch":
         # A step that calls its library's own (`super().training_step`) is the model's.
-        if called[-1].f_code.co_name in _BY_FUNCTION:
+        if called[-1].f_code.co_name in PHASE_BY_HOOK:
             return "model"
         # So is what a library computes with torch.
         if not calls_module and packages[0] != "torch" and "torch" not in called[0].f_globals:
             return "python"
-    if any(os.path.basename(each.f_code.co_filename) in _LOADING for each in called):
+    if any(os.path.basename(each.f_code.co_filename) in FILES_OF_FILES for each in called):
         return "python"
     return "model" if calls_module else "torch"
 

@@ -15,14 +15,17 @@ from msgspec.structs import replace
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof.adapters.lightning import data_loop
-from lightning_gpuprof.adapters.loaders import before_first_iterators, has_iterator, loaders_of
+from lightning_gpuprof.adapters.loaders import (
+    WORKER_INIT,
+    before_first_iterators,
+    has_iterator,
+    loaders_of,
+)
 from lightning_gpuprof.recorders.sampling.stack_lines import MOST_LINES
 from lightning_gpuprof.recorders.sampling.worker_sampling import WORKERS, WorkerStart
 from lightning_gpuprof.records.lines import LineCount, Reads, WorkerLines
 from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import attempt, guarded
-
-_INIT_FN = "worker_init_fn"
 
 
 class WorkerSampler:
@@ -69,22 +72,22 @@ class WorkerSampler:
             if _starts_workers(loader) and self._made_folder() is not None:
                 self._starts += 1
                 start = WorkerStart(
-                    inner=loader.worker_init_fn,
+                    inner=getattr(loader, WORKER_INIT),
                     folder=self._folder or "",
                     name=f"{number}-{self._starts}",
                     interval_s=self.interval_s,
                     most=left,
                     asked_ns=time.perf_counter_ns(),
                 )
-                vars(loader)[_INIT_FN] = start
+                vars(loader)[WORKER_INIT] = start
                 self._placed.append((loader, start))
 
     def put_back(self) -> None:
         """Give each loader its own `worker_init_fn` back: the iterators are made."""
         while self._placed:
             loader, start = self._placed.pop()
-            if vars(loader).get(_INIT_FN) is start:
-                vars(loader)[_INIT_FN] = start.inner
+            if vars(loader).get(WORKER_INIT) is start:
+                vars(loader)[WORKER_INIT] = start.inner
 
     def _made_folder(self) -> str | None:
         if self._folder is None:
@@ -124,8 +127,8 @@ def _starts_workers(loader: object) -> bool:
         isinstance(loader, DataLoader)
         and loader.num_workers > 0
         and not has_iterator(loader)
-        and _INIT_FN in vars(loader)
-        and not isinstance(loader.worker_init_fn, WorkerStart)
+        and WORKER_INIT in vars(loader)
+        and not isinstance(getattr(loader, WORKER_INIT), WorkerStart)
     )
 
 

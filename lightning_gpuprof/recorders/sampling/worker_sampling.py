@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import json
 
-from lightning_gpuprof.adapters.frames import WORKER_LOOP
+from lightning_gpuprof.adapters.frames import WORKER_GETS_INDICES, WORKER_LOOP, WORKER_MAKES_BATCH
 from lightning_gpuprof.recorders.sampling import stack_lines, storage_waits
 from lightning_gpuprof.recorders.sampling.pacing import When, keep_sampling, look_at, wake_on_time
 from lightning_gpuprof.records.files import written_whole
@@ -35,8 +35,6 @@ END_S = 0.2
 """A worker that ends waits at most so long for the thread's last write."""
 _FIRST = 100
 """Before finalizers of lower priority, as the queues' are: the thread is to be gone by then."""
-_WORKS, _WAITS = "fetch", "get"
-"""The functions in which a worker makes a batch, and gets the next indices."""
 WORK, WAITING, HANDING = "work", "waiting", "handing"
 """Fields of `WorkerLines`: it waits for indices where the training process has all its batches;
 whatever else its loop does is handing a batch over."""
@@ -185,9 +183,9 @@ def where_in_worker(frame: FrameType | None) -> Seen | None:
 def _seen(inside: list[FrameType], loop: FrameType, frame: FrameType | None) -> Seen:
     """Classify the frames inside of a worker's loop, innermost first."""
     called = inside[-1].f_code.co_name if inside else ""
-    if called == _WAITS:
+    if called == WORKER_GETS_INDICES:
         return WAITING, None
-    if called != _WORKS:
+    if called != WORKER_MAKES_BATCH:
         return HANDING, None
     work = inside[:-1]
     packages = [package_in(each) for each in work]
