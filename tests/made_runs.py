@@ -41,6 +41,7 @@ from lightning_gpuprof.records.phases import EXCHANGE, Phase
 from lightning_gpuprof.records.schema import (
     SCHEMA_VERSION,
     Advice,
+    AdviceDetails,
     Device,
     Loader,
     Memory,
@@ -181,7 +182,7 @@ def gpu_run(
         suggested_batch_size=120 - 16 * rank,
         low=100 - 16 * rank,
         high=136 - 16 * rank,
-        details={"constant_bytes": 9 * 2**30, "per_sample_bytes": 11 * 2**30 // 32},
+        details=AdviceDetails(constant_bytes=9 * 2**30, per_sample_bytes=11 * 2**30 // 32),
     )
     device = Device(
         type="cuda", name="NVIDIA H100 80GB HBM3", index=0, count=8, total_bytes=80 * 2**30

@@ -1,10 +1,10 @@
 """The console lines and the record of a batch-size suggestion."""
 
-from typing import Any
+from msgspec.structs import replace
 
 from lightning_gpuprof.memory.advise import BatchSizeAdvice
 from lightning_gpuprof.memory.device import MemoryReading
-from lightning_gpuprof.records.schema import Advice
+from lightning_gpuprof.records.schema import Advice, AdviceDetails
 from lightning_gpuprof.units import size
 
 
@@ -36,19 +36,22 @@ def advice_record(
     advice: BatchSizeAdvice, *, step: int, accumulate: int = 1, world_size: int = 1
 ) -> Advice:
     """Return the record of a suggestion, with its gradient accumulation and learning rate."""
-    details: dict[str, Any] = {
-        "constant_bytes": advice.constant_bytes,
-        "per_sample_bytes": advice.per_sample_bytes,
-        "largest_batch_size": advice.largest,
-        "notes": list(advice.notes),
-    }
+    details = AdviceDetails(
+        constant_bytes=advice.constant_bytes,
+        per_sample_bytes=advice.per_sample_bytes,
+        largest_batch_size=advice.largest,
+        notes=tuple(advice.notes),
+    )
     if advice.suggested is not None:
         steps = max(1, round(advice.batch_size * accumulate / advice.suggested))
         before = advice.batch_size * accumulate * world_size
         after = advice.suggested * steps * world_size
-        details["accumulate_grad_batches"] = steps
-        details["effective_batch_size"] = after
-        details["learning_rate"] = _learning_rate(before, after)
+        details = replace(
+            details,
+            accumulate_grad_batches=steps,
+            effective_batch_size=after,
+            learning_rate=_learning_rate(before, after),
+        )
     return Advice(
         step=step,
         batch_size=advice.batch_size,
@@ -56,7 +59,7 @@ def advice_record(
         low=advice.low,
         high=advice.high,
         reason=advice.reason or "; ".join(advice.notes),
-        details={name: value for name, value in details.items() if value is not None},
+        details=details,
     )
 
 

@@ -17,7 +17,10 @@ MOST_NUMBER, MOST_FLOAT = 1 << 62, 1e150
 MOST_NESTING, MOST_TEXT, MOST_RANKS, MOST_LINES = 64, 1 << 20, 1 << 20, 1_000
 _RECORD = msgspec.json.Decoder(Record)
 _PHASES = frozenset(phase.value for phase in Phase)
-_SIGNED = ("torch_settings", "trainer", "model", "config", "details", "value", "start_ns")
+_SIGNED = (
+    *("torch_settings", "trainer", "model", "config", "value", "start_ns"),
+    *("constant_bytes", "per_sample_bytes"),
+)
 """Fields that may be negative, such as the user's own settings. All others are counts or sizes."""
 
 

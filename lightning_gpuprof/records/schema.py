@@ -290,6 +290,27 @@ class Snapshot(_Record, tag="snapshot"):
     """On OOM, the allocator's requested_bytes, device_total_bytes and device_free_bytes."""
 
 
+class AdviceDetails(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
+    """What a suggested batch size rests on, and what to change together with it."""
+
+    constant_bytes: int | None = None
+    """Memory that does not depend on the batch size."""
+    per_sample_bytes: int | None = None
+    largest_batch_size: int | None = None
+    """The largest batch that the whole device is predicted to hold."""
+    notes: tuple[str, ...] = ()
+    accumulate_grad_batches: int | None = None
+    """With the suggested size, keeps the effective batch size as near as possible to what it is."""
+    effective_batch_size: int | None = None
+    """Samples per optimizer step on all ranks, with the suggestion and this accumulation."""
+    learning_rate: str | None = None
+    """A sentence on the learning rate that goes with it."""
+    rank: int | None = None
+    """The rank that allows least, if several ranks were asked."""
+    ranks_advised: int | None = None
+    """How many ranks had a suggestion."""
+
+
 class Advice(_Record, tag="advice"):
     """The suggestion of a batch size, as it stood at a step."""
 
@@ -300,7 +321,7 @@ class Advice(_Record, tag="advice"):
     high: int | None = None
     reason: str = ""
     """Why there is no suggestion, or why its interval is wide."""
-    details: dict[str, Any] = {}
+    details: AdviceDetails = AdviceDetails()
 
 
 class SyncSite(_Record, tag="sync"):

@@ -67,7 +67,7 @@ def test_each_window_gives_a_reading_and_the_first_one_a_suggestion(fit, shown):
     [advice] = session.all(Advice)
     assert (advice.batch_size, advice.suggested_batch_size) == (8, 32)
     assert (advice.low, advice.high) == (32, 32)
-    assert advice.details["accumulate_grad_batches"] == 1
+    assert advice.details.accumulate_grad_batches == 1
     assert "4 times the largest batch" in advice.reason
     lines = shown("[PROFILE]")
     assert "allocated: 1000 MiB | reserved: 1.37 GiB | peak since the process began:" in lines[0]

@@ -231,16 +231,15 @@ def test_calls_are_counted_and_those_that_could_be_one_are_named_with_their_line
 def test_the_table_says_how_to_make_one_call_of_several(fit):
     fit(ModuleTimer(["encoder", "world_model"]), Moments)
     rows = module_times(analyze_run({0: fit.records}, {}))
-    assert [row["name"] for row in rows] == ["world_model", "encoder", "dream"]
+    assert [row.name for row in rows] == ["world_model", "encoder", "dream"]
     world_model, encoder, dream = rows
-    assert encoder["calls_per_step"] == 5
-    assert encoder["forward_ns"] == 5 * 100 * US
-    assert encoder["device_forward_ns"] >= 5 * 1_000 * US
-    assert encoder["advice"].startswith("called 5 times per step with the same weights, at ")
-    assert encoder["advice"].endswith("fold time into the batch: `encoder(x.flatten(0, 1))`")
-    assert (world_model["advice"], dream["advice"]) == (None, None)
-    figures = [dream[key] for key in ("calls_per_step", "forward_ns", "backward_ns")]
-    assert figures == [None, 400 * US, None]
+    assert encoder.calls_per_step == 5
+    assert encoder.forward_ns == 5 * 100 * US
+    assert encoder.device_forward_ns >= 5 * 1_000 * US
+    assert encoder.advice.startswith("called 5 times per step with the same weights, at ")
+    assert encoder.advice.endswith("fold time into the batch: `encoder(x.flatten(0, 1))`")
+    assert (world_model.advice, dream.advice) == (None, None)
+    assert (dream.calls_per_step, dream.forward_ns, dream.backward_ns) == (None, 400 * US, None)
 
 
 def test_without_gradients_nobody_can_tell_that_calls_could_be_one(fit):

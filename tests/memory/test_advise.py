@@ -145,14 +145,14 @@ def details(size, suggested, **trainer):
 
 
 def test_the_effective_batch_is_kept_by_accumulating_less():
-    assert details(8, 32, accumulate=4)["accumulate_grad_batches"] == 1
-    kept = details(8, 32, accumulate=16, world_size=2)
-    assert (kept["accumulate_grad_batches"], kept["effective_batch_size"]) == (4, 256)
-    assert kept["learning_rate"] == "the effective batch stays 256: leave the learning rate"
+    assert details(8, 32, accumulate=4).accumulate_grad_batches == 1
+    unchanged = details(8, 32, accumulate=16, world_size=2)
+    assert (unchanged.accumulate_grad_batches, unchanged.effective_batch_size) == (4, 256)
+    assert unchanged.learning_rate == "the effective batch stays 256: leave the learning rate"
 
 
 def test_a_larger_effective_batch_asks_for_another_learning_rate():
     grown = details(8, 32)
-    assert (grown["accumulate_grad_batches"], grown["effective_batch_size"]) == (1, 32)
-    assert "from 8 to 32: try the learning rate times 4 with SGD" in grown["learning_rate"]
-    assert "times 2 with Adam" in grown["learning_rate"]
+    assert (grown.accumulate_grad_batches, grown.effective_batch_size) == (1, 32)
+    assert "from 8 to 32: try the learning rate times 4 with SGD" in grown.learning_rate
+    assert "times 2 with Adam" in grown.learning_rate

@@ -9,7 +9,7 @@ from lightning_gpuprof.memory.advise import leaking
 from lightning_gpuprof.memory.trend import MIN_WINDOWS, growth_per_step
 from lightning_gpuprof.records.facts import ProcessMemory
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import Advice, Memory
+from lightning_gpuprof.records.schema import Advice, AdviceDetails, Memory
 
 MAX_WINDOWS = 1000
 """More are thinned out: pairs grow with the square."""
@@ -133,11 +133,11 @@ def rank_advice(ranks: Mapping[int, Session], growth: MemoryGrowth | None = None
             low=None,
             high=None,
             reason=leaking(growth.bytes_per_step),
-            details={},
+            details=AdviceDetails(),
         )
     if len(ranks) == 1:
         return advice
-    details = {**advice.details, "rank": rank, "ranks_advised": len(last)}
+    details = msgspec.structs.replace(advice.details, rank=rank, ranks_advised=len(last))
     missing = len(ranks) - len(last)
     reason = f"rank {rank}: {advice.reason}" if advice.reason else ""
     if missing:

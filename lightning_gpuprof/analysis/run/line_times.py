@@ -1,9 +1,8 @@
-"""How long a step is at each line of the program, by samples of the training thread."""
+"""How much of a step is spent at every line of the program, by samples of the training thread."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -12,15 +11,15 @@ from lightning_gpuprof.records.lines import LineCount
 from lightning_gpuprof.records.phases import Phase
 
 LEAST_COUNT = 5
-"""Samples at a line below which its share says nothing: two standard errors are most of it."""
+"""A line needs this many samples: with fewer, two standard errors are most of its share."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampledLine:
-    """A line and all that it calls outside the program.
+    """A line of the program with everything that it calls outside the program.
 
-    `low_frac` to `high_frac` holds its true share 19 times in 20, as far as chance goes, and
-    samples that may be of other lines.
+    The interval from `low_frac` to `high_frac` holds the line's true share 19 times in 20. It
+    allows for chance, and for samples that may belong to other lines.
     """
 
     file: str
@@ -28,33 +27,49 @@ class SampledLine:
     function: str
     source: str
     callee: str | None
-    """The callee it was in most often, if that has a name."""
+    """The callee that was sampled most often, if it has a name."""
     count: int
     frac: float
     low_frac: float
     high_frac: float
 
 
-def sampled(lines: Iterable[LineCount]) -> Iterator[tuple[list[LineCount], dict[str, Any]]]:
-    """Yield the samples of each line seen often enough, most first, and what they say of it."""
-    at: dict[tuple[str, str, int], list[LineCount]] = defaultdict(list)
-    for one in lines:
-        at[one.phase, one.file, one.line].append(one)
-    for ones in at.values():
-        ones.sort(key=lambda one: -one.count)
-        about = {
-            key: getattr(ones[0], key) for key in ("file", "line", "function", "source", "callee")
-        }
-        if (count := sum(one.count for one in ones)) >= LEAST_COUNT:
-            yield ones, about | {"count": count}
+@dataclass(frozen=True)
+class LineSamples:
+    """All samples at a line in a phase."""
+
+    by_callee: tuple[LineCount, ...]
+    """The samples by what the line was calling, the most frequent callee first."""
+
+    @property
+    def most(self) -> LineCount:
+        """The samples with the most frequent callee."""
+        return self.by_callee[0]
+
+    @property
+    def count(self) -> int:
+        """How many samples there are."""
+        return sum(samples.count for samples in self.by_callee)
+
+
+def group_by_line(lines: Iterable[LineCount]) -> list[LineSamples]:
+    """Group samples by line and phase; lines with fewer than `LEAST_COUNT` are left out."""
+    groups: dict[tuple[str, str, int], list[LineCount]] = defaultdict(list)
+    for samples in lines:
+        groups[samples.phase, samples.file, samples.line].append(samples)
+    by_line = [
+        LineSamples(tuple(sorted(group, key=lambda samples: -samples.count)))
+        for group in groups.values()
+    ]
+    return [line for line in by_line if line.count >= LEAST_COUNT]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LineTime(SampledLine):
-    """The share of a mean step in a line; `low_ns` to `high_ns` is its interval as a time.
+    """The time per step at a line, with its interval from `low_ns` to `high_ns`.
 
-    Samples are of the first twenty seconds; on a GPU the host may wait at a line for work queued by
-    others.
+    Shares are of the mean step. Samples are of the first twenty seconds. On a GPU, the host may
+    wait at a line for work that other lines have queued.
     """
 
     phase: Phase
@@ -62,25 +77,31 @@ class LineTime(SampledLine):
     low_ns: int
     high_ns: int
     operation: str | None
-    """The call or operator that was seen running there most often."""
+    """The call or operator of the line that was sampled most often."""
 
 
 def line_times(run: RunResults) -> tuple[LineTime, ...]:
-    """Return the lines of the program that were seen, those that take longest first."""
-    seen, step_ns = run.lines, run.step_ns
-    if seen is None or not step_ns:
+    """Return the sampled lines of the program, those that take longest first."""
+    host_lines, step_ns = run.lines, run.step_ns
+    if host_lines is None or not step_ns:
         return ()
-    found = []
-    for ones, about in sampled(seen.lines):
-        phase = Phase(ones[0].phase)
+    times = []
+    for samples in group_by_line(host_lines.lines):
+        most = samples.most
+        phase = Phase(most.phase)
         per_step = run.per_step(phase)
         if per_step is None or not per_step.mean_ns:
             continue
-        low, high = seen.interval(ones, phase)
-        mean_ns = round(per_step.mean_ns * about["count"] / seen.by_phase[phase.value])
-        found.append(
+        low, high = host_lines.interval(samples.by_callee, phase)
+        mean_ns = round(per_step.mean_ns * samples.count / host_lines.by_phase[phase.value])
+        times.append(
             LineTime(
-                **about,
+                file=most.file,
+                line=most.line,
+                function=most.function,
+                source=most.source,
+                callee=most.callee,
+                count=samples.count,
                 phase=phase,
                 mean_ns=mean_ns,
                 low_ns=round(low * per_step.mean_ns),
@@ -88,25 +109,29 @@ def line_times(run: RunResults) -> tuple[LineTime, ...]:
                 frac=mean_ns / step_ns,
                 low_frac=low * per_step.mean_ns / step_ns,
                 high_frac=high * per_step.mean_ns / step_ns,
-                operation=ones[0].operation,
+                operation=most.operation,
             )
         )
-    return tuple(sorted(found, key=lambda one: -one.mean_ns))
+    return tuple(sorted(times, key=lambda line: -line.mean_ns))
 
 
 def unlisted_ns(run: RunResults) -> int | None:
-    """Return at most how long a step is at any line that `line_times` leaves out.
+    """Return an upper bound of the time per step at any line that `line_times` leaves out.
 
-    Such a line has fewer samples than `LEAST_COUNT`, and may be meant by those in doubt. None where
-    that may be as long as at the lines that are listed.
+    Such a line has fewer samples than `LEAST_COUNT`, and samples in doubt may belong to it. None
+    if the bound is no less than the time at the longest line that is listed.
     """
-    listed, most = line_times(run), 0.0
+    listed, bound_ns = line_times(run), 0.0
     if run.lines is None or not listed:
         return None
-    for one in {(one.phase, one.file, one.function): one for one in run.lines.lines}.values():
-        per_step = run.per_step(Phase(one.phase))
-        count = min(LEAST_COUNT - 1, run.lines.by_phase[one.phase])
-        rare = replace(one, line=0, count=count, doubt=0)
-        high = run.lines.interval([rare], Phase(one.phase))[1]
-        most = max(most, high * (per_step.mean_ns if per_step else 0))
-    return round(most) if most < listed[0].mean_ns else None
+    functions = {
+        (samples.phase, samples.file, samples.function): samples for samples in run.lines.lines
+    }
+    for samples in functions.values():
+        phase = Phase(samples.phase)
+        per_step = run.per_step(phase)
+        count = min(LEAST_COUNT - 1, run.lines.by_phase[samples.phase])
+        unlisted = replace(samples, line=0, count=count, doubt=0)
+        high_frac = run.lines.interval([unlisted], phase)[1]
+        bound_ns = max(bound_ns, high_frac * (per_step.mean_ns if per_step else 0))
+    return round(bound_ns) if bound_ns < listed[0].mean_ns else None

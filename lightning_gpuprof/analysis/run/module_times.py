@@ -1,43 +1,63 @@
-"""The table of named modules: how often each is called in a step, and how long it takes."""
+"""How often named modules are called in a step, and how long they take."""
 
-from typing import Any
+from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.records.lines import ModuleCalls
 from lightning_gpuprof.records.phases import Phase
 
 
-def module_times(run: RunResults) -> list[dict[str, Any]]:
-    """Return a row per module or region, the longest first; none where no module was named.
+@dataclass(frozen=True, kw_only=True)
+class ModuleTime:
+    """A named module or region: mean self times per step, None where not measured."""
 
-    Times are mean self times per step, of forward and of backward, None where not measured;
-    `advice` says how to make one call of several, where that can be.
-    """
+    name: str
+    calls_per_step: float | None
+    """None for a region."""
+    forward_ns: int | None
+    backward_ns: int | None
+    device_forward_ns: int | None
+    device_backward_ns: int | None
+    advice: str | None
+    """How several calls become a single call; None if the module is not called in such a loop."""
+
+
+def module_times(run: RunResults) -> tuple[ModuleTime, ...]:
+    """Return the named modules and regions, the longest first; empty if no module was named."""
     calls = run.facts.module_calls
     if calls is None:
-        return []
-    host = {(p.phase, p.name): p.per_step.mean_ns for p in run.parts if p.per_step is not None}
-    marked = run.device.time.parts if run.device.time else ()
-    device = {(part.phase, part.name): part.mean_ns for part in marked}
-    passes = (Phase.FORWARD, Phase.BACKWARD)
-    rows = [
-        {
-            "name": name,
-            "calls_per_step": calls.per_step.get(name),
-            **{f"{phase.value}_ns": host.get((phase, name)) for phase in passes},
-            **{f"device_{phase.value}_ns": device.get((phase, name)) for phase in passes},
-            "advice": _advice(name, calls),
-        }
-        for name in dict.fromkeys((*calls.per_step, *(name for at, name in host if at in passes)))
+        return ()
+    host = {
+        (part.phase, part.name): part.per_step.mean_ns
+        for part in run.parts
+        if part.per_step is not None
+    }
+    device_parts = run.device.time.parts if run.device.time else ()
+    device = {(part.phase, part.name): part.mean_ns for part in device_parts}
+    regions = [name for phase, name in host if phase in (Phase.FORWARD, Phase.BACKWARD)]
+    modules = [
+        ModuleTime(
+            name=name,
+            calls_per_step=calls.per_step.get(name),
+            forward_ns=host.get((Phase.FORWARD, name)),
+            backward_ns=host.get((Phase.BACKWARD, name)),
+            device_forward_ns=device.get((Phase.FORWARD, name)),
+            device_backward_ns=device.get((Phase.BACKWARD, name)),
+            advice=_advice(name, calls),
+        )
+        for name in dict.fromkeys((*calls.per_step, *regions))
     ]
-    return sorted(rows, key=lambda row: -(row["forward_ns"] or 0) - (row["backward_ns"] or 0))
+    return tuple(
+        sorted(modules, key=lambda module: -(module.forward_ns or 0) - (module.backward_ns or 0))
+    )
 
 
 def _advice(name: str, calls: ModuleCalls) -> str | None:
-    at = calls.loops.get(name)
-    if at is None:
+    place = calls.loops.get(name)
+    if place is None:
         return None
     return (
         f"called {calls.per_step[name]:.3g} times per step with the same weights, at "
-        f"{at.file}:{at.line} `{at.source}`; fold time into the batch: `{name}(x.flatten(0, 1))`"
+        f"{place.file}:{place.line} `{place.source}`; fold time into the batch: "
+        f"`{name}(x.flatten(0, 1))`"
     )

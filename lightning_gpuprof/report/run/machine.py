@@ -156,9 +156,9 @@ def _batch_size_lines(advice: Advice) -> Iterator[str]:
     why = "; ".join(filter(None, [band, advice.reason]))
     advised = f"{advice.batch_size} now, {advice.suggested_batch_size} advised"
     yield f"{advised} ({why})" if why else advised
-    if accumulate := advice.details.get("accumulate_grad_batches"):
+    if accumulate := advice.details.accumulate_grad_batches:
         yield f"accumulate_grad_batches={accumulate}"
-    if learning_rate := advice.details.get("learning_rate"):
+    if learning_rate := advice.details.learning_rate:
         yield str(learning_rate)
 
 

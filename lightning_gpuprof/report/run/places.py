@@ -1,6 +1,7 @@
 """At which lines, in which modules and workers a step's time is spent; graph breaks and syncs."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from lightning_gpuprof.analysis.run.line_times import SampledLine, line_times, unlisted_ns
 from lightning_gpuprof.analysis.run.module_times import module_times
@@ -130,7 +131,11 @@ def modules_section(run: RunResults) -> Section | None:
     if not modules:
         return None
     rows: list[dict[str, Value]] = [
-        {key: value for key, value in module.items() if key != "advice" and value is not None}
+        {
+            key: value
+            for key, value in asdict(module).items()
+            if key != "advice" and value is not None
+        }
         for module in modules
     ]
     columns = (
@@ -143,9 +148,7 @@ def modules_section(run: RunResults) -> Section | None:
     )
     parts: list[Table | Text] = [Table("modules", columns, tuple(rows))]
     loops: list[dict[str, Value]] = [
-        {"name": module["name"], "advice": module["advice"]}
-        for module in modules
-        if module["advice"]
+        {"name": module.name, "advice": module.advice} for module in modules if module.advice
     ]
     if loops:
         loop_columns = (Column("name", "Module", "code"), Column("advice", "Advice", "text"))

@@ -70,9 +70,9 @@ def _batch_size(results: RunResults) -> Iterator[str]:
         why = "; ".join(filter(None, [band, advice.reason]))
         advised = f"{advice.batch_size} now, {advice.suggested_batch_size} advised"
         yield f"{advised} ({why})" if why else advised
-        if accumulate := advice.details.get("accumulate_grad_batches"):
+        if accumulate := advice.details.accumulate_grad_batches:
             yield f"accumulate_grad_batches={accumulate}"
-        if rate := advice.details.get("learning_rate"):
+        if rate := advice.details.learning_rate:
             yield str(rate)
 
 

@@ -1,6 +1,7 @@
 """The tables of the console report."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 
 from rich.padding import Padding
 from rich.table import Table
@@ -122,12 +123,13 @@ def line_table(results: RunResults) -> Padding | None:
 def module_tables(results: RunResults) -> Iterator[Titled]:
     """Yield the modules that were named, and those whose calls could be one."""
     modules = module_times(results)
-    keys = [k for k in _MODULE_TIMES if any(row[k] is not None for row in modules)]
-    rows = [(*(cell(key, row[key]) for key in keys), row["name"]) for row in modules]
+    figures = [asdict(module) for module in modules]
+    keys = [key for key in _MODULE_TIMES if any(row[key] is not None for row in figures)]
+    rows = [(*(cell(key, row[key]) for key in keys), row["name"]) for row in figures]
     if rows:
         head = (*(key.removesuffix("_ns").replace("_", " ") for key in keys), "")
         yield "MODULES (own time, mean per step)", grid(rows, right=range(len(keys)), head=head)
-    if loops := [(row["name"], row["advice"]) for row in modules if row["advice"]]:
+    if loops := [(module.name, module.advice) for module in modules if module.advice]:
         yield "MODULES CALLED IN A LOOP", grid(loops)
 
 

@@ -60,7 +60,7 @@ def report_payload(
         "lines": [plain(asdict(one)) for one in line_times(results)[:TOP_LINES]],
         "lines_unlisted_ns": unlisted_ns(results),
         "workers": _workers(results),
-        "modules": module_times(results),
+        "modules": [asdict(module) for module in module_times(results)],
         "outside": [plain(asdict(outside)) for outside in results.outside],
         "findings": [
             {**finding_payload(finding, results), "measured": finding.measured}

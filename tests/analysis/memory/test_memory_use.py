@@ -8,7 +8,7 @@ from lightning_gpuprof.analysis.memory import memory_use as module
 from lightning_gpuprof.memory.trend import theil_sen
 from lightning_gpuprof.records.facts import ProcessMemory
 from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import SCHEMA_VERSION, Advice, RunStart
+from lightning_gpuprof.records.schema import SCHEMA_VERSION, Advice, AdviceDetails, RunStart
 
 MIB = 2**20
 GIB = 2**30
@@ -103,12 +103,12 @@ def advised(*suggested, **changes):
 def test_the_rank_with_the_least_headroom_decides():
     advice = module.rank_advice({0: advised(32, 64), 1: advised(48)})
     assert advice.suggested_batch_size == 48
-    assert advice.details == {"rank": 1, "ranks_advised": 2}
+    assert advice.details == AdviceDetails(rank=1, ranks_advised=2)
 
 
 def test_of_ranks_held_at_one_size_the_one_whose_band_begins_lower_speaks():
     advice = module.rank_advice({0: advised(64, low=64), 1: advised(64, low=40)})
-    assert advice.details["rank"] == 1
+    assert advice.details.rank == 1
 
 
 def test_a_rank_that_suggests_nothing_withholds_it_for_all():

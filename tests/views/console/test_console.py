@@ -19,6 +19,7 @@ from lightning_gpuprof.records.lines import (
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import (
     Advice,
+    AdviceDetails,
     Device,
     DeviceSample,
     Loader,
@@ -262,7 +263,7 @@ def test_what_the_driver_said_of_the_device_is_shown_as_far_as_it_did(report):
 
 
 def test_the_advised_batch_size_is_shown_or_why_there_is_none(report):
-    details = {"accumulate_grad_batches": 2, "learning_rate": "leave the learning rate"}
+    details = AdviceDetails(accumulate_grad_batches=2, learning_rate="leave the learning rate")
     advice = Advice(
         step=50, batch_size=16, suggested_batch_size=56, low=47, high=64, details=details
     )
