@@ -40,9 +40,9 @@ from lightning_gpuprof.units import duration, percent
 
 EVERY_N_STEPS = 50
 LOGGED = f"(self.trainer.fit_loop.total_batch_idx + 1) % {EVERY_N_STEPS} == 0"
-"""Holds in the batches whose values a Trainer passes on: the 50th, the 100th..."""
+"""A condition that holds in the batches whose values the Trainer logs: the 50th, the 100th..."""
 USUAL_NS = 1_000_000
-"""Three values a step: one call took 0.3 ms on a quiet machine (docs/adr/0030)."""
+"""Logging three values per step: a call took 0.3 ms on a quiet machine (docs/adr/0030)."""
 MOST_NAMES = 3
 EXPLAINS = ("host-sync", "step-time-jitter")
 ADVICE = (
@@ -57,7 +57,7 @@ SYNCED = (
     " Do not log with sync_dist=True in each step ({names}): all ranks wait for each other in each "
     "such call."
 )
-USUAL = "A few values per step are normal; these steps are short. "
+USUAL = "A few values per step are usual; these steps are short. "
 IN_STEPS = (
     "Make this call, and compute what only it needs, in one step of {every}. "
     "Trainer(log_every_n_steps=...) does not affect it."
@@ -68,24 +68,31 @@ EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "curves have fewer
 
 @rule(id="slow-logging", needs=("training", "steps"), effort=EFFORT)
 def judge(run: RunResults) -> tuple[Finding, ...]:
-    """Return findings where logging costs time: all of it, and calls that the program makes."""
-    own = [_by_experiment(run, phase) for phase in (Phase.LOGGING, Phase.VALIDATION)]
-    return tuple(one for one in (_as_usual(run), *own) if one is not None)
+    """Return findings about loggers and `self.log`, and about calls of a logger's experiment."""
+    findings = (
+        _by_loggers(run),
+        _by_experiment(run, Phase.LOGGING),
+        _by_experiment(run, Phase.VALIDATION),
+    )
+    return tuple(finding for finding in findings if finding is not None)
 
 
-def _as_usual(run: RunResults) -> Finding | None:
-    """Return a finding of loggers, `self.log` and hooks that take norms."""
+def _by_loggers(run: RunResults) -> Finding | None:
+    """Return the finding about loggers, `self.log` and hooks that compute norms."""
     logging, step_ns = run.per_step(Phase.LOGGING), measured(run.step_ns)
     if logging is None:
         return None
-    hooks, own = norm_hooks(run), _calls(run, Phase.LOGGING)
-    mean_ns = logging.mean_ns - sum(one.mean_ns for _, one in own)
+    hooks = norm_hooks(run)
+    # Calls of the logger's experiment have a finding of their own.
+    apart = [taken for _, taken in _experiment_calls(run, Phase.LOGGING)]
+    mean_ns = logging.mean_ns - sum(taken.mean_ns for taken in apart)
     # Without the longest step: a logger's first call imports and opens what it needs.
-    longest_ns = max(0, logging.max_ns - sum(one.max_ns for _, one in own))
+    longest_ns = max(0, logging.max_ns - sum(taken.max_ns for taken in apart))
     logs = [part.per_step for part in run.parts_of(Phase.LOGGING) if part.name == SELF_LOG]
-    called_ns = sum(one.mean_ns for one in logs if one is not None)
-    # Whoever waits for a late rank in self.log(sync_dist=True) would wait for it elsewhere. Place
-    # some ranks left no records, all of such calls may be that.
+    called_ns = sum(taken.mean_ns for taken in logs if taken is not None)
+    # A rank that waits for a late rank in self.log(sync_dist=True) would otherwise wait for it
+    # somewhere else, so this wait is no cost of logging. If the records of some ranks are missing,
+    # all of the time in such calls may be waiting.
     waited_ns = called_ns if run.lacks_ranks and run.facts.synced_logs else 0
     if run.ranks.waits is not None:
         waited_ns = run.ranks.waits.log_waited_ns.get(run.start.rank, 0)
@@ -98,7 +105,7 @@ def _as_usual(run: RunResults) -> Finding | None:
     called_ns = max(0, called_ns - waited_ns)
     change, goes_ns = _change(run, cost_ns, called_ns, hooks[0].name if hooks else None)
     if not goes_ns:
-        return None  # loggers get values seldom already
+        return None  # values are logged seldom already
     lost = exposed(run, Phase.LOGGING, goes_ns)
     calls = bool(hooks) or "self.log(" in change
     usual_ns = min(called_ns, USUAL_NS, cost_ns) if calls else 0
@@ -118,7 +125,7 @@ def _as_usual(run: RunResults) -> Finding | None:
     )
 
 
-def _calls(run: RunResults, phase: Phase) -> list[tuple[str, PerStep]]:
+def _experiment_calls(run: RunResults, phase: Phase) -> list[tuple[str, PerStep]]:
     """Return the program's own calls of a logger's `experiment`, the longest first."""
     return [
         (part.name, part.per_step)
@@ -128,14 +135,15 @@ def _calls(run: RunResults, phase: Phase) -> list[tuple[str, PerStep]]:
 
 
 def _by_experiment(run: RunResults, phase: Phase) -> Finding | None:
-    """Return a finding of the calls that the program makes in its steps, or in validation."""
-    calls, step_ns, validates = _calls(run, phase), measured(run.step_ns), phase is Phase.VALIDATION
-    # In validation they are timed in every step, else in marked ones alone.
+    """Return the finding about the program's own calls of a logger's experiment."""
+    calls, step_ns = _experiment_calls(run, phase), measured(run.step_ns)
+    validates = phase is Phase.VALIDATION
+    # In validation the calls of all steps are timed, otherwise those of marked steps.
     steps = run.steps.dur.count if run.steps else 1
     if validates and run.every:
         steps = run.every.steps
-    # Without the longest, which imports what draws.
-    cost_ns = sum(one.mean_ns - one.max_ns // steps for _, one in calls)
+    # Without the longest call, which imports what draws.
+    cost_ns = sum(taken.mean_ns - taken.max_ns // steps for _, taken in calls)
     if cost_ns <= 0:
         return None
     name, first = calls[0]
@@ -163,18 +171,18 @@ def _by_experiment(run: RunResults, phase: Phase) -> Finding | None:
 
 
 def _lines(run: RunResults, phase: Phase, names: Sequence[str]) -> tuple[Place, ...]:
-    """Return the lines of these calls, where samples show them."""
+    """Return the sampled lines of these calls."""
     called = {name.removeprefix(EXPERIMENT) for name in names}
-    seen = run.lines.of(phase) if run.lines else []
-    ours = (one for one in seen if (one.callee or "").rpartition(".")[2] in called)
-    at = {(one.file, one.line): one for one in ours if one.count >= LEAST_COUNT}
-    return tuple(Place.at(one, phase=phase.value) for one in [*at.values()][:MOST_NAMES])
+    sampled = run.lines.of(phase) if run.lines else []
+    calling = (line for line in sampled if (line.callee or "").rpartition(".")[2] in called)
+    by_line = {(line.file, line.line): line for line in calling if line.count >= LEAST_COUNT}
+    return tuple(Place.at(line, phase=phase.value) for line in [*by_line.values()][:MOST_NAMES])
 
 
 def _change(run: RunResults, cost_ns: int, called_ns: int, hook: str | None) -> tuple[str, int]:
-    """Return code for what takes longest (a hook, `self.log` or a logger), and what goes with it.
+    """Return the change for what takes longest (a hook, `self.log` or a logger), and its saving.
 
-    The Trainer's setting leaves calls of `self.log` as they are.
+    The Trainer's setting makes loggers get values less often, but calls of `self.log` stay.
     """
     if hook is not None:
         guarded = f"def {hook}(self, *args):\n    if {LOGGED}:\n        ...  # as before"
@@ -195,18 +203,22 @@ def _change(run: RunResults, cost_ns: int, called_ns: int, hook: str | None) -> 
 
 
 def _seldom_ns(cost_ns: int) -> int:
-    """Return the saving if a cost stays in one of `EVERY_N_STEPS` steps alone."""
+    """Return the saving if a cost stays in only one of `EVERY_N_STEPS` steps."""
     return round(cost_ns * (1 - 1 / EVERY_N_STEPS))
 
 
 def _own_calls_ns(run: RunResults, asked: int) -> int:
-    """Return what loggers take beside what the Trainer passes on, at each validation too."""
+    """Return the time of the program's own calls of loggers.
+
+    These are the calls beyond those of the Trainer, which logs every `asked` steps and at
+    validations.
+    """
     if run.steps is None:
         return 0
-    handed = -(-run.steps.count // asked)
-    handed += run.every.flagged.get("validation", 0) if run.every else 0
+    by_trainer = -(-run.steps.count // asked)
+    by_trainer += run.every.flagged.get("validation", 0) if run.every else 0
     own_ns = (
-        part.per_step.mean_ns * max(0, part.active_steps - handed) / part.active_steps
+        part.per_step.mean_ns * max(0, part.active_steps - by_trainer) / part.active_steps
         for part in run.parts_of(Phase.LOGGING)
         if part.per_step is not None and part.name != SELF_LOG and part.active_steps
     )

@@ -47,11 +47,11 @@ from lightning_gpuprof.units import duration
 LOW_FRAC = 0.9
 MIN_FRAC = 0.02
 MIN_COLLECTIONS = 3
-"""Any program makes a full collection at first."""
+"""Fewer full collections are usual: any program makes some as it begins."""
 FROZEN_FRAC = 0.5
 LINE_FRAC = 0.5
 GC_FRAC = 0.02
-"""CPython's own collections take less of a loop that makes a few hundred objects a step."""
+"""In a loop that makes a few hundred objects per step, CPython's own collections take less."""
 CALLED = (
     "{function} calls gc.collect() ({file}:{line}). Remove the call, or make it once per epoch: "
     "Python collects by itself."
@@ -66,55 +66,56 @@ REGULAR = (
 )
 NO_PATTERN = "The slow steps follow no pattern, and nothing recorded explains them"
 SHAPES = (
-    f"{NO_PATTERN}. New batch shapes make torch allocate memory, and "
-    "Trainer(benchmark=True) try algorithms: pad to a few lengths."
+    f"{NO_PATTERN}. With new batch shapes torch allocates memory, and "
+    "Trainer(benchmark=True) tries algorithms: pad to a few lengths."
 )
 UNKNOWN = f"{NO_PATTERN}: look for other programs on this machine first."
-LASTS = "steps take another time from step {step:,} on, which is a change and no jitter"
+LASTS = "the step time changes at step {step:,} and stays so, which is not jitter"
 EFFORT = Effort(Horizon.QUICK, "a call taken out of the loop", "none")
 
 
 @rule(id="step-time-jitter", needs=("steps",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | Abstained | None:
-    """Return a finding where spikes or the collector cost time."""
-    seen, step_ns = run.variation.spikes, measured(run.step_ns)
-    if seen is None:
+    """Return a finding about spikes, or about the garbage collector."""
+    spikes, step_ns = run.variation.spikes, measured(run.step_ns)
+    if spikes is None:
         return None
     collected_ns = (run.every.mean_ns(Phase.GARBAGE_COLLECTION) if run.every else None) or 0
-    if seen.gc_count >= MIN_COLLECTIONS and collected_ns >= GC_FRAC * step_ns:
-        return _of_collector(run, seen, collected_ns)
-    if seen.changed is not None:
-        return Abstained("", LASTS.format(step=seen.changed.step))
-    regular = seen.count > 1 and seen.every_steps is not None
-    if not regular and (seen.count < 2 or seen.excess_per_step_ns < MIN_FRAC * step_ns):
+    if spikes.gc_count >= MIN_COLLECTIONS and collected_ns >= GC_FRAC * step_ns:
+        return _of_collector(run, spikes, collected_ns)
+    if spikes.changed is not None:
+        return Abstained("", LASTS.format(step=spikes.changed.step))
+    regular = spikes.count > 1 and spikes.every_steps is not None
+    if not regular and (spikes.count < 2 or spikes.excess_per_step_ns < MIN_FRAC * step_ns):
         return None
     if not regular and run.device.time is not None and run.device.time.is_behind:
-        return None  # the host waits for a place in the device's queue, now longer, now shorter
-    most = seen.excess_per_step_ns if regular else 0
+        return None  # the host waits until the device's queue has room, for varying times
+    most = spikes.excess_per_step_ns if regular else 0
     saving = Range(low=round(LOW_FRAC * most), high=most)
-    rhythm = f", every {seen.every_steps:.0f} steps" if seen.every_steps else ""
-    each = duration(seen.excess_ns / max(1, seen.count))
+    rhythm = f", every {spikes.every_steps:.0f} steps" if spikes.every_steps else ""
+    excess = duration(spikes.excess_ns / max(1, spikes.count))
     advice = SHAPES if run.on_gpu else UNKNOWN
-    evidence = _evidence(seen, collected_ns)
-    if seen.every_steps:
-        advice = REGULAR.format(every=seen.every_steps)
-        evidence["steps_between_count"] = round(seen.every_steps)
+    evidence = _evidence(spikes, collected_ns)
+    if spikes.every_steps:
+        advice = REGULAR.format(every=spikes.every_steps)
+        evidence["steps_between_count"] = round(spikes.every_steps)
     return Finding(
         severity=Severity.BY_SAVING if regular else Severity.INFO,
-        title=f"{seen.count} of {seen.steps} steps take {each} more{rhythm}",
+        title=f"{spikes.count} of {spikes.steps} steps take {excess} more{rhythm}",
         advice=advice,
         evidence=evidence,
         saving_ns=saving,
         cause_ns=Range(most, most),
         confidence=0.6 if regular else 0.3,
-        places=_spiking(run, seen),
+        places=_spiking(run, spikes),
     )
 
 
-def _of_collector(run: RunResults, seen: Spikes, collected_ns: int) -> Finding:
+def _of_collector(run: RunResults, spikes: Spikes, collected_ns: int) -> Finding:
+    """Return the finding about the garbage collector, at the line that calls it if one does."""
     sampled = run.lines.lines if run.lines else ()
-    calls = [one for one in sampled if "gc.collect(" in one.source]
-    call = max(calls, key=lambda one: one.count, default=None)
+    calls = [line for line in sampled if "gc.collect(" in line.source]
+    call = max(calls, key=lambda line: line.count, default=None)
     saving = Range(low=round(FROZEN_FRAC * collected_ns), high=collected_ns)
     advice, change = FREEZE, "gc.collect()\ngc.freeze()  # once, before trainer.fit"
     phase = Phase.GARBAGE_COLLECTION.value
@@ -128,7 +129,7 @@ def _of_collector(run: RunResults, seen: Spikes, collected_ns: int) -> Finding:
     return Finding(
         title=f"Python's garbage collector takes {duration(collected_ns)} of each step",
         advice=advice,
-        evidence=_evidence(seen, collected_ns),
+        evidence=_evidence(spikes, collected_ns),
         saving_ns=saving,
         cause_ns=Range(collected_ns, collected_ns),
         confidence=0.9,
@@ -137,21 +138,23 @@ def _of_collector(run: RunResults, seen: Spikes, collected_ns: int) -> Finding:
     )
 
 
-def _evidence(seen: Spikes, collected_ns: int) -> dict[str, int | float]:
+def _evidence(spikes: Spikes, collected_ns: int) -> dict[str, int | float]:
     return {
-        "spikes_count": seen.count,
-        "excess_per_step_ns": seen.excess_per_step_ns,
-        "collections_count": seen.gc_count,
+        "spikes_count": spikes.count,
+        "excess_per_step_ns": spikes.excess_per_step_ns,
+        "collections_count": spikes.gc_count,
         "collecting_per_step_ns": collected_ns,
     }
 
 
-def _spiking(run: RunResults, seen: Spikes) -> tuple[Place, ...]:
-    """Return the spikes' phase, and of regular ones the line that takes most of them."""
-    if seen.phase is None:
+def _spiking(run: RunResults, spikes: Spikes) -> tuple[Place, ...]:
+    """Return the phase of the spikes, or the line that takes most of them if they are regular."""
+    if spikes.phase is None:
         return ()
-    least_ns = LINE_FRAC * seen.excess_per_step_ns
-    lines = [one for one in line_times(run) if one.phase is seen.phase and one.low_ns >= least_ns]
-    if seen.every_steps is not None and lines:
-        return (Place.at(lines[0], phase=seen.phase.value),)
-    return (Place(phase=seen.phase.value),)
+    least_ns = LINE_FRAC * spikes.excess_per_step_ns
+    lines = [
+        line for line in line_times(run) if line.phase is spikes.phase and line.low_ns >= least_ns
+    ]
+    if spikes.every_steps is not None and lines:
+        return (Place.at(lines[0], phase=spikes.phase.value),)
+    return (Place(phase=spikes.phase.value),)

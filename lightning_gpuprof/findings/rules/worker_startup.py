@@ -40,32 +40,33 @@ WITHOUT = "DataLoader(..., num_workers=0)"
 ROWS = "Samples are rows of tensors in memory: make batches of them without workers."
 KEEP = "Keep the workers from one epoch to the next."
 AMID = (
-    "A loader beside a longer one comes to its end and starts its workers anew: keep them, or make "
-    "its batches in the training process (num_workers=0)."
+    "A loader that is shorter than another one ends before the epoch does and starts its workers "
+    "again: keep them, or make its batches in the training process (num_workers=0)."
 )
 FEW_BATCHES = (
-    "They make {each} batches each: make them in the training process, or keep the workers "
+    "Each loader makes only {batches} batches: make them in the training process, or keep the workers "
     "(persistent_workers=True)."
 )
 KEEP_VALIDATION = "Keep the workers of the validation's loader from one validation to the next."
 RELOAD = "Trainer(..., reload_dataloaders_every_n_epochs=0)  # keeps the loader, and its workers"
 ANEW = (
     " train_dataloader makes a new loader for each epoch: return the same one, with "
-    "persistent_workers=True, and draw anew inside the dataset."
+    "persistent_workers=True, and change the data inside the dataset."
 )
 FEW = 2
-"""Batches per worker that are soon made without it."""
+"""So many batches per worker are made as fast without workers."""
 EFFORT = Effort(Horizon.QUICK, "one argument of the DataLoader", "workers keep their memory")
 
 
 @rule(id="worker-startup", needs=("training", "steps"), effort=EFFORT)
 def judge(run: RunResults) -> tuple[Finding, ...]:
-    """Return a finding where epochs, steps or validations wait for workers to start."""
-    found = _of_epochs(run), _amid_epochs(run), _of_validations(run)
-    return tuple(one for one in found if one is not None)
+    """Return a finding for epochs, steps and validations that wait for workers to start."""
+    findings = _of_epochs(run), _amid_epochs(run), _of_validations(run)
+    return tuple(finding for finding in findings if finding is not None)
 
 
 def _of_epochs(run: RunResults) -> Finding | None:
+    """Return the finding about workers that start with each epoch."""
     starts, loader, steps = run.epochs.starts, run.start.loader, run.steps
     step_ns, workers = measured(run.step_ns), loader.num_workers if loader else None
     if starts is None or steps is None or workers == 0 or starts.count < 2:
@@ -73,11 +74,11 @@ def _of_epochs(run: RunResults) -> Finding | None:
     persistent, again = bool(loader and loader.persistent_workers), starts.count - 1
     waited_ns = starts.again_ns // again
     first_batch_ns = min(waited_ns, (workers or 1) * step_ns)
-    # Workers that are kept do not start again: the rest of the wait is making the first batch.
-    kept = persistent and (not starts.remade_ns or waited_ns == first_batch_ns)
-    if kept or not waited_ns:
+    # Persistent workers do not start again: the rest of the wait is making the first batch.
+    stays = persistent and (not starts.remade_ns or waited_ns == first_batch_ns)
+    if stays or not waited_ns:
         return None
-    # Workers that are kept fill their queues beside the first steps all the same.
+    # Persistent workers, too, must fill their queues as an epoch begins.
     sure_ns = waited_ns - first_batch_ns
     cost_ns = starts.again_ns // steps.ran
     most_ns = cost_ns + starts.slower_ns // steps.ran
@@ -110,20 +111,20 @@ def _of_epochs(run: RunResults) -> Finding | None:
 
 
 def _needless(run: RunResults) -> bool:
-    """Tell whether the samples are rows in memory, for which no workers are needed."""
+    """Return whether the samples are rows in memory, which need no workers."""
     lost = exposed(run, Phase.DATA_WAIT, run.wait_ns or 0)
     return run.wait_ns is not None and rows_in_memory(run, lost) is not None
 
 
 def _amid_epochs(run: RunResults) -> Finding | None:
-    """Return a finding where a loader starts its workers anew in the middle of an epoch."""
+    """Return the finding about a loader that starts its workers again in the middle of an epoch."""
     amid, step_ns = run.epochs.amid_starts, measured(run.step_ns)
     if amid is None or not amid.per_step_ns:
         return None
     cost_ns, every = amid.per_step_ns, amid.every_steps
     saving = Range(*around(cost_ns, step_ns))
     return Finding(
-        title=f"Worker processes start amid the epoch, every {every} steps: "
+        title=f"Worker processes start within epochs, every {every} steps: "
         f"{duration(cost_ns)} of each step ({percent(cost_ns / step_ns)})",
         advice=AMID,
         evidence={"startup_ns": cost_ns, "steps_between_count": every},
@@ -136,32 +137,37 @@ def _amid_epochs(run: RunResults) -> Finding | None:
 
 
 def _of_validations(run: RunResults) -> Finding | None:
-    """Return a finding where each validation starts workers of its own."""
-    seen, step_ns = run.epochs.validations, measured(run.step_ns)
-    if seen is None or seen.loader is None or run.every is None or not seen.starts_workers:
+    """Return the finding about validations that start workers of their own."""
+    validations, step_ns = run.epochs.validations, measured(run.step_ns)
+    if (
+        validations is None
+        or validations.loader is None
+        or run.every is None
+        or not validations.starts_workers
+    ):
         return None
-    low_ns, each_ns = seen.start_again_ns
-    cost_ns = each_ns * seen.count // run.every.steps
+    low_ns, each_ns = validations.start_again_ns
+    cost_ns = each_ns * validations.count // run.every.steps
     if not cost_ns:
         return None
-    workers = seen.loader.num_workers or 0
-    # The first validation always starts them, unless one ran before training.
-    low_ns = low_ns * (seen.count - 1) // run.every.steps
+    workers = validations.loader.num_workers or 0
+    # The first validation always starts its workers, unless a validation ran before training.
+    low_ns = low_ns * (validations.count - 1) // run.every.steps
     saving = Range(low=around(low_ns)[0], high=around(cost_ns, step_ns)[1])
     advice, change = KEEP_VALIDATION, f"num_workers={workers}, persistent_workers=True"
-    loaders = seen.loader.loaders or 1
-    each, started = (seen.loader.length or 0) / loaders, workers * loaders
-    if 0 < each <= FEW * workers:
-        advice, change = FEW_BATCHES.format(each=round(each)), "num_workers=0"
+    loaders = validations.loader.loaders or 1
+    batches, started = (validations.loader.length or 0) / loaders, workers * loaders
+    if 0 < batches <= FEW * workers:
+        advice, change = FEW_BATCHES.format(batches=round(batches)), "num_workers=0"
     return Finding(
-        title=f"Starting {started} worker{'s' * (started > 1)} costs each validation "
-        f"{duration(each_ns)} ({of_run(run, each_ns * seen.count)})",
+        title=f"Starting {started} {'worker' if started == 1 else 'workers'} costs each validation "
+        f"{duration(each_ns)} ({of_run(run, each_ns * validations.count)})",
         advice=advice,
         evidence={
             "startup_ns": cost_ns,
             "startup_per_validation_ns": each_ns,
-            "per_validation_ns": seen.each_ns,
-            "validations_count": seen.count,
+            "per_validation_ns": validations.each_ns,
+            "validations_count": validations.count,
             "num_workers_count": workers,
         },
         saving_ns=saving,

@@ -93,8 +93,6 @@ def test_steps_that_are_slow_from_one_on_are_a_change_and_no_jitter(evaluate, an
     phases = {"forward": [MS if step < 300 else 12 * MS for step in range(400)]}
     said = evaluate(phases, steps=400)
     assert isinstance(said, Abstained)
-    assert said.reason == (
-        "steps take another time from step 300 on, which is a change and no jitter"
-    )
+    assert said.reason == ("the step time changes at step 300 and stays so, which is not jitter")
     changed = analyze(phases, steps=400).variation.spikes.changed
     assert (changed.step, changed.before_ns, changed.after_ns) == (300, MS, 12 * MS)
