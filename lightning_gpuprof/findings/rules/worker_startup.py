@@ -44,8 +44,8 @@ AMID = (
     "again: keep them, or make its batches in the training process (num_workers=0)."
 )
 FEW_BATCHES = (
-    "Each loader makes only {batches} batches: make them in the training process, or keep the workers "
-    "(persistent_workers=True)."
+    "Each loader makes only {batches} batches: make them in the training process, or keep the "
+    "workers (persistent_workers=True)."
 )
 KEEP_VALIDATION = "Keep the workers of the validation's loader from one validation to the next."
 RELOAD = "Trainer(..., reload_dataloaders_every_n_epochs=0)  # keeps the loader, and its workers"
