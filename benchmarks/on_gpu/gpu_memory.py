@@ -38,7 +38,7 @@ from torch.utils.data import DataLoader
 
 from lightning_gpuprof import plan
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
-from lightning_gpuprof.memory.advise import FEWEST_SEGMENTS, SEGMENT_BYTES
+from lightning_gpuprof.memory.batch_size import MIN_SEGMENTS, SEGMENT_BYTES
 from lightning_gpuprof.memory.device import CudaMemory, MemoryReading
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Advice
@@ -230,7 +230,7 @@ def examine(device: Device, name: str) -> dict[str, Any]:
         "plan_peak_off_frac": round(plan_off, 3),
     }
     off = row["predicted_off_frac"]
-    if device.cap_bytes >= FEWEST_SEGMENTS * SEGMENT_BYTES:
+    if device.cap_bytes >= MIN_SEGMENTS * SEGMENT_BYTES:
         miss = None if off is None else abs(off)
         kept_limits.append(
             figure(f"{ahead} largest batch off the true one", miss, most=WITHIN_FRAC)

@@ -8,8 +8,8 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.memory.advice import advice_line, advice_record, vram_line
-from lightning_gpuprof.memory.advise import BatchSizeAdvice
+from lightning_gpuprof.memory.batch_size import BatchSizeAdvice
+from lightning_gpuprof.memory.batch_size_lines import advice_line, advice_record, vram_line
 from lightning_gpuprof.memory.device import CudaMemory, memory_probe, resident_bytes
 from lightning_gpuprof.memory.kinds import kind_bytes
 from lightning_gpuprof.memory.peaks import TrainingPeaks, WindowBatches

@@ -1,1 +1,1 @@
-"""Device memory: readings, snapshots, and the batch size that would fill it."""
+"""Readings of device memory, and the batch size that would fill it."""

@@ -1,4 +1,4 @@
-"""Reads the device allocator's counters and this process's memory, and resets neither."""
+"""Reads the memory of a device and of this process, without resetting any counter."""
 
 import os
 from dataclasses import dataclass, field
@@ -6,16 +6,17 @@ from typing import Any
 
 import torch
 
-_COUNTING = ("native", "cudaMallocAsync")
-"""Names of torch's own allocator, and of the driver's behind torch's calls."""
+_ALLOCATORS_WITH_COUNTERS = ("native", "cudaMallocAsync")
+"""Torch's own allocator, and the driver's allocator if torch is set to use it."""
 POOLS = ("all", "small_pool", "large_pool")
 
 
 @dataclass(frozen=True)
 class MemoryReading:
-    """Device memory in bytes, as torch names it; peaks are since the process began.
+    """The memory of a device in bytes, by torch's names.
 
-    They are since the last `torch.cuda.reset_peak_memory_stats()` where the program calls it.
+    Peaks are since the process began, or since the last `torch.cuda.reset_peak_memory_stats()` if
+    the program calls that.
     """
 
     allocated_bytes: int
@@ -23,25 +24,25 @@ class MemoryReading:
     peak_allocated_bytes: int
     peak_reserved_bytes: int
     split_bytes: int
-    """Free now, in segments that are partly in use; the pool cannot release them."""
+    """Free memory in segments that are partly in use, so that the pool cannot release it."""
     free_bytes: int
     total_bytes: int
     alloc_retries: int
     ooms: int
     allocator_bytes: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Allocated, active, inactive split and reserved: of all, the small and the large pool."""
+    """Allocated, active, inactive split and reserved bytes, each by pool."""
 
     @property
     def others_bytes(self) -> int:
-        """Used on the device outside torch's allocator: context, libraries, other processes."""
+        """Memory in use outside torch's allocator: by context, libraries and other processes."""
         return max(0, self.total_bytes - self.free_bytes - self.reserved_bytes)
 
 
 class CudaMemory:
     """Reads the memory of a CUDA or HIP device from torch's caching allocator.
 
-    Reading takes a lookup of counters, nested since torch is slow to flatten them, and one driver
-    call; it never waits for the device.
+    A reading takes a look-up of counters and a call of the driver, and never waits for the device.
+    The counters are read as a nested dict, because torch is slow to flatten them.
     """
 
     def __init__(self, device: torch.device, *, cuda: Any = torch.cuda) -> None:
@@ -49,7 +50,7 @@ class CudaMemory:
         self._cuda = cuda
 
     def read(self) -> MemoryReading | None:
-        """Return the memory now; None before the device's first use."""
+        """Return the current memory, or None before the first use of the device."""
         stats = self._cuda.memory_stats_as_nested_dict(self._device)
         if not stats:
             return None
@@ -73,23 +74,28 @@ class CudaMemory:
 
 
 def memory_probe(device: torch.device, *, cuda: Any = torch.cuda) -> CudaMemory | None:
-    """Return the reader of a device's memory, or None where it cannot be measured.
+    """Return the reader of a device's memory, or None if the memory cannot be measured.
 
-    A plugged-in allocator, such as RMM's, has no counters.
+    That is so without a GPU, and with a pluggable allocator such as RMM's, which has no counters.
     """
-    if device.type != "cuda" or cuda.memory.get_allocator_backend() not in _COUNTING:
+    if device.type != "cuda":
+        return None
+    if cuda.memory.get_allocator_backend() not in _ALLOCATORS_WITH_COUNTERS:
         return None
     return CudaMemory(device, cuda=cuda)
 
 
 def out_of_memory_error() -> type[RuntimeError]:
-    """Return torch's error for a full device, whose place depends on the version."""
-    kind: type[RuntimeError] = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
-    return kind
+    """Return torch's error for a full device, which has moved between versions of torch."""
+    error: type[RuntimeError] = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
+    return error
 
 
 def resident_bytes() -> int | None:
-    """Return this process's resident memory, in some 10 us; None where there is no /proc."""
+    """Return the resident memory of this process, or None on systems without /proc.
+
+    This takes about 10 us.
+    """
     try:
         with open("/proc/self/statm", "rb", buffering=0) as file:
             return int(file.read(128).split()[1]) * os.sysconf("SC_PAGE_SIZE")

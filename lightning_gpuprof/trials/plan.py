@@ -6,7 +6,7 @@ from functools import partial
 from statistics import linear_regression
 from typing import Any
 
-from lightning_gpuprof.memory.advise import Line
+from lightning_gpuprof.memory.batch_size import PeakLine
 from lightning_gpuprof.trials.predict import PlanPoint, cublas_workspace_bytes, predict
 
 Measure = Callable[[Sequence[int]], list[PlanPoint]]
@@ -49,7 +49,7 @@ class Plan:
 
     precision: str
     points: tuple[PlanPoint, ...]
-    allocated: Line
+    allocated: PeakLine
     """Allocated bytes as a linear function of the batch size."""
     cards: tuple[CardPlan, ...]
     target_frac: float = TARGET_FRAC
@@ -134,7 +134,7 @@ def _size_by_line(points: dict[int, PlanPoint], limit: float) -> int:
     return _round_down(_largest(_line(points, "peak_reserved_bytes"), limit))
 
 
-def _line(points: dict[int, PlanPoint], name: str) -> Line:
+def _line(points: dict[int, PlanPoint], name: str) -> PeakLine:
     """Fit a line through a figure of the points, as a function of the batch size.
 
     The fit uses the four largest sizes, since rounding hides the constant part of a small model.
@@ -146,10 +146,10 @@ def _line(points: dict[int, PlanPoint], name: str) -> Line:
     sizes = [point.batch_size for point in fitted]
     peaks = [getattr(point, name) for point in fitted]
     slope, constant = linear_regression(sizes, peaks)
-    return Line(constant, slope)
+    return PeakLine(constant, slope)
 
 
-def _largest(line: Line, limit_bytes: float) -> int:
+def _largest(line: PeakLine, limit_bytes: float) -> int:
     """Return the largest batch size for which a line is within a limit; 0 if there is none."""
     if line.at(1) > limit_bytes:
         return 0

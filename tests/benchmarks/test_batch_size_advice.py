@@ -20,6 +20,6 @@ def test_the_largest_batch_is_predicted_within_the_published_error(
     device = importlib.import_module("gpu_simulated").Simulated(CAP_BYTES)
     monkeypatch.setattr(memory, "TRIAL_STEPS", 2)  # the second has gradients and optimizer state
     device.steps = 3
-    largest = memory.advised(device, model, size).details["largest_batch_size"]
+    largest = memory.advised(device, model, size).details.largest_batch_size
     assert memory.fits(device, model, int(largest / (1 + WITHIN)))
     assert not memory.fits(device, model, int(largest / (1 - WITHIN)) + 1)

@@ -72,7 +72,8 @@ def test_each_window_gives_a_reading_and_the_first_one_a_suggestion(fit, shown):
     lines = shown("[PROFILE]")
     assert "allocated: 1000 MiB | reserved: 1.37 GiB | peak since the process began:" in lines[0]
     assert lines[1] == (
-        "[PROFILE] batch size: 8 now, 32 suggested (held at 4 times the largest batch that was run)"
+        "[PROFILE] batch size: 8 now, 32 suggested (limited to 4 times the largest batch that was "
+        "run)"
     )
     assert len(lines) == 2  # the other windows had the same peak
 

@@ -66,9 +66,7 @@ def test_a_peak_from_before_training_is_nobodys_and_that_is_said():
     assert (record.samples, record.kind_bytes, record.peak_from_before) == (None, {}, True)
     advice = training.advice()
     assert advice.suggested is None
-    assert advice.reason.startswith(
-        "the peak since the process began, 4.88 GiB, was reached before"
-    )
+    assert advice.reason.startswith("the highest peak of the process, 4.88 GiB, was reached before")
     assert "torch.cuda.reset_peak_memory_stats()" in advice.reason
 
 

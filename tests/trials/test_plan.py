@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from lightning_gpuprof.memory.advise import Line
+from lightning_gpuprof.memory.batch_size import PeakLine
 from lightning_gpuprof.trials import plan as planning
 from lightning_gpuprof.trials.plan import LARGEST_BATCH, plan
 from lightning_gpuprof.trials.predict import PlanPoint
@@ -48,7 +48,7 @@ def planned(monkeypatch):
 
 
 def test_the_fit_gives_back_the_constants(planned):
-    assert planned(Linear(3 * GIB, 100 * MIB)).allocated == Line(3 * GIB, 100 * MIB)
+    assert planned(Linear(3 * GIB, 100 * MIB)).allocated == PeakLine(3 * GIB, 100 * MIB)
 
 
 def test_the_batch_size_is_the_largest_multiple_of_eight_within_the_target(planned):
@@ -120,7 +120,7 @@ def test_a_peak_that_does_not_grow_allows_any_size(planned):
 
 def test_one_size_is_doubled_to_have_a_line(planned):
     model = Linear(GIB, MIB)
-    assert planned(model, vram=(), sizes=(4,)).allocated == Line(GIB, MIB)
+    assert planned(model, vram=(), sizes=(4,)).allocated == PeakLine(GIB, MIB)
     assert model.asked == [4, 8]
 
 
@@ -131,4 +131,4 @@ def test_small_batches_that_peak_in_the_optimizer_do_not_bend_the_line(planned):
     def measure(sizes):
         return [flat if size == 4 else model.point(size) for size in sizes]
 
-    assert planned(measure, vram=(), sizes=(4, 16, 32)).allocated == Line(3 * GIB, 100 * MIB)
+    assert planned(measure, vram=(), sizes=(4, 16, 32)).allocated == PeakLine(3 * GIB, 100 * MIB)

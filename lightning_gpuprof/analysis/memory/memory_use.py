@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from lightning_gpuprof.memory.advise import leaking
+from lightning_gpuprof.memory.batch_size import growth_reason
 from lightning_gpuprof.memory.trend import MIN_WINDOWS, growth_per_step
 from lightning_gpuprof.records.facts import ProcessMemory
 from lightning_gpuprof.records.reader import Session
@@ -132,7 +132,7 @@ def rank_advice(ranks: Mapping[int, Session], growth: MemoryGrowth | None = None
             suggested_batch_size=None,
             low=None,
             high=None,
-            reason=leaking(growth.bytes_per_step),
+            reason=growth_reason(growth.bytes_per_step),
             details=AdviceDetails(),
         )
     if len(ranks) == 1:

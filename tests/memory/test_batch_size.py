@@ -4,8 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightning_gpuprof.memory.advice import advice_record
-from lightning_gpuprof.memory.advise import IDLE_BYTES, BatchSizeAdvice, DeviceRoom, Peak, advise
+from lightning_gpuprof.memory.batch_size import (
+    IDLE_BYTES,
+    BatchSizeAdvice,
+    DeviceRoom,
+    Peak,
+    suggest_batch_size,
+)
+from lightning_gpuprof.memory.batch_size_lines import advice_record
 
 MIB = 2**20
 ROOM = DeviceRoom(total_bytes=10_000 * MIB, others_bytes=500 * MIB, resting_bytes=1_000 * MIB)
@@ -17,7 +23,7 @@ def peak(samples, *, constant=1_000, per_sample=50, reserved=1.0):
 
 
 def test_one_size_is_extended_from_what_rests_between_steps():
-    advice = advise([peak(32)], ROOM)
+    advice = suggest_batch_size([peak(32)], ROOM)
     assert (advice.batch_size, advice.low, advice.high) == (32, 90, 128)
     assert advice.suggested == 104
     assert advice.constant_bytes == 1_000 * MIB
@@ -26,7 +32,7 @@ def test_one_size_is_extended_from_what_rests_between_steps():
 
 def test_two_sizes_give_the_line_itself():
     peaks = [peak(16, constant=2_000), peak(32, constant=2_000)]
-    advice = advise(peaks, ROOM)
+    advice = suggest_batch_size(peaks, ROOM)
     assert advice.constant_bytes == 2_000 * MIB
     assert (advice.low, advice.high) == (70, 110)
 
@@ -39,7 +45,7 @@ def test_two_sizes_give_the_line_itself():
 )
 def test_the_band_is_filled_and_never_passed(constant, per_sample, samples, spread):
     kind = {"constant": constant, "per_sample": per_sample, "reserved": spread}
-    advice = advise([peak(samples, **kind), peak(2 * samples, **kind)], ROOM)
+    advice = suggest_batch_size([peak(samples, **kind), peak(2 * samples, **kind)], ROOM)
     if advice.suggested is None:
         return
     assert advice.low <= advice.suggested <= advice.high
@@ -51,44 +57,47 @@ def test_the_band_is_filled_and_never_passed(constant, per_sample, samples, spre
 
 def test_the_largest_that_fits_leaves_room_for_what_the_pool_cannot_give_back():
     [seen] = [peak(100)]
-    assert advise([seen], ROOM).largest == 170
+    assert suggest_batch_size([seen], ROOM).largest == 170
     split = replace(seen, split_bytes=seen.peak_allocated_bytes // 10)
     # 9,500 MiB hold 8,636 MiB with a tenth of them in free rests of segments.
-    assert advise([split], ROOM).largest == 152
+    assert suggest_batch_size([split], ROOM).largest == 152
 
 
 def test_no_largest_is_said_far_from_what_was_run():
-    assert advise([peak(10)], ROOM).largest is None
+    assert suggest_batch_size([peak(10)], ROOM).largest is None
 
 
 def test_no_largest_is_said_of_a_device_of_few_segments():
     def largest(total_mib):
         room = DeviceRoom(total_bytes=total_mib * MIB, others_bytes=0, resting_bytes=50 * MIB)
-        return advise([Peak(100, 250 * MIB, 250 * MIB)], room).largest
+        return suggest_batch_size([Peak(100, 250 * MIB, 250 * MIB)], room).largest
 
     assert (largest(399), largest(400)) == (None, 175)
 
 
 def test_a_fragmented_pool_leaves_less_room():
-    assert advise([peak(32, reserved=1.3)], ROOM).high < advise([peak(32)], ROOM).high
+    assert (
+        suggest_batch_size([peak(32, reserved=1.3)], ROOM).high
+        < suggest_batch_size([peak(32)], ROOM).high
+    )
 
 
 def test_the_idle_rest_of_a_small_models_segments_is_no_fragmentation():
     small = Peak(32, peak_allocated_bytes=MIB // 2, peak_reserved_bytes=22 * MIB)
-    advice = advise([small], replace(ROOM, resting_bytes=MIB // 4))
+    advice = suggest_batch_size([small], replace(ROOM, resting_bytes=MIB // 4))
     assert advice.suggested is not None
     assert advice.high == 128  # four times 32
 
 
 def test_a_suggestion_does_not_stretch_far_past_what_was_run():
-    advice = advise([peak(4, per_sample=1)], ROOM)
+    advice = suggest_batch_size([peak(4, per_sample=1)], ROOM)
     assert advice.high == 16
     assert "4 times the largest" in advice.notes[0]
 
 
 def test_known_kinds_make_the_suggestion_careful_and_the_interval_wide():
-    known = replace(ROOM, known_bytes=600 * MIB)
-    advice, plain = advise([peak(32)], known), advise([peak(32)], ROOM)
+    known = replace(ROOM, constant_bytes=600 * MIB)
+    advice, plain = suggest_batch_size([peak(32)], known), suggest_batch_size([peak(32)], ROOM)
     # 600 MiB are constant for sure: the other 2000 of the peak may all grow with the batch.
     assert advice.per_sample_bytes == 2_000 * MIB / 32
     assert advice.low == int(4_900 / 62.5)
@@ -98,25 +107,25 @@ def test_known_kinds_make_the_suggestion_careful_and_the_interval_wide():
 
 def test_a_size_between_two_others_that_lies_above_their_line_raises_it():
     bent = [peak(16), peak(32, constant=1_400), peak(64)]
-    advice = advise(bent, ROOM)
+    advice = suggest_batch_size(bent, ROOM)
     assert advice.constant_bytes == 1_400 * MIB
     assert (advice.low, advice.high) == (82, 130)
 
 
 def test_validation_that_holds_more_sets_the_size():
     seen = replace(ROOM, validation_peak_bytes=(1_000 + 32 * 100) * MIB)
-    advice = advise([peak(32)], seen)
+    advice = suggest_batch_size([peak(32)], seen)
     assert advice.per_sample_bytes == 100 * MIB
     assert advice.suggested <= 65
     assert "validation sets the peak (4.10 GiB)" in advice.notes[0]
     less = replace(ROOM, validation_peak_bytes=2_000 * MIB)
-    assert advise([peak(32)], less) == advise([peak(32)], ROOM)
+    assert suggest_batch_size([peak(32)], less) == suggest_batch_size([peak(32)], ROOM)
 
 
 def test_what_others_hold_is_said_and_the_most_of_it_counts():
-    advice = advise([peak(32)], replace(ROOM, others_bytes=3_000 * MIB))
+    advice = suggest_batch_size([peak(32)], replace(ROOM, others_bytes=3_000 * MIB))
     assert (advice.low, advice.high) == (40, 80)
-    assert "others hold up to 2.93 GiB" in advice.notes[0]
+    assert "up to 2.93 GiB of the device are in use outside" in advice.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -128,12 +137,12 @@ def test_what_others_hold_is_said_and_the_most_of_it_counts():
         (
             [peak(8, constant=9_000)],
             DeviceRoom(10_000 * MIB, 500 * MIB, 9_000 * MIB),
-            "the model alone fills the band",
+            "the model alone fills the target band",
         ),
     ],
 )
 def test_a_suggestion_is_withheld_with_its_reason(peaks, room, reason):
-    advice = advise(peaks, room)
+    advice = suggest_batch_size(peaks, room)
     assert advice.suggested is None
     assert advice.low is None
     assert reason in advice.reason
@@ -148,11 +157,14 @@ def test_the_effective_batch_is_kept_by_accumulating_less():
     assert details(8, 32, accumulate=4).accumulate_grad_batches == 1
     unchanged = details(8, 32, accumulate=16, world_size=2)
     assert (unchanged.accumulate_grad_batches, unchanged.effective_batch_size) == (4, 256)
-    assert unchanged.learning_rate == "the effective batch stays 256: leave the learning rate"
+    assert (
+        unchanged.learning_rate
+        == "the effective batch size stays 256: leave the learning rate as it is"
+    )
 
 
 def test_a_larger_effective_batch_asks_for_another_learning_rate():
     grown = details(8, 32)
     assert (grown.accumulate_grad_batches, grown.effective_batch_size) == (1, 32)
-    assert "from 8 to 32: try the learning rate times 4 with SGD" in grown.learning_rate
-    assert "times 2 with Adam" in grown.learning_rate
+    assert "from 8 to 32: multiply the learning rate by 4 with SGD" in grown.learning_rate
+    assert "by 2 with Adam" in grown.learning_rate
