@@ -11,7 +11,7 @@ _UNITS = {"": 1, "B": 1, "MB": 10**6, "GB": 10**9, "MIB": 2**20, "GIB": 2**30}
 
 
 def add_form(parser: argparse.ArgumentParser) -> Any:
-    """Declare the forms of a report or comparison; return the group, for more of them."""
+    """Declare --json and --markdown; return the group, to which a command may add other forms."""
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print the document of docs/json.md")
     form.add_argument(
@@ -23,7 +23,7 @@ def add_form(parser: argparse.ArgumentParser) -> Any:
 
 
 def add_program(parser: argparse.ArgumentParser, script: str, into: str) -> None:
-    """Declare --into, --json and the script with its arguments; `program_of` returns these."""
+    """Declare --into, --json, and the script with its arguments, which `program_of` reads."""
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--into", metavar="RUN", help=f"log dir of a run of this script{into}")
     parser.add_argument("script", metavar="SCRIPT", help=f"training script{script}")
@@ -34,7 +34,7 @@ def add_program(parser: argparse.ArgumentParser, script: str, into: str) -> None
 def positive(text: str) -> int:
     """Read a whole number above 0."""
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number that counts. Pass 1 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0. Pass 1 or more")
     return int(text)
 
 
@@ -49,7 +49,7 @@ def share(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < 1e6 or (value > 1 and not text.endswith("%")):
-        # Whoever writes 5 means 5%: as five times as slow, it would let everything pass.
+        # A bare 5 is meant as 5%. Read as five times, it would let every slow-down pass.
         raise argparse.ArgumentTypeError(f"{text!r} is not a share: pass 5% or 0.05")
     return value
 
@@ -63,9 +63,9 @@ def memory_size(text: str) -> int:
     """Read a size such as 24GiB, 80GB or a number of bytes."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
     unit = _UNITS.get(match[2].upper()) if match else None
-    # A bare 80 means GiB to its author, and bytes to us.
-    bare = match is not None and not match[2] and 0 < float(match[1]) < 2**20
-    if match is None or unit is None or bare:
+    # A bare 80 is meant as GiB, but would be read as bytes.
+    unit_missing = match is not None and not match[2] and 0 < float(match[1]) < 2**20
+    if match is None or unit is None or unit_missing:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a size. Write it as 24GiB, 512MiB or 80GB"
         )
@@ -82,8 +82,8 @@ def program_of(args: argparse.Namespace) -> list[str]:
     if re.fullmatch(r"python[\d.]*", os.path.basename(args.script)):
         program = program[1:]
     if not program or (program[0] != "-m" and not os.path.isfile(program[0])):
-        named = program[0] if program else args.script
-        raise ConfigError(f"There is no script {named}. Pass the path of a Python file.")
+        missing = program[0] if program else args.script
+        raise ConfigError(f"There is no script {missing}. Pass the path of a Python file.")
     return program
 
 
@@ -95,5 +95,5 @@ def span(text: str) -> float:
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
     if match is None or not float(match[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time. Write it as 90s or 10m")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time. Write it as 90s or 10m")
     return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]

@@ -1,4 +1,4 @@
-"""`lightning-gpuprof doctor`: what this machine has, and what can be measured on it."""
+"""`lightning-gpuprof doctor`: what this machine has and what can be measured on it."""
 
 import argparse
 import json
@@ -21,21 +21,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what there is; returns 0, whatever is missing."""
+    """Print what this machine has; always return 0."""
     machine = _ask_torch()
     for device in machine.get("devices", []):
-        known = find_peaks(
+        match = find_peaks(
             device["name"], memory_bytes=device["total_bytes"], units=device["units"]
         )
-        device["peaks"] = asdict(known)["peaks"]
-        device["reason"] = known.reason or None
-    found: dict[str, Any] = {"machine": machine, "tensorboard": _tensorboard()}
-    print(json.dumps(found, indent=2) if args.json else "\n".join(_lines(found)))
+        device["peaks"] = asdict(match)["peaks"]
+        device["reason"] = match.reason or None
+    document: dict[str, Any] = {"machine": machine, "tensorboard": _tensorboard()}
+    print(json.dumps(document, indent=2) if args.json else "\n".join(_lines(document)))
     return 0
 
 
 def _ask_torch() -> dict[str, Any]:
-    """Ask a child, which alone loads torch; a machine without torch is an answer too."""
+    """Ask torch in a child process, so that this one need not load it; say if that fails."""
     command = [sys.executable, "-m", _PROBE]
     try:
         done = subprocess.run(
@@ -49,23 +49,23 @@ def _ask_torch() -> dict[str, Any]:
 
 
 def _tensorboard() -> dict[str, Any]:
-    """Tell whether TensorBoard will find the PROFILE tab; its plugins are found by entry point."""
-    found = {one.name: one for one in metadata.entry_points(group="tensorboard_plugins")}
+    """Return whether TensorBoard can load the PROFILE tab, which it finds by its entry point."""
+    plugins = {plugin.name: plugin for plugin in metadata.entry_points(group="tensorboard_plugins")}
     error = None
-    if "gpuprof" not in found:
+    if "gpuprof" not in plugins:
         error = "not registered: install lightning-gpuprof itself, not only its folder"
     elif util.find_spec("tensorboard") is None:
         error = "tensorboard is not installed: pip install tensorboard"
     else:
         try:
-            found["gpuprof"].load()
+            plugins["gpuprof"].load()
         except (ImportError, AttributeError) as problem:
             error = str(problem)
     return {"plugin_loads": error is None, "error": error}
 
 
-def _lines(found: dict[str, Any]) -> Iterator[str]:
-    machine, board = found["machine"], found["tensorboard"]
+def _lines(document: dict[str, Any]) -> Iterator[str]:
+    machine, board = document["machine"], document["tensorboard"]
     if "error" in machine:
         yield f"torch: cannot be used ({machine['error']})"
     else:

@@ -1,4 +1,4 @@
-"""`lightning-gpuprof inspect`: which lines of a training loop wait or work for nothing."""
+"""`lightning-gpuprof inspect`: the lines of a training loop that wait or do needless work."""
 
 import argparse
 import json
@@ -38,35 +38,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_program(
         parser,
         "; it runs on one device, without validation, until its steps are inspected. Exit status: "
-        "0 nothing found, 1 something found, 2 the script failed",
+        "0 nothing to report, 1 lines to change, 2 the script failed",
         into=", to whose report the result is added",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what was found; 1 if there is anything."""
+    """Print the result; return 1 if a line waits or does needless work, else 0."""
     program = program_of(args)
     if args.into is not None:
         _check_run(args.into)
-    found = _inspect(program, args.steps)
+    inspection = _inspect(program, args.steps)
     if args.into is not None:
         writer = RecordWriter(args.into, rank=0)
-        for record in found.records():
+        for record in inspection.records():
             writer.write(record)
         writer.flush()
     sites = [
         msgspec.to_builtins(site)
         | {"per_step": site.count / site.steps_watched, "replacement": advice(site)}
-        for site in found.sites
+        for site in inspection.sites
     ]
-    document = {"schema_version": 2, **msgspec.to_builtins(found), "sites": sites}
-    print(json.dumps(document, indent=2) if args.json else text(found))
-    return 1 if found.sites or found.waste else 0
+    document = {"schema_version": 2, **msgspec.to_builtins(inspection), "sites": sites}
+    print(json.dumps(document, indent=2) if args.json else text(inspection))
+    return 1 if inspection.sites or inspection.waste else 0
 
 
-def text(found: Inspection) -> str:
+def text(inspection: Inspection) -> str:
     """Return the result as text."""
-    return "\n".join([*_syncs(found), *_waste(found), *_calls(found)])
+    return "\n".join([*_syncs(inspection), *_waste(inspection), *_calls(inspection)])
 
 
 def _check_run(run: str) -> None:
@@ -75,28 +75,26 @@ def _check_run(run: str) -> None:
     session = ranks[0].sessions[-1] if 0 in ranks and ranks[0].sessions else None
     if session is None or session.start.stage != "fit":
         raise ConfigError(
-            f"--into {run} is no run that ended with a fit. Pass its log dir, such as "
-            "lightning_logs/version_0, or leave --into out."
+            f"--into {run}: this run did not end with a fit. Pass the log dir of a run that did, such "
+            "as lightning_logs/version_0, or leave --into out."
         )
 
 
-def _syncs(found: Inspection) -> Iterator[str]:
-    steps = _count(found.sync_steps, "step")
-    if found.syncs_raise:
+def _syncs(inspection: Inspection) -> Iterator[str]:
+    steps = _count(inspection.sync_steps, "step")
+    if inspection.syncs_raise:
         yield (
             "Host syncs were not looked for: the script has set "
             'torch.cuda.set_sync_debug_mode("error"), and each of them raises.'
         )
-    elif not found.sites:
+    elif not inspection.sites:
         yield f"No line of the training loop makes the host wait for the device ({steps})."
     else:
-        one = len(found.sites) == 1
-        make = "would make" if found.sites[0].would_sync else "makes" if one else "make"
-        yield (
-            f"{_count(len(found.sites), 'line')} of the training loop {make} the host wait for "
-            f"a GPU ({steps})"
-        )
-    for site in found.sites:
+        verb = "makes" if len(inspection.sites) == 1 else "make"
+        make = "would make" if inspection.sites[0].would_sync else verb
+        lines = _count(len(inspection.sites), "line")
+        yield f"{lines} of the training loop {make} the host wait for a GPU ({steps})"
+    for site in inspection.sites:
         count = f"{site.count / site.steps_watched:g} per step"
         blocked = ""
         if site.blocked_ns is not None:
@@ -107,26 +105,26 @@ def _syncs(found: Inspection) -> Iterator[str]:
         yield f"    -> {advice(site)}"
 
 
-def _waste(found: Inspection) -> Iterator[str]:
-    if found.waste:
-        yield f"\nNeedless work ({_count(found.work_steps, 'step')})"
-    for one in found.waste:
-        place = "" if one.place is None else f"{_shown(one.place.file)}:{one.place.line}  "
-        yield f"\n{place}{one.title}"
-        if one.place is not None:
-            yield f"    {one.place.source}"
-        yield f"    -> {one.advice}"
+def _waste(inspection: Inspection) -> Iterator[str]:
+    if inspection.waste:
+        yield f"\nNeedless work ({_count(inspection.work_steps, 'step')})"
+    for waste in inspection.waste:
+        place = "" if waste.place is None else f"{_shown(waste.place.file)}:{waste.place.line}  "
+        yield f"\n{place}{waste.title}"
+        if waste.place is not None:
+            yield f"    {waste.place.source}"
+        yield f"    -> {waste.advice}"
 
 
-def _calls(found: Inspection) -> Iterator[str]:
-    if found.calls_per_step is None:
+def _calls(inspection: Inspection) -> Iterator[str]:
+    if inspection.calls_per_step is None:
         return
-    yield f"\nA step makes {found.calls_per_step:,.0f} Python calls. By function of your own:"
-    for row in found.calls:
+    yield f"\nA step makes {inspection.calls_per_step:,.0f} Python calls. By function of your own:"
+    for row in inspection.calls:
         place = f"{_shown(row.file)}:{row.line}"
         yield f"{row.makes:10,.0f} calls  {place}  {row.function}, called {row.calls:,.4g} times"
-    if any(row.to_workers for row in found.calls):
-        # Imported here: few programs have such calls, and it takes a while.
+    if any(row.to_workers for row in inspection.calls):
+        # Imported here: few programs have such calls, and the import takes time.
         from lightning_gpuprof.findings.operators import workers_advice
 
         yield f"    -> {workers_advice()}"
@@ -135,30 +133,32 @@ def _calls(found: Inspection) -> Iterator[str]:
 def _inspect(program: Sequence[str], steps: int) -> Inspection:
     script = " ".join(program[:2] if program[0] == "-m" else program[:1])
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "found.json")
+        file = Path(folder, "inspection.json")
         status = _wait([sys.executable, "-m", CHILD, str(file), str(steps), *program])
-        found = msgspec.json.decode(file.read_bytes(), type=Inspection) if file.exists() else None
+        inspection = (
+            msgspec.json.decode(file.read_bytes(), type=Inspection) if file.exists() else None
+        )
     if status:
         raise ConfigError(
             f"{script} failed with status {status} before its steps were inspected; its messages "
             "are above. Run it by itself until it trains."
         )
-    if found is not None and not found.trainers:
+    if inspection is not None and not inspection.trainers:
         raise ConfigError(
             f"{script} made no Trainer, so nothing was inspected: only loops of Lightning's "
-            "Trainer can be. A loop of your own can be put into a LightningModule's training_step."
+            "Trainer can be. Put a loop of your own into a LightningModule's training_step."
         )
-    if found is None or not (found.sync_steps or found.syncs_raise):
+    if inspection is None or not (inspection.sync_steps or inspection.syncs_raise):
         raise ConfigError(
             f"{script} ended without training two steps, so nothing was inspected. It must call "
             "Trainer.fit when run as a script; pass its arguments after its path."
         )
-    return found
+    return inspection
 
 
 def _wait(command: Sequence[str]) -> int:
-    """Run a process to its end, and leave nothing of it behind however this one ends."""
-    # In a group of its own, with the workers that it starts; its output goes to stderr.
+    """Run a process to its end. Nothing of it remains, however this process ends."""
+    # It gets a process group of its own, with its workers. Its output goes to stderr.
     child = subprocess.Popen(command, stdout=2, start_new_session=True)
     try:
         return child.wait()

@@ -1,4 +1,4 @@
-"""`lightning-gpuprof plan`: the batch size that fits a card, without running and without a GPU."""
+"""`lightning-gpuprof plan`: predicts the batch size that fits a card, without a GPU."""
 
 import argparse
 import json
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         metavar="MODULE:FUNCTION",
         help="pkg.module:make or file.py:make; make() returns (model, batch_fn), where "
-        "batch_fn(batch_size) returns a batch; without configure_optimizers AdamW is taken",
+        "batch_fn(batch_size) returns a batch; without configure_optimizers AdamW is assumed",
     )
     parser.add_argument(
         "--precision",
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     from lightning_gpuprof.trials.model import load_function
     from lightning_gpuprof.trials.plan import plan
 
-    with redirect_stdout(sys.stderr):  # prints of the model must not mix with the plan
+    with redirect_stdout(sys.stderr):  # what the model prints must not mix with the plan
         planned = plan(
             load_function(args.model),
             vram_bytes=args.vram or DEFAULT_CARDS,
@@ -91,7 +91,7 @@ def text(plan: "Plan") -> str:
 
 
 def _point_rows(plan: "Plan") -> Iterator[tuple[str, ...]]:
-    yield "batch size", "activations", "allocated", "reserved", "peak in"
+    yield "batch size", "activations", "allocated", "reserved", "peak during"
     for point in plan.points:
         activations = size(point.exact_bytes["activations"])
         peaks = (size(point.peak_allocated_bytes), size(point.peak_reserved_bytes))
@@ -99,7 +99,7 @@ def _point_rows(plan: "Plan") -> Iterator[tuple[str, ...]]:
 
 
 def _card_rows(plan: "Plan") -> Iterator[tuple[str, ...]]:
-    yield "card", f"for {plan.target_frac:.0%}", "reserves", "of it", "at most"
+    yield "card", f"batch for {plan.target_frac:.0%}", "reserved", "share", "largest batch"
     for card in plan.cards:
         reserved, frac = card.peak_reserved_bytes, card.vram_frac
         fitting = (str(card.batch_size), size(reserved or 0), percent(frac or 0.0))

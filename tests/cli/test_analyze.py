@@ -125,7 +125,7 @@ def test_a_step_that_is_not_there_exits_with_what_there_is(trace, capsys):
 def test_tables_without_a_row_are_refused(trace, capsys, top):
     with pytest.raises(SystemExit):
         main(["analyze", trace, "--top", top])
-    assert f"{top!r} is not a number that counts. Pass 1 or more" in capsys.readouterr().err
+    assert f"{top!r} is not a whole number above 0. Pass 1 or more" in capsys.readouterr().err
 
 
 def test_a_trace_without_a_gpu_shows_no_gpu_figure(tmp_path, capsys):

@@ -102,7 +102,7 @@ def test_a_run_that_did_not_end_with_a_fit_takes_no_result(
     sessions = [make_session({"forward": 1}, stage=stage) for stage in stages]
     run = write_run([record for session in sessions for record in session])
     assert main(["inspect", "--into", run, train("")]) == 2
-    assert "is no run that ended with a fit" in capsys.readouterr().err
+    assert "this run did not end with a fit" in capsys.readouterr().err
 
 
 def test_a_clean_script_gives_0(script, inline, capfd):
