@@ -75,8 +75,8 @@ def _check_run(run: str) -> None:
     session = ranks[0].sessions[-1] if 0 in ranks and ranks[0].sessions else None
     if session is None or session.start.stage != "fit":
         raise ConfigError(
-            f"--into {run}: this run did not end with a fit. Pass the log dir of a run that did, such "
-            "as lightning_logs/version_0, or leave --into out."
+            f"--into {run}: this run did not end with a fit. Pass the log dir of a run that did, "
+            "such as lightning_logs/version_0, or leave --into out."
         )
 
 
