@@ -33,30 +33,32 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration
 
 NODE_LOW_NS, NODE_HIGH_NS = 80_000, 200_000
-"""Formatting the stack for one node (docs/adr/0031)."""
+"""The least and the most that formatting the stack for a node takes (docs/adr/0031)."""
 ERROR = 0.2
 MIN_SAMPLES = 30
 MAY_BE = ("traceback", None, "torch", "model")
-"""Kinds of samples that may be formatting: a sample due meanwhile is taken right after it."""
+"""Kinds of samples that may stand for formatting: a sample that is due meanwhile comes right
+after."""
 SEARCHES = ("aten::isnan", SEARCHED)
 EFFORT = Effort(Horizon.QUICK, "one argument or line", "a NaN's place is not named")
 
 
 @rule(id="anomaly-detection-on", needs=("training", "steps"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where anomaly detection is on."""
+    """Return the finding if anomaly detection is on."""
     step_ns, facts = measured(run.step_ns), trace_facts(run)
     if not anomaly_on(run):
         return None
     most = sum(stats.mean_ns for phase in COMPUTE if (stats := run.per_step(phase)) is not None)
-    found, searches_ns = Range(0, min(most, step_ns // 2)), 0.0
+    formatting, searches_ns = Range(0, min(most, step_ns // 2)), 0.0
     nodes = sum(op.calls for op in graph_nodes(facts)) if facts else 0
     if facts is not None and nodes:
         searches_ns = sum(op.total_ns for op in facts.operators.values() if op.name in SEARCHES)
-        found = Range(round(NODE_LOW_NS * nodes), round(NODE_HIGH_NS * nodes))
+        formatting = Range(round(NODE_LOW_NS * nodes), round(NODE_HIGH_NS * nodes))
     sampled = _formatting(run)
-    found = sampled or found
-    low, high = found.low + (1 - ERROR) * searches_ns, found.high + (1 + ERROR) * searches_ns
+    formatting = sampled or formatting
+    low = formatting.low + (1 - ERROR) * searches_ns
+    high = formatting.high + (1 + ERROR) * searches_ns
     saving = Range(low=min(round(low), most), high=min(round(high), most))
     severity, sure = grade(saving, step_ns), bool(nodes or sampled)
     costs = f" and costs up to {duration(saving.high)} of each step" if sure else ""
@@ -76,7 +78,7 @@ def judge(run: RunResults) -> Finding | None:
 
 
 def _formatting(run: RunResults) -> Range | None:
-    """Return what formatting stacks takes of the forward pass, by samples of the stack."""
+    """Return the time that forward spends formatting stacks, judging by samples of the stack."""
     lines, forward = run.lines, run.per_step(Phase.FORWARD)
     if lines is None or forward is None:
         return None

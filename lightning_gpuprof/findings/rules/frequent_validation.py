@@ -33,14 +33,14 @@ from lightning_gpuprof.units import duration, percent
 
 LEFT_FRAC = 1 / FEWER
 TARGET_FRAC = 0.03
-"""The interval proposed keeps validation at about this share of the time."""
+"""With the proposed interval, validation takes about this share of the time."""
 SHORT_NS = 1_000_000_000
 EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "overfitting is noticed later")
 
 
 @rule(id="frequent-validation", needs=("training", "steps"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where validation costs time."""
+    """Return the finding about the time of validation."""
     mean_ns = None if run.every is None else run.every.mean_ns(Phase.VALIDATION)
     step_ns = measured(run.step_ns)
     if mean_ns is None or run.every is None or run.steps is None or not 0 < mean_ns < step_ns:
@@ -49,7 +49,7 @@ def judge(run: RunResults) -> Finding | None:
     each_ns = mean_ns * run.every.steps // max(1, runs)
     epochs = run.steps.epochs
     if each_ns * runs < SHORT_NS and epochs is not None and runs <= epochs:
-        return None  # once an epoch, as by default, and soon done: nobody chose it
+        return None  # once per epoch, as by default, and short: nobody chose the interval
     advice, change, saving = _less_often(run, mean_ns, runs)
     hook = _one_hook(run)
     return Finding(
@@ -72,43 +72,43 @@ def judge(run: RunResults) -> Finding | None:
 
 
 def _less_often(run: RunResults, mean_ns: int, runs: int) -> tuple[str, str, Range]:
-    """Return advice, code and saving of validating every so many steps."""
+    """Return the advice, the change and the saving of validating less often."""
     steps, ran, step_ns = measured(run.every).steps, measured(run.steps).ran, measured(run.step_ns)
     apart, finished = steps / max(1, runs), run.status == "finished"
     every = seldom(steps, runs, mean_ns * apart / (TARGET_FRAC * (step_ns - mean_ns)))
     if every > steps and runs >= FEWER and finished:
-        # In a short run a fifth as often is possible, if not as seldom as TARGET_FRAC asks.
+        # In a short run, validation can be a fifth as often, but not as rare as TARGET_FRAC asks.
         every = seldom(steps, runs, wanted=0.0)
     epoch, left = _epoch_steps(run), min(1.0, apart / every)
     often, change = f"every {every:,} steps", f"Trainer(..., val_check_interval={every})"
     if every > ran and finished:
         often, left = "less often in a longer run", LEFT_FRAC
         change = f"Trainer(..., limit_val_batches={LEFT_FRAC:.1f})"
-    elif epoch is not None and every > epoch:  # a longer interval is refused by the Trainer
+    elif epoch is not None and every > epoch:  # the Trainer refuses a longer interval
         epochs = -(-every // epoch)
         often, left = f"every {epochs:,} epochs of {epoch:,} steps", apart / (epochs * epoch)
         change = f"Trainer(..., check_val_every_n_epoch={epochs}, val_check_interval=1.0)"
     advice = f"Validate {often} or on fewer batches (limit_val_batches)."
     if hook := _one_hook(run):
         advice = f"Most of it is {hook}: make that cheaper first. {advice}"
-    gone_ns = round(max(0, mean_ns - _found_elsewhere(run)) * (1 - left))
+    gone_ns = round(max(0, mean_ns - _in_other_findings(run)) * (1 - left))
     return advice, change, Range(*around(gone_ns, step_ns))
 
 
-def _found_elsewhere(run: RunResults) -> int:
-    """Return what worker-startup and data-wait find of a step's share."""
-    seen, wait_ns, step_ns = run.epochs.validations, run.wait_ns or 0, measured(run.step_ns)
-    if seen is None or run.every is None:
+def _in_other_findings(run: RunResults) -> int:
+    """Return the time of validation that worker-startup and data-wait report, per step."""
+    validations, wait_ns, step_ns = run.epochs.validations, run.wait_ns or 0, measured(run.step_ns)
+    if validations is None or run.every is None:
         return 0
-    if seen.starts_workers:
-        return seen.start_again_ns[1] * seen.count // run.every.steps
+    if validations.starts_workers:
+        return validations.start_again_ns[1] * validations.count // run.every.steps
     plan = loader_plan(run, step_ns, wait_ns, exposed(run, Phase.DATA_WAIT, wait_ns))
-    told = wait_ns >= WARNING_FRAC * step_ns and plan.change is LoaderChange.CHEAPER
-    return validation_ns(run) if told else 0
+    reported = wait_ns >= WARNING_FRAC * step_ns and plan.change is LoaderChange.CHEAPER
+    return validation_ns(run) if reported else 0
 
 
 def _one_hook(run: RunResults) -> str | None:
-    """Return the hook of the module, or the callback, that most of validation is."""
+    """Return the hook of the module, or the callback, that takes most of validation."""
     named = (part for part in run.parts_of(Phase.VALIDATION) if part.name not in FETCHES)
     longest = next(named, None)
     if longest is None or 2 * longest.total_ns <= run.phases[Phase.VALIDATION].total_ns:
@@ -117,7 +117,7 @@ def _one_hook(run: RunResults) -> str | None:
 
 
 def _epoch_steps(run: RunResults) -> int | None:
-    """Return the batches of a training epoch, None where its length is not known."""
+    """Return the number of batches in a training epoch, None if it is not known."""
     length = run.start.loader.length if run.start.loader else None
     limit = run.start.trainer.get("limit_train_batches")
     if isinstance(limit, float):

@@ -41,14 +41,14 @@ from lightning_gpuprof.units import duration, percent
 SYNC_FRAC = 0.05
 MOST_SITES, MOST_SAMPLED = 5, 2
 QUEUED = {"dependency", "kernel_gap"}
-"""Causes of idle time in which the next launch was there already."""
+"""Causes of idle time in which the next kernel had been launched already."""
 GENERAL = (
     "Keep values as tensors (loss.detach() instead of loss.item()), work on whole tensors "
     "instead of element by element, and read once in many steps."
 )
 WIDE = (
-    "Each step waits {blocked} for the whole device ({calls:.3g} x {name}): remove that, or "
-    "wait for the stream that you read from. "
+    "Each step waits {blocked} for the whole device ({calls:.3g} x {name}): remove the call, or "
+    "wait only for the stream that you read from. "
 )
 WHOLE = "Replace {at} with one operation over the whole tensor, and read its result once."
 EFFORT = Effort(Horizon.QUICK, "a line each: detach instead of item", "values are shown later")
@@ -56,7 +56,7 @@ EFFORT = Effort(Horizon.QUICK, "a line each: detach instead of item", "values ar
 
 @rule(id="host-sync", needs=("syncs or trace",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where reads of values hold the step up."""
+    """Return the finding about values that the host reads from the device."""
     step_ns, work = run.step_ns, host_work.host_work(run)
     if step_ns is None or host_work.anomaly_on(run):
         return None
@@ -74,24 +74,25 @@ def judge(run: RunResults) -> Finding | None:
 
 
 def _on_gpu(run: RunResults, step_ns: int, facts: TraceFacts | None) -> Finding | None:
+    """Return the finding about waits of the host, by a trace or an inspection."""
     sites = [site for site in run.facts.sync_sites if site.steps_watched]
     blocked = sum((site.blocked_ns or 0) // site.steps_watched for site in sites)
     uploads = (facts.per_step("upload_wait_ns") or 0) if facts else 0
     in_calls = max(0, (facts.sync_ns() or 0) - uploads) if facts else 0
     idle = facts.idle_ns("host_sync") if facts else None
-    # A rare sync may be in none of the traced steps: then the inspected ones count.
+    # A rare sync may be in none of the traced steps. Then those of the inspection count.
     cost_ns = min(step_ns, round(in_calls) or blocked)
     bound = run.device.time.state_frac[StepState.SYNC_BOUND] if run.device.time else 0.0
     if cost_ns < SYNC_FRAC * step_ns and not bound and not idle:
         return None
-    # The device works on during a wait: a sync costs the idle time behind it.
+    # The device goes on working during a wait: a sync costs the idle time after it.
     low, high = sorted((round(idle or 0), cost_ns))
     if facts is not None and facts.rows("idle"):
-        # No more can go than the device's idle time in which nothing was queued.
+        # At most the device's idle time in which nothing was queued can be saved.
         causes = {str(row["cause"]) for row in facts.rows("idle")} - QUEUED
         low, high = sorted((low, min(high, round(facts.idle_ns(*causes) or 0))))
     if not high:
-        return None  # the device had work all the while
+        return None  # the device was busy all the time
     evidence = evidence_of(
         blocked_ns=cost_ns, device_idle_after_sync_ns=None if idle is None else round(idle)
     )
@@ -102,18 +103,18 @@ def _on_gpu(run: RunResults, step_ns: int, facts: TraceFacts | None) -> Finding 
 
 
 def _device_wide(finding: Finding, facts: TraceFacts) -> Finding:
-    """Name the waits for a whole device where they are most of it."""
+    """Add the waits for the whole device to a finding if they are most of its time."""
     calls = facts.syncs("device")
     blocked_ns = sum(row["blocked_ns"] for row in calls) / facts.steps
     if not calls or 2 * blocked_ns < finding.evidence["blocked_ns"]:
         return finding
-    said = WIDE.format(
+    waits = WIDE.format(
         blocked=duration(blocked_ns), calls=len(calls) / facts.steps, name=calls[0]["name"]
     )
     at = [row["where"] for row in calls if row.get("where")][:1]
     return replace(
         finding,
-        advice=said + finding.advice,
+        advice=waits + finding.advice,
         evidence={**finding.evidence, "device_wide_ns": round(blocked_ns)},
         places=finding.places or tuple(Place(file=one["file"], line=one["line"]) for one in at),
         change=CHEAPER["device"],
@@ -121,14 +122,15 @@ def _device_wide(finding: Finding, facts: TraceFacts) -> Finding:
 
 
 def _loop(run: RunResults, step_ns: int, work: host_work.HostWork) -> Finding | None:
+    """Return the finding about a loop that reads one value after the other."""
     cost_ns = max(work.read_ns, work.repeated_ns)
     most_ns = min(step_ns, max(work.read_ns, work.loops_most_ns))
     if run.on_gpu and (facts := trace_facts(run)) is not None:
-        # What the device computes has to run all the same.
+        # What the device computes must run in any case.
         most_ns = round(min(facts.free_ns(step_ns), max(most_ns, work.overhead_ns)))
     saving = Range(low=min(round(host_work.LOOP_LOW_FRAC * cost_ns), most_ns), high=most_ns)
     if not saving.high:
-        return None  # the device had work all the while
+        return None  # the device was busy all the time
     evidence = evidence_of(
         reads_per_step_count=work.reads,
         reading_ns=work.read_ns,
@@ -138,21 +140,23 @@ def _loop(run: RunResults, step_ns: int, work: host_work.HostWork) -> Finding | 
     title = f"{work.reads} values are read one by one: {duration(whole_ns)} of each step "
     title += f"({percent(whole_ns / step_ns)})"
     finding = _finding(run, title, evidence, saving, 0.7, whole_ns)
-    first = next((at for at in finding.places if at.file), None)
+    first = next((place for place in finding.places if place.file), None)
     at = f"{first.file}:{first.line}, `{first.source}`," if first is not None else "the loop"
     change = "total = values.sum()  # not sum(value.item() for value in values)"
     return replace(finding, advice=WHOLE.format(at=at), change=change)
 
 
 def _places(run: RunResults) -> tuple[Place, ...]:
-    """Return the lines that an inspection found, the costliest first; else sampled reads."""
+    """Return the lines of an inspection, the costliest first, or else sampled lines that read."""
     sites = [site for site in run.facts.sync_sites if site.steps_watched]
     if sites:
         sites.sort(key=lambda site: -(site.blocked_ns or site.count))
-        return tuple(Place.at(s, phase=s.phase, name=s.owner) for s in sites[:MOST_SITES])
+        return tuple(
+            Place.at(site, phase=site.phase, name=site.owner) for site in sites[:MOST_SITES]
+        )
     sampled = run.lines.lines if run.lines is not None else ()
-    lines = sorted((one for one in sampled if one.reads), key=lambda one: -one.count)
-    return tuple(Place.at(one, phase=one.phase) for one in lines[:MOST_SAMPLED])
+    lines = sorted((line for line in sampled if line.reads), key=lambda line: -line.count)
+    return tuple(Place.at(line, phase=line.phase) for line in lines[:MOST_SAMPLED])
 
 
 def _finding(

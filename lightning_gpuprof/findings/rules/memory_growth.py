@@ -39,23 +39,24 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, size
 
 MIN_BYTES_PER_STEP = 1024
-"""A kilobyte is what logging and progress bars keep."""
+"""Logging and progress bars keep about a kilobyte per step."""
 WARN_BYTES_PER_STEP = 100_000
-"""A gigabyte in 10,000 steps."""
+"""This is a gigabyte in 10,000 steps."""
 GROWING = (Phase.FORWARD, Phase.CALLBACKS, Phase.OTHER)
-"""A growing backward is a graph that grows: `retained-graph`."""
+"""A backward pass that grows is reported by `retained-graph`."""
 MIN_RISE = 0.1
 MIN_FRAC = 0.01
-"""Of a step: dispatch and measuring change by less."""
+"""Of a step. Dispatch and measuring change by less."""
 LIKE_OTHERS = 0.5
-"""If backward or optimizer rise by this share of it, the whole machine gets slower."""
+"""If backward or the optimizer rise by this share of a phase's rise, the whole machine gets
+slower."""
 OTHERS = (Phase.BACKWARD, Phase.OPTIMIZER_STEP)
 ADVICE = (
-    "Find what is kept from step to step, such as a list of losses or outputs. Keep a running sum "
-    "of detached values instead, and clear lists at the epoch's end."
+    "Find what accumulates from step to step, such as a list of losses or outputs. Keep a running "
+    "sum of detached values instead, and clear lists at the epoch's end."
 )
 COPIED = (
-    "Each step copies everything kept so far to append to it. Allocate one tensor of the final "
+    "To append to what it has, each step copies all of it. Allocate one tensor of the final "
     "size and write new rows into it."
 )
 ROWS = "self.memory[at : at + len(new)] = new  # one tensor allocated once, instead of torch.cat"
@@ -68,7 +69,7 @@ EFFORT = Effort(Horizon.QUICK, "a detach or a running sum", "none")
 
 @rule(id="memory-growth", needs=("steps",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where memory or time grows."""
+    """Return the finding about memory or phases that grow."""
     step_ns, memory = measured(run.step_ns), run.memory.growth
     if memory is not None and memory.bytes_per_step < MIN_BYTES_PER_STEP:
         memory = None
@@ -83,7 +84,7 @@ def judge(run: RunResults) -> Finding | None:
 
 
 def _by_itself(run: RunResults, growth: Growth) -> bool:
-    """Tell whether a phase gets slower and the machine does not."""
+    """Return whether a phase gets slower while the machine does not."""
     common = max(
         (_rise_frac(run.variation.growing[p]) for p in OTHERS if p in run.variation.growing),
         default=0.0,
@@ -103,7 +104,7 @@ def _rises(growth: Growth, step_ns: int) -> bool:
 def _finding(
     step_ns: int, memory: MemoryGrowth | None, slower: dict[Phase, Growth], line: LineCount | None
 ) -> Finding:
-    # What is kept began with the session's first step, before any that was steady.
+    # Growth began with the first step of the session, before any step was steady.
     before_ns = sum(growth.before_first for growth in slower.values())
     cost_ns = before_ns + sum(growth.mean_above_first for growth in slower.values())
     now_ns = before_ns + sum(growth.last - growth.first for growth in slower.values())
@@ -140,7 +141,7 @@ def _finding(
 
 def _title(memory: MemoryGrowth | None, slower: dict[Phase, Growth]) -> str:
     if memory is None:
-        phase, growth = max(slower.items(), key=lambda one: one[1].last - one[1].first)
+        phase, growth = max(slower.items(), key=lambda item: item[1].last - item[1].first)
         return f"{phase.value} went from {duration(growth.first)} to {duration(growth.last)}"
     whose = "Device memory" if memory.of_device else "The process's memory"
     title = f"{whose} grows by {size(memory.bytes_per_step)} per step"

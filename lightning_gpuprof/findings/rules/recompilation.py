@@ -33,7 +33,8 @@ from lightning_gpuprof.units import duration
 
 MIN_STEPS = 2
 MIN_EARLY = 3
-"""The first step compiles, and the second where the optimizer has its state by then."""
+"""Fewer are usual: the first step compiles, and the second may, once the optimizer has its
+state."""
 LOW_FRAC = 0.9
 MOST_PLACES = 3
 RECOMPILATION = "recompilation"
@@ -47,29 +48,32 @@ EFFORT = Effort(Horizon.MEDIUM, "shapes are padded or marked dynamic", "padding 
 
 @rule(id="recompilation", needs=("steps",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where compiling goes on, or was done again and again in the warm-up."""
-    seen = run.compiled.time
-    if seen is None:
+    """Return the finding about compiling in later steps, or in many of the first steps."""
+    compiling = run.compiled.time
+    if compiling is None:
         return None
-    if seen.count >= MIN_STEPS and seen.cost_ns is not None:
-        cost_ns, name = seen.cost_ns // seen.steps, "compiled_steps"
+    if compiling.count >= MIN_STEPS and compiling.cost_ns is not None:
+        cost_ns, name = compiling.cost_ns // compiling.steps, "compiled_steps"
         least_ns, most_ns = around(cost_ns)
         saving = Range(low=round(LOW_FRAC * least_ns), high=most_ns)
-        count, confidence, advice = seen.count, 0.9, ADVICE
-        title = f"in {count} of {seen.steps} steps, {duration(cost_ns * seen.steps / count)} each"
-    elif seen.count < MIN_STEPS and len(seen.early_ns) >= MIN_EARLY:
-        count, steps = len(seen.early_ns), seen.steps + len(seen.early_ns)
-        again_ns, surely_ns = sum(seen.early_ns[1:]), around(sum(seen.early_ns[2:]))[0]
+        count, confidence, advice = compiling.count, 0.9, ADVICE
+        mean = duration(cost_ns * compiling.steps / count)
+        title = f"in {count} of {compiling.steps} steps, {mean} each"
+    elif compiling.count < MIN_STEPS and len(compiling.early_ns) >= MIN_EARLY:
+        count, steps = len(compiling.early_ns), compiling.steps + len(compiling.early_ns)
+        again_ns, surely_ns = sum(compiling.early_ns[1:]), around(sum(compiling.early_ns[2:]))[0]
         saving = Range(low=round(LOW_FRAC * surely_ns / steps), high=around(again_ns)[1] // steps)
         cost_ns, name, confidence = again_ns // steps, "compiled_early", 0.8
-        advice = f"{ADVICE} It is so at each start; a longer run has less of it per step."
-        together = duration(sum(seen.early_ns))
-        title = f"anew in {count} of the first steps, {together} together"
+        advice = (
+            f"{ADVICE} Every start of the run compiles so; a longer run spends less on it per step."
+        )
+        together = duration(sum(compiling.early_ns))
+        title = f"again in {count} of the first steps, {together} together"
     else:
         return None
-    again = [one for one in run.compiled.events if one.what == RECOMPILATION]
-    if again:
-        advice = f"{advice} torch's reason: {again[-1].reason}."
+    recompiled = [event for event in run.compiled.events if event.what == RECOMPILATION]
+    if recompiled:
+        advice = f"{advice} torch's reason: {recompiled[-1].reason}."
     return Finding(
         title=f"torch.compile compiled {title}",
         advice=advice,
@@ -78,6 +82,6 @@ def judge(run: RunResults) -> Finding | None:
         cause_ns=Range(cost_ns, cost_ns),
         confidence=confidence,
         when=When.BETWEEN,
-        places=tuple(Place.at(one.place) for one in again[-MOST_PLACES:]),
+        places=tuple(Place.at(event.place) for event in recompiled[-MOST_PLACES:]),
         change=CHANGE,
     )

@@ -54,7 +54,7 @@ EFFORT = Effort(Horizon.QUICK, "one backward for the sum of the losses", "none: 
 
 @rule(id="retained-graph", needs=("training", "steps"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where the graph runs again, or grows."""
+    """Return the finding about a graph that runs again, or that grows."""
     grown = run.variation.growing.get(Phase.BACKWARD)
     rises = grown is not None and grown.last - grown.first >= MIN_RISE * max(1, grown.first)
     if grown is not None and rises and run.memory.growth is not None:
@@ -69,8 +69,8 @@ def _repeated(run: RunResults, facts: TraceFacts) -> Finding | None:
     passes, backward = graph_passes(facts), run.per_step(Phase.BACKWARD)
     if backward is None or passes.repeated_frac < MIN_REPEATED:
         return None
-    # The repeated nodes' own time can go, and of the rest, which begins passes and adds up
-    # gradients, at most all but one pass.
+    # The time of the repeated nodes themselves is saved. Of the rest, which begins passes and adds
+    # up gradients, at most the time of all passes but one is.
     rest_ns = max(0.0, backward.median_ns - sum(node.total_ns for node in graph_nodes(facts)))
     cost_ns, most_ns = (
         round(min(backward.mean_ns, passes.repeated_ns + frac * rest_ns))
@@ -79,8 +79,8 @@ def _repeated(run: RunResults, facts: TraceFacts) -> Finding | None:
     least_ns = min(cost_ns, round(passes.repeated_ns))
     several = len(run.start.model.get("optimizers") or ()) > 1
     saving = Range(low=around(least_ns)[0], high=min(backward.mean_ns, around(most_ns)[1]))
-    seen = run.lines.of(Phase.BACKWARD) if run.lines else []
-    lines = [Place.at(one, phase=one.phase) for one in seen if RETAINED in one.source]
+    sampled = run.lines.of(Phase.BACKWARD) if run.lines else []
+    lines = [Place.at(line, phase=line.phase) for line in sampled if RETAINED in line.source]
     return Finding(
         title=f"{duration(cost_ns)} of each step runs the same graph again",
         advice=DETACH if several else ADD_UP,
@@ -104,7 +104,7 @@ def _growing(grown: Growth) -> Finding:
     saving = Range(low=min(cost_ns, now_ns), high=now_ns)
     return Finding(
         title=f"The backward pass grew from {duration(grown.first)} to {duration(grown.last)}",
-        advice="Detach what is carried from one step to the next (hidden states, summed losses).",
+        advice="Detach what one step hands to the next (hidden states, summed losses).",
         evidence={"backward_first_ns": grown.first, "backward_last_ns": grown.last},
         saving_ns=saving,
         cause_ns=saving,

@@ -40,16 +40,16 @@ from lightning_gpuprof.units import duration, percent
 EVERY_N_STEPS = 50
 LEFT_FRAC = 0.1
 RARE = 0.1
-"""A median below this share of the mean: the work is done in few of the steps."""
+"""If the median is below this share of the mean, the work is done in few of the steps."""
 MOST = 3
-KNOWN = {
+SETTINGS = {
     "TQDMProgressBar": f"TQDMProgressBar(refresh_rate={EVERY_N_STEPS})",
     "RichProgressBar": f"RichProgressBar(refresh_rate={EVERY_N_STEPS})",
     "LearningRateMonitor": 'LearningRateMonitor(logging_interval="epoch")',
     "DeviceStatsMonitor": "Trainer(callbacks=[...])  # without DeviceStatsMonitor",
     "ModelCheckpoint": "ModelCheckpoint(every_n_epochs=1)",
 }
-"""The setting that makes one of Lightning's own callbacks do less in each step."""
+"""Settings that make Lightning's own callbacks do less in each step."""
 SCHEDULED = (
     "Make the scheduler's function cheap: read files and build tables once, before training."
 )
@@ -68,14 +68,14 @@ EFFORT = Effort(
 
 @rule(id="slow-callback", needs=("training", "steps"), effort=EFFORT)
 def judge(run: RunResults) -> tuple[Finding, ...]:
-    """Return a finding for each of the longest callbacks."""
-    to_log = norm_hooks(run)
+    """Return findings about the callbacks and hooks that take longest."""
+    logging_hooks = norm_hooks(run)
     parts = [
         part
         for part in (*run.parts_of(Phase.CALLBACKS), *run.parts_of(Phase.OTHER))
         if part.name not in (*OWN_CALLBACKS, STOP_CHECK)
-        and part not in to_log
-        and _comes_again(run, part)
+        and part not in logging_hooks
+        and _is_repeated(run, part)
     ]
     parts.sort(key=lambda part: -part.total_ns)
     return tuple(_finding(run, part) for part in parts[:MOST])
@@ -109,14 +109,15 @@ def _finding(run: RunResults, part: Part) -> Finding:
     )
 
 
-def _comes_again(run: RunResults, part: Part) -> bool:
+def _is_repeated(run: RunResults, part: Part) -> bool:
+    """Return whether no single step has most of the part's time."""
     steps = run.steps.dur.count if run.steps else 1
     taken = part.per_step
     return taken is not None and taken.max_ns <= ONCE_FRAC * taken.mean_ns * steps
 
 
 def _works_every(taken: PerStep) -> int:
-    """Return in every how many steps a callback does most of its work."""
+    """Return the interval in steps at which a callback does most of its work."""
     if taken.median_ns >= RARE * taken.mean_ns:
         return 1
     return max(1, round(taken.max_ns / max(1, taken.mean_ns)))
@@ -127,14 +128,14 @@ def _advice(name: str, every: int) -> str:
         return SCHEDULED
     if AVERAGE.search(name):
         return AVERAGED.format(name=name)
-    return OFTEN.format(name=name, every=every) + ("" if name in KNOWN else UNLESS)
+    return OFTEN.format(name=name, every=every) + ("" if name in SETTINGS else UNLESS)
 
 
 def _change(part: Part, every: int, works_every: int) -> str:
-    if part.name in KNOWN:
-        return KNOWN[part.name]
+    if part.name in SETTINGS:
+        return SETTINGS[part.name]
     trainer = "self.trainer" if part.phase is Phase.OTHER else "trainer"
-    # Beside a condition of its own (batch_idx % 20 == 0) the two might never hold in one step.
+    # The callback's own condition (batch_idx % 20 == 0) and this one might never hold together.
     place = "instead of its condition" if works_every > 1 else "around what takes the time"
     condition = f"if {trainer}.global_step % {every} == 0:"
     return f"# in {part.name}, {place}\n{condition}\n    ...  # as before"

@@ -39,7 +39,8 @@ from lightning_gpuprof.findings.rule import rule
 from lightning_gpuprof.records.phases import OWN_CALLBACKS, Phase
 
 OF_TWO_FRAC = 0.75
-"""Of two times the longer has half or more: it counts as single from three times the other."""
+"""The same for work that was done twice: it counts as repeated unless the longer time is more than
+three times the shorter."""
 MOST = 3
 LEARNS = "It decides what is learned and must run in every epoch: make it cheaper."
 SELDOM = (
@@ -51,32 +52,33 @@ EFFORT = Effort(Horizon.QUICK, "a condition in the callback", "its output comes 
 
 @rule(id="slow-epoch-end", needs=("training", "steps"), effort=EFFORT)
 def judge(run: RunResults) -> tuple[Finding, ...]:
-    """Return a finding for each of the longest."""
-    found = [_finding(run, one) for one in run.epochs.between if _comes_again(one)]
-    return tuple(one for one in found if one is not None)[:MOST]
+    """Return findings about the callbacks and hooks that take longest between epochs."""
+    findings = [_finding(run, work) for work in run.epochs.between if _is_repeated(work)]
+    return tuple(finding for finding in findings if finding is not None)[:MOST]
 
 
-def _comes_again(one: BetweenEpochs) -> bool:
-    once_frac = OF_TWO_FRAC if one.epochs == 2 else ONCE_FRAC
-    return one.name not in OWN_CALLBACKS and one.longest_ns <= once_frac * one.total_ns
+def _is_repeated(work: BetweenEpochs) -> bool:
+    """Return whether no single epoch has most of the work's time."""
+    once_frac = OF_TWO_FRAC if work.epochs == 2 else ONCE_FRAC
+    return work.name not in OWN_CALLBACKS and work.longest_ns <= once_frac * work.total_ns
 
 
-def _finding(run: RunResults, one: BetweenEpochs) -> Finding | None:
-    learns, goes = trains(one.name), 1 - 1 / FEWER
-    # On a GPU the host often waits there for what the epoch's last steps have queued.
-    least = 0 if run.on_gpu else goes * (1 - AROUND_FRAC)
-    whose = "self" if one.phase is Phase.OTHER else "trainer"
-    seldom = f"if ({whose}.current_epoch + 1) % {FEWER} == 0:\n    ...  # as before"
+def _finding(run: RunResults, work: BetweenEpochs) -> Finding | None:
+    learns, saved_frac = trains(work.name), 1 - 1 / FEWER
+    # On a GPU, the host often waits here for what the last steps of the epoch have queued.
+    least = 0 if run.on_gpu else saved_frac * (1 - AROUND_FRAC)
+    owner = "self" if work.phase is Phase.OTHER else "trainer"
+    seldom = f"if ({owner}.current_epoch + 1) % {FEWER} == 0:\n    ...  # as before"
     return epoch_finding(
         run,
-        one.total_ns,
-        one.epochs,
+        work.total_ns,
+        work.epochs,
         name="between_epochs",
-        title=f"{one.name} takes {{each}} between epochs",
-        advice=LEARNS if learns else SELDOM.format(name=one.name),
-        place=Place(phase=one.phase.value, name=one.name),
-        gone_frac=(least, goes * (1 + AROUND_FRAC)),
+        title=f"{work.name} takes {{each}} between epochs",
+        advice=LEARNS if learns else SELDOM.format(name=work.name),
+        place=Place(phase=work.phase.value, name=work.name),
+        gone_frac=(least, saved_frac * (1 + AROUND_FRAC)),
         confidence=0.5 if run.on_gpu else 0.9,
-        error_frac=one.error_frac,
-        change=None if learns else f"# in {one.name}, around what takes the time\n{seldom}",
+        error_frac=work.error_frac,
+        change=None if learns else f"# in {work.name}, around what takes the time\n{seldom}",
     )

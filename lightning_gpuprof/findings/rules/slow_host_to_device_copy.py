@@ -39,18 +39,19 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent, size
 
 LEFT_FRAC = 0.1
-"""May stay of a hook's work after it was moved."""
+"""The share of a hook's work that may stay after it was moved."""
 EXPOSED_FRAC = 0.05
-"""Of a step: what of copies nothing hides is told of a trace without a run's phases."""
+"""From a trace alone, copies that nothing hides are reported from this share of the step."""
 SMALL_COPIES = 8
-"""A batch is a handful of tensors."""
+"""With more copies per step, a batch is copied in many small tensors."""
 SLOWEST, FASTEST = 6, 64
-"""Bytes per ns (GB/s) of pinned copies: PCIe 3.0 with eight lanes to 5.0 with sixteen."""
+"""Bytes per ns (GB/s) of copies from pinned memory: PCIe 3.0 with 8 lanes to 5.0 with 16."""
 SLOWEST_OF = {"7.0": 12, "8.0": 12, "9.0": 24, "10.0": 24, "10.3": 24}
-"""The slowest of cards with sixteen lanes, by compute capability: V100 and A100 in PCIe 3.0, H100
-and B200 in 4.0, at three quarters of the bus's rate."""
+"""The slowest rate of cards with 16 lanes, by compute capability: V100 and A100 in PCIe 3.0, H100
+and B200 in PCIe 4.0, at three quarters of the bus's rate."""
 STAYS_NS = 75_000
-"""76 to 140 µs were measured beside an H100, however small and pinned the batch."""
+"""Moving a batch takes at least this long: 76 to 140 µs were measured with an H100, for a small
+batch in pinned memory."""
 HOOKS = (
     "In {names}, work on the whole batch in few operations instead of a loop over its samples, or "
     "move the work into the dataset and its workers."
@@ -67,7 +68,7 @@ EFFORT = Effort(
 
 @dataclass(frozen=True)
 class Copies:
-    """Copies to the device per step, and those from pageable memory."""
+    """Copies to the device per step: all of them, and those from pageable memory."""
 
     count: float
     size: float
@@ -85,7 +86,7 @@ class Copies:
 
 @rule(id="slow-host-to-device-copy", needs=("steps or kernels",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where the transfer costs time."""
+    """Return the finding about moving batches to the device."""
     transfer, step_ns = run.per_step(Phase.HOST_TO_DEVICE), measured(run.step_ns)
     if not run.phases:
         return _of_trace(run, step_ns)
@@ -120,7 +121,7 @@ def judge(run: RunResults) -> Finding | None:
 
 
 def _of_trace(run: RunResults, step_ns: int) -> Finding | None:
-    """Return a finding of a trace alone, where copies from or to the host run with nothing else."""
+    """Return the finding of a trace alone, about copies while nothing else runs."""
     facts = measured(trace_facts(run))
     rows = [row for row in facts.rows("copies") if row.get("kind") in ("HtoD", "DtoH")]
     exposed_ns = round(facts.per_step("gpu", "exposed_copy_ns") or 0)
@@ -132,12 +133,12 @@ def _of_trace(run: RunResults, step_ns: int) -> Finding | None:
     pageable = most.get("memory") == "pageable"
     memory = f"{most['memory']} " if most.get("memory") else ""
     copies = f"{count:,} {'copy' if count == 1 else 'copies'} {most['kind']}"
-    said = f"{copies}, {size(num_bytes)} of {memory}memory at {size(rate)}/s. "
+    largest = f"{copies}, {size(num_bytes)} of {memory}memory at {size(rate)}/s. "
     saving = Range(low=0, high=min(exposed_ns, step_ns))
     return Finding(
         title=f"Copies that nothing hides take {duration(exposed_ns)} of each step "
         f"({percent(exposed_ns / step_ns)})",
-        advice=said + (PIN if pageable else f"Keep on the device what does not change. {LESS}"),
+        advice=largest + (PIN if pageable else f"Keep on the device what does not change. {LESS}"),
         evidence={
             "exposed_copies_ns": exposed_ns,
             "copies_count": count,
@@ -152,15 +153,15 @@ def _of_trace(run: RunResults, step_ns: int) -> Finding | None:
 
 
 def _what(cost_ns: int, hooks: Sequence[Part]) -> str:
-    """Return what most of it is: one hook's work, or the copy."""
+    """Return what most of the time goes to: a hook's work, or moving the batch."""
     longest = hooks[0] if hooks else None
     if longest is None or longest.per_step is None or 2 * longest.per_step.mean_ns < cost_ns:
-        return "Handing the batch to the device"
+        return "Moving the batch to the device"
     return longest.name
 
 
 def _copies(run: RunResults) -> Copies | None:
-    """Return the copies to the device in the trace; None without any."""
+    """Return the copies to the device in the trace, None if it has none."""
     facts = trace_facts(run)
     rows = [row for row in facts.rows("copies") if row.get("kind") == "HtoD"] if facts else []
     if facts is None or not rows:
@@ -174,28 +175,31 @@ def _copies(run: RunResults) -> Copies | None:
     return Copies(count[0], size[0], size[1], took_ns[0], took_ns[1], late_ns)
 
 
-def _of_copies(run: RunResults, saving: Range, cost_ns: int, seen: Copies | None) -> Range:
-    """Return what other copies save of a batch's, by those in the trace."""
-    if seen is None:
+def _of_copies(run: RunResults, saving: Range, cost_ns: int, copies: Copies | None) -> Range:
+    """Return what better copies save of the transfer, judging by those in the trace."""
+    if copies is None:
         return Range(low=max(0, saving.low - STAYS_NS), high=max(0, saving.high - STAYS_NS))
-    if seen.mostly_pageable:
-        pinned_ns = seen.took_ns - seen.pageable_ns
-        high = saving.high - seen.pageable_size / FASTEST - pinned_ns
-        high += min(seen.late_ns, cost_ns)
+    if copies.mostly_pageable:
+        pinned_ns = copies.took_ns - copies.pageable_ns
+        high = saving.high - copies.pageable_size / FASTEST - pinned_ns
+        high += min(copies.late_ns, cost_ns)
         device = run.start.device
         slowest = SLOWEST_OF.get(device.capability or "", SLOWEST) if device else SLOWEST
-        low = max(0, round(saving.low - seen.pageable_size / slowest - pinned_ns))
+        low = max(0, round(saving.low - copies.pageable_size / slowest - pinned_ns))
         return Range(low=low, high=max(low, round(min(high, run.step_ns or high))))
-    if seen.count > SMALL_COPIES:
-        return Range(low=0, high=round(saving.high * (1 - 1 / seen.count)))
-    return Range(low=0, high=round(min(saving.high, seen.took_ns)))
+    if copies.count > SMALL_COPIES:
+        return Range(low=0, high=round(saving.high * (1 - 1 / copies.count)))
+    return Range(low=0, high=round(min(saving.high, copies.took_ns)))
 
 
-def _advice(run: RunResults, hooks: Sequence[Part], seen: Copies | None) -> tuple[str, str | None]:
+def _advice(
+    run: RunResults, hooks: Sequence[Part], copies: Copies | None
+) -> tuple[str, str | None]:
+    """Return the advice, and the change if it is a setting."""
     if hooks:
         return HOOKS.format(names=" and ".join(hook.name for hook in hooks)), None
-    # A trace knows better than the loader's settings: batches may come pinned from elsewhere.
+    # A trace is better evidence than the loader's settings: batches may be pinned elsewhere.
     pinned = bool(run.start.loader and run.start.loader.pin_memory)
-    if run.on_gpu and (not pinned if seen is None else seen.mostly_pageable):
+    if run.on_gpu and (not pinned if copies is None else copies.mostly_pageable):
         return PIN, "DataLoader(..., pin_memory=True)"
-    return (PACK if seen is not None and seen.count > SMALL_COPIES else LESS), None
+    return (PACK if copies is not None and copies.count > SMALL_COPIES else LESS), None

@@ -59,7 +59,7 @@ EFFORT = Effort(
 
 @rule(id="small-kernels", needs=("kernels",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where short kernels leave gaps."""
+    """Return the finding about gaps between short kernels."""
     facts, step_ns = measured(trace_facts(run)), measured(run.step_ns)
     work = host_work.host_work(run)
     reads = work.reads if work is not None and host_work.reads_in_a_loop(work) else 0
@@ -71,7 +71,7 @@ def judge(run: RunResults) -> Finding | None:
     )
     idle_ns = round(min(facts.free_ns(step_ns), gaps + late))
     high = min(_longest_ns(run, facts, step_ns), idle_ns)
-    # Where the host holds the steps up, only the launching calls' own time is sure to go.
+    # If steps wait for the host, only the time of the launching calls is surely saved.
     waits = run.device.time is not None and not run.device.time.is_behind
     sure, may = _shortened_frac(run)
     low = sure * min(_launching_ns(facts, reads) if waits else gaps, high)
@@ -82,8 +82,8 @@ def judge(run: RunResults) -> Finding | None:
     graphs = bool(facts.number("launches", "graph_count"))
     most = max(short, key=lambda row: row.get("count") or 0, default=None)
     return Finding(
-        title=f"{percent(thin_frac)} of kernels are thin, and the device idles "
-        f"{duration(idle_ns)} between",
+        title=f"{percent(thin_frac)} of kernels take under 10 µs, and the device idles "
+        f"{duration(idle_ns)} between them",
         advice=GRAPHED_ADVICE if graphs else ADVICE,
         evidence={
             "thin_kernels_per_step_count": round(facts.per_step("thin_kernels", "count") or 0.0),
@@ -100,10 +100,10 @@ def judge(run: RunResults) -> Finding | None:
 
 
 def _shortened_frac(run: RunResults) -> tuple[float, float]:
-    """Return the share of steps that fewer launches make shorter for sure, and at most.
+    """Return the share of steps that fewer launches make shorter: at least, and at most.
 
-    Steps that wait for workers' data only wait longer. In those that wait for a value of the
-    device, latency may pass beside that wait.
+    Steps that wait for data of workers would only wait longer. In steps that wait for a value of
+    the device, launches may be hidden by that wait.
     """
     if run.device.time is None:
         return 1.0, 1.0
@@ -114,7 +114,10 @@ def _shortened_frac(run: RunResults) -> tuple[float, float]:
 
 
 def _thin_frac(facts: TraceFacts, reads: int) -> float | None:
-    """Return the share of thin kernels that the program launches one by one, without reads'."""
+    """Return the share of kernels under 10 µs that the program launches one by one.
+
+    Kernels that only read a value do not count.
+    """
     frac = facts.number("thin_kernels", "count_frac")
     thin = facts.per_step("thin_kernels", "count")
     kernels = facts.per_step("launches", "kernel_count")
@@ -124,28 +127,28 @@ def _thin_frac(facts: TraceFacts, reads: int) -> float | None:
 
 
 def _launched_together(facts: TraceFacts) -> float:
-    """Return how many thin kernels per step a graph or a recurrent layer's one call launches."""
+    """Return how many kernels under 10 µs per step a CUDA graph or a recurrent layer launches."""
     layers = (row for row in facts.rows("operators") if row.get("name") in LIBRARY_LOOPS)
     in_layers = sum(row.get("device_count") or 0 for row in layers) / facts.steps
     return in_layers + (facts.per_step("launches", "graphed_thin_count") or 0.0)
 
 
 def _longest_ns(run: RunResults, facts: TraceFacts, step_ns: int) -> float:
-    """Return by how much forward and backward can get shorter: their kernels still have to run."""
+    """Return by how much forward and backward can get shorter: their kernels must still run."""
     changed = [per.mean_ns for per in map(run.per_step, host_work.COMPUTE) if per is not None]
     behind = run.device.time is not None and run.device.time.is_behind
-    # Where the device is behind, the host's clock says when work was queued, not when it was done.
+    # If the device is behind, the host's clock says when work was queued, not when it was done.
     whole = step_ns if behind or not changed else min(step_ns, sum(changed))
     return max(0.0, whole - (facts.per_step("gpu", "compute_ns") or 0.0))
 
 
 def _launching_ns(facts: TraceFacts, reads: int) -> float:
-    """Return the time inside the launching calls of thin kernels, without the optimizer's."""
-    each = facts.number("launches", "overhead", "median_ns") or 0.0
+    """Return the time in launching calls of kernels under 10 µs, without those of the optimizer."""
+    launch_ns = facts.number("launches", "overhead", "median_ns") or 0.0
     updates = sum(
         row.get("count") or 0
         for row in facts.rows("kernels")
         if row.get("category") == OPTIMIZER and (row.get("min_ns") or 0) < THIN_NS
     )
     thin = (facts.per_step("thin_kernels", "count") or 0.0) - updates / facts.steps
-    return facts.host_scale * each * max(0.0, thin - reads - _launched_together(facts))
+    return facts.host_scale * launch_ns * max(0.0, thin - reads - _launched_together(facts))

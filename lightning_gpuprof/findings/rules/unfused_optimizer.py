@@ -41,47 +41,50 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 
 FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
-"""These have a fused form on CPUs and GPUs."""
+"""Optimizers with a fused form on CPUs and GPUs."""
 TAKE_SPARSE = ("SGD", "Adagrad")
-"""Of these, those that take sparse gradients, unfused alone."""
+"""Of these, the ones that accept sparse gradients, but only unfused."""
 MIN_TENSORS = 4
 FUSED_LOW_NS, FUSED_HIGH_NS = 2_000, 6_000
 UNFUSED_NS = 25_000
 GROUP_NS = (8_000, 26_000)
-"""Of each further group of parameters (docs/adr/0031)."""
+"""The least and the most that each further group of parameters costs (docs/adr/0031)."""
 BULK_LOW, BULK_HIGH = 0.2, 0.6
-"""On large tensors, where memory decides, fused takes that share of the time."""
+"""The least and the most of the time that a fused update takes on large tensors, whose bytes
+decide."""
 FOREACH_FRAC = 0.10
 LEAST_CALLS = 3
-"""Operators per tensor from which an optimizer of another package updates one by one."""
+"""With so many operators per tensor, an optimizer of another package updates tensors one by one."""
 AROUND_LOW_NS, AROUND_HIGH_NS = 100_000, 250_000
-"""A step of Lightning's around the updates themselves, which stays."""
+"""What Lightning does around the update, which stays."""
 _TWIN = re.compile(r"(?:^|_|(?<=[a-z]))(AdamW|Adam|SGD|Adagrad)(?![A-Za-z])")
-"""Torch's own that a class is named after: `MyAdamW`, not `RAdam`."""
+"""Matches the optimizer of torch that a class is named after: in `MyAdamW`, but not in `RAdam`."""
 EFFORT = Effort(Horizon.QUICK, "one argument of the optimizer", "last digits of weights differ")
 
 
 @rule(id="unfused-optimizer", needs=("training", "steps", "model"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where a fused form would be faster."""
+    """Return the finding about an optimizer that a fused update would make faster."""
     step, step_ns = run.per_step(Phase.OPTIMIZER_STEP), measured(run.step_ns)
     optimizers: list[dict[str, Any]] = run.start.model.get("optimizers") or []
     tensors = parameter_tensors(run) or 0
     if step is None or not optimizers or tensors < MIN_TENSORS:
         return None
-    written = next((one for one in optimizers if one.get("package", "torch") != "torch"), None)
-    if written is not None:
-        return _by_hand(run, step, str(written["class"]), tensors)
+    foreign = [row for row in optimizers if row.get("package", "torch") != "torch"]
+    if foreign:
+        return _of_other_package(run, step, str(foreign[0]["class"]), tensors)
     sparse = bool(run.start.model.get("sparse_gradients"))
-    unfused = [o for o in optimizers if _gains(o, on_gpu=run.on_gpu, sparse=sparse)]
-    loops = not run.on_gpu or any(o.get("foreach") is False for o in unfused)
+    unfused = [row for row in optimizers if _gains(row, on_gpu=run.on_gpu, sparse=sparse)]
+    loops = not run.on_gpu or any(row.get("foreach") is False for row in unfused)
     if not unfused or (not loops and step.mean_ns < FOREACH_FRAC * step_ns):
         return None
-    name, each = str(unfused[0]["class"]), "  # each of them" if len(optimizers) > 1 else ""
-    groups_more = sum(max(0, int(one.get("groups", 1)) - 1) for one in unfused)
+    name = str(unfused[0]["class"])
+    groups_more = sum(max(0, int(row.get("groups", 1)) - 1) for row in unfused)
     saving = _saving(run, step, tensors, groups_more, loops=loops)
     advice = f"Let {name} update all parameters in one pass (fused=True)."
-    change = f"torch.optim.{name}(..., fused=True){each}"
+    change = f"torch.optim.{name}(..., fused=True)"
+    if len(optimizers) > 1:
+        change += "  # all of them"
     return _finding(run, name, step, tensors, saving, advice, change, 0.8 if loops else 0.4)
 
 
@@ -111,8 +114,8 @@ def _finding(
     )
 
 
-def _by_hand(run: RunResults, step: PerStep, name: str, tensors: int) -> Finding | None:
-    """Return a finding of another package's optimizer that loops over tensors in Python."""
+def _of_other_package(run: RunResults, step: PerStep, name: str, tensors: int) -> Finding | None:
+    """Return the finding about another package's optimizer that loops over tensors in Python."""
     facts = trace_facts(run)
     updating = [op for op in facts.operators.values() if op.update_calls] if facts else []
     together = any(op.name.startswith(("aten::_foreach", "aten::_fused")) for op in updating)
@@ -131,7 +134,7 @@ def _by_hand(run: RunResults, step: PerStep, name: str, tensors: int) -> Finding
 
 
 def _gains(optimizer: dict[str, Any], *, on_gpu: bool, sparse: bool) -> bool:
-    """Tell whether an optimizer has a fused form that it does not use and that is faster."""
+    """Return whether an optimizer has a faster fused form that it does not use."""
     if optimizer.get("class") not in FUSED or optimizer.get("fused"):
         return False
     if sparse and optimizer["class"] in TAKE_SPARSE:
@@ -143,7 +146,7 @@ def _gains(optimizer: dict[str, Any], *, on_gpu: bool, sparse: bool) -> bool:
 def _saving(
     run: RunResults, step: PerStep, tensors: int, groups_more: int, *, loops: bool
 ) -> Range:
-    # The costs are of one update, which not every batch has.
+    # The costs are those of one update, and not every batch makes an update.
     updates = step.active_frac or 1.0
     update_ns = step.mean_ns / updates
     low = _saved(update_ns - AROUND_HIGH_NS, tensors, FUSED_HIGH_NS, BULK_HIGH)

@@ -39,7 +39,7 @@ def test_shapes_that_are_each_compiled_in_the_warm_up_are_told(evaluate):
     # A first one and a dynamic one are not.
     assert evaluate(WORK, **early(20, 10)) is None
     finding = evaluate(WORK, **early(20, 10, 10, 10))
-    assert "anew in 4 of the first steps, 50.0 s together" in finding.title
+    assert "again in 4 of the first steps, 50.0 s together" in finding.title
     assert finding.evidence["compiling_ns"] == 300 * MS
     assert span(finding) == (round(0.9 * 0.8 * 200 * MS), round(1.2 * 300 * MS))
 

@@ -42,7 +42,7 @@ def test_names_the_hook_that_takes_the_time(evaluate):
 def test_proposes_pinned_memory_on_a_gpu_that_copies_from_pageable_memory(handed):
     finding = handed({"count": 4, "bytes": 2_000, "total_ns": 1}, took=2 * MS, waited=MS)
     assert finding.change == "DataLoader(..., pin_memory=True)"
-    assert finding.title.startswith("Handing the batch to the device takes 2.00 ms")
+    assert finding.title.startswith("Moving the batch to the device takes 2.00 ms")
     assert finding.evidence["copied_per_step_bytes"] == 1_000
     # The device stood idle for half of it; a thousand bytes take next to nothing.
     assert finding.saving_ns.high == pytest.approx(1_100_000, abs=100)
