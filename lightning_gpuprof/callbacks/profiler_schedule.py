@@ -15,9 +15,9 @@ from lightning_gpuprof.capture.cycles import Cycles
 from lightning_gpuprof.capture.recordings import (
     PLAIN_STEPS,
     CaptureRange,
-    Forecast,
     Recordings,
-    keep_quiet,
+    TraceForecast,
+    pause_outside_training,
 )
 from lightning_gpuprof.capture.trace_files import TraceFiles
 from lightning_gpuprof.errors import ConfigError
@@ -123,12 +123,12 @@ class ProfilerSchedule(RecordingCallback):
         )
         self.ranks = None if ranks is None else tuple(ranks)
         self.capture_range, self.quiet_window = capture_range, quiet_window
-        self._packed = trace_format != "json"
+        self._compressed = trace_format != "json"
         self._clock = clock
         self._cycles: Cycles | None = None
         self._step_calls: StepCalls | None = None
         self._recordings: Recordings | None = None
-        self._forecast: Forecast | None = None
+        self._forecast: TraceForecast | None = None
         self._trainer: Any = None
         self._step = -1
 
@@ -152,7 +152,7 @@ class ProfilerSchedule(RecordingCallback):
         self._step = -1
         self._trainer = trainer
         quiet = self.quiet_window and CAN_PAUSE and not self.capture_range
-        self._forecast = Forecast(
+        self._forecast = TraceForecast(
             self.schedule,
             1 if self.schedule.unit == "step" else trainer.num_training_batches,
             explicit=self.explicit and not self.capture_range,
@@ -161,13 +161,13 @@ class ProfilerSchedule(RecordingCallback):
         device = trainer.strategy.root_device.type
         self._recordings = Recordings(
             context,
-            TraceFiles(context, packed=self._packed, quiet=quiet),
+            TraceFiles(context, compressed=self._compressed, quiet=quiet),
             self._forecast,
             partial(self._new_trace, device_type=device, on_intruder=self._give_way),
             eager=self.eager,
         )
         if is_kind(users_profiler(trainer), "PyTorchProfiler"):
-            self._recordings.say_busy("The Trainer has Lightning's own PyTorchProfiler")
+            self._recordings.note_busy("The Trainer has Lightning's own PyTorchProfiler")
             return
         self._cycles = Cycles(
             self.schedule,
@@ -176,7 +176,7 @@ class ProfilerSchedule(RecordingCallback):
             now=self._clock,
         )
         if quiet:
-            keep_quiet(trainer, context.wrappers, self._collect)
+            pause_outside_training(trainer, context.wrappers, self._collect)
         self._step_calls = StepCalls(trainer, self, self._begin_step, self._timing)
 
     @override
@@ -188,8 +188,8 @@ class ProfilerSchedule(RecordingCallback):
         forecast.begin_epoch()
         if self.schedule.unit == "epoch":
             cycles.begin_unit()
-            soon = forecast.wanted and cycles.is_due()
-            if self._step_calls is not None and (cycles.at_work or soon):
+            soon = forecast.needs_step and cycles.is_due()
+            if self._step_calls is not None and (cycles.active or soon):
                 self._step_calls.wake()
 
     @override
@@ -212,34 +212,34 @@ class ProfilerSchedule(RecordingCallback):
         by_step = self.schedule.unit == "step"
         passed_over, self._step = number - self._step - 1, number
         if by_step:
-            cycles.pass_over(passed_over)
-        works = cycles.recording or forecast.wanted or (by_step and cycles.is_due())
+            cycles.skip(passed_over)
+        works = cycles.recording or forecast.needs_step or (by_step and cycles.is_due())
         # Charged to this callback: stopping and exporting take their time.
         border = f"[Callback]{self.state_key}.step_border"
         with self._trainer.profiler.profile(border) if works else nullcontext():
-            forecast.begin_step(plain=not (passed_over or cycles.at_work))
+            forecast.begin_step(plain=not (passed_over or cycles.active))
             cycles.end_step()
             if by_step:
                 cycles.begin_unit()
-            if forecast.ready and cycles.is_due():
-                forecast.wanted = False
+            if forecast.step_is_due and cycles.is_due():
+                forecast.needs_step = False
                 cycles.probe()
         cycles.begin_step(number)
         # The border to the next step is charged to this step.
-        if cycles.at_work or forecast.wanted or (by_step and cycles.is_due()):
+        if cycles.active or forecast.needs_step or (by_step and cycles.is_due()):
             if self._timing is not None:
                 self._timing.flag_next_step(StepFlag.PROFILED)
         if self._step_calls is not None and not (
-            cycles.at_work or (cycles.is_due() and (by_step or forecast.wanted))
+            cycles.active or (cycles.is_due() and (by_step or forecast.needs_step))
         ):
             change = cycles.next_change if by_step else None
-            early = 1 + PLAIN_STEPS * forecast.wanted
+            early = 1 + PLAIN_STEPS * forecast.needs_step
             self._step_calls.sleep_until(None if change is None else change - early)
 
     @guarded
     def _give_way(self) -> None:
         if self._recordings is not None:
-            self._recordings.say_busy(
+            self._recordings.note_busy(
                 "Another torch profiler began during a cycle, which ends here"
             )
         self._close()

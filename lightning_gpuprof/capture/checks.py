@@ -1,4 +1,4 @@
-"""Why a schedule may give no trace: the device, too short a fit, another profiler."""
+"""Checks whether a profiler schedule suits the device and the length of a run."""
 
 import math
 from typing import Any
@@ -10,21 +10,28 @@ from lightning_gpuprof.schedule import Schedule, too_short
 
 
 def refuse_device(device_type: str, *, capture_range: bool = False) -> None:
-    """Raise ConfigError on MPS, which torch.profiler must not record, or for want of a GPU."""
+    """Raise ConfigError for a device that cannot be recorded.
+
+    That is MPS, where torch.profiler is unstable, and with `capture_range` any device but a GPU.
+    """
     if capture_range and device_type != "cuda":
         raise ConfigError(
             "capture_range=True tells nsys or ncu when to record, but this run trains on "
-            f"{device_type}. Train on a GPU, or leave it out: torch.profiler records everywhere."
+            f"{device_type}. Train on a GPU, or leave capture_range out: torch.profiler records on "
+            "a CPU too."
         )
     if device_type == "mps":
         raise ConfigError(
             "ProfilerSchedule cannot record on Apple's MPS, where torch.profiler is unstable. "
-            "Leave it out: phase timers and deferred loss work there."
+            "Leave ProfilerSchedule out. PhaseTimer and DeferredLoss work on MPS."
         )
 
 
 def check_length(trainer: Any, schedule: Schedule, context: RunContext, *, explicit: bool) -> None:
-    """Say where a run is too short for a schedule; raise where the user's own fits no cycle."""
+    """Say so if a run is too short for a schedule.
+
+    Raises ConfigError if the user has given the schedule and not even its first cycle fits.
+    """
     length = fit_length(trainer, schedule.unit)
     if length is None or length >= schedule.needed():
         return
@@ -38,10 +45,10 @@ def check_length(trainer: Any, schedule: Schedule, context: RunContext, *, expli
 
 
 def fit_length(trainer: Any, unit: str) -> int | None:
-    """Return the most steps (batches) or epochs that a session can run, from its start on.
+    """Return the largest number of steps (batches) or epochs that a session can have.
 
-    An upper bound, since early stopping and `max_time` may end it sooner; None where none is known.
-    An evaluation is one epoch.
+    Early stopping and `max_time` may end the session sooner. None if there is no upper bound. An
+    evaluation counts as one epoch.
     """
     if stage_of(trainer) != "fit":
         batches = sum(batch_loop(trainer).max_batches) if unit == "step" else 1
@@ -50,12 +57,12 @@ def fit_length(trainer: Any, unit: str) -> int | None:
     epochs, batches = _epochs_left(trainer), _batches_for_max_steps(trainer)
     if unit == "step":
         by_epochs = int(per_epoch) * epochs if math.isfinite(per_epoch * epochs) else math.inf
-        most = min(by_epochs, batches)
+        length = min(by_epochs, batches)
     elif math.isfinite(per_epoch) and per_epoch:
-        most = min(epochs, batches / per_epoch)
+        length = min(epochs, batches / per_epoch)
     else:
-        most = epochs
-    return math.ceil(most) if math.isfinite(most) else None
+        length = epochs
+    return math.ceil(length) if math.isfinite(length) else None
 
 
 def _epochs_left(trainer: Any) -> float:
@@ -66,8 +73,8 @@ def _epochs_left(trainer: Any) -> float:
 
 def _batches_for_max_steps(trainer: Any) -> float:
     if trainer.max_steps < 0 or not trainer.lightning_module.automatic_optimization:
-        return math.inf  # by hand, a batch may step any number of optimizers
-    if any(is_kind(one, "GradientAccumulationScheduler") for one in trainer.callbacks):
+        return math.inf  # with manual optimization a batch can have any number of optimizer steps
+    if any(is_kind(callback, "GradientAccumulationScheduler") for callback in trainer.callbacks):
         return math.inf
     left = max(0, int(trainer.max_steps) - int(trainer.global_step))
     return left * int(trainer.accumulate_grad_batches)

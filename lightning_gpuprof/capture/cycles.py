@@ -1,4 +1,4 @@
-"""Runs the recordings of a schedule: one profiler object per cycle, none between cycles."""
+"""Runs the cycles of a profiler schedule, each with a profiler object of its own."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,29 +8,35 @@ from lightning_gpuprof.runtime.guard import interrupts_wait
 from lightning_gpuprof.schedule import Action, Schedule
 
 PROBE = -2
-"""The number of a cycle of one step, recorded for its size alone."""
+"""The number of the cycle that records a single step, to forecast the size of a trace."""
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """A cycle whose recording has been stopped and waits to be exported."""
+class FinishedCycle:
+    """A cycle whose recording has stopped and waits to be exported."""
 
     cycle: int
     first_step: int
     last_step: int
     trace: TorchTrace
     took_ns: int
+    """The time from the first recorded step to the end of the last."""
     stop_ns: int
+    """The time that torch took to stop recording."""
 
 
 class Cycles:
-    """Steps through a schedule; its methods are called at each border of a unit or step.
+    """Steps through a schedule, and records with torch.profiler as the schedule says.
 
-    A torch.profiler object that idles in its schedule costs tens of microseconds a step, so it is
-    made when a cycle begins and dropped when the cycle ends. Ctrl-C waits during both: torch would
-    be left with a profiler that runs for as long as the process.
-    `new_trace` returns None where a cycle must be left out; `on_recorded` receives each recording
-    that holds at least one step.
+    A torch.profiler object costs tens of microseconds per step even when it idles. Therefore it is
+    made when a cycle begins and dropped when the cycle ends. Ctrl-C is delayed meanwhile, since it
+    could otherwise leave torch with a profiler that runs for as long as the process.
+
+    Args:
+        schedule: The schedule.
+        new_trace: Returns a new recording, or None if the cycle must be left out.
+        on_recorded: Receives every finished cycle that has recorded at least one step.
+        now: Returns nanoseconds.
     """
 
     def __init__(
@@ -38,7 +44,7 @@ class Cycles:
         schedule: Schedule,
         *,
         new_trace: Callable[[], TorchTrace | None],
-        on_recorded: Callable[[Recorded], None],
+        on_recorded: Callable[[FinishedCycle], None],
         now: Callable[[], int],
     ) -> None:
         self._schedule = schedule
@@ -46,7 +52,7 @@ class Cycles:
         self._on_recorded = on_recorded
         self._now = now
         self._unit = -1
-        self._change: int | None = 0
+        self._next_change: int | None = 0
         self._cycle = -1
         self._trace: TorchTrace | None = None
         self._recording = False
@@ -55,34 +61,34 @@ class Cycles:
 
     @property
     def recording(self) -> bool:
-        """Events are being recorded now."""
+        """Whether events are being recorded now."""
         return self._recording
 
     @property
-    def at_work(self) -> bool:
-        """A profiler exists: it warms up or records."""
+    def active(self) -> bool:
+        """Whether a profiler exists, which warms up or records."""
         return self._trace is not None
 
     @property
     def next_change(self) -> int | None:
-        """The unit at which something changes next, if there is one."""
-        return self._change
+        """The unit at which the profiler's action changes next, or None."""
+        return self._next_change
 
-    def pass_over(self, units: int) -> None:
-        """Enter units in which nothing changes; a unit with a change is entered late."""
-        last = self._unit + units
-        self._unit = last if self._change is None else min(last, self._change - 1)
+    def skip(self, units: int) -> None:
+        """Count units that were not announced by `begin_unit`, up to the next change."""
+        unit = self._unit + units
+        self._unit = unit if self._next_change is None else min(unit, self._next_change - 1)
 
     def is_due(self) -> bool:
-        """Tell whether something changes at the next unit's begin."""
-        return self._unit + 1 == self._change
+        """Return whether the profiler's action changes when the next unit begins."""
+        return self._unit + 1 == self._next_change
 
     def begin_unit(self) -> None:
-        """Enter the next step or epoch of the schedule."""
+        """Begin the next step or epoch of the schedule."""
         self._unit += 1
-        if self._unit != self._change:
+        if self._unit != self._next_change:
             return
-        self._change = self._schedule.next_change(self._unit)
+        self._next_change = self._schedule.next_change(self._unit)
         cycle, action = self._schedule.at(self._unit)
         if cycle != self._cycle:
             self.close()
@@ -92,7 +98,7 @@ class Cycles:
             self._start()
 
     def probe(self) -> None:
-        """Record the step that begins, by itself, while no cycle is at work."""
+        """Record only the step that begins now. No cycle may be active."""
         self._prepare(PROBE)
         self._start()
 
@@ -111,7 +117,7 @@ class Cycles:
                 self._trace.start()
 
     def begin_step(self, number: int) -> None:
-        """Open a step's span where events are being recorded."""
+        """Open the span of a step in the trace, if events are being recorded."""
         if self._recording and self._trace is not None:
             if self._steps is None:
                 self._begun_ns = self._now()
@@ -120,31 +126,31 @@ class Cycles:
             self._trace.begin_step(number)
 
     def end_step(self) -> None:
-        """Close the open step's span."""
+        """Close the open span of a step."""
         if self._recording and self._trace is not None:
             self._trace.end_step()
             if self._cycle == PROBE:
                 self.close()
 
     def collect(self, on: bool) -> None:
-        """Leave out of an open recording what comes now, or go on."""
+        """Pause the recording of events (`on=False`), or go on with it."""
         if self._recording and self._trace is not None:
             self._trace.collect(on)
 
     def end_unit(self) -> None:
-        """Leave a unit that no other may follow: its cycle ends here if this was the last."""
+        """End a unit that may be the last of the run; its cycle ends too if it is complete."""
         if self._recording and self._schedule.next_change(self._unit) == self._unit + 1:
             self.close()
 
     def drop(self) -> None:
-        """Stop an open recording and forget it; only for when something has gone wrong."""
+        """Stop a recording and discard it, after an error."""
         trace, self._trace, self._recording = self._trace, None, False
         if trace is not None:
             with interrupts_wait():
                 trace.stop()
 
     def close(self) -> None:
-        """End a cycle, be it early, and keep what it recorded."""
+        """End the cycle, even if it is not complete, and hand on what it has recorded."""
         trace, recording, steps = self._trace, self._recording, self._steps
         if trace is None:
             return
@@ -153,9 +159,12 @@ class Cycles:
             try:
                 trace.end_step()
             finally:
-                begun = self._now()
+                stop_begun_ns = self._now()
                 trace.stop()
-                stop_ns = self._now() - begun
+                stop_ns = self._now() - stop_begun_ns
         if recording and steps is not None:
-            took_ns = begun - self._begun_ns
-            self._on_recorded(Recorded(self._cycle, *steps, trace, took_ns, stop_ns))
+            first_step, last_step = steps
+            took_ns = stop_begun_ns - self._begun_ns
+            self._on_recorded(
+                FinishedCycle(self._cycle, first_step, last_step, trace, took_ns, stop_ns)
+            )

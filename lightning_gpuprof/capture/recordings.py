@@ -1,4 +1,4 @@
-"""Makes the recordings of a fit: forecasts their traces, writes them, says why there is none."""
+"""Makes the recordings of a fit, forecasts the size of their traces, and writes them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.dynamo import counters
 from lightning_gpuprof.adapters.profiler import TorchTrace, busy_profiler
-from lightning_gpuprof.capture.cycles import PROBE, Recorded
+from lightning_gpuprof.capture.cycles import PROBE, FinishedCycle
 from lightning_gpuprof.capture.trace_files import TraceFiles
 from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.runtime.context import RunContext
@@ -20,12 +20,13 @@ from lightning_gpuprof.schedule import Schedule
 from lightning_gpuprof.units import size
 
 _cuda: Any = torch.cuda
-MOST_BYTES = 500_000_000
-"""Larger traces are beyond what viewers open, as `trace-too-large` has it."""
+MAX_BYTES = 500_000_000
+"""Viewers do not open larger traces; the finding `trace-too-large` has the same limit."""
 MIN_STEPS = 20
-"""A first window of fewer steps is not worth a recorded step before it."""
+"""A first window of fewer steps is not worth a forecast, for which a step is recorded before it."""
 PLAIN_STEPS = 2
-"""Steps in a row that nobody records, before one is: the last tells how long a step takes."""
+"""Before the step that is recorded for the forecast, so many steps run without a profiler. The last
+of them shows how long a step takes."""
 _UNCOMPILED = (
     "Compiled code runs uncompiled in this profiler window (compiled='eager'): the arithmetic of "
     "its steps may differ in the last digits."
@@ -33,9 +34,9 @@ _UNCOMPILED = (
 
 
 class CaptureRange(TorchTrace):
-    """Stands in for a recording: tells another profiler, such as nsys or ncu, when to record.
+    """Takes the place of a recording, and lets another profiler (nsys or ncu) know when to record.
 
-    Steps are NVTX ranges, by whose names `analyze` knows them.
+    Every step is an NVTX range, by whose name `analyze` recognizes it.
     """
 
     def __init__(self, **_: object) -> None:
@@ -62,10 +63,17 @@ class CaptureRange(TorchTrace):
             _cuda.profiler.stop()
 
 
-class Forecast:
-    """Knows how large and how slow a recorded step is: from one recorded early, or a window.
+class TraceForecast:
+    """Forecasts how large the next trace will be, and how slow its steps.
 
-    `steps_per_unit` is infinite where it is unknown. `explicit`: the schedule is the user's own.
+    The forecast is based on a window that was recorded before, or on a single step that is recorded
+    for this purpose before the first window.
+
+    Args:
+        schedule: The profiler's schedule.
+        steps_per_unit: Steps of an epoch, or 1; infinite if unknown.
+        explicit: Whether the user has given the schedule.
+        now: Returns nanoseconds.
     """
 
     def __init__(
@@ -79,73 +87,87 @@ class Forecast:
         self._per_unit = int(steps_per_unit) if isfinite(steps_per_unit) else 0
         self._steps = schedule.active * self._per_unit
         self._now = now
-        self._at: int | None = None
-        self._seen = 0
-        self._plain_ns = self._recorded_ns = self._step_bytes = 0.0
-        self.wanted = explicit and self._steps >= MIN_STEPS
-        """A step is to be recorded before the first window."""
+        self._step_began_ns: int | None = None
+        self._plain_steps = 0
+        self._plain_ns = 0.0
+        self._recorded_ns = 0.0
+        self._step_bytes = 0.0
+        self.needs_step = explicit and self._steps >= MIN_STEPS
+        """Whether a step must still be recorded before the first window."""
 
     @property
-    def ready(self) -> bool:
-        """The step that begins is the one to record."""
-        return self.wanted and self._seen >= PLAIN_STEPS
+    def step_is_due(self) -> bool:
+        """Whether the step that begins now should be recorded for the forecast."""
+        return self.needs_step and self._plain_steps >= PLAIN_STEPS
 
     def begin_step(self, *, plain: bool) -> None:
-        """A step begins; `plain`: it follows one that no profiler was at work in."""
-        at, self._at = self._at, self._now()
-        if plain and at is not None:
-            self._plain_ns = self._at - at
-            self._seen += 1
+        """Note that a step begins; `plain` says that no profiler was active in the step before."""
+        before, self._step_began_ns = self._step_began_ns, self._now()
+        if plain and before is not None:
+            self._plain_ns = self._step_began_ns - before
+            self._plain_steps += 1
 
     def begin_epoch(self) -> None:
-        """The next step follows none."""
-        self._at, self._seen = None, 0
+        """Note that the next step does not directly follow another."""
+        self._step_began_ns = None
+        self._plain_steps = 0
 
-    def learn(self, num_bytes: int, steps: int, took_ns: int) -> None:
-        """So large a trace of so many steps was recorded in this time."""
-        self._step_bytes, self._recorded_ns = num_bytes / steps, took_ns / steps
+    def add_measurement(self, num_bytes: int, steps: int, took_ns: int) -> None:
+        """Base the forecast on a trace: its size, its number of steps, and how long they took."""
+        self._step_bytes = num_bytes / steps
+        self._recorded_ns = took_ns / steps
 
     def text(self) -> str | None:
-        """Return the forecast of the next window, with a smaller one if it is too large."""
+        """Return the forecast for the next window. If it is too large, propose a smaller window."""
         if not self._step_bytes or not self._steps:
             return None
-        num_bytes, slower = self._step_bytes * self._steps, ""
+        num_bytes = self._step_bytes * self._steps
+        slower = ""
         if self._plain_ns and self._recorded_ns:
             ratio = self._recorded_ns / self._plain_ns
             slower = f", and each step takes {max(1.0, ratio):.1f} times as long"
-        said = (
+        forecast = (
             f"The next profiler window records {self._steps} steps: its trace will have about "
             f"{size(num_bytes)} before compression{slower}."
         )
-        if num_bytes <= MOST_BYTES:
-            return said
-        fewer = max(1, int(MOST_BYTES / self._step_bytes))
-        units = fewer // self._per_unit
-        change = f"active={units}" if units else f"unit='step', active={fewer}"
-        return f"{said} Viewers fail above 500 MB: set {change}, or record no stacks."
+        if num_bytes <= MAX_BYTES:
+            return forecast
+        max_steps = max(1, int(MAX_BYTES / self._step_bytes))
+        max_units = max_steps // self._per_unit
+        change = f"active={max_units}" if max_units else f"unit='step', active={max_steps}"
+        return f"{forecast} Viewers fail above 500 MB: set {change}, or record no stacks."
 
 
 @dataclass
 class Recordings:
-    """One rank's recordings in one fit, each made by `make`; `eager`: with uncompiled code."""
+    """Makes and writes the recordings of a rank during a fit.
+
+    Args:
+        context: The session that the recordings belong to.
+        files: Writes the traces.
+        forecast: Forecasts the size of the next trace.
+        make: Returns a new recording.
+        eager: Whether compiled code runs uncompiled while it is recorded.
+    """
 
     context: RunContext
     files: TraceFiles
-    forecast: Forecast
+    forecast: TraceForecast
     make: Callable[[], TorchTrace]
     eager: bool
-    _said: bool = False
+    _warned: bool = False
 
     def new(self) -> TorchTrace | None:
-        """Return a new recording, and say of it what is known; None where none can be made."""
-        if self.context.unwritten:  # which was said
-            return None
+        """Return a new recording and show its forecast, or return None if none can be made."""
+        if self.context.unwritten:
+            return None  # the context has shown a warning
         busy = busy_profiler()
         if busy is not None:
-            self.say_busy(f"{busy[0].upper()}{busy[1:]} is at work")
+            self.note_busy(f"{busy[0].upper()}{busy[1:]} is active")
             return None
-        if (why := self.files.why_not()) is not None:
-            self._leave_out("trace-failed", f"No trace is recorded: {why}.")
+        obstacle = self.files.obstacle()
+        if obstacle is not None:
+            self._note_left_out("trace-failed", f"No trace is recorded: {obstacle}.")
             return None
         forecast = self.forecast.text()
         if forecast is not None:
@@ -155,43 +177,43 @@ class Recordings:
             self.context.tell(f"[PROFILE] {_UNCOMPILED}")
         return self.make()
 
-    def save(self, recorded: Recorded) -> None:
-        """Write a cycle's trace."""
-        first, last = recorded.first_step, recorded.last_step
-        if isinstance(recorded.trace, CaptureRange):
-            said = f"steps {first} to {last} were left to another profiler (capture_range=True)"
-            self.context.note("no-trace", message=said)
+    def save(self, finished: FinishedCycle) -> None:
+        """Write the trace of a cycle."""
+        first, last = finished.first_step, finished.last_step
+        if isinstance(finished.trace, CaptureRange):
+            message = f"steps {first} to {last} were left to another profiler (capture_range=True)"
+            self.context.note("no-trace", message=message)
             return
         try:
-            if recorded.cycle == PROBE:
-                num_bytes = self.files.size_of(recorded.trace)
+            if finished.cycle == PROBE:
+                num_bytes = self.files.size_of(finished.trace)
             else:
-                num_bytes = self.files.save(recorded)
-        except OSError as error:  # no folder, no space: the next cycle may fare better
-            message = f"The trace of cycle {recorded.cycle} could not be written: {error}."
+                num_bytes = self.files.save(finished)
+        except OSError as error:  # no folder or no space, of which the next cycle may have more
+            message = f"The trace of cycle {finished.cycle} could not be written: {error}."
             self.context.warn(f"{message} Training goes on.")
             self.context.write(Note(step=last, name="trace-failed", message=message))
             return
-        self.forecast.learn(num_bytes, last - first + 1, recorded.took_ns)
+        self.forecast.add_measurement(num_bytes, last - first + 1, finished.took_ns)
 
-    def say_busy(self, why: str) -> None:
-        """Note that another profiler records."""
-        self._leave_out(
+    def note_busy(self, cause: str) -> None:
+        """Note that nothing is recorded because of another profiler."""
+        self._note_left_out(
             "profiler-busy",
-            f"{why}; only one profiler can record at a time, so ProfilerSchedule gives way. "
-            "Remove the other one to get a trace of ours.",
+            f"{cause}. Only one profiler can record at a time, so ProfilerSchedule gives way. "
+            "Remove the other profiler to get a trace of this package.",
         )
 
-    def _leave_out(self, name: str, message: str) -> None:
-        """Note each time why nothing is recorded, and show it once."""
+    def _note_left_out(self, name: str, message: str) -> None:
+        """Note why a cycle is not recorded, and show the first such message to the user."""
         self.context.note(name, message=message)
-        if not self._said:
-            self._said = True
+        if not self._warned:
+            self._warned = True
             self.context.warn(message)
 
 
-class Quiet:
-    """Pauses a recording while any of these calls is under way; they may be nested."""
+class _Paused:
+    """A context manager in which a recording is paused. Contexts can be nested."""
 
     def __init__(self, collect: Callable[[bool], None]) -> None:
         self._collect = collect
@@ -208,15 +230,21 @@ class Quiet:
             self._collect(True)
 
 
-def keep_quiet(trainer: Any, wrappers: Wrappers, collect: Callable[[bool], None]) -> None:
-    """Keep validation, checkpoints and other callbacks' work out: `collect` is told off and on."""
-    quiet = Quiet(collect)
-    wrappers.call_inside(trainer.fit_loop.epoch_loop.val_loop, "run", quiet)
-    wrappers.call_inside(trainer, "save_checkpoint", quiet)
-    # On a GPU each pause waits for the device: too often for what comes with each batch.
-    often = () if trainer.strategy.root_device.type == "cpu" else PER_BATCH_HOOKS
+def pause_outside_training(
+    trainer: Any, wrappers: Wrappers, collect: Callable[[bool], None]
+) -> None:
+    """Pause the recording during validation, checkpoints and the hooks of other callbacks.
+
+    `collect` is called with False where a pause begins, and with True where it ends.
+    """
+    paused = _Paused(collect)
+    wrappers.call_inside(trainer.fit_loop.epoch_loop.val_loop, "run", paused)
+    wrappers.call_inside(trainer, "save_checkpoint", paused)
+    # On a GPU a pause waits for the device, which is too slow for hooks that run in every batch.
+    recorded_hooks = () if trainer.strategy.root_device.type == "cpu" else PER_BATCH_HOOKS
     for callback in trainer.callbacks:
-        if not type(callback).__module__.startswith("lightning_gpuprof."):
-            for hook in HOOKS:
-                if hook not in often and has_hook(callback, hook):
-                    wrappers.call_inside(callback, hook, quiet)
+        if type(callback).__module__.startswith("lightning_gpuprof."):
+            continue
+        for hook in HOOKS:
+            if hook not in recorded_hooks and has_hook(callback, hook):
+                wrappers.call_inside(callback, hook, paused)

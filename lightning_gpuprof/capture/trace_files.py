@@ -1,4 +1,4 @@
-"""Exports a cycle's trace, compresses it and keeps its record; the analysis is the readers'."""
+"""Exports the trace of a cycle, compresses it and writes its record. Readers analyse it later."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from lightning_gpuprof.adapters.profiler import TorchTrace
-from lightning_gpuprof.capture.cycles import Recorded
+from lightning_gpuprof.capture.cycles import FinishedCycle
 from lightning_gpuprof.records.files import (
     plugin_dir,
     trace_name,
@@ -21,39 +21,46 @@ from lightning_gpuprof.units import size
 
 try:
     igzip: Any = import_module("isal.igzip")
-except ImportError:  # where no wheel of isal fits: traces are left plain
+except ImportError:  # there is no wheel of isal for this system: traces stay uncompressed
     igzip = None
 
 _LEVEL = 1
-"""In a tenth of the time that torch takes to stop and export; 1.7 times zlib's smallest size:
-a thread beside training would be no gain."""
+"""The compression takes a tenth of the time in which torch stops and exports, so that a thread
+beside training would gain nothing. Files are 1.7 times as large as the smallest that zlib can
+make."""
 _CHUNK_BYTES = 1 << 20
 FIRST_BYTES = 64 << 20
-"""Free space for a first trace; a later one needs the size of the one before."""
+"""The free space that a first trace needs. Every later trace needs the size of the trace before
+it."""
 
 
 class TraceFiles:
-    """One rank's traces of one session, compressed unless `packed` is False.
+    """Writes the traces of a rank in a session.
 
-    `quiet`: they hold no validation, checkpoints and other callbacks.
+    Args:
+        context: The session.
+        compressed: Whether the files are compressed.
+        quiet: Whether validation, checkpoints and other callbacks are left out of the traces.
+        free_bytes: Returns the free space of a folder; tests pass a fake.
     """
 
     def __init__(
         self,
         context: RunContext,
         *,
-        packed: bool = True,
+        compressed: bool = True,
         quiet: bool = False,
         free_bytes: Callable[[str], int] = lambda folder: shutil.disk_usage(folder).free,
     ) -> None:
         self._context = context
-        self._packed, self._quiet = packed, quiet
+        self._compressed = compressed
+        self._quiet = quiet
         self._free_bytes = free_bytes
         self._needed_bytes = FIRST_BYTES
         self._folder = plugin_dir(context.run_dir)
 
-    def why_not(self) -> str | None:
-        """Say why no trace can be written now, or return None: asked before a window."""
+    def obstacle(self) -> str | None:
+        """Return why no trace can be written now, or None."""
         try:
             self._folder.encode()
             os.makedirs(self._folder, exist_ok=True)
@@ -68,31 +75,31 @@ class TraceFiles:
         return None
 
     def size_of(self, trace: TorchTrace) -> int:
-        """Return how large a recording's file would be, of which none stays; 0 where unknown."""
+        """Return the size of a recording's file, which is removed again; 0 if it is unknown."""
         plain = os.path.join(self._folder, f"rank{self._context.rank}-step")
         with suppress(OSError), self._exported(trace, plain) as part:
             return os.path.getsize(part)
         return 0
 
-    def save(self, recorded: Recorded) -> int:
-        """Write a recording's file and record; raises OSError or torch's RuntimeError.
+    def save(self, finished: FinishedCycle) -> int:
+        """Write the file and the record of a cycle, and return the file's size before compression.
 
-        Returns the file's bytes before compression.
+        Raises OSError, or RuntimeError from torch.
         """
-        packed = trace_name(self._context.rank, self._context.session, recorded.cycle)
-        plain = os.path.join(self._folder, packed.removesuffix(".gz"))
-        begun = time.perf_counter_ns()
-        with self._exported(recorded.trace, plain) as part:
+        name = trace_name(self._context.rank, self._context.session, finished.cycle)
+        plain = os.path.join(self._folder, name.removesuffix(".gz"))
+        begun_ns = time.perf_counter_ns()
+        with self._exported(finished.trace, plain) as part:
             plain_bytes = self._needed_bytes = os.path.getsize(part)
-            path = put_in_place(part, plain, packed=self._packed)
+            path = put_in_place(part, plain, compressed=self._compressed)
         self._context.write(
             ProfilerCycle(
-                cycle=recorded.cycle,
-                first_step=recorded.first_step,
-                last_step=recorded.last_step,
+                cycle=finished.cycle,
+                first_step=finished.first_step,
+                last_step=finished.last_step,
                 trace_file=os.path.basename(path),
-                stop_ns=recorded.stop_ns,
-                export_ns=time.perf_counter_ns() - begun,
+                stop_ns=finished.stop_ns,
+                export_ns=time.perf_counter_ns() - begun_ns,
                 trace_bytes=plain_bytes,
                 quiet=self._quiet,
             )
@@ -102,26 +109,29 @@ class TraceFiles:
 
     @contextmanager
     def _exported(self, trace: TorchTrace, plain: str) -> Iterator[str]:
+        """Export a trace to a temporary file, which is removed at the end if it still exists.
+
+        The file is not written under its final name, since readers would take it for complete.
+        """
         os.makedirs(self._folder, exist_ok=True)
-        # Readers take a file of a trace's name for a whole trace.
         part = f"{plain}.{os.getpid()}.part"
         try:
             trace.export(part)
-            if not os.path.exists(part):  # Kineto prints its errors and goes on
-                raise OSError(f"torch.profiler left no file in {self._folder}; is the disk full?")
+            if not os.path.exists(part):  # Kineto raises no errors, it only prints them
+                raise OSError(f"torch.profiler wrote no file to {self._folder}. Is the disk full?")
             yield part
         finally:
-            for left in (part, f"{part}.tmp"):  # Kineto writes to the second, then renames it
+            for path in (part, f"{part}.tmp"):  # Kineto writes to the latter and then renames it
                 with suppress(OSError):
-                    os.unlink(left)
+                    os.unlink(path)
 
 
-def put_in_place(part: str, plain: str, *, packed: bool) -> str:
-    """Make an exported file the trace `<plain>.gz`, or `plain`; returns the name.
+def put_in_place(part: str, plain: str, *, compressed: bool) -> str:
+    """Turn an exported file into the trace `<plain>.gz` or `plain`, and return its path.
 
-    Without isal, or on a disk without room for both, the trace stays plain.
+    Without isal, or on a disk without space for both files, the trace stays uncompressed.
     """
-    if packed and igzip is not None:
+    if compressed and igzip is not None:
         with suppress(OSError):
             return _compressed(part, f"{plain}.gz")
     os.replace(part, plain)
@@ -133,7 +143,7 @@ def _compressed(source_path: str, path: str) -> str:
         open(source_path, "rb") as source,
         written_whole(path) as part,
         open(part, "wb") as target,
-        # No name and no time inside: the same trace gives the same bytes.
+        # Without a name and a time inside, the same trace gives the same bytes.
         igzip.IGzipFile("", "wb", _LEVEL, target, mtime=0) as stream,
     ):
         shutil.copyfileobj(source, stream, _CHUNK_BYTES)

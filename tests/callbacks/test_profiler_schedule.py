@@ -133,7 +133,7 @@ def test_a_run_that_ends_inside_a_window_keeps_what_was_recorded(tmp_path, error
 
 
 def test_a_users_profiler_around_the_fit_is_left_alone(tmp_path, said):
-    with torch.profiler.profile() as theirs, said("only one profiler can record"):
+    with torch.profiler.profile() as theirs, said("Only one profiler can record"):
         trainer = fit(tmp_path, ProfilerSchedule(wait=1, warmup=0, active=2))
     assert "aten::linear" in {event.key for event in theirs.key_averages()}
     run = Run(trainer)
@@ -195,7 +195,7 @@ def test_steps_that_the_profiler_slows_down_are_marked(tmp_path):
 
 
 def test_mps_is_refused_with_what_goes_on():
-    with pytest.raises(ConfigError, match=r"Apple's MPS.*phase timers and deferred loss work"):
+    with pytest.raises(ConfigError, match=r"Apple's MPS.*PhaseTimer and DeferredLoss work"):
         refuse_device("mps")
     refuse_device("cuda")
 

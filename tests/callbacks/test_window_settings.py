@@ -15,7 +15,7 @@ from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.callbacks import profiler_schedule
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
 from lightning_gpuprof.callbacks.profiler_schedule import ProfilerSchedule
-from lightning_gpuprof.capture.recordings import Forecast
+from lightning_gpuprof.capture.recordings import TraceForecast
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.schedule import EPOCH_SCHEDULE, Schedule
@@ -196,11 +196,11 @@ def test_the_default_window_and_short_ones_have_no_step_recorded_before_them(tmp
 )
 def test_above_500_mb_a_smaller_window_is_proposed(schedule, per_unit, change):
     times = iter([0, 1_000, 3_000])
-    forecast = Forecast(schedule, per_unit, explicit=True, now=times.__next__)
+    forecast = TraceForecast(schedule, per_unit, explicit=True, now=times.__next__)
     forecast.begin_step(plain=False)
     forecast.begin_step(plain=True)
     assert forecast.text() is None
-    forecast.learn(2_000_000, 1, 2_500)
+    forecast.add_measurement(2_000_000, 1, 2_500)
     text = forecast.text()
     assert f"records {schedule.active * per_unit} steps" in text
     assert "each step takes 2.5 times as long" in text

@@ -108,4 +108,4 @@ def test_ctrl_c_leaves_no_profiler_half_begun_or_half_ended(interrupts, amid):
     assert rig.log[-1] == f"{amid} is over"
     rig.cycles.close()
     assert rig.log.count("stop is over") == 1
-    assert not rig.cycles.at_work
+    assert not rig.cycles.active

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from lightning_gpuprof.capture import trace_files
-from lightning_gpuprof.capture.cycles import Recorded
+from lightning_gpuprof.capture.cycles import FinishedCycle
 from lightning_gpuprof.capture.trace_files import FIRST_BYTES, TraceFiles, put_in_place
 
 CONTENT = b'{"traceEvents": []}'
@@ -35,7 +35,7 @@ def save(tmp_path):
         written = []
         files = TraceFiles(output_in(tmp_path, written.append))
         for cycle, recording in enumerate(recordings):
-            files.save(Recorded(cycle, 0, 0, recording, took_ns=0, stop_ns=0))
+            files.save(FinishedCycle(cycle, 0, 0, recording, took_ns=0, stop_ns=0))
         return written
 
     return run
@@ -83,7 +83,7 @@ def test_nothing_remains_of_an_export_that_failed(save, folder):
         def export(self, path):
             super().export(f"{path}.tmp")  # as Kineto does, which renames it at last
 
-    with pytest.raises(OSError, match="is the disk full"):
+    with pytest.raises(OSError, match="Is the disk full"):
         save(Full())
     assert names(folder) == []
 
@@ -91,11 +91,11 @@ def test_nothing_remains_of_an_export_that_failed(save, folder):
 def test_before_a_window_there_is_room_for_a_first_trace_or_one_more(tmp_path):
     free = [FIRST_BYTES - 1, FIRST_BYTES, len(CONTENT) - 1, len(CONTENT)]
     files = TraceFiles(output_in(tmp_path), free_bytes=lambda folder: free.pop(0))
-    assert "has 64.0 MiB free, and a trace may need 64.0 MiB" in files.why_not()
-    assert files.why_not() is None
-    files.save(Recorded(0, 0, 0, Exported(), took_ns=0, stop_ns=0))
-    assert "has 18 B free, and a trace may need 19 B" in files.why_not()
-    assert files.why_not() is None
+    assert "has 64.0 MiB free, and a trace may need 64.0 MiB" in files.obstacle()
+    assert files.obstacle() is None
+    files.save(FinishedCycle(0, 0, 0, Exported(), took_ns=0, stop_ns=0))
+    assert "has 18 B free, and a trace may need 19 B" in files.obstacle()
+    assert files.obstacle() is None
 
 
 def test_real_traces_stay_below_1_7_times_the_smallest_size(shared_traces, tmp_path):
@@ -103,5 +103,5 @@ def test_real_traces_stay_below_1_7_times_the_smallest_size(shared_traces, tmp_p
     content = gzip.decompress(source.read_bytes())
     exported, plain = tmp_path / "exported", tmp_path / "t.json"
     exported.write_bytes(content)
-    assert put_in_place(str(exported), str(plain), packed=True) == str(tmp_path / "t.json.gz")
+    assert put_in_place(str(exported), str(plain), compressed=True) == str(tmp_path / "t.json.gz")
     assert (tmp_path / "t.json.gz").stat().st_size <= 1.7 * len(zlib.compress(content, 9))
