@@ -1,4 +1,4 @@
-"""What torch.compile did: the steps in which it compiled, and why."""
+"""The steps in which torch.compile compiled, what that cost, and why it compiled again."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -20,61 +20,64 @@ from lightning_gpuprof.records.schema import OutsideSpan, StepFlag
 
 @dataclass(frozen=True)
 class Compiling:
-    """Compilation by torch.compile after the warm-up, unless said otherwise."""
+    """Compilation by torch.compile; after the warm-up, unless a field says otherwise."""
 
     count: int
     """Steps in which something was compiled."""
     steps: int
+    """All steps after the warm-up."""
     cost_ns: int | None
-    """Of all these steps: Dynamo's own time, else their time above the median step that compiled
-    nothing; None where neither is known."""
+    """What compiling cost in all its steps: the time that Dynamo measured, or else their time above
+    the median step without compilation; None if neither is known."""
     early_ns: tuple[int, ...] = ()
-    """Dynamo's time in each warm-up step that compiled, in order."""
+    """Dynamo's time in the warm-up steps that compiled, in step order."""
     whole_ns: int = 0
     """Dynamo's time in all steps of the run."""
 
 
 def compiling(session: Session, steady: Mask) -> Compiling | None:
-    """Sum up the steps after the warm-up that compiled; None where no step was recorded."""
+    """Sum up the steps after the warm-up that compiled; None if no step was recorded."""
     if not session.steps or not steady.any():
         return None
     flags, dur = step_flags(session), session.columns["dur_ns"]
     numbers = session.columns.get("step", np.arange(session.steps))
     after = (flags & int(StepFlag.WARMUP | StepFlag.UNFINISHED)) == 0
-    # Validation compiles for itself, once.
+    # Validation compiles its own graph once, which is not a recompilation.
     validating = (flags & int(StepFlag.VALIDATION)) != 0
     compiled = (flags & int(StepFlag.COMPILED)) != 0
     if not after.any():
         return None
-    noted: Counter[int] = Counter()
+    dynamo_ns: Counter[int] = Counter()
     for record in session.all(CompileTime):
-        noted[record.step] += record.took_ns
+        dynamo_ns[record.step] += record.took_ns
     spans = session.all(OutsideSpan)
-    unmarked = [taken_ns for span in spans for taken_ns in span.compiled_ns]
+    unmarked = [step_ns for span in spans for step_ns in span.compiled_ns]
     again = after & ~validating & compiled
     count = int(again.sum()) + len(unmarked)
     others = set(numbers[~again].tolist())
-    timed = [taken_ns for step, taken_ns in noted.items() if step not in others]
+    timed = [took_ns for step, took_ns in dynamo_ns.items() if step not in others]
     cost_ns: int | None = sum(timed)
     if not timed or len(timed) < count:
-        # A profiled step is longer for another reason: it counts like the others.
-        seen = again & ((flags & int(SLOWED_BY_MEASURING)) == 0)
-        taken = np.append(dur[seen if seen.any() else again], unmarked).astype(np.int64)
-        cost_ns = _above_median(taken, dur[steady & ~compiled], count)
+        # The profiler slows a step down too, so such steps are assumed to cost as the others do.
+        undisturbed = again & ((flags & int(SLOWED_BY_MEASURING)) == 0)
+        measured = undisturbed if undisturbed.any() else again
+        step_ns = np.append(dur[measured], unmarked).astype(np.int64)
+        cost_ns = _above_median(step_ns, dur[steady & ~compiled], count)
     early = numbers[~after & ~validating].tolist()
     return Compiling(
         count=count,
         steps=int(after.sum()) + sum(span.steps for span in spans),
         cost_ns=cost_ns,
-        early_ns=tuple(noted[step] for step in early if step in noted),
-        whole_ns=noted.total(),
+        early_ns=tuple(dynamo_ns[step] for step in early if step in dynamo_ns),
+        whole_ns=dynamo_ns.total(),
     )
 
 
-def _above_median(taken: Int64, plain: Int64, count: int) -> int | None:
-    if len(plain) < MIN_STEADY:
+def _above_median(step_ns: Int64, plain_ns: Int64, count: int) -> int | None:
+    """Return by how much `count` steps like `step_ns` exceed the median plain step in all."""
+    if len(plain_ns) < MIN_STEADY:
         return None
-    return int((taken - median(plain)).clip(min=0).sum()) * count // max(1, len(taken))
+    return int((step_ns - median(plain_ns)).clip(min=0).sum()) * count // max(1, len(step_ns))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,11 +85,11 @@ class CompileResults:
     """Time and events of torch.compile."""
 
     time: Compiling | None = None
-    """None where no step was recorded."""
+    """None if no step was recorded."""
     events: tuple[CompileEvent, ...] = ()
-    """Where torch.compile broke its graph, and what it compiled again."""
+    """Lines at which torch.compile broke its graph, and functions that it compiled again."""
 
 
 def compile_results(session: Session, steady: Mask) -> CompileResults:
-    """Collect what is known of torch.compile."""
+    """Collect the time and the events of torch.compile."""
     return CompileResults(time=compiling(session, steady), events=tuple(session.all(CompileEvent)))

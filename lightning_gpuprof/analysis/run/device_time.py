@@ -1,4 +1,4 @@
-"""The device's side of the steps: its time per phase, and the state that each step was in."""
+"""The device's side of the steps: its time per phase, and what the steps waited for."""
 
 from dataclasses import dataclass
 
@@ -15,18 +15,20 @@ from lightning_gpuprof.records.schema import NOT_MEASURED
 
 @dataclass(frozen=True)
 class DevicePhase:
-    """One phase of the marked steps on both clocks; the device's idle time is included."""
+    """A phase of the marked steps on the device's clock, idle time included."""
 
     phase: Phase
     median_ns: int
     mean_ns: int
     host_mean_ns: int | None
+    """The mean of the same steps on the host's clock; None if not measured."""
     frac: float
+    """Share of the marked steps' time on the device."""
 
 
 @dataclass(frozen=True)
 class DevicePart:
-    """A named component's share of a phase on the device's clock, over the marked steps."""
+    """The time of a named component in a phase of the marked steps, on the device's clock."""
 
     phase: Phase
     name: str
@@ -36,21 +38,23 @@ class DevicePart:
 
 @dataclass(frozen=True)
 class DeviceTime:
-    """Device-side figures over the steady steps whose marks all arrived."""
+    """Figures of the device over the marked steps: steady steps that have all their marks."""
 
     marked_steps: int
     dur: Distribution
+    """Duration of a step on the device's clock."""
     phases: dict[Phase, DevicePhase]
     parts: tuple[DevicePart, ...]
     """The longest first."""
     latency_ns: int
     """The launch latency that run-ahead was compared with."""
     state_frac: dict[StepState, float]
-    """Share of the marked steps in each state."""
+    """Share of the marked steps by state."""
     queued_frac: float = 0.0
-    """Share of the marked steps in which the device had work for sure."""
+    """The least share of the marked steps' time in which the device had work."""
     falls_behind_ns: int = 0
-    """Growth of run-ahead per step: a step takes so much longer than on the host's clock."""
+    """Growth of run-ahead per step, by which a step takes longer on the device's clock than on the
+    host's."""
 
     @property
     def state(self) -> StepState:
@@ -59,20 +63,20 @@ class DeviceTime:
 
     @property
     def is_behind(self) -> bool:
-        """Whether most steps waited for the device, so that its clock is the run's."""
+        """Whether most steps waited for the device, so that its clock gives a step's duration."""
         return self.state is StepState.DEVICE_BOUND
 
 
 def device_time(session: Session, steady: Mask) -> DeviceTime | None:
-    """Describe the device's side of the steps, or return None where there were no marks."""
+    """Describe the device's side of the steady steps; None if none of them is marked."""
     marks = device_marks(session.columns, steady) if session.steps else None
     if marks is None:
         return None
-    over = distribution(marks.dur)
-    assert over is not None
+    durations = distribution(marks.dur)
+    assert durations is not None
     return DeviceTime(
         marked_steps=len(marks.dur),
-        dur=over,
+        dur=durations,
         phases={
             phase: DevicePhase(
                 phase=phase,
@@ -93,16 +97,16 @@ def device_time(session: Session, steady: Mask) -> DeviceTime | None:
 
 
 def device_dur_ns(session: Session, rows: Mask) -> Int64 | None:
-    """Return the length of steps on the device's clock, of those that were marked; None of none."""
+    """Return the durations of the marked steps on the device's clock; None if none is marked."""
     column = session.columns.get("device_dur")
     if column is None:
         return None
-    found = column[rows & (column != NOT_MEASURED)]
-    return found if len(found) else None
+    durations = column[rows & (column != NOT_MEASURED)]
+    return durations if len(durations) else None
 
 
 def _falls_behind_ns(session: Session, steady: Mask, marked: Mask) -> int:
-    """Return the growth of run-ahead per step, from mark to mark."""
+    """Return the growth of run-ahead per step, over stretches of steady steps within an epoch."""
     ahead = session.columns.get(f"run_ahead/{Phase.FORWARD.value}")
     if ahead is None:
         return 0
@@ -110,18 +114,18 @@ def _falls_behind_ns(session: Session, steady: Mask, marked: Mask) -> int:
     steps, ahead = session.columns["step"][rows], ahead[rows]
     epochs = session.columns.get("epoch")
     epoch = np.zeros(len(rows), dtype=np.int64) if epochs is None else epochs[rows]
-    apart = np.cumsum(~steady)[rows]
-    goes_on = (np.diff(epoch) == 0) & (np.diff(apart) == 0)
-    grown, over = (int(np.diff(column)[goes_on].sum()) for column in (ahead, steps))
-    return round(grown / max(1, over))
+    unsteady_before = np.cumsum(~steady)[rows]
+    undisturbed = (np.diff(epoch) == 0) & (np.diff(unsteady_before) == 0)
+    grown_ns, over_steps = (int(np.diff(column)[undisturbed].sum()) for column in (ahead, steps))
+    return round(grown_ns / max(1, over_steps))
 
 
 def _parts(session: Session, marked: Mask) -> tuple[DevicePart, ...]:
-    known, found = {phase.value for phase in Phase}, []
+    phases, parts = {phase.value for phase in Phase}, []
     for key, column in session.columns.items():
         phase, _, name = key.removeprefix("device_part/").partition("/")
-        if not key.startswith("device_part/") or phase not in known:
+        if not key.startswith("device_part/") or phase not in phases:
             continue
-        ran = np.maximum(0, column[marked])
-        found.append(DevicePart(Phase(phase), name, median(ran), mean(ran)))
-    return tuple(sorted(found, key=lambda part: -part.mean_ns))
+        part_ns = np.maximum(0, column[marked])  # a component that did not run took no time
+        parts.append(DevicePart(Phase(phase), name, median(part_ns), mean(part_ns)))
+    return tuple(sorted(parts, key=lambda part: -part.mean_ns))

@@ -1,4 +1,4 @@
-"""The cost of epochs: their starts, work between them, and validations."""
+"""The cost of epochs: how they start, the work between them, and validations."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -13,34 +13,34 @@ from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import Loader, StepFlag
 
 REMADE = f"{Phase.DATA_WAIT.value}/train_dataloader"
-"""The part of a wait in which the module makes its loader anew."""
-
-
+"""The part of a wait in which the module creates its loader again."""
 STARTED = f"part/{Phase.DATA_WAIT.value}/{WORKER_STARTUP}"
+"""The column of the time in which loaders create their iterators."""
 
 
 @dataclass(frozen=True)
 class EpochStarts:
-    """Waits for the first batch of an epoch: data workers start, the first batches are made."""
+    """Waits for the first batch of an epoch, while workers start and make the first batches."""
 
     count: int
     """Epochs begun."""
     again_ns: int
-    """What the epochs after the first cost: what their first steps waited above the median of the
-    others, with the wait between epochs; a first start there always is. Without `remade_ns`."""
+    """Excess wait at the starts of all epochs but the first, which no setting avoids: by how much
+    the waits of their first steps exceed the median wait, and the waits between epochs; without
+    `remade_ns`."""
     remade_ns: int
     """Total time of the module's `train_dataloader` after the first epoch began."""
     steady_mean_ns: int
     """How much of the mean wait per steady step is such excess."""
     error_frac: float = 0.0
-    """Half the 90 % interval of what the first steps of epochs waited, as a share of it."""
+    """Half the 90% interval of the excess wait of an epoch's first step, as a share of it."""
     slower_ns: int = 0
-    """How much longer those first steps took besides: the training process copies memory that it
-    shares with new workers as it writes to it."""
+    """How much longer these first steps took apart from the wait: the training process copies
+    memory that it shares with new workers as it writes to it."""
 
 
 def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
-    """Measure the cost of epoch starts, or return None where no wait was measured."""
+    """Measure the cost of epoch starts; None if no wait, or no start of an epoch, was measured."""
     wait = session.phase_ns(Phase.DATA_WAIT)
     if wait is None:
         return None
@@ -69,14 +69,16 @@ def epoch_starts(session: Session, steady: Mask) -> EpochStarts | None:
 
 @dataclass(frozen=True)
 class AmidStarts:
-    """Workers that start amid epochs: in one step of so many, what the wait is longer there."""
+    """Workers that start within epochs, as the loader creates its iterator again there."""
 
     every_steps: int
+    """They start in one step of so many."""
     per_step_ns: int
+    """What the mean step waits longer for it."""
 
 
 def amid_starts(session: Session, steady: Mask) -> AmidStarts | None:
-    """Measure the steps that wait for workers to end and start anew; None where none does."""
+    """Measure the steps within epochs in which workers start; None if there is no such step."""
     wait, part = session.phase_ns(Phase.DATA_WAIT), session.columns.get(STARTED)
     if wait is None or part is None:
         return None
@@ -84,7 +86,7 @@ def amid_starts(session: Session, steady: Mask) -> AmidStarts | None:
     others = steady & ~started
     if not started.any() or not others.any():
         return None
-    # The old workers are waited for before the new ones start: all beyond the usual counts.
+    # Before new workers start, the step waits for the old ones to end: the whole excess counts.
     more_ns = int((wait[started] - median(wait[others])).clip(min=0).sum())
     steps = int(steady.sum())
     return AmidStarts(round(steps / int(started.sum())), more_ns // steps)
@@ -95,96 +97,99 @@ _WORK = {phase.value: phase for phase in (Phase.CALLBACKS, Phase.OTHER)}
 
 @dataclass(frozen=True)
 class BetweenEpochs:
-    """One callback, or one hook of the module, between epochs and after the last one."""
+    """The time of a callback, or of a hook of the module, between epochs and after the last."""
 
     phase: Phase
     name: str
     epochs: int
-    """How many it was called between."""
+    """After, or before, how many epochs it was called."""
     total_ns: int
     longest_ns: int
-    """The longest call of its hooks at one end or start."""
+    """The longest time of its hooks at the end or the start of an epoch."""
     error_frac: float = 0.0
-    """Half the 90 % interval of such a call's mean, as a share of it."""
+    """Half the 90% interval of the mean of these times, as a share of it."""
 
 
 def work_between_epochs(session: Session) -> tuple[BetweenEpochs, ...]:
-    """Sum up what each callback and hook took between epochs, the longest first."""
-    taken: defaultdict[tuple[Phase, str], list[int]] = defaultdict(list)
+    """Sum up the time of every callback and hook between epochs, the longest first."""
+    times_ns: defaultdict[tuple[Phase, str], list[int]] = defaultdict(list)
     ends: Counter[tuple[Phase, str, str]] = Counter()
     for span in every_step.between_epochs(session):
         for key, ns in span.part_ns.items():
             phase, _, name = key.partition("/")
             if phase in _WORK:
-                taken[_WORK[phase], name].append(ns)
+                times_ns[_WORK[phase], name].append(ns)
                 ends[_WORK[phase], name, span.where] += 1
-    found = [
-        # At an epoch's end and at the next one's start is once.
+    work = [
         BetweenEpochs(
             phase,
             name,
+            # The end of an epoch and the start of the next count once together.
             epochs=max(ends[phase, name, where] for where in ("epoch_end", "epoch_start")),
             total_ns=sum(times),
             longest_ns=max(times),
             error_frac=error_of_mean_frac(np.array(times)),
         )
-        for (phase, name), times in taken.items()
+        for (phase, name), times in times_ns.items()
     ]
-    return tuple(sorted(found, key=lambda one: -one.total_ns))
+    return tuple(sorted(work, key=lambda item: -item.total_ns))
 
 
 @dataclass(frozen=True)
 class Validations:
-    """The validations among all steps, and between epochs; times are means of one of them."""
+    """The validations within and between epochs; times are means per validation."""
 
     count: int
-    each_ns: int
+    mean_ns: int
+    """A whole validation."""
     start_ns: int
-    """Making the loader's iterator and its workers; 0 in files from before it was measured."""
+    """Creating the loader's iterator and its workers; 0 in files that did not record it."""
     first_batch_ns: int
+    """Waiting for the first batch."""
     next_batches_ns: int
-    """Waiting for the first batch, and for the others."""
+    """Waiting for all further batches."""
     loader: Loader | None
-    """Their loader's settings; None of several that are not alike, or of another kind."""
+    """Settings of the loader; None for several loaders that differ, and for other iterables."""
 
     @property
     def starts_workers(self) -> bool:
-        """Whether each of them starts worker processes of its own."""
+        """Whether every validation starts new worker processes."""
         loader = self.loader
         return loader is not None and bool(loader.num_workers) and not loader.persistent_workers
 
     @property
     def start_again_ns(self) -> tuple[int, int]:
-        """How much of the start, and of the wait for the first batch, kept workers save.
+        """The least and the most that persistent workers save per validation.
 
-        At most all of it. At least the start itself, and of the wait what it is longer than the
-        making of one batch, where there are batches enough to show that: two from each worker. Of
-        an iterable dataset Lightning fetches the first batch as it makes the iterator.
+        At most they save the whole start and the wait for the first batch. At least they save the
+        start, and what the wait exceeds the time for making a batch. That time is known if every
+        worker makes two batches or more. With an iterable dataset, Lightning fetches the first
+        batch while it creates the iterator.
         """
         workers = self.loader.num_workers if self.loader else None
         batches = self.loader.length if self.loader else None
         whole_ns = self.start_ns + self.first_batch_ns
-        ahead = self.loader is not None and self.loader.dataset_kind == "iterable"
-        most_made_ns = whole_ns if ahead else self.first_batch_ns
+        fetched_in_start = self.loader is not None and self.loader.dataset_kind == "iterable"
+        most_made_ns = whole_ns if fetched_in_start else self.first_batch_ns
         loaders = (self.loader.loaders if self.loader else None) or 1
         if not workers or not batches or batches < 2 * workers * loaders:
             return whole_ns - most_made_ns, whole_ns
-        made_ns = workers * loaders * (self.each_ns - whole_ns) // batches
+        made_ns = workers * loaders * (self.mean_ns - whole_ns) // batches
         return whole_ns - min(most_made_ns, made_ns), whole_ns
 
 
 def validations(
     session: Session, steady: Mask, every: every_step.EveryStep | None
 ) -> Validations | None:
-    """Return what validations took; None where there was none."""
+    """Measure the validations; None if there was none."""
     count = 0 if every is None else every.flagged.get("validation", 0)
     if every is None or not count:
         return None
-    taken = every_step.parts_in_all(session, steady, Phase.VALIDATION)
-    start_ns, first_ns, next_ns = (taken[part] for part in FETCHES)
+    parts_ns = every_step.parts_in_all(session, steady, Phase.VALIDATION)
+    start_ns, first_ns, next_ns = (parts_ns[part] for part in FETCHES)
     return Validations(
         count=count,
-        each_ns=every.phase_ns.get(Phase.VALIDATION, 0) // count,
+        mean_ns=every.phase_ns.get(Phase.VALIDATION, 0) // count,
         start_ns=start_ns // count,
         first_batch_ns=first_ns // count,
         next_batches_ns=next_ns // count,
@@ -194,14 +199,14 @@ def validations(
 
 @dataclass(frozen=True, kw_only=True)
 class EpochTimes:
-    """What recurs once per epoch or validation instead of in each step."""
+    """The cost of what happens once per epoch or validation, not in every step."""
 
     starts: EpochStarts | None = None
     amid_starts: AmidStarts | None = None
     between: tuple[BetweenEpochs, ...] = ()
     """Time of callbacks and hooks between epochs, the longest first."""
     validations: Validations | None = None
-    """None where there was none."""
+    """None if there was none."""
 
 
 def epoch_times(session: Session, steady: Mask, every: every_step.EveryStep | None) -> EpochTimes:

@@ -1,8 +1,8 @@
-"""Totals over every step, also where one step in many is marked.
+"""Totals over all steps, also if only every n-th step is marked.
 
-Marked steps hold few or none of a rare thing such as a validation, so some phases are timed in
-every step and between epochs, and summed up. The rest of the unmarked steps is taken to be spread
-over phases as in the marked ones, so that means are of all steps and add up to the mean step.
+Rare phases such as validation may occur in no marked step. They are timed in every step and between
+epochs, and summed up. The rest of the time of unmarked steps is divided among the other phases in
+the proportions of the marked steps, so that the means of all phases add up to the mean step.
 """
 
 from collections import Counter
@@ -15,15 +15,16 @@ from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import UNMARKED_STEPS, OutsideSpan, StepFlag
 
 IN_EVERY_STEP = (Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION, Phase.GARBAGE_COLLECTION)
-"""Phases that are timed in steps without marks too."""
+"""Phases that are timed in unmarked steps too."""
 _OWN_CALLS = f"{Phase.LOGGING.value}/{EXPERIMENT}"
-"""Except the program's own calls of a logger, which only marked steps tell from callbacks'."""
+"""Except the program's own calls of a logger: only in marked steps are they distinguished from
+those of callbacks."""
 BETWEEN = (Phase.CHECKPOINT, Phase.VALIDATION)
-"""Phases that are one thing, in the last step of an epoch or after it."""
+"""Phases of which the time between epochs counts as if it lay in the epoch's last step."""
 
 
 def timed_in_every_step(key: str) -> bool:
-    """Tell whether a phase or a part, `<phase>/<name>`, is timed in steps without marks too.
+    """Return whether a phase, or a part `<phase>/<name>`, is timed in unmarked steps too.
 
     >>> [timed_in_every_step(key) for key in ("logging", "logging/experiment.add_image")]
     [True, False]
@@ -33,10 +34,12 @@ def timed_in_every_step(key: str) -> bool:
 
 @dataclass(frozen=True)
 class EveryStep:
-    """The steady steps and those without marks, which come late enough to be steady.
+    """The steady steps and the unmarked ones, which come late enough to be steady.
 
-    `phase_ns` are totals, for phases of `BETWEEN` with their time between epochs; `flagged` counts
-    steps by flag, in lower case, and spans between epochs.
+    Args:
+        phase_ns: Total time of the phases in `IN_EVERY_STEP`; for those in `BETWEEN` it includes
+            their time between epochs.
+        flagged: Number of steps, and of spans between epochs, by the flag's name in lower case.
     """
 
     steps: int
@@ -46,16 +49,16 @@ class EveryStep:
 
     @property
     def step_ns(self) -> int:
-        """The mean step."""
+        """The mean duration of a step."""
         return round(self.dur_ns / self.steps)
 
     def mean_ns(self, phase: Phase) -> int | None:
-        """Return a phase's time per step, None where it was not measured."""
+        """Return a phase's mean time per step; None if it was not measured."""
         return round(self.phase_ns[phase] / self.steps) if phase in self.phase_ns else None
 
 
 def every_step(session: Session, steady: Mask) -> EveryStep | None:
-    """Sum up all steps; None where none was recorded."""
+    """Sum up all steps; None if none was recorded."""
     if not session.steps or not steady.any():
         return None
     unmarked, between = unmarked_spans(session), between_epochs(session)
@@ -81,22 +84,22 @@ def every_step(session: Session, steady: Mask) -> EveryStep | None:
 
 
 def parts_in_all(session: Session, steady: Mask, phase: Phase) -> Counter[str]:
-    """Return the total of each part of a phase of `BETWEEN`, in all steps and between epochs."""
-    found: Counter[str] = Counter()
+    """Return the total time of the parts of a phase of `BETWEEN`, in steps and between epochs."""
+    totals: Counter[str] = Counter()
     for name, column in session.columns.items():
         if name.startswith(f"part/{phase.value}/"):
-            found[name.split("/", 2)[2]] += int(column[steady].sum())
+            totals[name.split("/", 2)[2]] += int(column[steady].sum())
     for span in (*unmarked_spans(session), *between_epochs(session)):
         for name, ns in span.part_ns.items():
             if name.startswith(f"{phase.value}/"):
-                found[name.split("/", 1)[1]] += ns
-    return found
+                totals[name.split("/", 1)[1]] += ns
+    return totals
 
 
 class Spread:
-    """Estimates the time of phases in steps without marks from the marked ones.
+    """Estimates how the time of unmarked steps divides into phases, from the marked steps.
 
-    An epoch's first steps are no sample of them, for they are always marked.
+    The first step of an epoch is always marked, and therefore no sample of the unmarked ones.
     """
 
     def __init__(self, session: Session, steady: Mask) -> None:
@@ -105,15 +108,15 @@ class Spread:
         self.steps = sum(span.steps for span in spans)
         self.dur_ns = sum(span.dur_ns for span in spans)
         later = steady & ((step_flags(session) & int(StepFlag.EPOCH_START)) == 0)
-        self._alike = later if later.any() else steady
+        self._sample = later if later.any() else steady
         columns = {phase: session.phase_ns(phase) for phase in Phase}
-        known = {phase.value for phase in IN_EVERY_STEP}
-        rest = sum(
-            span.dur_ns - sum(ns for name, ns in span.phase_ns.items() if name in known)
+        timed = {phase.value for phase in IN_EVERY_STEP}
+        rest_ns = sum(
+            span.dur_ns - sum(ns for name, ns in span.phase_ns.items() if name in timed)
             for span in spans
         )
-        marked = sum(
-            int(column[self._alike].sum())
+        sample_ns = sum(
+            int(column[self._sample].sum())
             for phase, column in columns.items()
             if column is not None and phase not in IN_EVERY_STEP
         )
@@ -122,22 +125,23 @@ class Spread:
             for name, column in session.columns.items()
             if name.startswith(f"part/{_OWN_CALLS}")
         ]
-        marked += sum(int(column[self._alike].sum()) for column in self._own_calls)
-        self._per_marked = max(0, rest) / marked if marked else 0.0
+        sample_ns += sum(int(column[self._sample].sum()) for column in self._own_calls)
+        self._per_sampled_ns = max(0, rest_ns) / sample_ns if sample_ns else 0.0
 
     def of(self, key: str, column: Int64) -> int:
-        """Return the estimate of a phase or part; 0 if it is timed in those steps too."""
+        """Return a phase's or part's estimated time in unmarked steps; 0 if it is timed there."""
         columns = [] if timed_in_every_step(key) else [column]
         if key == Phase.LOGGING:
             columns = self._own_calls
-        return round(sum(int(one[self._alike].sum()) for one in columns) * self._per_marked)
+        sample_ns = sum(int(sampled[self._sample].sum()) for sampled in columns)
+        return round(sample_ns * self._per_sampled_ns)
 
 
 def unmarked_spans(session: Session) -> list[OutsideSpan]:
-    """Return the records of steps that were not marked, one for each window that had any."""
+    """Return the records of unmarked steps: one for every window that had any."""
     return [span for span in session.all(OutsideSpan) if span.where == UNMARKED_STEPS]
 
 
 def between_epochs(session: Session) -> list[OutsideSpan]:
-    """Return the records of what lies between epochs, and after the last one."""
+    """Return the records of the time between epochs, and after the last epoch."""
     return [span for span in session.all(OutsideSpan) if span.where.startswith("epoch")]

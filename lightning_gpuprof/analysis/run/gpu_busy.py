@@ -1,4 +1,4 @@
-"""GPU busy: the device's work over the device's steady step, as it is without a profiler."""
+"""GPU busy: the share of the device's steady, unprofiled step in which it works."""
 
 from dataclasses import dataclass
 
@@ -17,17 +17,17 @@ _PARTS = {
 
 @dataclass(frozen=True)
 class GpuBusy:
-    """Shares of the mean steady step on the device's clock; parts and idle add up to 1.
+    """Shares of the mean steady step on the device's clock; the parts and idle add up to 1.
 
-    The step is one without a profiler; the work is that of the profiled ones, since recording slows
-    the host down and hardly any kernel. Without a trace, marks show for how long work was queued at
-    least: where that is not nearly always, shares are None.
+    The step is an unprofiled one, while the work is that of profiled steps: recording slows the
+    host down, but hardly any kernel. Without a trace, device marks show in which share of the step
+    work was queued at least. If that is not nearly all of it, all shares are None.
     """
 
     basis: str
     """"trace" or "marks"."""
     state: StepState | None
-    """The side that most steps waited for; None without marks."""
+    """What most steps waited for; None without device marks."""
     step_ns: int
     busy_frac: float | None = None
     compute_frac: float | None = None
@@ -37,7 +37,7 @@ class GpuBusy:
 
 
 def gpu_busy(run: RunResults) -> GpuBusy | None:
-    """Say how busy this rank's GPU is, or return None where neither marks nor a trace tell."""
+    """Return how busy this rank's GPU is; None without a trace and device marks."""
     device, facts = run.device.time, trace_facts(run)
     step_ns = device.dur.mean_ns if device is not None else run.step_ns
     if not run.on_gpu or not step_ns:

@@ -1,4 +1,4 @@
-"""Whether a phase takes longer from step to step; memory has `memory_growth.py`."""
+"""Phases that take longer and longer. `memory_use.py` does the same for memory."""
 
 from dataclasses import dataclass
 
@@ -10,27 +10,29 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 
 PACE = (Phase.BACKWARD, Phase.OPTIMIZER_STEP)
-"""Phases whose work is the same in each step of most programs."""
+"""Phases whose work is the same in every step of most programs."""
 BUCKETS = 16
 MIN_PER_BUCKET = 5
-"""Medians of fewer steps follow single slow ones."""
+"""The median of fewer steps depends on single slow steps."""
 
 
 @dataclass(frozen=True)
 class Growth:
-    """A value that rises all along, by its medians at the run's start and end."""
+    """A value that rises throughout a run."""
 
     first: int
+    """The median of the first sixteenth of the steps."""
     last: int
+    """The median of the last sixteenth."""
     mean_above_first: int
-    """How far the mean lies above the start: what growing has cost so far per step."""
+    """By how much the mean exceeds `first`: what the growth has cost per step so far."""
     per_step: float
     before_first: int = 0
-    """How much it had grown from the session's first step to `first`, at the same pace."""
+    """How much the value had grown from the session's first step to `first`, at the same pace."""
 
 
 def growth(values: Int64, *, steps_before: int = 0) -> Growth | None:
-    """Return how a series (shape `(n,)`, in step order) grows, or None where it does not, or stops.
+    """Return how a series (shape `(n,)`, in step order) grows; None if it does not, or stops to.
 
     >>> growth(np.arange(80) * 10).per_step
     10.0
@@ -39,8 +41,8 @@ def growth(values: Int64, *, steps_before: int = 0) -> Growth | None:
     """
     if len(values) < BUCKETS * MIN_PER_BUCKET:
         return None
-    parts = np.array_split(values, BUCKETS)
-    medians = np.array([int(np.median(part)) for part in parts], dtype=np.float64)
+    buckets_of_values = np.array_split(values, BUCKETS)
+    medians = np.array([int(np.median(bucket)) for bucket in buckets_of_values], dtype=np.float64)
     if lasting_slope(np.arange(BUCKETS, dtype=np.float64), medians) is None:
         return None
     buckets = [int(median) for median in medians]
@@ -57,15 +59,16 @@ def growth(values: Int64, *, steps_before: int = 0) -> Growth | None:
 
 
 def phase_growth(session: Session, steady: Mask) -> dict[Phase, Growth]:
-    """Return the phases of the steady steps that take longer and longer.
+    """Return the phases that take longer and longer over the steady steps.
 
-    Other programs on the machine may hide that by slowing whole steps down, so a phase is also
-    taken at the pace of backward and optimizer: of both, and of each by itself.
+    Other programs on the machine may slow whole steps down and thereby hide the growth of a phase.
+    A phase therefore also counts as growing if it grows relative to the pace of the steps. The
+    pace is that of backward and optimizer: it must grow relative to both together and to either.
     """
-    found: dict[Phase, Growth] = {}
+    growing: dict[Phase, Growth] = {}
     if steady.sum() < BUCKETS * MIN_PER_BUCKET:
-        return found
-    before = int(np.argmax(steady))  # the warm-up's steps, as a rule
+        return growing
+    before = int(np.argmax(steady))  # usually the number of warm-up steps
     columns = [column[steady] for column in session.phases_ns(PACE).values()]
     works = [np.sum(columns, axis=0), *columns] if columns else []
     paces = [np.maximum(work, 1.0) / np.median(work) for work in works if np.median(work)]
@@ -73,8 +76,8 @@ def phase_growth(session: Session, steady: Mask) -> dict[Phase, Growth]:
         grown = growth(column[steady], steps_before=before)
         if grown is None and phase not in PACE:
             paced = ((column[steady] / pace).astype(np.int64) for pace in paces)
-            found_at = [growth(values, steps_before=before) for values in paced]
-            grown = None if None in found_at else next(iter(found_at), None)
+            by_pace = [growth(values, steps_before=before) for values in paced]
+            grown = None if None in by_pace else next(iter(by_pace), None)
         if grown is not None:
-            found[phase] = grown
-    return found
+            growing[phase] = grown
+    return growing

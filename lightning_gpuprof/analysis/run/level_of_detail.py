@@ -1,4 +1,4 @@
-"""A range of steps in few enough buckets to draw: every step is in one, none is dropped."""
+"""Groups a range of steps into few enough buckets to draw; no step is dropped."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,14 +10,19 @@ from lightning_gpuprof.arrays import Int64
 
 @dataclass(frozen=True)
 class Buckets:
-    """Consecutive steps taken together; all arrays have one value per bucket."""
+    """Buckets of consecutive steps; every array has one value per bucket."""
 
     first: Int64
+    """Index of the bucket's first step."""
     count: Int64
+    """How many steps it holds."""
     mean_ns: dict[str, Int64]
+    """Mean time by the name of the part."""
     max_ns: Int64
     slowest: Int64
+    """Index of its longest step."""
     flags: Int64
+    """All flags of its steps."""
 
 
 def bucket_steps(
@@ -29,19 +34,18 @@ def bucket_steps(
     last: int,
     buckets: int,
 ) -> Buckets:
-    """Take the steps `first` to `last` (exclusive) together in at most `buckets` buckets.
+    """Group the steps `first` to `last` (exclusive) into at most `buckets` buckets.
 
     Buckets differ in length by at most one step. Means are rounded to whole nanoseconds.
     """
     last = min(last, len(dur_ns))
     steps = max(0, last - first)
     if not steps:
-        none = np.zeros(0, dtype=np.int64)
-        return Buckets(none, none, {name: none for name in parts}, none, none, none)
+        empty = np.zeros(0, dtype=np.int64)
+        return Buckets(empty, empty, {name: empty for name in parts}, empty, empty, empty)
     starts = np.arange(min(buckets, steps), dtype=np.int64) * steps // min(buckets, steps)
     count = np.diff(np.append(starts, steps))
     window = slice(first, last)
-    slow_ns = np.maximum.reduceat(dur_ns[window], starts)
     return Buckets(
         first=starts + first,
         count=count,
@@ -49,14 +53,14 @@ def bucket_steps(
             name: np.rint(np.add.reduceat(values[window], starts) / count).astype(np.int64)
             for name, values in parts.items()
         },
-        max_ns=slow_ns,
+        max_ns=np.maximum.reduceat(dur_ns[window], starts),
         slowest=_slowest(dur_ns[window], starts, count) + first,
         flags=np.bitwise_or.reduceat(flags[window], starts),
     )
 
 
 def _slowest(dur_ns: Int64, starts: Int64, count: Int64) -> Int64:
-    """Return the index of the longest step of each bucket, the earliest of equals."""
+    """Return the index of every bucket's longest step, the earliest of several that are equal."""
     longest = np.repeat(np.maximum.reduceat(dur_ns, starts), count)
     places = np.flatnonzero(dur_ns == longest)
     return places[np.searchsorted(places, starts)].astype(np.int64)

@@ -1,4 +1,4 @@
-"""The parts of the wait for data."""
+"""The training DataLoader: what the wait for data consists of, and what its workers do."""
 
 from dataclasses import dataclass
 
@@ -14,55 +14,55 @@ from lightning_gpuprof.records.schema import StepFlag
 
 @dataclass(frozen=True)
 class LoaderWait:
-    """Shares of the wait for data in the steady steps that begin no epoch, and start no workers.
+    """Shares of the wait for data, over the steady steps in which no epoch and no worker starts.
 
-    None where not measured: an unusual loader, or with `workers_frac` one without workers or
-    with pinned memory.
+    None if not measured, as with an unusual loader; `workers_frac` also without workers or with
+    pinned memory.
     """
 
     sampler_frac: float | None
-    """The sampler ran, in the training process."""
+    """The training process ran the sampler."""
     workers_frac: float | None
-    """No worker had a batch ready."""
+    """It waited for a worker, as none had a batch ready."""
 
     @property
     def receiving_frac(self) -> float | None:
-        """The rest with workers: the training process took over what they sent."""
+        """The rest, if there are workers: the training process received what they had sent."""
         if self.workers_frac is None:
             return None
         return max(0.0, 1.0 - self.workers_frac - (self.sampler_frac or 0.0))
 
 
 def loader_wait(session: Session, steady: Mask) -> LoaderWait:
-    """Split the wait for data by its measured parts."""
+    """Return the shares of the measured parts of the wait for data."""
     wait = session.phase_ns(Phase.DATA_WAIT)
-    inside = steady
+    chosen = steady
     if len(steady):
-        inside = steady & ((step_flags(session) & int(StepFlag.EPOCH_START)) == 0)
+        chosen = steady & ((step_flags(session) & int(StepFlag.EPOCH_START)) == 0)
     if STARTED in session.columns:
-        inside = inside & (session.columns[STARTED] == 0)
-    whole = 0 if wait is None else int(wait[inside].sum())
+        chosen = chosen & (session.columns[STARTED] == 0)
+    whole_ns = 0 if wait is None else int(wait[chosen].sum())
 
     def frac(part: str) -> float | None:
         column: Int64 | None = session.columns.get(f"part/{Phase.DATA_WAIT.value}/{part}")
-        return None if column is None or not whole else float(column[inside].sum() / whole)
+        return None if column is None or not whole_ns else float(column[chosen].sum() / whole_ns)
 
     return LoaderWait(frac(SAMPLER), frac(WORKERS))
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoaderResults:
-    """What is known of the training DataLoader."""
+    """What was measured of the training DataLoader."""
 
     wait: LoaderWait = LoaderWait(None, None)
     workers: WorkerLines | None = None
-    """Samples of its worker processes; None where none were taken."""
+    """Samples of its worker processes; None if none were sampled."""
     batch_bytes: int | None = None
     """Bytes of the first batch's tensors."""
 
 
 def loader_results(session: Session, steady: Mask) -> LoaderResults:
-    """Collect what was recorded about the training DataLoader."""
+    """Collect what was measured of the training DataLoader."""
     batch = session.last(BatchBytes)
     return LoaderResults(
         wait=loader_wait(session, steady),

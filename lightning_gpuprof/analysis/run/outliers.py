@@ -1,4 +1,4 @@
-"""Single steps that take far longer than the others, and how finely means can be compared."""
+"""Single steps that take far longer than the others, and the noise of the mean step."""
 
 from dataclasses import dataclass
 from math import sqrt
@@ -13,24 +13,24 @@ from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import StepFlag
 
 SPIKE_FRAC = 0.5
-"""A step this much above the median step is a spike: the scheduler's time slices stay below it."""
+"""A step that exceeds the median by this share of it is a spike. Interruptions by the operating
+system's scheduler are shorter."""
 REGULAR = 0.25
-"""Spikes whose distances spread by less of their mean come regularly; chance (Poisson) gives 1."""
+"""Spikes come regularly if the standard deviation of their distances is at most this share of the
+mean distance. For spikes at random (Poisson) it is 1."""
 MIN_REGULAR = 5
-"""Of spikes that chance strews about, five are so even in 2.5 % of cases."""
+"""Five spikes at random steps are that regular in 2.5% of cases."""
 SPAN = 0.5
-"""Regular work goes on through at least half of the run."""
+"""Regular spikes extend over at least this share of the run."""
 EVEN_PHASES = (*BATCH_WORK, Phase.OTHER)
-"""The phases that should take the same each time."""
-
-
+"""The phases that should take as long in every step."""
 LASTING = 0.8
-"""By so much the share of high steps differs before and after a step from which on all is other."""
+"""The pace has changed at a step if the shares of high steps before and after it differ by this."""
 
 
 @dataclass(frozen=True)
 class PaceChange:
-    """The step from which on steps take another time, and the medians before and after."""
+    """The step from which on steps are longer, or shorter, with the medians before and after."""
 
     step: int
     before_ns: int
@@ -39,79 +39,84 @@ class PaceChange:
 
 @dataclass(frozen=True)
 class Spikes:
-    """The spikes among the steady steps, in `EVEN_PHASES`.
+    """The spikes among the steady steps, by the time of `EVEN_PHASES`.
 
-    Waits for data, callbacks, logging, checkpoints and validation are left out: each has a
-    finding of its own. So are garbage collections, which are counted beside them.
+    Other phases, such as waits for data, logging and validation, are left out because findings of
+    their own report them. Garbage collections are left out too, but counted.
     """
 
     count: int
     steps: int
+    """All steady steps."""
     excess_ns: int
-    """Above the median, all spikes together."""
+    """By how much all spikes together exceed the median."""
     excess_per_step_ns: int
     every_steps: float | None
-    """Mean distance of spikes that come regularly, else None."""
+    """The mean distance of spikes in steps if they come regularly, else None."""
     phase: Phase | None
-    """Where most of the excess lies."""
+    """The phase with most of the excess; None if there are no spikes."""
     gc_count: int
-    """Steps in which the collector ran, or a window's without marks."""
+    """Steps in which the garbage collector ran; the unmarked steps of a window count once."""
     changed: PaceChange | None = None
-    """Where the high steps are all those before, or after, one of them: no spikes."""
+    """Set if the high steps are all steps before, or after, some step: they are no spikes then."""
 
 
 def spikes(session: Session, steady: Mask) -> Spikes | None:
-    """Find the spikes; None where no step was recorded."""
+    """Find the spikes; None if no step was recorded."""
     columns = session.phases_ns(EVEN_PHASES)
     if not columns or not steady.any():
         return None
-    compute = np.sum(list(columns.values()), axis=0)
-    whole = median(session.columns["dur_ns"][steady])
-    typical = median(compute[steady])
-    unusual = (step_flags(session) & int(StepFlag.EPOCH_START)) != 0
-    above = compute - typical
+    even_ns = np.sum(list(columns.values()), axis=0)
+    step_ns = median(session.columns["dur_ns"][steady])
+    starts_epoch = (step_flags(session) & int(StepFlag.EPOCH_START)) != 0
+    above_ns = even_ns - median(even_ns[steady])
     numbers = session.columns.get("step", np.arange(session.steps))
-    high = steady & ~unusual & (above > SPIKE_FRAC * whole)
+    high = steady & ~starts_epoch & (above_ns > SPIKE_FRAC * step_ns)
     steps, count = int(steady.sum()), int(high.sum())
-    excess = int(above[high].sum())
+    excess_ns = int(above_ns[high].sum())
     gc = Phase.GARBAGE_COLLECTION
-    watched = session.phase_ns(gc)
-    collected = np.zeros_like(compute) if watched is None else watched * steady
-    by_phase = {p: int((c[high] - median(c[steady])).sum()) for p, c in columns.items()}
+    gc_ns = session.phase_ns(gc)
+    collections = 0 if gc_ns is None else int(((gc_ns > 0) & steady).sum())
+    unmarked_collections = sum(1 for span in unmarked_spans(session) if span.phase_ns.get(gc.value))
+    excess_by_phase = {
+        phase: int((column[high] - median(column[steady])).sum())
+        for phase, column in columns.items()
+    }
     return Spikes(
         count=count,
         steps=steps,
-        excess_ns=excess,
-        excess_per_step_ns=excess // steps,
+        excess_ns=excess_ns,
+        excess_per_step_ns=excess_ns // steps,
         every_steps=_distance(numbers[high], numbers),
-        phase=max(by_phase, key=lambda phase: by_phase[phase]) if count else None,
-        gc_count=int((collected > 0).sum())
-        + sum(bool(span.phase_ns.get(gc.value)) for span in unmarked_spans(session)),
+        phase=max(excess_by_phase, key=excess_by_phase.__getitem__) if count else None,
+        gc_count=collections + unmarked_collections,
         changed=_pace_change(high[steady], numbers[steady], session.columns["dur_ns"][steady]),
     )
 
 
 def _pace_change(high: Mask, numbers: Int64, dur_ns: Int64) -> PaceChange | None:
-    """Return the change that lasts; None where high steps lie among the others.
+    """Return the lasting change of pace; None if high steps lie among the others.
 
     >>> _pace_change(np.arange(40) >= 30, np.arange(40), np.full(40, 7)).step
     30
     >>> _pace_change(np.arange(40) % 4 == 0, np.arange(40), np.full(40, 7)) is None
     True
     """
-    at = np.arange(MIN_REGULAR, len(high) - MIN_REGULAR + 1)
-    if not len(at) or not high.any():
+    places = np.arange(MIN_REGULAR, len(high) - MIN_REGULAR + 1)
+    if not len(places) or not high.any():
         return None
-    before = np.cumsum(high)[at - 1]
-    apart = np.abs((high.sum() - before) / (len(high) - at) - before / at)
-    if apart.max() < LASTING:
+    high_before = np.cumsum(high)[places - 1]
+    share_before = high_before / places
+    share_after = (high.sum() - high_before) / (len(high) - places)
+    differences = np.abs(share_after - share_before)
+    if differences.max() < LASTING:
         return None
-    place = int(at[apart.argmax()])
+    place = int(places[differences.argmax()])
     return PaceChange(int(numbers[place]), median(dur_ns[:place]), median(dur_ns[place:]))
 
 
 def _distance(spiking: Int64, numbers: Int64) -> float | None:
-    """Return the mean distance in steps of spikes that come regularly; None for a burst of them."""
+    """Return the mean distance of spikes in steps; None if they do not come regularly."""
     if len(spiking) < MIN_REGULAR or spiking[-1] - spiking[0] < SPAN * (numbers[-1] - numbers[0]):
         return None
     distances = np.diff(spiking)
@@ -124,29 +129,29 @@ CONFIDENCE_Z = 1.96
 
 
 def step_noise_ns(session: Session, steady: Mask) -> int | None:
-    """Return what the computing of two runs like this one differs by at most, 95 times of 100.
+    """Return the 95% bound of the difference between the mean computing of two runs like this one.
 
-    From the run's own unrest, so it is a lower bound: where memory comes to lie differs from one
-    process to the next. None where there are too few steps.
+    It is estimated from the variation within the run. Two processes may differ by more, because
+    their memory lies at other addresses. None if there are too few steps.
     """
     columns = list(session.phases_ns(EVEN_PHASES).values())
     if not columns or int(steady.sum()) < MIN_STEPS:
         return None
-    even = np.sum(columns, axis=0)[steady]
-    # Spikes have a finding of their own, and would drown what the other steps show.
-    most = median(even) + SPIKE_FRAC * median(session.columns["dur_ns"][steady])
-    return difference_of_runs_ns(even.clip(max=round(most)))
+    even_ns = np.sum(columns, axis=0)[steady]
+    # Spikes are cut off: they have a finding of their own and would outweigh the other steps.
+    spike_ns = median(even_ns) + SPIKE_FRAC * median(session.columns["dur_ns"][steady])
+    return difference_of_runs_ns(even_ns.clip(max=round(spike_ns)))
 
 
 def difference_of_runs_ns(values_ns: Int64) -> int:
-    """Return the 95 % bound of the difference between the means of two runs like `values_ns`.
+    """Return the 95% bound of the difference between the means of two runs like `values_ns`.
 
-    By the differences of neighbouring stretches (batch means, von Neumann's estimate), so that
-    what gets slower all along does not count as unrest.
+    It is computed from the differences between the means of neighbouring stretches of steps (batch
+    means, von Neumann's estimate), so that a lasting slowdown does not count as noise.
 
     >>> difference_of_runs_ns(np.full(1200, 7)), difference_of_runs_ns(np.arange(12) % 2 * 1000)
     (0, 566)
     """
-    means = np.array([part.mean() for part in np.array_split(values_ns, BATCHES)])
+    means = np.array([stretch.mean() for stretch in np.array_split(values_ns, BATCHES)])
     variance = float((np.diff(means) ** 2).mean()) / 2
     return round(CONFIDENCE_Z * sqrt(2 * variance / BATCHES))

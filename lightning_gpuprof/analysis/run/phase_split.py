@@ -12,53 +12,58 @@ from lightning_gpuprof.records.schema import UNMARKED_STEPS, OutsideSpan
 
 @dataclass(frozen=True)
 class PerStep:
-    """A time per steady step; `frac` is the mean's share of the mean step.
-
-    The mean is of all steps (`Spread`), median and maximum are of the marked ones. `early_ns` is
-    the median of the first `EARLY`, near which a trace is usually taken; `active_frac` the share of
-    steps in which it took any time; `error_frac` half the mean's 90 % interval, as a share of it.
-    """
+    """The time of a phase or part per steady step."""
 
     median_ns: int
+    """Of the marked steps."""
     mean_ns: int
+    """Of all steps: the time in unmarked steps is estimated (`Spread`)."""
     max_ns: int
+    """Of the marked steps."""
     frac: float
+    """The mean's share of the mean step."""
     early_ns: int
+    """The median of the first `EARLY` steps, in or near which a trace is usually recorded."""
     active_frac: float
+    """The share of the marked steps in which it took any time."""
     error_frac: float = 0.0
+    """Half the 90% interval of the mean, as a share of it."""
 
 
 @dataclass(frozen=True)
 class PhaseStats:
-    """One phase's host time over the whole session; totals of all phases add up to its wall time.
+    """A phase's host time over the whole session.
 
-    `frac` is the share of that sum; `per_step` is absent where no step was recorded.
+    The totals of all phases add up to the session's wall time.
     """
 
     phase: Phase
     total_ns: int
     outside_ns: int
+    """The part of the total that lies outside of steps."""
     frac: float
+    """The share of the totals of all phases."""
     per_step: PerStep | None
+    """None if no step was recorded."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A named callback, logger or region inside a phase; figures as in `PhaseStats`."""
+    """A named callback, logger or region within a phase; its figures are those of `PhaseStats`."""
 
     phase: Phase
     name: str
     total_ns: int
     outside_ns: int
     active_steps: int
-    """Recorded steps in which it took any time."""
+    """How many recorded steps it took time in."""
     per_step: PerStep | None
 
 
 def phase_split(spread: Spread) -> dict[Phase, PhaseStats]:
-    """Split the session's wall time by phase; phases that were not measured are left out."""
+    """Divide the session's wall time into phases; phases that were not measured are left out."""
     session = spread.session
-    outside = _outside_by(session, "phase_ns")
+    outside = _outside_by(session, parts=False)
     measured = [phase for phase in Phase if phase.value in session.start.phases]
     columns = {phase: session.phase_ns(phase) for phase in measured}
     totals = {
@@ -79,9 +84,9 @@ def phase_split(spread: Spread) -> dict[Phase, PhaseStats]:
 
 
 def part_split(spread: Spread) -> tuple[Part, ...]:
-    """List every named part of a phase, the longest in total first."""
+    """Return the named parts of all phases, those with the longest total first."""
     session = spread.session
-    outside = _outside_by(session, "part_ns")
+    outside = _outside_by(session, parts=True)
     columns = part_columns(session)
     parts = []
     for key in dict.fromkeys([*columns, *outside]):
@@ -103,7 +108,7 @@ def part_split(spread: Spread) -> tuple[Part, ...]:
 
 
 def part_columns(session: Session) -> dict[str, Int64]:
-    """Return the columns of named parts by `<phase>/<name>`."""
+    """Return the columns of named parts, by `<phase>/<name>`."""
     return {
         name.removeprefix("part/"): column
         for name, column in session.columns.items()
@@ -112,15 +117,15 @@ def part_columns(session: Session) -> dict[str, Int64]:
 
 
 def _per_step(key: str, column: Int64 | None, spread: Spread) -> PerStep | None:
-    """Return the figures of a phase or of a part; `key` is `<phase>` or `<phase>/<name>`."""
+    """Return the figures of a phase or part; `key` is `<phase>` or `<phase>/<name>`."""
     session, steady = spread.session, spread.steady
     if column is None or not session.steps:
         return None
     chosen = column[steady]
-    field = "part_ns" if "/" in key else "phase_ns"
-    spans = spread.spans if timed_in_every_step(key) else []
-    known = sum(getattr(span, field).get(key, 0) for span in spans)
-    total_ns = int(chosen.sum()) + spread.of(key, column) + known
+    unmarked_ns = spread.of(key, column)
+    if timed_in_every_step(key):
+        unmarked_ns += sum(_times(span, parts="/" in key).get(key, 0) for span in spread.spans)
+    total_ns = int(chosen.sum()) + unmarked_ns
     steps_ns = int(session.columns["dur_ns"][steady].sum()) + spread.dur_ns
     return PerStep(
         median_ns=median(chosen),
@@ -133,12 +138,17 @@ def _per_step(key: str, column: Int64 | None, spread: Spread) -> PerStep | None:
     )
 
 
-def _outside_by(session: Session, field: str) -> dict[str, int]:
-    """Sum up what lies outside of marked steps, where it is known as a whole."""
+def _times(span: OutsideSpan, *, parts: bool) -> dict[str, int]:
+    """Return a span's time by phase, or by `<phase>/<name>` of its parts."""
+    return span.part_ns if parts else span.phase_ns
+
+
+def _outside_by(session: Session, *, parts: bool) -> dict[str, int]:
+    """Sum up the time outside of marked steps by phase or part, as far as it was timed."""
     totals: dict[str, int] = {}
     for span in session.all(OutsideSpan):
-        for name, ns in getattr(span, field).items():
-            # The rest of the steps without marks is in `Spread`.
+        for name, ns in _times(span, parts=parts).items():
+            # `Spread` estimates what was not timed in unmarked steps.
             if span.where != UNMARKED_STEPS or timed_in_every_step(name):
                 totals[name] = totals.get(name, 0) + ns
     return totals

@@ -1,4 +1,4 @@
-"""Facts that a recorder noted by themselves: they need no computation."""
+"""Facts that are used as they were recorded."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,30 +11,30 @@ from lightning_gpuprof.records.schema import Note, ProbeDisabled, Scalars, SyncS
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedFacts:
-    """Notes and single facts of a session; None where a fact was not recorded."""
+    """Notes and single facts of a session; None if a fact was not recorded."""
 
     notes: tuple[Note, ...] = ()
     scalars: tuple[Scalars, ...] = ()
     module_calls: ModuleCalls | None = None
-    """None where no module was named."""
+    """None if no module was named."""
     anomaly_mode: facts.AnomalyMode | None = None
-    """None where it was off, or nobody looked."""
+    """None if it was off, or was not recorded."""
     unused_gradients: facts.UnusedGradients | None = None
     synced_logs: tuple[str, ...] = ()
-    """Values that `self.log` exchanges between ranks in each step."""
+    """Names of the values that `self.log` exchanges between ranks in every step."""
     cpu_quota: facts.CpuQuota | None = None
     core_wait: facts.CoreWait | None = None
     io_pressure: facts.IoPressure | None = None
     sync_sites: tuple[SyncSite, ...] = ()
-    """Lines that make the host wait for the device, by an inspection."""
+    """Lines that make the host wait for the device, from an inspection."""
     syncs_watched: bool = False
-    """An inspection watched some steps for syncs."""
+    """Whether an inspection watched steps for host syncs."""
     probe_failures: tuple[ProbeDisabled, ...] = ()
-    """Recorders that failed and were switched off, of all ranks."""
+    """Recorders of all ranks that failed and were switched off."""
 
 
 def recorded_facts(session: Session, same_on_ranks: Iterable[Session]) -> RecordedFacts:
-    """Collect a session's facts; `same_on_ranks` are this session on every rank."""
+    """Collect a session's facts; `same_on_ranks` is the session on every rank that has it."""
     anomaly, synced = session.last(facts.AnomalyMode), session.last(facts.SyncedLogs)
     return RecordedFacts(
         notes=tuple(session.all(Note)),

@@ -1,4 +1,4 @@
-"""Everything the records of a run say, computed."""
+"""Analyses the records of a run."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -82,6 +82,7 @@ def analyze_run(
 
 
 def _with_sessions(ranks: Mapping[int, RankRecords]) -> dict[int, RankRecords]:
+    """Return the ranks that have sessions; raise `RecordError` if none has."""
     recorded = {rank: records for rank, records in sorted(ranks.items()) if records.sessions}
     if not recorded:
         texts = (
@@ -93,7 +94,7 @@ def _with_sessions(ranks: Mapping[int, RankRecords]) -> dict[int, RankRecords]:
         raise RecordError(
             next(texts, "")
             or "The record files hold no complete `run` line: the run was killed before its first "
-            "write, or the files are not ours. Train again, or pass another run."
+            "write, or something else wrote the files. Train again, or pass another run."
         )
     return recorded
 

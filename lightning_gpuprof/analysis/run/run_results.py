@@ -1,4 +1,4 @@
-"""All results of a run's analysis; `run.py` computes them."""
+"""The results of a run's analysis, which `run.py` computes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ from lightning_gpuprof.records.lines import HostLines
 from lightning_gpuprof.records.phases import Phase
 
 BEHIND_FRAC = 0.01
-"""By so much of the host's mean step the device's differs in the digits that are shown."""
+"""The mean steps of host and device differ in the digits shown if they differ by this share."""
 
 
 @dataclass(frozen=True)
@@ -39,30 +39,30 @@ class TraceView:
 
 @dataclass(frozen=True, kw_only=True)
 class RunResults:
-    """One session of a run, measured on its lowest rank; `ranks` compares them all.
+    """A session of a run, measured on its lowest rank; `ranks` compares all ranks.
 
-    Each field is built by one function of the module that defines its type. What was not measured
-    is None or empty: of a trace alone only its steps are known.
+    Every field is built by a function of the module that defines the field's type. What was not
+    measured is None or empty. Of a trace without records, only the steps are known.
     """
 
     start: schema.RunStart
     end: schema.RunEnd | None = None
     sessions: tuple[SessionView, ...] = ()
-    """Every session of the record file, in the order they ran."""
+    """All sessions of the record file, in the order in which they ran."""
     wall: WallTime
     outside: tuple[OutsideTime, ...] = ()
-    """Time outside of steps, by where it lies."""
+    """Time outside of steps, by the kind of the span."""
     steps: StepStats | None = None
     phases: Mapping[Phase, PhaseStats] = field(default_factory=dict)
     parts: tuple[Part, ...] = ()
     """Named callbacks, loggers and regions within phases."""
     every: EveryStep | None = None
-    """All steps, also those that were not marked."""
+    """All steps, including unmarked ones."""
     whole_fit: WholeFit | None = None
     steady_dur_ns: Int64
-    """Duration of each steady step, in step order."""
+    """Durations of the steady steps, in step order."""
     batch_size: float | None = None
-    """Mean samples per steady step, where every step recorded them."""
+    """Mean samples per steady step; None if some steps did not record them."""
     epochs: EpochTimes = field(default_factory=EpochTimes)
     variation: Variation = field(default_factory=Variation)
     loader: LoaderResults = field(default_factory=LoaderResults)
@@ -70,7 +70,7 @@ class RunResults:
     memory: MemoryResults = field(default_factory=MemoryResults)
     compiled: CompileResults = field(default_factory=CompileResults)
     lines: HostLines | None = None
-    """Samples of the training thread's stack; None where none were taken."""
+    """Samples of the training thread's stack; None if it was not sampled."""
     ranks: RankResults = field(default_factory=RankResults)
     traces: tuple[TraceView, ...] = ()
     facts: RecordedFacts = field(default_factory=RecordedFacts)
@@ -83,16 +83,17 @@ class RunResults:
 
     @property
     def step_ns(self) -> int | None:
-        """The mean steady step, marked or not: what per-step savings are a share of.
+        """The mean steady step, marked or not, of which savings per step are a share.
 
-        On the device's clock where it holds the host back and takes longer: of a short run the host
-        may have queued most before the device has done a good part. By how much, run-ahead tells.
+        It is on the device's clock if the device holds the host back and takes longer: in a short
+        run, the host may have queued most steps before the device has done a good part of them.
+        The growth of run-ahead is the difference.
         """
         return None if self.steps is None else self.steps.dur.mean_ns + self._behind_ns
 
     @property
     def fit_step_ns(self) -> int | None:
-        """The mean of all steps, those that compile too, with the time between epochs in it."""
+        """The mean of all steps, including those that compile and the time between epochs."""
         if self.steps is None or self.step_ns is None:
             return None
         around_ns = sum(
@@ -102,7 +103,7 @@ class RunResults:
 
     @property
     def wait_ns(self) -> int | None:
-        """The mean wait for a batch per steady step, without what workers take to start."""
+        """The mean wait for a batch per steady step, without the starts of workers."""
         wait = self.per_step(Phase.DATA_WAIT)
         if wait is None:
             return None
@@ -112,13 +113,13 @@ class RunResults:
 
     @property
     def windows_ns(self) -> int:
-        """What this rank's profiler windows took to close: to stop, and to write their traces."""
+        """The time that this rank's profiler windows took to stop and to write their traces."""
         cycles = (trace.cycle for trace in self.traces if trace.rank == self.start.rank)
         return sum((cycle.stop_ns or 0) + (cycle.export_ns or 0) for cycle in cycles)
 
-    def of_run(self, taken_ns: float) -> float:
-        """Return the share of the whole run that some time is."""
-        return min(1.0, taken_ns / max(1, self.wall.wall_ns))
+    def of_run(self, time_ns: float) -> float:
+        """Return a time as a share of the session's wall time."""
+        return min(1.0, time_ns / max(1, self.wall.wall_ns))
 
     @property
     def _behind_ns(self) -> int:
@@ -127,12 +128,12 @@ class RunResults:
 
     @property
     def by_device(self) -> bool:
-        """Whether a step is longer on the device's clock than on the host's, which ran ahead."""
+        """Whether a step is longer on the device's clock, because the host runs ahead of it."""
         return self.steps is not None and self._behind_ns > BEHIND_FRAC * self.steps.dur.mean_ns
 
     @property
     def step_dur(self) -> Distribution | None:
-        """How the steady step's time spreads, on the clock that `step_ns` is by."""
+        """The distribution of the steady step's time, on the clock of `step_ns`."""
         device = self.device.time
         if device is not None and self.by_device:
             return replace(device.dur, mean_ns=self.step_ns or 0)
@@ -140,7 +141,7 @@ class RunResults:
 
     @property
     def samples_per_s(self) -> float | None:
-        """Mean samples over the mean step; None where some step did not say how many it had."""
+        """Mean samples over the mean step; None if some steps did not record their samples."""
         if self.batch_size is None or not self.step_ns:
             return None
         return self.batch_size * 1e9 / self.step_ns
@@ -149,8 +150,8 @@ class RunResults:
     def cores(self) -> int | None:
         """The cores of this rank: those its process may use, divided by the ranks that share them.
 
-        Ranks on one machine share them where they may use more altogether than the machine has;
-        else each was given its own (as SLURM and `numactl` do).
+        Ranks on the same machine share cores if together they may use more than the machine has.
+        Otherwise every rank has cores of its own, as SLURM and `numactl` assign them.
         """
         start = self.start
         ranks = start.trainer.get("num_devices") if start.world_size > 1 else 1
@@ -161,16 +162,16 @@ class RunResults:
 
     @property
     def lacks_ranks(self) -> bool:
-        """Whether some rank has no steps here while others do: waits for it are not known then."""
+        """Whether the records lack the steps of some ranks, so that waits for these are unknown."""
         return 0 < sum(1 for view in self.ranks.views if view.steps) < self.start.world_size
 
     def per_step(self, phase: Phase) -> PerStep | None:
-        """Return a phase's time per steady step, or None where not measured."""
+        """Return a phase's time per steady step; None if it was not measured."""
         stats = self.phases.get(phase)
         return None if stats is None else stats.per_step
 
     def parts_of(self, phase: Phase) -> list[Part]:
-        """Return the named parts of a phase, the longest in total first."""
+        """Return the named parts of a phase, those with the longest total first."""
         return [part for part in self.parts if part.phase is phase]
 
     @property

@@ -1,4 +1,4 @@
-"""The sessions of a record file, their time up to wall time, and what profiler windows held."""
+"""The sessions of a record file, their wall time, and what ran in profiler windows."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,25 +10,26 @@ from lightning_gpuprof.records.reader import RankRecords, Session
 from lightning_gpuprof.records.schema import OutsideSpan, ProfilerCycle
 
 OTHERS = (Phase.VALIDATION, Phase.CHECKPOINT, Phase.CALLBACKS)
+"""Phases that a profiler window may hold beside the training steps."""
 MIN_FRAC = 0.01
-"""Less of the window is not worth a word."""
+"""Phases with a smaller share of the window are left out."""
 _OWN = [f"{Phase.CALLBACKS.value}/{name}" for name in OWN_CALLBACKS]
 
 
 @dataclass(frozen=True)
 class SessionView:
-    """A call of fit, validate, test or predict in brief."""
+    """A summary of a call of fit, validate, test or predict."""
 
     session: int
     stage: str
     started_unix_ns: int
     steps: int
     status: str
-    """finished, exception, interrupted, or "open": no closing record (live or killed)."""
+    """finished, exception or interrupted; "open" without a closing record (live or killed)."""
 
 
 def session_views(records: RankRecords) -> tuple[SessionView, ...]:
-    """Describe every fit, validate, test or predict call of a rank, in the order they ran."""
+    """Summarize the sessions of a rank, in the order in which they ran."""
     return tuple(
         SessionView(
             session=session.start.session,
@@ -42,9 +43,12 @@ def session_views(records: RankRecords) -> tuple[SessionView, ...]:
 
 
 def choose_session(records: RankRecords, number: int | None) -> Session:
-    """Return the session of that number; by default the last fit that recorded steps.
+    """Return the session of a number; by default the last fit that recorded steps.
 
-    Where no fit recorded a step, the last fit; without any fit, the last session.
+    If no fit recorded a step, it is the last fit; without any fit, the last session.
+
+    Raises:
+        RecordError: There is no session of this number.
     """
     if number is None:
         fits = [session for session in records.sessions if session.start.stage == "fit"]
@@ -53,22 +57,22 @@ def choose_session(records: RankRecords, number: int | None) -> Session:
     for session in reversed(records.sessions):
         if session.start.session == number:
             return session
-    there = ", ".join(f"{s.start.session} ({s.start.stage})" for s in records.sessions)
-    raise RecordError(f"There is no session {number} in this run. It has: {there}.")
+    available = ", ".join(f"{s.start.session} ({s.start.stage})" for s in records.sessions)
+    raise RecordError(f"There is no session {number} in this run. It has: {available}.")
 
 
 def same_session(ranks: Mapping[int, RankRecords], number: int) -> dict[int, Session]:
-    """Return the session of that number of each rank that has one."""
-    found = {
+    """Return the session of a number on every rank that has it."""
+    by_rank = {
         rank: [session for session in records.sessions if session.start.session == number]
         for rank, records in ranks.items()
     }
-    return {rank: sessions[-1] for rank, sessions in found.items() if sessions}
+    return {rank: sessions[-1] for rank, sessions in by_rank.items() if sessions}
 
 
 @dataclass(frozen=True)
 class OutsideTime:
-    """All spans of one kind that belong to no step, e.g. every `epoch_end`."""
+    """All spans of a kind that belong to no step, such as every `epoch_end`."""
 
     where: str
     count: int
@@ -80,10 +84,10 @@ class OutsideTime:
 
 @dataclass(frozen=True)
 class WallTime:
-    """The session's wall time against the sum of what was recorded.
+    """The session's wall time and the sum of the time that was recorded.
 
-    Where the session has no closing record (live or killed), its wall time is taken to end
-    with its last record.
+    If the session has no closing record (live or killed), its wall time ends with its last step
+    or span.
     """
 
     wall_ns: int
@@ -92,17 +96,17 @@ class WallTime:
 
     @property
     def accounted_ns(self) -> int:
-        """The sum of all steps and of all spans outside of steps."""
+        """The sum of all steps and all spans outside of steps."""
         return self.steps_ns + self.outside_ns
 
     @property
     def accounted_frac(self) -> float:
-        """The recorded share of the wall time; 1 where nothing is missing or double."""
+        """The recorded share of the wall time; 1 if nothing is missing or counted twice."""
         return self.accounted_ns / self.wall_ns if self.wall_ns else 1.0
 
 
 def wall_time(session: Session) -> WallTime:
-    """Reconcile the phases' sum with the session's own clock."""
+    """Compare the recorded time with the session's own clock."""
     spans = session.all(OutsideSpan)
     last_ns = max((span.start_ns + span.dur_ns for span in spans), default=0)
     steps_ns = 0
@@ -119,7 +123,7 @@ def wall_time(session: Session) -> WallTime:
 
 
 def outside_time(session: Session) -> tuple[OutsideTime, ...]:
-    """Sum up the spans outside of steps by kind, in the order they first came."""
+    """Sum up the spans outside of steps by kind, in the order in which the kinds first occurred."""
     kinds: dict[str, list[OutsideSpan]] = {}
     for span in session.all(OutsideSpan):
         kinds.setdefault(span.where, []).append(span)
@@ -136,16 +140,16 @@ def outside_time(session: Session) -> tuple[OutsideTime, ...]:
     )
 
 
-def _summed(dicts: Iterable[dict[str, int]]) -> dict[str, int]:
-    """Add values by name, the largest first."""
+def _summed(times: Iterable[dict[str, int]]) -> dict[str, int]:
+    """Add up times by name, the largest total first."""
     totals = Counter[str]()
-    for one in dicts:
-        totals.update(one)
+    for by_name in times:
+        totals.update(by_name)
     return dict(totals.most_common())
 
 
 def others_ns(session: Session, cycle: ProfilerCycle) -> dict[Phase, int]:
-    """Return the time of each that took a share worth a word, between its first and last step."""
+    """Return the time of `OTHERS` between a cycle's first and last step, without small shares."""
     columns = session.columns
     if "step" not in columns:
         return {}
@@ -154,17 +158,19 @@ def others_ns(session: Session, cycle: ProfilerCycle) -> dict[Phase, int]:
         return {}
     start, dur = columns["start_ns"][inside], columns["dur_ns"][inside]
     begin_ns, end_ns = int(start[0]), int(start[-1] + dur[-1])
-    between = [
-        one
-        for one in session.all(OutsideSpan)
-        if not one.steps and begin_ns <= one.start_ns < end_ns
+    spans = [
+        span
+        for span in session.all(OutsideSpan)
+        if not span.steps and begin_ns <= span.start_ns < end_ns
     ]
 
     def spent_ns(name: str) -> int:
-        phase, part = columns.get(f"phase/{name}"), columns.get(f"part/{name}")
-        in_steps = sum(int(each[inside].sum()) for each in (phase, part) if each is not None)
-        return in_steps + sum(one.phase_ns.get(name, one.part_ns.get(name, 0)) for one in between)
+        by_step = [columns.get(f"phase/{name}"), columns.get(f"part/{name}")]
+        in_steps_ns = sum(int(column[inside].sum()) for column in by_step if column is not None)
+        return in_steps_ns + sum(
+            span.phase_ns.get(name, span.part_ns.get(name, 0)) for span in spans
+        )
 
-    found = {phase: spent_ns(phase.value) for phase in OTHERS}
-    found[Phase.CALLBACKS] -= sum(map(spent_ns, _OWN))
-    return {phase: ns for phase, ns in found.items() if ns >= MIN_FRAC * (end_ns - begin_ns)}
+    spent = {phase: spent_ns(phase.value) for phase in OTHERS}
+    spent[Phase.CALLBACKS] -= sum(map(spent_ns, _OWN))
+    return {phase: ns for phase, ns in spent.items() if ns >= MIN_FRAC * (end_ns - begin_ns)}

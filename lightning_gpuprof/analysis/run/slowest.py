@@ -1,4 +1,4 @@
-"""The slowest steps, and what was different in them."""
+"""The slowest steps, and the phase and part that made them slow."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,25 +14,27 @@ from lightning_gpuprof.records.schema import StepFlag
 
 _APART = int(StepFlag.WARMUP | StepFlag.COMPILED | StepFlag.UNFINISHED)
 MOST = 10
-"""Steps that are named."""
+"""How many steps are described."""
 MOSTLY = 0.5
-"""Of what a phase took above its median: a part with less of it is not the reason."""
+"""A part is named if it has at least this share of the phase's excess over its median."""
 
 
 @dataclass(frozen=True)
 class SlowStep:
-    """One slow step: the phase (and named part) that exceeded its median most."""
+    """A slow step, with the phase and the named part that exceeded their medians most."""
 
     step: int
     epoch: int | None
     start_ns: int
     dur_ns: int
     excess_ns: int
-    """Above the median step."""
+    """By how much it exceeds the median step."""
     flags: tuple[str, ...]
     phase: Phase | None
+    """None if no phase exceeded its median."""
     phase_excess_ns: int | None
     part: str | None
+    """None if no part made up most of the phase's excess."""
     part_excess_ns: int | None
 
 
@@ -42,7 +44,7 @@ def slowest_steps(
     phases: Mapping[Phase, PhaseStats],
     parts: Sequence[Part],
 ) -> tuple[SlowStep, ...]:
-    """Return the slowest steps, slowest first."""
+    """Return the slowest steps, the slowest first."""
     if not session.steps:
         return ()
     dur, flags = session.columns["dur_ns"], step_flags(session)
@@ -50,10 +52,18 @@ def slowest_steps(
     candidates = np.flatnonzero(((flags & _APART) == 0) & (dur > typical))
     slow = candidates[np.argsort(-dur[candidates], kind="stable")][:MOST]
     columns = {phase.value: column for phase, column in session.phases_ns(Phase).items()}
-    usual = {p.value: stats.per_step.median_ns for p, stats in phases.items() if stats.per_step}
-    usual |= {f"{p.phase.value}/{p.name}": p.per_step.median_ns for p in parts if p.per_step}
-    inside = part_columns(session)
-    return tuple(_describe(session, int(i), typical, columns, inside, usual) for i in slow)
+    medians = {
+        phase.value: stats.per_step.median_ns for phase, stats in phases.items() if stats.per_step
+    }
+    medians |= {
+        f"{part.phase.value}/{part.name}": part.per_step.median_ns
+        for part in parts
+        if part.per_step
+    }
+    by_part = part_columns(session)
+    return tuple(
+        _describe(session, int(index), typical, columns, by_part, medians) for index in slow
+    )
 
 
 def _describe(
@@ -62,12 +72,12 @@ def _describe(
     typical: int,
     phases: dict[str, Int64],
     parts: dict[str, Int64],
-    usual: dict[str, int],
+    medians: dict[str, int],
 ) -> SlowStep:
     columns = session.columns
-    phase, phase_excess = _most_above(phases, usual, index)
-    inside = {name: column for name, column in parts.items() if name.split("/")[0] == phase}
-    part, part_excess = _most_above(inside, usual, index)
+    phase, phase_excess = _most_above(phases, medians, index)
+    of_phase = {name: column for name, column in parts.items() if name.split("/")[0] == phase}
+    part, part_excess = _most_above(of_phase, medians, index)
     if part_excess is not None and part_excess < MOSTLY * (phase_excess or 0):
         part = part_excess = None
     flags = StepFlag(int(step_flags(session)[index]))
@@ -88,6 +98,7 @@ def _describe(
 def _most_above(
     columns: dict[str, Int64], medians: dict[str, int], index: int
 ) -> tuple[str | None, int | None]:
+    """Return the column that exceeds its median most in a step, and by how much."""
     excess = {name: int(column[index]) - medians[name] for name, column in columns.items()}
-    name = max(excess, key=lambda n: excess[n], default=None)
+    name = max(excess, key=lambda name: excess[name], default=None)
     return (None, None) if name is None or excess[name] <= 0 else (name, excess[name])

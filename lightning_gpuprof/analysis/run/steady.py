@@ -1,4 +1,4 @@
-"""The steps that stand for the run, and how long they take."""
+"""The steady steps, which stand for the run, and how long they take."""
 
 from dataclasses import dataclass, replace
 
@@ -23,7 +23,7 @@ class Distribution:
 
 
 def distribution(values_ns: Int64) -> Distribution | None:
-    """Describe the values (shape `(n,)`), or return None where there are none."""
+    """Describe values of shape `(n,)`; None if there are none."""
     if not len(values_ns):
         return None
     p50, p95, p99 = np.percentile(values_ns, (50, 95, 99))
@@ -49,38 +49,39 @@ def median(values_ns: Int64) -> int:
 
 
 BATCHES = 12
-"""Stretches of the run whose means are compared: few and long, as a machine's speed drifts over
-many steps, and enough that their spread is known to within a fifth."""
+"""Stretches of the run whose means are compared. They are few and long because a machine's speed
+drifts over many steps, and enough to know their standard deviation to within a fifth."""
 STUDENT = 1.8
-"""Student's t of so many, two-sided 90 %."""
+"""Student's t for so many stretches, two-sided 90%."""
 
 
 def error_of_mean_frac(values_ns: Int64) -> float:
-    """Return half the 90 % interval of a mean as a share of it; 0 of fewer than two values.
+    """Return half the 90% interval of a mean as a share of it; 0 for fewer than two values.
 
-    Zeros are left out: how often a validation runs is no matter of chance.
+    Zeros are left out, because how often a validation runs is not left to chance.
 
-    >>> [round(error_of_mean_frac(np.array(one)), 2) for one in ([0, 10, 10], [8, 12])]
+    >>> [round(error_of_mean_frac(np.array(values)), 2) for values in ([0, 10, 10], [8, 12])]
     [0.0, 0.36]
     """
-    taken = values_ns[values_ns > 0]
-    if len(taken) < 2:
+    positive = values_ns[values_ns > 0]
+    if len(positive) < 2:
         return 0.0
-    means = np.array([one.mean() for one in np.array_split(taken, min(BATCHES, len(taken)))])
+    stretches = np.array_split(positive, min(BATCHES, len(positive)))
+    means = np.array([stretch.mean() for stretch in stretches])
     return float(STUDENT * means.std(ddof=1) / np.sqrt(len(means)) / means.mean())
 
 
 _APART = StepFlag.WARMUP | StepFlag.COMPILED | StepFlag.UNFINISHED
 SLOWED_BY_MEASURING = StepFlag.PROFILED | StepFlag.WATCHED
 MIN_STEADY = 3
-"""Fewer steps than this have no median worth the name: the next wider choice is taken."""
+"""Fewer steps have no meaningful median, so that a wider choice of steps is used."""
 EARLY = 30
-"""Steps enough for a median, and few enough that what grows has hardly grown in them."""
+"""Enough steps for a median, and few enough that a growing phase has hardly grown in them."""
 
 
 @dataclass(frozen=True)
 class StepsApart:
-    """Steps that are reported for themselves: why, how many, and their cost."""
+    """Steps that are reported separately from the steady ones."""
 
     reason: str
     """warmup, compiled, profiled or watched."""
@@ -91,25 +92,28 @@ class StepsApart:
 
 @dataclass(frozen=True)
 class StepStats:
-    """How long a training step takes, over the steady steps; the mean counts unmarked ones too."""
+    """How long a training step takes, over the steady steps."""
 
     count: int
     """All recorded steps."""
     ran: int
-    """These and the steps that were not marked."""
+    """All recorded and all unmarked steps."""
     total_ns: int
     basis: str
-    """"steady", or for lack of steady steps "measured" (profiler on) or "all"."""
+    """"steady", or if there are too few steady steps "measured" (profiled ones too) or "all"."""
     dur: Distribution
+    """The mean is of unmarked steps too."""
     plain_p50_ns: int
+    """The median without validation and checkpoints."""
     jitter_frac: float
-    """How far the 95th percentile lies above the median, as a share of the median."""
+    """By how much the 95th percentile exceeds the median, as a share of it; without validation and
+    checkpoints."""
     apart: tuple[StepsApart, ...]
     epochs: int | None
 
 
 def steady_mask(flags: Int64) -> tuple[Mask, str]:
-    """Choose the steps that stand for the run.
+    """Choose the steps that stand for the run, and return the basis of the choice.
 
     >>> mask, basis = steady_mask(np.array([1, 0, 0, 4, 0]))
     >>> mask.tolist(), basis
@@ -128,14 +132,19 @@ def steady_steps(session: Session) -> Mask:
 
 
 def step_stats(session: Session, mean_ns: int | None = None) -> StepStats | None:
-    """Describe a session's steps, or return None where it recorded none."""
+    """Describe a session's steps; None if it recorded none.
+
+    Args:
+        session: The session.
+        mean_ns: The mean step with unmarked steps, if there are any.
+    """
     if not session.steps:
         return None
     columns = session.columns
     dur = columns["dur_ns"]
     mask, basis = steady_mask(step_flags(session))
-    over = distribution(dur[mask])
-    assert over is not None
+    durations = distribution(dur[mask])
+    assert durations is not None
     plain = distribution(_without_pauses(session)[mask])
     assert plain is not None
     return StepStats(
@@ -143,7 +152,7 @@ def step_stats(session: Session, mean_ns: int | None = None) -> StepStats | None
         ran=session.steps + sum(span.steps for span in session.all(OutsideSpan)),
         total_ns=int(dur.sum()),
         basis=basis,
-        dur=over if mean_ns is None else replace(over, mean_ns=mean_ns),
+        dur=durations if mean_ns is None else replace(durations, mean_ns=mean_ns),
         plain_p50_ns=plain.p50_ns,
         jitter_frac=(plain.p95_ns - plain.p50_ns) / max(1, plain.p50_ns),
         apart=_apart(session),
@@ -152,12 +161,12 @@ def step_stats(session: Session, mean_ns: int | None = None) -> StepStats | None
 
 
 def step_flags(session: Session) -> Int64:
-    """Return each step's `StepFlag` sum; zeros where flags were not recorded."""
+    """Return the `StepFlag` sum of every step; zeros if flags were not recorded."""
     return session.columns.get("flags", np.zeros(session.steps, dtype=np.int64))
 
 
 def mean_samples(session: Session, steady: Mask) -> float | None:
-    """Return the mean samples per steady step; None where some of them did not say."""
+    """Return the mean samples per steady step; None if some steps did not record them."""
     samples = session.columns.get("samples")
     if samples is None or not steady.any() or (samples[steady] <= 0).any():
         return None
@@ -165,6 +174,7 @@ def mean_samples(session: Session, steady: Mask) -> float | None:
 
 
 def _without_pauses(session: Session) -> Int64:
+    """Return the durations of steps without validation and checkpoints."""
     plain = session.columns["dur_ns"]
     for name in ("phase/validation", "phase/checkpoint"):
         if name in session.columns:
@@ -175,8 +185,7 @@ def _without_pauses(session: Session) -> Int64:
 def _apart(session: Session) -> tuple[StepsApart, ...]:
     flags, dur, apart = step_flags(session), session.columns["dur_ns"], []
     for flag in (StepFlag.WARMUP, StepFlag.COMPILED, StepFlag.PROFILED, StepFlag.WATCHED):
-        has_it = (flags & flag) != 0
-        chosen = dur[has_it]
+        chosen = dur[(flags & flag) != 0]
         if len(chosen):
             name = str(flag.name).lower()
             apart.append(StepsApart(name, len(chosen), int(chosen.sum()), median(chosen)))

@@ -14,10 +14,11 @@ from lightning_gpuprof.records.reader import Session
 
 @dataclass(frozen=True, kw_only=True)
 class Variation:
-    """Noise, slow steps and growth."""
+    """Noise, spikes, growth and the slowest steps."""
 
     noise_ns: int | None = None
-    """Difference between the mean steps of two equal runs; None with too few steps."""
+    """The 95% bound of the difference between the mean steps of two equal runs; None with too few
+    steps."""
     spikes: Spikes | None = None
     growing: Mapping[Phase, Growth] = field(default_factory=dict)
     """Phases that take longer and longer."""

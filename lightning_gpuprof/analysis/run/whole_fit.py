@@ -1,4 +1,4 @@
-"""What a fit takes per step with its epochs' starts and ends in it, by kinds of time."""
+"""The time of a fit per step by kinds of time, including the time between epochs."""
 
 from dataclasses import dataclass
 
@@ -13,22 +13,26 @@ from lightning_gpuprof.records.schema import OutsideSpan, StepFlag
 
 PLAIN = "plain"
 RARE = (StepFlag.EPOCH_START, StepFlag.VALIDATION, StepFlag.CHECKPOINT)
-"""Steps with these come by a plan, not by chance."""
+"""Steps with these flags come by a plan, not by chance."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Steps, or spans between epochs, that are alike: how long each took, and how many per step."""
+    """Steps of a kind, or spans of a kind between epochs."""
 
     name: str
+    """`PLAIN`, a flag's name in lower case, or where the spans lie."""
     values_ns: Int64
+    """The duration of every step or span."""
     per_step: float
+    """How many of them there are per step of the fit."""
     between: bool = False
+    """Whether they lie between epochs."""
 
 
 @dataclass(frozen=True)
 class WholeFit:
-    """A fit without its setup, its warm-up and our own work: of each kind there are any number.
+    """The time of a fit by kind, without its setup, its warm-up and this package's own work.
 
     `between_ns` is the time between epochs per step, by phase.
     """
@@ -38,40 +42,40 @@ class WholeFit:
 
     @property
     def steps(self) -> "WholeFit":
-        """The same without what is between epochs."""
-        return WholeFit(tuple(one for one in self.kinds if not one.between), {})
+        """The same without the time between epochs."""
+        return WholeFit(tuple(kind for kind in self.kinds if not kind.between), {})
 
     @property
     def step_ns(self) -> float:
-        """The mean step, with what is between epochs in it."""
-        return sum(one.per_step * float(one.values_ns.mean()) for one in self.kinds)
+        """The mean step, including the time between epochs."""
+        return sum(kind.per_step * float(kind.values_ns.mean()) for kind in self.kinds)
 
 
 def whole_fit(session: Session, steady: Mask) -> WholeFit | None:
-    """Sort a fit's time into kinds; None where no step was recorded."""
+    """Divide a fit's time into kinds; None if no step was recorded."""
     if not session.steps or not steady.any():
         return None
     flags, dur_ns = step_flags(session)[steady], session.columns["dur_ns"][steady]
-    name = np.full(len(flags), PLAIN, dtype=object)
+    step_names = np.full(len(flags), PLAIN, dtype=object)
     for flag in RARE:
-        name[(flags & int(flag)) != 0] = str(flag.name).lower()
+        step_names[(flags & int(flag)) != 0] = str(flag.name).lower()
     unmarked, spans = unmarked_spans(session), between_epochs(session)
-    more = sum(span.steps for span in unmarked)
+    unmarked_steps = sum(span.steps for span in unmarked)
     kinds: list[Kind] = []
-    ran = session.steps + more
-    for one in (str(flag.name).lower() for flag in RARE):
-        values = dur_ns[name == one]
+    ran = session.steps + unmarked_steps
+    for name in (str(flag.name).lower() for flag in RARE):
+        values = dur_ns[step_names == name]
         if len(values):
-            count = len(values) + sum(span.flagged.get(one, 0) for span in unmarked)
-            kinds.append(Kind(one, values, count / (len(flags) + more)))
-    if (plain := dur_ns[name == PLAIN]).any():
-        # What is rest of all steps' time, as those that were not marked are among them.
+            count = len(values) + sum(span.flagged.get(name, 0) for span in unmarked)
+            kinds.append(Kind(name, values, count / (len(flags) + unmarked_steps)))
+    if (plain := dur_ns[step_names == PLAIN]).any():
+        # Most unmarked steps are plain, so these stand for the rest of the time of all steps.
         whole_ns = int(dur_ns.sum()) + sum(span.dur_ns for span in unmarked)
-        rest_ns = whole_ns / (len(flags) + more) - WholeFit(tuple(kinds), {}).step_ns
+        rest_ns = whole_ns / (len(flags) + unmarked_steps) - WholeFit(tuple(kinds), {}).step_ns
         kinds.insert(0, Kind(PLAIN, plain, max(0.0, rest_ns) / float(plain.mean())))
     for where in dict.fromkeys(span.where for span in spans):
-        taken = [span.dur_ns - _own_ns(span) for span in spans if span.where == where]
-        kinds.append(Kind(where, np.array(taken), len(taken) / ran, between=True))
+        durations = [span.dur_ns - _own_ns(span) for span in spans if span.where == where]
+        kinds.append(Kind(where, np.array(durations), len(durations) / ran, between=True))
     between = {
         phase.value: sum(span.phase_ns.get(phase.value, 0) for span in spans) / ran
         for phase in Phase
@@ -81,4 +85,5 @@ def whole_fit(session: Session, steady: Mask) -> WholeFit | None:
 
 
 def _own_ns(span: OutsideSpan) -> int:
+    """Return the time of this package's own callbacks in a span."""
     return sum(span.part_ns.get(f"{Phase.CALLBACKS.value}/{name}", 0) for name in OWN_CALLBACKS)

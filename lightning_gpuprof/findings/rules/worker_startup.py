@@ -166,7 +166,7 @@ def _of_validations(run: RunResults) -> Finding | None:
         evidence={
             "startup_ns": cost_ns,
             "startup_per_validation_ns": each_ns,
-            "per_validation_ns": validations.each_ns,
+            "per_validation_ns": validations.mean_ns,
             "validations_count": validations.count,
             "num_workers_count": workers,
         },
