@@ -40,7 +40,7 @@ EFFORT = Effort(Horizon.QUICK, "a number of threads, or a container's limit", "n
 
 @rule(id="cpu-quota", effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a fact where the quota was used up in many periods."""
+    """Return the finding about a quota that was used up in many periods."""
     quota = run.facts.cpu_quota
     if quota is None or quota.periods < MIN_PERIODS:
         return None
@@ -50,7 +50,7 @@ def judge(run: RunResults) -> Finding | None:
     has = "" if threads is None else f" (torch has {threads} threads)"
     return Finding(
         severity=Severity.WARNING,
-        title=f"A quota of {quota.cores:g} cores held {percent(frac)} of the periods up",
+        title=f"A quota of {quota.cores:g} cores was used up in {percent(frac)} of the periods",
         advice="Give the container more cores, or use no more threads and workers than it may"
         f"{has}.",
         evidence=evidence_of(
@@ -65,7 +65,7 @@ def judge(run: RunResults) -> Finding | None:
 
 
 def _change(run: RunResults, cores: int) -> str | None:
-    """Return what uses fewer cores; None where neither threads nor workers are too many."""
+    """Return the change that uses fewer cores, None if neither threads nor workers are too many."""
     threads, loader = run.start.torch_threads, run.start.loader
     if threads is None or threads > cores:
         return f"torch.set_num_threads({cores})  # and num_workers, OMP_NUM_THREADS to fit"

@@ -56,7 +56,7 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, interval_text, percent, size
 
 MOST = 0.5
-"""Operations with this share of the wait together need no general advice beside their own."""
+"""If operations have this share of the wait together, their own advice is enough."""
 ADVICE = {
     LoaderChange.ROWS: "Samples are rows of tensors in memory, which are faster to index than to "
     "send: make batches in the training process, or index a whole batch at once (__getitems__).",
@@ -99,7 +99,7 @@ EFFORT = Effort(
 
 @rule(id="data-wait", needs=("steps",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where the wait for data lengthens the step."""
+    """Return the finding about the wait for data."""
     wait_ns, step_ns = run.wait_ns, measured(run.step_ns)
     if wait_ns is None:
         return None

@@ -40,7 +40,7 @@ EFFORT = Effort(Horizon.QUICK, "the data in float32, no .double()", "losses diff
 
 @rule(id="double-precision", needs=("steps", "model", "operators"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where float64 came by accident."""
+    """Return the finding about a model in float64 that nothing asks for."""
     dtypes, step_ns = run.start.model["dtypes"], measured(run.step_ns)
     share = dtypes.get("float64", 0) / max(1, sum(dtypes.values()))
     facts, work = measured(trace_facts(run)), host_work(run)
@@ -48,7 +48,7 @@ def judge(run: RunResults) -> Finding | None:
     wanted = wanted or run.start.model.get("default_dtype") == "float64"
     if share < MOST_FRAC or wanted or second_order(facts) or work is None:
         return None
-    if run.on_gpu:  # the host's operators are launches, which no type makes shorter
+    if run.on_gpu:  # here operators only launch kernels, which takes as long in any type
         operators_ns = round(facts.per_step("gpu", "compute_ns") or 0.0)
         bounds = (share * operators_ns for share in (LOW_FRAC, HIGH_GPU_FRAC))
         saving = Range(*faster_kernels(run, step_ns, *bounds))

@@ -40,10 +40,10 @@ from lightning_gpuprof.units import duration, percent
 
 LOW_FRAC, HIGH_FRAC = 0.25, 0.75
 BUCKET_BYTES = 25 * 2**20
-"""DDP's own `bucket_cap_mb`."""
+"""The default of DDP's `bucket_cap_mb`."""
 MOSTLY = 0.5
 _SHARDED = re.compile(r"all_?gather|reduce_?scatter|send_?recv|all_?to_?all", re.IGNORECASE)
-"""Kernels that exchange something other than DDP's gradients."""
+"""Matches kernels that exchange something other than the gradients of DDP."""
 _SHARDING = ("FSDP", "DeepSpeed", "ModelParallel")
 """Strategies that gather weights."""
 DDP = (
@@ -71,7 +71,7 @@ EFFORT = Effort(Horizon.MEDIUM, "settings of the strategy, tried one by one", "a
 
 @rule(id="exposed-communication", needs=("training", "waits or kernels"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where communication is not hidden."""
+    """Return the finding about communication that no computation hides."""
     if run.start.world_size < 2:
         return None
     facts, step_ns = trace_facts(run), measured(run.step_ns)
@@ -90,7 +90,7 @@ def judge(run: RunResults) -> Finding | None:
     saving = Range(low=round(sure * cost), high=min(step_ns, round(HIGH_FRAC * cost)))
     comm = facts.per_step("gpu", "comm_ns") if facts else None
     shards = strategy.startswith(_SHARDING)
-    if shards:  # they may be gathered ahead already
+    if shards:  # the weights may be gathered ahead already
         saving = Range(low=0, high=round(min(step_ns, cost)))
     return Finding(
         title=f"{up_to}{duration(cost)} of each step ({percent(cost / step_ns)}) is exposed "

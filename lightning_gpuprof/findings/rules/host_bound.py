@@ -38,11 +38,13 @@ from lightning_gpuprof.units import duration, percent
 GRAPHS = 'model = torch.compile(model, mode="reduce-overhead")'
 MIN_STATE_FRAC = 0.5
 MIN_CALLS = 100
-"""With fewer thin calls in forward the program has nothing to batch: the rest are autograd's."""
+"""With fewer short calls in forward, the program has nothing to batch: the others are
+autograd's."""
 MOSTLY = 0.5
 IDLE_FRAC = 0.25
 TRACED_LOW_FRAC = 0.3
-"""Recording slows the host down, not the device: part of the idle time is the profiler's."""
+"""Recording slows the host down, not the device, so part of the idle time is due to the
+profiler."""
 QUEUEING = (*host_work.COMPUTE, Phase.ZERO_GRAD, Phase.CLIP_GRADIENTS, Phase.OPTIMIZER_STEP)
 EFFORT = Effort(
     Horizon.MEDIUM,
@@ -53,7 +55,7 @@ EFFORT = Effort(
 
 @rule(id="host-bound", needs=("marks or trace",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where host work holds most steps back."""
+    """Return the finding about steps that wait for the host."""
     step_ns, work, facts = run.step_ns, host_work.host_work(run), trace_facts(run)
     if step_ns is None or host_work.anomaly_on(run):
         return None
@@ -67,7 +69,7 @@ def judge(run: RunResults) -> Finding | None:
         return None
     saving = _of_loops(step_ns, work)
     if facts is None or not facts.on_device:
-        # Without kernels nothing says how many launches there are to save beside loops.
+        # Without kernels it is not known how many launches could be saved beside those of loops.
         saving = Range(low=saving.low, high=max(saving.high, step_ns // 2))
     title = f"{percent(frac)} of the steps wait for the host to queue work"
     return _finding(title, saving, 0.8, work, host_bound_frac=frac)
@@ -95,7 +97,7 @@ def _traced(step_ns: int, facts: TraceFacts) -> Finding | None:
 
 
 def _queues(run: RunResults, step_ns: int) -> bool:
-    """Tell whether the host queues work for a good part of a step."""
+    """Return whether the host queues work for much of the step."""
     queueing = [per.mean_ns for phase in QUEUEING if (per := run.per_step(phase)) is not None]
     return sum(queueing) >= MOSTLY * step_ns
 

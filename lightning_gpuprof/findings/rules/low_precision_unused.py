@@ -37,13 +37,13 @@ from lightning_gpuprof.units import duration, percent
 SLOWEST, FASTEST = 1.5, 6.0
 MIN_CAPABILITY = 8.0
 USED_FRAC = 0.5
-"""Where matrix units do half of the products already, TF32 is on."""
+"""If matrix units do half of the products already, TF32 is on."""
 EFFORT = Effort(Horizon.QUICK, "one line", "losses differ in the third digit: compare the curves")
 
 
 @rule(id="low-precision-unused", needs=("gpu", "kernels"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where a faster precision is there and unused."""
+    """Return the finding about matrix products that could run in a faster precision."""
     facts, step_ns = measured(trace_facts(run)), measured(run.step_ns)
     if not str(run.start.trainer.get("precision", "")).startswith("32") or not _capable(run):
         return None
@@ -70,6 +70,7 @@ def judge(run: RunResults) -> Finding | None:
 
 
 def _capable(run: RunResults) -> bool:
+    """Return whether the GPU has matrix units for TF32 and bfloat16."""
     device = run.start.device
     if device is None or device.type == "hip":
         return device is not None
@@ -80,9 +81,10 @@ def _capable(run: RunResults) -> bool:
 
 
 def _speedup(run: RunResults) -> float:
+    """Return how much faster products may get, by the GPU's published peaks."""
     device = run.start.device
-    found = find_peaks(device.name, memory_bytes=device.total_bytes) if device else None
-    rates = found.peaks.flop_per_s if found and found.peaks else {}
+    match = find_peaks(device.name, memory_bytes=device.total_bytes) if device else None
+    rates = match.peaks.flop_per_s if match and match.peaks else {}
     if not rates.get("fp32"):
         return FASTEST
     fast = max(rates.get("tf32", 0.0), rates.get("bf16", 0.0))

@@ -46,7 +46,7 @@ EFFORT = Effort(Horizon.MEDIUM, "compile the model", "first steps take long; new
 
 @rule(id="memory-bound-kernels", needs=("kernels",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where kernels that stream memory take a large share."""
+    """Return the finding about kernels that are limited by the memory."""
     facts, step_ns = measured(trace_facts(run)), measured(run.step_ns)
     whole = sum(row.get("total_ns") or 0 for row in facts.rows("categories"))
     bound = _bound_ns(facts)
@@ -79,7 +79,10 @@ def judge(run: RunResults) -> Finding | None:
 
 
 def _fusible_ns(facts: TraceFacts) -> tuple[float, float] | None:
-    """Return fusible kernels' time, for their bytes and in all; None without a roofline."""
+    """Return the time that fusible kernels need for their bytes, and their whole time.
+
+    None without a roofline.
+    """
     measured_rows = [row for row in facts.rows("roofline") if row.get("bound") == "memory"]
     if not measured_rows:
         return None
@@ -88,7 +91,7 @@ def _fusible_ns(facts: TraceFacts) -> tuple[float, float] | None:
 
 
 def _bytes_ns(row: Mapping[str, Any]) -> float:
-    """Return the time of a row's bytes at the memory's peak; its own time where unknown."""
+    """Return how long a row's bytes take at the memory's peak, its own time if not known."""
     total: float = row.get("total_ns") or 0
     moved, peak = (row.get("num_bytes") or 0) * (row.get("count") or 0), row.get("peak_bytes_per_s")
     return min(total, 1e9 * moved / peak) if moved and peak else total

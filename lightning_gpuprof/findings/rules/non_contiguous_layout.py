@@ -54,7 +54,7 @@ EFFORT = Effort(Horizon.MEDIUM, "shapes change in the model's code", "a wrong ax
 
 @rule(id="non-contiguous-layout", needs=("operators",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where changes of layout cost time."""
+    """Return the finding about copies that only change the layout."""
     facts, step_ns = measured(trace_facts(run)), measured(run.step_ns)
     around_convolutions = [
         row
@@ -66,8 +66,8 @@ def judge(run: RunResults) -> Finding | None:
     cost_ns = round(copied_ns + kernels_ns)
     if not cost_ns or (calls < MIN_CALLS and not kernels_ns):
         return None
-    kept = 1 / calls if calls >= MIN_CALLS else 1.0
-    low, high = around(round((1 - kept) * copied_ns + kernels_ns))[0], round(BACKWARD * copied_ns)
+    stays = 1 / calls if calls >= MIN_CALLS else 1.0
+    low, high = around(round((1 - stays) * copied_ns + kernels_ns))[0], round(BACKWARD * copied_ns)
     if kernels_ns:
         high += around(round(kernels_ns))[1]
         low, high = faster_kernels(run, step_ns, low, high)
@@ -92,12 +92,12 @@ def judge(run: RunResults) -> Finding | None:
 
 
 def _copies(facts: TraceFacts, *, planes: bool) -> tuple[float, float]:
-    """Return the copies that `contiguous` makes per step, and their time."""
+    """Return how many copies `contiguous` makes per step, and their time."""
     operators = facts.operators
     contiguous = operators.get("aten::contiguous")
     if contiguous is None:
         return 0.0, 0.0
-    # A convolution's backward copies its own input.
+    # The backward pass of a convolution copies its own input.
     calls = contiguous.calls - contiguous.backward_calls
     if not facts.on_device:
         return calls, contiguous.total_ns - contiguous.backward_ns

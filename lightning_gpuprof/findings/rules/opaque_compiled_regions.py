@@ -35,7 +35,7 @@ EFFORT = Effort(Horizon.QUICK, "one setting while profiling", "none")
 
 @rule(id="opaque-compiled-regions", needs=("operators",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a fact where much of the time is hidden."""
+    """Return the finding about time inside compiled regions."""
     facts = measured(trace_facts(run))
     operators = facts.operators.values()
     regions = [op for op in operators if op.name.startswith(REGIONS)]

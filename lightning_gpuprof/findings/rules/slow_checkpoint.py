@@ -30,7 +30,7 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration
 
 TARGET_FRAC = 0.01
-"""The interval proposed keeps checkpoints at about this share of the time."""
+"""With the proposed interval, checkpoints take about this share of the time."""
 REST = (
     "or by time (train_time_interval). Save in the background if it must be frequent, and only "
     "weights if you need not resume."
@@ -40,7 +40,7 @@ EFFORT = Effort(Horizon.QUICK, "one argument of ModelCheckpoint", "a crash loses
 
 @rule(id="slow-checkpoint", needs=("training", "steps"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where saving costs time."""
+    """Return the finding about the time of saving checkpoints."""
     mean_ns = None if run.every is None else run.every.mean_ns(Phase.CHECKPOINT)
     if not mean_ns or run.every is None or run.steps is None:
         return None
@@ -75,14 +75,14 @@ def judge(run: RunResults) -> Finding | None:
 
 
 def _less_often(run: RunResults, mean_ns: int, saves: int) -> tuple[float, str, str]:
-    """Return the share of the cost that goes with saving less often, the advice and the code."""
+    """Return the share of the cost that saving less often saves, the advice and the change."""
     ran, epochs = measured(run.steps).ran, measured(run.steps).epochs
     steps, inside = measured(run.every).steps, run.per_step(Phase.CHECKPOINT)
     plain_ns = max(1, measured(run.step_ns) - (inside.mean_ns if inside else 0))
     every = seldom(steps, saves, mean_ns * steps / saves / (TARGET_FRAC * plain_ns))
     finished = run.status == "finished"
     if finished and every > ran:
-        # A run of this length would never save: a fifth as often, or once, is still within it.
+        # In a run of this length that interval would never save: a fifth as often, or once, does.
         every = min(seldom(steps, saves, 0.0), ran)
     often, setting = f"{every:,} steps", f"every_n_train_steps={every}"
     left = steps / saves / every
@@ -90,7 +90,7 @@ def _less_often(run: RunResults, mean_ns: int, saves: int) -> tuple[float, str, 
         apart = max(FEWER, round(every * saves / steps))
         apart_epochs, left = apart * max(1, round(epochs / saves)), 1 / apart
         often, setting = f"{apart_epochs:,} epochs", f"every_n_epochs={apart_epochs}"
-        if finished and apart_epochs > epochs:  # the run would end without any
+        if finished and apart_epochs > epochs:  # otherwise the run would end without a checkpoint
             setting += ", save_last=True"
     gone = min(1 - left, 1 - 1 / saves if finished else 1.0)
     return gone, f"Save every {often} {REST}", f"ModelCheckpoint(..., {setting})"

@@ -164,7 +164,7 @@ def _by_kind(
 def _beside_operators(
     run: RunResults, lines: HostLines, forward: Sequence[LineCount], reported: Sequence[LineCount]
 ) -> Finding | None:
-    """Return a finding where lines of the program take longer by themselves than operators do."""
+    """Return the finding about lines whose time in forward is not in their operators."""
     work, spent, facts = host_work(run), run.per_step(Phase.FORWARD), trace_facts(run)
     own = [line for line in forward if line.kind is None and line not in reported]
     own = [line for line in own if not _OPERATOR.search(line.source)]
@@ -173,7 +173,7 @@ def _beside_operators(
     if facts.host_scale < LEAST_SCALE:
         return None
     whole = lines.by_phase[Phase.FORWARD.value]
-    # The trace is scaled to the median step, and may be of steps before forward grew.
+    # The trace is scaled to the median step, and its steps may be from before forward grew.
     usual_ns = min(spent.median_ns, spent.early_ns) if is_early(run) else spent.median_ns
     reported_ns = sum(line.count for line in reported) / whole * spent.mean_ns
     beside_ns = max(0.0, usual_ns - work.forward_operators_ns - reported_ns)

@@ -38,17 +38,17 @@ from lightning_gpuprof.units import duration, percent
 
 TURNS_FRAC = 0.10
 CLEAR = 2
-"""A rank is the late one where it costs this many times what another one's chance delays do."""
+"""A rank counts as late if it costs so many times as much as the chance delays of another rank."""
 EXPLAINED = 0.5
 OFTEN = 2 / 3
 BY_BATCH = (Phase.DATA_WAIT, Phase.HOST_TO_DEVICE, Phase.FORWARD)
 MOST_RANKS = 4
-EFFORT = Effort(Horizon.MEDIUM, "the cause is to be found on that rank", "none")
+EFFORT = Effort(Horizon.MEDIUM, "the cause must be looked for on that rank", "none")
 
 
 @rule(id="straggler-rank", needs=("training", "rank waits"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where ranks wait for late or changing ranks."""
+    """Return the finding about ranks that wait for late or for changing ranks."""
     if run.start.world_size < 2 or run.step_ns is None:
         return None
     waits = measured(run.ranks.waits)
@@ -67,7 +67,7 @@ def _late(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
     mostly = f", mostly {_in(phase)}" if phase else ""
     place = waits.part or (f"what it does {_in(phase)}" if phase else "its special work")
     return Finding(
-        title=f"{names} delay{'s' if len(waits.late) == 1 else ''} each step by "
+        title=f"{names} {'delays' if len(waits.late) == 1 else 'delay'} each step by "
         f"{duration(waits.late_ns)} ({percent(waits.late_ns / step_ns)}){mostly}",
         advice=f"Look at {place} on {names.lower()} ({', '.join(hosts)}): uneven data, work that "
         "only runs there, or a busy machine.",
@@ -88,14 +88,17 @@ def _late(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
 
 
 def _saved(waits: RankWaits) -> tuple[int, int]:
-    """Return what the step loses without the first cause, and without all of them."""
+    """Return by how much the step gets shorter without the first cause, and without all causes."""
     most = max(0, waits.late_ns - waits.usual_ns)
     first = next(iter(waits.causes.values()), most)
     return min(most, max(0, first)), most
 
 
 def _turns(run: RunResults, waits: RankWaits, step_ns: int) -> Finding:
-    """Return ranks' unequal work; without a saving where it may be the machine's doing."""
+    """Return the finding about unequal work of ranks.
+
+    No saving is claimed if the machine may be the reason.
+    """
     phase = next(iter(waits.causes), None)
     others = 1 - 1 / len(waits.waited_ns)
     explained = phase in BY_BATCH and waits.causes[phase] * others >= EXPLAINED * waits.mean_wait_ns
@@ -127,7 +130,7 @@ def _in(phase: Phase) -> str:
 
 
 def _names(ranks: Sequence[int]) -> str:
-    """Name ranks in a sentence.
+    """Return the names of ranks for a sentence.
 
     >>> _names((2,)), _names((0, 1)), _names(tuple(range(8, 16)))
     ('Rank 2', 'Ranks 0 and 1', 'Ranks 8 to 15')

@@ -30,21 +30,22 @@ from lightning_gpuprof.units import duration
 MIN_SAMPLES = 100
 MIN_FRAC = 0.05
 LOW_FRAC, HIGH_FRAC = 0.7, 1.2
-"""The exchange itself stays; a thread that comes back finds others' data in its caches."""
+"""The exchange itself stays. More than the wait may be saved, because a thread that has waited
+finds its data gone from the caches."""
 MOST_LINES = 2
 EFFORT = Effort(Horizon.MEDIUM, "less work under a lock, or in another process", "none")
 
 
 @rule(id="thread-contention", needs=("steps", "lines"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where another thread holds training up."""
+    """Return the finding about waits for another thread."""
     lines, step_ns, forward = (
         measured(run.lines),
         measured(run.step_ns),
         run.per_step(Phase.FORWARD),
     )
-    waits = [one for one in lines.of(Phase.FORWARD) if one.waits]
-    count = sum(one.count for one in waits)
+    waits = [line for line in lines.of(Phase.FORWARD) if line.waits]
+    count = sum(line.count for line in waits)
     if lines.whole < MIN_SAMPLES or forward is None or not count:
         return None
     low, high = lines.interval(waits, Phase.FORWARD)
@@ -61,5 +62,5 @@ def judge(run: RunResults) -> Finding | None:
         saving_ns=saving,
         cause_ns=Range(cost_ns, round(high * forward.mean_ns)),
         confidence=0.8,
-        places=tuple(Place.at(one, phase=one.phase) for one in waits[:MOST_LINES]),
+        places=tuple(Place.at(line, phase=line.phase) for line in waits[:MOST_LINES]),
     )

@@ -48,7 +48,7 @@ EFFORT = Effort(Horizon.MEDIUM, "cooling, power or a setting of the machine", "n
 
 @rule(id="throttled-clocks", needs=("device readings",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where something held the clocks down for long enough."""
+    """Return the finding about the main reason for which the clocks were held down."""
     use = measured(run.device.use)
     if use.throttle_frac is None or use.samples < MIN_SAMPLES:
         return None
@@ -60,11 +60,11 @@ def judge(run: RunResults) -> Finding | None:
     grave = [name for name in held if name != USUAL]
     worst = (grave or held)[0]
     mhz = use.min_sm_clock_mhz
-    seen = "" if use.max_temperature_c is None else f", at up to {use.max_temperature_c} °C"
+    hottest = "" if use.max_temperature_c is None else f", at up to {use.max_temperature_c} °C"
     return Finding(
         severity=Severity.WARNING if grave else Severity.INFO,
         title=f"Clocks were held down in {percent(reasons[worst])} of readings: {REASONS[worst]}",
-        advice=f"Look for what lies behind {', '.join(held)}{seen}: cooling, the power limit, or a "
+        advice=f"Find the reason for {', '.join(held)}{hottest}: cooling, the power limit, or a "
         "setting of the clocks.",
         evidence=evidence_of(
             throttled_frac=reasons[worst], min_sm_clock_per_s=mhz and mhz * 1_000_000

@@ -32,12 +32,12 @@ from lightning_gpuprof.findings.rule import rule
 from lightning_gpuprof.records.phases import Phase
 
 MOST_NAMES, MOST_FROZEN = 3, 8
-EFFORT = Effort(Horizon.QUICK, "one line", "none, where these parameters are not meant to train")
+EFFORT = Effort(Horizon.QUICK, "one line", "none, if these parameters are not meant to train")
 
 
 @rule(id="unused-gradients", needs=("training", "steps"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where gradients are thrown away."""
+    """Return the finding about parameters that get gradients but are in no optimizer."""
     backward, unused = run.per_step(Phase.BACKWARD), run.facts.unused_gradients
     if backward is None or unused is None:
         return None
@@ -46,7 +46,7 @@ def judge(run: RunResults) -> Finding | None:
     names = [_attribute(name) for name in unused.modules]
     return Finding(
         severity=Severity.INFO,
-        title=f"Gradients of {names[0]} are computed and never stepped on",
+        title=f"Gradients of {names[0]} are computed, but no optimizer uses them",
         advice="Freeze what is not trained; gradients still pass through it. If it should train, "
         "give its parameters to the optimizer.",
         evidence={

@@ -39,7 +39,7 @@ EFFORT = Effort(
 
 @rule(id="vram-pressure", needs=("device memory",), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
-    """Return a finding where memory runs out."""
+    """Return the finding about memory that is nearly full, or was."""
     memory, facts = measured(run.memory.use), trace_facts(run)
     retries, ooms = memory.alloc_retries or 0, memory.ooms or 0
     if memory.filled_frac < HIGH_FRAC and not retries and not ooms:
@@ -71,7 +71,7 @@ def judge(run: RunResults) -> Finding | None:
 
 
 def _to_advised(run: RunResults) -> str:
-    """Return the advised batch size, where that is smaller than the one of the run."""
+    """Return the suggested batch size in words, if it is smaller than the run's."""
     advised = run.memory.advice.suggested_batch_size if run.memory.advice else None
     if run.memory.advice is None or advised is None or advised >= run.memory.advice.batch_size:
         return ""

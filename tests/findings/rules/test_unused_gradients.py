@@ -21,7 +21,7 @@ def unused(evaluate):
 def test_a_teacher_that_no_optimizer_holds_saves_its_share_of_backward_at_most(unused):
     finding = unused("teacher.0")
     assert finding.severity is Severity.INFO
-    assert finding.title == "Gradients of self.teacher[0] are computed and never stepped on"
+    assert finding.title == "Gradients of self.teacher[0] are computed, but no optimizer uses them"
     assert finding.change == "self.teacher[0].requires_grad_(False)"
     assert span(finding) == (0, 7_500_000)
 
