@@ -8,7 +8,7 @@ RUNS ?= runs
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults fuzz oldest newest tensorboard check bench figures soak programs gpu wheels docs golden clean
+.PHONY: help demo test faults fuzz oldest newest tensorboard check bench figures soak programs gpu wheels docs golden dist clean
 
 help: ## List these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -91,5 +91,12 @@ docs: $(VENV)/.installed-dev ## Rewrite the generated pages in docs/
 golden: $(VENV)/.installed-dev ## Rewrite tests/golden; read the change as a diff
 	GOLDEN=write $(BIN)/python -m pytest tests/views tests/report
 
+dist: $(BIN)/python ## Build wheel and sdist into dist/, and check both
+	rm -rf dist
+	$(PIP) install build twine check-wheel-contents
+	$(BIN)/python -m build --quiet
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
+
 clean: ## Remove .venv, caches and the demo's runs
-	rm -rf $(VENV) $(VENV)-oldest $(VENV)-newest $(RUNS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf dist $(VENV) $(VENV)-oldest $(VENV)-newest $(RUNS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
