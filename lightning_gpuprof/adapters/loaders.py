@@ -128,10 +128,10 @@ class LoaderParts:
                 self._loaders.add(loader)
                 vars(loader)[MAKES_ITERATOR] = start
 
-    def mark(self, marked: bool) -> None:
+    def use(self, timed: bool) -> None:
         """Time the sampler, or for now leave it alone; the wait for workers is always timed."""
         for iterator in self._timed:
-            self._time_sampler(iterator) if marked else self._leave_sampler(iterator)
+            self._time_sampler(iterator) if timed else self._leave_sampler(iterator)
 
     def restore(self) -> None:
         """Put everything back as it was."""

@@ -9,11 +9,13 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.device_events import DeviceEvents, device_events
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
+from lightning_gpuprof.adapters.trainer_parts import trainer_parts
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.runtime.context import RunContext, StepTiming
 from lightning_gpuprof.runtime.guard import guarded, guarded_call
 from lightning_gpuprof.runtime.hooks import dispatcher_in
 from lightning_gpuprof.runtime.recording import RecordingCallback, offer_timing
+from lightning_gpuprof.runtime.safe_logger import SafeLogger
 from lightning_gpuprof.timing.batches import size_of
 from lightning_gpuprof.timing.fit_end import FitEnd
 from lightning_gpuprof.timing.regions import check_nvtx
@@ -110,15 +112,22 @@ class PhaseTimer(RecordingCallback):
         if self._context.stage != "predict":  # a hook that is not there costs nothing
             self.__dict__[_SIZES] = None
         hooks = dispatcher_in(trainer, self)
+        calls = hooks.count_elsewhere()
+        loggers = [SafeLogger(logger, self._context) for logger in trainer.loggers]
+        # All is read from the Trainer before anything is put into it.
+        parts = trainer_parts(trainer)
+        events = device_events(trainer.strategy.root_device) if self.device_marks else None
         self._run = TimingRun(
-            trainer,
+            parts,
             self._context,
             self.settings,
+            loggers,
             shield=partial(guarded_call, self),
-            calls=hooks.count_elsewhere(),
+            calls=calls,
             fit_end=FitEnd(trainer, hooks.host, self._fit_has_ended),
-            events=self._events(trainer),
+            events=events if isinstance(self.device_marks, bool) else self.device_marks,
         )
+        self._run.attach()
         offer_timing(trainer, self._run)
 
     @override
@@ -133,7 +142,7 @@ class PhaseTimer(RecordingCallback):
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._run is not None:
-            self._run.begin_training(trainer)
+            self._run.begin_training(trainer.current_epoch)
 
     @override
     @guarded
@@ -155,11 +164,6 @@ class PhaseTimer(RecordingCallback):
     @guarded
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._leave(None)
-
-    def _events(self, trainer: Trainer) -> DeviceEvents | None:
-        if isinstance(self.device_marks, bool):
-            return device_events(trainer.strategy.root_device) if self.device_marks else None
-        return self.device_marks
 
     @guarded
     def _fit_has_ended(self, error: BaseException | None) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lightning_gpuprof.runtime.guard import guarded
+from lightning_gpuprof.runtime.guard import attempt, guarded
 from lightning_gpuprof.runtime.wrap import unwrapped
 
 
@@ -12,7 +12,16 @@ class SafeLogger:
     def __init__(self, logger: Any, context: Any = None) -> None:
         self.logger = logger
         self._context = context
-        self.guard_name = f"Logging to {type(logger).__name__}"
+        self.kind = type(logger).__name__
+        self.guard_name = f"Logging to {self.kind}"
+
+    @property
+    def experiment(self) -> Any:
+        """The tracker's own object; None where it cannot be made.
+
+        Lightning has made it by the time of `setup`, where it is to be made in this process.
+        """
+        return attempt(lambda: self.logger.experiment, None)
 
     @guarded
     def log(self, values: dict[str, float], step: int) -> None:

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from lightning_gpuprof.adapters import actions
-from lightning_gpuprof.adapters.lightning import does_nothing
+from lightning_gpuprof.adapters.trainer_parts import TrainerParts
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing import regions
@@ -23,15 +22,14 @@ class ActionRegions:
 
     def __init__(
         self,
-        trainer: Any,
+        parts: TrainerParts,
         timeline: StepTimeline,
         *,
         batch: Callable[..., Region],
         fit_end: FitEnd,
         watch: Callable[[Region], Context] | None = None,
     ) -> None:
-        self._trainer = trainer
-        self._inner = trainer.profiler
+        self._trainer, self._inner = parts.trainer, parts.profiler
         self._timeline = timeline
         self._clock = timeline.clock
         self._batch = batch
@@ -44,7 +42,7 @@ class ActionRegions:
             actions.Border.END: partial(timeline.outside_is, TEARDOWN),
         }
         self.fetching = regions.ValidationFetch(self._clock)
-        self.hands_on = not does_nothing(self._inner)
+        self.hands_on = parts.profiler_acts
         self.training = regions.Regions(self._in_training)
         self.passing = regions.Regions(self._in_passing)
         self.validating = regions.Regions(self._in_validation)

@@ -1,27 +1,30 @@
 """Puts timing into a Trainer for one session, by its profiler, and takes it out again."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
 from typing import Any
 
-from lightning_gpuprof.adapters.compiled_modules import is_compiled_whole
 from lightning_gpuprof.adapters.lightning import (
     EXPERIMENT_LOGS,
     LOGGING_METHODS,
     STOP_CHECK_METHOD,
-    data_loop,
 )
-from lightning_gpuprof.adapters.loaders import LoaderParts, before_first_iterators
+from lightning_gpuprof.adapters.loaders import LoaderParts
+from lightning_gpuprof.adapters.trainer_parts import TrainerParts
 from lightning_gpuprof.records.phases import EXPERIMENT, SAMPLER, STOP_CHECK, WORKERS, Phase
 from lightning_gpuprof.runtime.guard import attempt
-from lightning_gpuprof.runtime.wrap import LoggingCall, Wrappers
+from lightning_gpuprof.runtime.safe_logger import SafeLogger
+from lightning_gpuprof.runtime.wrap import CallInside, LoggingCall, Wrappers
 from lightning_gpuprof.timing.action_regions import ActionRegions
 from lightning_gpuprof.timing.profiler_proxy import proxy_of
-from lightning_gpuprof.timing.regions import ByExperiment, IteratorStart
+from lightning_gpuprof.timing.regions import ByExperiment, Context, IteratorStart
 from lightning_gpuprof.timing.step_timeline import StepTimeline
 
 FIT_PHASES = tuple(phase for phase in Phase if phase is not Phase.GARBAGE_COLLECTION)
-"""Garbage collections are another part's to tell apart."""
+"""The phases that the Trainer's actions tell apart; garbage collections are a recorder's."""
+
+_Call = tuple[object, str, Context, type[CallInside]]
+"""Owner and name of a method, the region of its calls, and what stands in for it."""
 
 
 class ProxyTiming:
@@ -29,93 +32,94 @@ class ProxyTiming:
 
     def __init__(
         self,
-        trainer: Any,
+        parts: TrainerParts,
         timeline: StepTimeline,
         actions: ActionRegions,
+        loggers: Sequence[SafeLogger],
         *,
         wrappers: Wrappers,
-        again: Callable[[], object],
+        on_new_iterator: Callable[[], object],
     ) -> None:
-        self._trainer = trainer
-        self._loop = data_loop(trainer)
-        self._inner = trainer.profiler
-        self._wrappers = wrappers
+        self._parts = parts
         self._timeline, self._clock = timeline, timeline.clock
         self._actions = actions
-        self._loaders = LoaderParts(
-            self._clock.region(Phase.DATA_WAIT, SAMPLER),
-            self._clock.region(Phase.DATA_WAIT, WORKERS),
-            IteratorStart(timeline, actions.fetching, again),
-        )
-        self.proxy = proxy_of(self._inner, timeline, actions)
+        self._loggers = loggers
+        self._wrappers = wrappers
+        self._on_new_iterator = on_new_iterator
+        self.proxy = proxy_of(parts.profiler, timeline, actions)
+
+    def attach(self) -> None:
+        """Put the proxy in the profiler's place, and regions around methods."""
+        trainer, parts = self._parts.trainer, self._parts
         trainer.profiler = self.proxy
         if trainer.profiler is not self.proxy:
             raise AttributeError(f"{type(trainer).__name__}.profiler cannot be replaced")
-        try:
-            self._time_loggers()
-            self._time_loops()
-        except BaseException:
-            self.restore()
-            raise
+        for owner, name, region, kind in [*self._calls_of_loggers(), *self._calls_of_loops()]:
+            self._wrappers.call_inside(owner, name, region, kind)
+        # The first epoch's workers start between this call and `on_train_start`.
+        begin_startup = self._timeline.begin_startup
+        self._wrappers.call_after(parts.loop, parts.before_first_iterators, begin_startup)
 
     def time_manual_optimization(self) -> None:
         """Time the backward pass where the user calls it: it has no action."""
-        trainer = self._trainer
-        if trainer.lightning_module.automatic_optimization:
-            return
-        region = self._actions.watched(self._clock.region(Phase.BACKWARD))
-        self._wrappers.call_inside(trainer.strategy, "backward", region)
+        if not self._parts.module.automatic_optimization:
+            region = self._actions.watched(self._clock.region(Phase.BACKWARD))
+            self._wrappers.call_inside(self._parts.trainer.strategy, "backward", region)
 
     def time_loader(self) -> None:
         """Split the wait for data into its parts from now on; for each epoch anew."""
-        self._loaders.watch(self._loop)
-        self._watch_starts(self._loop)
+        self._loaders.watch(self._parts.loop)
+        self._watch_starts(self._parts.loop)
 
-    def _watch_starts(self, loop: Any) -> None:
-        attempt(partial(self._loaders.watch_starts, loop), None)
-
-    def mark(self, marked: bool) -> None:
+    def use(self, timed: bool) -> None:
         """Time the parts of training steps from here on, or no more."""
-        self.proxy.mark(marked)
-        self._loaders.mark(marked)
+        self.proxy.use(timed)
+        self._loaders.use(timed)
 
     def restore(self) -> None:
         """Put the Trainer's profiler and methods back."""
         self._loaders.restore()
         self._wrappers.restore()
-        if self._trainer.profiler is self.proxy:
-            self._trainer.profiler = self._inner
+        if self._parts.trainer.profiler is self.proxy:
+            self._parts.trainer.profiler = self._parts.profiler
         self.proxy.leave()
 
-    def _time_loggers(self) -> None:
-        for logger in self._trainer.loggers:
-            region = self.proxy.logging(type(logger).__name__)
-            for method in LOGGING_METHODS:
-                self._wrappers.call_inside(logger, method, region)
-            # Lightning has made it by now, where it is to be made in this process.
-            self._time_experiment(attempt(partial(getattr, logger, "experiment"), None))
+    @cached_property
+    def _loaders(self) -> LoaderParts:
+        return LoaderParts(
+            self._clock.region(Phase.DATA_WAIT, SAMPLER),
+            self._clock.region(Phase.DATA_WAIT, WORKERS),
+            IteratorStart(self._timeline, self._actions.fetching, self._on_new_iterator),
+        )
 
-    def _time_experiment(self, experiment: Any) -> None:
-        """Time the calls that a program makes itself: `self.logger.experiment.add_image(...)`."""
+    def _watch_starts(self, loop: Any) -> None:
+        attempt(partial(self._loaders.watch_starts, loop), None)
+
+    def _calls_of_loggers(self) -> Iterator[_Call]:
+        for logger in self._loggers:
+            region = self.proxy.logging(logger.kind)
+            for method in LOGGING_METHODS:
+                yield logger.logger, method, region, CallInside
+            yield from self._calls_of_experiment(logger.experiment)
+
+    def _calls_of_experiment(self, experiment: Any) -> Iterator[_Call]:
+        """Yield the calls that a program makes: `self.logger.experiment.add_image(...)`."""
         kind = type(experiment)
         for method in dir(kind):
             if method.startswith(EXPERIMENT_LOGS) and callable(getattr(kind, method, None)):
                 region = ByExperiment(self._clock, f"{EXPERIMENT}{method}")
-                self._wrappers.call_inside(experiment, method, region, kind=LoggingCall)
+                yield experiment, method, region, LoggingCall
 
-    def _time_loops(self) -> None:
-        # The first epoch's workers start between this call and `on_train_start`.
-        begin_startup = self._timeline.begin_startup
-        self._wrappers.call_after(self._loop, before_first_iterators(self._loop), begin_startup)
-        module = self._trainer.lightning_module
-        if not is_compiled_whole(module):  # its step would break at the region
-            self._wrappers.call_inside(module, "log", self.proxy.module_log())
-        epoch_loop = getattr(self._loop, "epoch_loop", None)
-        if epoch_loop is None:  # an evaluation
+    def _calls_of_loops(self) -> Iterator[_Call]:
+        parts = self._parts
+        if not parts.module_is_compiled:  # its step would break at the region
+            yield parts.module, "log", self.proxy.module_log(), CallInside
+        val_loop = parts.val_loop
+        if val_loop is None:  # an evaluation
             return
-        self._wrappers.call_inside(epoch_loop.val_loop, "run", self.proxy.validation())
-        watch = partial(self._watch_starts, epoch_loop.val_loop)
-        self._wrappers.call_inside(epoch_loop.val_loop, "reset", self.proxy.loader_start(watch))
-        if self._trainer.world_size > 1:
+        yield val_loop, "run", self.proxy.validation(), CallInside
+        watch = partial(self._watch_starts, val_loop)
+        yield val_loop, "reset", self.proxy.loader_start(watch), CallInside
+        if parts.trainer.world_size > 1:
             stop_check = self._clock.region(Phase.OTHER, STOP_CHECK)
-            self._wrappers.call_inside(epoch_loop, STOP_CHECK_METHOD, stop_check)
+            yield parts.batch_loop, STOP_CHECK_METHOD, stop_check, CallInside

@@ -114,9 +114,9 @@ class ProfilerProxy(Profiler):
         """Whether a validation inside a fit is running."""
         return self._regions is self._actions.validating
 
-    def mark(self, marked: bool) -> None:
+    def use(self, timed: bool) -> None:
         """Time the actions of training steps from here on, or only the few that are rare."""
-        self._stepping = self._actions.training if marked else self._actions.passing
+        self._stepping = self._actions.training if timed else self._actions.passing
         self._look_up(self._stepping)
 
     def validate(self, validating: bool) -> None:

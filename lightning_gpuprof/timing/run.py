@@ -1,21 +1,21 @@
 """The timing of one session: clock, proxy, device marks, and the writing of windows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cache, partial
 from typing import Any
 
 from typing_extensions import override
 
-from lightning_gpuprof.adapters.actions import own_callback_names
 from lightning_gpuprof.adapters.device_events import DeviceEvents
-from lightning_gpuprof.adapters.lightning import Trainer, batch_holder, batch_loop
+from lightning_gpuprof.adapters.trainer_parts import TrainerParts
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import RunStart, StepFlag
 from lightning_gpuprof.runtime.compiling import CompileNotes
 from lightning_gpuprof.runtime.context import RunContext, StepListener
 from lightning_gpuprof.runtime.guard import interrupts_wait
 from lightning_gpuprof.runtime.hooks import PeriodicCalls
+from lightning_gpuprof.runtime.safe_logger import SafeLogger
 from lightning_gpuprof.timing.action_regions import ActionRegions
 from lightning_gpuprof.timing.attach import FIT_PHASES, ProxyTiming
 from lightning_gpuprof.timing.batches import Batch, BatchState, size_of
@@ -33,15 +33,16 @@ from lightning_gpuprof.timing.window_writer import TimerSettings, WindowWriter
 class TimingRun:
     """The state of a `PhaseTimer` for the length of one session.
 
-    It is what other parts of the session get as its `StepTiming`. A copy of it (pickle, deepcopy)
-    is None.
+    Nothing of the Trainer is touched before `attach`. Other parts of the session get this object
+    as their `StepTiming`. A copy of it (pickle, deepcopy) is None.
     """
 
     def __init__(
         self,
-        trainer: Trainer,
+        parts: TrainerParts,
         context: RunContext,
         settings: TimerSettings,
+        loggers: Sequence[SafeLogger],
         *,
         shield: Callable[[Callable[[], object]], Callable[[], None]],
         calls: PeriodicCalls,
@@ -50,53 +51,65 @@ class TimingRun:
     ) -> None:
         self.timeline = StepTimeline(PhaseClock(context.now), warmup=settings.warmup)
         self.context = context
-        self.running = True
+        self.running = False
         self._phases = [phase.value for phase in FIT_PHASES]
-        self._fit_end, self._nvtx = fit_end, settings.nvtx
+        self._fit_end = fit_end
         self._batches = BatchState(
             self.timeline,
             calls,
-            batch_holder(trainer),
+            parts.batch_holder,
             begin_elsewhere=shield(self._begin),
             look_for_compiling=shield(self._look),
             on_due=shield(self.do_due),
         )
-        self._batch_loop: Any = batch_loop(trainer)
+        self._progress = parts.batch_loop.batch_progress
         self.timeline.clock.start(context.started_ns)
-        self._writer = WindowWriter(
-            trainer, context, self.timeline, settings, own_names=own_callback_names(trainer)
-        )
         self._device: DeviceMarking | None = None
         if events is not None:
             marks = DeviceMarks(events, context.now)
-            self._device = DeviceMarking(
-                marks, self.timeline, context, budget=settings.overhead_budget
-            )
+            budget = settings.overhead_budget
+            self._device = DeviceMarking(marks, self.timeline, context, budget=budget)
             self._device.calibrate()
-            self._writer.device = self._device
-        self.timing = self._attach(trainer, partial(Batch, state=self._batches))
-        context.at_start(self._describe)
-        context.count_steps_by(self.timeline)
-        self.part = cache(partial(Component, self.timeline, marking=self._device))
-        self._deactivate = activate(self.part)
-        flag = partial(self.timeline.flag_last_batch, StepFlag.COMPILED)
-        self._compiling = CompileNotes(context, flag)
-
-    def _attach(self, trainer: Trainer, batch: Callable[..., Batch]) -> ProxyTiming:
-        context = self.context
         watch = None if self._device is None else self._device.watch
         actions = ActionRegions(
-            trainer,
+            parts,
             self.timeline,
-            batch=batch,
-            fit_end=self._fit_end,
-            watch=partial(ranges, watch) if self._nvtx else watch,
+            batch=partial(Batch, state=self._batches),
+            fit_end=fit_end,
+            watch=partial(ranges, watch) if settings.nvtx else watch,
         )
-        # A loader has a new iterator: its parts are timed from the next batch on.
-        wrappers, again = context.wrappers, partial(setattr, self._batches, "first", True)
-        timing = ProxyTiming(trainer, self.timeline, actions, wrappers=wrappers, again=again)
-        self._writer.choice = StepChoice(self.timeline, use=timing.mark)
-        return timing
+        self._proxy = ProxyTiming(
+            parts,
+            self.timeline,
+            actions,
+            loggers,
+            wrappers=context.wrappers,
+            # A new iterator's parts are timed from the next batch on.
+            on_new_iterator=partial(setattr, self._batches, "first", True),
+        )
+        self._writer = WindowWriter(
+            parts.trainer,
+            context,
+            self.timeline,
+            settings,
+            choice=StepChoice(self.timeline, use=self._proxy.use),
+            device=self._device,
+            loggers=loggers,
+            own_names=parts.own_callbacks,
+        )
+        self.part = cache(partial(Component, self.timeline, marking=self._device))
+        self._deactivate: Callable[[], object] = lambda: None
+        self._compiling: CompileNotes | None = None
+
+    def attach(self) -> None:
+        """Begin to time; `restore` puts everything back, also after a failure amid this."""
+        self.running = True
+        self._deactivate = activate(self.part)
+        self._proxy.attach()
+        self.context.at_start(self._describe)
+        self.context.count_steps_by(self.timeline)
+        flag = partial(self.timeline.flag_last_batch, StepFlag.COMPILED)
+        self._compiling = CompileNotes(self.context, flag)
 
     @property
     def step(self) -> int:
@@ -118,15 +131,12 @@ class TimingRun:
         """Flag the step whose batch begins next."""
         self.timeline.next_flags |= flag
 
-    def _describe(self, start: RunStart) -> None:
-        start.timer, start.phases = "tap", self._phases  # the timer's name on disk
-
-    def begin_training(self, trainer: Trainer) -> None:
+    def begin_training(self, epoch: int) -> None:
         """Training is about to start: optimizers and loaders are there now."""
-        self.timing.time_manual_optimization()
+        self._proxy.time_manual_optimization()
         if self._device is not None:
             self._device.calibrate()
-        self.begin_epoch(trainer.current_epoch)
+        self.begin_epoch(epoch)
         self._writer.begin()
         self.context.flush()
 
@@ -134,14 +144,6 @@ class TimingRun:
         """Note the epoch of the steps to come."""
         self.timeline.epoch = epoch
         self._batches.first = True
-
-    def _begin(self) -> None:
-        """Begin an epoch's first batch: its loaders' iterators are there now."""
-        batch_idx = self._batch_loop.batch_progress.current.ready - 1
-        self.timeline.begin_batch(batch_idx, size_of(self._batches.holder.batch))
-        if self._batches.first:
-            self._batches.first = False
-            self.timing.time_loader()
 
     def do_due(self) -> None:
         """Write the windows that are full and run the periodic calls that are due."""
@@ -153,9 +155,6 @@ class TimingRun:
             batches.left = self._writer.fill()
         if batches.calls.left <= 0:
             batches.calls.run_due()
-
-    def _look(self) -> None:
-        self._batches.counters = self._compiling.look()
 
     def finish(self, status: str, error: BaseException | None) -> None:
         """End the session: everything charged so far is written, and the Trainer restored."""
@@ -182,7 +181,22 @@ class TimingRun:
         self._batches.calls.count_with_hook()
         for listener in tuple(self.timeline.listeners):
             listener.timing_ends()
-        self.timing.restore()
+        self._proxy.restore()
+
+    def _describe(self, start: RunStart) -> None:
+        start.timer, start.phases = "tap", self._phases  # the timer's name on disk
+
+    def _begin(self) -> None:
+        """Begin an epoch's first batch: its loaders' iterators are there now."""
+        batches = self._batches
+        self.timeline.begin_batch(self._progress.current.ready - 1, size_of(batches.holder.batch))
+        if batches.first:
+            batches.first = False
+            self._proxy.time_loader()
+
+    def _look(self) -> None:
+        if self._compiling is not None:
+            self._batches.counters = self._compiling.look()
 
     @override
     def __reduce__(self) -> tuple[Any, ...]:

@@ -50,10 +50,12 @@ class WindowWriter:
         timeline: StepTimeline,
         settings: TimerSettings,
         *,
+        choice: StepChoice,
+        device: DeviceMarking | None,
+        loggers: Sequence[SafeLogger],
         own_names: Sequence[str],
     ) -> None:
-        self.choice: StepChoice | None = None
-        self.device: DeviceMarking | None = None
+        self._choice, self._device = choice, device
         self.overhead = Overhead(settings.overhead_budget)
         self._trainer = trainer
         self._context = context
@@ -62,7 +64,7 @@ class WindowWriter:
         self._console = settings.console and context.rank == 0
         logs = context.rank == 0 and not (trainer.fast_dev_run or trainer.barebones)
         self._scalars = settings.scalars and logs and context.stage == "fit"
-        self._loggers = [SafeLogger(logger, context) for logger in trainer.loggers]
+        self._loggers = loggers
         self._next_scalars_ns = 0
         self._own_names = own_names
         self._layout = Layout(())
@@ -94,8 +96,8 @@ class WindowWriter:
             self._write(begun)
             more = min(whole, max(1, _LINE_NS * ran // waited_ns))
             self._steps = 0
-        elif full and self.device is not None:  # its clock drifts, whether or not it is written
-            self.device.calibrate()
+        elif full and self._device is not None:  # its clock drifts, whether or not it is written
+            self._device.calibrate()
             more = whole
         self._coming = more
         return more
@@ -125,9 +127,9 @@ class WindowWriter:
         """Return the overhead of this package in each step, where that is known."""
         self.overhead.boundaries = self._timeline.clock.boundaries
         own_ns = self.overhead.ns_per_step()
-        if own_ns is None or self.device is None:
+        if own_ns is None or self._device is None:
             return own_ns
-        return own_ns + round(self.device.cost_ns_per_step)
+        return own_ns + round(self._device.cost_ns_per_step)
 
     def take(self, *, final: bool = False) -> Window | None:
         """Hand the windows that are full to the context, or at the end all that is left.
@@ -139,7 +141,7 @@ class WindowWriter:
             context.write(outside_span(outside, slots, origin_ns=context.started_ns))
         timeline.outside.clear()
         facts, charged = self._marked_rows()
-        device = self.device
+        device = self._device
         if device is not None:
             facts, charged = device.ready(facts, charged, final=final)
         if self._layout.width != len(slots):
@@ -156,14 +158,14 @@ class WindowWriter:
 
     @property
     def _spacing(self) -> int:
-        return 1 if self.choice is None else self.choice.every
+        return self._choice.every
 
     def _marked_rows(self) -> tuple[Int64, Int64]:
         """Take the finished steps' rows; those of steps without marks are written at once."""
         facts, charged = self._timeline.take_rows()
-        if self.choice is None or not len(facts):
+        if not len(facts):
             return facts, charged
-        marked = self.choice.is_marked(facts[:, 0])
+        marked = self._choice.is_marked(facts[:, 0])
         if not marked.all():
             slots, origin_ns = self._timeline.clock.slots, self._context.started_ns
             rest = passed_over_span(facts[~marked], charged[~marked], slots, origin_ns=origin_ns)
@@ -185,10 +187,10 @@ class WindowWriter:
 
     def _keep_to_budget(self) -> None:
         self.overhead.boundaries = self._timeline.clock.boundaries
-        every, choice = self.overhead.spacing(), self.choice
+        every, choice = self.overhead.spacing(), self._choice
         if every is not None:
             self._most_waiting = _MOST_WAITING
-        if every is None or choice is None or choice.every // 2 < every <= choice.every:
+        if every is None or choice.every // 2 < every <= choice.every:
             return
         first = choice.every == 1
         choice.spread(every)

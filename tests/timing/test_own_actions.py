@@ -35,7 +35,7 @@ def marked(request, monkeypatch):
     if not request.param:
         begin = ProxyTiming.time_loader
         monkeypatch.setattr(
-            ProxyTiming, "time_loader", lambda self: (begin(self), self.mark(False))
+            ProxyTiming, "time_loader", lambda self: (begin(self), self.use(False))
         )
     return request.param
 
