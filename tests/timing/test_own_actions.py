@@ -34,9 +34,7 @@ def marked(request, monkeypatch):
     """Steps have marks, or none."""
     if not request.param:
         begin = ProxyTiming.time_loader
-        monkeypatch.setattr(
-            ProxyTiming, "time_loader", lambda self: (begin(self), self.use(False))
-        )
+        monkeypatch.setattr(ProxyTiming, "time_loader", lambda self: (begin(self), self.use(False)))
     return request.param
 
 
