@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from lightning_gpuprof.config import GpuProfConfig as GpuProfConfig
     from lightning_gpuprof.config import ProfileConfig as ProfileConfig
     from lightning_gpuprof.recorders.scalars.deferred import DeferredScalars as DeferredScalars
+    from lightning_gpuprof.report.run_report import report as report
     from lightning_gpuprof.trials.ab_test import ab_test as ab_test
     from lightning_gpuprof.trials.latency import benchmark_latency as benchmark_latency
     from lightning_gpuprof.trials.plan import plan as plan
     from lightning_gpuprof.trials.profile_model import profile_model as profile_model
     from lightning_gpuprof.trials.try_changes import try_changes as try_changes
-    from lightning_gpuprof.views.console.run_report import report as report
     from lightning_gpuprof.views.documents.compare import compare_runs as compare_runs
     from lightning_gpuprof.views.documents.compare import compare_several as compare_several
 
@@ -56,7 +56,7 @@ _PUBLIC = {
     "plan": "lightning_gpuprof.trials.plan",
     "profile_model": "lightning_gpuprof.trials.profile_model",
     "region": "lightning_gpuprof.callbacks.region",
-    "report": "lightning_gpuprof.views.console.run_report",
+    "report": "lightning_gpuprof.report.run_report",
     "try_changes": "lightning_gpuprof.trials.try_changes",
 }
 """Each public name and the module that defines it."""

@@ -10,11 +10,12 @@ from typing import Any
 from lightning_gpuprof.adapters.lightning import TAKES_FILES, is_kind
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.files import plugin_dir
+from lightning_gpuprof.report.build_run import build_run
+from lightning_gpuprof.report.console import render_for
 from lightning_gpuprof.runtime.console import report_command, say
 from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import guarded_call
 from lightning_gpuprof.runtime.safe_logger import SafeLogger
-from lightning_gpuprof.views.console.console import render_for
 from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.documents.stored_analysis import analyse_traces
 
@@ -49,7 +50,7 @@ def show_report(context: RunContext) -> bool:
         )
         return False
     closed = getattr(sys.stderr, "closed", True)  # also where there is none: a log may take it
-    say(render_for(report, io.StringIO() if closed else sys.stderr).rstrip())
+    say(render_for(build_run(report), io.StringIO() if closed else sys.stderr).rstrip())
     return True
 
 

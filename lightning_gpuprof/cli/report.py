@@ -4,8 +4,12 @@ import argparse
 import json
 import sys
 
+import msgspec
+
 from lightning_gpuprof.cli.arguments import add_form
+from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.charts.registry import NEEDS_MORE, PAGES, VIEWS, find_view
+from lightning_gpuprof.report.document import encode
 from lightning_gpuprof.views.documents.report import load_report, resolve_run
 from lightning_gpuprof.views.documents.stored_analysis import analyse_traces
 
@@ -51,19 +55,19 @@ def run(args: argparse.Namespace) -> int:
     if args.view:
         print(_view(args.run, args.view, args.session))
         return 0
-    report = load_report(args.run, session=args.session, analyse=True)
+    document = build_run(load_report(args.run, session=args.session, analyse=True))
     if args.json:
-        print(json.dumps(report.payload(), indent=2))
+        print(msgspec.json.format(encode(document), indent=2).decode())
         return 0
     # Imported here, as below: --json needs none of it.
     if args.markdown:
-        from lightning_gpuprof.views.text.report_markdown import report_markdown
+        from lightning_gpuprof.report import markdown
 
-        sys.stdout.write(report_markdown(report))
+        sys.stdout.write(markdown.render(document, verbose=args.verbose))
         return 0
-    from lightning_gpuprof.views.console.console import render_for
+    from lightning_gpuprof.report.console import render_for
 
-    sys.stdout.write(render_for(report, sys.stdout, verbose=args.verbose))
+    sys.stdout.write(render_for(document, sys.stdout, verbose=args.verbose))
     return 0
 
 

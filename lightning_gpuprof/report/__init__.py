@@ -12,7 +12,7 @@ from typing import Any
 class _ReportPackage(ModuleType):
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Do what `run_report.report` does."""
-        from lightning_gpuprof.views.console.run_report import report
+        from lightning_gpuprof.report.run_report import report
 
         return report(*args, **options)
 

@@ -97,9 +97,8 @@ class _Page:
         self._postponed: list[str] = []
         numbers = enumerate(document.findings, start=1)
         self._numbers = {id(finding): number for number, finding in numbers}
-        self._answered = {
-            verdict.finding for verdict in document.parts(Verdict) if verdict.finding is not None
-        }
+        verdicts = {verdict.finding for verdict in document.parts(Verdict)}
+        self._answered = next((card for card in document.findings if card.id in verdicts), None)
 
     def write(self) -> None:
         subject, sections = self._document.subject, list(self._document.sections)
@@ -201,7 +200,7 @@ class _Page:
         yield grid(rows, first="dim")
 
     def _finding(self, card: FindingCard) -> Iterator[RenderableType]:
-        if card.id in self._answered and not self._verbose:
+        if card is self._answered and not self._verbose:
             return
         number = self._numbers[id(card)]
         head = Line(f"{number}. [{card.severity}]", style=SEVERITY_STYLES[card.severity])
@@ -212,7 +211,7 @@ class _Page:
             yield _indented(MORE)
 
     def _is_brief(self) -> bool:
-        others = [card for card in self._document.findings if card.id not in self._answered]
+        others = [card for card in self._document.findings if card is not self._answered]
         infos = any(card.severity == "info" for card in others)
         return not self._verbose and (infos or len(self._document.findings) > MOST_IN_FULL)
 

@@ -16,13 +16,14 @@ import msgspec
 from lightning_gpuprof.errors import GpuProfError, RecordError, TraceError
 from lightning_gpuprof.records.files import LAYOUT_SUFFIX
 from lightning_gpuprof.records.schema import SCHEMA_VERSION
+from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.charts.layout_file import write_layout
 from lightning_gpuprof.report.charts.loaded_run import LoadedRun
 from lightning_gpuprof.report.charts.query import Query
 from lightning_gpuprof.report.charts.registry import VIEWS, find_view
 from lightning_gpuprof.report.charts.run_views import runs_view
+from lightning_gpuprof.report.console import render
 from lightning_gpuprof.report.static import STATIC, plotly_path
-from lightning_gpuprof.views.console.console import render
 from lightning_gpuprof.views.documents.report import load_report, resolve_run
 from lightning_gpuprof.views.documents.stored_analysis import traces_of
 
@@ -49,7 +50,7 @@ def render_html(run: str, *, session: int | None = None) -> str:
     loaded = LoadedRun(run)
     # Fails here with a sentence, rather than as a page full of errors.
     report = load_report(run, session=session, ranks=loaded.ranks, analyse=True)
-    text = render(report, verbose=True)
+    text = render(build_run(report), verbose=True)
     return _page(loaded.name, _data(loaded, session), text)
 
 

@@ -13,8 +13,8 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.callbacks.gpuprof import GpuProfCallback
 from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.report.run_report import RunReport, report
 from lightning_gpuprof.tensors import leaves_of
-from lightning_gpuprof.views.console.run_report import RunReport, report
 
 TRACED_STEPS = 3
 """Steps that torch.profiler records. They follow the timed steps, since recording slows them

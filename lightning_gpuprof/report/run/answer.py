@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 
 from lightning_gpuprof.analysis.compare.bootstrap import MIN_BLOCKS
-from lightning_gpuprof.analysis.run.gpu_busy import gpu_busy
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.engine import MIN_SAVING_FRAC
 from lightning_gpuprof.findings.model import Finding
@@ -12,7 +11,7 @@ from lightning_gpuprof.findings.questions import Answer, State, first_to_look_at
 from lightning_gpuprof.records.schema import UNMARKED_STEPS
 from lightning_gpuprof.report.document import Figure, Figures, Section, Text, Verdict
 from lightning_gpuprof.report.finding_cards import certainty, finding_card
-from lightning_gpuprof.report.run.limit import busy_figure, limit_line, waiting_side
+from lightning_gpuprof.report.run.limit import busy_figure, host_line, waiting_side
 from lightning_gpuprof.units import duration, percents, rate, size
 
 DOING = {"validate": "validation", "test": "testing", "predict": "prediction"}
@@ -63,9 +62,10 @@ def headline_section(run: RunResults, answers: Sequence[Answer]) -> Section | No
     parts: list[Figures | Text] = []
     if run.steps is not None and run.step_ns:
         step = Figure("step_ns", "Step time", run.step_ns, "ns", _of_steps(run))
-        parts.append(Figures((step, busy_figure(run)), large=True))
-    if gpu_busy(run) is None and (limit := limit_line(run)) is not None:
-        parts.append(Text((limit,), "strong"))  # otherwise the figure of the GPU says it
+        busy = busy_figure(run)
+        parts.append(Figures((step,) if busy is None else (step, busy), large=True))
+    if (divided := host_line(run)) is not None:
+        parts.append(Text((divided,), "strong"))
     slow = any(answer.id == FEW_SLOW_STEPS and answer.state is State.LOOK for answer in answers)
     if parts and slow:
         parts.append(Text(("A few slow steps take most of the time.",), "note"))

@@ -3,7 +3,7 @@
 from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.gpu_busy import GpuBusy, gpu_busy
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.records.device_marks import WAITS, gpu_line
+from lightning_gpuprof.records.device_marks import WAITS
 from lightning_gpuprof.records.phases import BATCH_WORK, Phase
 from lightning_gpuprof.report.document import Bar, Bars, Figure, Figures, Section
 from lightning_gpuprof.units import duration, percent
@@ -35,7 +35,8 @@ BUSY_PARTS = (
     ("copies_frac", "copies"),
     ("idle_frac", "idle"),
 )
-NO_SHARE = "how busy it is was not measured: that takes device marks or a trace"
+NO_SHARE = "the share takes a profiler cycle"
+NOT_MEASURED = "not measured: that takes device marks or a trace"
 
 
 def mostly_with(compute: float | None, copies: float | None, communication: float | None) -> str:
@@ -48,21 +49,10 @@ def mostly_with(compute: float | None, copies: float | None, communication: floa
     return f"mostly with {name}" if most > (compute or 0.0) else ""
 
 
-def busy_line(busy: GpuBusy) -> str:
-    """Return how busy the GPU is and who waits, as one sentence."""
-    doing = mostly_with(busy.compute_frac, busy.copies_frac, busy.communication_frac)
-    return gpu_line(busy.busy_frac, busy.state, f", {doing}" if doing else "")
-
-
-def limit_line(run: RunResults) -> str | None:
-    """Say what limits the steps and how busy the GPU is; without a GPU, how the step is divided."""
-    busy = gpu_busy(run)
-    if busy is not None:
-        return busy_line(busy)
-    if not run.step_ns:
+def host_line(run: RunResults) -> str | None:
+    """Say how a step without a GPU is divided; None where a GPU was used or no step recorded."""
+    if not run.step_ns or run.on_gpu:
         return None
-    if run.on_gpu:
-        return f"GPU: {NO_SHARE}"
     worked = [time.frac for phase in BATCH_WORK if (time := run.per_step(phase)) is not None]
     wait = run.per_step(Phase.DATA_WAIT)
     waits = f", {percent(wait.frac)} waiting for data" if wait is not None else ""
@@ -84,18 +74,19 @@ def waiting_side(run: RunResults) -> tuple[str, str] | None:
     return title.format(share=share), advice
 
 
-def busy_figure(run: RunResults) -> Figure:
-    """Return the GPU's figure of the headline."""
-    device = run.start.device
-    if device is not None and device.type == "cpu":
-        return Figure("gpu", "GPU", "none", "text", "trained on a CPU")
+def busy_figure(run: RunResults) -> Figure | None:
+    """Return how busy the GPU is and who waits; None without a GPU."""
+    if not run.on_gpu:
+        return None
     busy = gpu_busy(run)
-    waits = "" if busy is None or busy.state is None else WAITS[busy.state]
-    if busy is not None and busy.busy_frac is not None:
+    if busy is None:
+        return Figure("gpu_busy_frac", "GPU busy", None, "frac", NOT_MEASURED)
+    waits = "" if busy.state is None else WAITS[busy.state]
+    if busy.busy_frac is not None:
         doing = mostly_with(busy.compute_frac, busy.copies_frac, busy.communication_frac)
         note = ": ".join(filter(None, (doing, waits)))
         return Figure("gpu_busy_frac", "GPU busy", busy.busy_frac, "frac", note or None)
-    why = "; ".join(filter(None, (waits, "the share takes a profiler cycle")))
+    why = "; ".join(filter(None, (waits, NO_SHARE)))
     return Figure("gpu_busy_frac", "GPU busy", None, "frac", why)
 
 

@@ -235,7 +235,7 @@ def process_section(run: RunResults) -> Section:
         )
     )  # fmt: skip
     parts: list[Figures | Table] = [figures, _sessions(run.sessions)]
-    if run.memory.advice is not None:
+    if run.on_gpu and run.memory.advice is not None:
         parts.append(_advice_figures(run.memory.advice))
     if run.facts.notes:
         parts.append(_notes(run))

@@ -114,15 +114,14 @@ def workers_section(run: RunResults) -> Section | None:
         f"{percent(workers.waiting_frac)}"
     )
     table = Table("workers", columns, tuple(rows), first_rows=min(FIRST_LINES, shown))
-    figures = Figures(
-        (
-            Figure("batch_ns", "a worker's time per batch", made_in_ns(run), "ns"),
-            Figure("waiting_frac", "waiting for work", workers.waiting_frac, "frac"),
-            Figure("start_ns", "start of the first worker", workers.start_ns, "ns"),
-            Figure("init_ns", "worker_init_fn", workers.init_ns, "ns"),
-        )
+    figures = (
+        Figure("batch_ns", "a worker's time per batch", made_in_ns(run), "ns"),
+        Figure("start_ns", "start of the first worker", workers.start_ns, "ns"),
+        Figure("init_ns", "worker_init_fn", workers.init_ns, "ns"),
     )
-    return Section("workers", "In the loader's workers", "page", (table, figures), note=note)
+    measured = Figures(tuple(figure for figure in figures if figure.value is not None))
+    parts = (table, measured) if measured.figures else (table,)
+    return Section("workers", "In the loader's workers", "page", parts, note=note)
 
 
 def modules_section(run: RunResults) -> Section | None:

@@ -6,7 +6,17 @@ import pytest
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.facts import AnomalyMode
 from lightning_gpuprof.records.schema import Loader, OutsideSpan, ProfilerCycle
-from lightning_gpuprof.views.console.console import render
+from lightning_gpuprof.report.build_run import build_run
+from lightning_gpuprof.report.console import render
+from lightning_gpuprof.report.document import (
+    SCHEMA_VERSION,
+    Bars,
+    Figures,
+    Interval,
+    Table,
+    decode,
+    encode,
+)
 from lightning_gpuprof.views.documents.report import load_report
 
 MS = 1_000_000
@@ -40,67 +50,97 @@ def run(make_session, write_run):
     return path
 
 
-def test_the_payload_is_json_and_keeps_the_documented_figures(run):
-    payload = json.loads(json.dumps(load_report(run).payload()))
+def rows(document, table):
+    return next(part.rows for part in document.parts(Table) if part.id == table)
 
-    assert payload["schema_version"] == 1
-    assert payload["run"]["status"] == "finished"
-    assert payload["run"]["wall_ns"] == payload["run"]["accounted_ns"] == 1_005 * MS
-    assert payload["phases"]["data_wait"] == {
+
+def test_the_document_has_the_figures_of_the_run_and_reads_back_as_it_was(run):
+    document = build_run(load_report(run))
+
+    assert decode(encode(document)) == document
+    assert document.schema_version == SCHEMA_VERSION == 2
+    assert (document.subject.kind, document.subject.status) == ("run", "finished")
+    assert document.figure("wall_ns") == document.figure("accounted_ns") == 1_005 * MS
+    assert (document.figure("steps_count"), document.figure("median_ns")) == (100, 10 * MS)
+    assert document.figure("samples_per_s") == 3_200
+    assert document.section("memory") is None
+
+
+def test_phases_are_bars_with_their_parts_and_add_up_over_the_session(run):
+    document = build_run(load_report(run))
+    bars = next(part for part in document.parts(Bars) if part.id == "phases").bars
+    assert [(bar.label, bar.value, bar.frac, bar.level) for bar in bars] == [
+        ("Data wait", 6 * MS, 0.6, 0),
+        ("Forward", 3 * MS, 0.3, 0),
+        ("Callbacks", 1 * MS, 0.1, 0),
+        ("GradNorm", 1 * MS, 0.1, 1),
+    ]
+    totals = [row for row in rows(document, "totals") if not row.get("level")]
+    assert sum(row["total_ns"] for row in totals) == 1_005 * MS
+    assert sum(row["frac"] for row in totals) == pytest.approx(1)
+    assert totals[0] == {
+        "phase": "Data wait",
         "total_ns": 600 * MS,
         "outside_ns": 0,
         "frac": 600 / 1_005,
         "median_ns": 6 * MS,
         "mean_ns": 6 * MS,
         "max_ns": 6 * MS,
-        "step_frac": 0.6,
-        "parts": [],
     }
-    assert payload["phases"]["callbacks"]["parts"][0]["name"] == "GradNorm"
-    assert sum(phase["total_ns"] for phase in payload["phases"].values()) == 1_005 * MS
-    assert sum(phase["frac"] for phase in payload["phases"].values()) == pytest.approx(1)
-    assert (payload["steps"]["count"], payload["steps"]["median_ns"]) == (100, 10 * MS)
-    assert payload["steps"]["samples_per_s"] == 3_200
-    assert payload["device"]["type"] == "cpu"
-    assert payload["device"]["memory"] is None
 
 
-def test_findings_come_first_things_first_with_every_documented_field(run):
-    findings = load_report(run).payload()["findings"]
-    assert [finding["id"] for finding in findings] == [
+def test_findings_come_first_things_first_with_their_saving_in_words_and_numbers(run):
+    document = build_run(load_report(run))
+    assert [finding.id for finding in document.findings] == [
         "data-wait",
         "slow-callback",
         "anomaly-detection-on",  # may save nothing
         "costly-line",  # saves nothing
     ]
-    assert set(findings[0]) == {
-        "id",
-        "severity",
-        "title",
-        "advice",
-        "evidence",
-        "saving_ns",
-        "cause_ns",
-        "likely_ns",
-        "indirect_ns",
-        "saving_frac",
-        "confidence",
-        "where",
-        "change",
-        "when",
-        "measured",
-    }
-    assert findings[0]["severity"] == "critical"
-    assert set(findings[0]["saving_ns"]) == {"low", "high"}
-    assert findings[1]["where"] == [{"phase": "callbacks", "name": "GradNorm"}]
+    first, second, *_, last = document.findings
+    saving = first.saving
+    assert first.severity == "critical"
+    assert saving.step_after_ns == Interval(10 * MS - saving.high_ns, 10 * MS - saving.low_ns)
+    assert saving.frac == Interval(saving.low_ns / 10 / MS, saving.high_ns / 10 / MS)
+    assert saving.short in saving.sentence
+    assert (first.short_change, first.short_change_is_code) == (
+        "DataLoader(..., num_workers=2, persistent_workers=True)",
+        True,
+    )
+    assert [(place.phase, place.name) for place in second.places] == [("callbacks", "GradNorm")]
+    assert last.saving is None
+    assert document.verdict.finding == first.id
+    assert document.verdict.gain_short == saving.short
+
+
+def test_every_row_of_evidence_has_a_label_and_the_unit_of_its_key(run):
+    figures = [one for finding in build_run(load_report(run)).findings for one in finding.evidence]
+    assert ("data_wait_ns", "data wait", "ns") in [(f.key, f.label, f.unit) for f in figures]
+    assert all(figure.unit != "number" for figure in figures)
 
 
 def test_a_trace_has_its_twenty_operators_with_the_most_time_of_their_own(run):
-    (trace,) = load_report(run).payload()["trace_files"]
+    document = build_run(load_report(run))
+    (trace,) = rows(document, "trace_files")
     assert (trace["file"], trace["analysed"]) == ("rank0-cycle0.pt.trace.json.gz", True)
-    assert [operator["name"] for operator in trace["operators"]] == [
+    assert [operator["name"] for operator in rows(document, "operators")] == [
         f"aten::op{i}" for i in range(29, 9, -1)
     ]
+
+
+def test_section_ids_and_the_keys_of_figures_and_columns_are_unique(run):
+    document = build_run(load_report(run))
+    ids = [section.id for section in document.sections]
+    assert len(ids) == len(set(ids))
+    tables = [part.id for part in document.parts(Table)]
+    assert len(tables) == len(set(tables))
+    for section in document.sections:
+        figures = [part for part in section.body if isinstance(part, Figures)]
+        keys = [figure.key for part in figures for figure in part.figures]
+        assert len(keys) == len(set(keys)), section.id
+    for table in document.parts(Table):
+        keys = [column.key for column in table.columns]
+        assert len(keys) == len(set(keys)), table.id
 
 
 def test_a_half_written_analysis_is_left_out_with_a_notice(run):
@@ -108,7 +148,7 @@ def test_a_half_written_analysis_is_left_out_with_a_notice(run):
     with open(path, "w") as file:
         file.write('{"operators": [')
     report = load_report(run)
-    assert report.payload()["trace_files"][0]["analysed"] is False
+    assert rows(build_run(report), "trace_files")[0]["analysed"] is False
     assert "cannot be read" in report.notices[0]
 
 
@@ -122,13 +162,12 @@ def test_a_trace_without_its_analysis_is_told_with_what_to_do(run):
     assert notice.endswith(f"lightning-gpuprof report {run}")
 
 
-def test_a_run_without_steps_has_the_same_keys_as_any_other(run, make_session, write_run):
-    empty = load_report(write_run(make_session({}, steps=0), name="empty")).payload()
-    full = load_report(run).payload()
-    assert empty.keys() == full.keys()
-    assert empty["steps"].keys() == full["steps"].keys()
-    assert (empty["steps"]["count"], empty["steps"]["median_ns"]) == (0, None)
-    assert empty["findings"] == []
+def test_a_run_without_steps_has_a_verdict_that_says_so_and_no_phases(make_session, write_run):
+    document = build_run(load_report(write_run(make_session({}, steps=0), name="empty")))
+    assert (document.verdict.kind, document.findings) == ("not_measured", ())
+    assert document.verdict.title == "No training step was recorded"
+    assert document.section("phases") is None
+    assert document.figure("steps_count") is None
 
 
 def test_a_folder_of_runs_means_the_newest_of_them(make_session, write_run, tmp_path):
@@ -171,4 +210,6 @@ def test_a_change_of_pace_and_the_cost_of_closing_windows_are_said(make_session,
         report.notices
     )
     # 75 ms of a run of 1.5 s.
-    assert "closing profiler windows took 75.0 ms (5.0%" in " ".join(render(report).split())
+    assert "closing profiler windows took 75.0 ms (5.0%" in " ".join(
+        render(build_run(report)).split()
+    )

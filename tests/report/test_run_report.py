@@ -54,16 +54,19 @@ def test_a_notebook_shows_the_report_as_it_looks_in_a_terminal(found):
 
 def test_its_findings_and_phases_are_values(found):
     assert found.findings[0].id == "data-wait"
-    assert found.phases["forward"]["mean_ns"] == 3 * MS
+    assert found.phases["forward"].value == 3 * MS
+    assert found.memory is None
 
 
 def test_its_tables_are_data_frames_where_pandas_is_there(found, monkeypatch):
-    made = SimpleNamespace(DataFrame=SimpleNamespace(from_dict=lambda rows, orient: (rows, orient)))
-    monkeypatch.setitem(sys.modules, "pandas", made)
-    rows, orient = found.to_pandas()
-    assert (rows["data_wait"]["step_frac"], orient) == (pytest.approx(2 / 3), "index")
-    made.DataFrame = list
+    class Frame(list):
+        def set_index(self, key):
+            return {row[key]: row for row in self}
+
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=Frame))
+    assert found.to_pandas()["data_wait"]["frac"] == pytest.approx(2 / 3)
     assert found.to_pandas("findings")[0]["id"] == "data-wait"
+    assert found.to_pandas("totals")[0]["total_ns"] == 600 * MS
 
 
 @pytest.mark.parametrize(

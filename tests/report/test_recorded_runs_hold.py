@@ -4,16 +4,18 @@ import json
 import re
 
 import pytest
+from document_values import ends, values_of
 from recorded import RECORDED, lay_out, numbers
 
 from lightning_gpuprof.errors import GpuProfError
 from lightning_gpuprof.findings.engine import step_of
 from lightning_gpuprof.findings.questions import State, answer_questions
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.views.console.console import render
-from lightning_gpuprof.views.documents.gpu_words import verdict
+from lightning_gpuprof.report.build_run import build_run
+from lightning_gpuprof.report.console import render
+from lightning_gpuprof.report.document import Bars
+from lightning_gpuprof.report.run.limit import waiting_side
 from lightning_gpuprof.views.documents.report import load_report
-from lightning_gpuprof.views.documents.report_words import headline, the_one
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
 
 RUNS = sorted(path.name for path in RECORDED.iterdir() if path.is_dir())
@@ -87,34 +89,44 @@ def add_up(document):
 
 
 def test_no_share_of_a_run_is_above_100_percent(report):
-    assert too_large(report.payload()) == {}
-    shown = re.findall(r"(\d+(?:\.\d+)?) ?%", render(report, verbose=True))
+    document = build_run(report)
+    too_large = {
+        at: value
+        for at, unit, value in values_of(document)
+        if unit == "frac" and at.rpartition(".")[2] not in NO_SHARE
+        for bound in ends(value)
+        if not -1e-9 <= bound <= 1 + 1e-9
+    }
+    assert too_large == {}
+    shown = re.findall(r"(\d+(?:\.\d+)?) ?%", render(document, verbose=True))
     assert [share for share in shown if float(share) > 100] == []
 
 
 def test_the_parts_of_a_run_add_up(report):
-    document = report.payload()
+    document = build_run(report)
     for trace in report.results.traces:
         add_up(json.loads(json.dumps(trace.analysis)))
-    busy = document["device"]["busy"]
-    if busy and busy["basis"] == "trace":
-        named = ("compute_frac", "communication_frac", "copies_frac", "idle_frac")
-        assert sum(busy[name] for name in named) == pytest.approx(1)
-        assert busy["busy_frac"] + busy["idle_frac"] == pytest.approx(1)
-    if document["steps"]["count"]:
-        phases = sum(phase["mean_ns"] or 0 for phase in document["phases"].values())
-        assert phases == pytest.approx(document["steps"]["mean_ns"], rel=0.01)
+    bars = {part.id: part.bars for part in document.parts(Bars)}
+    if "gpu_busy" in bars:
+        busy = document.figure("gpu_busy_frac")
+        assert sum(bar.frac for bar in bars["gpu_busy"]) == pytest.approx(1)
+        idle = next(bar.frac for bar in bars["gpu_busy"] if bar.key == "idle_frac")
+        assert busy + idle == pytest.approx(1)
+    if "phases" in bars:
+        phases = sum(bar.value for bar in bars["phases"] if not bar.level)
+        assert phases == pytest.approx(document.figure("mean_ns"), rel=0.01)
 
 
-def test_the_first_line_and_the_first_finding_agree(report):
-    first, said = the_one(report), headline(report)
-    busy = report.payload()["device"]["busy"]
-    assert busy is None or said.endswith(busy["line"])
-    if first is not None and first.id in WAITS_FOR and busy is not None:
-        assert any(words in said for words in WAITS_FOR[first.id]), said
-    if first is None and verdict(report.results) is not None:
-        text = render(report)
-        assert "NOTHING HERE HOLDS" not in text
+def test_the_headline_and_the_verdict_agree(report):
+    document = build_run(report)
+    verdict, headline = document.verdict, document.section("headline")
+    if headline is None:
+        return
+    busy = next(figure for figure in headline.body[0].figures if figure.key == "gpu_busy_frac")
+    if verdict.finding in WAITS_FOR and busy.value is not None:
+        assert any(words in busy.note for words in WAITS_FOR[verdict.finding]), busy.note
+    if verdict.kind not in ("change", "too_short") and waiting_side(report.results) is not None:
+        assert verdict.kind == "limit"
 
 
 def test_no_figure_is_both_ok_and_to_be_looked_at(report):
