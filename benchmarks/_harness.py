@@ -25,6 +25,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from lightning_gpuprof.report.document import Document, FindingCard, decode
+
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("torch", "lightning", "lightning-gpuprof", "tensorboard", "numpy", "isal")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -178,14 +180,37 @@ def interleaved(
     return figures
 
 
-def report(run: Path | str) -> dict[str, Any]:
-    """Return `lightning-gpuprof report --json` of a run, asked for as a user would."""
+def report(run: Path | str) -> Document:
+    """Return the document of `lightning-gpuprof report --json`, asked for as a user would."""
     command = [sys.executable, "-m", "lightning_gpuprof.cli", "report", str(run), "--json"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise ChildFailed(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
-    payload: dict[str, Any] = json.loads(done.stdout)
-    return payload
+    return decode(done.stdout)
+
+
+def findings_of(document: Document) -> list[dict[str, Any]]:
+    """Return the findings of a document as results keep them; 0 to 0 ns where none is claimed."""
+    return [_finding(card) for card in document.findings]
+
+
+def _finding(card: FindingCard) -> dict[str, Any]:
+    saving = card.saving
+    return {
+        "id": card.id,
+        "severity": card.severity,
+        "title": card.title,
+        "advice": card.advice,
+        "change": card.change,
+        "saving_ns": {
+            "low": saving.low_ns if saving is not None else 0,
+            "high": saving.high_ns if saving is not None else 0,
+        },
+        "likely_ns": saving.likely_ns if saving is not None else 0,
+        "confidence": card.confidence,
+        "evidence": {figure.key: figure.value for figure in card.evidence},
+        "where": [{"file": place.file, "line": place.line} for place in card.places],
+    }
 
 
 def table(head: Sequence[object], rows: Iterable[Iterable[object]]) -> list[str]:

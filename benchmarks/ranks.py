@@ -20,7 +20,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from _harness import QUIET, one_thread, report, write_results
+from _harness import QUIET, findings_of, one_thread, report, write_results
 
 one_thread()
 
@@ -151,7 +151,7 @@ def saved(pairs: list[tuple[float, float]]) -> dict[str, float]:
 
 def predicted(log_dir: Path) -> dict[str, Any]:
     """Return the finding's saving in a run's report, with its evidence."""
-    findings = report(log_dir)["findings"]
+    findings = findings_of(report(log_dir))
     ids = [one["id"] for one in findings]
     if FINDING not in ids:
         return {"found": ids}

@@ -28,7 +28,16 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 
 import case
-from _harness import RESULTS, Children, keep_memory, one_thread, report, say, write_results
+from _harness import (
+    RESULTS,
+    Children,
+    findings_of,
+    keep_memory,
+    one_thread,
+    report,
+    say,
+    write_results,
+)
 from calibrate import calibrate
 from cause import Cause
 from causes import CAUSES
@@ -113,7 +122,7 @@ class Suite:
     def kept_trial(self, cause: Cause, share: float) -> "Trial":
         """Return a case with the recording and the pairs of an earlier run."""
         kept = self.kept[f"{cause.name} {share}"]
-        said: list[dict[str, Any]] = report(kept["log_dir"])["findings"]
+        said: list[dict[str, Any]] = findings_of(report(kept["log_dir"]))
         named = next((one for one in said if cause.accepts(one["id"])), None)
         asked = cause.asked(named)
         return Trial(
@@ -149,7 +158,7 @@ class Suite:
             self.kept[key] = {"log_dir": str(fitted.log_dir), "median_ns": fitted.median_ns}
             self.keep()
         kept = self.kept[key]
-        findings: list[dict[str, Any]] = report(kept["log_dir"])["findings"]
+        findings: list[dict[str, Any]] = findings_of(report(kept["log_dir"]))
         return kept["median_ns"], findings
 
     def steps_ns(self, faulty: Setup, fixed: Setup) -> tuple[float, float]:

@@ -23,7 +23,7 @@ sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 
 import torch
 from _figures import figure
-from _harness import QUIET, report
+from _harness import QUIET, findings_of, report
 from _part import attempted, keep, options
 from lightning.pytorch import LightningModule, Trainer
 from torch import nn
@@ -193,7 +193,7 @@ def judged(name: str, fault: Fault, run: str, row: dict[str, Any]) -> dict[str, 
     """Return what is said of a fault beside what its fix saved."""
     window = {"wait": 10, "warmup": 2, "active": 4, "repeat": 0}
     fit(fault.faulty, run, GpuProfCallback(log_dir=run, **window, report=False, console=False))
-    said = report(run)["findings"]
+    said = findings_of(report(run))
     named = next((one for one in said if one["id"] in fault.findings), None)
     predicted = None if named is None else named["saving_ns"]
     if predicted and predicted["high"]:

@@ -60,10 +60,12 @@ def look(row: dict[str, Any], root: Path) -> dict[str, Any]:
     bare, profiled = (output(*train, str(root / how), how) for how in ("bare", "profiled"))
     runs = sorted(path.parents[2] for path in root.rglob("rank0.jsonl"))
     found = report(runs[0])
-    first, line = (next(iter(found[name]), None) for name in ("findings", "lines"))
+    first = next(iter(found.findings), None)
+    row = next(iter(found.rows("lines")), None)
+    line = row and row["place"]
     said = [
-        first and f"{first['id']}: {first['title']}",
-        line and f"{Path(line['file']).name}:{line['line']} {line['function']} > {line['callee']}",
+        first and f"{first.id}: {first.title}",
+        line and f"{Path(line.file).name}:{line.line} {line.function} > {row['callee']}",
     ]
     return {
         "steps": profiled[0]["steps"],

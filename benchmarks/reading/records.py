@@ -20,6 +20,7 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, Column, RunEnd, RunStart, StepsWindow
 from lightning_gpuprof.records.writer import RecordWriter
+from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.views.documents.report import load_report
 
 WINDOW = 50
@@ -81,7 +82,7 @@ def main() -> None:
             ranks = timed("read_s", lambda: read_run(run))
             timed("analyse_s", lambda ranks=ranks: analyze_run(ranks, {}))
             del ranks
-            timed("report_s", lambda: load_report(run).payload())
+            timed("report_s", lambda: build_run(load_report(run)))
     medians = {name: statistics.median(each) for name, each in took.items()}
     print(json.dumps({"steps": args.steps, "file_bytes": size, **medians, "repeat": args.repeat}))
 

@@ -43,12 +43,15 @@ sys.path[:0] = [str(HERE.parent)]
 from _harness import (  # noqa: E402
     RESULTS,
     error_summary,
+    findings_of,
     keep_memory,
     machine,
     one_thread,
     report,
     table,
 )
+
+from lightning_gpuprof.report.document import encode  # noqa: E402
 
 FIRST_LINES = 3
 
@@ -92,16 +95,19 @@ def look(case: Case, runs: Path) -> dict[str, Any]:
 
 def reread(case: Case, root: Path) -> dict[str, Any]:
     """Return what today's rules say of a recording."""
-    said = report(root)
-    (root / "report.json").write_text(json.dumps(said, indent=1), encoding="utf-8")
-    tables = said["lines"], (said["workers"] or {}).get("lines", [])
+    document = report(root)
+    (root / "report.json").write_bytes(encode(document))
+    tables = document.rows("lines"), document.rows("workers")
     ranks = [
-        rank for lines in tables for rank, at in enumerate(lines, 1) if marked(case, at) is True
+        rank
+        for rows in tables
+        for rank, row in enumerate(rows, 1)
+        if marked(case, {"file": row["place"].file, "line": row["place"].line})
     ]
     return {
-        "step_ms": said["steps"]["mean_ns"] / 1e6,
+        "step_ms": document.figure("mean_ns") / 1e6,
         "line_rank": min(ranks, default=None),
-        "findings": [brief(case, finding) for finding in said["findings"]],
+        "findings": [brief(case, finding) for finding in findings_of(document)],
     }
 
 

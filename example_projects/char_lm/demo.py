@@ -1,14 +1,14 @@
 """`make demo`: trains before.py, prints its report, trains after.py and measures the gain."""
 
-import json
 import subprocess
 import sys
 from argparse import ArgumentParser
 from pathlib import Path
-from typing import Any
+
+from lightning_gpuprof import report
+from lightning_gpuprof.report.run_report import RunReport
 
 HERE = Path(__file__).parent
-COMMAND = [sys.executable, "-m", "lightning_gpuprof.cli"]
 
 
 def newest_run(runs: str, name: str) -> Path:
@@ -23,21 +23,13 @@ def train(script: str, runs: str, more: list[str]) -> Path:
     return newest_run(runs, f"char_lm-{script}")
 
 
-def report(run: Path) -> dict[str, Any]:
-    command = [*COMMAND, "report", str(run), "--json"]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    payload: dict[str, Any] = json.loads(output)
-    return payload
+def step_ms(run: RunReport) -> float:
+    mean_ns: float = run.document.figure("mean_ns")
+    return mean_ns / 1e6
 
 
-def step_ms(payload: dict[str, Any]) -> float:
-    mean: int = payload["steps"]["mean_ns"]
-    return mean / 1e6
-
-
-def wait_ms(payload: dict[str, Any]) -> float:
-    mean: int = payload["phases"]["data_wait"]["mean_ns"]
-    return mean / 1e6
+def wait_ms(run: RunReport) -> float:
+    return run.phases["data_wait"].value / 1e6
 
 
 def main() -> None:
@@ -49,26 +41,26 @@ def main() -> None:
 
     before = train("before", runs, more)
     slow = report(before)
-    place = next((i for i, one in enumerate(slow["findings"]) if one["id"] == "data-wait"), None)
+    place = next((i for i, one in enumerate(slow.findings) if one.id == "data-wait"), None)
     if place is None:
         raise SystemExit(
             "The report has no data-wait here: this machine loads faster than it trains."
         )
-    top = slow["findings"][place]
-    print(f"\nThe report's finding {place + 1} is {top['id']}: {top['title']}.")
+    top = slow.findings[place]
+    print(f"\nThe report's finding {place + 1} is {top.id}: {top.title}.")
     print("The change that removes it here: clean and encode every file once, before training")
     print("(text.py, EncodedOnce), instead of in every __getitem__. after.py makes that change.")
 
     after = train("after", runs, more)
     fast = report(after)
     saved_ms = step_ms(slow) - step_ms(fast)
-    low, high = (top["saving_ns"][bound] / 1e6 for bound in ("low", "high"))
+    low, high = top.saving.low_ns / 1e6, top.saving.high_ns / 1e6
     waited_ms = wait_ms(slow) - wait_ms(fast)
     print(f"\nMeasured: {step_ms(slow):.1f} ms per step before, {step_ms(fast):.1f} ms after:")
     print(f"{saved_ms:.1f} ms saved per step ({step_ms(slow) / step_ms(fast):.2f} x as fast),")
     print(f"the wait for data is {wait_ms(fast):.1f} ms instead of {wait_ms(slow):.1f}.")
     print(f"For the change that it proposes the report had expected {low:.1f} to {high:.1f} ms.")
-    if top["change"]:
+    if top.change:
         print("That change is workers. This one makes the batches cheaper instead, which, as the")
         print(f"report says, saves up to the whole wait: {wait_ms(slow):.1f} ms.")
     if saved_ms > waited_ms:

@@ -294,6 +294,10 @@ class Document(Struct, frozen=True):
         """Findings in the order in which they are to be worked on."""
         return tuple(self.parts(FindingCard))
 
+    def rows(self, table: str) -> tuple[Mapping[str, Value], ...]:
+        """Return the rows of a table by its id; empty if the document has no such table."""
+        return next((part.rows for part in self.parts(Table) if part.id == table), ())
+
     def figure(self, key: str) -> Value:
         """Return the value of the first figure with this key, None where it was not measured."""
         figures = (figure for part in self.parts(Figures) for figure in part.figures)

@@ -133,7 +133,8 @@ def test_kept_recordings_and_pairs_are_judged_by_what_is_said_today(
     case = {**kept, "asked": ["num_workers", 0]}
     (tmp_path / "kept.json").write_text(json.dumps({"too_many_workers 0.6": case}))
     said = finding("data-wait", 3 * MS, 5 * MS, change=change)
-    monkeypatch.setattr(run, "report", lambda log_dir: {"findings": [said]})
+    monkeypatch.setattr(run, "report", lambda log_dir: [said])
+    monkeypatch.setattr(run, "findings_of", list)
     suite = run.Suite(tmp_path, quick=False, reread=True)
 
     trial = suite.trial(CAUSES["too_many_workers"], 0.6)

@@ -16,6 +16,7 @@ from lightning_gpuprof.records.files import find_runs
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note, ProfilerCycle
+from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.runtime.guard import is_disabled
 from lightning_gpuprof.views.documents.report import load_report
 
@@ -83,9 +84,9 @@ def test_a_trace_of_three_batches_the_loader_and_single_facts_are_recorded(tmp_p
     assert (session.start.loader.num_workers, session.start.loader.length) == (0, STEPS)
     assert session.start.validation_loader is None
     assert session.last(CoreWait) is not None
-    document = load_report(str(Path(trainer.log_dir) / stage), analyse=True).payload()
-    assert document["run"]["stage"] == stage
-    assert any(row["name"] == "aten::addmm" for row in document["trace_files"][0]["operators"])
+    document = build_run(load_report(str(Path(trainer.log_dir) / stage), analyse=True))
+    assert document.subject.facts["stage"] == stage
+    assert any(row["name"] == "aten::addmm" for row in document.rows("operators"))
 
 
 def test_predictions_are_the_same_to_the_bit(tmp_path):

@@ -10,6 +10,8 @@ from made_trials import TRIALS
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.trials import Trials, read_trials, write_trials
+from lightning_gpuprof.report.build_run import build_run
+from lightning_gpuprof.report.document import Interval
 from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.text.trials import trials_lines
 
@@ -85,16 +87,17 @@ def test_without_a_winner_the_page_says_so():
 def test_a_report_has_the_trials_of_its_run(write_run, make_session):
     phases = {"data_wait": 6_000_000, "forward": 4_000_000}
     run = write_run(make_session(phases))
-    assert load_report(run).payload()["trials"] is None
+    assert build_run(load_report(run)).section("trials") is None
     write_trials(run, TRIALS)
     assert read_trials(run) == TRIALS
-    payload = load_report(run).payload()
-    assert payload["trials"]["trials"][0]["predicted_ns"] == [3_000_000, 5_000_000]
-    finding = next(one for one in payload["findings"] if one["id"] == "data-wait")
-    assert finding["measured"] == "num_workers=2"
-    assert finding["saving_ns"] == {"low": 3_800_000, "high": 4_200_000}
-    raw = load_report(run, measured=False).payload()["findings"]
-    assert all(one["measured"] is None for one in raw)
+    document = build_run(load_report(run))
+    trials = document.rows("trials")
+    assert trials[0]["predicted_ns"] == Interval(3_000_000, 5_000_000)
+    saving = next(card.saving for card in document.findings if card.id == "data-wait")
+    assert saving.measured == "num_workers=2"
+    assert (saving.low_ns, saving.high_ns) == (3_800_000, 4_200_000)
+    raw = build_run(load_report(run, measured=False)).findings
+    assert all(card.saving is None or card.saving.measured is None for card in raw)
 
 
 def test_a_damaged_file_of_trials_is_told(write_run, make_session):

@@ -8,8 +8,6 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader
 
-from lightning_gpuprof.analysis.run.module_times import module_times
-
 
 def test_whole_episodes_give_what_moments_in_a_loop_gave(example):
     example("dreamer_rssm")
@@ -108,12 +106,13 @@ def test_a_world_models_parts_are_timed_and_the_encoders_loop_is_named(example, 
     trainer.fit(Dreamer(), DataLoader(episodes(14), batch_size=2))
 
     found = report(trainer.log_dir)
-    rows = {row.name: row for row in module_times(found._report.results)}
-    calls = {name: row.calls_per_step for name, row in rows.items()}
+    rows = {row["name"]: row for row in found.document.rows("modules")}
+    calls = {name: row["calls_per_step"] for name, row in rows.items()}
     assert calls == {"encoder": 16, "world_model": 16, "dream": 1}
-    assert all(row.forward_ns > 0 for row in rows.values())
-    assert rows["encoder"].backward_ns > 0
-    assert "rssm.py" in rows["encoder"].advice
+    assert all(row["forward_ns"] > 0 for row in rows.values())
+    assert rows["encoder"]["backward_ns"] > 0
+    advice = {row["name"]: row["advice"] for row in found.document.rows("loops")}
+    assert "rssm.py" in advice["encoder"]
     assert "`encoder(x.flatten(0, 1))`" in " ".join(str(found).split())
     # Its calls need one another's results: the recurrence has to be a loop.
-    assert rows["world_model"].advice is None
+    assert "world_model" not in advice

@@ -24,6 +24,7 @@ from lightning_gpuprof import (
     report,
 )
 from lightning_gpuprof.cli import main
+from lightning_gpuprof.report.document import decode
 
 ROOT = Path(__file__).parents[2]
 TRACES = ROOT / "tests" / "data" / "traces"
@@ -68,7 +69,8 @@ def test_a_world_model_from_phases_to_its_parts(example, run, said):
     with said(r"\[PROFILE\] data: .*\| fwd: .*\| bwd: .*\| total: .*/\d+ steps"):
         trainer.fit(Dreamer(), DataLoader(episodes(80), batch_size=4))
     text = run("report", trainer.log_dir, "--verbose")
-    modules = json.loads(run("report", trainer.log_dir, "--json"))["modules"]
+    document = decode(run("report", trainer.log_dir, "--json"))
+    modules = document.rows("modules")
     calls = {one["name"]: one["calls_per_step"] for one in modules}
     assert calls == {"encoder": 16, "world_model": 16, "dream": 1}
     assert all(one["forward_ns"] > 0 for one in modules)

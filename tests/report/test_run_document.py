@@ -50,10 +50,6 @@ def run(make_session, write_run):
     return path
 
 
-def rows(document, table):
-    return next(part.rows for part in document.parts(Table) if part.id == table)
-
-
 def test_the_document_has_the_figures_of_the_run_and_reads_back_as_it_was(run):
     document = build_run(load_report(run))
 
@@ -75,7 +71,7 @@ def test_phases_are_bars_with_their_parts_and_add_up_over_the_session(run):
         ("Callbacks", 1 * MS, 0.1, 0),
         ("GradNorm", 1 * MS, 0.1, 1),
     ]
-    totals = [row for row in rows(document, "totals") if not row.get("level")]
+    totals = [row for row in document.rows("totals") if not row.get("level")]
     assert sum(row["total_ns"] for row in totals) == 1_005 * MS
     assert sum(row["frac"] for row in totals) == pytest.approx(1)
     assert totals[0] == {
@@ -121,9 +117,9 @@ def test_every_row_of_evidence_has_a_label_and_the_unit_of_its_key(run):
 
 def test_a_trace_has_its_twenty_operators_with_the_most_time_of_their_own(run):
     document = build_run(load_report(run))
-    (trace,) = rows(document, "trace_files")
+    (trace,) = document.rows("trace_files")
     assert (trace["file"], trace["analysed"]) == ("rank0-cycle0.pt.trace.json.gz", True)
-    assert [operator["name"] for operator in rows(document, "operators")] == [
+    assert [operator["name"] for operator in document.rows("operators")] == [
         f"aten::op{i}" for i in range(29, 9, -1)
     ]
 
@@ -148,7 +144,7 @@ def test_a_half_written_analysis_is_left_out_with_a_notice(run):
     with open(path, "w") as file:
         file.write('{"operators": [')
     report = load_report(run)
-    assert rows(build_run(report), "trace_files")[0]["analysed"] is False
+    assert build_run(report).rows("trace_files")[0]["analysed"] is False
     assert "cannot be read" in report.notices[0]
 
 

@@ -154,7 +154,7 @@ def test_a_program_of_lightning_cli_is_tried_and_its_report_gets_the_result(
     [trial] = read_trials(run).trials
     assert trial.pairs >= 2
     assert trial.losses in ("bit-equal", "within tolerance")
-    assert load_report(run).payload()["trials"]["program"] == "cli.py fit --config config.yaml"
+    assert load_report(run).trials.program == "cli.py fit --config config.yaml"
 
 
 def test_functions_are_tried(home, temporary, monkeypatch):

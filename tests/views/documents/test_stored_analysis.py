@@ -9,6 +9,8 @@ from recorded import keys
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.records import files
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir
+from lightning_gpuprof.report.build_run import build_run
+from lightning_gpuprof.report.document import decode
 from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.documents.stored_analysis import (
     ANALYSIS_VERSION,
@@ -96,8 +98,8 @@ def test_an_older_analysis_is_made_again_once(run, capsys):
     (notice,) = load_report(str(run)).notices
     assert "older version" in notice
     assert main(["report", str(run), "--json"]) == 0
-    (trace,) = json.loads(capsys.readouterr().out)["trace_files"]
-    assert (trace["analysed"], trace["older_analysis"]) == (True, False)
+    (trace,) = decode(capsys.readouterr().out).rows("trace_files")
+    assert (trace["analysed"], trace["older"]) == (True, False)
     changed_ns = kept(run).stat().st_mtime_ns
     assert json.loads(kept(run).read_text())["critical_path"] == whole["critical_path"]
     assert main(["report", str(run)]) == 0
@@ -124,8 +126,8 @@ def test_where_its_trace_is_gone_an_older_analysis_is_used(run, capsys):
     trace_of(run).unlink()
     assert main(["report", str(run)]) == 0
     assert "TOP OPERATORS" in capsys.readouterr().out
-    (told,) = load_report(str(run)).payload()["trace_files"]
-    assert told["older_analysis"]
+    (trace,) = build_run(load_report(str(run))).rows("trace_files")
+    assert trace["older"]
 
 
 def test_a_trace_that_cannot_be_analysed_is_a_note_in_the_report(run, capsys):
