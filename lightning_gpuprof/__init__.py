@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from lightning_gpuprof.config import GpuProfConfig as GpuProfConfig
     from lightning_gpuprof.config import ProfileConfig as ProfileConfig
     from lightning_gpuprof.recorders.scalars.deferred import DeferredScalars as DeferredScalars
+    from lightning_gpuprof.report.comparison import compare_runs as compare_runs
+    from lightning_gpuprof.report.comparison import compare_several as compare_several
     from lightning_gpuprof.report.run_report import report as report
     from lightning_gpuprof.trials.ab_test import ab_test as ab_test
     from lightning_gpuprof.trials.latency import benchmark_latency as benchmark_latency
     from lightning_gpuprof.trials.plan import plan as plan
     from lightning_gpuprof.trials.profile_model import profile_model as profile_model
     from lightning_gpuprof.trials.try_changes import try_changes as try_changes
-    from lightning_gpuprof.views.documents.compare import compare_runs as compare_runs
-    from lightning_gpuprof.views.documents.compare import compare_several as compare_several
 
 __version__ = "0.1.0"
 
@@ -51,8 +51,8 @@ _PUBLIC = {
     "arithmetic_intensity": "lightning_gpuprof.analysis.roofline.roofline",
     "ab_test": "lightning_gpuprof.trials.ab_test",
     "benchmark_latency": "lightning_gpuprof.trials.latency",
-    "compare_runs": "lightning_gpuprof.views.documents.compare",
-    "compare_several": "lightning_gpuprof.views.documents.compare",
+    "compare_runs": "lightning_gpuprof.report.comparison",
+    "compare_several": "lightning_gpuprof.report.comparison",
     "plan": "lightning_gpuprof.trials.plan",
     "profile_model": "lightning_gpuprof.trials.profile_model",
     "region": "lightning_gpuprof.callbacks.region",

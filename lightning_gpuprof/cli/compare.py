@@ -4,18 +4,19 @@ import argparse
 import json
 import os
 import shlex
-import sys
 from pathlib import Path
 
 from lightning_gpuprof.analysis.compare.compare import Verdict
 from lightning_gpuprof.cli.arguments import add_form, share
+from lightning_gpuprof.cli.output import write_document
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.views.documents import compare
+from lightning_gpuprof.report.comparison import (
+    TOLERANCE,
+    RunComparison,
+    compare_several,
+)
 from lightning_gpuprof.views.documents.report import runs_in
 from lightning_gpuprof.views.documents.trace_payload import diff_files
-from lightning_gpuprof.views.text.blocks import as_markdown, as_text
-from lightning_gpuprof.views.text.compare import comparison_blocks, several_blocks
-from lightning_gpuprof.views.text.terminal import Terminal
 from lightning_gpuprof.views.text.trace import diff_lines
 
 SLOWER = 1
@@ -54,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tolerance",
         type=share,
-        default=compare.TOLERANCE,
+        default=TOLERANCE,
         metavar="SHARE",
         help="how far losses and tensors may differ, relative to their size (default: 1%%)",
     )
@@ -66,9 +67,10 @@ def run(args: argparse.Namespace) -> int:
         args.base, *args.new = _all_of(args.base)
     if _are_traces([args.base, *args.new]):
         return _compare_traces(args)
-    found = compare.compare_several(args.base, *args.new, tolerance=args.tolerance)
-    sys.stdout.write(_shown(found, args))
-    statuses = [_status(one, args) for one in found.comparisons]
+    several = compare_several(args.base, *args.new, tolerance=args.tolerance)
+    alone = several.comparisons[0] if len(several.comparisons) == 1 else None
+    write_document((alone or several).document(), args)
+    statuses = [_status(comparison, args) for comparison in several.comparisons]
     return SLOWER if SLOWER in statuses else max(statuses)
 
 
@@ -80,14 +82,6 @@ def _all_of(folder: str) -> list[str]:
             "with one folder that holds several runs."
         )
     return runs
-
-
-def _shown(found: compare.SeveralComparison, args: argparse.Namespace) -> str:
-    only = found.comparisons[0] if len(found.comparisons) == 1 else None
-    if args.json:
-        return json.dumps((only or found).payload(), indent=2) + "\n"
-    blocks = comparison_blocks(only) if only else several_blocks(found)
-    return as_markdown(blocks) if args.markdown else as_text(blocks, Terminal.of(sys.stdout))
 
 
 def _are_traces(paths: list[str]) -> bool:
@@ -115,9 +109,9 @@ def _compare_traces(args: argparse.Namespace) -> int:
     return 0
 
 
-def _status(found: compare.RunComparison, args: argparse.Namespace) -> int:
-    result = found.result
-    if args.fail_if_values_differ and any(one.same is False for one in result.values):
+def _status(comparison: RunComparison, args: argparse.Namespace) -> int:
+    result = comparison.result
+    if args.fail_if_values_differ and any(value.same is False for value in result.values):
         return SLOWER
     if args.fail_if_slower is None:
         return 0

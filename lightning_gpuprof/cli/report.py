@@ -2,14 +2,11 @@
 
 import argparse
 import json
-import sys
-
-import msgspec
 
 from lightning_gpuprof.cli.arguments import add_form
+from lightning_gpuprof.cli.output import write_document
 from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.charts.registry import NEEDS_MORE, PAGES, VIEWS, find_view
-from lightning_gpuprof.report.document import encode
 from lightning_gpuprof.views.documents.report import load_report, resolve_run
 from lightning_gpuprof.views.documents.stored_analysis import analyse_traces
 
@@ -56,18 +53,7 @@ def run(args: argparse.Namespace) -> int:
         print(_view(args.run, args.view, args.session))
         return 0
     document = build_run(load_report(args.run, session=args.session, analyse=True))
-    if args.json:
-        print(msgspec.json.format(encode(document), indent=2).decode())
-        return 0
-    # Imported here, as below: --json needs none of it.
-    if args.markdown:
-        from lightning_gpuprof.report import markdown
-
-        sys.stdout.write(markdown.render(document, verbose=args.verbose))
-        return 0
-    from lightning_gpuprof.report.console import render_for
-
-    sys.stdout.write(render_for(document, sys.stdout, verbose=args.verbose))
+    write_document(document, args, verbose=args.verbose)
     return 0
 
 

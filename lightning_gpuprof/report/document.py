@@ -215,7 +215,11 @@ class FindingCard(Struct, frozen=True, tag="finding", omit_defaults=True):
 class Verdict(Struct, frozen=True, tag="verdict", omit_defaults=True):
     """The answer: what holds the run back and what to do first, or why nothing is proposed."""
 
-    kind: Literal["change", "limit", "nothing", "too_short", "not_measured", "failed"]
+    kind: Literal[
+        "change", "limit", "nothing", "too_short", "not_measured", "failed",
+        "faster", "slower", "no_difference", "other_model",
+    ]  # fmt: skip
+    """Of a comparison it is how the new run differs; `other_model` judges no change of settings."""
     label: str
     """Heading above the title, such as "Held back by"."""
     title: str

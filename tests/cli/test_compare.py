@@ -3,10 +3,13 @@ import json
 import numpy as np
 import pytest
 from made_runs import gpu_run
+from read_documents import rows, table, texts
 
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.records.facts import CoreWait
 from lightning_gpuprof.records.schema import Loader, OutsideSpan, Scalars, StepFlag
+from lightning_gpuprof.report.comparison import compare_runs
+from lightning_gpuprof.report.document import Interval, Quantity, decode
 
 MS = 1_000_000
 
@@ -38,10 +41,12 @@ def test_the_answer_is_one_sentence_with_its_interval(two_runs, capsys):
     assert main(["compare", base, new]) == 0
     out = capsys.readouterr().out
     assert "The new run is faster: 33% less time per step (" in out
-    assert "), 1.49 times as fast." in out
-    assert "FINDINGS GONE\n  [warning] data-wait" in out
-    assert "changed: num_workers 0 -> 1" in out
-    assert "loss: the same in 2 steps" in out
+    assert "), 1.49 times as fast\n" in out
+    gone = out.partition("FINDINGS\n  Gone\n")[2].splitlines()[1]
+    assert gone.split()[:2] == ["warning", "data-wait"]
+    differs = out.partition("WHAT DIFFERS")[2].splitlines()[2]
+    assert differs.split() == ["num_workers", "0", "1"]
+    assert "  loss    yes               2                   0         0.5        0.5\n" in out
 
 
 @pytest.mark.parametrize("records", [[], [Scalars(steps=[0], values={"loss": [None]})]])
@@ -50,8 +55,8 @@ def test_without_losses_in_both_runs_it_is_unknown_what_they_compute(
 ):
     session = make_session({"forward": MS}, records=records)
     assert main(["compare", *(write_run(session, name=name) for name in "ab")]) == 0
-    said = "no step has a recorded loss in both runs: whether they compute the same is unknown"
-    assert said in capsys.readouterr().out
+    sentence = "No step has a recorded loss in both runs: whether they compute the same is unknown."
+    assert sentence in capsys.readouterr().out
 
 
 def test_of_two_findings_of_one_kind_the_one_that_went_is_told(make_session, write_run, capsys):
@@ -68,11 +73,11 @@ def test_of_two_findings_of_one_kind_the_one_that_went_is_told(make_session, wri
         runs.append(write_run(session, name=name))
 
     main(["compare", *runs, "--json"])
-    document = json.loads(capsys.readouterr().out)
-    (gone,) = document["findings_gone"]
-    assert gone["id"] == "worker-startup"
-    assert gone["title"].startswith("Each epoch waits")
-    assert document["findings_new"] == []
+    document = decode(capsys.readouterr().out)
+    gone = rows(document, "findings_gone", "id")
+    assert list(gone) == ["worker-startup"]
+    assert gone["worker-startup"]["title"].startswith("Each epoch waits")
+    assert rows(document, "findings_new", "id") == {}
 
 
 def test_the_exit_status_is_for_ci(two_runs):
@@ -86,30 +91,33 @@ def test_the_exit_status_is_for_ci(two_runs):
 def test_a_run_compared_with_itself_is_called_so(two_runs, capsys):
     base, _ = two_runs(1.5)
     main(["compare", base, base])
-    assert "! both are the same run" in capsys.readouterr().out
+    assert "note: Both are the same run." in capsys.readouterr().out
 
 
 def test_too_few_steps_cannot_pass(make_session, write_run, capsys):
     run = write_run(make_session({"forward": MS}, steps=4))
     assert main(["compare", run, run, "--fail-if-slower", "5%"]) == 2
-    assert "too few steps to compare" in capsys.readouterr().out
+    assert "Too few steps to compare: 4 and 4" in capsys.readouterr().out
 
 
 def test_losses_that_differ_can_fail_it(two_runs, capsys):
     base, new = two_runs(0.8, losses=(1.0, 0.6))
     assert main(["compare", base, new, "--fail-if-values-differ"]) == 1
-    assert "differs from step 1 on" in capsys.readouterr().out
+    (value,) = capsys.readouterr().out.partition("DO THEY COMPUTE")[2].splitlines()[4:]
+    assert value.split() == ["loss", "no", "2", "0.1", "1", "0.5", "0.6"]
     assert main(["compare", base, new, "--fail-if-values-differ", "--tolerance", "50%"]) == 0
 
 
-@pytest.mark.parametrize(("queued_ns", "told"), [(300, True), (3, False)])
-def test_a_run_that_waited_for_cores_is_warned_of(make_session, write_run, capsys, queued_ns, told):
+@pytest.mark.parametrize(("queued_ns", "warned"), [(300, True), (3, False)])
+def test_a_run_that_waited_for_cores_is_warned_of(
+    make_session, write_run, capsys, queued_ns, warned
+):
     noted = [CoreWait(1_000, queued_ns)]
     base = write_run(make_session({"forward": MS}), name="base")
     new = write_run(make_session({"forward": MS}, records=noted), name="new")
     main(["compare", base, new])
-    word = "! new: training waited 30.0% of its time for a free core"
-    assert (word in capsys.readouterr().out) is told
+    warning = "note: The new run waited 30.0% of its time for a free core."
+    assert (warning in capsys.readouterr().out) is warned
 
 
 def test_another_model_is_no_faster_run(make_session, write_run, capsys):
@@ -121,25 +129,35 @@ def test_another_model_is_no_faster_run(make_session, write_run, capsys):
     )
     main(["compare", base, new])
     out = capsys.readouterr().out
-    said = "another model (class Net -> Gan, parameters 64,000 -> 640): 50% less time per step ("
-    assert f"Result: {said}" in out
+    sentence = (
+        "Another model (class Net -> Gan, parameters 64,000 -> 640): 50% less time per step ("
+    )
+    assert sentence in " ".join(out.split())
     assert "faster" not in out
-    assert "unless your change did that, the times say nothing about it" in out
+    assert (
+        "note: The models differ: unless your change made them differ, the times say nothing"
+        in (out)
+    )
     main(["compare", base, new, "--json"])
-    document = json.loads(capsys.readouterr().out)
-    assert (document["verdict"], document["same_model"]) == ("faster", False)
-    assert document["sentence"].startswith(said)
+    document = decode(capsys.readouterr().out)
+    assert document.verdict.kind == "other_model"
+    assert (document.figure("verdict"), document.figure("same_model")) == ("faster", False)
+    assert document.verdict.title.startswith(sentence)
 
 
 def test_json_is_the_document_alone(two_runs, capsys):
     base, new = two_runs(0.8, losses=(1.0, float("nan")))
     main(["compare", base, new, "--json"])
-    document = json.loads(capsys.readouterr().out)
-    assert document["verdict"] == "faster"
-    assert document["change_frac"]["low"] <= document["change_frac"]["middle"]
-    assert document["values"][0]["max_diff"] is None
-    assert document["values"][0]["same"] is False
-    assert [one["id"] for one in document["findings_gone"]] == ["data-wait"]
+    document = decode(capsys.readouterr().out)
+    assert document.schema_version == 2
+    assert document.verdict.kind == "faster"
+    interval = document.figure("step_change_interval_frac")
+    assert isinstance(interval, Interval)
+    assert interval.low <= document.figure("step_change_frac") <= interval.high
+    loss = rows(document, "values", "name")["loss"]
+    assert (loss["same"], loss["max_diff"]) == (False, "not finite")
+    assert (loss["last_base"], loss["last_new"]) == (0.5, "not finite")
+    assert list(rows(document, "findings_gone", "id")) == ["data-wait"]
 
 
 @pytest.mark.parametrize("share", ["five", "5", "-3%", "nan"])
@@ -155,7 +173,7 @@ def test_of_a_run_without_steps_no_finding_is_gone(make_session, write_run, caps
     for base, new in (runs, runs[::-1]):
         main(["compare", base, new])
         out = capsys.readouterr().out
-        assert "too few steps to compare" in out
+        assert "Too few steps to compare" in out
         assert "FINDINGS" not in out
 
 
@@ -179,10 +197,10 @@ def test_a_fit_whose_epochs_start_slowly_fails_however_fast_its_steps_are(
         runs.append(write_run(session, name=name))
     slow, fast = runs
     assert main(["compare", slow, fast, "--fail-if-slower", "5%"]) == 0
-    out = capsys.readouterr().out
+    out = " ".join(capsys.readouterr().out.split())
     assert "The new run is faster: 90% less time per step of the whole fit (" in out
     assert "; steps alone: no difference that" in out
-    assert "BETWEEN EPOCHS, MEAN PER STEP" in out
+    assert "BETWEEN EPOCHS (mean per step)" in out
     assert main(["compare", fast, slow, "--fail-if-slower", "5%"]) == 1
 
 
@@ -200,37 +218,56 @@ def test_the_table_of_before_and_after_says_which_way_each_figure_should_go(tmp_
     base.write_text(json.dumps(json.loads(base.read_text()) | figures))
 
     assert main(["compare", "--json", *map(str, runs)]) == 0
-    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["before_after"]}
+    figures = rows(decode(capsys.readouterr().out), "before_after", "id")
     named = "step_ns kernels_per_step_count gemm_frac sync_frac launch_gaps_frac"
-    assert list(rows) == [*named.split(), "peak_allocated_bytes"]
+    assert list(figures) == [*named.split(), "peak_allocated_bytes"]
     keys = ("base", "new", "wanted", "as_wanted")
     kernels, gemm, gaps = (
-        [rows[name][key] for key in keys]
+        [figures[name][key] for key in keys]
         for name in ("kernels_per_step_count", "gemm_frac", "launch_gaps_frac")
     )
-    assert kernels == [132, 66, "lower", True]
-    assert gemm == [0.5, 0.75, "higher", True]
-    assert gaps[1:] == [0, "lower", True]
-    assert rows["peak_allocated_bytes"]["as_wanted"] is None  # it did not change
+    assert kernels == [Quantity(132, "count"), Quantity(66, "count"), "lower", "yes"]
+    assert gemm == [Quantity(0.5, "frac"), Quantity(0.75, "frac"), "higher", "yes"]
+    assert gaps[1:] == [Quantity(0, "frac"), "lower", "yes"]
+    assert figures["peak_allocated_bytes"]["as_wanted"] == "unchanged"
 
     assert main(["compare", *map(str, runs)]) == 0
     out = capsys.readouterr().out
     assert "BEFORE AND AFTER" in out
-    assert "kernels per step" in out
+    assert "Kernels per step" in out
 
 
 @pytest.mark.parametrize(("loss", "same"), [(0.5, True), (0.7, False)])
 def test_what_was_not_measured_has_no_row_and_values_are_to_agree(two_runs, capsys, loss, same):
     base, new = two_runs(1.5, losses=(1.0, loss))
     main(["compare", base, new, "--json"])
-    step, value = json.loads(capsys.readouterr().out)["before_after"]
-    assert (step["name"], step["as_wanted"]) == ("step_ns", False)
+    figures = rows(decode(capsys.readouterr().out), "before_after", "id")
+    assert list(figures) == ["step_ns", "loss"]
+    assert figures["step_ns"]["as_wanted"] == "no"
+    value = dict(figures["loss"])
+    assert value.pop("diff_frac") == pytest.approx((loss - 0.5) / 0.5)
     assert value == {
-        "name": "loss",
+        "id": "loss",
         "label": "loss",
         "wanted": "same",
-        "base": 0.5,
-        "new": loss,
-        "diff": loss - 0.5,
-        "as_wanted": same,
+        "base": Quantity(0.5, "number"),
+        "new": Quantity(loss, "number"),
+        "as_wanted": "yes" if same else "no",
     }
+
+
+def test_a_table_of_phases_begins_with_those_that_changed(make_session, write_run):
+    base = {"forward": 10 * MS, "backward": 20 * MS, "data_wait": 5 * MS}
+    runs = [
+        write_run(make_session(base | {"forward": forward}), name=str(forward))
+        for forward in (10 * MS, 16 * MS)
+    ]
+    document = compare_runs(*runs).document()
+    phases = table(document, "phases")
+    assert [(row["label"], row["diff"]) for row in phases.rows] == [
+        ("Forward", 6 * MS),
+        ("Data wait", 0),
+        ("Backward", 0),
+    ]
+    assert phases.first_rows == 1
+    assert texts(document, "warnings") == []

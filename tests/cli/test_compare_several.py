@@ -1,12 +1,13 @@
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from made_records import memory
+from read_documents import rows
 
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.records.schema import Scalars
+from lightning_gpuprof.report.document import Figures, decode
 
 MS = 1_000_000
 FORWARD = 10 * MS + np.arange(100) % 7 * 100_000
@@ -34,34 +35,47 @@ def test_each_run_is_a_row_beside_the_base(tries, capsys):
     assert main(["compare", *tries]) == 0
     out = capsys.readouterr().out
     assert "Of 3 runs 1 is faster than the base, 1 is slower than the base, 1 is without a" in out
-    base, faster, _, slower = (
-        next(one for one in out.splitlines() if one.startswith(f"  {name:<4}  "))
-        for name in ("base", "1", "2", "3")
-    )
-    assert base.split() == ["base", "15.3", "ms", "523", "1.00", "GiB"]
-    assert faster.split()[:4] == ["1", "10.3", "ms", "777"]
-    assert faster.split()[-10:] == "512 MiB 1 gone, 0 new same data_wait -5.00 ms".split()
-    assert "differ" in slower.split()
+    lines = out.partition("\nRUNS\n")[2].splitlines()[1:5]
+    base, faster, _, slower = (line.split() for line in lines)
+    assert base == ["base", "15.3", "ms", "523/s", "1.00", "GiB", "-", "-", "-"]
+    assert faster[:4] == ["1", "10.3", "ms", "777/s"]
+    assert faster[4:] == ["512", "MiB", "1", "0", "same", "Data", "wait", "-5.00", "ms"]
+    assert slower[-4:] == ["differ", "Forward", "10.3", "ms"]
 
 
 def test_the_table_of_several_runs_is_in_the_json(tries, capsys):
     main(["compare", *tries, "--json"])
-    document = json.loads(capsys.readouterr().out)
-    base, faster, same, slower = document["table"]
-    assert base["run"] == tries[0]
-    assert (base["sentence"], base["phase"], base["findings_gone"]) == (None, None, None)
-    assert faster["sentence"].startswith("faster: 33% less time per step (")
-    assert (faster["phase"], faster["phase_diff_ns"]) == ("data_wait", -5 * MS)
+    document = decode(capsys.readouterr().out)
+    base, faster, same, slower = rows(document, "runs", "run").values()
+    assert base == {
+        "run": "base",
+        "median_ns": 15_300_000,
+        "samples_per_s": base["samples_per_s"],
+        "peak_reserved_bytes": 2**30,
+        "path": tries[0],
+    }
+    (runs,) = (part for part in document.section("verdict").body if isinstance(part, Figures))
+    assert runs.figures[1].value == tries[1]
+    assert runs.figures[1].note.startswith("100 steady steps, faster: 33% less time per step (")
+    assert (faster["phase"], faster["phase_diff_ns"]) == ("Data wait", -5 * MS)
     assert (faster["findings_gone"], faster["findings_new"]) == (1, 0)
-    assert (base["peak_reserved_bytes"], faster["peak_reserved_bytes"]) == (2**30, 2**29)
-    assert same["sentence"].startswith("no difference that 100 steps could show (")
+    assert faster["peak_reserved_bytes"] == 2**29
+    assert runs.figures[2].note.startswith(
+        "100 steady steps, no difference that 100 steps could show ("
+    )
     assert (same["phase"], same["peak_reserved_bytes"]) == (None, None)
-    assert [row["values_same"] for row in (faster, same, slower)] == [True, True, False]
-    assert [one["verdict"] for one in document["comparisons"]] == [
-        "faster",
-        "no_difference",
-        "slower",
-    ]
+    assert [row["values"] for row in (faster, same, slower)] == ["same", "same", "differ"]
+    verdicts = [row["verdict"] for row in (faster, same, slower)]
+    assert verdicts == ["faster", "no_difference", "slower"]
+    assert document.verdict is None  # of several runs there is not a single one
+
+
+def test_the_document_of_several_runs_holds_each_comparison_in_full(tries, capsys):
+    main(["compare", *tries, "--json"])
+    document = decode(capsys.readouterr().out)
+    sections = {section.id: section for section in document.sections}
+    assert sections["phases_1"].title == "Run 1: Phases"
+    assert {sections[f"{name}_3"].detail for name in ("steps", "phases", "values")} == {"verbose"}
 
 
 def test_one_slower_run_of_several_fails_the_check(tries):
@@ -90,25 +104,26 @@ def test_another_model_is_counted_as_neither_faster_nor_slower(make_session, wri
     assert "is faster than the base" not in out
 
 
-def test_markdown_of_two_runs_begins_with_the_sentence(tries, capsys):
+def test_markdown_of_two_runs_begins_with_the_answer(tries, capsys):
     assert main(["compare", *tries[:2], "--markdown"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("**The new run is faster: 33% less time per step (")
-    assert "| `data_wait` | 5.00 ms | 0 ns | -100.0% |\n" in out
-    assert "Findings gone:\n\n- " in out
-    assert "- loss: the same in 2 steps" in out
+    assert out.startswith("## Comparison of `faster against base`\n")
+    assert "\n**Result: The new run is faster: 33% less time per step (" in out
+    assert "| Data wait | 5.00 ms | 0 ns | -5.00 ms | -100.0% |\n" in out
+    assert (
+        "**Gone**\n\n|  | Finding | What it says |\n|---|---|---|\n| critical | `data-wait` |"
+        in (out)
+    )
+    assert "| `loss` | yes | 2 | 0 | 0.5 | 0.5 |\n" in out
 
 
 def test_markdown_of_several_runs_is_one_table(tries, capsys):
     assert main(["compare", *tries, "--markdown"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("**Of 3 runs 1 is faster than the base, ")
-    rows = [line for line in out.splitlines() if line.startswith("|")]
-    assert [row.split(" | ")[0] for row in rows[2:]] == [
-        "| `base`",
-        *(f"| `{number}`" for number in (1, 2, 3)),
-    ]
-    assert {row.count("|") for row in rows} == {8}
+    assert "\n**Of 3 runs 1 is faster than the base, " in out
+    lines = [line for line in out.splitlines() if line.startswith("|")]
+    assert [line.split(" | ")[0] for line in lines[2:]] == ["| base", "| 1", "| 2", "| 3"]
+    assert {line.count("|") for line in lines} == {10}
     assert "\x1b" not in out
 
 
@@ -133,11 +148,8 @@ def test_of_a_folder_of_runs_each_is_compared_with_the_one_begun_first(
         write_run(session, name=f"sweep/{name}")
     assert main(["compare", str(tmp_path / "sweep")]) == 0
     out = capsys.readouterr().out
-    assert [Path(line.split()[1]).name for line in out.splitlines()[2:5]] == [
-        "version_2",
-        "version_9",
-        "version_10",
-    ]
+    paths = [word for word in out.split() if word.startswith(str(tmp_path))]
+    assert [Path(path).name for path in paths[:3]] == ["version_2", "version_9", "version_10"]
 
 
 def test_of_a_run_alone_it_is_said_what_is_missing(tries, tmp_path, capsys):

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,9 @@ import msgspec
 
 from lightning_gpuprof.analysis.compare.bootstrap import Interval
 from lightning_gpuprof.analysis.compare.compare import Change, Comparison, Verdict, compare
-from lightning_gpuprof.errors import ConfigError
+from lightning_gpuprof.findings.before_after import before_after
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.records.files import written_whole
-from lightning_gpuprof.views.documents.before_after import before_after
 from lightning_gpuprof.views.documents.report import Report, load_report
 
 SCHEMA_VERSION = 1
@@ -25,12 +24,6 @@ APART = 0.01
 """Where the whole fit changed by so much more or less of its time than a step, both are said."""
 MIN_SHARE = 0.005
 """Phases and operators that changed by less than this share of the step are left out."""
-_VERDICTS = {
-    Verdict.FASTER: "faster than the base",
-    Verdict.SLOWER: "slower than the base",
-    Verdict.NO_DIFFERENCE: "without a difference that the steps could show",
-    Verdict.UNKNOWN: "without enough steps to compare",
-}
 
 
 @dataclass(frozen=True)
@@ -69,8 +62,16 @@ class RunComparison:
     def before_after(self) -> list[dict[str, Any]]:
         """The figures to look at before and after a change, as rows of the document."""
         sides = (self.base.results, self.new.results)
-        by = [run.batch_size or 1.0 if self.result.per_sample else 1.0 for run in sides]
-        return list(before_after(*sides, self.result.values, scale=by))
+        old, now = (run.batch_size or 1.0 if self.result.per_sample else 1.0 for run in sides)
+        rows = before_after(*sides, self.result.values, scale=(old, now))
+        return [
+            {
+                **asdict(row),
+                "label": row.label,
+                "diff": row.new - row.base,
+            }
+            for row in rows
+        ]
 
     @property
     def least_ns(self) -> float:
@@ -112,78 +113,6 @@ class RunComparison:
             "tolerance": self.tolerance,
             "differs": [asdict(one) for one in result.differs],
         }
-
-
-@dataclass(frozen=True)
-class SeveralComparison:
-    """Runs that were each compared with one base, in the order given."""
-
-    base: Report
-    comparisons: tuple[RunComparison, ...]
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        """The table of docs/json.md, the base first; what was not measured is None."""
-        rows = [_row(one) for one in self.comparisons]
-        return [dict.fromkeys(rows[0]) | _own(self.base), *rows]
-
-    @property
-    def sentence(self) -> str:
-        """How many runs are faster, slower and neither."""
-        return f"Of {len(self.comparisons)} runs {', '.join(_counts(self.comparisons))}."
-
-    def payload(self) -> dict[str, Any]:
-        """Return the `compare --json` document of several runs (docs/json.md)."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "base": self.base.run,
-            "sentence": self.sentence,
-            "table": self.rows,
-            "comparisons": [one.payload() for one in self.comparisons],
-        }
-
-
-def compare_runs(base: str, new: str, *, tolerance: float = TOLERANCE) -> RunComparison:
-    """Compare two runs.
-
-    Args:
-        base: Log dir of the run to compare with.
-        new: Log dir of the run in question.
-        tolerance: How far recorded losses and tensors may differ, relative to their size.
-
-    Returns:
-        The answer as a `sentence`, findings that are `gone` or have `appeared`, and in `result`
-        every figure of both runs: times in ns per step, memory in bytes.
-
-    Raises:
-        RecordError: One of them is no run of ours.
-    """
-    return compared(load_report(base, analyse=True), load_report(new, analyse=True), tolerance)
-
-
-def compare_several(base: str, *news: str, tolerance: float = TOLERANCE) -> SeveralComparison:
-    """Compare several runs with the same base.
-
-    Args:
-        base: Log dir of the run to compare with.
-        *news: Log dirs of the runs in question.
-        tolerance: How far recorded losses and tensors may differ, relative to their size.
-
-    Returns:
-        Each run's comparison with the base, as of `compare_runs`, in `comparisons`, and one row
-        for each in `rows`: times in ns, memory in bytes.
-
-    Raises:
-        ConfigError: No run to compare with the base.
-        RecordError: One of them is no run of ours.
-    """
-    if not news:
-        raise ConfigError(
-            f"compare_several({base!r}) has nothing to compare with it. Pass one more run or more."
-        )
-    loaded = load_report(base, analyse=True)
-    found = (compared(loaded, load_report(new, analyse=True), tolerance) for new in news)
-    return SeveralComparison(loaded, tuple(found))
 
 
 def compared(base: Report, new: Report, tolerance: float) -> RunComparison:
@@ -264,42 +193,3 @@ def _key(finding: Finding, several: Set[str]) -> tuple[str | None, ...]:
         return (finding.id,)
     first = finding.places[0]
     return finding.id, first.phase, first.name, first.source
-
-
-def _own(report: Report) -> dict[str, Any]:
-    results = report.results
-    return {
-        "run": report.run,
-        "median_ns": results.step_dur.p50_ns if results.step_dur else None,
-        "samples_per_s": results.samples_per_s,
-        "peak_reserved_bytes": results.memory.use.peak_reserved_bytes
-        if results.memory.use
-        else None,
-    }
-
-
-def _row(one: RunComparison) -> dict[str, Any]:
-    phase = None
-    if one.base.results.step_ns is not None and one.new.results.step_ns is not None:
-        rows = changed(one.result.phases, one.least_ns)
-        phase = max(rows, key=lambda row: abs(row.shift), default=None)
-    same = [value.same for value in one.result.values if value.same is not None]
-    return {
-        **_own(one.new),
-        "sentence": one.sentence,
-        "phase": phase.name if phase else None,
-        "phase_diff_ns": phase.shift if phase else None,
-        "findings_gone": len(one.gone),
-        "findings_new": len(one.appeared),
-        "values_same": all(same) if same else None,
-    }
-
-
-def _counts(comparisons: Sequence[RunComparison]) -> Iterator[str]:
-    kinds = Counter(
-        "of another model" if one.result.other_model else _VERDICTS[one.result.verdict]
-        for one in comparisons
-    )
-    for kind in (*_VERDICTS.values(), "of another model"):
-        if count := kinds[kind]:
-            yield f"{count} {'is' if count == 1 else 'are'} {kind}"

@@ -204,7 +204,7 @@ def critical_path_payload(path: CriticalPath, *, top: int = TOP_PARTS) -> dict[s
 def diff_files(base: str, test: str) -> dict[str, Any]:
     """Analyse two trace files and return what changed from the first to the second."""
     # Imported here: rules bring all that is known of runs, which takes 50 ms.
-    from lightning_gpuprof.views.documents.before_after import before_after
+    from lightning_gpuprof.findings.before_after import before_after
     from lightning_gpuprof.views.documents.trace_findings import as_run
 
     documents = analyze_file(base), analyze_file(test)
@@ -216,5 +216,14 @@ def diff_files(base: str, test: str) -> dict[str, Any]:
         "base": base,
         "test": test,
         **to_builtins(compare_traces(*documents)),
-        "before_after": list(before_after(old, new)) if alike else [],
+        "before_after": [
+            {
+                **dataclasses.asdict(row),
+                "label": row.label,
+                "diff": row.new - row.base,
+            }
+            for row in before_after(old, new)
+        ]
+        if alike
+        else [],
     }

@@ -1,0 +1,593 @@
+"""Builds the document of a comparison: two runs, or several runs that were compared with one."""
+
+import os
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import msgspec
+
+from lightning_gpuprof.analysis.compare.bootstrap import Interval as Sureness
+from lightning_gpuprof.analysis.compare.compare import Change, Comparison
+from lightning_gpuprof.analysis.compare.compare import Verdict as Outcome
+from lightning_gpuprof.analysis.compare.same import ValueCheck
+from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
+from lightning_gpuprof.findings.before_after import BeforeAfter, before_after
+from lightning_gpuprof.findings.changed_findings import findings_missing_in
+from lightning_gpuprof.findings.model import Finding
+from lightning_gpuprof.report.document import (
+    SCHEMA_VERSION,
+    Column,
+    Document,
+    Figure,
+    Figures,
+    Interval,
+    Part,
+    Quantity,
+    Section,
+    Subject,
+    Table,
+    Text,
+    Value,
+    Verdict,
+)
+from lightning_gpuprof.report.finding_cards import labelled
+from lightning_gpuprof.report.labels import phase_label
+from lightning_gpuprof.report.run.answer import BASES
+from lightning_gpuprof.units import percent
+from lightning_gpuprof.views.documents.report import Report
+
+MOST_ROWS = 20
+FIRST_ROWS = 8
+APART = 0.01
+"""Where the whole fit changed by so much more or less of its time than a step, both are given."""
+MIN_SHARE = 0.005
+"""Phases and operators that changed by less than this share of the step are no first rows."""
+DISTURBED = 0.05
+"""A run whose training thread waited this share of its time for a core is warned of."""
+DIFFERENCE = "relative to the base's value, or absolute where that is less"
+NO_VALUES = "No step has a recorded loss in both runs: whether they compute the same is unknown."
+SURENESS = (
+    "the interval covers how steps vary within these two runs, not what another day or machine "
+    "would change"
+)
+STEP_LABELS = {
+    "mean_ns": "Mean step",
+    "p50_ns": "Median step",
+    "p95_ns": "95th percentile",
+    "p99_ns": "99th percentile",
+    "max_ns": "Slowest step",
+    "whole_fit_ns": "Whole fit, per step",
+    "wall_ns": "Wall time",
+    "samples_per_s": "Samples",
+    "peak_allocated_bytes": "Peak allocated",
+    "peak_reserved_bytes": "Peak reserved",
+    "total_bytes": "The device's memory",
+}
+_OUTCOMES = {
+    Outcome.FASTER: "faster than the base",
+    Outcome.SLOWER: "slower than the base",
+    Outcome.NO_DIFFERENCE: "without a difference that the steps could show",
+    Outcome.UNKNOWN: "without enough steps to compare",
+}
+_OTHER_MODEL = "of another model"
+_SAME = {None: "not compared", True: "same", False: "differ"}
+
+
+def build_comparison(base: Report, new: Report, result: Comparison, tolerance: float) -> Document:
+    """Return the document of two runs."""
+    subject = Subject(
+        kind="comparison",
+        name=f"{_name(new.run)} against {_name(base.run)}",
+        line=f"{counted(new, result.new_steps)} against {counted(base, result.base_steps)}",
+    )
+    sections = tuple(_sections(base, new, result, tolerance))
+    return Document(SCHEMA_VERSION, subject, sections)
+
+
+def build_several(
+    base: Report, compared: Sequence[tuple[Report, Comparison]], tolerance: float
+) -> Document:
+    """Return the document of several runs that were compared with the same base."""
+    results = [result for _, result in compared]
+    base_steps = counted(base, results[0].base_steps)
+    runs = [Figure("run_0", "base", base.run, "code", note=base_steps)]
+    for number, (new, result) in enumerate(compared, start=1):
+        note = f"{counted(new, result.new_steps)}, {comparison_sentence(result)}"
+        runs.append(Figure(f"run_{number}", str(number), new.run, "code", note=note))
+    sections = [
+        Section(
+            "verdict",
+            "",
+            "first",
+            (Text((several_sentence(results),), "strong"), Figures(tuple(runs))),
+        ),
+        Section("runs", "Runs", "page", (_runs_table(base, compared),)),
+    ]
+    for number, (new, result) in enumerate(compared, start=1):
+        for section in _sections(base, new, result, tolerance):
+            body = tuple(_without_verdict(section.body))
+            sections.append(
+                msgspec.structs.replace(
+                    section,
+                    id=f"{section.id}_{number}",
+                    title=f"Run {number}: {section.title}" if section.title else f"Run {number}",
+                    detail="page" if section.id in ("warnings", "differs") else "verbose",
+                    body=body,
+                )
+            )
+    command = ("lightning-gpuprof", "compare", base.run, compared[0][0].run)
+    commands = (
+        Text(("All figures of a single comparison:",)),
+        Text((shlex.join(command),), "command"),
+    )
+    sections.append(Section("commands", "Next", "page", commands))
+    subject = Subject(
+        kind="comparison",
+        name=f"{len(compared)} runs against {_name(base.run)}",
+        line=f"the base has {base_steps}",
+    )
+    return Document(SCHEMA_VERSION, subject, tuple(sections))
+
+
+def _without_verdict(parts: Sequence[Part]) -> Iterator[Part]:
+    for part in parts:
+        yield Text((part.title, part.sentence)) if isinstance(part, Verdict) else part
+
+
+def comparison_sentence(result: Comparison) -> str:
+    """Return the answer in plain words, such as `faster: 18% less time per step (15-21%)`.
+
+    Of two models it does not say that one is faster, as if a change had made it so.
+    """
+    sentence, other = _change_sentence(result), result.other_model
+    if not other:
+        return sentence
+    models = [f"{fact.name} {_number(fact.base)} -> {_number(fact.new)}" for fact in other]
+    sentence = sentence.removeprefix("faster: ").removeprefix("slower: ")
+    return f"another model ({', '.join(models)}): {sentence}"
+
+
+def several_sentence(results: Sequence[Comparison]) -> str:
+    """Say how many runs are faster, slower and neither."""
+    counts = Counter(
+        _OTHER_MODEL if result.other_model else _OUTCOMES[result.verdict] for result in results
+    )
+    kinds = [
+        f"{counts[kind]} {'is' if counts[kind] == 1 else 'are'} {kind}"
+        for kind in (*_OUTCOMES.values(), _OTHER_MODEL)
+        if counts[kind]
+    ]
+    return f"Of {len(results)} runs {', '.join(kinds)}."
+
+
+def counted(report: Report, count: int) -> str:
+    """Say how many steps a side has, and of what kind: in a short run all may be warm-up."""
+    steps = report.results.steps
+    kind = BASES.get(steps.basis, "") if steps is not None else ""
+    return f"{count:,} {kind}step{'' if count == 1 else 's'}"
+
+
+def gone_findings(base: Report, new: Report) -> tuple[Finding, ...]:
+    """Return findings of the base run that the new one, with steps to judge, does not have."""
+    return findings_missing_in(new.findings, base.findings) if new.results.step_ns else ()
+
+
+def new_findings(base: Report, new: Report) -> tuple[Finding, ...]:
+    """Return findings of the new run that the base one, with steps to judge, did not have."""
+    return findings_missing_in(base.findings, new.findings) if base.results.step_ns else ()
+
+
+def compared_figures(base: Report, new: Report, result: Comparison) -> tuple[BeforeAfter, ...]:
+    """Return the figures to look at before and after a change, per sample where times are."""
+    scale = (1.0, 1.0)
+    if result.per_sample:
+        scale = (base.results.batch_size or 1.0, new.results.batch_size or 1.0)
+    return before_after(base.results, new.results, result.values, scale=scale)
+
+
+def most_changed_phase(base: Report, new: Report, result: Comparison) -> Change | None:
+    """Return the phase that changed most; None where none changed by enough to matter."""
+    if base.results.step_ns is None or new.results.step_ns is None:
+        return None
+    phases = _changed(result.phases, result)
+    return max(phases, key=lambda change: abs(change.shift), default=None)
+
+
+def values_same(result: Comparison) -> bool | None:
+    """Whether all recorded values are the same; None where no step has one in both runs."""
+    answers = [value.same for value in result.values if value.same is not None]
+    return all(answers) if answers else None
+
+
+def _sections(base: Report, new: Report, result: Comparison, tolerance: float) -> Iterator[Section]:
+    yield _verdict(base, new, result)
+    if warnings := tuple(_warnings(base, new, result)):
+        yield Section("warnings", "", "first", (Text(warnings, "warning"),))
+    if result.differs:
+        yield _differs(result)
+    if figures := compared_figures(base, new, result):
+        note = "figures that both runs have, and which way each should go"
+        table = before_after_table(figures)
+        yield Section("before_after", "Before and after", "first", (table,), note=note)
+    yield from _step_sections(result)
+    yield from _traced("operators", "Operators", "own time", result.operators, result)
+    kernels = [replace(row, name=kernel_name(row.name)) for row in result.kernels]
+    yield from _traced("kernels", "Kernels", "device time", kernels, result)
+    if memory := _changes("memory", result.memory or ()):
+        yield Section("memory", "Memory", "page", (memory,))
+    if findings := tuple(_finding_tables(base, new)):
+        yield Section("findings", "Findings", "first", findings)
+    yield _values(result, tolerance)
+    yield _change_figures(base, new, result, tolerance)
+
+
+def _verdict(base: Report, new: Report, result: Comparison) -> Section:
+    sentence = comparison_sentence(result)
+    steps = f"{counted(new, result.new_steps)} against {counted(base, result.base_steps)}"
+    sure = result.verdict in (Outcome.FASTER, Outcome.SLOWER) and not result.other_model
+    verdict = Verdict(
+        kind="other_model" if result.other_model else _KINDS[result.verdict],
+        label="Result",
+        title=f"The new run is {sentence}" if sure else f"{sentence[0].upper()}{sentence[1:]}",
+        sentence=f"{steps}; {SURENESS}." if result.fit_change is not None else f"{steps}.",
+    )
+    runs = (Figure("base", "base", base.run, "code"), Figure("new", "new", new.run, "code"))
+    return Section("verdict", "", "first", (verdict, Figures(runs)))
+
+
+_KINDS: dict[Outcome, Literal["faster", "slower", "no_difference", "too_short"]] = {
+    Outcome.FASTER: "faster",
+    Outcome.SLOWER: "slower",
+    Outcome.NO_DIFFERENCE: "no_difference",
+    Outcome.UNKNOWN: "too_short",
+}
+
+
+def _warnings(base: Report, new: Report, result: Comparison) -> Iterator[str]:
+    """Yield what to know before the figures are believed."""
+    if base.run == new.run:
+        yield "Both are the same run."
+    sides = {"base": base, "new": new}
+    if result.per_sample:
+        sizes = [report.results.batch_size or 0.0 for report in sides.values()]
+        yield f"The batch sizes differ ({sizes[0]:.4g} and {sizes[1]:.4g}): times are per sample."
+    ahead = [side for side, by_device in zip(sides, result.by_device, strict=True) if by_device]
+    if ahead:
+        yield (
+            f"Steps of the {' and the '.join(ahead)} run are timed by the device's clock, because "
+            "the host ran ahead of it."
+        )
+    for side, report in sides.items():
+        wait = report.results.facts.core_wait
+        if wait is not None and wait.frac >= DISTURBED:
+            yield f"The {side} run waited {percent(wait.frac)} of its time for a free core."
+    if result.other_model:
+        yield (
+            "The models differ: unless your change made them differ, the times say nothing about "
+            "it."
+        )
+    others = [fact.name for fact in result.differs if fact.kind in ("machine", "versions")]
+    if others:
+        yield (
+            f"The runs also differ in {', '.join(others)}: that may explain the difference as well "
+            "as any change that you made."
+        )
+
+
+def _differs(result: Comparison) -> Section:
+    columns = (
+        Column("name", "What", "text"),
+        Column("base", "Base", "code"),
+        Column("new", "New", "code"),
+        Column("kind", "Kind", "text", detail="verbose"),
+    )
+    rows: tuple[dict[str, Value], ...] = tuple(
+        {"name": fact.name, "base": str(fact.base), "new": str(fact.new), "kind": fact.kind}
+        for fact in result.differs
+    )
+    note = "settings, machine and versions that are not the same in both"
+    return Section("differs", "What differs", "page", (Table("differs", columns, rows),), note=note)
+
+
+def before_after_table(figures: Sequence[BeforeAfter]) -> Table:
+    """Return figures of both sides with the way that each should go."""
+    columns = (
+        Column("label", "Figure", "text"),
+        Column("base", "Base", "number"),
+        Column("new", "New", "number"),
+        Column("diff_frac", "Change", "change_frac"),
+        Column("wanted", "Wanted", "text"),
+        Column("as_wanted", "As wanted", "text"),
+    )
+    rows = []
+    for figure in figures:
+        unit = "number" if figure.wanted == "same" else labelled(figure.name)[1]
+        row: dict[str, Value] = {
+            "id": figure.name,
+            "label": figure.label,
+            "base": Quantity(figure.base, unit),
+            "new": Quantity(figure.new, unit),
+            "diff_frac": figure.diff_frac,
+            "wanted": figure.wanted,
+            "as_wanted": {None: "unchanged", True: "yes", False: "no"}[figure.as_wanted],
+        }
+        rows.append(row)
+    return Table("before_after", columns, tuple(rows))
+
+
+def _step_sections(result: Comparison) -> Iterator[Section]:
+    unit = "per sample" if result.per_sample else "per step"
+    if steps := _changes("steps", result.steps):
+        note = None if not result.per_sample else "per sample, but for the wall time"
+        yield Section("steps", "Step time", "page", (steps,), note=note)
+    clock = ", by the host's clock" if any(result.by_device) else ""
+    if phases := _phases("phases", result.phases, result):
+        yield Section("phases", "Phases", "page", (phases,), note=f"mean {unit}{clock}")
+    if between := _phases("between_epochs", result.between, result):
+        yield Section("between_epochs", "Between epochs", "page", (between,), note=f"mean {unit}")
+
+
+def _traced(
+    id: str, title: str, time: str, changes: Sequence[Change], result: Comparison
+) -> Iterator[Section]:
+    """Yield the figures of the few profiled steps; what a side did not run took no time there."""
+    if result.traced_steps is None or not changes:
+        return
+    columns = _change_columns(Column("name", title.removesuffix("s"), "code"))
+    columns = (*columns, Column("only", "", "text"))
+    rows = []
+    for change in changes[:MOST_ROWS]:
+        only = "added" if change.base is None else "removed" if change.new is None else None
+        rows.append(
+            {
+                "name": change.name,
+                "base": change.base,
+                "new": change.new,
+                "diff": change.shift,
+                "diff_frac": change.diff_frac,
+                "only": only,
+            }
+        )
+    first = min(FIRST_ROWS, len(_changed(changes, result)))
+    table = Table(id, columns, tuple(rows), first_rows=first or 1)
+    steps = " and ".join(str(count) for count in result.traced_steps)
+    per = "sample" if result.per_sample else "step"
+    note = f"{time} per {per} of {steps} profiled steps, the largest change first"
+    yield Section(id, title, "page" if first else "verbose", (table,), note=note)
+
+
+def _changes(id: str, changes: Sequence[Change]) -> Table | None:
+    """Return figures that each have a unit of their own; None where neither side has any."""
+    columns = (
+        Column("label", "", "text"),
+        Column("base", "Base", "number"),
+        Column("new", "New", "number"),
+        Column("diff", "Difference", "number"),
+        Column("diff_frac", "Change", "change_frac"),
+    )
+    rows = []
+    for change in changes:
+        if change.base is None and change.new is None:
+            continue
+        unit = labelled(change.name)[1]
+        row: dict[str, Value] = {
+            "id": change.name,
+            "label": STEP_LABELS[change.name],
+            "base": Quantity(change.base, unit),
+            "new": Quantity(change.new, unit),
+            "diff": Quantity(change.diff, unit),
+            "diff_frac": change.diff_frac,
+        }
+        rows.append(row)
+    return Table(id, columns, tuple(rows)) if rows else None
+
+
+def _phases(id: str, changes: Sequence[Change], result: Comparison) -> Table | None:
+    """Return phases in both runs, the largest change first."""
+    rows: list[dict[str, Value]] = [
+        {
+            "id": change.name,
+            "label": phase_label(change.name),
+            "base": change.base,
+            "new": change.new,
+            "diff": change.shift,
+            "diff_frac": change.diff_frac,
+        }
+        for change in sorted(changes, key=lambda change: -abs(change.shift))
+    ]
+    if not rows:
+        return None
+    first = max(1, len(_changed(changes, result)))
+    columns = _change_columns(Column("label", "Phase", "text"))
+    return Table(id, columns, tuple(rows), first_rows=first, color="id")
+
+
+def _change_columns(name: Column) -> tuple[Column, ...]:
+    return (
+        name,
+        Column("base", "Base", "ns"),
+        Column("new", "New", "ns"),
+        Column("diff", "Difference", "ns", bar=True),
+        Column("diff_frac", "Change", "change_frac"),
+    )
+
+
+def _changed(changes: Sequence[Change], result: Comparison) -> list[Change]:
+    """Return the times that changed by enough of a step to be shown first."""
+    least_ns = MIN_SHARE * (result.steps.mean_ns.base or 0.0)
+    return [change for change in changes if abs(change.shift) >= least_ns]
+
+
+def _finding_tables(base: Report, new: Report) -> Iterator[Table]:
+    columns = (
+        Column("severity", "", "text"),
+        Column("id", "Finding", "code"),
+        Column("title", "What it says", "text"),
+    )
+    for id, title, findings in (
+        ("findings_gone", "Gone", gone_findings(base, new)),
+        ("findings_new", "New", new_findings(base, new)),
+    ):
+        rows = tuple(
+            {"severity": finding.severity.value, "id": finding.id, "title": finding.title}
+            for finding in findings
+        )
+        if rows:
+            yield Table(id, columns, rows, title=title)
+
+
+def _values(result: Comparison, tolerance: float) -> Section:
+    title = "Do they compute the same?"
+    if not any(value.count for value in result.values):
+        return Section("values", title, "page", (Text((NO_VALUES,)),))
+    columns = (
+        Column("name", "Value", "code"),
+        Column("same", "Same", "flag"),
+        Column("steps", "Steps compared", "count"),
+        Column(
+            "max_diff",
+            "Largest difference",
+            "number",
+            note="of the base's value, or in all where that is less",
+        ),
+        Column("first_step", "Differs from step", "count"),
+        Column("last_base", "Last, base", "number"),
+        Column("last_new", "Last, new", "number"),
+    )
+    note = (
+        "recorded losses and metrics of the steps that both runs have; the same is within "
+        f"{tolerance:g} of their size"
+    )
+    rows = tuple(_value_row(value) for value in result.values)
+    return Section("values", title, "page", (Table("values", columns, rows),), note=note)
+
+
+def _value_row(value: ValueCheck) -> dict[str, Value]:
+    row: dict[str, Value] = {"name": value.name, "steps": value.count}
+    if value.count:
+        finite = value.max_diff != float("inf")
+        row |= {
+            "same": value.same,
+            "max_diff": value.max_diff if finite else "not finite",
+            "first_step": value.first_step,
+            "last_base": "not finite" if value.last_base is None else value.last_base,
+            "last_new": "not finite" if value.last_new is None else value.last_new,
+        }
+    return row
+
+
+def _change_figures(base: Report, new: Report, result: Comparison, tolerance: float) -> Section:
+    """Return what the sentence is made of, for programs that read the document."""
+    clocks = ["device" if by_device else "host" for by_device in result.by_device]
+    traced = result.traced_steps or (None, None)
+    figures = (
+        *_interval_figures("fit_change", "whole fit", result.fit_change),
+        *_interval_figures("step_change", "steady step", result.change),
+        Figure("verdict", "verdict", result.verdict.value, "text"),
+        Figure("same_model", "same model", not result.other_model, "flag"),
+        Figure("per_sample", "times per sample", result.per_sample, "flag"),
+        Figure("base_steps_count", "steps of the base", result.base_steps, "count"),
+        Figure("new_steps_count", "steps of the new run", result.new_steps, "count"),
+        Figure("base_clock", "clock of the base", clocks[0], "text"),
+        Figure("new_clock", "clock of the new run", clocks[1], "text"),
+        Figure("base_traced_count", "profiled steps of the base", traced[0], "count"),
+        Figure("new_traced_count", "profiled steps of the new run", traced[1], "count"),
+        Figure("values_same", "values the same", values_same(result), "flag"),
+        Figure("tolerance", "tolerance of values", tolerance, "number"),
+    )
+    return Section("figures", "Figures of the comparison", "verbose", (Figures(figures),))
+
+
+def _interval_figures(key: str, label: str, change: Sureness | None) -> Iterator[Figure]:
+    middle = None if change is None else change.middle
+    yield Figure(f"{key}_frac", f"change of the {label}", middle, "change_frac")
+    interval = None if change is None else Interval(change.low, change.high)
+    note = "19 times in 20"
+    yield Figure(f"{key}_interval_frac", "between", interval, "change_frac", note=note)
+
+
+def _runs_table(base: Report, compared: Sequence[tuple[Report, Comparison]]) -> Table:
+    columns = (
+        Column("run", "Run", "text"),
+        Column("median_ns", "Median step", "ns"),
+        Column("samples_per_s", "Samples", "per_s"),
+        Column("peak_reserved_bytes", "Peak memory", "bytes"),
+        Column("findings_gone", "Findings gone", "count"),
+        Column("findings_new", "New", "count"),
+        Column("values", "Losses", "text"),
+        Column("phase", "Changed most", "text"),
+        Column("phase_diff_ns", "By", "ns"),
+        Column("verdict", "Verdict", "text", detail="verbose"),
+        Column("path", "Log dir", "code", detail="verbose"),
+    )
+    rows: list[dict[str, Value]] = [{"run": "base", **_own_figures(base)}]
+    for number, (new, result) in enumerate(compared, start=1):
+        phase = most_changed_phase(base, new, result)
+        row: dict[str, Value] = {
+            "run": str(number),
+            **_own_figures(new),
+            "findings_gone": len(gone_findings(base, new)),
+            "findings_new": len(new_findings(base, new)),
+            "values": _SAME[values_same(result)],
+            "phase": None if phase is None else phase_label(phase.name),
+            "phase_diff_ns": None if phase is None else phase.shift,
+            "verdict": _OTHER_MODEL if result.other_model else result.verdict.value,
+        }
+        rows.append(row)
+    return Table("runs", columns, tuple(rows))
+
+
+def _own_figures(report: Report) -> dict[str, Value]:
+    results = report.results
+    use = results.memory.use
+    return {
+        "median_ns": results.step_dur.p50_ns if results.step_dur else None,
+        "samples_per_s": results.samples_per_s,
+        "peak_reserved_bytes": None if use is None else use.peak_reserved_bytes,
+        "path": report.run,
+    }
+
+
+def _change_sentence(result: Comparison) -> str:
+    """Say how the whole fit changed, and where a step by itself did not do so, that too."""
+    fit, step = result.fit_change, result.change
+    if fit is None or step is None or abs(fit.middle - step.middle) < APART:
+        return _interval_sentence(result, fit, result.verdict, "")
+    whole = _interval_sentence(result, fit, result.verdict, " of the whole fit")
+    steps = _interval_sentence(result, step, result.step_verdict, "")
+    return f"{whole}; steps alone: {steps}"
+
+
+def _interval_sentence(
+    result: Comparison, change: Sureness | None, outcome: Outcome, of: str
+) -> str:
+    if change is None:
+        return f"too few steps to compare: {result.base_steps} and {result.new_steps}"
+    if outcome is Outcome.NO_DIFFERENCE:
+        steps = min(result.base_steps, result.new_steps)
+        per = " per sample" if result.per_sample else ""
+        return (
+            f"no difference{per}{of} that {steps} steps could show "
+            f"({change.low * 100:+.1f}% to {change.high * 100:+.1f}% in time)"
+        )
+    per = "per sample" if result.per_sample else "per step"
+    digits = 0 if abs(change.middle) >= 0.10 else 1
+    middle = f"{abs(change.middle) * 100:.{digits}f}"
+    low, high = (
+        f"{bound * 100:.{digits}f}" for bound in sorted((abs(change.low), abs(change.high)))
+    )
+    word, less, times = "slow", "more", 1 + change.middle
+    if outcome is Outcome.FASTER:
+        word, less, times = "fast", "less", 1 / (1 + change.middle)
+    return f"{word}er: {middle}% {less} time {per}{of} ({low}-{high}%), {times:.3g} times as {word}"
+
+
+def _number(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _name(run: str) -> str:
+    return os.path.basename(os.path.normpath(os.path.abspath(run)))
