@@ -1,1 +1,1 @@
-"""Models of how much of a cost a change can save."""
+"""Models of how much of a step's time a change saves."""

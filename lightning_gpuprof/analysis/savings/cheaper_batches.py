@@ -1,4 +1,4 @@
-"""What batches would take if their samples were cheaper, or validation's batches larger."""
+"""How much of the wait for data cheaper samples save."""
 
 import re
 from collections import Counter
@@ -10,79 +10,85 @@ from lightning_gpuprof.analysis.savings.hidden import Exposed
 from lightning_gpuprof.records.phases import Phase
 
 MIN_SAMPLES = 10
+"""Fewer samples of batch making do not show whose code it is."""
 MOSTLY = 0.5
 _RANDOM = re.compile(r"\b(random|rng|rand(n|int|perm)?(_like)?|Random[A-Z]\w*|\w*[Aa]ugment\w*)\b")
-"""Names of what draws random numbers."""
+"""Names that draw random numbers."""
 LEFT_FRAC = 0.1
-"""May stay of work that is done once."""
+"""The share that may remain of work that is done once, instead of in every epoch."""
 SAMPLE_NS = 6_000
-"""A sample that is only indexed and stacked takes about this long (docs/adr/0031)."""
+"""Indexing and stacking alone take about this long per sample (docs/adr/0031)."""
 
 
 @dataclass(frozen=True)
 class OwnCode:
-    """The least share of batch making at the user's own lines, and the function seen most."""
+    """The user's own code in making batches."""
 
     low_frac: float
+    """Its least share of the time for making batches."""
     function: str
+    """Its function with the most samples."""
 
 
 def own_code(run: RunResults) -> OwnCode | None:
-    """Return the user's part in making batches; None where too little was seen, or of it."""
+    """Return the user's own code in making batches; None if it has too few of the samples."""
     lines = batch_lines(run)
     whole = 0 if lines is None else lines.by_phase.get(Phase.DATA_WAIT.value, 0)
-    seen = [one for one in lines.of(Phase.DATA_WAIT) if not one.in_package] if lines else []
-    count = sum(one.count for one in seen)
+    own = [line for line in lines.of(Phase.DATA_WAIT) if not line.in_package] if lines else []
+    count = sum(line.count for line in own)
     if lines is None or whole < MIN_SAMPLES or count < MOSTLY * whole:
         return None
     functions = Counter[str]()
-    for one in seen:
-        functions[one.named] += one.count
-    return OwnCode(lines.interval(seen, Phase.DATA_WAIT)[0], functions.most_common(1)[0][0])
+    for line in own:
+        functions[line.named] += line.count
+    return OwnCode(lines.interval(own, Phase.DATA_WAIT)[0], functions.most_common(1)[0][0])
 
 
 def draws(run: RunResults) -> float:
-    """Return the share of the batch-making lines that lie in functions which draw at random."""
-    lines = batch_lines(run)
-    seen = [] if lines is None else lines.of(Phase.DATA_WAIT)
-    at_random = {
-        (one.file, one.function)
-        for one in seen
-        if _RANDOM.search(one.source) or _RANDOM.match(one.callee or "")
+    """Return the share of batch making that lies in functions which draw random numbers."""
+    batch = batch_lines(run)
+    lines = [] if batch is None else batch.of(Phase.DATA_WAIT)
+    random_functions = {
+        (line.file, line.function)
+        for line in lines
+        if _RANDOM.search(line.source) or _RANDOM.match(line.callee or "")
     }
-    count = sum(one.count for one in seen if (one.file, one.function) in at_random)
-    return count / max(1, sum(one.count for one in seen))
+    count = sum(line.count for line in lines if (line.file, line.function) in random_functions)
+    return count / max(1, sum(line.count for line in lines))
 
 
 def validation_ns(run: RunResults) -> int:
-    """Return what validation waits per step for batches that are made at the same lines."""
-    seen, lines = run.epochs.validations, run.lines
-    if seen is None or lines is None or run.every is None or run.loader.workers is not None:
+    """Return validation's wait per step for batches that the same lines make; 0 if others do."""
+    validations, lines = run.epochs.validations, run.lines
+    if validations is None or lines is None or run.every is None or run.loader.workers is not None:
         return 0
-    at = {(one.file, one.line) for one in lines.of(Phase.DATA_WAIT)}
-    if not any((one.file, one.line) in at for one in lines.of(Phase.VALIDATION)):
+    places = {(line.file, line.line) for line in lines.of(Phase.DATA_WAIT)}
+    if not any((line.file, line.line) in places for line in lines.of(Phase.VALIDATION)):
         return 0
-    return (seen.first_batch_ns + seen.next_batches_ns) * seen.count // run.every.steps
+    wait_ns = validations.first_batch_ns + validations.next_batches_ns
+    return wait_ns * validations.count // run.every.steps
 
 
 def cheaper_batches(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> tuple[int, int]:
-    """Return the least and the most that cheaper samples save of a wait, per step.
+    """Return the least and the most that cheaper samples save of a wait per step.
 
-    At most all of it. At least, the user's code done once, where it was seen to be most of it; code
-    that was not seen, or that draws at random, becomes half as long (docs/adr/0031).
+    At most the whole wait goes. At least the user's own code goes, if it makes up most of the wait:
+    all but `LEFT_FRAC` of it if it can be done once, half of it if it draws random numbers. Without
+    samples of such code, half of the wait is assumed to go (docs/adr/0031).
     """
     loader, own = run.start.loader, own_code(run)
-    gone_frac, once = 0.5, own is not None and draws(run) < MOSTLY
+    saved_frac, once = 0.5, own is not None and draws(run) < MOSTLY
     if own is not None:
-        gone_frac = own.low_frac * (1 - LEFT_FRAC if once else 0.5)
+        saved_frac = own.low_frac * (1 - LEFT_FRAC if once else 0.5)
     if loader is not None and loader.num_workers:
-        seen = run.loader.workers
-        busy_frac = seen.work / seen.whole if seen and own else 1.0
-        return min(lost.low_ns, round(gone_frac * busy_frac * step_ns)), lost.high_ns
+        workers = run.loader.workers
+        busy_frac = workers.work / workers.whole if workers and own else 1.0
+        return min(lost.low_ns, round(saved_frac * busy_frac * step_ns)), lost.high_ns
     if run.batch_size is None:
         return 0, lost.high_ns
-    # What is done once is known by its share of the samples: all that it takes goes.
+    # The time of code that is done once is known by its share of the samples: all of it goes.
     sure_ns = wait_ns if once and lost.basis == "cpu" else lost.low_ns
-    low_ns = min(round(gone_frac * sure_ns), sure_ns - round(SAMPLE_NS * run.batch_size))
-    also_ns = validation_ns(run)
-    return max(0, low_ns) + round(gone_frac * also_ns), lost.high_ns + also_ns
+    low_ns = min(round(saved_frac * sure_ns), sure_ns - round(SAMPLE_NS * run.batch_size))
+    validation_wait_ns = validation_ns(run)
+    low_ns = max(0, low_ns) + round(saved_frac * validation_wait_ns)
+    return low_ns, lost.high_ns + validation_wait_ns

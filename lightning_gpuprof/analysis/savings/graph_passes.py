@@ -1,4 +1,4 @@
-"""The autograd graph's nodes in a trace, and what running them again costs a step."""
+"""The nodes of the autograd graph in a trace, and the cost of running them repeatedly in a step."""
 
 import re
 from dataclasses import dataclass
@@ -12,18 +12,21 @@ _SECOND_ORDER = re.compile(r"Backward\d*Backward")
 
 @dataclass(frozen=True)
 class GraphPasses:
-    """Calls of nodes per step whose operator is known, and those that had run before."""
+    """Calls of nodes per step, and how many of them repeat an earlier call.
+
+    Only nodes whose operator is known are counted.
+    """
 
     calls: float
     repeated_calls: float
     repeated_ns: float
     """Host time of the repeated calls."""
     most_passes: float
-    """How often a node may have run: those of its class were repeated one less often."""
+    """The most times that a node may have run: once more than nodes of its class were repeated."""
 
     @property
     def repeated_frac(self) -> float:
-        """Share of all calls."""
+        """Share of the calls that repeat an earlier call."""
         return self.repeated_calls / self.calls if self.calls else 0.0
 
     @property
@@ -33,45 +36,48 @@ class GraphPasses:
 
 
 def graph_nodes(facts: TraceFacts) -> list[Operator]:
-    """Return the graph's nodes by class, without its ends, where gradients are added up."""
-    every = facts.operators.items()
-    return [op for name, op in every if name.startswith(ENGINE) and ACCUMULATE not in name]
+    """Return the graph's nodes by class, without the nodes that accumulate gradients."""
+    return [
+        op
+        for name, op in facts.operators.items()
+        if name.startswith(ENGINE) and ACCUMULATE not in name
+    ]
 
 
 def second_order(facts: TraceFacts) -> bool:
-    """Tell whether gradients are differentiated again: nodes of nodes run."""
+    """Return whether gradients are differentiated again, so that nodes of nodes run."""
     return any(_SECOND_ORDER.search(name) for name in facts.operators)
 
 
 def graph_passes(facts: TraceFacts) -> GraphPasses:
-    """Count calls of nodes against calls of the operators that made them, in place or not.
+    """Compare the calls of nodes with the calls of the operators that created them.
 
-    `AddmmBackward0` is made by `aten::addmm`. Where the trace has arrows from operators to nodes,
-    they say which calls are repeated.
+    `AddmmBackward0` is created by `aten::addmm` or its in-place variant. If the trace has arrows
+    from operators to nodes, these show which calls are repeated.
     """
     operators, calls, repeated, repeated_ns, most = facts.operators, 0.0, 0.0, 0.0, 0.0
     nodes = graph_nodes(facts)
     arrows = any(node.repeated_calls for node in nodes)
     for node in nodes:
         match = _NODE.match(node.name)
-        maker = f"aten::{operator_name(match[1])}" if match else ""
-        makers = [operators[one] for one in (maker, f"{maker}_") if one in operators]
-        if not makers:
+        creator = f"aten::{operator_name(match[1])}" if match else ""
+        creators = [operators[name] for name in (creator, f"{creator}_") if name in operators]
+        if not creators:
             continue
-        again = max(0.0, node.calls - sum(one.calls for one in makers))
-        each_ns = node.total_ns / node.calls
-        if arrows:  # a node without an arrow may be of an operator before the trace began
-            again = min(again, node.repeated_calls)
-            each_ns = node.repeated_ns / node.repeated_calls if again else 0.0
+        repeats = max(0.0, node.calls - sum(op.calls for op in creators))
+        call_ns = node.total_ns / node.calls
+        if arrows:  # the operator of a node without an arrow may have run before the trace began
+            repeats = min(repeats, node.repeated_calls)
+            call_ns = node.repeated_ns / node.repeated_calls if repeats else 0.0
         calls += node.calls
-        repeated += again
-        repeated_ns += again * each_ns
-        most = max(most, again)
+        repeated += repeats
+        repeated_ns += repeats * call_ns
+        most = max(most, repeats)
     return GraphPasses(calls, repeated, repeated_ns, most + 1)
 
 
 def operator_name(node: str) -> str:
-    """Return an operator's name from its node's.
+    """Return the name of the operator that creates nodes of a class.
 
     >>> operator_name("NativeLayerNorm"), operator_name("Addmm")
     ('native_layer_norm', 'addmm')

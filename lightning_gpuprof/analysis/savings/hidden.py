@@ -1,4 +1,4 @@
-"""How much of a phase's host time really lengthens the step, given what runs at the same time."""
+"""How much of a phase's host time lengthens the step, given what the device does meanwhile."""
 
 from dataclasses import dataclass
 
@@ -7,15 +7,16 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.records.phases import Phase
 
 AROUND_FRAC = 0.2
-"""Removing a cost saves its time within this share: caches and Python's lock (docs/adr/0031)."""
+"""Removing a cost saves its time to within this share, as caches and Python's lock make other code
+slower or faster (docs/adr/0031)."""
 MARK_ERROR_FRAC = 0.1
-"""Taken as the error of a phase's device time: marks bound host calls, not kernels."""
+"""The assumed error of a phase's device time: marks are set around host calls, not kernels."""
 
 
 def around(cost_ns: int, step_ns: int | None = None) -> tuple[int, int]:
-    """Return the least and the most that removing a timed cost saves.
+    """Return the least and the most that removing a measured cost saves.
 
-    Where the cost is most of the step, at most half of the rest goes with it.
+    With `step_ns`, it saves at most the cost and half of the rest of the step.
 
     >>> around(1_000), around(900, step_ns=1_000)
     ((800, 1200), (720, 950))
@@ -28,20 +29,20 @@ def around(cost_ns: int, step_ns: int | None = None) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Exposed:
-    """The part of some host time that the step would lose with it, per step."""
+    """By how much a step gets shorter without some host time."""
 
     low_ns: int
     high_ns: int
     basis: str
-    """"cpu" (nothing overlaps), "device marks", or "unknown" (a GPU without marks)."""
+    """"cpu" (nothing overlaps), "device marks", or "unknown" (a GPU without device marks)."""
 
 
 def exposed(run: RunResults, phase: Phase, host_ns: int) -> Exposed:
-    """Say how much shorter a step gets when `host_ns` of a phase that queues no work go.
+    """Return by how much a step gets shorter without `host_ns` of a phase that queues no work.
 
-    On a CPU all of it, more or less (`AROUND_FRAC`): host and device are one. On a GPU the device
-    may still be busy with what was queued before; between two marks with nothing queued between
-    them, the device's own time is the time it stood idle, and only that is lost.
+    On a CPU, by about all of it (`AROUND_FRAC`), because host and device are the same. A GPU may
+    still be busy with work that was queued before. Between two marks with no work queued between
+    them, the device's own time is the time in which it was idle, and only that is saved.
     """
     if not run.on_gpu:
         return Exposed(*around(host_ns, run.step_ns), "cpu")
@@ -57,13 +58,14 @@ def exposed(run: RunResults, phase: Phase, host_ns: int) -> Exposed:
 
 
 def faster_kernels(run: RunResults, step_ns: int, low_ns: float, high_ns: float) -> tuple[int, int]:
-    """Return by how much faster kernels make a step shorter, where the device holds it up.
+    """Return by how much a step gets shorter if its kernels take `low_ns` to `high_ns` less.
 
-    In a step that waits for the host, or for data, it would only idle for longer. Where nothing was
-    marked, all are taken to be held up.
+    In a step that waits for the host or for data, the device would only idle longer. Without device
+    marks, all steps are assumed to wait for the device.
     """
-    held = 1.0
+    waiting_frac = 1.0
     if run.device.time is not None:
         states = run.device.time.state_frac
-        held = 1.0 - states[StepState.HOST_BOUND] - states[StepState.DATA_BOUND]
-    return round(min(step_ns, held * low_ns)), round(min(step_ns, held * high_ns))
+        waiting_frac = 1.0 - states[StepState.HOST_BOUND] - states[StepState.DATA_BOUND]
+    low, high = waiting_frac * low_ns, waiting_frac * high_ns
+    return round(min(step_ns, low)), round(min(step_ns, high))

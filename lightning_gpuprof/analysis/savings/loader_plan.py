@@ -1,4 +1,4 @@
-"""Which change of the data loader shortens the wait for data most surely, and by how much."""
+"""Chooses the change of the data loader that shortens the wait for data most surely."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -11,58 +11,66 @@ from lightning_gpuprof.analysis.savings.host_work import computes_on_all_cores
 
 HANDOVER_LOW_NS = 100_000
 HANDOVER_HIGH_NS = 1_000_000
-"""Taking a ready batch from a worker costs the training process this much (docs/adr/0031)."""
+"""Receiving a ready batch from a worker costs the training process this much (docs/adr/0031)."""
 MAX_WORKERS = 16
 MOST = 0.5
 SAMPLER_LEFT = 0.1
-"""May stay of a sampler that orders a whole epoch at once."""
+"""The share that may remain of a sampler's time if it orders a whole epoch at once."""
 BESIDE_NS = 1_500_000
-"""Without workers as much may go beside the wait for them (docs/adr/0031)."""
+"""Without workers, a step may lose this much in addition to the wait for them (docs/adr/0031)."""
 CROWDED = 4
-"""More workers than cores cost training up to a quarter more than the wait."""
+"""More workers than cores slow training down by up to a quarter of the wait, in addition to it."""
 SURE_FRAC = 0.05
+"""A change to no workers is sure if it saves at least this share of the step."""
 
 
 class LoaderChange(str, Enum):
     """What to change."""
 
     ROWS = "rows"
-    """Make batches here: the samples are rows of tensors in memory."""
+    """Make batches in the training process, because samples are rows of tensors in memory."""
     SAMPLER = "sampler"
+    """Make the sampler cheaper."""
     NO_WORKERS = "no_workers"
-    """Make batches here: handing them over takes longer."""
+    """Make batches in the training process, because handing them over takes longer."""
     SMALLER = "smaller"
     """Hand over fewer bytes or tensors: workers have batches ready."""
     CHEAPER = "cheaper"
-    """Less work for each sample."""
+    """Make samples cheaper."""
     WORKERS = "workers"
+    """Use more workers."""
     STORAGE = "storage"
-    """Wait less, or more of them at a time, for storage."""
+    """Wait less for storage, or let more workers wait for it at the same time."""
 
 
 class NoWorkers(str, Enum):
     """Why more workers are not proposed."""
 
     EVERY_CORE = "every_core"
+    """There are as many workers as cores."""
     SHARED = "shared"
-    """The dataset reads what training changes."""
+    """The dataset reads what training changes, which workers would not see."""
     BUSY = "busy"
     """Training computes on all cores."""
     LITTLE = "little"
-    """They would hide no more than they cost."""
+    """They would save no more than they cost."""
 
 
 @dataclass(frozen=True)
 class LoaderPlan:
-    """A change, and what it saves per step."""
+    """A change, and how much of a step it saves."""
 
     change: LoaderChange
     low_ns: int
     high_ns: int
     sure: bool = True
+    """Whether the change is sure to help."""
     num_workers: int = 0
+    """The number of workers to use, if the change is about that."""
     why: NoWorkers | None = None
+    """Why the change is not more workers."""
     instead: "LoaderPlan | None" = None
+    """The second best change."""
 
 
 def loader_plan(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> LoaderPlan:
@@ -80,7 +88,7 @@ def loader_plan(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> L
             return LoaderPlan(LoaderChange.SMALLER, 0, min(lost.high_ns, step_ns), sure=False)
     waited = 1.0 - sampler if not workers or parts.workers_frac is None else parts.workers_frac
     if (worker_lines.storage_frac(run) or 0.0) >= MOST:
-        # Who waits takes no core: as many may wait at a time as are proposed at all.
+        # A worker that waits uses no core, so the number of cores is no limit.
         more = _more_workers(run, step_ns, round(waited * wait_ns), lost, cores=MAX_WORKERS)
         low, number = (more.low_ns, more.num_workers) if more else (0, 0)
         high = round(waited * lost.high_ns)
@@ -98,14 +106,14 @@ def loader_plan(run: RunResults, step_ns: int, wait_ns: int, lost: Exposed) -> L
         return replace(cheaper, why=NoWorkers.LITTLE)
     if busy is None:
         more = replace(more, low_ns=0)
-    # A setting is tried in a minute: the user's code must be seen in the wait to come before it.
+    # A setting is tried in a minute, so it comes first unless samples show the user's own code.
     if own_code(run) is not None and around(cheaper.low_ns)[0] > more.low_ns:
         return replace(cheaper, instead=more)
     return replace(more, instead=cheaper)
 
 
 def rows_in_memory(run: RunResults, lost: Exposed) -> LoaderPlan | None:
-    """Return what it saves to make batches without workers where they are rows in memory."""
+    """Return the saving of no workers if samples are rows in memory; None if there is none."""
     loader, samples = run.start.loader, run.batch_size
     if loader is None or not loader.in_memory or not loader.num_workers or samples is None:
         return None
@@ -116,9 +124,9 @@ def rows_in_memory(run: RunResults, lost: Exposed) -> LoaderPlan | None:
 
 
 def _no_workers(run: RunResults, step_ns: int, lost: Exposed, most_ns: int) -> LoaderPlan:
-    """Return the change to no workers: the wait goes, but for the making of batches."""
+    """Return the change to no workers, which saves the wait less the making of batches."""
     loader, made_ns = run.start.loader, worker_lines.made_in_ns(run)
-    # More workers than cores also take turns with the training itself.
+    # More workers than cores also share the cores with training itself.
     crowded = bool(loader and run.cores is not None and (loader.num_workers or 0) > run.cores)
     more_ns = most_ns // CROWDED if crowded else 0
     if made_ns is None:
@@ -134,11 +142,11 @@ def _no_workers(run: RunResults, step_ns: int, lost: Exposed, most_ns: int) -> L
 def _cheaper(
     run: RunResults, step_ns: int, wait_ns: int, lost: Exposed, waited: float
 ) -> LoaderPlan:
-    """Return the change to cheaper samples; `waited` is the share of the wait that they are."""
+    """Return the change to cheaper samples, which make up the share `waited` of the wait."""
     low_ns, high_ns = cheaper_batches(run, step_ns, wait_ns, lost)
     loader = run.start.loader
     if loader and loader.num_workers and run.loader.wait.workers_frac is None:
-        # The wait holds taking over what workers made, which stays.
+        # The wait includes receiving batches from workers, which remains.
         low_ns = min(low_ns, max(0, lost.low_ns - HANDOVER_HIGH_NS))
         high_ns = max(low_ns, high_ns - HANDOVER_LOW_NS)
     low_ns, high_ns = round(waited * low_ns), round(waited * high_ns)
@@ -148,35 +156,35 @@ def _cheaper(
 def _more_workers(
     run: RunResults, step_ns: int, wait_ns: int, lost: Exposed, *, cores: int | None
 ) -> LoaderPlan | None:
-    """Return the change to more workers; None where they may cost as much as they hide."""
+    """Return the change to more workers; None if they may cost as much as they save."""
     loader = run.start.loader
     if loader is None or loader.num_workers is None or cores is None or cores < 2:
         return None
-    # More than one worker of an `IterableDataset` yield every sample several times, unless the
-    # dataset shares them out; without workers so far, nobody knows.
-    alone = loader.dataset_kind == "iterable" and not loader.num_workers
+    # Several workers of an `IterableDataset` yield every sample several times, unless the dataset
+    # divides its samples among them. A loader without workers does not show whether it does.
+    single = loader.dataset_kind == "iterable" and not loader.num_workers
     plan = plan_workers(
         step_ns=step_ns,
         wait_ns=wait_ns,
         num_workers=loader.num_workers,
         cores=cores,
-        most=1 if alone else MAX_WORKERS,
+        most=1 if single else MAX_WORKERS,
     )
     high = min(lost.high_ns, step_ns - plan.step_low_ns)
     low = min(lost.low_ns, max(0, step_ns - plan.step_high_ns))
     if loader.num_workers and run.loader.wait.workers_frac is None:
-        # More workers do not shorten taking the batch over.
+        # More workers do not shorten receiving the batch.
         low, high = max(0, low - HANDOVER_HIGH_NS), high - HANDOVER_LOW_NS
     if low <= 0 or high <= 0:
         return None
     if loader.dataset_kind == "iterable" and loader.num_workers:
-        low = 0  # they may have no more samples to share out
+        low = 0  # there may be no more samples to divide among them
     return LoaderPlan(LoaderChange.WORKERS, min(low, high), high, num_workers=plan.num_workers)
 
 
 @dataclass(frozen=True)
 class WorkerPlan:
-    """A number of workers, and the step time to expect of it, low to high."""
+    """A number of workers, and the interval of the step time to expect with it."""
 
     num_workers: int
     step_low_ns: int
@@ -186,18 +194,18 @@ class WorkerPlan:
 def plan_workers(
     *, step_ns: int, wait_ns: int, num_workers: int, cores: int, most: int = MAX_WORKERS
 ) -> WorkerPlan:
-    """Find how many workers hide the fetching, and what a step would take with them.
+    """Return how many workers hide the fetching of batches, and how long a step takes with them.
 
-    Without workers the wait is the fetch itself; with `w` busy ones a batch takes `w` steps. At
-    best fetching hides behind the rest of the step, as far as the cores have room for both; at
-    worst it slows training by its share of each core.
+    Without workers, the wait is the fetch itself; with `w` busy workers, making a batch takes `w`
+    steps. At best, fetching is hidden behind the rest of the step as far as the cores suffice for
+    both. At worst, it slows training down by its share of every core.
 
     >>> plan_workers(step_ns=10_000_000, wait_ns=6_000_000, num_workers=0, cores=4)
     WorkerPlan(num_workers=2, step_low_ns=4100000, step_high_ns=6500000)
     """
     fetch_ns = wait_ns if num_workers == 0 else num_workers * step_ns
     rest_ns = max(1, step_ns - wait_ns)
-    # One more than hides the fetch on paper: batches do not all take the same time.
+    # At least a worker more than now, because batches do not all take the same time.
     workers = min(max(-(-fetch_ns // rest_ns), num_workers + 1), most, cores)
     produced_ns = fetch_ns // workers
     added_ns = fetch_ns if num_workers == 0 else wait_ns

@@ -1,1 +1,1 @@
-"""How the ranks of a run wait for one another."""
+"""Comparison of a run's ranks: their steps side by side, and how long they wait for one another."""

@@ -1,4 +1,4 @@
-"""How the ranks of a run compare."""
+"""The results of comparing the ranks of a run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,17 +15,18 @@ from lightning_gpuprof.records.reader import Session
 
 @dataclass(frozen=True, kw_only=True)
 class RankResults:
-    """Every rank in brief, and how long ranks wait for one another."""
+    """A summary of every rank, and how long ranks wait for one another."""
 
     views: tuple[RankView, ...] = ()
     waits: RankWaits | None = None
-    """None with one rank, or where the waits of some rank are unknown."""
+    """None with a single rank, or if the waits of some rank are unknown."""
     exchange_at_most_ns: int | None = None
-    """Per step, where some rank has no steps here: communication, or waiting for such a rank."""
+    """Set if the records lack the steps of some rank: time per step for communication, or for
+    waiting for such a rank."""
 
 
 def rank_results(ranks: Mapping[int, Session], world_size: int) -> RankResults:
-    """Compare the same session of every rank that has records."""
+    """Compare a session's ranks; `ranks` holds those that have records."""
     compared = common_steady(ranks)
     complete = len(compared) >= world_size
     waits = rank_waits(ranks, compared) if complete else None

@@ -1,4 +1,4 @@
-"""The ranks of a run side by side."""
+"""A summary of every rank of a run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,12 +13,15 @@ from lightning_gpuprof.records.schema import RunStart
 
 @dataclass(frozen=True)
 class RankView:
-    """One rank in brief: its step and the mean of each phase per steady step.
+    """A summary of a rank: its step, and the mean of every phase per steady step.
 
-    `exchange_ns` is the part of `backward` after its own gradients were there, `waited_ns` how long
-    it waits in each step for other ranks, there and elsewhere, and `last_frac` the share of steps
-    in which it waited least; None where not measured. `batches` is how many an epoch has here; None
-    where its loader does not know.
+    Figures are None if they were not measured.
+
+    Args:
+        exchange_ns: The part of `backward` after the rank has computed its own gradients.
+        waited_ns: How long it waits for other ranks per step, in that part and elsewhere.
+        last_frac: The share of steps in which it waited least, as the last rank to arrive.
+        batches: How many batches an epoch has on this rank; None if its loader has no length.
     """
 
     rank: int
@@ -38,7 +41,13 @@ class RankView:
 def rank_views(
     ranks: Mapping[int, Session], steady: Mapping[int, Mask], waits: RankWaits | None
 ) -> tuple[RankView, ...]:
-    """Describe the same session of every rank, over the same steps where there are such."""
+    """Summarize a session on every rank.
+
+    Args:
+        ranks: The session by rank.
+        steady: The steps that the figures are of, by rank.
+        waits: How long ranks wait for one another, if that is known.
+    """
     return tuple(_view(rank, session, steady.get(rank), waits) for rank, session in ranks.items())
 
 

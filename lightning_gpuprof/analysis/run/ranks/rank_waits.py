@@ -1,8 +1,8 @@
 """How long ranks wait for one another, step by step, and for which rank.
 
 Ranks meet where they exchange gradients (`EXCHANGE`), in `self.log(sync_dist=True)`, and where
-Lightning asks whether to stop (`STOP_CHECK`). At each meeting the rank that waits least came last:
-its wait is the communication itself, and the rest of the others' waits is for that rank.
+Lightning checks whether to stop (`STOP_CHECK`). At a meeting, the rank that waits least came last:
+its wait is the communication itself. By what the others wait longer, they wait for that rank.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import NOT_MEASURED
 
 FORWARD_MORE = 1.5
-"""Forward counts as waiting where that explains this many times the lateness."""
+"""The forward pass counts as a meeting if that explains this many times as much lateness."""
 _AFTER = (
     Phase.CLIP_GRADIENTS,
     Phase.OPTIMIZER_STEP,
@@ -32,7 +32,7 @@ _AFTER = (
     Phase.VALIDATION,
     Phase.OTHER,
 )
-"""Phases after the exchange: they make a rank late in the next step."""
+"""Phases after the exchange: they make a rank late in the step that follows."""
 EXCHANGED = f"part/{Phase.BACKWARD.value}/{EXCHANGE}"
 _MEETINGS = {
     Phase.LOGGING: f"part/{Phase.LOGGING.value}/{SELF_LOG}",
@@ -40,7 +40,7 @@ _MEETINGS = {
 }
 """Parts in which the host waits for other ranks, by the phase that they are parts of."""
 _LOGGED = 1 + list(_MEETINGS).index(Phase.LOGGING)
-"""Its index among the meetings, of which the exchange is the first."""
+"""The index of logging among the meetings, of which the exchange is the first."""
 
 _Waits = Floats
 """By meeting, rank and step."""
@@ -48,17 +48,25 @@ _Waits = Floats
 
 @dataclass(frozen=True)
 class RankWaits:
-    """The cost of waiting, mean per step.
+    """How long ranks wait for one another, and what makes ranks late; times are means per step.
 
     Args:
-        exchange_ns: Exchange of gradients once the last rank has its own: exposed communication.
-            None where only the whole backward pass was timed.
-        late: The ranks that others wait for most: one, or several that are late together.
-        late_ns: Saving per step if these were never later than all others.
-        usual_ns: The same for another rank: the part of chance.
-        causes: By phase, its excess on the rank that waits least over the median rank.
+        exchange_ns: The exchange of gradients once the last rank has its own: exposed
+            communication. None if only the whole backward pass was timed.
+        waited_ns: How long a rank waits for others, by rank.
+        last_frac: The share of steps in which a rank waits least, by rank.
+        late: The ranks that others wait for most: a single rank, or several that are late together.
+        late_ns: The saving per step if these ranks were never later than all others.
+        usual_ns: The same for another rank, which is due to chance.
+        mean_wait_ns: The mean of `waited_ns`.
+        causes: By phase, by how much the rank that waits least exceeds the median rank.
         part: The callback, logger or other named part that makes up most of the first cause.
-        log_waited_ns: By rank, its wait in `self.log`; empty where a host does not wait (a GPU).
+        lines: Samples of the training thread on the first late rank.
+        worker_lines: Samples of its workers.
+        loader_wait: What its wait for data consists of.
+        other_lines: Samples of the training thread on a rank that is not late.
+        log_waited_ns: How long a rank waits in `self.log`, by rank; empty on a GPU, where the host
+            does not wait there.
     """
 
     exchange_ns: int | None
@@ -78,18 +86,19 @@ class RankWaits:
 
 
 def rank_waits(ranks: Mapping[int, Session], steady: Mapping[int, Mask]) -> RankWaits | None:
-    """Compare when ranks met; None where fewer than two measured it.
+    """Compare when ranks met; None if fewer than two ranks measured it.
 
-    Ranks also meet in the forward pass: DDP sends the first rank's buffers (BatchNorm) to all, FSDP
-    gathers parameters. Forward is taken for waiting where that explains more of the lateness.
+    Ranks also meet in the forward pass: DDP sends the first rank's buffers (BatchNorm) to all, and
+    FSDP gathers parameters. Forward is assumed to be waiting if that explains more lateness.
     """
     order = sorted(steady)
-    sessions = [ranks[r] for r in order]
+    sessions = [ranks[rank] for rank in order]
     exchanges, timed = _exchanges(sessions)
     if exchanges is None:
         return None
     chosen = [
-        steady[r] & (column != NOT_MEASURED) for r, column in zip(order, exchanges, strict=True)
+        steady[rank] & (column != NOT_MEASURED)
+        for rank, column in zip(order, exchanges, strict=True)
     ]
     compared = _Compared(order, RankSteps(sessions, chosen), exchanges, timed)
     if not compared.steps:
@@ -98,25 +107,30 @@ def rank_waits(ranks: Mapping[int, Session], steady: Mapping[int, Mask]) -> Rank
 
 
 def exchange_at_most(ranks: Mapping[int, Session], steady: Mapping[int, Mask]) -> int | None:
-    """Return the mean exchange of the rank with the shortest; None where it was not timed."""
-    exchanges, timed = _exchanges([ranks[r] for r in steady])
+    """Return the mean exchange on the rank where it is shortest; None if it was not timed."""
+    exchanges, timed = _exchanges([ranks[rank] for rank in steady])
     if exchanges is None or not timed:
         return None
-    pairs = zip(exchanges, steady.values(), strict=True)
-    chosen = [one[mask & (one != NOT_MEASURED)] for one, mask in pairs]
-    return min((mean(one) for one in chosen if len(one)), default=None)
+    measured = [
+        exchange[mask & (exchange != NOT_MEASURED)]
+        for exchange, mask in zip(exchanges, steady.values(), strict=True)
+    ]
+    return min((mean(exchange) for exchange in measured if len(exchange)), default=None)
 
 
 def _exchanges(sessions: Sequence[Session]) -> tuple[list[Int64] | None, bool]:
-    """Return each step's exchange by rank, and whether it was timed by itself."""
+    """Return the exchange in every step by rank, and whether it was timed by itself.
+
+    If it was not, it is the whole backward pass.
+    """
     on_device = any(map(_on_device, sessions))
     name = f"device_{EXCHANGED}" if on_device else EXCHANGED
-    timed = all(name in one.columns for one in sessions)
+    timed = all(name in session.columns for session in sessions)
     if timed:
-        return [one.columns[name] for one in sessions], True
-    whole = [None if on_device else one.phase_ns(Phase.BACKWARD) for one in sessions]
-    known = [column for column in whole if column is not None]
-    return known if len(known) == len(sessions) else None, False
+        return [session.columns[name] for session in sessions], True
+    backward = [None if on_device else session.phase_ns(Phase.BACKWARD) for session in sessions]
+    measured = [column for column in backward if column is not None]
+    return measured if len(measured) == len(sessions) else None, False
 
 
 def _on_device(session: Session) -> bool:
@@ -139,24 +153,27 @@ class _Compared:
         """Compare the ranks by the meetings that explain more."""
         waits = self._waits(forward=False)
         late = _late(waits)
-        but: tuple[Phase, ...] = ()
-        with_forward = self._waits(forward=True)
-        instead = _late(with_forward)
-        if instead.costs_ns > FORWARD_MORE * late.costs_ns:
-            waits, late, but = with_forward, instead, (Phase.FORWARD,)
+        meeting_phases: tuple[Phase, ...] = ()
+        waits_with_forward = self._waits(forward=True)
+        late_with_forward = _late(waits_with_forward)
+        if late_with_forward.costs_ns > FORWARD_MORE * late.costs_ns:
+            waits, late = waits_with_forward, late_with_forward
+            meeting_phases = (Phase.FORWARD,)
         whole = waits.sum(axis=0)
         last = whole.argmin(axis=0)
-        share = np.bincount(last, minlength=len(whole)) / whole.shape[1]
-        causes = self._causes(last, but=but)
+        last_frac = np.bincount(last, minlength=len(whole)) / whole.shape[1]
+        causes = self._causes(last, without=meeting_phases)
         exchange = self.steps.table(self._exchanges).min(axis=0).mean()
         first = self.steps.sessions[late.rows[0]]
-        other = next(one for at, one in enumerate(self.steps.sessions) if at not in late.rows)
+        other = next(
+            session for row, session in enumerate(self.steps.sessions) if row not in late.rows
+        )
         return RankWaits(
             exchange_ns=round(float(exchange)) if self._timed else None,
             waited_ns=self._by_rank(whole),
             log_waited_ns=self._by_rank(waits[_LOGGED]) if len(waits) > _LOGGED else {},
-            last_frac=dict(zip(self._order, share.tolist(), strict=True)),
-            late=tuple(self._order[at] for at in late.rows),
+            last_frac=dict(zip(self._order, last_frac.tolist(), strict=True)),
+            late=tuple(self._order[row] for row in late.rows),
             late_ns=round(late.costs_ns),
             usual_ns=round(late.usual_ns),
             mean_wait_ns=round(float(whole.mean())),
@@ -173,35 +190,37 @@ class _Compared:
         return {rank: round(float(ns)) for rank, ns in zip(self._order, means, strict=True)}
 
     def _waits(self, *, forward: bool) -> _Waits:
-        """Return how long ranks wait for others; `forward`: they meet in the forward pass too."""
+        """Return how long ranks wait for others; with `forward`, they also meet in forward."""
         exchange = self.steps.table(self._exchanges)
         meetings = [exchange]
-        if forward:  # with what follows: a rank that computes longer waits less
+        if forward:
+            # Together with the exchange, because a rank that computes longer waits less there.
             meetings = [exchange + self.steps.named(f"{self._clock}/{Phase.FORWARD.value}")]
         if self._clock == "phase":  # a host that drives a GPU does not wait there for other ranks
             meetings += [self.steps.named(name) for name in _MEETINGS.values()]
-        return np.array([one - one.min(axis=0) for one in meetings])
+        return np.array([meeting - meeting.min(axis=0) for meeting in meetings])
 
-    def _causes(self, last: npt.NDArray[np.intp], *, but: Sequence[Phase]) -> dict[Phase, int]:
-        found = {}
+    def _causes(self, last: npt.NDArray[np.intp], *, without: Sequence[Phase]) -> dict[Phase, int]:
+        """Return by how much phases take longer on the last rank than on the median rank."""
+        causes = {}
         for phase in Phase:
-            values = None if phase in but else self._own(phase)
+            values = None if phase in without else self._own(phase)
             if values is None:
                 continue
             of_last = np.take_along_axis(values, last[None, :], axis=0)[0]
-            more = float((of_last - np.median(values, axis=0)).mean())
-            # The median of two is their middle: half of what one takes longer than the other.
-            found[phase] = round(more * (2 if len(values) == 2 else 1))
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+            excess_ns = float((of_last - np.median(values, axis=0)).mean())
+            # The median of two ranks lies halfway between them.
+            causes[phase] = round(excess_ns * (2 if len(values) == 2 else 1))
+        return dict(sorted(causes.items(), key=lambda item: -item[1]))
 
     def _own(self, phase: Phase) -> Table | None:
-        """Return a phase's time on each rank without waits for others; None if not measured."""
+        """Return a phase's time by rank without waits for others; None if not measured."""
         if phase is Phase.BACKWARD:
             if not self._timed:
                 return None
             name = f"{self._clock}/{phase.value}"
             return self.steps.named(name) - self.steps.table(self._exchanges)
-        columns = [one.phase_ns(phase) for one in self.steps.sessions]
+        columns = [session.phase_ns(phase) for session in self.steps.sessions]
         if any(column is None for column in columns):
             return None
         own = self.steps.table(columns, before=phase in _AFTER)
@@ -210,38 +229,42 @@ class _Compared:
         return own
 
     def _part(self, late: int, causes: Mapping[Phase, int]) -> str | None:
-        """Return the named part that makes up most of the first cause on a rank."""
+        """Return the named part that makes up most of the first cause on the rank in a row."""
         phase = next(iter(causes), None)
         if phase is None or phase is Phase.BACKWARD:
             return None
         prefix = f"part/{phase.value}/"
-        more = {}
+        excess_ns = {}
         for name in self.steps.sessions[late].columns:
             if name.startswith(prefix) and name not in _MEETINGS.values():
                 means = self.steps.named(name).mean(axis=1)
-                more[name] = means[late] - np.median(np.delete(means, late))
-        most = max(more, key=lambda one: more[one], default="")
-        return most.removeprefix(prefix) if most and more[most] >= causes[phase] / 2 else None
+                excess_ns[name] = means[late] - np.median(np.delete(means, late))
+        most = max(excess_ns, key=lambda name: excess_ns[name], default="")
+        if not most or excess_ns[most] < causes[phase] / 2:
+            return None
+        return most.removeprefix(prefix)
 
 
 class _Late(NamedTuple):
+    """The rows of the late ranks, what they cost, and what another rank costs."""
+
     rows: list[int]
     costs_ns: float
     usual_ns: float
 
 
 def _late(waits: _Waits) -> _Late:
-    """Return the ranks that are late, their cost, and the usual cost of another rank."""
-    mean = waits.sum(axis=0).mean(axis=1)
-    late = [int(mean.argmin())]
-    together = np.flatnonzero(mean < np.median(mean) / 2).tolist()
-    if 1 < len(together) <= len(mean) / 2 and _gain(waits, late) < _gain(waits, together) / 2:
+    """Return the late ranks, their cost, and the usual cost of another rank."""
+    mean_ns = waits.sum(axis=0).mean(axis=1)
+    late = [int(mean_ns.argmin())]
+    together = np.flatnonzero(mean_ns < np.median(mean_ns) / 2).tolist()
+    if 1 < len(together) <= len(mean_ns) / 2 and _gain(waits, late) < _gain(waits, together) / 2:
         late = together
-    others = [at for at in range(len(mean)) if at not in late]
-    usual = [_gain(waits, [at]) for at in others[:4]]
+    others = [row for row in range(len(mean_ns)) if row not in late]
+    usual = [_gain(waits, [row]) for row in others[:4]]
     return _Late(late, _gain(waits, late), float(np.mean(usual)))
 
 
-def _gain(waits: _Waits, ranks: Sequence[int]) -> float:
-    """Return the least mean wait of the others: by so much these ranks alone are late."""
-    return float(np.delete(waits, ranks, axis=1).min(axis=1).sum(axis=0).mean())
+def _gain(waits: _Waits, rows: Sequence[int]) -> float:
+    """Return the least wait of all other ranks: by so much the ranks in these rows are late."""
+    return float(np.delete(waits, rows, axis=1).min(axis=1).sum(axis=0).mean())
