@@ -12,6 +12,7 @@ from functools import cache
 from msgspec import Struct
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.findings.model import Abstained, Finding
 from lightning_gpuprof.findings.question_figures import FIGURES, FigureInputs, suggested_workers
 from lightning_gpuprof.findings.tables import read_toml
@@ -175,5 +176,5 @@ def _in_words(ids: Sequence[str]) -> str:
 
 
 def _where_to_look(question: Question, run: RunResults) -> str:
-    modules = run.start.model.get("children") or "[...]"
+    modules = list(settings_of(run.start).children) or "[...]"
     return question.look.format(workers=suggested_workers(run), modules=modules)

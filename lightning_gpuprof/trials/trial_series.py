@@ -8,6 +8,7 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
+from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.records.trials import (
     BIT_EQUAL,
     CHANGED,
@@ -231,7 +232,7 @@ class TrialSeries:
     def _notes(self) -> list[str]:
         """Return what a reader of the figures must know."""
         notes = ["All steps ran on one device; validation is not part of them."]
-        used = self.watched.results.start.trainer.get("loggers") or ()
+        used = settings_of(self.watched.results.start).loggers
         if off := [name for name in used if name not in MEASURED_LOGGERS]:
             verb = "was" if len(off) == 1 else "were"
             notes.append(f"{', '.join(off)} {verb} off, so its time is not in these steps.")

@@ -23,7 +23,7 @@ def notices():
         if batches:
             ranks = [replace(rank, batches=batches[rank.rank]) for rank in ranks]
         start = SimpleNamespace(
-            world_size=world or len(ranks), trainer={"num_devices": 2}, hosts=hosts
+            world_size=world or len(ranks), trainer={"num_devices": 2}, model={}, hosts=hosts
         )
         return list(
             rank_notices(

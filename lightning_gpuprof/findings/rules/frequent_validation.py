@@ -22,6 +22,7 @@ workers of its loader is reported by `worker-startup`.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.analysis.savings.cheaper_batches import validation_ns
 from lightning_gpuprof.analysis.savings.hidden import around, exposed
 from lightning_gpuprof.analysis.savings.loader_plan import LoaderChange, loader_plan
@@ -119,7 +120,7 @@ def _one_hook(run: RunResults) -> str | None:
 def _epoch_steps(run: RunResults) -> int | None:
     """Return the number of batches in a training epoch, None if it is not known."""
     length = run.start.loader.length if run.start.loader else None
-    limit = run.start.trainer.get("limit_train_batches")
+    limit = settings_of(run.start).limit_train_batches
     if isinstance(limit, float):
         return None if length is None else max(1, int(length * limit))
     if isinstance(limit, int) and limit > 0:

@@ -30,6 +30,7 @@ from collections.abc import Sequence
 from lightning_gpuprof.analysis.run.line_times import LEAST_COUNT
 from lightning_gpuprof.analysis.run.phase_split import PerStep
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.findings.grade import FEWER, grade, seldom
 from lightning_gpuprof.findings.hooks import norm_hooks
@@ -187,7 +188,7 @@ def _change(run: RunResults, cost_ns: int, called_ns: int, hook: str | None) -> 
     if hook is not None:
         guarded = f"def {hook}(self, *args):\n    if {LOGGED}:\n        ...  # as before"
         return guarded, _seldom_ns(cost_ns)
-    asked: int = run.start.trainer.get("log_every_n_steps", 0)
+    asked = settings_of(run.start).log_every_n_steps
     setting = f"Trainer(..., log_every_n_steps={EVERY_N_STEPS})"
     loggers_ns = max(0, cost_ns - called_ns)
     often = loggers_ns > 0 and 0 < asked < EVERY_N_STEPS

@@ -27,10 +27,10 @@ be nothing. SGD without momentum gains nothing on a CPU.
 """
 
 import re
-from typing import Any
 
 from lightning_gpuprof.analysis.run.phase_split import PerStep
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.settings import OptimizerFacts, settings_of
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.analysis.savings.host_work import parameter_tensors
@@ -66,20 +66,23 @@ EFFORT = Effort(Horizon.QUICK, "one argument of the optimizer", "last digits of 
 def judge(run: RunResults) -> Finding | None:
     """Return the finding about an optimizer that a fused update would make faster."""
     step, step_ns = run.per_step(Phase.OPTIMIZER_STEP), measured(run.step_ns)
-    optimizers: list[dict[str, Any]] = run.start.model.get("optimizers") or []
+    settings = settings_of(run.start)
+    optimizers = settings.optimizers
     tensors = parameter_tensors(run) or 0
     if step is None or not optimizers or tensors < MIN_TENSORS:
         return None
-    foreign = [row for row in optimizers if row.get("package", "torch") != "torch"]
+    foreign = [optimizer for optimizer in optimizers if optimizer.package not in (None, "torch")]
     if foreign:
-        return _of_other_package(run, step, str(foreign[0]["class"]), tensors)
-    sparse = bool(run.start.model.get("sparse_gradients"))
-    unfused = [row for row in optimizers if _gains(row, on_gpu=run.on_gpu, sparse=sparse)]
-    loops = not run.on_gpu or any(row.get("foreach") is False for row in unfused)
+        return _of_other_package(run, step, foreign[0].name, tensors)
+    sparse = settings.sparse_gradients
+    unfused = [
+        optimizer for optimizer in optimizers if _gains(optimizer, on_gpu=run.on_gpu, sparse=sparse)
+    ]
+    loops = not run.on_gpu or any(optimizer.foreach is False for optimizer in unfused)
     if not unfused or (not loops and step.mean_ns < FOREACH_FRAC * step_ns):
         return None
-    name = str(unfused[0]["class"])
-    groups_more = sum(max(0, int(row.get("groups", 1)) - 1) for row in unfused)
+    name = unfused[0].name
+    groups_more = sum(max(0, optimizer.groups - 1) for optimizer in unfused)
     saving = _saving(run, step, tensors, groups_more, loops=loops)
     advice = f"Let {name} update all parameters in one pass (fused=True)."
     change = f"torch.optim.{name}(..., fused=True)"
@@ -133,14 +136,14 @@ def _of_other_package(run: RunResults, step: PerStep, name: str, tensors: int) -
     return _finding(run, name, step, tensors, saving, advice, change, 0.7)
 
 
-def _gains(optimizer: dict[str, Any], *, on_gpu: bool, sparse: bool) -> bool:
+def _gains(optimizer: OptimizerFacts, *, on_gpu: bool, sparse: bool) -> bool:
     """Return whether an optimizer has a faster fused form that it does not use."""
-    if optimizer.get("class") not in FUSED or optimizer.get("fused"):
+    if optimizer.name not in FUSED or optimizer.fused:
         return False
-    if sparse and optimizer["class"] in TAKE_SPARSE:
+    if sparse and optimizer.name in TAKE_SPARSE:
         return False
-    several = optimizer.get("momentum") or optimizer.get("weight_decay")
-    return on_gpu or optimizer["class"] != "SGD" or bool(several)
+    several_operators = optimizer.momentum or optimizer.weight_decay
+    return on_gpu or optimizer.name != "SGD" or several_operators
 
 
 def _saving(

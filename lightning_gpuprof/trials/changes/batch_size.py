@@ -4,6 +4,7 @@ Batches differ, and with them the right values of learning rate and schedule.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.records.trials import ChangedSettings
 from lightning_gpuprof.trials.change import Change, Values
 
@@ -19,7 +20,7 @@ def _values(run: RunResults) -> Values:
 
 def _write(batch_size: int, run: RunResults) -> ChangedSettings:
     before = (run.start.loader.batch_size if run.start.loader else None) or 1
-    accumulated = run.start.trainer.get("accumulate_grad_batches") or 1
+    accumulated = settings_of(run.start).accumulate_grad_batches
     trainer = {}
     if accumulated > 1:
         trainer["accumulate_grad_batches"] = max(1, accumulated * before // batch_size)

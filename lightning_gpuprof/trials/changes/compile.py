@@ -7,6 +7,7 @@ import os
 import shutil
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.records.trials import ChangedSettings
 from lightning_gpuprof.trials.change import PASSES, Change, Values
 
@@ -15,7 +16,7 @@ def _values(run: RunResults) -> Values:
     variable, default = ("CC", "gcc") if run.on_gpu else ("CXX", "g++")
     if not shutil.which(os.environ.get(variable, default)):
         return f"torch.compile finds no compiler here ({default})"
-    return "it is compiled already" if run.start.model.get("compiled") else [True]
+    return "it is compiled already" if settings_of(run.start).compiled else [True]
 
 
 CHANGE = Change(

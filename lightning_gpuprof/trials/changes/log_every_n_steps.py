@@ -1,6 +1,7 @@
 """Logs in fewer steps. The results of training stay the same."""
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.trials.change import Change, Values
 
@@ -9,9 +10,10 @@ DEFAULT_STEPS = 50
 
 
 def _values(run: RunResults) -> Values:
-    if not run.start.trainer.get("loggers"):
+    settings = settings_of(run.start)
+    if not settings.loggers:
         return "there is no logger"
-    steps = run.start.trainer.get("log_every_n_steps") or DEFAULT_STEPS
+    steps = settings.log_every_n_steps or DEFAULT_STEPS
     return [max(DEFAULT_STEPS, 4 * steps)]
 
 

@@ -1,6 +1,7 @@
 """Lets the optimizer update all parameters in a few calls. Results differ by rounding."""
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.findings.rules.unfused_optimizer import FUSED
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.trials import ChangedSettings
@@ -8,16 +9,16 @@ from lightning_gpuprof.trials.change import Change, Values
 
 
 def _values(run: RunResults) -> Values:
-    optimizers = run.start.model.get("optimizers") or []
-    if not optimizers or any(optimizer.get("package") != "torch" for optimizer in optimizers):
+    optimizers = settings_of(run.start).optimizers
+    if not optimizers or any(optimizer.package != "torch" for optimizer in optimizers):
         return "its optimizer is not one of torch's own"
-    if any(optimizer.get("fused") for optimizer in optimizers):
+    if any(optimizer.fused for optimizer in optimizers):
         return "it is fused already"
     faster = []
-    if all(optimizer["class"] in FUSED for optimizer in optimizers):
+    if all(optimizer.name in FUSED for optimizer in optimizers):
         faster.append("fused")
     # On a GPU torch chooses "foreach" by itself.
-    if not run.on_gpu and not any(optimizer.get("foreach") for optimizer in optimizers):
+    if not run.on_gpu and not any(optimizer.foreach for optimizer in optimizers):
         faster.append("foreach")
     return faster or "torch has no faster implementation of it"
 

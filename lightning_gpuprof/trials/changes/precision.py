@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.trials.change import PASSES, Change, Values
 
 CPUINFO = Path("/proc/cpuinfo")
@@ -10,7 +11,7 @@ CPU_FLAGS = ("amx_bf16", "avx512_bf16")
 
 
 def _values(run: RunResults) -> Values:
-    precision = run.start.trainer.get("precision")
+    precision = settings_of(run.start).precision
     if precision not in (None, "32-true"):
         return f"it trains with {precision} already"
     flags = CPUINFO.read_text(encoding="utf-8").split() if CPUINFO.exists() else []

@@ -8,6 +8,7 @@ from itertools import groupby
 
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.analysis.run.trace_facts import doubts_of
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, FileSystem, plugin_dir
 from lightning_gpuprof.views.documents.finding_payload import is_older
@@ -42,8 +43,8 @@ def rank_notices(results: RunResults) -> Iterator[str]:
 
 def _machines(results: RunResults, ranks: Iterable[int]) -> str:
     """Name the machines of some ranks, where all are known; Lightning numbers ranks by machine."""
-    each = results.start.trainer.get("num_devices")
-    if not isinstance(each, int) or each < 1:
+    each = settings_of(results.start).num_devices
+    if each is None or each < 1:
         return ""
     names = {one.rank // each: one.host for one in results.ranks.views}
     names |= {node: name for node, name in enumerate(results.start.hosts) if name}

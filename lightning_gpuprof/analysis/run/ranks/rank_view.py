@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.ranks.rank_waits import EXCHANGED, RankWaits
+from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.analysis.run.steady import mean, median
 from lightning_gpuprof.arrays import Mask
 from lightning_gpuprof.records.phases import Phase
@@ -78,7 +79,9 @@ def _view(rank: int, session: Session, steady: Mask | None, waits: RankWaits | N
 
 def _batches(start: RunStart) -> int | None:
     length = None if start.loader is None else start.loader.length
-    limit = start.trainer.get("limit_train_batches", 1.0)
-    if length is None or start.stage != "fit" or not isinstance(limit, int | float):
+    limit = settings_of(start).limit_train_batches
+    if length is None or start.stage != "fit":
         return None
+    if limit is None:
+        return length
     return min(length, limit) if isinstance(limit, int) else int(length * limit)
