@@ -106,14 +106,14 @@ class DeferredLoss(RecordingCallback):
             self._context,
             loggers=self._loggers(trainer),
             prefix=self.prefix,
-            others=partial(logged_names, trainer.fit_loop.epoch_loop),
+            names_of_others=partial(logged_names, trainer.fit_loop.epoch_loop),
         )
         log = ScalarLog(self.metrics, transfer=self._transfer, send=self._send, refuse=self._refuse)
         self._outputs = StepOutputs(
             trainer,
             log,
             self._keep,
-            alone=self.metrics == ("loss",),
+            loss_only=self.metrics == ("loss",),
             on_first=partial(setattr, self._sink, "first_batch"),
             full=self.window,
             on_full=self._fill,
@@ -151,11 +151,11 @@ class DeferredLoss(RecordingCallback):
             more = min(MOST_WAITING - full, context.windows_left(self._sent_ns, full))
         if more <= 0:
             outputs.log.close_window()
-            sink.take(outputs.log.arrived())
+            sink.write(outputs.log.arrived())
             self._begin_window(outputs)
             return
-        if outputs.log.on_their_way:
-            sink.take(outputs.log.arrived())
+        if outputs.log.has_pending:
+            sink.write(outputs.log.arrived())
             more = 1
         outputs.full += more * self.window
 
@@ -186,7 +186,7 @@ class DeferredLoss(RecordingCallback):
         outputs, sink = self._outputs, self._sink
         if outputs is None or sink is None:
             return
-        sink.take(outputs.log.drain())
+        sink.write(outputs.log.drain())
         self._begin_window(outputs)
 
     def _loggers(self, trainer: Any) -> list[tuple[SafeLogger, int]]:

@@ -65,13 +65,13 @@ class RunFacts(RecordingCallback):
         if self._context is not None:
             for recorder in self.recorders:
                 enable(recorder)
-            self._each("joins", self._context, self._timing)
+            self._each("setup", self._context, self._timing)
 
     @override
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         dispatcher = dispatcher_in(trainer, self)
-        self._each("train_starts", trainer, dispatcher)
+        self._each("on_train_start", trainer, dispatcher)
         self._hooks.add(dispatcher)
 
     @guarded
@@ -79,12 +79,12 @@ class RunFacts(RecordingCallback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, *_: Any
     ) -> None:
         self._hooks.drop()
-        self._each("first_batch_ends", trainer, batch)
+        self._each("on_first_batch_end", trainer, batch)
 
     @override
     @guarded
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._each("train_ends", trainer)
+        self._each("on_train_end", trainer)
         self._release()
 
     def _each(self, moment: str, *args: Any) -> None:

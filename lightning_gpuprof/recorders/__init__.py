@@ -1,5 +1,5 @@
-"""One file per fact that is noted beside timing; none of them computes on the user's tensors.
+"""Recorders of facts beside timing, a file per fact. None of them computes on the user's tensors.
 
-The docstring of each has three lines that docs/what-it-touches.md shows: `Costs:`, `Touches:` and
-`When:`.
+The docstring of every recorder has three entries that docs/what-it-touches.md shows: `Costs:`,
+`Touches:` and `When:`.
 """

@@ -1,4 +1,4 @@
-"""How a run waited for the machine: by its control group's quota, for a core, and for storage."""
+"""Records how long a run waited for a CPU core, for its CPU quota, and for storage."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.facts import CoreWait, CpuQuota, IoPressure
 from lightning_gpuprof.runtime.hooks import HookDispatcher
 
-ROOT, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+CGROUP_ROOT, OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 TASKS, PRESSURE = Path("/proc/self/task"), Path("/proc/pressure/io")
 _Counters = CoreWait | CpuQuota | IoPressure
 
@@ -20,8 +20,8 @@ _Counters = CoreWait | CpuQuota | IoPressure
 class CoreWaits(Recorder):
     """Records how long training waited for a core, for its CPU quota and, by PSI, for storage.
 
-    Costs: some 100 us, twice.
-    Touches: nothing; it reads files of /proc and /sys/fs/cgroup.
+    Costs: about 100 us, twice.
+    Touches: nothing. It reads files of /proc and /sys/fs/cgroup.
     When: the beginning and the end of training.
     """
 
@@ -30,18 +30,18 @@ class CoreWaits(Recorder):
         self._before: list[_Counters | None] = []
 
     @override
-    def train_starts(self, trainer: Any, hooks: HookDispatcher) -> None:
+    def on_train_start(self, trainer: Any, hooks: HookDispatcher) -> None:
         self._before = [read() for read in self._readers]
 
     @override
-    def train_ends(self, trainer: Any) -> None:
+    def on_train_end(self, trainer: Any) -> None:
         for read, before in zip(self._readers, self._before, strict=False):
             if self._context is not None and before is not None and (now := read()) is not None:
                 self._context.write(now.since(before))
 
 
 def core_wait(tasks: Path = TASKS) -> CoreWait | None:
-    """Return the kernel's account of this thread so far; None where it keeps none."""
+    """Return the kernel's counters of this thread's waits, or None if it has no such counters."""
     try:
         text = (tasks / str(threading.get_native_id()) / "schedstat").read_text(encoding="ascii")
         return CoreWait(time.perf_counter_ns(), int(text.split()[1]))
@@ -50,7 +50,7 @@ def core_wait(tasks: Path = TASKS) -> CoreWait | None:
 
 
 def io_pressure(path: Path = PRESSURE) -> IoPressure | None:
-    """Return how long some task of the machine has waited for storage; None where not counted."""
+    """Return how long some task of the machine has waited for storage, or None if unknown."""
     try:
         total = path.read_text(encoding="ascii").split("total=")[1].split()[0]
         return IoPressure(time.perf_counter_ns(), 1_000 * int(total))
@@ -58,22 +58,22 @@ def io_pressure(path: Path = PRESSURE) -> IoPressure | None:
         return None
 
 
-def cpu_quota(root: Path = ROOT, own: Path = OWN) -> CpuQuota | None:
+def cpu_quota(root: Path = CGROUP_ROOT, own: Path = OWN_CGROUP) -> CpuQuota | None:
     """Return the counters of this process's control group (version 2); None without a quota.
 
-    Where its own folder is hidden, as in a container, they are those of the outermost group.
+    If the folder of the group is hidden, as in a container, the outermost group counts.
     """
     try:
-        named = own.read_text(encoding="ascii", errors="replace").splitlines()
+        lines = own.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
         return None
-    path = next((line[3:] for line in named if line.startswith("0::")), None)
-    if path is None:  # the older hierarchy, a folder per controller
+    path = next((line[3:] for line in lines if line.startswith("0::")), None)
+    if path is None:  # control groups of version 1
         return None
-    return _read(root / path.lstrip("/")) or _read(root)
+    return _read_quota(root / path.lstrip("/")) or _read_quota(root)
 
 
-def _read(folder: Path) -> CpuQuota | None:
+def _read_quota(folder: Path) -> CpuQuota | None:
     try:
         counts = dict(line.split() for line in (folder / "cpu.stat").read_text().splitlines())
         quota, period = (folder / "cpu.max").read_text().split()

@@ -1,4 +1,4 @@
-"""The size of a batch, gradients that nobody uses, and values that ranks exchange for the log."""
+"""Records facts of the first batch: its size, unused gradients, and values that ranks exchange."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,30 +13,31 @@ from lightning_gpuprof.tensors import tensor_bytes
 
 
 class FirstBatch(Recorder):
-    """Records bytes, unused gradients and, with several ranks, what each step's log exchanges.
+    """Records bytes, unused gradients and, with several ranks, the logged values they exchange.
 
-    Exchanged in each step is what is logged with `sync_dist=True` and `on_step=True`.
+    Ranks exchange values in every step that are logged with `sync_dist=True` and `on_step=True`.
 
-    Costs: some 20 us, once.
-    Touches: nothing; it reads tensors' sizes, which parameters have gradients, and how values were
-        logged.
-    When: the first batch's end.
+    Costs: about 20 us, once.
+    Touches: nothing. It reads the sizes of tensors, which parameters have gradients, and how values
+        were logged.
+    When: the end of the first batch.
     """
 
     @override
-    def first_batch_ends(self, trainer: Any, batch: Any) -> None:
+    def on_first_batch_end(self, trainer: Any, batch: Any) -> None:
         if self._context is None:
             return
         self._context.write(BatchBytes(tensor_bytes(batch)))
-        groups = [group for one in trainer.optimizers for group in one.param_groups]
+        groups = [group for optimizer in trainer.optimizers for group in optimizer.param_groups]
         unused = unused_gradients(trainer.lightning_module, groups)
         if unused is not None:
             self._context.write(unused)
         if trainer.world_size < 2:
             return
         results = logged_results(trainer.fit_loop.epoch_loop)
-        metas = attempt(lambda: [one.meta for one in results.values()], [])
-        synced = tuple(dict.fromkeys(one.name for one in metas if one.on_step and one.sync.should))
+        metas = attempt(lambda: [result.meta for result in results.values()], [])
+        names = [meta.name for meta in metas if meta.on_step and meta.sync.should]
+        synced = tuple(dict.fromkeys(names))
         if synced:
             self._context.write(SyncedLogs(synced))
 
@@ -44,31 +45,35 @@ class FirstBatch(Recorder):
 def unused_gradients(
     module: LightningModule, groups: Iterable[Mapping[str, Any]]
 ) -> UnusedGradients | None:
-    """Return the parameters that have a gradient and are in no group of an optimizer, if any."""
-    used = {id(parameter) for group in groups for parameter in group["params"]}
-    trained = {name: one for name, one in module.named_parameters() if one.requires_grad}
+    """Return the parameters that have a gradient but belong to no optimizer, or None."""
+    optimized = {id(parameter) for group in groups for parameter in group["params"]}
+    trained = {
+        name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad
+    }
     unused = {
-        name: one for name, one in trained.items() if one.grad is not None and id(one) not in used
+        name: parameter
+        for name, parameter in trained.items()
+        if parameter.grad is not None and id(parameter) not in optimized
     }
     if not unused:
         return None
     return UnusedGradients(
         tensors=len(unused),
-        parameters=sum(one.numel() for one in unused.values()),
-        all_parameters=sum(one.numel() for one in module.parameters()),
-        modules=tuple(dict.fromkeys(_owner(name, unused, trained) for name in unused)),
+        parameters=sum(parameter.numel() for parameter in unused.values()),
+        all_parameters=sum(parameter.numel() for parameter in module.parameters()),
+        modules=tuple(dict.fromkeys(_unused_module(name, unused, trained) for name in unused)),
     )
 
 
-def _owner(name: str, unused: Iterable[str], trained: Iterable[str]) -> str:
-    """Return the outermost module of a parameter that is unused as a whole, or its own name.
+def _unused_module(name: str, unused: Iterable[str], trained: Iterable[str]) -> str:
+    """Return the outermost module around a parameter that is wholly unused, or its own name.
 
-    >>> _owner("a.b.weight", {"a.b.weight"}, {"a.b.weight", "a.c.weight"})
+    >>> _unused_module("a.b.weight", {"a.b.weight"}, {"a.b.weight", "a.c.weight"})
     'a.b'
     """
     parts = name.split(".")
     for depth in range(1, len(parts)):
-        prefix = ".".join(parts[:depth])
-        if all(one in unused for one in trained if one.startswith(f"{prefix}.")):
-            return prefix
+        module = ".".join(parts[:depth])
+        if all(other in unused for other in trained if other.startswith(f"{module}.")):
+            return module
     return name

@@ -1,4 +1,4 @@
-"""Full runs of Python's garbage collector, as a phase of their own."""
+"""Times full runs of Python's garbage collector as a phase of their own."""
 
 import gc
 from contextlib import AbstractContextManager
@@ -11,34 +11,34 @@ from lightning_gpuprof.runtime.context import RunContext, StepTiming
 from lightning_gpuprof.runtime.hooks import HookDispatcher
 
 _FULL = 2
-"""The generation of `gc.collect()`; the younger ones take microseconds."""
+"""The generation of a full collection. Collections of younger generations take microseconds."""
 
 
 class GarbageCollections(Recorder):
-    """Takes full garbage collections out of the phases that they fell into.
+    """Counts full garbage collections as a phase, and not as a part of the phase they occur in.
 
-    A collection comes after so many objects were made, in whichever phase makes the last. One in
-    another thread holds up the training thread as well.
+    A collection starts when a number of objects have been made, in whatever phase that happens. A
+    collection in another thread holds up the training thread too.
 
-    Costs: 1 us per collection, nothing in a step without one.
-    Touches: a function in `gc.callbacks`, to which the interpreter says when it collects.
+    Costs: 1 us per collection, and nothing in a step without a collection.
+    Touches: a function in `gc.callbacks`, which the interpreter calls at every collection.
     When: training.
     """
 
     _region: AbstractContextManager[Any] | None = None
 
     @override
-    def joins(self, context: RunContext, timing: StepTiming | None = None) -> None:
-        super().joins(context, timing)
+    def setup(self, context: RunContext, timing: StepTiming | None = None) -> None:
+        super().setup(context, timing)
         self._region = None if timing is None else timing.garbage_collections()
 
     @override
-    def train_starts(self, trainer: Any, hooks: HookDispatcher) -> None:
+    def on_train_start(self, trainer: Any, hooks: HookDispatcher) -> None:
         self.release()
         if self._region is not None:
-            gc.callbacks.append(self._collects)
+            gc.callbacks.append(self._on_collection)
 
-    def _collects(self, phase: str, info: dict[str, Any]) -> None:
+    def _on_collection(self, phase: str, info: dict[str, Any]) -> None:
         if info["generation"] != _FULL or self._region is None:
             return
         if phase == "start":
@@ -48,5 +48,5 @@ class GarbageCollections(Recorder):
 
     @override
     def release(self) -> None:
-        if self._collects in gc.callbacks:
-            gc.callbacks.remove(self._collects)
+        if self._on_collection in gc.callbacks:
+            gc.callbacks.remove(self._on_collection)

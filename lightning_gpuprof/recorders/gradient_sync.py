@@ -1,4 +1,4 @@
-"""A rank's wait for the gradients of others, apart from its own backward pass."""
+"""Times the exchange of gradients between ranks, apart from the backward pass itself."""
 
 from typing import Any
 
@@ -14,28 +14,31 @@ from lightning_gpuprof.runtime.hooks import HookDispatcher, HookSet
 
 
 class GradientSync(Recorder):
-    """Times the end of each backward pass, in which ranks exchange gradients.
+    """Times the end of every backward pass, in which ranks exchange gradients.
 
-    DDP and FSDP finish their communication in a callback of the autograd engine, which runs once
-    this rank's gradients are there. A callback that is queued before theirs opens the part
-    `backward/gradient exchange`, on the host and, where there are marks, on the device. The end of
-    the backward pass closes it.
+    DDP and FSDP finish their communication in a callback of the autograd engine, which runs when
+    this rank's own gradients are ready. This recorder queues a callback before theirs. In it the
+    part `backward/gradient exchange` begins, on the host and, if there are marks, on the device.
+    The part ends with the backward pass.
 
-    Costs: some 10 us per step, with several ranks alone.
-    Touches: a hook on the loss and a callback on autograd's engine, with several ranks; nothing
-        else shows when a rank's own gradients are ready.
-    When: each step of a run with several ranks.
+    Costs: about 10 us per step of a run with several ranks.
+    Touches: a hook on the loss and a callback on autograd's engine, if there are several ranks.
+        Nothing else shows when a rank's own gradients are ready.
+    When: every step of a run with several ranks.
     """
 
     def __init__(self) -> None:
         self._hooks = HookSet(
-            {"on_before_backward": self._before, "on_after_backward": self._after}
+            {
+                "on_before_backward": self._on_before_backward,
+                "on_after_backward": self._on_after_backward,
+            }
         )
         self._part: TimedPart | None = None
-        self._armed = self._open = False
+        self._backward_expected = self._part_is_open = False
 
     @override
-    def train_starts(self, trainer: Any, hooks: HookDispatcher) -> None:
+    def on_train_start(self, trainer: Any, hooks: HookDispatcher) -> None:
         self.release()
         timing = self._timing
         if trainer.world_size < 2 or timing is None or not timing.running:
@@ -44,37 +47,37 @@ class GradientSync(Recorder):
         self._hooks.add(hooks)
 
     @guarded
-    def _before(self, trainer: Any, module: object, loss: Any) -> None:
+    def _on_before_backward(self, trainer: Any, module: object, loss: Any) -> None:
         part = self._part
         if part is not None and part.timed and getattr(loss, "requires_grad", False):
-            self._armed = True
-            loss.register_hook(self._begun)
+            self._backward_expected = True
+            loss.register_hook(self._on_backward_begin)
 
     @guarded
-    def _begun(self, gradient: torch.Tensor) -> None:
-        if self._armed:
-            self._armed = False
-            at_end_of_backward(self._own_gradients_are_there)
+    def _on_backward_begin(self, gradient: torch.Tensor) -> None:
+        if self._backward_expected:
+            self._backward_expected = False
+            at_end_of_backward(self._on_own_gradients_ready)
 
     @guarded
-    def _own_gradients_are_there(self) -> None:
-        if self._part is not None and not self._open:
-            self._open = True
+    def _on_own_gradients_ready(self) -> None:
+        if self._part is not None and not self._part_is_open:
+            self._part_is_open = True
             self._part.__enter__()
 
     @guarded
-    def _after(self, trainer: Any, module: object) -> None:
-        self._armed = False
-        self._close()
+    def _on_after_backward(self, trainer: Any, module: object) -> None:
+        self._backward_expected = False
+        self._close_part()
 
-    def _close(self) -> None:
-        if self._open and self._part is not None:
-            self._open = False
+    def _close_part(self) -> None:
+        if self._part_is_open and self._part is not None:
+            self._part_is_open = False
             self._part.__exit__(None, None, None)
 
     @override
     def release(self) -> None:
         self._hooks.drop()
-        self._armed = False
-        self._close()
+        self._backward_expected = False
+        self._close_part()
         self._part = None

@@ -1,4 +1,4 @@
-"""The interface of the small recorders that `RunFacts` is made of."""
+"""The interface of the recorders that `RunFacts` consists of."""
 
 from typing import Any
 
@@ -9,30 +9,30 @@ from lightning_gpuprof.runtime.hooks import HookDispatcher
 
 
 class Recorder:
-    """Records one fact of a fit; a subclass overrides the moments that it needs.
+    """Records a fact of a fit. A subclass overrides the hooks that it needs.
 
-    A failing recorder is switched off alone: `guard.disable` calls its `release`. A copy knows
-    nothing of the fit, whose parts could not all be pickled.
+    If a recorder fails, it is switched off alone: `guard.disable` calls its `release`. A copy (by
+    pickle or deepcopy) is a new recorder without a fit, because parts of a fit cannot be pickled.
     """
 
     _context: RunContext | None = None
     _timing: StepTiming | None = None
 
-    def joins(self, context: RunContext, timing: StepTiming | None = None) -> None:
-        """A fit is being set up; `timing` is that of its `PhaseTimer`, where it has one."""
+    def setup(self, context: RunContext, timing: StepTiming | None = None) -> None:
+        """Called when a fit is set up. `timing` is that of its `PhaseTimer`, if it has one."""
         self._context, self._timing = context, timing
 
-    def train_starts(self, trainer: Any, hooks: HookDispatcher) -> None:
-        """Training begins; `hooks` are those of the callback that the Trainer calls."""
+    def on_train_start(self, trainer: Any, hooks: HookDispatcher) -> None:
+        """Called when training begins. `hooks` belongs to the callback that the Trainer calls."""
 
-    def first_batch_ends(self, trainer: Any, batch: Any) -> None:
-        """The first batch has been trained."""
+    def on_first_batch_end(self, trainer: Any, batch: Any) -> None:
+        """Called after the first batch has been trained."""
 
-    def train_ends(self, trainer: Any) -> None:
-        """Training has ended without an exception."""
+    def on_train_end(self, trainer: Any) -> None:
+        """Called when training has ended without an exception."""
 
     def release(self) -> None:
-        """Put back whatever was changed; it may be called twice."""
+        """Restore whatever was changed. May be called twice."""
 
     @override
     def __reduce__(self) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from lightning.pytorch.trainer.connectors import accelerator_connector
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof.callbacks.run_facts import RunFacts
-from lightning_gpuprof.recorders.anomaly_detection import AGAIN, AnomalyDetection
+from lightning_gpuprof.recorders.anomaly_detection import CHECK_EVERY, AnomalyDetection
 from lightning_gpuprof.recorders.cores import CoreWaits
 from lightning_gpuprof.recorders.first_batch import FirstBatch
 from lightning_gpuprof.records import facts
@@ -83,14 +83,14 @@ class Synced(Texts):
 class OfTwoRanks(FirstBatch):
     """Records as it does where there are several ranks."""
 
-    def first_batch_ends(self, trainer, batch):
+    def on_first_batch_end(self, trainer, batch):
         two = SimpleNamespace(
             world_size=2,
             fit_loop=trainer.fit_loop,
             optimizers=[],
             lightning_module=torch.nn.Linear(1, 1),
         )
-        super().first_batch_ends(two, batch)
+        super().on_first_batch_end(two, batch)
 
 
 @pytest.mark.parametrize(("recorder", "names"), [(FirstBatch, []), (OfTwoRanks, [("each",)])])
@@ -103,7 +103,7 @@ def test_what_ranks_exchange_for_the_log_in_each_step_is_noted(fit, monkeypatch,
 
 
 class Broken(FirstBatch):
-    def train_starts(self, trainer, host):
+    def on_train_start(self, trainer, host):
         raise ValueError("no")
 
 
@@ -129,7 +129,7 @@ def test_anomaly_detection_is_recorded_while_it_is_on(fit, on, found):
             return super().training_step(batch, batch_idx)
 
     try:
-        session = fit(AnomalyDetection(), lengths=[8] * 4 * (AGAIN + 5), model=Checked())
+        session = fit(AnomalyDetection(), lengths=[8] * 4 * (CHECK_EVERY + 5), model=Checked())
     finally:
         torch.autograd.set_detect_anomaly(False)
     assert [one.on for one in session.all(facts.AnomalyMode)] == found

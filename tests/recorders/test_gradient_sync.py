@@ -33,11 +33,11 @@ class Part:
 def steps(part, count=2):
     """Make backward passes of two ranks; return the recorder, and the gradient that they leave."""
     host, recorder = Callback(), GradientSync()
-    recorder.joins(
+    recorder.setup(
         SimpleNamespace(step=0, write=lambda record: None),
         SimpleNamespace(part=lambda name: part, running=True),
     )
-    recorder.train_starts(SimpleNamespace(world_size=2), dispatcher_of(host))
+    recorder.on_train_start(SimpleNamespace(world_size=2), dispatcher_of(host))
     weight = torch.ones(1, requires_grad=True)
     for _ in range(count):
         loss = (2 * weight).sum()

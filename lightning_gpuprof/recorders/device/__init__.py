@@ -1,1 +1,1 @@
-"""Device readings of the vendor's driver."""
+"""Readings of a GPU from its vendor's driver."""

@@ -1,27 +1,28 @@
-"""Samples the driver's figures on a thread of its own; loads no vendor library."""
+"""Samples the driver's readings of a device in a thread. Loads no vendor library."""
 
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from lightning_gpuprof.records.schema import DeviceSample
 
-_T = TypeVar("_T", int, float)
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class StatsReading:
-    """The driver's figures at one moment; a field that it does not support is None.
+    """What the driver reports at a moment. A field that it does not support is None.
 
     Attributes:
-        busy_frac: Share of the driver's own sampling period in which a kernel ran: not how
-            much of the device it filled.
-        throttle_reasons: Why clocks are lower than they could be; empty where nothing holds
-            them down, None where not known.
-        others_bytes: Memory of other processes; None where processes cannot be told apart, as
-            in most containers.
+        busy_frac: Share of the driver's sampling period in which any kernel ran, however little of
+            the device it used.
+        throttle_reasons: Why clocks are lower than they could be. Empty if nothing slows them
+            down, None if unknown.
+        others_bytes: Memory of other processes. None if it is unknown which process is this one,
+            as in most containers.
+        others_count: The number of other processes.
     """
 
     busy_frac: float | None = None
@@ -34,42 +35,54 @@ class StatsReading:
     others_count: int | None = None
 
 
+class ProcessUse(NamedTuple):
+    """A process on a device, and the device memory that it uses, as the driver reports it."""
+
+    pid: int
+    num_bytes: Any
+
+
+def others_use(processes: Sequence[ProcessUse]) -> tuple[int, int] | tuple[None, None]:
+    """Return the bytes and the number of the processes other than this one.
+
+    Both are None if this process is not among them: in a container drivers use the process ids of
+    the host, or report no processes.
+    """
+    sizes = [process.num_bytes for process in processes if process.pid != os.getpid()]
+    if len(sizes) == len(processes) or not all(isinstance(size, int) for size in sizes):
+        return None, None
+    return sum(sizes), len(sizes)
+
+
 class DeviceStats:
-    """Where readings come from: a vendor's library, or a fake."""
+    """Reads a device with the library of its vendor.
+
+    Args:
+        *refusals: The exceptions by which the library says that the device does not support a call.
+    """
 
     def __init__(self, *refusals: type[Exception]) -> None:
         self._refusals = refusals
 
     def read(self) -> StatsReading:
-        """Return what the driver says now."""
+        """Return the current readings."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Let go of the vendor's library."""
+        """Shut the vendor's library down."""
 
     def _ask(self, call: Callable[..., Any], *args: Any) -> Any:
-        """Return a call's answer; None where the device or this library does not have it."""
+        """Return the result of a call, or None if the device or the library does not support it."""
         try:
             return call(*args)
         except self._refusals:
             return None
 
-    def _others(self, sizes: Sequence[tuple[int, Any]]) -> dict[str, int]:
-        """Return bytes and number of other processes, given each one's id and bytes.
-
-        Neither where ours is not among them: in a container drivers name processes by the host's
-        ids, or none at all.
-        """
-        others = [size for pid, size in sizes if pid != os.getpid()]
-        if len(others) == len(sizes) or not all(isinstance(size, int) for size in others):
-            return {}
-        return {"others_bytes": sum(others), "others_count": len(others)}
-
 
 class StatsSampler:
-    """Reads on a thread of its own, so that the training thread never waits for the driver.
+    """Reads a device in a thread of its own, so that training never waits for the driver.
 
-    A reading that fails ends the sampling; `error` then says why.
+    A reading that fails ends the sampling. `error` then says why.
     """
 
     def __init__(
@@ -88,13 +101,13 @@ class StatsSampler:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start the thread."""
         name = "gpuprof-device-stats"
         self._thread = threading.Thread(target=self.run, name=name, daemon=True)
         self._thread.start()
 
     def run(self) -> None:
-        """Read until told to end; the body of the thread."""
+        """Read until `close` is called or a reading fails. This is the body of the thread."""
         while not self._wait(self._interval_s):
             try:
                 self._readings.append(self._stats.read())
@@ -104,12 +117,13 @@ class StatsSampler:
 
     def take(self) -> list[StatsReading]:
         """Return the readings since the last call."""
-        count = len(self._readings)  # the thread may add another one meanwhile
-        taken, self._readings[:count] = self._readings[:count], []
-        return taken
+        count = len(self._readings)  # the thread may append more readings meanwhile
+        readings = self._readings[:count]
+        self._readings[:count] = []
+        return readings
 
     def close(self) -> None:
-        """End the thread and let go of the vendor's library."""
+        """End the thread and shut the vendor's library down."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout=2 * self._interval_s + 1)
@@ -119,28 +133,34 @@ class StatsSampler:
 def summarize(
     readings: Sequence[StatsReading], *, step: int, start_ns: int, end_ns: int
 ) -> DeviceSample:
-    """Sum up readings: means, extremes, and the share in which each reason held clocks down."""
-    busy = _known(reading.busy_frac for reading in readings)
-    clocks = _known(reading.sm_clock_mhz for reading in readings)
-    reasons = [one.throttle_reasons for one in readings if one.throttle_reasons is not None]
-    names = sorted({name for some in reasons for name in some})
-    throttled = {name: sum(name in some for some in reasons) / len(reasons) for name in names}
+    """Sum up readings: means, extremes, and for each throttle reason the share of its readings."""
+    busy = _measured(reading.busy_frac for reading in readings)
+    clocks = _measured(reading.sm_clock_mhz for reading in readings)
+    all_reasons = _measured(reading.throttle_reasons for reading in readings)
+    names = sorted({name for reasons in all_reasons for name in reasons})
+    throttle_frac = {
+        name: sum(name in reasons for reasons in all_reasons) / len(all_reasons) for name in names
+    }
     return DeviceSample(
         step=step,
         start_ns=start_ns,
         end_ns=end_ns,
         samples=len(readings),
         busy_frac=sum(busy) / len(busy) if busy else None,
-        max_temperature_c=max(_known(one.temperature_c for one in readings), default=None),
-        max_power_mw=max(_known(one.power_mw for one in readings), default=None),
-        power_limit_mw=max(_known(one.power_limit_mw for one in readings), default=None),
+        max_temperature_c=_highest(reading.temperature_c for reading in readings),
+        max_power_mw=_highest(reading.power_mw for reading in readings),
+        power_limit_mw=_highest(reading.power_limit_mw for reading in readings),
         min_sm_clock_mhz=min(clocks, default=None),
         max_sm_clock_mhz=max(clocks, default=None),
-        throttle_frac=throttled if reasons else None,
-        max_others_bytes=max(_known(one.others_bytes for one in readings), default=None),
-        max_others_count=max(_known(one.others_count for one in readings), default=None),
+        throttle_frac=throttle_frac if all_reasons else None,
+        max_others_bytes=_highest(reading.others_bytes for reading in readings),
+        max_others_count=_highest(reading.others_count for reading in readings),
     )
 
 
-def _known(values: Iterable[_T | None]) -> list[_T]:
+def _measured(values: Iterable[_T | None]) -> list[_T]:
     return [value for value in values if value is not None]
+
+
+def _highest(values: Iterable[int | None]) -> int | None:
+    return max(_measured(values), default=None)

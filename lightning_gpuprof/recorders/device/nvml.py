@@ -1,4 +1,4 @@
-"""Device readings from NVIDIA's NVML, where nvidia-ml-py is installed."""
+"""Reads NVIDIA devices with NVML, if nvidia-ml-py is installed."""
 
 from typing import Any
 
@@ -6,7 +6,12 @@ import torch
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.device_events import nvml_index
-from lightning_gpuprof.recorders.device.device_stats import DeviceStats, StatsReading
+from lightning_gpuprof.recorders.device.device_stats import (
+    DeviceStats,
+    ProcessUse,
+    StatsReading,
+    others_use,
+)
 
 THROTTLE_REASONS = {
     0x1: "gpu_idle",
@@ -19,18 +24,20 @@ THROTTLE_REASONS = {
     0x80: "hw_power_brake_slowdown",
     0x100: "display_clock_setting",
 }
-"""Bits of `nvmlDeviceGetCurrentClocksEventReasons`, by NVML's names in nvml.h."""
+"""The bits of `nvmlDeviceGetCurrentClocksEventReasons`, with their names in nvml.h."""
 
 
 class NvmlStats(DeviceStats):
-    """The readings of one NVIDIA device.
+    """Reads an NVIDIA device.
 
-    Where it is partitioned (MIG) this process has an instance of it: the whole card's processes
-    say nothing of that, and are absent.
+    If the device is partitioned (MIG), this process has only an instance of it. The processes on
+    the whole card say nothing about that instance, and are left out.
 
     Args:
-        uuid: The device's own id, where torch knows it: CUDA numbers devices by speed and NVML by
-            place, so that an index may mean another device.
+        index: The number of the device.
+        nvml: The module `pynvml`.
+        uuid: The id of the device, if torch knows it. An index is less certain, because CUDA
+            numbers devices by speed and NVML by bus.
     """
 
     def __init__(self, index: int, *, nvml: Any, uuid: str | None = None) -> None:
@@ -39,7 +46,7 @@ class NvmlStats(DeviceStats):
         try:
             nvml.nvmlInit()
             handle = None
-            if uuid is not None:  # NVML refuses that of a partitioned device's instance
+            if uuid is not None:  # NVML refuses the id of a MIG instance
                 handle = self._ask(nvml.nvmlDeviceGetHandleByUUID, f"GPU-{uuid}")
             self._handle = nvml.nvmlDeviceGetHandleByIndex(index) if handle is None else handle
         except nvml.NVMLError as error:
@@ -54,6 +61,9 @@ class NvmlStats(DeviceStats):
         processes = None
         if not self._partitioned:
             processes = ask(nvml.nvmlDeviceGetComputeRunningProcesses, handle)
+        others_bytes, others_count = others_use(
+            [ProcessUse(process.pid, process.usedGpuMemory) for process in processes or ()]
+        )
         return StatsReading(
             busy_frac=None if rates is None else rates.gpu / 100,
             temperature_c=ask(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
@@ -61,7 +71,8 @@ class NvmlStats(DeviceStats):
             power_limit_mw=ask(nvml.nvmlDeviceGetEnforcedPowerLimit, handle),
             sm_clock_mhz=ask(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
             throttle_reasons=self._throttle_reasons(),
-            **self._others([(one.pid, one.usedGpuMemory) for one in processes or ()]),
+            others_bytes=others_bytes,
+            others_count=others_count,
         )
 
     @override
@@ -69,25 +80,28 @@ class NvmlStats(DeviceStats):
         self._ask(self._nvml.nvmlShutdown)
 
     def _throttle_reasons(self) -> frozenset[str] | None:
-        # Renamed with driver 535: an old library lacks the new name, an old driver refuses it.
+        # The function was renamed with driver 535. An old library lacks the new name, and an old
+        # driver refuses it.
         for name in ("EventReasons", "ThrottleReasons"):
             call = getattr(self._nvml, f"nvmlDeviceGetCurrentClocks{name}", None)
             bits = None if call is None else self._ask(call, self._handle)
             if bits is not None:
-                return frozenset(why for bit, why in THROTTLE_REASONS.items() if bits & bit)
+                return frozenset(reason for bit, reason in THROTTLE_REASONS.items() if bits & bit)
         return None
 
 
 def nvml_stats(device: torch.device) -> NvmlStats | None:
-    """Return the readings of an NVIDIA device; None without nvidia-ml-py, driver or device."""
+    """Return the reader of an NVIDIA device; None without nvidia-ml-py, driver or device."""
     if device.type != "cuda" or torch.version.hip:
         return None
     try:
         import pynvml
 
-        # Heeds CUDA_VISIBLE_DEVICES, which NVML does not.
+        # NVML ignores CUDA_VISIBLE_DEVICES; this index takes it into account.
         index = nvml_index(device)
         uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
         return NvmlStats(index, nvml=pynvml, uuid=None if uuid is None else str(uuid))
     except (ImportError, OSError, RuntimeError, AttributeError, LookupError):
-        return None  # OSError: the driver has no NVML; LookupError: an id that torch does not know
+        # An OSError means that the driver has no NVML, and a LookupError that torch does not know
+        # the id.
+        return None

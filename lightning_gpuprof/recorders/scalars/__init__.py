@@ -1,1 +1,1 @@
-"""Numbers that stay on the device until a whole window of them is read."""
+"""Scalars that stay on the device until a whole window of them is copied to the host."""

@@ -1,4 +1,4 @@
-"""Sums that stay on the device: in place of `total += loss.item()`."""
+"""Sums that stay on the device, in the place of `total += loss.item()`."""
 
 from collections.abc import Iterator
 
@@ -9,15 +9,15 @@ from lightning_gpuprof.recorders.scalars.transfer import Numbers, exact_dtype
 
 
 class DeferredScalars:
-    """A dict of sums that stay on the device; all are read with one copy.
+    """A dict of sums that stay on the device and are read together, with a single copy.
 
-    In place of `acc["kl"] += kl.item()` write `acc["kl"] += kl`, also inside `torch.compile`.
-    A name is made on first use and begins at zero. Values are added in float64, in order: the
-    result is bit for bit what the sum of the `.item()` values would have been (devices without
-    float64, such as MPS, add in float32).
+    Write `acc["kl"] += kl` in the place of `acc["kl"] += kl.item()`, also inside `torch.compile`. A
+    name is created on its first use, with the sum zero. Values are added in order and in float64,
+    so that the result equals the sum of the `.item()` values bit for bit. Devices without float64,
+    such as MPS, add in float32.
 
     Args:
-        *names: Names to begin with.
+        *names: Names that exist from the beginning.
 
     >>> import torch
     >>> acc = DeferredScalars()
@@ -31,10 +31,10 @@ class DeferredScalars:
         self._totals: dict[str, Tensor | float] = dict.fromkeys(names, 0.0)
 
     def __getitem__(self, name: str) -> Tensor | float:
-        """Return a copy of the present sum on its device, or 0.0 for a new name."""
+        """Return a copy of the current sum on its device, or 0.0 for a new name."""
         total = self._totals.get(name, 0.0)
-        # A copy, because `+=` writes into what it is given, and under torch.compile equal
-        # values of one step may share their memory.
+        # A copy, because `+=` writes into the returned tensor, and under torch.compile equal values
+        # of a step may share their memory.
         return total.clone() if isinstance(total, Tensor) else total
 
     def __setitem__(self, name: str, value: Scalar) -> None:
@@ -50,13 +50,13 @@ class DeferredScalars:
         return iter(self._totals)
 
     def __len__(self) -> int:
-        """Return how many names there are."""
+        """Return the number of names."""
         return len(self._totals)
 
     def result(self) -> dict[str, float]:
-        """Return all sums as numbers, read with one copy; waits for the device."""
+        """Return all sums as numbers. This makes a single copy and waits for the device."""
         return dict(zip(self._totals, Numbers(list(self._totals.values())).result(), strict=True))
 
     def reset(self) -> None:
-        """Begin all sums again at zero; the names stay."""
+        """Set all sums to zero. The names remain."""
         self._totals = dict.fromkeys(self._totals, 0.0)

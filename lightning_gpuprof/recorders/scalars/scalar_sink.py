@@ -1,4 +1,4 @@
-"""Hands numbers that have arrived on to the run's records and the loggers."""
+"""Writes numbers that have arrived on the host to the run's records and the loggers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -12,15 +12,22 @@ from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.safe_logger import SafeLogger
 
 Columns = Mapping[str, Sequence[float | None]]
-"""By name, a value of each step, None where it gave none."""
+"""For each name a value per step, or None if the step has no value of that name."""
 
 
 class ScalarSink:
-    """Takes windows of numbers for as long as a fit lasts.
+    """Writes windows of numbers to the records and the loggers during a fit.
 
-    A window's steps are pairs: the step that `self.log` would use, None while gradients accumulate,
-    and the number that Lightning has divided the loss by. The loss is multiplied by it, which may
-    change its last place.
+    The steps of a window are pairs. The first item is the step that `self.log` would use, or None
+    while gradients accumulate. The second is the number by which Lightning has divided the loss.
+    The loss is multiplied by it, which may change its last digit.
+
+    Args:
+        context: The session.
+        loggers: The loggers, each with the interval in steps at which it receives values.
+        prefix: Written before every name that loggers receive.
+        names_of_others: Returns the names that the module logs itself, which loggers do not receive
+            a second time.
     """
 
     def __init__(
@@ -29,29 +36,32 @@ class ScalarSink:
         *,
         loggers: Sequence[tuple[SafeLogger, int]],
         prefix: str,
-        others: Callable[[], AbstractSet[str]],
+        names_of_others: Callable[[], AbstractSet[str]],
     ) -> None:
         self._context = context
         self._loggers = loggers
         self._prefix = prefix
-        self._others = others
+        self._names_of_others = names_of_others
         self._batches = 0
-        self._open: list[ScalarBatch] = []
+        self._unwritten: list[ScalarBatch] = []
         self.first_batch = 0
-        """Batches trained before the session's first, in a run that is resumed."""
-        self._given: dict[str, bool] = {}
+        """The number of batches that were trained before this session, in a run that is resumed."""
+        self._has_value: dict[str, bool] = {}
 
     @property
     def missing(self) -> list[str]:
-        """The names that no step gave a value for."""
-        return [name for name, given in self._given.items() if not given]
+        """The names that have had no value in any step."""
+        return [name for name, has_value in self._has_value.items() if not has_value]
 
-    def take(self, windows: Sequence[ScalarBatch]) -> None:
-        """Hand windows on, oldest first, behind those that Ctrl-C came before."""
-        self._open.extend(windows)
-        if not self._open:
+    def write(self, windows: Sequence[ScalarBatch]) -> None:
+        """Write windows, oldest first.
+
+        Windows of an earlier call that Ctrl-C has interrupted are written before them.
+        """
+        self._unwritten.extend(windows)
+        if not self._unwritten:
             return
-        window = _joined(self._open)
+        window = _joined(self._unwritten)
         end = self._batches + len(window.steps)
         if losses := window.values.get("loss"):
             window.values["loss"] = [
@@ -65,30 +75,36 @@ class ScalarSink:
             values=window.values,
             not_finite=_not_finite(steps, window.values),
         )
-        self._open, self._batches = [], end
+        self._unwritten, self._batches = [], end
         self._context.write(record)
         for name, column in window.values.items():
-            given = any(value is not None for value in column)
-            self._given[name] = self._given.get(name, False) or given
+            has_value = any(value is not None for value in column)
+            self._has_value[name] = self._has_value.get(name, False) or has_value
         self._log([step for step, _ in window.steps], window.values)
         self._context.flush()
 
     def _log(self, steps: Sequence[int | None], columns: Columns) -> None:
         if not self._loggers:
             return
-        others = self._others()
-        named = {self._prefix + name: column for name, column in columns.items()}
+        names_of_others = self._names_of_others()
+        logged_columns = {
+            self._prefix + name: column
+            for name, column in columns.items()
+            if self._prefix + name not in names_of_others
+        }
         for index, step in enumerate(steps):
             if step is None:
                 continue
             values = {
                 name: value
-                for name, column in named.items()
-                if name not in others and (value := column[index]) is not None
+                for name, column in logged_columns.items()
+                if (value := column[index]) is not None
             }
-            for logger, every in self._loggers if values else ():
-                if step % every == 0:
-                    logger.log(dict(values), step)  # a logger may change the dict
+            if not values:
+                continue
+            for logger, every_n_steps in self._loggers:
+                if step % every_n_steps == 0:
+                    logger.log(dict(values), step)  # a copy, since a logger may change the dict
         for logger, _ in self._loggers:
             logger.save()
 
@@ -106,7 +122,7 @@ def logged_names(epoch_loop: Any) -> set[str]:
 
 
 def _joined(windows: Sequence[ScalarBatch]) -> ScalarBatch:
-    """Return windows as one, and leave them as they are."""
+    """Return a window with the content of all windows, which stay unchanged."""
     return ScalarBatch(
         [step for window in windows for step in window.steps],
         {
@@ -117,8 +133,8 @@ def _joined(windows: Sequence[ScalarBatch]) -> ScalarBatch:
 
 
 def _not_finite(steps: Sequence[int], columns: Columns) -> dict[str, list[int]]:
-    """Return the steps of each value that JSON turns into null although the step gave one."""
-    found = {
+    """Return for each name the steps whose value is NaN or infinite, which JSON writes as null."""
+    steps_by_name = {
         name: [
             step
             for step, value in zip(steps, column, strict=True)
@@ -126,4 +142,4 @@ def _not_finite(steps: Sequence[int], columns: Columns) -> dict[str, list[int]]:
         ]
         for name, column in columns.items()
     }
-    return {name: steps for name, steps in found.items() if steps}
+    return {name: not_finite for name, not_finite in steps_by_name.items() if not_finite}

@@ -1,4 +1,4 @@
-"""Keeps the outputs of each batch, as `on_train_batch_end` is given them."""
+"""Adds the outputs of every batch, as `on_train_batch_end` receives them, to a `ScalarLog`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,80 +8,89 @@ from torch import Tensor
 from lightning_gpuprof.adapters.lightning import accumulates
 from lightning_gpuprof.recorders.scalars.scalar_log import ScalarLog
 
-Keep = Callable[[Any, Mapping[str, Any], Mapping[str, Tensor]], object]
+AddStep = Callable[[Any, Mapping[str, Any], Mapping[str, Tensor]], object]
+"""The type of `ScalarLog.add`."""
 _NONE: Mapping[str, Any] = {}
 
 
 class StepOutputs:
-    """Adds the outputs of each batch to a log, under the step that `self.log` would use.
+    """Adds the outputs of every batch to a log, under the step that `self.log` would use.
 
-    In automatic optimization `outputs["loss"]` is a copy that Lightning made, without a graph: it
-    is kept as it is. Lightning has divided it by `accumulate_grad_batches`.
+    With automatic optimization, `outputs["loss"]` is a copy without a graph that Lightning has
+    made, so that it is recorded without another copy. Lightning has divided it by
+    `accumulate_grad_batches`.
 
     Args:
-        keep: Adds to it whatever is not the loss alone, or needs a copy.
-        full: Steps of the open window at which `on_full` is called next.
-        on_full: Must set `full` anew.
+        trainer: The Trainer.
+        log: Receives a plain loss directly.
+        add: Adds any other outputs to the log.
+        loss_only: Whether the loss is the only value that is recorded.
+        on_first: Receives the number of batches that were trained before the first one.
+        full: The number of steps in the open window at which `on_full` is called.
+        on_full: Must set `full` to the number at which it is called next.
     """
 
     def __init__(
         self,
         trainer: Any,
         log: ScalarLog,
-        keep: Keep,
+        add: AddStep,
         *,
-        alone: bool,
+        loss_only: bool,
         on_first: Callable[[int], object],
         full: int,
         on_full: Callable[[], object],
     ) -> None:
         self.log = log
-        self._trainer, self._keep = trainer, keep
+        self._trainer, self._add = trainer, add
         self._epoch_loop = trainer.fit_loop.epoch_loop
         self._automatic = trainer.lightning_module.automatic_optimization
-        self._alone = alone and self._automatic
+        self._loss_only = loss_only and self._automatic
         self._on_first, self._on_full = on_first, on_full
-        self._has_begun = self._quick = False
+        self._has_begun = False
+        self._is_plain_loss = False
+        """Whether the outputs of this epoch are a loss that can be appended directly."""
         self._parts = 1
+        """The number by which Lightning has divided the loss."""
         self.begin_window(full)
 
     def add(self, outputs: Any) -> None:
-        """Keep the outputs of the batch that ends.
+        """Add the outputs of the batch that ends.
 
-        This runs in every step: the usual path is written out here, without a guard.
+        Since this runs in every step, the usual case is written out here and has no guard.
         """
         steps = self._steps
-        loss = outputs.get("loss") if self._quick and outputs.__class__ is dict else None
+        loss = outputs.get("loss") if self._is_plain_loss and outputs.__class__ is dict else None
         if loss.__class__ is Tensor and not loss.dim():
             self._first.append(loss)
             steps.append((self._epoch_loop._batches_that_stepped, self._parts))
         else:
-            self._keep_all(outputs)
+            self._add_outputs(outputs)
         if len(steps) == self.full:
             self._on_full()
 
     def begin_window(self, full: int) -> None:
-        """Fill the log's open window, which is a new one, up to so many steps."""
+        """Go on with the log's new window, which is full after so many steps."""
         self.full = full
         self._steps, self._first = self.log.steps, self.log.first
 
     def begin_epoch(self) -> None:
-        """Read anew by what losses are divided, as the first batch of an epoch ends."""
-        self._quick = False
+        """Let the first batch of the epoch determine by what number the loss is divided."""
+        self._is_plain_loss = False
 
-    def _keep_all(self, outputs: Any) -> None:
-        """Keep all outputs of a batch, or that of an epoch's first."""
+    def _add_outputs(self, outputs: Any) -> None:
+        """Add the outputs of an epoch's first batch, or of a batch with more than a plain loss."""
         if not self._has_begun:
             self._on_first(self._epoch_loop.batch_progress.total.completed)
             self._has_begun = True
         parts = self._trainer.accumulate_grad_batches if self._automatic else 1
         self._parts = parts
-        self._quick = self._alone and parts == 1
+        self._is_plain_loss = self._loss_only and parts == 1
         values = outputs if isinstance(outputs, Mapping) else _NONE
         loss = values.get("loss")
         private = _NONE
         if self._automatic and isinstance(loss, Tensor) and not loss.dim():
             private = {"loss": loss}
-        waits = parts > 1 and accumulates(self._trainer)
-        step = None if waits else self._epoch_loop._batches_that_stepped
-        self._keep((step, parts), values, private)
+        is_accumulating = parts > 1 and accumulates(self._trainer)
+        step = None if is_accumulating else self._epoch_loop._batches_that_stepped
+        self._add((step, parts), values, private)

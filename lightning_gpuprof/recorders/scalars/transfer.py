@@ -1,4 +1,4 @@
-"""Copies numbers to the host without making the host wait for the device."""
+"""Copies numbers from a device to the host without making the host wait."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -12,10 +12,10 @@ _HAS_FLOAT64 = ("cpu", "cuda", "meta")
 
 
 class HostCopy:
-    """A copy of a tensor's present values on the host, asynchronous where the device allows.
+    """A copy of a tensor's current values on the host, asynchronous from CUDA and HIP devices.
 
-    Only pinned memory lets a copy be asynchronous: into pageable memory CUDA and HIP make the
-    host wait, whatever `non_blocking` says. HIP devices are named cuda in torch too.
+    Only a copy to pinned memory can be asynchronous. A copy to pageable memory makes the host wait,
+    whatever `non_blocking` says. Torch calls HIP devices "cuda" too.
 
     >>> HostCopy(torch.tensor([1.0, 2.0])).result().tolist()
     [1.0, 2.0]
@@ -31,18 +31,18 @@ class HostCopy:
             self._host = values.to("cpu", copy=True)
 
     def ready(self) -> bool:
-        """Tell whether the device has passed the copy; never waits."""
+        """Return whether the device has made the copy. Never waits."""
         return self._event is None or bool(self._event.query())
 
     def result(self) -> Tensor:
-        """Return the values; waits where the device has not passed the copy."""
+        """Return the values. Waits until the device has made the copy."""
         if self._event is not None:
             self._event.synchronize()
         return self._host
 
 
 Transfer = Callable[[Tensor], HostCopy]
-"""Queues a copy of a tensor's present values to the host."""
+"""Queues a copy of a tensor's current values to the host."""
 
 
 def pinned(count: int, dtype: torch.dtype) -> Tensor:
@@ -58,15 +58,16 @@ def in_pinned(values: Tensor, *, room: int = 0) -> Tensor:
 
 
 def with_room(count: int, device: torch.device) -> Transfer:
-    """Return a transfer of float64 whose memory for so many numbers is allocated already.
+    """Return a transfer for up to `count` float64 numbers whose pinned memory is allocated now.
 
-    To allocate pinned memory may make the host wait for the device, so it has no place in a step.
-    torch keeps freed memory for the next piece of that size: hence all copies have one size, and
-    there are three pieces: to fill, to read and, with several ranks, to send.
+    The allocation of pinned memory may make the host wait for the device, so that it must not
+    happen in a step. Torch caches freed pinned memory and uses it again for the same size.
+    Therefore three buffers are allocated and freed here: a buffer to fill, a buffer to read and,
+    with several ranks, a buffer to send. All copies then have that size.
     """
     if device.type == "cuda":
-        pieces = [pinned(count, torch.float64) for _ in range(3)]
-        del pieces
+        buffers = [pinned(count, torch.float64) for _ in range(3)]
+        del buffers
     return partial(HostCopy, room=count)
 
 
@@ -81,7 +82,7 @@ Value = Tensor | float | None
 
 
 class Numbers:
-    """Values on their way to the host, with one copy per device and exact type.
+    """Values that are being copied to the host, with a copy per device and data type.
 
     >>> Numbers([torch.tensor(0.5), None, 2.0]).result()
     [0.5, None, 2.0]
@@ -89,42 +90,51 @@ class Numbers:
 
     def __init__(self, values: Sequence[Value], transfer: Transfer = HostCopy) -> None:
         self._values: list[Any] = list(values)
-        kinds: dict[Any, list[int]] = defaultdict(list)
-        for at, value in enumerate(self._values):
+        indices_by_type: dict[Any, list[int]] = defaultdict(list)
+        for index, value in enumerate(self._values):
             if isinstance(value, Tensor):
-                kinds[value.device, value.dtype].append(at)
-        banks: dict[Any, list[tuple[list[int], Tensor]]] = defaultdict(list)
-        for places in kinds.values():
-            stacked = torch.stack([self._values[at] for at in places])
+                indices_by_type[value.device, value.dtype].append(index)
+        # Values of several types share a copy if the same type holds all of them exactly.
+        groups: dict[Any, list[tuple[list[int], Tensor]]] = defaultdict(list)
+        for indices in indices_by_type.values():
+            stacked = torch.stack([self._values[index] for index in indices])
             exact = stacked.to(exact_dtype(stacked))
-            banks[exact.device, exact.dtype].append((places, exact))
+            groups[exact.device, exact.dtype].append((indices, exact))
         self._copies = [
-            ([at for places, _ in bank for at in places], transfer(_joined(bank)))
-            for bank in banks.values()
+            ([index for indices, _ in group for index in indices], transfer(_joined(group)))
+            for group in groups.values()
         ]
 
     def ready(self) -> bool:
-        """Tell whether all of them have arrived; never waits."""
-        return all(pending.ready() for _, pending in self._copies)
+        """Return whether all copies are complete. Never waits."""
+        return all(copy.ready() for _, copy in self._copies)
 
     def result(self) -> list[Any]:
-        """Return the numbers in order; waits for what has not arrived."""
-        for places, pending in self._copies:
-            numbers = pending.result().double().tolist()
-            for at, number in zip(places, numbers, strict=True):
-                self._values[at] = number
+        """Return the numbers in order. Waits for copies that are not complete."""
+        for indices, copy in self._copies:
+            numbers = copy.result().double().tolist()
+            for index, number in zip(indices, numbers, strict=True):
+                self._values[index] = number
         return self._values
 
 
-def _joined(bank: list[tuple[list[int], Tensor]]) -> Tensor:
-    return bank[0][1] if len(bank) == 1 else torch.cat([exact for _, exact in bank])
+def _joined(group: list[tuple[list[int], Tensor]]) -> Tensor:
+    return group[0][1] if len(group) == 1 else torch.cat([exact for _, exact in group])
 
 
 class RankMeans:
-    """Means over the ranks that gave a value, on their way to the host, with one collective.
+    """Means over the ranks that have a value, which are being copied to the host.
 
-    Ranks may give values in different steps, types and on different devices: what is summed has
-    one shape on all of them, room for each value and for how many there are.
+    This takes a single collective. Ranks may have values in different steps, of different types and
+    on different devices. Therefore all ranks sum a tensor of the same shape, which has a place for
+    every value and a place that counts the ranks that have this value.
+
+    Args:
+        values: The values of this rank; None where it has none.
+        device: The device of the collective.
+        add: Sums a tensor over all ranks.
+        transfer: Copies the sums to the host.
+        room: The size of the pinned memory, as `with_room` has allocated it.
 
     >>> values = [torch.tensor(0.5), None, None, 2.0]
     >>> RankMeans(values, torch.device("cpu"), lambda sums: sums * 3).result()
@@ -141,22 +151,22 @@ class RankMeans:
         room: int = 0,
     ) -> None:
         exact = torch.float32 if device.type == "mps" else torch.float64
-        given = [0.0 if value is None else 1.0 for value in values]
-        own = [0.0 if value is None or isinstance(value, Tensor) else value for value in values]
-        sums = torch.tensor([own, given], dtype=exact)
-        if device.type == "cuda":  # or the copy would wait
+        counts = [0.0 if value is None else 1.0 for value in values]
+        numbers = [0.0 if value is None or isinstance(value, Tensor) else value for value in values]
+        sums = torch.tensor([numbers, counts], dtype=exact)
+        if device.type == "cuda":  # a copy from pageable memory would wait
             sums = in_pinned(sums, room=room)
         sums = sums.to(device, non_blocking=True)
-        for place, value in enumerate(values):
+        for index, value in enumerate(values):
             if isinstance(value, Tensor):
-                sums[0, place].copy_(value, non_blocking=True)
+                sums[0, index].copy_(value, non_blocking=True)
         self._pending = transfer(add(sums))
 
     def ready(self) -> bool:
-        """Tell whether the means have arrived; never waits."""
+        """Return whether the copy is complete. Never waits."""
         return self._pending.ready()
 
     def result(self) -> list[Any]:
-        """Return the means, None where no rank gave a value; waits for the device."""
-        totals, counts = self._pending.result().double().tolist()
-        return [sum_ / count if count else None for sum_, count in zip(totals, counts, strict=True)]
+        """Return the means, or None for values that no rank has. Waits for the device."""
+        sums, counts = self._pending.result().double().tolist()
+        return [total / count if count else None for total, count in zip(sums, counts, strict=True)]

@@ -99,7 +99,7 @@ def test_values_with_a_graph_in_inference_mode_and_of_any_shape_mix():
         (1j, TypeError, "neither a number"),
         ("0.5", TypeError, "neither a number"),
         (torch.zeros(3), ValueError, r"shape \(3,\)"),
-        (torch.zeros(0), ValueError, "only one value"),
+        (torch.zeros(0), ValueError, "only record a single value"),
     ],
 )
 def test_what_is_no_single_number_is_refused_by_name(value, error, says):
@@ -165,4 +165,4 @@ def test_a_loss_that_every_rank_holds_whole_is_kept_and_parts_of_one_are_refused
     assert batch.values == {"loss": [0.5, 0.5], "norm": [None, None]}
     [(name, error)] = refused
     assert name == "norm"
-    assert "Return .full_tensor()" in str(error)
+    assert "Return its .full_tensor()" in str(error)

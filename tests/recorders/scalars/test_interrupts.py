@@ -55,7 +55,7 @@ def test_no_loss_is_lost_nor_kept_twice(interrupted, monkeypatch, owner, name, n
 def test_a_step_whose_outputs_were_kept_in_part_is_none_and_those_before_it_stay(
     interrupted, monkeypatch
 ):
-    interrupt(monkeypatch, ScalarLog, "_copied", nth=6)  # the loss itself needs no copy
+    interrupt(monkeypatch, ScalarLog, "_copy_of", nth=6)  # the loss itself needs no copy
     model, trainer = interrupted(DeferredLoss(["loss", "kl"]))
     assert recorded(trainer) == dict(enumerate(model.items[:5]))
     assert len(recorded(trainer, "kl")) == 5

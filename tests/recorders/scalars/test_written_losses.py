@@ -41,7 +41,7 @@ def test_what_scales_the_loss_in_place_scales_none_that_is_recorded(
 @pytest.mark.parametrize("kind", [DeferredLoss, GpuProfCallback])
 def test_no_loss_is_copied(tmp_path, monkeypatch, kind):
     copied = []
-    monkeypatch.setattr(ScalarLog, "_copied", lambda log, name, value: copied.append(name))
+    monkeypatch.setattr(ScalarLog, "_copy_of", lambda log, name, value: copied.append(name))
     model = Model()
     trainer = fit(tmp_path, model, kind())
     assert recorded(trainer) == dict(enumerate(model.items))
