@@ -142,8 +142,8 @@ def _error_frac(finding: Finding, run: RunResults) -> float:
         return 0.0
     phase = Phase(place.phase)
     of_parts = (part.per_step for part in run.parts_of(phase) if part.name == place.name)
-    taken = next(of_parts, None) or run.per_step(phase)
-    return taken.error_frac if taken is not None else 0.0
+    mean = next(of_parts, None) or run.per_step(phase)
+    return mean.error_frac if mean is not None else 0.0
 
 
 def _matters(finding: Finding, run: RunResults) -> bool:

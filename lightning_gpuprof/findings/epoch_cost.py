@@ -10,7 +10,7 @@ MIN_FRAC = 0.01
 
 def epoch_finding(
     run: RunResults,
-    taken_ns: int,
+    time_ns: int,
     times: int,
     *,
     name: str,
@@ -26,7 +26,7 @@ def epoch_finding(
 
     Args:
         run: The run's results.
-        taken_ns: What the work took in total.
+        time_ns: What the work took in total.
         times: In how many epochs it was done.
         name: Begins the names of the evidence.
         title: A template for the time per epoch, `{each}`; the share of the run is added.
@@ -37,12 +37,12 @@ def epoch_finding(
         change: The change as code.
         error_frac: The relative error of the time.
     """
-    if run.steps is None or not run.step_ns or taken_ns < MIN_FRAC * run.step_ns * run.steps.ran:
+    if run.steps is None or not run.step_ns or time_ns < MIN_FRAC * run.step_ns * run.steps.ran:
         return None
-    cost_ns, each_ns = taken_ns // run.steps.ran, taken_ns // max(1, times)
+    cost_ns, each_ns = time_ns // run.steps.ran, time_ns // max(1, times)
     saving = Range(*(round(part * cost_ns) for part in gone_frac))
     return Finding(
-        title=f"{title.format(each=duration(each_ns))} ({of_run(run, taken_ns)})",
+        title=f"{title.format(each=duration(each_ns))} ({of_run(run, time_ns)})",
         advice=advice,
         evidence={f"{name}_ns": cost_ns, f"{name}_per_epoch_ns": each_ns, "epochs_count": times},
         saving_ns=saving,
@@ -54,12 +54,12 @@ def epoch_finding(
     )
 
 
-def of_run(run: RunResults, taken_ns: float) -> str:
+def of_run(run: RunResults, time_ns: float) -> str:
     """Return in words the share of the whole run that some time is.
 
     Time between epochs is no part of a steady step, so it has no share of one.
     """
-    return f"{percent(run.of_run(taken_ns))} of the run"
+    return f"{percent(run.of_run(time_ns))} of the run"
 
 
 def workers_stay(run: RunResults) -> bool:

@@ -42,14 +42,14 @@ def not_worth_it(run: RunResults, findings: Sequence[Finding]) -> dict[str, floa
     marks = run.device.time.phases if run.device.time else {}
     gains = {}
     for usual in USUAL:
-        taken = run.per_step(usual.phase)
-        if taken is None or not taken.mean_ns or usual.finding in proposed:
+        per_step = run.per_step(usual.phase)
+        if per_step is None or not per_step.mean_ns or usual.finding in proposed:
             continue
         marked = usual.phase in marks if run.on_gpu else usual.phase is not Phase.HOST_TO_DEVICE
         if usual.phase in BATCH_WORK and not marked:
             continue
         on_device = marks[usual.phase].frac if usual.phase in marks else 0.0
-        gain = max(taken.frac, on_device)
+        gain = max(per_step.frac, on_device)
         if gain < NOTHING_FRAC:
             gains[usual.advice] = gain
     return gains

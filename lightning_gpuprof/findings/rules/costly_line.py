@@ -38,7 +38,7 @@ ADVICE = (
     "Look at what it does, how often and on which sizes: do it once, on whole tensors, in a "
     "smaller type, or not at all."
 )
-EFFORT = Effort(Horizon.LONG, "not known before a look", "not known")
+EFFORT = Effort(Horizon.LONG, "it depends on what the place does", "it depends on the change")
 
 
 @rule(id="costly-line", needs=("lines or operators",), effort=EFFORT)

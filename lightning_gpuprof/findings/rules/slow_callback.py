@@ -82,9 +82,9 @@ def judge(run: RunResults) -> tuple[Finding, ...]:
 
 
 def _finding(run: RunResults, part: Part) -> Finding:
-    taken, step_ns = measured(part.per_step), measured(run.step_ns)
-    lost = exposed(run, part.phase, taken.mean_ns)
-    works_every = _works_every(taken)
+    per_step, step_ns = measured(part.per_step), measured(run.step_ns)
+    lost = exposed(run, part.phase, per_step.mean_ns)
+    works_every = _works_every(per_step)
     every = max(EVERY_N_STEPS, seldom(works_every, 1, wanted=0.0))
     left_frac = works_every / every
     saving = Range(
@@ -92,16 +92,16 @@ def _finding(run: RunResults, part: Part) -> Finding:
         high=round(lost.high_ns * (1 - left_frac)),
     )
     return Finding(
-        title=f"{part.name} takes {duration(taken.mean_ns)} of each step "
-        f"({percent(taken.mean_ns / step_ns)})",
+        title=f"{part.name} takes {duration(per_step.mean_ns)} of each step "
+        f"({percent(per_step.mean_ns / step_ns)})",
         advice=_advice(part.name, every),
         evidence={
-            "callback_ns": taken.mean_ns,
-            "callback_max_ns": taken.max_ns,
+            "callback_ns": per_step.mean_ns,
+            "callback_max_ns": per_step.max_ns,
             "active_steps_count": part.active_steps,
         },
         saving_ns=saving,
-        cause_ns=Range(taken.mean_ns, taken.mean_ns),
+        cause_ns=Range(per_step.mean_ns, per_step.mean_ns),
         confidence=0.5 if lost.basis == "unknown" else 0.9,
         places=(Place(phase=part.phase.value, name=part.name),),
         change=None if trains(part.name) else _change(part, every, works_every),
@@ -112,15 +112,15 @@ def _finding(run: RunResults, part: Part) -> Finding:
 def _is_repeated(run: RunResults, part: Part) -> bool:
     """Return whether no single step has most of the part's time."""
     steps = run.steps.dur.count if run.steps else 1
-    taken = part.per_step
-    return taken is not None and taken.max_ns <= ONCE_FRAC * taken.mean_ns * steps
+    per_step = part.per_step
+    return per_step is not None and per_step.max_ns <= ONCE_FRAC * per_step.mean_ns * steps
 
 
-def _works_every(taken: PerStep) -> int:
+def _works_every(per_step: PerStep) -> int:
     """Return the interval in steps at which a callback does most of its work."""
-    if taken.median_ns >= RARE * taken.mean_ns:
+    if per_step.median_ns >= RARE * per_step.mean_ns:
         return 1
-    return max(1, round(taken.max_ns / max(1, taken.mean_ns)))
+    return max(1, round(per_step.max_ns / max(1, per_step.mean_ns)))
 
 
 def _advice(name: str, every: int) -> str:

@@ -63,12 +63,12 @@ def judge(run: RunResults) -> Finding | None:
         return None
     workers, again = loader.num_workers or 0, starts.count - 1
     # Persistent workers make their first batches as the epoch begins, whatever the dataset does.
-    taken_ns = starts.again_ns - workers * again * measured(run.step_ns)
+    time_ns = starts.again_ns - workers * again * measured(run.step_ns)
     sampler = loader.sampler if loader.dataset_kind == "map" else None
     advice = OF_WORKERS if workers else OF_DATASET
     return epoch_finding(
         run,
-        taken_ns,
+        time_ns,
         again,
         name="first_batch",
         title="Each epoch's first batch takes {each} longer",

@@ -85,12 +85,12 @@ def _by_loggers(run: RunResults) -> Finding | None:
         return None
     hooks = norm_hooks(run)
     # Calls of the logger's experiment have a finding of their own.
-    apart = [taken for _, taken in _experiment_calls(run, Phase.LOGGING)]
-    mean_ns = logging.mean_ns - sum(taken.mean_ns for taken in apart)
+    apart = [per_step for _, per_step in _experiment_calls(run, Phase.LOGGING)]
+    mean_ns = logging.mean_ns - sum(per_step.mean_ns for per_step in apart)
     # Without the longest step: a logger's first call imports and opens what it needs.
-    longest_ns = max(0, logging.max_ns - sum(taken.max_ns for taken in apart))
+    longest_ns = max(0, logging.max_ns - sum(per_step.max_ns for per_step in apart))
     logs = [part.per_step for part in run.parts_of(Phase.LOGGING) if part.name == SELF_LOG]
-    called_ns = sum(taken.mean_ns for taken in logs if taken is not None)
+    called_ns = sum(per_step.mean_ns for per_step in logs if per_step is not None)
     # A rank that waits for a late rank in self.log(sync_dist=True) would otherwise wait for it
     # somewhere else, so this wait is no cost of logging. If the records of some ranks are missing,
     # all of the time in such calls may be waiting.
@@ -144,7 +144,7 @@ def _by_experiment(run: RunResults, phase: Phase) -> Finding | None:
     if validates and run.every:
         steps = run.every.steps
     # Without the longest call, which imports what draws.
-    cost_ns = sum(taken.mean_ns - taken.max_ns // steps for _, taken in calls)
+    cost_ns = sum(per_step.mean_ns - per_step.max_ns // steps for _, per_step in calls)
     if cost_ns <= 0:
         return None
     name, first = calls[0]
