@@ -12,19 +12,16 @@ from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import Advice, AdviceDetails, Memory
 
 MAX_WINDOWS = 1000
-"""More are thinned out: pairs grow with the square."""
-_LAST = (
-    *("allocated_bytes", "reserved_bytes", "total_bytes", "free_bytes"),
-    *("alloc_retries", "ooms", "kind_bytes", "allocator_bytes"),
-)
+"""Longer series are thinned out, because the estimate compares all pairs of windows."""
 
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Memory as torch names it: the last reading, and the peak since the process began.
+    """Device memory in torch's terms: the last reading, and the peak since the process began.
 
-    Where that peak is from before this training, the highest reading at a window's end stands for
-    it; the pool keeps its segments, so the reserved bytes are those of training.
+    If that peak is from before this training, the highest reading at the end of a window takes its
+    place. The allocator's pool does not release its segments, so the highest reserved bytes are
+    those of training.
     """
 
     windows: int
@@ -39,27 +36,27 @@ class MemoryUse:
     kind_bytes: dict[str, int]
     allocator_bytes: dict[str, dict[str, int]]
     others_bytes: int | None
-    """Highest use outside torch's allocator: the context, libraries, other processes."""
+    """The highest use outside torch's allocator: by the context, libraries and other processes."""
 
     @property
     def filled_frac(self) -> float:
-        """The share of the device that the highest peak and the others fill together."""
+        """The share of the device that the peak and the use outside the allocator fill together."""
         return (self.peak_reserved_bytes + (self.others_bytes or 0)) / self.total_bytes
 
     @property
     def fragmented_frac(self) -> float | None:
-        """The share of reserved memory that is free beside blocks in use: it cannot be released."""
+        """The share of reserved memory that is free between used blocks and cannot be released."""
         split = self.allocator_bytes.get("inactive_split", {}).get("all")
         return None if split is None else split / max(1, self.reserved_bytes)
 
     @property
     def peak_frac(self) -> float:
-        """The highest reserved memory as a share of the device's."""
+        """The peak of reserved memory as a share of the device's memory."""
         return self.peak_reserved_bytes / self.total_bytes
 
 
 def memory_use(session: Session) -> MemoryUse | None:
-    """Sum up the memory records, or return None where there are none (no GPU)."""
+    """Combine the memory records of a session; None if there are none (no GPU)."""
     records = [record for record in session.all(Memory) if record.total_bytes > 0]
     if not records:
         return None
@@ -69,21 +66,32 @@ def memory_use(session: Session) -> MemoryUse | None:
         for record in records
         if record.free_bytes is not None
     ]
-    peak = "" if last.peak_from_before else "peak_"
+    peak_allocated_bytes = max(record.peak_allocated_bytes for record in records)
+    peak_reserved_bytes = max(record.peak_reserved_bytes for record in records)
+    if last.peak_from_before:
+        peak_allocated_bytes = max(record.allocated_bytes for record in records)
+        peak_reserved_bytes = max(record.reserved_bytes for record in records)
     return MemoryUse(
         windows=len(records),
-        peak_allocated_bytes=max(getattr(one, f"{peak}allocated_bytes") for one in records),
-        peak_reserved_bytes=max(getattr(one, f"{peak}reserved_bytes") for one in records),
+        allocated_bytes=last.allocated_bytes,
+        reserved_bytes=last.reserved_bytes,
+        peak_allocated_bytes=peak_allocated_bytes,
+        peak_reserved_bytes=peak_reserved_bytes,
+        total_bytes=last.total_bytes,
+        free_bytes=last.free_bytes,
+        alloc_retries=last.alloc_retries,
+        ooms=last.ooms,
+        kind_bytes=last.kind_bytes,
+        allocator_bytes=last.allocator_bytes,
         others_bytes=max(others, default=None),
-        **{name: getattr(last, name) for name in _LAST},
     )
 
 
 @dataclass(frozen=True)
 class MemoryGrowth:
-    """Memory in use between steps rises steadily.
+    """Memory that is used between steps and rises steadily.
 
-    It is read at the end of each window of steps, when activations are gone: the allocated
+    It is read at the end of every window of steps, when activations have been freed: the allocated
     bytes of the device or, without a GPU, the resident memory of the training process.
     """
 
@@ -91,18 +99,18 @@ class MemoryGrowth:
     bytes_per_step: float
     last_bytes: int
     steps_left: int | None
-    """Until the device is full at this pace, from the peak; None where its size is unknown."""
+    """Steps until the device is full at this pace, counted from the peak; None without a GPU."""
 
 
 def memory_growth(session: Session) -> tuple[MemoryGrowth | None, bool]:
-    """Return how a session's memory grows, and whether it was read often enough to tell.
+    """Return how a session's memory grows, and whether it was read often enough to know.
 
-    The first window is left out: it creates optimizer state, workspaces and caches.
+    The first window is left out, because it creates optimizer state, workspaces and caches.
     """
     records = [record for record in session.all(Memory) if record.total_bytes > 0][1:]
     series = [(record.step, record.allocated_bytes) for record in records]
     if not records:
-        series = [(one.step, one.rss_bytes) for one in session.all(ProcessMemory)[1:]]
+        series = [(record.step, record.rss_bytes) for record in session.all(ProcessMemory)[1:]]
     series = series[:: -(-len(series) // MAX_WINDOWS) or 1]
     slopes = growth_per_step(series)
     if slopes is None:
@@ -115,12 +123,13 @@ def memory_growth(session: Session) -> tuple[MemoryGrowth | None, bool]:
 
 
 def rank_advice(ranks: Mapping[int, Session], growth: MemoryGrowth | None = None) -> Advice | None:
-    """Return the last suggestion of the rank that allows least; `details` name the rank.
+    """Return the last suggestion of the rank that allows least; its details name the rank.
 
-    One batch size goes to every rank, so the one with the least headroom decides. Growth of memory
-    between steps withdraws a suggestion that was made before it showed.
+    All ranks get the same batch size, so the rank with the least free memory decides. A suggestion
+    is withdrawn if memory turned out to grow between steps.
     """
-    last = {rank: found[-1] for rank, s in ranks.items() if (found := s.all(Advice))}
+    advised = {rank: session.last(Advice) for rank, session in ranks.items()}
+    last = {rank: advice for rank, advice in advised.items() if advice is not None}
     if not last:
         return None
     withheld = [rank for rank, advice in last.items() if advice.suggested_batch_size is None]
@@ -147,7 +156,7 @@ def rank_advice(ranks: Mapping[int, Session], growth: MemoryGrowth | None = None
 
 
 def _allowed(advice: Advice) -> tuple[int, int]:
-    """Order by size; of two held at one size, the lower band counts."""
+    """Order advice by the suggested size, and equal sizes by the lower end of the band."""
     assert advice.suggested_batch_size is not None
     return advice.suggested_batch_size, advice.low or 0
 
@@ -157,17 +166,17 @@ class MemoryResults:
     """Device memory, growth of memory, and the batch size that fits."""
 
     use: MemoryUse | None = None
-    """Of the device; None without a GPU."""
+    """Use of the device's memory; None without a GPU."""
     growth: MemoryGrowth | None = None
-    """Memory that grows from step to step; None where it does not, or was not watched."""
+    """Growth from step to step; None if memory does not grow, or was not recorded often enough."""
     watched: bool = False
-    """Memory was recorded often enough to say whether it grows."""
+    """Whether memory was recorded often enough to know if it grows."""
     advice: Advice | None = None
-    """Of all ranks: the smallest."""
+    """The smallest suggestion of all ranks."""
 
 
 def memory_results(session: Session, ranks: Mapping[int, Session]) -> MemoryResults:
-    """Collect what is known of memory; `ranks` are the same session on every rank."""
+    """Collect the results on memory; `ranks` holds the same session of every rank."""
     growth, watched = memory_growth(session)
     return MemoryResults(
         use=memory_use(session),
