@@ -101,7 +101,7 @@ def test_rules_of_training_say_nothing_of_an_evaluation(tmp_path):
     report = load_report(str(Path(trainer.log_dir) / "predict"))
     reasons = {one.id: one.reason for one in report.abstained}
     for name in ("unfused-optimizer", "slow-logging", "slow-callback", "worker-startup"):
-        assert reasons[name] == "it judges training, and this run trains nothing"
+        assert reasons[name] == "it is about training, and this run does not train"
     judged = {one.id for one in report.findings} | set(report.silent)
     assert {"data-wait", "slow-host-to-device-copy", "memory-growth"} <= judged
 
