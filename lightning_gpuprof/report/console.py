@@ -11,7 +11,14 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text as Line
 
-from lightning_gpuprof.report.console_tables import LEFT, bars_grid, cell_text, grid, table_grid
+from lightning_gpuprof.report.console_tables import (
+    LEFT,
+    bars_grid,
+    cell_text,
+    grid,
+    table_grid,
+    text_line,
+)
 from lightning_gpuprof.report.document import (
     Bars,
     Document,
@@ -102,7 +109,7 @@ class _Page:
 
     def write(self) -> None:
         subject, sections = self._document.subject, list(self._document.sections)
-        self._print(Line(f"{subject.path or subject.name}: {subject.line}", style="bold"))
+        self._print(text_line(f"{subject.path or subject.name}: {subject.line}", "bold"))
         first = [section for section in sections if section.detail == "first"]
         screen = [any(isinstance(part, Bars) for part in section.body) for section in first]
         on_screen = first[: screen.index(True) + 1] if True in screen else []
@@ -169,7 +176,7 @@ class _Page:
         most = MOST_NOTES * self._console.width
         for number, sentence in enumerate(text.lines):
             if text.style == "command":
-                yield Line(" " * INDENT + sentence)
+                yield text_line(" " * INDENT + sentence)
             elif not note:
                 yield _indented(sentence, TEXT_STYLES[text.style], by=by)
             elif not on_screen:
@@ -203,8 +210,8 @@ class _Page:
         if card is self._answered and not self._verbose:
             return
         number = self._numbers[id(card)]
-        head = Line(f"{number}. [{card.severity}]", style=SEVERITY_STYLES[card.severity])
-        yield Padding(head.append(f" {card.title}", style="bold"), (0, 0, 0, 1))
+        head = text_line(f"{number}. [{card.severity}]", SEVERITY_STYLES[card.severity])
+        yield Padding(head.append_text(text_line(f" {card.title}", "bold")), (0, 0, 0, 1))
         if number <= MOST_IN_FULL or self._verbose:
             yield grid(list(self._finding_rows(card)), first="dim", indent=4)
         if card is self._document.findings[-1] and self._is_brief():
@@ -239,7 +246,7 @@ def _change(advice: str, change: str | None) -> Iterator[tuple[str, str | Line]]
     """Yield what to do in words and as code: a line of code alone may say little."""
     yield "change", advice
     if change:
-        yield "", Line(change, style="green")
+        yield "", text_line(change, "green")
 
 
 def _figures(part: Figures, indent: int) -> RenderableType:
@@ -248,9 +255,9 @@ def _figures(part: Figures, indent: int) -> RenderableType:
         return _indented(", ".join(texts), by=indent)
     rows: list[Sequence[str | Line]] = []
     for figure in part.figures:
-        value = Line(shown(figure.value, figure.unit), style="bold" if part.large else "")
+        value = text_line(shown(figure.value, figure.unit), "bold" if part.large else "")
         if figure.note:
-            value.append(f" ({figure.note})", style="dim" if not part.large else "not bold")
+            value.append_text(text_line(f" ({figure.note})", "not bold" if part.large else "dim"))
         rows.append((figure.label, value))
     return grid(rows, first="dim", indent=indent)
 
@@ -261,13 +268,13 @@ def _is_short(figure: Figure) -> bool:
 
 
 def _heading(title: str, note: str | None = None, width: int = WIDTH) -> RenderableType:
-    heading = Line(title.upper(), style="bold")
+    heading = text_line(title.upper(), "bold")
     if not note:
         return Padding(heading, (1, 0, 0, 0))
     if len(title) + len(note) + 3 <= width:
-        return Padding(heading.append(f" ({note})", style="not bold"), (1, 0, 0, 0))
+        return Padding(heading.append_text(text_line(f" ({note})", "not bold")), (1, 0, 0, 0))
     return Group(Padding(heading, (1, 0, 0, 0)), _indented(note, "dim"))
 
 
 def _indented(text: str, style: str = "", by: int = INDENT) -> Padding:
-    return Padding(Line(text, style=style), (0, 0, 0, by))
+    return Padding(text_line(text, style), (0, 0, 0, by))

@@ -10,9 +10,11 @@ from rich.text import Text as Line
 
 from lightning_gpuprof.report.document import Bar, Bars, Column, Place, Table, Unit, Value
 from lightning_gpuprof.report.format import shown
+from lightning_gpuprof.report.terminal import printable
 from lightning_gpuprof.units import shortened
 
 BAR_WIDTH = 40
+LABEL_WIDTH = 48
 GAP = 2
 LEAST_NAME = 8
 LEAST_SOURCE = 12
@@ -23,6 +25,15 @@ MIN_BAR_FRAC = 0.005
 LEFT = ("text", "code", "place", "state")
 """Units of columns that stand to the left."""
 STATE_STYLES = {"bad": "red", "look": "yellow", "not_measured": "dim"}
+
+
+def text_line(text: str, style: str = "") -> Line:
+    r"""Return text as it is to be read: no markup, and no character that steers a terminal.
+
+    >>> text_line("[bold]\x1b[31m").plain
+    '[bold]?[31m'
+    """
+    return Line(printable(text), style=style)
 
 
 def grid(
@@ -39,7 +50,7 @@ def grid(
     The last column and those in `wrapped` are wrapped where they are too long; `first` is the first
     column's style.
     """
-    rows = [*([[Line(text, style="dim") for text in head]] if any(head) else []), *rows]
+    rows = [*([[text_line(text, "dim") for text in head]] if any(head) else []), *rows]
     table = Grid.grid(padding=(0, GAP))
     for column in range(len(rows[0]) if rows else 0):
         numbers = column in right
@@ -52,7 +63,7 @@ def grid(
         )
     for row in rows:
         # As Line: names, lines and paths hold brackets, which a str would lose as markup.
-        table.add_row(*(Line(cell) if isinstance(cell, str) else cell for cell in row))
+        table.add_row(*(text_line(cell) if isinstance(cell, str) else cell for cell in row))
     return Padding(table, (0, 0, 0, indent))
 
 
@@ -64,13 +75,13 @@ def cell_text(
     if width is not None and len(text) > width:
         cut_end = shortened(text, width)
         text = f"...{text[3 - width :]}" if keep_end or isinstance(value, Place) else cut_end
-    line = Line(text)
+    cell = text_line(text)
     if isinstance(value, Place) and value.file is not None and value.source:
         source = value.source.strip()
         left = len(source) if width is None else width - len(text) - len(" ``")
         if left >= min(LEAST_SOURCE, len(source)):
-            line.append(f" `{shortened(source, left)}`", style="dim")
-    return line
+            cell.append_text(text_line(f" `{shortened(source, left)}`", "dim"))
+    return cell
 
 
 def table_grid(table: Table, *, width: int, verbose: bool) -> Padding | None:
@@ -106,16 +117,16 @@ def _cells(
         value = row.get(column.key)
         width = widths.get(column.key)
         if value is None and column.unit in LEFT:
-            line = Line("")
+            cell = Line("")
         else:
-            line = cell_text(value, column.unit, width, keep_end=column.keep_end)
+            cell = cell_text(value, column.unit, width, keep_end=column.keep_end)
         if at == 0:
-            line = Line(level).append_text(line)
+            cell = Line(level).append_text(cell)
         if column.unit == "state":
-            line.stylize(style)
+            cell.stylize(style)
         if note and at == last_text:
-            line.append(f" {note}", style="dim")
-        yield line
+            cell.append_text(text_line(f" {note}", "dim"))
+        yield cell
 
 
 def _name_widths(
@@ -164,7 +175,7 @@ def bars_grid(
     device = part.device_label is not None
     texts = [
         (
-            "  " * row.level + row.label,
+            "  " * row.level + shortened(row.label, LABEL_WIDTH),
             "" if row.value is None else shown(row.value, part.unit),
             "" if row.frac is None else shown(row.frac, "frac"),
             *([] if not device else [_shown_or_empty(row.device_value, part.unit)]),
@@ -179,7 +190,7 @@ def bars_grid(
     for row, own in zip(rows, texts, strict=True):
         style = "" if row.drawn else "dim"
         length = round((row.frac or 0.0) * len(bar)) if row.drawn else 0
-        cells.append((*(Line(text, style=style) for text in own), Line(bar[:length], style="blue")))
+        cells.append((*(text_line(text, style) for text in own), text_line(bar[:length], "blue")))
     return grid(cells, right=(1, 2, 3) if device else (1, 2), head=head)
 
 

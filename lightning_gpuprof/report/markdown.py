@@ -22,6 +22,7 @@ from lightning_gpuprof.report.document import (
     Verdict,
 )
 from lightning_gpuprof.report.format import place_name, shown
+from lightning_gpuprof.report.terminal import printable
 
 MOST_IN_FULL = 6
 """Findings after these are titles alone."""
@@ -36,7 +37,7 @@ _LINKS = re.compile(r"[@#](?=\w)")
 
 def render(document: Document, *, verbose: bool = False) -> str:
     """Return the document as Markdown; with `verbose` all of its sections."""
-    return "\n\n".join(_blocks(document, verbose)) + "\n"
+    return printable("\n\n".join(_blocks(document, verbose))) + "\n"
 
 
 def _blocks(document: Document, verbose: bool) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """What a stream can show: how many columns, in which colours."""
 
 import os
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from textwrap import wrap
@@ -9,7 +10,17 @@ from typing import TextIO
 WIDTH = 100
 """Columns where nothing says how many there are, as in a pipe."""
 NARROWEST = 40
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
+
+
+def printable(text: str) -> str:
+    r"""Replace the characters that would steer a terminal; names come from anywhere.
+
+    >>> printable("a\x1b[31mb\x07\n")
+    'a?[31mb?\n'
+    """
+    return _CONTROLS.sub("?", text)
 
 
 def is_colored(stream: TextIO) -> bool:

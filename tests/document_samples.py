@@ -1,0 +1,77 @@
+"""Documents of many kinds of runs, for the page of their keys and for tests of every surface."""
+
+from pathlib import Path
+
+from made_records import make_session, memory, write_run
+from made_runs import all_runs
+from made_trials import TRIALS
+from recorded import RECORDED, lay_out
+
+from lightning_gpuprof.errors import RecordError
+from lightning_gpuprof.records.files import top_runs
+from lightning_gpuprof.records.schema import (
+    Advice,
+    Device,
+    Loader,
+    Note,
+    OutsideSpan,
+    ProbeDisabled,
+    ProfilerCycle,
+    Scalars,
+    SyncSite,
+)
+from lightning_gpuprof.records.trials import write_trials
+from lightning_gpuprof.report.build_run import build_run
+from lightning_gpuprof.report.document import Document
+from lightning_gpuprof.views.documents.report import load_report
+
+MS = 1_000_000
+POOLS = {"all": 2**30, "small_pool": 0, "large_pool": 2**30}
+
+
+def run_documents(folder: Path) -> dict[str, Document]:
+    """Return the documents of all made runs and recordings by name; `folder` is to be empty."""
+    everything_run(folder / "everything")
+    all_runs(folder / "made")
+    lay_out(folder / "h100")
+    assert RECORDED.is_dir()
+    documents = {}
+    for path in sorted(top_runs(str(folder))):
+        try:
+            documents[str(Path(path).relative_to(folder))] = build_run(load_report(path))
+        except RecordError:
+            continue  # runs that no version, or only a newer one, can read
+    return documents
+
+
+def everything_run(folder: Path) -> Path:
+    """Write a run that has a record of every kind, and trials."""
+    site = SyncSite(
+        file="train.py", line=3, function="f", source="x.item()", owner="user", operation="item",
+        count=1, steps_watched=1, blocked_ns=5, phase="forward",
+    )  # fmt: skip
+    split = {"active": POOLS, "inactive_split": POOLS}
+    records = [
+        memory(2**30, allocator_bytes=split, kind_bytes={"parameters": 2**20}),
+        site,
+        Advice(step=50, batch_size=8, suggested_batch_size=16, low=12, high=20),
+        Note(step=0, name="n", message="a note"),
+        OutsideSpan(where="setup", start_ns=0, dur_ns=1, phase_ns={"other": 1}),
+        ProbeDisabled(probe="p", step=1, error="e", traceback="t"),
+        ProfilerCycle(cycle=0, first_step=1, last_step=2, trace_file="t.gz"),
+        Scalars(steps=[0, 1], values={"loss": [1.0, 0.5]}),
+    ]
+    callbacks = [9 * MS if step == 7 else MS for step in range(100)]
+    session = make_session(
+        {"data_wait": 6 * MS, "callbacks": callbacks, "logging": MS // 100},
+        parts={"callbacks/A": callbacks},
+        flags=[1 if step == 0 else 0 for step in range(100)],
+        columns={"device_dur": MS, "device/callbacks": MS, "run_ahead/callbacks": 1},
+        device=Device(type="cuda"),
+        loader=Loader(num_workers=0, batch_size=8),
+        records=records,
+        samples=8,
+    )
+    run = write_run(folder, session)
+    write_trials(str(run), TRIALS)
+    return run
