@@ -9,15 +9,15 @@ def look(folder):
 
 def test_the_ends_of_a_long_file_tell_its_steps_and_its_end(made_runs, tmp_path):
     made_runs.demo_run(tmp_path, steps=5_000)
-    seen = look(tmp_path)
-    assert (seen.steps, seen.end.status, seen.start.stage) == (5_000, "finished", "fit")
+    ends = look(tmp_path)
+    assert (ends.steps, ends.end.status, ends.start.stage) == (5_000, "finished", "fit")
 
 
 def test_an_incomplete_last_line_hides_neither_steps_nor_start(made_runs, tmp_path):
     made_runs.live_run(tmp_path)
-    seen = look(tmp_path)
-    assert (seen.steps, seen.end) == (150, None)
-    assert seen.last_unix_ns > seen.start.started_unix_ns
+    ends = look(tmp_path)
+    assert (ends.steps, ends.end) == (150, None)
+    assert ends.last_unix_ns > ends.start.started_unix_ns
 
 
 def test_the_end_of_an_earlier_session_is_not_taken_for_the_last_ones(made_runs, tmp_path):

@@ -11,9 +11,11 @@ def line(number, count, doubt=0, function="f", phase="forward"):
 def shares(lines, *chosen):
     """Return the interval less what chance adds: of a million samples that is little."""
     many = 10_000
-    every = [line(one.line, one.count * many, one.doubt * many, one.function) for one in lines]
-    seen = HostLines(100 * many, tuple(every), {"forward": 100 * many})
-    low, high = seen.interval([every[number] for number in chosen], Phase.FORWARD)
+    every = [
+        line(given.line, given.count * many, given.doubt * many, given.function) for given in lines
+    ]
+    host_lines = HostLines(100 * many, tuple(every), {"forward": 100 * many})
+    low, high = host_lines.interval([every[number] for number in chosen], Phase.FORWARD)
     return pytest.approx((low, high), abs=0.002)
 
 

@@ -106,21 +106,21 @@ def test_an_incomplete_last_record_is_left_out_and_ended_by_the_next_writer(tmp_
 
 
 @pytest.mark.parametrize(
-    ("unreadable", "said"),
+    ("unreadable", "message"),
     [
         ({"schema_version": SCHEMA_VERSION + 1}, f"schema {SCHEMA_VERSION + 1}"),
         ({"schema_version": SCHEMA_VERSION - 1}, "Train again to see it"),
         ({"phases": ("forward", "dreaming")}, "does not know (dreaming). Upgrade"),
     ],
 )
-def test_a_session_of_another_version_is_named_and_left_out(tmp_path, unreadable, said):
+def test_a_session_of_another_version_is_named_and_left_out(tmp_path, unreadable, message):
     other = window(dur_ns=[6], phase__dreaming=[6])
     write(tmp_path, start(), window(dur_ns=[5]), start(session=1, **unreadable), other)
 
     records = read_run(str(tmp_path))[0]
 
     assert [session.steps for session in records.sessions] == [1]
-    assert said in records.warnings[0]
+    assert message in records.warnings[0]
 
 
 def test_foreign_lines_and_files_do_no_harm(tmp_path):
@@ -134,10 +134,10 @@ def test_foreign_lines_and_files_do_no_harm(tmp_path):
     assert len(records.warnings) == 2
 
 
-def without(one, name):
+def without(record, name):
     """Return a window as a version that had no such column, or damage to its line, would leave."""
     return msgspec.structs.replace(
-        one, columns={key: column for key, column in one.columns.items() if key != name}
+        record, columns={key: column for key, column in record.columns.items() if key != name}
     )
 
 
@@ -149,28 +149,28 @@ def test_windows_that_lack_what_every_reader_needs_are_left_out_and_named(tmp_pa
     old = without(window(5, dur_ns=[6]), "start_ns")
     write(tmp_path, start(), window(dur_ns=[1, 2]), short, damaged, old, window(6, dur_ns=[7]))
 
-    found = read_run(str(tmp_path))[0]
+    records = read_run(str(tmp_path))[0]
 
-    assert found.sessions[0].columns["dur_ns"].tolist() == [1, 2, 7]
-    assert [text.split(":")[0] for text in found.warnings] == [
+    assert records.sessions[0].columns["dur_ns"].tolist() == [1, 2, 7]
+    assert [text.split(":")[0] for text in records.warnings] == [
         f"line {number} of rank0.jsonl cannot be read" for number in (3, 4, 5)
     ]
 
 
 def test_two_runs_that_write_to_the_same_folder_are_reported_by_writers_and_reader(tmp_path):
-    one, other = RecordWriter(tmp_path, rank=0), RecordWriter(tmp_path, rank=0)
+    first, second = RecordWriter(tmp_path, rank=0), RecordWriter(tmp_path, rank=0)
     for writer, records in (
-        (one, [start(), window(dur_ns=[1, 2])]),
-        (other, [start(1), window(dur_ns=[3, 4])]),
-        (one, [window(2, dur_ns=[5])]),
-        (other, [window(2, dur_ns=[6])]),
+        (first, [start(), window(dur_ns=[1, 2])]),
+        (second, [start(1), window(dur_ns=[3, 4])]),
+        (first, [window(2, dur_ns=[5])]),
+        (second, [window(2, dur_ns=[6])]),
     ):
         for record in records:
             writer.write(record)
         writer.flush()
 
-    assert one.shared
-    assert other.shared
+    assert first.shared
+    assert second.shared
     first, last = read_run(str(tmp_path))[0].sessions
     assert not first.warnings
     assert "mixes the steps of several runs" in last.warnings[0]
@@ -261,7 +261,7 @@ class InPieces(FileIO):
 
 
 def interrupted_at(nth, call, file):
-    """Call something with Ctrl-C before the nth instruction of a module; tell whether it came."""
+    """Call something with Ctrl-C before the nth instruction of a module; return whether it came."""
     left = [nth]
 
     def look(frame, event, arg):
@@ -328,10 +328,10 @@ def test_runs_are_found_below_a_folder_by_their_records(tmp_path):
     write(tmp_path / "a" / "version_0", start(), rank=1)
     (tmp_path / "c").mkdir()
 
-    found = list(find_runs(str(tmp_path)))
+    runs = list(find_runs(str(tmp_path)))
 
-    assert found == [str(tmp_path / "a" / "version_0"), str(tmp_path / "b")]
-    assert list(record_files(found[0])) == [1]
+    assert runs == [str(tmp_path / "a" / "version_0"), str(tmp_path / "b")]
+    assert list(record_files(runs[0])) == [1]
     assert plugin_dir(plugin_dir("x")) == plugin_dir("x")
 
 
@@ -345,9 +345,9 @@ def test_linked_runs_are_found_once_and_no_circle_is_walked(tmp_path):
     (logs / "version_1" / "up").symlink_to(logs)
     (tmp_path / "elsewhere" / "back").symlink_to(tmp_path)
 
-    found = list(find_runs(str(logs)))
+    runs = list(find_runs(str(logs)))
 
-    assert found == [str(logs / "version_1"), str(logs / "linked" / "version_0")]
+    assert runs == [str(logs / "version_1"), str(logs / "linked" / "version_0")]
 
 
 @pytest.mark.parametrize("values", [[], [0], [-1, 2**31 - 1], [2**31], [-(2**40), 2**62]])
@@ -363,7 +363,7 @@ def test_console_groups_cover_every_phase_once():
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
 def test_of_a_file_whose_writing_fails_nothing_is_left_and_the_one_before_stays(tmp_path, error):
-    path = tmp_path / "kept"
+    path = tmp_path / "whole"
     path.write_text("before")
 
     def write_half():
@@ -373,5 +373,5 @@ def test_of_a_file_whose_writing_fails_nothing_is_left_and_the_one_before_stays(
 
     with pytest.raises(type(error)):
         write_half()
-    assert [one.name for one in tmp_path.iterdir()] == ["kept"]
+    assert [path.name for path in tmp_path.iterdir()] == ["whole"]
     assert path.read_text() == "before"

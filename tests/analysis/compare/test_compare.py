@@ -32,7 +32,7 @@ def change_of_mean(base, new):
 
 
 def behind(device_ms):
-    """A device that falls a millisecond less behind in each step than it takes for it."""
+    """A device that falls behind by a millisecond less per step than the step takes."""
     columns = {
         "device_dur": device_ms * MS,
         "device/forward": device_ms * MS,
@@ -106,8 +106,8 @@ class TestVerdict:
         assert result.change.low < result.change.middle < result.change.high
 
     def test_too_few_steps_are_no_verdict(self, analyze):
-        one = {"phases": {"forward": 10 * MS}, "steps": 5}
-        assert both(analyze, one, one).verdict is Verdict.UNKNOWN
+        short = {"phases": {"forward": 10 * MS}, "steps": 5}
+        assert both(analyze, short, short).verdict is Verdict.UNKNOWN
 
 
 def test_machines_versions_and_settings_that_differ_are_listed(analyze):
@@ -115,15 +115,15 @@ def test_machines_versions_and_settings_that_differ_are_listed(analyze):
     new = {"phases": {"forward": MS}, "host": "b", "versions": {"torch": "2.13"}}
     base["torch_settings"] = {"cudnn_benchmark": False, "cudnn_deterministic": False}
     new["torch_settings"] = {"cudnn_benchmark": True}
-    found = [(one.kind, one.name) for one in both(analyze, base, new).differs]
-    assert found == [("machine", "host"), ("versions", "torch"), ("settings", "cudnn_benchmark")]
+    differs = [(fact.kind, fact.name) for fact in both(analyze, base, new).differs]
+    assert differs == [("machine", "host"), ("versions", "torch"), ("settings", "cudnn_benchmark")]
 
 
 def test_a_model_is_another_by_its_class_or_by_its_parameters_where_ranks_count_alike(analyze):
     def differing(**new):
         base = {"model": {"class": "Net", "parameters": 100}, "trainer": {"strategy": "DDP"}}
-        runs = ({"phases": {"forward": MS}, **one} for one in (base, base | new))
-        return [one.name for one in both(analyze, *runs).other_model]
+        runs = ({"phases": {"forward": MS}, **start} for start in (base, base | new))
+        return [fact.name for fact in both(analyze, *runs).other_model]
 
     assert differing() == differing(model={}) == []
     assert differing(model={"class": "Gan", "parameters": 100}) == ["class"]
@@ -152,18 +152,22 @@ class TestValues:
         assert check.max_diff == pytest.approx(0.2)
 
     def test_a_number_against_none_differs_and_none_against_none_does_not(self):
-        one = Scalars(steps=[0, 1], values={"loss": [1.0, None]})
+        number = Scalars(steps=[0, 1], values={"loss": [1.0, None]})
         nan = Scalars(steps=[0, 1], values={"loss": [None, None]})
-        assert check_values([one], [one], tolerance=0.01)[0].same
-        assert not check_values([one], [nan], tolerance=0.01)[0].same
+        assert check_values([number], [number], tolerance=0.01)[0].same
+        assert not check_values([number], [nan], tolerance=0.01)[0].same
 
-    def test_nan_is_told_from_a_step_that_logged_nothing(self):
-        one = Scalars(steps=[0, 1, 2], values={"loss": [1.0, None, None]}, not_finite={"loss": [1]})
-        two = Scalars(steps=[0, 1, 2], values={"loss": [1.0, None, 5.0]}, not_finite={"loss": [1]})
-        num = Scalars(steps=[0, 1, 2], values={"loss": [1.0, 1.0, None]}, not_finite={})
-        (check,) = check_values([one], [two], tolerance=0.01)
+    def test_nan_is_distinguished_from_a_step_that_logged_nothing(self):
+        base = Scalars(
+            steps=[0, 1, 2], values={"loss": [1.0, None, None]}, not_finite={"loss": [1]}
+        )
+        logged_later = Scalars(
+            steps=[0, 1, 2], values={"loss": [1.0, None, 5.0]}, not_finite={"loss": [1]}
+        )
+        finite = Scalars(steps=[0, 1, 2], values={"loss": [1.0, 1.0, None]}, not_finite={})
+        (check,) = check_values([base], [logged_later], tolerance=0.01)
         assert (check.count, check.same, check.last_base) == (2, True, None)
-        (check,) = check_values([one], [num], tolerance=0.01)
+        (check,) = check_values([base], [finite], tolerance=0.01)
         assert (check.count, check.first_step) == (2, 1)
 
 
@@ -171,7 +175,7 @@ class TestWholeFit:
     EPOCHS = (np.arange(200) % 50 == 0) * int(StepFlag.EPOCH_START)
 
     def run(self, epoch_ms, *, first_ms=10, seed=0, own_ms=0):
-        """Four epochs of 50 steps of about 10 ms, with so much before each but the first."""
+        """Four epochs of 50 steps of about 10 ms, with `epoch_ms` before all but the first."""
         before = OutsideSpan(
             "epoch_start",
             0,

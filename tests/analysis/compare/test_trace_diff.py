@@ -83,11 +83,11 @@ def test_operator_counts_of_two_real_traces_are_those_in_their_files(shared_trac
         analyses.append(analyze_file(str(path)))
     diff = compare_traces(*analyses)
     steps = (diff.base_steps, diff.test_steps) if diff.per_step else (1, 1)
-    found = {
+    counted = {
         row.name: (row.base_count * steps[0], row.test_count * steps[1]) for row in diff.operators
     }
 
     names = {name for name in counts[0] | counts[1] if not name.startswith("ProfilerStep")}
-    assert {name: value for name, value in found.items() if name in names} == {
+    assert {name: value for name, value in counted.items() if name in names} == {
         name: (counts[0][name], counts[1][name]) for name in names
     }

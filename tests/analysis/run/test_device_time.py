@@ -150,19 +150,19 @@ def traced(analyze, document):
 
 
 def test_busy_is_the_profiled_steps_work_over_the_devices_step_without_a_profiler(analyze):
-    found = gpu_busy(traced(analyze, TRACE))
+    busy = gpu_busy(traced(analyze, TRACE))
     step_ns = 8 * MS + 100 * US
-    assert (found.basis, found.state, found.step_ns) == ("trace", StepState.HOST_BOUND, step_ns)
-    assert found.busy_frac == pytest.approx(4 * MS / step_ns)
-    assert found.compute_frac == pytest.approx(2.5 * MS / step_ns)
-    assert line_of(found) == "GPU 49 % busy: it waits for the host"
+    assert (busy.basis, busy.state, busy.step_ns) == ("trace", StepState.HOST_BOUND, step_ns)
+    assert busy.busy_frac == pytest.approx(4 * MS / step_ns)
+    assert busy.compute_frac == pytest.approx(2.5 * MS / step_ns)
+    assert line_of(busy) == "GPU 49 % busy: it waits for the host"
 
 
 def test_no_device_does_more_than_its_time(analyze):
     longer = {**TRACE["gpu"], "busy_ns": 20 * MS, "exposed_copy_ns": 13 * MS}
-    found = gpu_busy(traced(analyze, {**TRACE, "gpu": longer}))
-    assert (found.busy_frac, found.idle_frac) == (1.0, 0.0)
-    assert line_of(found) == "GPU 100 % busy, mostly with copies: it waits for the host"
+    busy = gpu_busy(traced(analyze, {**TRACE, "gpu": longer}))
+    assert (busy.busy_frac, busy.idle_frac) == (1.0, 0.0)
+    assert line_of(busy) == "GPU 100 % busy, mostly with copies: it waits for the host"
 
 
 def test_a_trace_whose_times_cannot_be_says_nothing_of_the_device(analyze):

@@ -24,7 +24,7 @@ PHASES = [Phase.FORWARD, Phase.BACKWARD, Phase.VALIDATION, Phase.CALLBACKS]
 
 @pytest.fixture
 def session():
-    """Two marked steps of 100 ns, and eight others of which 50 ns are known as validation."""
+    """Two marked steps of 100 ns, and eight unmarked ones with 50 ns of timed validation."""
     columns = {
         "step": [0, 5],
         "start_ns": [0, 500],
@@ -94,7 +94,7 @@ def test_means_are_of_all_steps_and_add_up_to_the_mean_step(session, steady):
     means = {phase: stats.per_step for phase, stats in phases.items() if stats.per_step}
     assert means[Phase.FORWARD].mean_ns == (2 * 30 + 8 * 15) / 10
     assert means[Phase.FORWARD].frac == pytest.approx(18 / 65)
-    assert sum(one.mean_ns for one in means.values()) == 65
+    assert sum(mean.mean_ns for mean in means.values()) == 65
     assert means[Phase.VALIDATION].mean_ns == every.mean_ns(Phase.VALIDATION) == 5
     assert (
         part_split(Spread(quicker, steady))[0].per_step.mean_ns
@@ -133,14 +133,14 @@ def test_the_programs_own_calls_of_a_logger_are_known_of_marked_steps_alone(sess
     spread = Spread(logged, steady)
     phases = phase_split(spread)
 
-    assert {one.name: (one.per_step.mean_ns, one.total_ns) for one in part_split(spread)} == {
+    assert {part.name: (part.per_step.mean_ns, part.total_ns) for part in part_split(spread)} == {
         "experiment.add_image": (20, 200),
         "CSVLogger": (10, 100),
         "EMA": (10, 100),
     }
-    means = {phase: one.per_step.mean_ns for phase, one in phases.items() if one.per_step}
+    means = {phase: stats.per_step.mean_ns for phase, stats in phases.items() if stats.per_step}
     assert (means[Phase.LOGGING], means[Phase.FORWARD], sum(means.values())) == (30, 30, 100)
-    assert sum(one.total_ns for one in phases.values()) == 1_000
+    assert sum(stats.total_ns for stats in phases.values()) == 1_000
 
 
 def test_a_checkpoint_between_epochs_is_one_of_all(session, steady):

@@ -1,4 +1,4 @@
-"""Ranks that take each step together, made of plain numbers: who waits for whom, and why."""
+"""Ranks that train together, made of plain numbers: which rank waits for which, and why."""
 
 import numpy as np
 import pytest
@@ -16,14 +16,14 @@ STEPS = 40
 
 @pytest.fixture
 def compare(write_ranks):
-    """Compare ranks, given as one dict each: phases, and `exchange`, in ns or a value per step."""
+    """Compare ranks, given as a dict of phases, and `exchange`, in ns or a value per step."""
 
     def session(exchange, parts=None, **phases):
         return {"phases": phases, "parts": {EXCHANGE: exchange, **(parts or {})}}
 
     def compared(*ranks, **options):
-        path = write_ranks(*(session(**one) for one in ranks), steps=STEPS, **options)
-        sessions = {rank: found.sessions[0] for rank, found in read_run(path).items()}
+        path = write_ranks(*(session(**rank) for rank in ranks), steps=STEPS, **options)
+        sessions = {rank: records.sessions[0] for rank, records in read_run(path).items()}
         return rank_waits(sessions, common_steady(sessions))
 
     return compared
@@ -33,23 +33,23 @@ def test_what_the_last_rank_waits_is_communication_and_the_rest_is_waiting_for_i
     late = {"data_wait": 5 * MS, "backward": 3 * MS, "exchange": MS}
     early = {"data_wait": MS, "backward": 7 * MS, "exchange": 5 * MS}
 
-    found = compare(early, late, early)
+    compared = compare(early, late, early)
 
-    assert found.exchange_ns == MS
-    assert found.waited_ns == {0: 4 * MS, 1: 0, 2: 4 * MS}
-    assert (found.late, found.late_ns, found.usual_ns) == ((1,), 4 * MS, 0)
-    assert found.last_frac == {0: 0.0, 1: 1.0, 2: 0.0}
-    assert next(iter(found.causes.items())) == (Phase.DATA_WAIT, 4 * MS)
+    assert compared.exchange_ns == MS
+    assert compared.waited_ns == {0: 4 * MS, 1: 0, 2: 4 * MS}
+    assert (compared.late, compared.late_ns, compared.usual_ns) == ((1,), 4 * MS, 0)
+    assert compared.last_frac == {0: 0.0, 1: 1.0, 2: 0.0}
+    assert next(iter(compared.causes.items())) == (Phase.DATA_WAIT, 4 * MS)
 
 
 def test_a_wait_in_the_forward_pass_is_told_from_a_slow_one(compare):
     early = {"forward": 6 * MS, "backward": MS, "exchange": MS, "data_wait": MS}
     late = {"forward": MS, "backward": MS, "exchange": MS, "data_wait": 6 * MS}
 
-    found = compare(late, early)
+    compared = compare(late, early)
 
-    assert (found.late, found.late_ns) == ((0,), 5 * MS)
-    assert next(iter(found.causes)) is Phase.DATA_WAIT
+    assert (compared.late, compared.late_ns) == ((0,), 5 * MS)
+    assert next(iter(compared.causes)) is Phase.DATA_WAIT
 
 
 @pytest.mark.parametrize("part", ["other/stop check", "logging/self.log"])
@@ -59,31 +59,31 @@ def test_lightnings_own_meetings_are_waits_too(compare, part):
     waits = {"callbacks": MS, phase: 6 * MS, "exchange": MS, "backward": MS}
 
     slow["parts"]["callbacks/Slow"] = 5 * MS
-    found = compare(slow, {**waits, "parts": {part: 6 * MS}})
+    compared = compare(slow, {**waits, "parts": {part: 6 * MS}})
 
-    assert (found.late, found.late_ns, found.part) == ((0,), 5 * MS, "Slow")
+    assert (compared.late, compared.late_ns, compared.part) == ((0,), 5 * MS, "Slow")
     logs = phase == "logging"
-    assert found.log_waited_ns == {0: 0, 1: 5 * MS * logs}
+    assert compared.log_waited_ns == {0: 0, 1: 5 * MS * logs}
 
 
 def test_a_callback_makes_its_rank_late_in_the_next_step(compare):
     slow = np.where(np.arange(STEPS) % 10 == 3, 8 * MS, MS)
     waits = np.where(np.arange(STEPS) % 10 == 4, 8 * MS, MS)
-    one = {"callbacks": slow, "backward": MS, "exchange": MS}
+    first = {"callbacks": slow, "backward": MS, "exchange": MS}
 
-    found = compare(one, {"callbacks": MS, "backward": waits, "exchange": waits})
+    compared = compare(first, {"callbacks": MS, "backward": waits, "exchange": waits})
 
-    assert (found.late, found.late_ns) == ((0,), 700_000)
-    assert next(iter(found.causes.items())) == (Phase.CALLBACKS, 700_000)
+    assert (compared.late, compared.late_ns) == ((0,), 700_000)
+    assert next(iter(compared.causes.items())) == (Phase.CALLBACKS, 700_000)
 
 
 def test_steps_are_matched_by_number_and_profiled_ones_left_out_on_all_ranks(write_ranks):
     flags = np.where(np.arange(STEPS) < 4, int(StepFlag.PROFILED), 0)
     waits = np.where(np.arange(STEPS) < 4, 900 * MS, 2 * MS)
-    one = {"phases": {"backward": MS}, "parts": {EXCHANGE: MS}, "flags": flags}
+    first = {"phases": {"backward": MS}, "parts": {EXCHANGE: MS}, "flags": flags}
     other = {"phases": {"backward": waits}, "parts": {EXCHANGE: waits}}
-    path = write_ranks(one, other, steps=STEPS)
-    sessions = {rank: found.sessions[0] for rank, found in read_run(path).items()}
+    path = write_ranks(first, other, steps=STEPS)
+    sessions = {rank: records.sessions[0] for rank, records in read_run(path).items()}
 
     steady = common_steady(sessions)
 
@@ -100,14 +100,14 @@ def test_with_gpus_the_devices_clock_says_who_waits(write_ranks):
 
     same = {"phases": {"backward": MS, "forward": MS}, "device": Device(type="cuda")}
     path = write_ranks(columns(3, 6), columns(8, 1), steps=STEPS, **same)
-    sessions = {rank: found.sessions[0] for rank, found in read_run(path).items()}
+    sessions = {rank: records.sessions[0] for rank, records in read_run(path).items()}
 
-    found = rank_waits(sessions, common_steady(sessions))
+    compared = rank_waits(sessions, common_steady(sessions))
 
-    assert (found.late, found.late_ns, found.exchange_ns) == ((1,), 5 * MS, MS)
-    assert next(iter(found.causes)) is Phase.BACKWARD
+    assert (compared.late, compared.late_ns, compared.exchange_ns) == ((1,), 5 * MS, MS)
+    assert next(iter(compared.causes)) is Phase.BACKWARD
 
 
 def test_a_host_that_drives_a_gpu_does_not_wait_and_says_nothing(compare):
-    one = {"backward": 9 * MS, "exchange": 8 * MS}
-    assert compare(one, {**one, "exchange": MS}, device=Device(type="cuda")) is None
+    first = {"backward": 9 * MS, "exchange": 8 * MS}
+    assert compare(first, {**first, "exchange": MS}, device=Device(type="cuda")) is None
