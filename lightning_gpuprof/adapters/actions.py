@@ -1,4 +1,4 @@
-"""The one table from the Trainer's profiler actions to phases.
+"""The table from the actions of the Trainer's profiler to phases and to events of the loop.
 
 The names are Lightning's, seen in Lightning 2.4 to 2.6: `[Callback]<state key>.<hook>`,
 `[LightningModule]<class>.<hook>`, `[Strategy]<class>.<hook>`, a bare name, or a loop's, such as
@@ -15,8 +15,8 @@ from lightning_gpuprof.adapters.lightning import hook_of, is_kind
 from lightning_gpuprof.records.phases import Phase
 
 
-class Border(Enum):
-    """The meaning of an action for the borders of steps, epochs and the run."""
+class LoopEvent(Enum):
+    """What an action says of the course of a loop: where steps, epochs and the run begin or end."""
 
     FETCH = "fetch"
     BATCH = "batch"
@@ -71,31 +71,31 @@ PHASES: dict[str, tuple[Phase, bool]] = {
     for phase, names in table.items()
     for name in names
 }
-"""By hook or bare name: the phase, and whether the name is also kept as a part of it. Callbacks'
-hooks are not looked up here; other hooks of the module are parts of `other`."""
+"""By hook or bare name: the phase, and whether the action is also a named part of that phase.
+Callbacks' hooks are not looked up here; other hooks of the module are parts of `other`."""
 
-BORDERS: dict[str, Border] = {
-    FETCH_ACTION: Border.FETCH,
-    "run_training_batch": Border.BATCH,
-    "run_training_epoch": Border.EPOCH_LOOP,
-    "on_train_start": Border.TRAIN_START,
-    "on_train_epoch_start": Border.BEFORE_EPOCH,
-    "on_train_end": Border.END,
+LOOP_EVENTS: dict[str, LoopEvent] = {
+    FETCH_ACTION: LoopEvent.FETCH,
+    "run_training_batch": LoopEvent.BATCH,
+    "run_training_epoch": LoopEvent.EPOCH_LOOP,
+    "on_train_start": LoopEvent.TRAIN_START,
+    "on_train_epoch_start": LoopEvent.BEFORE_EPOCH,
+    "on_train_end": LoopEvent.END,
 }
 _EVALUATIONS = {"val": "validation", "test": "test", "predict": "predict"}
 for _fetch, _hook in _EVALUATIONS.items():  # a validation inside a fit has none of them
-    BORDERS |= {
-        f"{_fetch}_next": Border.FETCH,
-        f"{_hook}_step": Border.BATCH,
-        f"on_{_hook}_start": Border.TRAIN_START,
-        f"on_{_hook}_epoch_start": Border.BEFORE_EPOCH,
-        f"on_{_hook}_epoch_end": Border.AFTER_EPOCH,
-        f"on_{_hook}_end": Border.END,
+    LOOP_EVENTS |= {
+        f"{_fetch}_next": LoopEvent.FETCH,
+        f"{_hook}_step": LoopEvent.BATCH,
+        f"on_{_hook}_start": LoopEvent.TRAIN_START,
+        f"on_{_hook}_epoch_start": LoopEvent.BEFORE_EPOCH,
+        f"on_{_hook}_epoch_end": LoopEvent.AFTER_EPOCH,
+        f"on_{_hook}_end": LoopEvent.END,
     }
 
 EXCEPTION_HOOK = "on_exception"
 ENDS = ("run_training_epoch", EXCEPTION_HOOK, "teardown")
-"""Actions after which a fit may be over: of each epoch, of an error, of a fit that ends."""
+"""Actions after which a fit may be over: those of an epoch, of an error and of the end of a fit."""
 
 
 def parse_action(name: str) -> Action:
@@ -112,9 +112,9 @@ def parse_action(name: str) -> Action:
 
 def phase_of(action: Action) -> tuple[Phase, str | None] | None:
     """Return an action's phase and part; None for a name that is not Lightning's."""
-    known = PHASES.get(action.name)
-    if known is not None:
-        phase, is_part = known
+    entry = PHASES.get(action.name)
+    if entry is not None:
+        phase, is_part = entry
         return phase, action.name if is_part else None
     if not action.kind:
         return None
@@ -132,7 +132,7 @@ def class_of_state_key(state_key: str) -> str:
 
 
 def callback_name(callbacks: Iterable[Any], state_key: str) -> tuple[str, bool]:
-    """Return a callback's name, numbered where several share a class, and if it checkpoints."""
+    """Return a callback's name, numbered where several share a class; tell if it checkpoints."""
     count: Counter[str] = Counter()
     for callback in callbacks:
         name = type(callback).__name__
@@ -144,9 +144,9 @@ def callback_name(callbacks: Iterable[Any], state_key: str) -> tuple[str, bool]:
 
 
 def is_idle(trainer: Any, action: Action) -> bool:
-    """Tell whether an action runs a hook that does nothing of its own: Lightning's, left as it is.
+    """Tell whether an action runs a hook that the program has left as Lightning has it, empty.
 
-    Such as `transfer_batch_to_device`, whose time is that of `batch_to_device` around it.
+    `transfer_batch_to_device` counts, too: its time is that of `batch_to_device` around it.
     """
     name = action.name
     if name in _BATCH_TRANSFER and action.kind == "LightningModule":

@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.names import reach
 
-Context = AbstractContextManager[Any]
+RegionLike = AbstractContextManager[Any]
 
 _KNOWN = tuple(
     found
@@ -58,7 +58,7 @@ def has_iterator(loader: Any) -> bool:
 class Timed:
     """An iterator, or a function, whose calls run inside a region."""
 
-    def __init__(self, inner: Any, region: Context) -> None:
+    def __init__(self, inner: Any, region: RegionLike) -> None:
         self.inner = inner
         self._region = region
 
@@ -78,7 +78,7 @@ class Timed:
 class TimedStart:
     """A loader's making of an iterator inside a region; it does not keep the loader alive."""
 
-    def __init__(self, loader: Any, region: Context) -> None:
+    def __init__(self, loader: Any, region: RegionLike) -> None:
         self._loader = ref(loader)
         self._region = region
 
@@ -103,7 +103,7 @@ class LoaderParts:
     its workers at once, as it does without us.
     """
 
-    def __init__(self, sampler: Context, workers: Context, start: Context) -> None:
+    def __init__(self, sampler: RegionLike, workers: RegionLike, start: RegionLike) -> None:
         self._sampler = sampler
         self._workers = workers
         self._start = start

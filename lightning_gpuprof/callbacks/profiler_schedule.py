@@ -215,8 +215,8 @@ class ProfilerSchedule(RecordingCallback):
             cycles.skip(passed_over)
         works = cycles.recording or forecast.needs_step or (by_step and cycles.is_due())
         # Charged to this callback: stopping and exporting take their time.
-        border = f"[Callback]{self.state_key}.step_border"
-        with self._trainer.profiler.profile(border) if works else nullcontext():
+        action = f"[Callback]{self.state_key}.step_begins"
+        with self._trainer.profiler.profile(action) if works else nullcontext():
             forecast.begin_step(plain=not (passed_over or cycles.active))
             cycles.end_step()
             if by_step:
@@ -225,7 +225,7 @@ class ProfilerSchedule(RecordingCallback):
                 forecast.needs_step = False
                 cycles.probe()
         cycles.begin_step(number)
-        # The border to the next step is charged to this step.
+        # What ends this step at the beginning of the next is charged to this step.
         if cycles.active or forecast.needs_step or (by_step and cycles.is_due()):
             if self._timing is not None:
                 self._timing.flag_next_step(StepFlag.PROFILED)

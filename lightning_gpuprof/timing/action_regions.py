@@ -1,4 +1,4 @@
-"""Which region each of the Trainer's actions opens: in marked steps, others, and validation."""
+"""Which region each of the Trainer's actions opens: in timed steps, in others, in validation."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,10 +10,10 @@ from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing import regions
 from lightning_gpuprof.timing.fit_end import FitEnd
 from lightning_gpuprof.timing.phase_clock import PartRegion, Region
-from lightning_gpuprof.timing.regions import Context, Profile
+from lightning_gpuprof.timing.regions import Profile, RegionLike
 from lightning_gpuprof.timing.step_timeline import EPOCH_START, TEARDOWN, Fetch, StepTimeline
 
-_IDLE: Context = regions.Idle()
+_IDLE: RegionLike = regions.Idle()
 _STAY_IN_VALIDATION = (Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION)
 
 
@@ -27,7 +27,7 @@ class ActionRegions:
         *,
         batch: Callable[..., Region],
         fit_end: FitEnd,
-        watch: Callable[[Region], Context] | None = None,
+        watch: Callable[[Region], RegionLike] | None = None,
     ) -> None:
         self._trainer, self._inner = parts.trainer, parts.profiler
         self._timeline = timeline
@@ -35,11 +35,11 @@ class ActionRegions:
         self._batch = batch
         self._fit_end = fit_end
         self._watch = watch
-        self._reach: dict[actions.Border, Callable[[], None]] = {
-            actions.Border.TRAIN_START: timeline.end_startup,
-            actions.Border.BEFORE_EPOCH: self._before_epoch,
-            actions.Border.AFTER_EPOCH: timeline.end_epoch,
-            actions.Border.END: partial(timeline.outside_is, TEARDOWN),
+        self._on_event: dict[actions.LoopEvent, Callable[[], None]] = {
+            actions.LoopEvent.TRAIN_START: timeline.end_startup,
+            actions.LoopEvent.BEFORE_EPOCH: self._before_epoch,
+            actions.LoopEvent.AFTER_EPOCH: timeline.end_epoch,
+            actions.LoopEvent.END: partial(timeline.outside_is, TEARDOWN),
         }
         self.fetching = regions.ValidationFetch(self._clock)
         self.hands_on = parts.profiler_acts
@@ -52,41 +52,41 @@ class ActionRegions:
         self._timeline.end_startup()
         self._timeline.outside_is(EPOCH_START)
 
-    def _in_training(self, action_name: str) -> Context:
+    def _in_training(self, action_name: str) -> RegionLike:
         action = actions.parse_action(action_name)
-        border = actions.BORDERS.get(action.name)
-        if border is None and actions.is_idle(self._trainer, action):
+        event = actions.LOOP_EVENTS.get(action.name)
+        if event is None and actions.is_idle(self._trainer, action):
             return self._handing_on(_IDLE, action_name)
         region = self._plain(action_name)
-        if border is not None and not isinstance(region, PartRegion):
-            region = self._at_border(region, border)
+        if event is not None and not isinstance(region, PartRegion):
+            region = self._at_event(region, event)
         return self._handing_on(region, action_name)
 
-    def _at_border(self, region: Region, border: actions.Border) -> Region:
+    def _at_event(self, region: Region, event: actions.LoopEvent) -> Region:
         timeline = self._timeline
-        if border is actions.Border.FETCH:
+        if event is actions.LoopEvent.FETCH:
             return Fetch(region, timeline)
-        if border is actions.Border.EPOCH_LOOP:
+        if event is actions.LoopEvent.EPOCH_LOOP:
             return regions.EpochLoop(region, timeline)
-        if border is actions.Border.BATCH:
-            return self._batch(region, marked=True)
-        return regions.AtBorder(region, self._reach[border])
+        if event is actions.LoopEvent.BATCH:
+            return self._batch(region, timed=True)
+        return regions.AtLoopEvent(region, self._on_event[event])
 
-    def _in_passing(self, action_name: str) -> Context:
-        """In a step that is not marked: borders, checkpoints and actions of the program's own."""
+    def _in_passing(self, action_name: str) -> RegionLike:
+        """In a step that is not timed: loop events, checkpoints and the program's own actions."""
         action = actions.parse_action(action_name)
-        border = actions.BORDERS.get(action.name)
-        if border is actions.Border.BATCH:
-            region = self._batch(self._clock.region(Phase.OTHER), marked=False)
+        event = actions.LOOP_EVENTS.get(action.name)
+        if event is actions.LoopEvent.BATCH:
+            region = self._batch(self._clock.region(Phase.OTHER), timed=False)
             return self._handing_on(region, action_name)
         saves = action.kind == "Callback" and self._name(action)[1]
         phase, _ = actions.phase_of(action) or (None, None)
-        if border is not None or saves or phase in (None, Phase.CHECKPOINT):
+        if event is not None or saves or phase in (None, Phase.CHECKPOINT):
             return self.training[action_name]
         return self._handing_on(_IDLE, action_name)
 
-    def _in_validation(self, action_name: str) -> Context:
-        """Inside validation all but callbacks, logging and checkpoints stays validation."""
+    def _in_validation(self, action_name: str) -> RegionLike:
+        """In a validation, all but callbacks, logging and checkpoints is charged to validation."""
         action = actions.parse_action(action_name)
         if actions.is_idle(self._trainer, action):
             return self._handing_on(_IDLE, action_name)
@@ -107,10 +107,10 @@ class ActionRegions:
             return self._clock.region(phase, name)
         if action_name == "save_checkpoint":
             return regions.Saving(self._timeline)
-        found = actions.phase_of(action)
-        if found is None:
+        phase_and_part = actions.phase_of(action)
+        if phase_and_part is None:
             return regions.OwnAction(self._clock, action_name, self._now)
-        region = self._clock.region(*found)
+        region = self._clock.region(*phase_and_part)
         if action.name == "on_save_checkpoint":  # Lightning 2.4 has no action around it
             return regions.Calling(region, partial(self._timeline.flag, StepFlag.CHECKPOINT))
         return region
@@ -118,16 +118,16 @@ class ActionRegions:
     def _name(self, action: actions.Action) -> tuple[str, bool]:
         return actions.callback_name(self._trainer.callbacks, action.owner)
 
-    def _handing_on(self, region: Context, action_name: str) -> Context:
+    def _handing_on(self, region: RegionLike, action_name: str) -> RegionLike:
         context = self.watched(region)
         if self.hands_on:
             context = regions.HandingOn(context, self._inner, action_name, self._now)
         return self._fit_end.around(actions.parse_action(action_name), context)
 
-    def _now(self, action_name: str) -> Context:
+    def _now(self, action_name: str) -> RegionLike:
         return self.profile(action_name)
 
-    def watched(self, region: Context) -> Context:
+    def watched(self, region: RegionLike) -> RegionLike:
         """Return a region with the device's marks around it, where it has any."""
         if self._watch is None or not isinstance(region, Region):
             return region

@@ -17,13 +17,13 @@ from lightning_gpuprof.runtime.safe_logger import SafeLogger
 from lightning_gpuprof.runtime.wrap import CallInside, LoggingCall, Wrappers
 from lightning_gpuprof.timing.action_regions import ActionRegions
 from lightning_gpuprof.timing.profiler_proxy import proxy_of
-from lightning_gpuprof.timing.regions import ByExperiment, Context, IteratorStart
+from lightning_gpuprof.timing.regions import ByExperiment, IteratorStart, RegionLike
 from lightning_gpuprof.timing.step_timeline import StepTimeline
 
 FIT_PHASES = tuple(phase for phase in Phase if phase is not Phase.GARBAGE_COLLECTION)
 """The phases that the Trainer's actions tell apart; garbage collections are a recorder's."""
 
-_Call = tuple[object, str, Context, type[CallInside]]
+_Call = tuple[object, str, RegionLike, type[CallInside]]
 """Owner and name of a method, the region of its calls, and what stands in for it."""
 
 

@@ -1,4 +1,4 @@
-"""The region of a training batch, in which the step's facts are noted as it begins."""
+"""The region of a training batch: as it begins, the facts of its step are noted."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -52,30 +52,36 @@ class BatchState:
 
 
 class Batch(Region):
-    """A batch is being trained.
+    """The region in which a batch is trained.
 
-    The facts of its step are noted as it begins, while the batch is in the processor's caches, and
-    in one function without a guard, for each call costs a microsecond or two (ADR 42). In a step
-    that is not marked nothing is charged.
+    The facts of the step are noted as it begins, while the batch is in the processor's caches, and
+    in a single function without a guard, since each call costs a microsecond or two (ADR 42). In a
+    step that is not timed by phase nothing is charged.
     """
 
     __slots__ = (
-        "_becomes", "_becomes_own", "_marked", "_on_due", "_own_closes", "_own_opens", "_state",
+        "_becomes",
+        "_becomes_own",
+        "_on_due",
+        "_own_closes",
+        "_own_opens",
+        "_state",
+        "_timed",
         "_timeline",
     )  # fmt: skip
 
-    def __init__(self, region: Region, state: BatchState, *, marked: bool) -> None:
+    def __init__(self, region: Region, state: BatchState, *, timed: bool) -> None:
         super().__init__(region.clock, region.slot)
-        own = region.clock.slot(Phase.CALLBACKS, "PhaseTimer") if marked else region.slot
+        own = region.clock.slot(Phase.CALLBACKS, "PhaseTimer") if timed else region.slot
         self._state, self._timeline, self._on_due = state, state.timeline, state.on_due
-        self._marked = marked
+        self._timed = timed
         self._becomes, self._becomes_own = code(SWAP, region.slot), code(SWAP, own)
         self._own_opens, self._own_closes = code(OPEN, own), code(CLOSE, own)
 
     @override
     def __enter__(self) -> None:
-        marked = self._marked
-        if marked:
+        timed = self._timed
+        if timed:
             self._times.append(self._now())
             self._codes.append(self._own_opens)
         state, timeline = self._state, self._timeline
@@ -87,11 +93,11 @@ class Batch(Region):
         else:
             batch = state.holder.batch
             first = batch[0] if type(batch) in _ROWS and batch else batch
-            try:  # costs nothing; `size(0)` and `dim()` instead are 0.1 us more, in the caches
+            try:  # costs nothing; `size(0)` and `dim()` would take 0.1 us more
                 shape = first.shape if type(first) is Tensor else ()
             except RuntimeError:  # a nested tensor
                 shape = ()
-            # An index into `torch.Size` is a call of torch's, this is none.
+            # Indexing a `torch.Size` calls torch, iterating over it does not.
             samples = next(iter(shape), None)
             timeline.samples.append(size_of(batch) if samples is None else samples)
             timeline.begun = True
@@ -102,26 +108,26 @@ class Batch(Region):
         state.left -= 1
         calls.left -= 1
         timeline.due = state.left <= 0 or calls.left <= 0
-        if marked:
+        if timed:
             self._times.append(self._now())
             self._codes.append(self._becomes)
 
     @override
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        marked = self._marked
-        if marked:
+        timed = self._timed
+        if timed:
             self._times.append(self._now())
         timeline = self._timeline
         if kind is None:
             timeline.begun, timeline.ran = False, True
         if kind is not None or not timeline.due:
-            if marked:
+            if timed:
                 self._codes.append(self._closes)
             return
-        if marked:
+        if timed:
             self._codes.append(self._becomes_own)
         self._on_due()
-        if marked:
+        if timed:
             self._times.append(self._now())
             self._codes.append(self._own_closes)
 

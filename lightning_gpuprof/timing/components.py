@@ -21,7 +21,7 @@ class Component(AbstractContextManager[None]):
     """Charges its body to a part, of this name, of whatever phase it is entered in.
 
     It may be entered again while it is open, as by a module that calls itself, and ends in the step
-    in which it began. In a step that is not marked it does nothing.
+    in which it began. In a step that is not timed by phase it does nothing.
     """
 
     def __init__(self, timeline: StepTimeline, name: str, marking: DeviceMarking | None) -> None:
@@ -35,12 +35,12 @@ class Component(AbstractContextManager[None]):
 
     @property
     def timed(self) -> bool:
-        """Whether the running step is marked."""
-        return self._timeline.marked
+        """Whether the running step is timed by phase."""
+        return self._timeline.timed
 
     @override
     def __enter__(self) -> None:
-        if not self._timeline.marked:
+        if not self._timeline.timed:
             self._entered.append(None)
             return
         self._region.__enter__()
@@ -68,20 +68,20 @@ class Component(AbstractContextManager[None]):
 
 
 Components = Callable[[str], Component]
-"""Gives the component of a name, the same each time."""
+"""Returns the component of a name, the same object each time."""
 _ACTIVE: list[tuple[int, Components]] = []
-"""Of the runs that time in this process, with the threads that train."""
+"""Of each run that is timed in this process: the thread that trains, and its components."""
 
 
 def activate(components: Components) -> Callable[[], None]:
-    """Let `region` use these in this thread; returns what has it use those from before again."""
+    """Let `region` use these components in this thread; returns the function that undoes it."""
     entry = threading.get_ident(), components
     _ACTIVE.append(entry)
     return lambda: _ACTIVE.remove(entry) if entry in _ACTIVE else None
 
 
 def active_component(name: str) -> AbstractContextManager[None]:
-    """Return the component of a name in the run that is timing in this thread, or a null one."""
+    """Return the component of a name in the run that is timed in this thread, or a null context."""
     if not _ACTIVE or _ACTIVE[-1][0] != threading.get_ident():
         return nullcontext()
     return _ACTIVE[-1][1](name)
@@ -110,7 +110,7 @@ class BackwardCall:
         for tensor in tensors_of(inputs):
             # A leaf would keep its hook for ever.
             if outputs and tensor.requires_grad and not tensor.is_leaf:
-                tensor.register_hook(partial(self._call, self._end_one))
+                tensor.register_hook(partial(self._call, self._end_of_input))
                 self._inputs += 1
 
     def _call(self, act: Callable[[], None], gradient: torch.Tensor) -> None:
@@ -124,7 +124,7 @@ class BackwardCall:
             self._open, self._missing = True, self._inputs
             self._component.__enter__()
 
-    def _end_one(self) -> None:
+    def _end_of_input(self) -> None:
         self._missing -= 1
         if self._missing == 0:
             self._close()

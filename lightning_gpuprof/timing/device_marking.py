@@ -15,12 +15,12 @@ from lightning_gpuprof.runtime.guard import guarded
 from lightning_gpuprof.timing.device_marks import DeviceMarks
 from lightning_gpuprof.timing.device_rows import OUTSIDE, WHOLE
 from lightning_gpuprof.timing.phase_clock import Region, Slot
-from lightning_gpuprof.timing.regions import AtBorder, Context, EpochLoop, Saving
+from lightning_gpuprof.timing.regions import AtLoopEvent, EpochLoop, RegionLike, Saving
 from lightning_gpuprof.timing.step_timeline import Fetch, StepTimeline
 
 _UNMARKED = (Phase.CALLBACKS, Phase.LOGGING, Phase.GARBAGE_COLLECTION, Phase.OTHER)
-"""Callbacks and loggers have too many regions, and rarely work for the device: their device time
-counts as that of the phase around them, a checkpoint callback's until it saves."""
+"""Callbacks and loggers have many regions and rarely queue work for the device: their device time
+counts as that of the phase around them. So does a checkpoint callback's, until it saves."""
 _FOLLOWED = {
     Phase.DATA_WAIT: (Phase.OTHER,),
     Phase.HOST_TO_DEVICE: (Phase.OTHER,),
@@ -28,18 +28,18 @@ _FOLLOWED = {
     Phase.ZERO_GRAD: (Phase.OTHER, Phase.OPTIMIZER_STEP),
     Phase.BACKWARD: (Phase.OPTIMIZER_STEP,),
 }
-"""Where a phase ends into one of these, the next phase is about to begin: the few hooks between
-them stay with the phase before, which saves a mark."""
+"""Where a phase ends and one of these is around it, the next phase is about to begin. The few hooks
+in between count as the phase before, which saves a mark."""
 FOLD_NS = 20_000
-"""A region that opens this soon after another closed takes over its mark: in between, the host
+"""A region that opens this soon after another one closed takes over its mark: in between, the host
 can have queued two or three kernels at most."""
 _NOTHING_YET = Slot(Phase.HOST_TO_DEVICE, "on_before_batch_transfer")
-"""Comes before the rest of its phase, with nothing of the device's in it as a rule."""
+"""The first part of its phase, which as a rule queues nothing for the device."""
 _ALWAYS = 10**18
 _CALIBRATE_EVERY_NS = 1_000_000_000
 _RECENT = 100
-"""Windows by whose median a mark's cost is judged: a neighbour that has the core amid one is no
-cost of ours."""
+"""A mark's cost is the median of this many windows: a window in which another process had the core
+does not count."""
 _NUMBERS = {phase: number for number, phase in enumerate(Phase)}
 _OPTIMIZER_STEP = _NUMBERS[Phase.OPTIMIZER_STEP]
 _GAPS = frozenset(
@@ -74,33 +74,34 @@ class DeviceMarking:
         self._calibrated_ns: int | None = None
         self._held: tuple[Int64, Int64] | None = None
 
-    def watch(self, region: Region) -> Context:
+    def watch(self, region: Region) -> RegionLike:
         """Return the region with marks where it opens and closes, if it is one that has them."""
         slot = region.clock.slots[region.slot]
-        border = isinstance(region, (Fetch, AtBorder, EpochLoop))
+        step_may_change = isinstance(region, (Fetch, AtLoopEvent, EpochLoop))
         if isinstance(region, Saving):
             return _Marked(region, self, Phase.CHECKPOINT)
         unmarked = slot.phase in (*_UNMARKED, Phase.CHECKPOINT)
-        if slot == _NOTHING_YET or (unmarked and not border):
+        if slot == _NOTHING_YET or (unmarked and not step_may_change):
             return region
-        return _Marked(region, self, Phase.OTHER if unmarked else slot.phase, border=border)
+        phase = Phase.OTHER if unmarked else slot.phase
+        return _Marked(region, self, phase, step_may_change=step_may_change)
 
     @guarded
-    def opens(self, place: tuple[int, int], border: bool) -> None:
-        """A region of a phase (by number) has opened, maybe one at which steps begin or end."""
+    def opens(self, place: tuple[int, int], step_may_change: bool) -> None:
+        """Note that a region opened: `place` are its phase and part, by number."""
         self._stack.append(self._current)
         self._current = place
-        if border and self._reach_border():
+        if step_may_change and self._change_step():
             return
         if self.step != OUTSIDE and self._current != self._place:
             self._open()
 
     @guarded
-    def closes(self, border: bool) -> None:
-        """The innermost region that was opened has closed."""
+    def closes(self, step_may_change: bool) -> None:
+        """Note that the innermost open region closed."""
         closed = self._current
         self._current = self._stack.pop() if self._stack else _NOTHING
-        if border and self._reach_border():
+        if step_may_change and self._change_step():
             return
         if self.step != OUTSIDE and self._current != self._place:
             if (closed[0], self._current[0]) not in _GAPS:
@@ -109,7 +110,7 @@ class DeviceMarking:
 
     @guarded
     def opens_part(self, part: int) -> None:
-        """A named part of the phase that is open has begun."""
+        """Note that a named part of the open phase began."""
         self._stack.append(self._current)
         self._current = (self._current[0], part)
         if self.step != OUTSIDE:
@@ -117,7 +118,7 @@ class DeviceMarking:
 
     @guarded
     def closes_part(self, part: int) -> None:
-        """A named part has ended; parts of a backward pass need not be nested."""
+        """Note that a named part ended; parts of a backward pass need not be nested."""
         if self._current[1] == part:
             self._current = self._stack.pop() if self._stack else _NOTHING
             if self.step != OUTSIDE:
@@ -140,11 +141,11 @@ class DeviceMarking:
         if phase == _OPTIMIZER_STEP:  # its closure trains the batch before its own work begins
             self._fold_ns = _ALWAYS
 
-    def _reach_border(self) -> bool:
-        """Begin or end a step if one does so here; returns whether it did."""
+    def _change_step(self) -> bool:
+        """Begin or end a step where the timeline just did, and return whether it did."""
         timeline = self._timeline
         step = timeline.step if timeline.in_step else OUTSIDE
-        if not timeline.marked or (timeline.nth_mark if timeline.choose else step) % self.every:
+        if not timeline.timed or (timeline.timed_count if timeline.choose else step) % self.every:
             step = OUTSIDE
         if step == self.step:
             return False
@@ -177,19 +178,21 @@ class DeviceMarking:
                 self._calibrated_ns = now
 
     def ready(self, facts: Int64, charged: Int64, *, final: bool) -> tuple[Int64, Int64]:
-        """Return the rows of steps that can be written by now; hold the others for one window."""
+        """Return the rows of steps that can be written now; hold the others back for a window."""
         pending = self._harvest()
-        fresh = 0
+        waited = 0
         if self._held is not None:
-            held, kept = self._held
-            fresh = len(held)
-            kept = np.pad(kept, ((0, 0), (0, charged.shape[1] - kept.shape[1])))
-            facts, charged = np.vstack((held, facts)), np.vstack((kept, charged))
+            held_facts, held_charged = self._held
+            waited = len(held_facts)
+            missing = charged.shape[1] - held_charged.shape[1]
+            held_charged = np.pad(held_charged, ((0, 0), (0, missing)))
+            facts = np.vstack((held_facts, facts))
+            charged = np.vstack((held_charged, charged))
         self._held = None
         if final or pending is None:
             return facts, charged
-        # Steps that waited a whole window are written now, their marks come in or not.
-        done = max(fresh, int(np.searchsorted(facts[:, 0], pending)))
+        # Steps that have waited for a whole window are written now, with or without their marks.
+        done = max(waited, int(np.searchsorted(facts[:, 0], pending)))
         if done < len(facts):
             self._held = facts[done:], charged[done:]
         return facts[:done], charged[:done]
@@ -203,7 +206,7 @@ class DeviceMarking:
 
     @guarded
     def _harvest(self) -> int | None:
-        """Take in passed marks; returns the first step with a mark that has not passed."""
+        """Read the marks that the device has passed; return the first step that misses one."""
         begin = self._now()
         self.marks.harvest()
         self.marks.own_ns += self._now() - begin
@@ -222,7 +225,7 @@ class DeviceMarking:
         per_mark = marks.queueing_ns + median_low(self._per_mark_ns)
         per_step = per_mark * marks.marked / self._steps_marked
         wanted = per_step / (self._budget * step_ns) / spacing if step_ns else 1
-        # More than one less was wanted when `every` was raised: half of that is clearly below it.
+        # `every` was rounded up from more than `every - 1`: less than half of that is clearly less.
         if wanted > self.every or wanted < (self.every - 1) / 2:
             self.every = every = max(1, math.ceil(wanted))
             message = (
@@ -241,25 +244,33 @@ class DeviceMarking:
 
 
 class _Marked:
-    """A region at whose ends the marking is called: in steps that are marked, and at borders."""
+    """A region that tells the marking where it opens and closes, where that is of any use.
 
-    __slots__ = ("_border", "_closes", "_marking", "_opens", "_place", "region")
+    That is in steps with marks, and wherever the step may change.
+    """
+
+    __slots__ = ("_closes", "_marking", "_opens", "_place", "_step_may_change", "region")
 
     def __init__(
-        self, region: Context, marking: DeviceMarking, phase: Phase, *, border: bool = False
+        self,
+        region: RegionLike,
+        marking: DeviceMarking,
+        phase: Phase,
+        *,
+        step_may_change: bool = False,
     ) -> None:
         self.region = region
         self._place = (_NUMBERS[phase], WHOLE)
-        self._border = border
+        self._step_may_change = step_may_change
         self._marking = marking
         self._opens, self._closes = marking.opens, marking.closes
 
     def __enter__(self) -> None:
         self.region.__enter__()
-        if self._border or self._marking.step != OUTSIDE:
-            self._opens(self._place, self._border)
+        if self._step_may_change or self._marking.step != OUTSIDE:
+            self._opens(self._place, self._step_may_change)
 
     def __exit__(self, *raised: Any) -> None:
         self.region.__exit__(*raised)
-        if self._border or self._marking.step != OUTSIDE:
-            self._closes(self._border)
+        if self._step_may_change or self._marking.step != OUTSIDE:
+            self._closes(self._step_may_change)

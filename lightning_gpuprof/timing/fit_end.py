@@ -1,4 +1,4 @@
-"""Sees that a fit ends without this package's callbacks being told."""
+"""Notices the end of a fit of which Lightning does not tell this package's callbacks."""
 
 import sys
 from collections.abc import Callable
@@ -6,14 +6,14 @@ from typing import Any
 
 from lightning_gpuprof.adapters.actions import ENDS, EXCEPTION_HOOK, Action
 from lightning_gpuprof.adapters.lightning import Callback
-from lightning_gpuprof.timing.regions import Context
+from lightning_gpuprof.timing.regions import RegionLike
 
 
 class FitEnd:
-    """Ends the timing of a fit whose end its callback (the `host`) does not see.
+    """Ends the timing of a fit whose end the callback (the `host`) does not see.
 
-    So it is where another callback's `on_exception` comes first and raises, and where the callback
-    was taken out of `trainer.callbacks` amid the fit.
+    That happens where another callback's `on_exception` runs first and raises, and where the host
+    was removed from `trainer.callbacks` during the fit.
     """
 
     def __init__(
@@ -27,29 +27,30 @@ class FitEnd:
         return self._was_there and not self._is_there()
 
     def end(self) -> None:
-        """End the session; an error that passes or is being handled has ended the fit."""
+        """End the session, with the error that is being raised or handled, if there is one."""
         self._end(sys.exc_info()[1])
 
-    def around(self, action: Action, context: Context) -> Context:
-        """Return the context of an action, which looks around after one of the last of a fit."""
+    def around(self, action: Action, region: RegionLike) -> RegionLike:
+        """Return the region of an action, which notices the fit's end where it may be the last."""
         if action.name in ENDS and (action.kind != "Callback" or action.name == EXCEPTION_HOOK):
-            return _Last(context, self, told=action.name == EXCEPTION_HOOK)
-        return context
+            return _Last(region, self, is_exception_hook=action.name == EXCEPTION_HOOK)
+        return region
 
     def _is_there(self) -> bool:
-        return any(one is self._host for one in self._trainer.callbacks)
+        return any(callback is self._host for callback in self._trainer.callbacks)
 
 
 class _Last:
-    """An action after which nobody may be told of the end."""
+    """An action after which the fit may be over without this package's callbacks being told."""
 
-    def __init__(self, context: Context, fit_end: FitEnd, *, told: bool) -> None:
-        self._context, self._fit_end, self._told = context, fit_end, told
+    def __init__(self, region: RegionLike, fit_end: FitEnd, *, is_exception_hook: bool) -> None:
+        self._region, self._fit_end = region, fit_end
+        self._is_exception_hook = is_exception_hook
 
     def __enter__(self) -> Any:
-        return self._context.__enter__()
+        return self._region.__enter__()
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self._context.__exit__(kind, error, trace)
-        if self._fit_end.gone() or (self._told and error is not None):
+        self._region.__exit__(kind, error, trace)
+        if self._fit_end.gone() or (self._is_exception_hook and error is not None):
             self._fit_end.end()

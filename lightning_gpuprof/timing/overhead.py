@@ -1,4 +1,4 @@
-"""The overhead of this package in each step against a budget, and which steps are marked for it."""
+"""The overhead of this package in each step, its budget, and which steps are timed by phase."""
 
 import math
 import time
@@ -21,20 +21,22 @@ from lightning_gpuprof.units import duration, percent
 _MIN_STEPS = 100
 """Fewer steps hold one-time work that would pass for a steady cost."""
 MOST_APART = 20
-"""One step in this many is marked, whatever the overhead: most of the rest is not the marks'."""
+"""At least one step in this many is timed, whatever the overhead: most of what is left does not
+come from timing."""
 _RECENT = 100
-"""Windows and writes that are judged by."""
+"""The overhead is judged by this many windows and writes, the latest."""
 _GOLDEN = 0.6180339887498949
-"""Multiples of it, less their whole parts, are spread evenly and follow no period: a loop that
-does something else every few steps is met in all its states."""
+"""The fractional parts of its multiples lie evenly between 0 and 1 and have no period. So a loop
+that does something else every few steps is seen in each of its states."""
 _EPOCH_START = int(StepFlag.EPOCH_START)  # an operation on a flag itself is five calls
 
 
 class Overhead:
-    """Judges by this package's own time in windows of steps.
+    """Estimates the time that this package adds to a step, from its own time in windows of steps.
 
-    Hooks run in every step; boundaries of regions, and the writing of their times, are the price of
-    marked steps alone. Medians count, since single hooks may take a thousand times theirs (ADR 42).
+    Hooks run in every step. Regions that open and close, and the writing of their times, cost
+    something in timed steps only. Medians are used, since a single hook may take a thousand times
+    as long as usual (ADR 42).
     """
 
     def __init__(self, budget: float) -> None:
@@ -47,7 +49,7 @@ class Overhead:
         self._boundary_ns: float | None = None
 
     def add(self, window: Window) -> None:
-        """Take a window of marked steps into account."""
+        """Take a window of timed steps into account."""
         if window.own_ns:
             self._hooks_ns.append(median(window.own_ns))
         self._rows += window.count
@@ -55,48 +57,48 @@ class Overhead:
         self._total_ns += window.plain_ns
 
     def passed(self, steps: int) -> None:
-        """Take steps into account that were not marked."""
+        """Take steps into account that were not timed by phase."""
         self._passed += steps
 
     def wrote(self, took_ns: int) -> None:
-        """Take a write of records into account; the first makes folders and files: no steady cost.
+        """Take the time of a write of records into account, which no median of a window shows.
 
-        A marked step holds its time, which no median of a window shows.
+        The first write is left out: it makes folders and files, which is no steady cost.
         """
         if self._written and self._rows > self._written:
             self._writes_ns.append(took_ns / (self._rows - self._written))
         self._written = self._rows
 
     def ns_per_step(self) -> int | None:
-        """Return the overhead per step; None where no marked step was without torch.profiler."""
+        """Return the overhead per step; None where torch.profiler recorded all timed steps."""
         if not self._plain:
             return None
-        hooks_ns, marks_ns = self._parts()
-        return round(hooks_ns + marks_ns * self._rows / (self._rows + self._passed))
+        hooks_ns, timing_ns = self._costs()
+        return round(hooks_ns + timing_ns * self._rows / (self._rows + self._passed))
 
     def spacing(self) -> int | None:
-        """Return one step in how many can be marked; None where too little is known."""
+        """Return one step in how many can be timed within the budget; None while unknown."""
         if self._plain < _MIN_STEPS:
             return None
-        hooks_ns, marks_ns = self._parts()
+        hooks_ns, timing_ns = self._costs()
         left_ns = self._budget * self._total_ns / self._plain - hooks_ns
-        if marks_ns <= left_ns:
+        if timing_ns <= left_ns:
             return 1
-        return min(MOST_APART, math.ceil(marks_ns / left_ns)) if left_ns > 0 else MOST_APART
+        return min(MOST_APART, math.ceil(timing_ns / left_ns)) if left_ns > 0 else MOST_APART
 
     def explain(self, every: int) -> str:
-        """Return the message when one step in so many is marked from here on."""
-        hooks_ns, marks_ns = self._parts()
+        """Return the message for when one step in `every` is timed from here on."""
+        hooks_ns, timing_ns = self._costs()
         step = duration(round(self._total_ns / self._plain))
-        left = duration(round(hooks_ns + marks_ns / every))
+        left = duration(round(hooks_ns + timing_ns / every))
         return (
-            f"lightning_gpuprof takes {duration(round(hooks_ns + marks_ns))} of each {step} step, "
+            f"lightning_gpuprof takes {duration(round(hooks_ns + timing_ns))} of each {step} step, "
             f"more than overhead_budget={percent(self._budget)}: from here on it times one step in "
             f"{every} by phase ({left} per step), and logs no gpuprof/* scalars."
         )
 
-    def _parts(self) -> tuple[float, float]:
-        """Return the time of hooks in each step, and of marks in each step that has them."""
+    def _costs(self) -> tuple[float, float]:
+        """Return the time of hooks in each step, and of timing in each step that is timed."""
         if self._boundary_ns is None:
             self._boundary_ns = boundary_cost_ns()
         written_ns = median_low(self._writes_ns) if self._writes_ns else 0.0
@@ -120,11 +122,12 @@ def boundary_cost_ns(rounds: int = 50, repeats: int = 5) -> float:
 
 
 class StepChoice:
-    """Marks every step, or after `spread` one step in so many, somewhere in each block of them.
+    """Chooses the steps that are timed by phase: all, or after `time_one_in` one step in several.
 
-    The first step of an epoch is always marked, and so is one that has flags already. Of a step
-    that is not marked the time is known from border to border alone. All time between epochs is
-    charged to phases: it is rare and may be long.
+    The chosen step lies somewhere else in each group of that many steps. The first step of an epoch
+    is always timed, and so is a step that has been flagged before it begins. Of any other step only
+    the whole duration is known. Time between epochs is always charged to phases: it is rare and may
+    be long.
     """
 
     def __init__(self, timeline: StepTimeline, *, use: Callable[[bool], None]) -> None:
@@ -133,47 +136,48 @@ class StepChoice:
         self._use = use
         self._since: int | None = None
         self._chosen: array[int] = array("q")
-        self._block = self._left = 0
+        self._group = self._steps_left = 0
 
-    def spread(self, every: int) -> None:
-        """Mark one step in so many, from the next one on."""
+    def time_one_in(self, every: int) -> None:
+        """Time one step in so many, from the next one on."""
         timeline = self._timeline
         if self._since is None:
             self._since = timeline.step + 1
-            timeline.nth_mark = timeline.step
+            timeline.timed_count = timeline.step
             timeline.choose = self._choose
-            timeline.left = partial(self._mark, True)
+            timeline.on_epoch_end = partial(self._time, True)
         self.every = every
-        self._left = 1
+        self._steps_left = 1
 
-    def is_marked(self, steps: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Tell of each step, asked for in order and once, whether it was marked."""
+    def is_timed(self, steps: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Tell which of these steps were timed; each step must be asked for once, in order."""
         if self._since is None:
             return np.ones(len(steps), dtype=np.bool_)
         chosen = np.array(self._chosen, dtype=np.int64)
-        marked: npt.NDArray[np.bool_] = (steps < self._since) | np.isin(steps, chosen)
+        timed: npt.NDArray[np.bool_] = (steps < self._since) | np.isin(steps, chosen)
         del self._chosen[: int(np.searchsorted(chosen, steps[-1], side="right"))]
-        return marked
+        return timed
 
     def _choose(self) -> bool:
         timeline = self._timeline
-        self._left -= 1
-        due = self._left <= 0
-        if due:  # steps from this block's mark to the next block's
-            here = self._place(self._block)
-            self._block += 1
-            self._left = self.every + self._place(self._block) - here
-        mark = due or bool(timeline.flags & _EPOCH_START or timeline.next_flags)
-        if mark:
+        self._steps_left -= 1
+        due = self._steps_left <= 0
+        if due:  # count the steps from here to the chosen step of the next group
+            here = self._offset_in(self._group)
+            self._group += 1
+            self._steps_left = self.every + self._offset_in(self._group) - here
+        timed = due or bool(timeline.flags & _EPOCH_START or timeline.next_flags)
+        if timed:
             self._chosen.append(timeline.step)
-            timeline.nth_mark += 1
-        self._mark(mark)
-        return mark
+            timeline.timed_count += 1
+        self._time(timed)
+        return timed
 
-    def _mark(self, mark: bool) -> None:
-        if mark is not self._timeline.marked:
-            self._timeline.marked = mark
-            self._use(mark)
+    def _time(self, timed: bool) -> None:
+        if timed is not self._timeline.timed:
+            self._timeline.timed = timed
+            self._use(timed)
 
-    def _place(self, block: int) -> int:
-        return int(self.every * (block * _GOLDEN % 1.0))
+    def _offset_in(self, group: int) -> int:
+        """Return the position of a group's chosen step in it."""
+        return int(self.every * (group * _GOLDEN % 1.0))

@@ -1,8 +1,8 @@
-"""Charges every nanosecond of the host to the innermost region that is open.
+"""Charges every nanosecond of the host's time to the innermost region that is open.
 
-A region that opens or closes only appends the time and a number to two lists (ADR 42 says why
-lists). Later the log is *settled*: the time between two boundaries goes to the slot that was
-innermost (self time), so that the charged times always add up to the wall time.
+Where a region opens or closes, at a *boundary*, only the time and a number are appended to two
+lists (ADR 42 says why lists). Later this log is *settled*: the time between two boundaries is
+charged to the slot that was innermost (self time). So charged times always add up to the wall time.
 """
 
 from collections.abc import Callable
@@ -27,18 +27,19 @@ from lightning_gpuprof.timing.region_paths import (
 )
 
 LOG_LIMIT = 16_384
-"""Boundaries after which a log is settled early: 800 kB, however long a step or validation is."""
+"""A log of this many boundaries is settled early, so that it takes 800 kB at most, however long a
+step or a validation is."""
 
 
 class Slot(NamedTuple):
-    """What time is charged to."""
+    """A phase, or a named part of it, to which time is charged."""
 
     phase: Phase
     part: str | None = None
 
 
-class CutRows(NamedTuple):
-    """The time charged between marks, one row each: `charged_ns` by slot adds up to its length.
+class ChargedRows(NamedTuple):
+    """Spans of time, a row each; a row of `charged_ns`, which has a column per slot, adds up to it.
 
     Slots that were added since have no column.
     """
@@ -49,7 +50,7 @@ class CutRows(NamedTuple):
 
 
 class PhaseClock:
-    """The log of boundaries, and the time charged to each slot since the last cut."""
+    """The log of boundaries, and the time charged to each slot since the last row ended."""
 
     def __init__(self, now: Callable[[], int]) -> None:
         self.now = now
@@ -63,15 +64,15 @@ class PhaseClock:
         self._open: Path = (self.slot(Phase.OTHER),)
         self._paths = Paths(self._slot_inside, lambda number: self.parts[number].numbers)
         self._charged = np.zeros(1, dtype=np.int64)
-        self._settled: list[CutRows] = []
+        self._settled: list[ChargedRows] = []
 
     def slot(self, phase: Phase, part: str | None = None) -> int:
         """Return the slot's number, the same for the same phase and part."""
-        wanted = Slot(phase, part)
-        number = self._numbers.get(wanted)
+        slot = Slot(phase, part)
+        number = self._numbers.get(slot)
         if number is None:
-            number = self._numbers[wanted] = len(self.slots)
-            self.slots.append(wanted)
+            number = self._numbers[slot] = len(self.slots)
+            self.slots.append(slot)
         return number
 
     def region(self, phase: Phase, part: str | None = None) -> "Region":
@@ -95,39 +96,39 @@ class PhaseClock:
         self.times.append(self.now())
         self.codes.append(code(SWAP, slot))
 
-    def mark(self) -> None:
+    def end_row(self) -> None:
         """End a row here, to be taken later with `take_rows`; open regions stay open."""
         self.times.append(self.now())
         self.codes.append(CUT)
 
-    def cut(self) -> CutRows:
-        """Return the time charged since the last cut or mark, one row, and begin anew."""
+    def cut(self) -> ChargedRows:
+        """End a row here and return it."""
         self.settle()
-        self.mark()
+        self.end_row()
         return self._settle()
 
-    def take_rows(self) -> CutRows:
-        """Return the rows that marks have ended since the last call, oldest first."""
+    def take_rows(self) -> ChargedRows:
+        """Return the rows that ended since the last call, oldest first."""
         self.settle()
         width = len(self.slots)
         blocks, self._settled = self._settled, []
         if not blocks:
             none = np.zeros(0, dtype=np.int64)
-            return CutRows(none, none, np.zeros((0, width), dtype=np.int64))
-        return CutRows(
+            return ChargedRows(none, none, np.zeros((0, width), dtype=np.int64))
+        return ChargedRows(
             np.concatenate([block.start_ns for block in blocks]),
             np.concatenate([block.end_ns for block in blocks]),
             np.concatenate([_widen(block.charged_ns, width) for block in blocks]),
         )
 
     def settle(self) -> None:
-        """Charge all that is in the log, and empty it."""
+        """Charge the time of all boundaries in the log, and empty it."""
         if self.codes:
             rows = self._settle()
             if len(rows.end_ns):
                 self._settled.append(rows)
 
-    def _settle(self) -> CutRows:
+    def _settle(self) -> ChargedRows:
         # An interrupt between the two appends leaves one of them longer: one boundary is lost.
         count = min(len(self.times), len(self.codes))
         times = np.array(self.times[:count], dtype=np.int64)
@@ -149,13 +150,13 @@ class PhaseClock:
         end_ns = times[ends]
         start_ns = np.concatenate(([self._cut_ns], end_ns))
         self.last_ns, self._cut_ns = int(times[-1]), int(start_ns[-1])
-        return CutRows(start_ns[:-1], end_ns, charged[:-1])
+        return ChargedRows(start_ns[:-1], end_ns, charged[:-1])
 
     def _slot_inside(self, number: int, outer: int) -> int:
         part = self.parts[number]
-        found = self.slot(*part.slot_inside(self.slots[outer]))
-        part.numbers.add(found)
-        return found
+        slot = self.slot(*part.slot_inside(self.slots[outer]))
+        part.numbers.add(slot)
+        return slot
 
 
 class Decorator(ContextDecorator):
@@ -181,7 +182,7 @@ class Region(Decorator):
         self.clock = clock
         self.slot = slot
         self._opens, self._closes = code(OPEN, slot), code(CLOSE, slot)
-        # At hand: the two lines below run some forty times in every step.
+        # Copied here, since the two lines below run some forty times in every step.
         self._now, self._times, self._codes = clock.now, clock.times, clock.codes
 
     def __enter__(self) -> Any:
@@ -199,7 +200,7 @@ class Region(Decorator):
 
 
 class PartRegion(Region):
-    """A named part of whatever phase it is entered in, such as a region of the user's own."""
+    """A named part of whatever phase it is entered in, such as a region of the program's own."""
 
     __slots__ = ("name", "numbers")
 
@@ -233,6 +234,6 @@ class _Collecting(PartRegion):
 
 
 def _widen(charged: Int64, width: int) -> Int64:
-    """Rows from before a slot was added end in zeros."""
+    """Append columns of zeros for the slots that were added since."""
     missing = width - charged.shape[1]
     return np.pad(charged, ((0, 0), (0, missing))) if missing else charged

@@ -11,7 +11,7 @@ from lightning_gpuprof.adapters.lightning import Profiler
 from lightning_gpuprof.records.phases import LOADER_START, SELF_LOG, Phase
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing.action_regions import ActionRegions
-from lightning_gpuprof.timing.regions import Calling, Context, Profile, Regions
+from lightning_gpuprof.timing.regions import Calling, Profile, RegionLike, Regions
 from lightning_gpuprof.timing.step_timeline import StepTimeline
 
 
@@ -20,7 +20,7 @@ class ProfilerProxy(Profiler):
 
     `profile`, a slot, gives one cached context per action. There is no `__getattr__`, which would
     slow every lookup down (ADR 42): other attributes are in the inner profiler's dict, which this
-    one shares. For profilers whose class has more, see `proxy_of`.
+    proxy shares. For profilers whose class has more, see `proxy_of`.
     """
 
     __slots__ = (
@@ -80,26 +80,26 @@ class ProfilerProxy(Profiler):
     def __reduce__(self) -> tuple[Callable[[Any], Any], tuple[Any]]:
         return _inner_alone, (self._inner,)
 
-    def validation(self) -> Context:
+    def validation(self) -> RegionLike:
         """Return the region of a whole validation run inside a fit."""
         region = self._clock.region(Phase.VALIDATION)
         flagging = Calling(region, partial(self._timeline.flag, StepFlag.VALIDATION))
         return _Validation(self, self._actions.watched(flagging))
 
-    def logging(self, name: str) -> Context:
+    def logging(self, name: str) -> RegionLike:
         """Return the region of a call to a logger."""
         region = self._clock.region(Phase.LOGGING, name)
         return Calling(region, partial(self._timeline.flag, StepFlag.LOGGED))
 
-    def module_log(self) -> Context:
+    def module_log(self) -> RegionLike:
         """Return the region of the module's `self.log`: logging, or validation's own inside it."""
         training = self._clock.region(Phase.LOGGING, SELF_LOG)
         return _ByLoop(self, training, self._clock.region(Phase.VALIDATION))
 
-    def loader_start(self, watch: Callable[[], object]) -> Context:
-        """Return the region in which a validation's loader starts; a resumed run does so too.
+    def loader_start(self, watch: Callable[[], object]) -> RegionLike:
+        """Return the region in which a validation's loader starts, also in a resumed run.
 
-        `watch` is called before it does.
+        `watch` is called before the loader starts.
         """
 
         def begin() -> None:
@@ -124,7 +124,7 @@ class ProfilerProxy(Profiler):
         self._look_up(self._actions.validating if validating else self._stepping)
 
     def leave(self) -> None:
-        """Leave it to the inner profiler, also for functions that an action decorates."""
+        """Hand actions on to the inner profiler alone, also those that decorate functions."""
         self.profile = self._actions.profile = self._inner.profile
 
     def _look_up(self, regions: Regions) -> None:
@@ -134,13 +134,13 @@ class ProfilerProxy(Profiler):
 
 
 class ForwardingProxy(ProfilerProxy):
-    """In the place of a profiler that acts, or whose class has more than Lightning's base class."""
+    """Stands in for a profiler that acts, or whose class has more than Lightning's base class."""
 
     __slots__ = ()
 
     @override
     def _share(self) -> None:
-        """Leave the inner one's dict alone: attributes are handed on one by one."""
+        """Leave the inner profiler's dict alone: each attribute is handed on."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "_inner":
@@ -163,9 +163,9 @@ def proxy_of(inner: Any, timeline: StepTimeline, actions: ActionRegions) -> Prof
 
 
 class _ByLoop:
-    """One region in training, another in a validation."""
+    """Opens one region in training and another in a validation."""
 
-    def __init__(self, proxy: ProfilerProxy, training: Context, validating: Context) -> None:
+    def __init__(self, proxy: ProfilerProxy, training: RegionLike, validating: RegionLike) -> None:
         self._proxy = proxy
         self._training, self._validating = training, validating
 
@@ -177,9 +177,9 @@ class _ByLoop:
 
 
 class _Validation:
-    """A validation's region; inside it actions are those of a validation."""
+    """A validation's region; inside it, actions open the regions of a validation."""
 
-    def __init__(self, proxy: ProfilerProxy, region: Context) -> None:
+    def __init__(self, proxy: ProfilerProxy, region: RegionLike) -> None:
         self._proxy = proxy
         self._region = region
 

@@ -1,6 +1,7 @@
-"""Finds which slot is innermost after each boundary of a log, once for each pattern of a step.
+"""Determines which slot is innermost after each boundary of a log, once per pattern of a step.
 
-A boundary is one number: a slot (or a named part, as `~number`) times 4, plus what happens to it.
+A boundary is stored as a single number: that of a slot (or of a named part, as `~number`) times 4,
+plus the event that happens to it.
 """
 
 from collections.abc import Callable
@@ -9,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 OPEN, CLOSE, SWAP, CUT_OPEN = range(4)
-"""A slot or part opens, closes, takes the innermost slot's place, or ends a row and opens."""
+"""A slot or part opens; closes; replaces the innermost slot; or opens as a new row begins."""
 CUT = -4 + CUT_OPEN
 """The boundary at which a row ends; nothing opens or closes."""
 
-_MOST_KNOWN = 512
-_LONGEST_KNOWN = 2_048
+_MOST_CACHED = 512
+_LONGEST_CACHED = 2_048
 
 Path = tuple[int, ...]
 """The slots that are open, outermost first; the first is never closed."""
@@ -30,14 +31,14 @@ def code(event: int, number: int) -> int:
 
 def ends_row(codes: Codes) -> npt.NDArray[np.bool_]:
     """Tell which boundaries end a row."""
-    found: npt.NDArray[np.bool_] = np.equal(codes & 3, CUT_OPEN)
-    return found
+    ends: npt.NDArray[np.bool_] = np.equal(codes & 3, CUT_OPEN)
+    return ends
 
 
 class Paths:
     """Follows boundaries through the regions that they open and close.
 
-    Training steps repeat: the result of one row of boundaries is kept for the next like it.
+    Training steps repeat: the result of a row of boundaries is cached for the next row like it.
     """
 
     def __init__(
@@ -45,28 +46,28 @@ class Paths:
     ) -> None:
         self._slot_inside = slot_inside
         self._slots_of = slots_of
-        self._known: dict[tuple[Path, bytes], tuple[Slots, Path]] = {}
+        self._cache: dict[tuple[Path, bytes], tuple[Slots, Path]] = {}
 
     def follow(self, path: Path, codes: Codes, ends: npt.NDArray[np.int64]) -> tuple[Slots, Path]:
         """Return the innermost slot before each boundary, and the slots open after the last."""
         text, size = codes.tobytes(), codes.itemsize
-        begin, found = 0, []
+        begin, innermost = 0, []
         for end in [*(ends + 1).tolist(), len(codes)]:
             if end > begin:
                 slots, path = self._follow_row(path, text[begin * size : end * size])
-                found.append(slots)
+                innermost.append(slots)
             begin = end
-        return np.concatenate(found), path
+        return np.concatenate(innermost), path
 
     def _follow_row(self, path: Path, row: bytes) -> tuple[Slots, Path]:
-        known = self._known.get((path, row))
-        if known is None:
-            known = self._walk(path, np.frombuffer(row, dtype=np.int32).tolist())
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            if len(row) <= _LONGEST_KNOWN * 4:
-                self._known[path, row] = known
-        return known
+        followed = self._cache.get((path, row))
+        if followed is None:
+            followed = self._walk(path, np.frombuffer(row, dtype=np.int32).tolist())
+            if len(self._cache) >= _MOST_CACHED:
+                self._cache.clear()
+            if len(row) <= _LONGEST_CACHED * 4:
+                self._cache[path, row] = followed
+        return followed
 
     def _walk(self, path: Path, codes: list[int]) -> tuple[Slots, Path]:
         open_now, innermost = list(path), []

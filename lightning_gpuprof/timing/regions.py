@@ -1,4 +1,4 @@
-"""Regions beside the plain ones: at borders, for checkpoints, loggers and the user's profiler."""
+"""Regions that do more than charge time: at loop events, for checkpoints, loggers and profilers."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -24,21 +24,21 @@ from lightning_gpuprof.timing.region_paths import CLOSE, OPEN, code
 from lightning_gpuprof.timing.step_timeline import StepTimeline
 
 _NVTX: Any = SimpleNamespace(profile=torch.cuda.nvtx.range)
-Context = AbstractContextManager[Any]
-Profile = Callable[[str], Context]
+RegionLike = AbstractContextManager[Any]
+Profile = Callable[[str], RegionLike]
 _Kind = type[BaseException] | None
 _Error = BaseException | None
 _Trace = TracebackType | None
 
 
-class Regions(dict[str, Context]):
+class Regions(dict[str, RegionLike]):
     """Makes each action's region when it is first asked for."""
 
-    def __init__(self, make: Callable[[str], Context]) -> None:
+    def __init__(self, make: Callable[[str], RegionLike]) -> None:
         super().__init__()
         self._make = make
 
-    def __missing__(self, action_name: str) -> Context:
+    def __missing__(self, action_name: str) -> RegionLike:
         region = self[action_name] = self._make(action_name)
         return region
 
@@ -56,8 +56,8 @@ class Calling(Region):
         Region.__enter__(self)
 
 
-class AtBorder(Calling):
-    """Calls the timeline at a border before it opens."""
+class AtLoopEvent(Calling):
+    """Tells the timeline of an event of the loop before it opens."""
 
 
 class EpochLoop(Region):
@@ -79,9 +79,9 @@ class EpochLoop(Region):
 
 
 class ValidationFetch(Region):
-    """A validation fetches a batch: the first is charged to one slot, the others to another.
+    """The fetch of a validation's batch; the first has a slot of its own.
 
-    It settles a long log: a validation may run any number of batches.
+    It settles the log where that is long, since a validation may run any number of batches.
     """
 
     def __init__(self, clock: PhaseClock) -> None:
@@ -108,39 +108,43 @@ class ValidationFetch(Region):
 
 
 class IteratorStart:
-    """A loader makes its iterator, and starts workers, amid an epoch or a validation's batches.
+    """A loader makes its iterator, and starts workers, in the middle of an epoch or a validation.
 
-    Amid an epoch the whole fetch that it is in is charged to that, and `again` is called. In a
-    validation its next batch is a first one. What is opened here is closed with the fetch around
-    it.
+    In an epoch the whole fetch around it is charged to the start of workers, and `on_new_iterator`
+    is called. In a validation the next batch counts as a first batch. The regions that are opened
+    here are closed with the fetch around them.
     """
 
     def __init__(
-        self, timeline: StepTimeline, fetching: ValidationFetch, again: Callable[[], object]
+        self,
+        timeline: StepTimeline,
+        fetching: ValidationFetch,
+        on_new_iterator: Callable[[], object],
     ) -> None:
         clock = timeline.clock
-        self._timeline, self._fetching, self._again = timeline, fetching, again
-        self._amid = clock.region(Phase.DATA_WAIT, phases.WORKER_STARTUP)
-        self._starts = clock.region(Phase.VALIDATION, phases.LOADER_START)
+        self._timeline, self._fetching = timeline, fetching
+        self._on_new_iterator = on_new_iterator
+        self._in_epoch = clock.region(Phase.DATA_WAIT, phases.WORKER_STARTUP)
+        self._in_validation = clock.region(Phase.VALIDATION, phases.LOADER_START)
         self._first = clock.region(Phase.VALIDATION, phases.FIRST_BATCH)
 
     def __enter__(self) -> None:
         timeline = self._timeline
         if self._fetching.running:
-            self._starts.__enter__()
+            self._in_validation.__enter__()
         elif timeline.in_step and not (timeline.ran or timeline.begun):
-            self._again()
-            if timeline.marked:
-                self._amid.__enter__()
+            self._on_new_iterator()
+            if timeline.timed:
+                self._in_epoch.__enter__()
 
     def __exit__(self, kind: _Kind, error: _Error, trace: _Trace) -> None:
         if self._fetching.running:
-            self._starts.__exit__(kind, error, trace)
+            self._in_validation.__exit__(kind, error, trace)
             self._first.__enter__()
 
 
 class Idle:
-    """Stands in for the region of an empty hook, fifteen times a step: its time is its caller's."""
+    """The region of an empty hook, of which a step has fifteen: charges its time to the caller."""
 
     __slots__ = ()
 
@@ -157,12 +161,12 @@ class OwnAction(PartRegion):
         self._profile = profile
 
     @override
-    def now(self) -> Context:
+    def now(self) -> RegionLike:
         return self._profile(self.name)
 
 
 class Saving(PartRegion):
-    """A checkpoint is being saved: charged to the callback that asked for it, by name."""
+    """The saving of a checkpoint, charged to the callback that asked for it, by name."""
 
     def __init__(self, timeline: StepTimeline) -> None:
         super().__init__(timeline.clock, "save_checkpoint")
@@ -180,16 +184,16 @@ class Saving(PartRegion):
 
 
 class ByExperiment(PartRegion):
-    """The program calls a logger's `experiment` itself: in a step that is logging.
+    """A call that the program makes of a logger's `experiment`: in a training step it is logging.
 
-    The logger's own calls of it stay the logger's, and those of callbacks and hooks theirs.
+    Calls that the logger itself, callbacks or hooks make of it stay charged to these.
     """
 
     @override
     def slot_inside(self, outer: Slot) -> Slot:
         if outer.phase is Phase.FORWARD:
             return Slot(Phase.LOGGING, self.name)
-        nested = (outer.part or "").startswith(phases.EXPERIMENT)  # one such call makes another
+        nested = (outer.part or "").startswith(phases.EXPERIMENT)  # a call inside such a call
         if outer.phase is Phase.VALIDATION and not nested:
             return Slot(Phase.VALIDATION, self.name)
         return outer
@@ -200,15 +204,15 @@ class HandingOn(Decorator):
 
     __slots__ = ("_action", "_inner", "_opened", "_profile", "region")
 
-    def __init__(self, region: Context, inner: Any, action: str, profile: Profile) -> None:
+    def __init__(self, region: RegionLike, inner: Any, action: str, profile: Profile) -> None:
         self.region = region
         self._inner = inner
         self._action = action
         self._profile = profile
-        self._opened: list[Context] = []
+        self._opened: list[RegionLike] = []
 
     @override
-    def now(self) -> Context:
+    def now(self) -> RegionLike:
         return self._profile(self._action)
 
     def __enter__(self) -> str:
@@ -230,10 +234,10 @@ class HandingOn(Decorator):
             self.region.__exit__(kind, error, trace)
 
 
-def ranges(watch: Callable[[Region], Context] | None, region: Region) -> Context:
-    """Return a phase's region, with the marks that `watch` puts around it, as an NVTX range, too.
+def ranges(watch: Callable[[Region], RegionLike] | None, region: Region) -> RegionLike:
+    """Return a phase's region, as `watch` returns it, with an NVTX range around it.
 
-    On AMD it is one of rocTX; profilers outside of the process show it.
+    On AMD it is a rocTX range. Profilers outside of the process show it.
     """
     context = region if watch is None else watch(region)
     phase = region.clock.slots[region.slot].phase
@@ -248,5 +252,6 @@ def check_nvtx() -> None:
         with _NVTX.profile("lightning_gpuprof"):
             pass
     except RuntimeError as error:
-        said = "nvtx=True needs a torch that was built for CUDA or ROCm. Leave it out here."
-        raise ConfigError(said) from error
+        raise ConfigError(
+            "nvtx=True needs a torch that was built for CUDA or ROCm. Leave it out here."
+        ) from error

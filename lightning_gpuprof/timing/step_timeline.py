@@ -1,4 +1,4 @@
-"""Cuts a phase clock's time into steps and the time outside them.
+"""Divides a phase clock's time into steps and the time outside them.
 
 A step runs from the fetch of its batch to the fetch of the next, or to the end of the epoch.
 Every nanosecond from the start of the clock to `stop` is in exactly one step or one outside span.
@@ -14,7 +14,7 @@ from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.phases import WORKER_STARTUP, Phase
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.runtime.context import StepListener
-from lightning_gpuprof.timing.phase_clock import CutRows, PhaseClock, Region
+from lightning_gpuprof.timing.phase_clock import ChargedRows, PhaseClock, Region
 from lightning_gpuprof.timing.region_paths import CUT, CUT_OPEN, code
 
 SETUP, EPOCH_START, EPOCH_END, TEARDOWN = "setup", "epoch_start", "epoch_end", "teardown"
@@ -25,12 +25,12 @@ class Outside(NamedTuple):
     """Time outside steps; `where` as in the record of that name, `flags` as a step has them."""
 
     where: str
-    cut: CutRows
+    cut: ChargedRows
     flags: int = 0
 
 
-class Place(NamedTuple):
-    """A batch (its number from 0) after which others follow one by one, up to the next place."""
+class BatchSequence(NamedTuple):
+    """Batches of one epoch that follow each other without a gap; `first` counts from 0."""
 
     first: int
     epoch: int
@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
 
 class StepTimeline:
-    """Follows a training or evaluation loop through its borders."""
+    """Follows a training or evaluation loop from step to step and from epoch to epoch."""
 
     FACTS = ("step", "epoch", "batch_idx", "samples", "flags", "start_ns", "end_ns")
 
@@ -49,21 +49,22 @@ class StepTimeline:
         self.in_step = False
         self.begun = self.ran = False  # the running step's batch has begun, or has run
         self.due = False  # something is to be done once the batch has run
-        self.marked, self.nth_mark = True, 0  # whether the running step is; how many before it
-        # Where not every step is marked: whether the one that begins is; an epoch's last has ended.
+        self.timed, self.timed_count = True, 0  # is the running step timed by phase? how many were?
+        # Of a `StepChoice`, once not every step is timed by phase: tells whether the step that
+        # begins is timed; and is called as an epoch ends.
         self.choose: Callable[[], bool] | None = None
-        self.left: Callable[[], None] | None = None
+        self.on_epoch_end: Callable[[], None] | None = None
         self.listeners: list[StepListener] = []
-        self.outside: list[Outside] = []  # to be taken
-        # Sizes of the batches of steps to be taken. Whoever begins a batch that follows the last in
-        # its epoch adds to them, and sets `begun`.
+        self.outside: list[Outside] = []  # not yet taken by the window writer
+        # Sizes of the batches of steps that are not yet taken. Whoever begins a batch that follows
+        # the last one of its epoch appends to them, and sets `begun`.
         self.samples: list[int] = []
         self._warmup = warmup
         self._where = SETUP
         self._starting_up = False
         self._startup = clock.slot(Phase.DATA_WAIT, WORKER_STARTUP)
         self._taken = 0
-        self._places = [Place(0, 0, 0)]
+        self._sequences = [BatchSequence(0, 0, 0)]
         self._flagged: dict[int, int] = {}
 
     @property
@@ -72,14 +73,14 @@ class StepTimeline:
         return self._batches() - (self.ran or self.begun)
 
     def begin_batch(self, batch_idx: int, samples: int) -> None:
-        """The step's batch begins to run."""
+        """Note that the step's batch begins to run."""
         if self.ran or not self.in_step:
             self.begin_step()  # its fetch was not seen
         if self.begun:
             self._forget_batch()
         number = self._batches()
-        if self._place(number) != (self.epoch, batch_idx):
-            self._places.append(Place(number, self.epoch, batch_idx))
+        if self._epoch_and_index(number) != (self.epoch, batch_idx):
+            self._sequences.append(BatchSequence(number, self.epoch, batch_idx))
         self.samples.append(samples)
         self.begun = True
 
@@ -88,7 +89,7 @@ class StepTimeline:
         self.flags |= flag
 
     def flag_last_batch(self, flag: StepFlag) -> int | None:
-        """Flag the step of the batch that began last, and return it; None where none has."""
+        """Flag the step of the batch that began last, and return its number, None without one."""
         if self.ran or self.begun:
             self.flags |= flag
             return self.step
@@ -98,16 +99,16 @@ class StepTimeline:
         self._flagged[last] = self._flagged.get(last, 0) | flag
         return last
 
-    def keep_flags(self) -> None:
-        """Keep the flags of the step that ends, and begin anew."""
+    def save_flags(self) -> None:
+        """Save the flags of the step that ends, and clear them."""
         self._flagged[self.step] = self.flags
         self.flags = 0
 
     def begin_step(self) -> None:
-        """A step begins, unless one is running whose batch has not run yet.
+        """Begin a step, unless a step is running whose batch has not run yet.
 
-        So the fetches by which a prefetching loader fills up belong to the first step, and those
-        inside a `dataloader_iter` step to that step.
+        So the fetches with which a prefetching loader fills up belong to the first step, and
+        fetches inside a `dataloader_iter` step belong to that step.
         """
         if self.in_step and not self.ran:
             return
@@ -127,24 +128,24 @@ class StepTimeline:
             listener.step_begins()
 
     def begin_epoch(self) -> None:
-        """The loop over batches begins; until its first fetch it starts data workers."""
+        """Begin an epoch's loop over batches; until its first fetch it starts data workers."""
         self.outside_is(EPOCH_START)
         self.flags |= StepFlag.EPOCH_START
         self.begin_startup()
 
     def begin_startup(self) -> None:
-        """From now on data workers are started, until `end_startup`."""
+        """Charge time to the start of data workers, until `end_startup`."""
         self._starting_up = True
         self.clock.swap(self._startup)
 
     def end_startup(self) -> None:
-        """Data workers have been started, if they were being."""
+        """End what `begin_startup` began; does nothing otherwise."""
         if self._starting_up:
             self._starting_up = False
             self.clock.swap(0)
 
     def end_epoch(self, *, unfinished: bool = False) -> None:
-        """The loop over batches has ended, and its last step with it."""
+        """End an epoch's loop over batches, and its last step with it."""
         self.end_startup()
         if self.in_step and self.ran:
             if unfinished:
@@ -155,24 +156,24 @@ class StepTimeline:
             self._forget_batch()
         self.in_step = self.ran = False
         self._where = EPOCH_END
-        if self.left is not None:
-            self.left()
+        if self.on_epoch_end is not None:
+            self.on_epoch_end()
 
     def outside_is(self, where: str) -> None:
-        """Name the time outside steps from now on."""
+        """Give the time outside steps another name from now on."""
         if not self.in_step and where != self._where:
             self._leave_outside()
             self._where = where
 
     def stop(self, *, unfinished: bool) -> int:
-        """End whatever is running; returns the clock's time of it."""
+        """End whatever is running, and return the time of that."""
         if self.in_step:
             self.end_epoch(unfinished=unfinished)
         self._leave_outside()
         return self.clock.last_ns
 
     def take_rows(self) -> tuple[Int64, Int64]:
-        """Return the facts and the charged times of all finished steps, and forget them."""
+        """Return a row of `FACTS` and of charged times for each finished step, and drop them."""
         rows = self.clock.take_rows()
         count = len(rows.end_ns)
         samples = np.array(self.samples[:count], dtype=np.int64)
@@ -182,38 +183,39 @@ class StepTimeline:
         for number in [number for number in self._flagged if number < self._taken + count]:
             flags[number - self._taken] |= self._flagged.pop(number)
         self._taken += count
-        epoch, batch_idx = self._take_places(step)
+        epoch, batch_idx = self._take_sequences(step)
         facts = np.column_stack(
             [step, epoch, batch_idx, samples, flags, rows.start_ns, rows.end_ns]
         )
         return facts, rows.charged_ns
 
-    def _take_places(self, step: Int64) -> tuple[Int64, Int64]:
-        """Return the epoch and the batch's index of steps, and forget those before them."""
-        first, epoch, batch_idx = np.array(self._places).T
+    def _take_sequences(self, step: Int64) -> tuple[Int64, Int64]:
+        """Return the epochs and batch indices of steps, and drop older sequences."""
+        first, epoch, batch_idx = np.array(self._sequences).T
         at = np.searchsorted(first, step, side="right") - 1
-        del self._places[: int(at[-1]) if len(at) else 0]
+        del self._sequences[: int(at[-1]) if len(at) else 0]
         return epoch[at], batch_idx[at] + step - first[at]
 
-    def _place(self, number: int) -> tuple[int, int]:
-        """Return the epoch and the index of a batch, the last one or the one after it."""
-        last = next((p for p in self._places[::-1] if p.first <= number), self._places[0])
+    def _epoch_and_index(self, number: int) -> tuple[int, int]:
+        """Return the epoch and the index of the last batch, or of the batch after it."""
+        begun = (sequence for sequence in self._sequences[::-1] if sequence.first <= number)
+        last = next(begun, self._sequences[0])
         return last.epoch, last.batch_idx + number - last.first
 
     def _batches(self) -> int:
         return self._taken + len(self.samples)
 
     def _forget_batch(self) -> None:
-        """A batch began and never ran: the loader had none for a step that fetches for itself."""
+        """Drop a batch that began and never ran: a step that fetches for itself got none."""
         self.samples.pop()
         self.begun = False
-        if len(self._places) > 1 and self._places[-1].first == self._batches():
-            self._places.pop()
+        if len(self._sequences) > 1 and self._sequences[-1].first == self._batches():
+            self._sequences.pop()
 
     def _end_step(self) -> None:
         if self.flags:
-            self.keep_flags()
-        self.clock.mark()
+            self.save_flags()
+        self.clock.end_row()
 
     def _leave_outside(self) -> None:
         flags = self.flags & ~StepFlag.EPOCH_START
@@ -222,9 +224,10 @@ class StepTimeline:
 
 
 class Fetch(Region):
-    """A batch is being fetched: where a step's batch has run, the next step begins with it.
+    """The region of a batch's fetch, with which a step begins once the last step's batch has run.
 
-    In a step that is not marked only its border is noted: closing an unopened slot does nothing.
+    In a step that is not timed by phase only its beginning is noted: to close a slot that was never
+    opened does nothing.
     """
 
     __slots__ = ("_cuts", "_timeline")
@@ -244,7 +247,7 @@ class Fetch(Region):
         if timeline.listeners:
             timeline.tell_listeners()
         if timeline.flags:
-            timeline.keep_flags()
+            timeline.save_flags()
         timeline.ran = False
         cuts = self._cuts if timeline.choose is None or timeline.choose() else CUT
         self._times.append(self._now())

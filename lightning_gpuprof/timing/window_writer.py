@@ -14,18 +14,18 @@ from lightning_gpuprof.runtime.safe_logger import SafeLogger
 from lightning_gpuprof.timing.device_marking import DeviceMarking
 from lightning_gpuprof.timing.overhead import Overhead, StepChoice
 from lightning_gpuprof.timing.step_timeline import StepTimeline
-from lightning_gpuprof.timing.windows import Layout, Window, outside_span, passed_over_span
+from lightning_gpuprof.timing.windows import SlotTable, Window, outside_span, untimed_span
 
 _SCALARS_EVERY_NS = 1_000_000_000
 """A dozen scalars take a logger about half a millisecond: at this pace 0.05 % of the time."""
 _SCALARS_TIMES = 200
 """A slower logger is called again after this many times its own time: at most 0.5 % of it all."""
 _FIRST_LINE_NS, _LINE_NS = 8_000_000_000, 30_000_000_000
-"""Slow steps are told after this time, be it fewer than a window: the first within ten seconds,
-though steps become slower meanwhile."""
+"""Where steps are slow there is a line after this time, of less than a window: the first comes
+within ten seconds, also where steps become slower."""
 _MOST_WAITING = 10
-"""Full windows wait (`RunContext.windows_left`), at most this many: to write several costs little
-more than one (ADR 42). The first ones, by which the overhead is judged, do not wait."""
+"""At most this many full windows wait (see `RunContext.windows_left`): to write several costs
+little more than to write one (ADR 42). The first windows, which show the overhead, do not wait."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ class WindowWriter:
         self._loggers = loggers
         self._next_scalars_ns = 0
         self._own_names = own_names
-        self._layout = Layout(())
+        self._slot_table = SlotTable(())
         self._most_waiting = 1
-        self._steps, self._coming = 0, 1  # since the last line, and those that are awaited
+        self._steps, self._until_next_call = 0, 1  # `_steps`: since the last line
         self._line_ns, self._line_due_ns = context.started_ns, _FIRST_LINE_NS
         self._written_ns = context.started_ns
 
@@ -78,28 +78,28 @@ class WindowWriter:
         self._line_ns = self._context.now()
 
     def fill(self) -> int:
-        """Write full windows, unless they can wait, or fewer steps where a line is due by time.
+        """Write the full windows, unless they can wait, or fewer steps where a line is due by time.
 
-        Returns the steps until the next call.
+        Returns the number of steps until the next call.
         """
-        self._steps += self._coming
+        self._steps += self._until_next_call
         begun, whole = self._context.now(), self._window * self._spacing
         waited_ns = max(1, begun - self._line_ns)
-        ran = self._steps + (self._line_due_ns == _FIRST_LINE_NS)  # the batch that ends now, too
+        ran = self._steps + (self._line_due_ns == _FIRST_LINE_NS)  # and the batch that ends now
         if full := self._steps // whole:
             left = self._context.windows_left(self._written_ns, full)
             more = whole * min(self._most_waiting - full, left)
-        else:  # by the pace so far, which the first steps do not tell yet
+        else:  # by the pace so far; the first steps do not show it yet
             in_time = (self._line_due_ns - waited_ns) * ran // waited_ns
             more = min(in_time, self._steps, whole - self._steps)
         if more <= 0:
             self._write(begun)
             more = min(whole, max(1, _LINE_NS * ran // waited_ns))
             self._steps = 0
-        elif full and self._device is not None:  # its clock drifts, whether or not it is written
+        elif full and self._device is not None:  # its clock drifts also while nothing is written
             self._device.calibrate()
             more = whole
-        self._coming = more
+        self._until_next_call = more
         return more
 
     def _write(self, begun: int) -> None:
@@ -118,7 +118,7 @@ class WindowWriter:
             return
         if self._scalars:
             self._log_scalars(window, final=final)
-        # Of a step that an error tore, by itself, the error is all there is to say.
+        # A window of nothing but the step that an error ended has no line: the error says enough.
         if self._console and not (window.flags & int(StepFlag.UNFINISHED)).all():
             more = window.progress()
             say(profile_line(window.phase_total_ns, window.total_ns, window.count, more))
@@ -132,23 +132,23 @@ class WindowWriter:
         return own_ns + round(self._device.cost_ns_per_step)
 
     def take(self, *, final: bool = False) -> Window | None:
-        """Hand the windows that are full to the context, or at the end all that is left.
+        """Hand the windows that are full to the context, or at the end all steps that are left.
 
-        Amid this an interrupt would lose steps. Returns those that have phases.
+        Returns the steps that are timed by phase. An interrupt during this would lose steps.
         """
         timeline, context, slots = self._timeline, self._context, self._timeline.clock.slots
         for outside in timeline.outside:
             context.write(outside_span(outside, slots, origin_ns=context.started_ns))
         timeline.outside.clear()
-        facts, charged = self._marked_rows()
+        facts, charged = self._timed_rows()
         device = self._device
         if device is not None:
             facts, charged = device.ready(facts, charged, final=final)
-        if self._layout.width != len(slots):
-            self._layout = Layout(slots, self._own_names)
+        if self._slot_table.width != len(slots):
+            self._slot_table = SlotTable(slots, self._own_names)
         if not len(facts):
             return None
-        window = Window(facts, charged, self._layout, origin_ns=context.started_ns)
+        window = Window(facts, charged, self._slot_table, origin_ns=context.started_ns)
         if device is not None:
             columns = device.columns(window.steps, window.total_ns, spacing=self._spacing)
             window.device = columns or {}
@@ -160,25 +160,25 @@ class WindowWriter:
     def _spacing(self) -> int:
         return self._choice.every
 
-    def _marked_rows(self) -> tuple[Int64, Int64]:
-        """Take the finished steps' rows; those of steps without marks are written at once."""
+    def _timed_rows(self) -> tuple[Int64, Int64]:
+        """Take the rows of finished steps; those of steps without phases are written at once."""
         facts, charged = self._timeline.take_rows()
         if not len(facts):
             return facts, charged
-        marked = self._choice.is_marked(facts[:, 0])
-        if not marked.all():
+        timed = self._choice.is_timed(facts[:, 0])
+        if not timed.all():
             slots, origin_ns = self._timeline.clock.slots, self._context.started_ns
-            rest = passed_over_span(facts[~marked], charged[~marked], slots, origin_ns=origin_ns)
+            rest = untimed_span(facts[~timed], charged[~timed], slots, origin_ns=origin_ns)
             self._context.write(rest)
-            self.overhead.passed(int((~marked).sum()))
-        return facts[marked], charged[marked]
+            self.overhead.passed(int((~timed).sum()))
+        return facts[timed], charged[timed]
 
     def _log_scalars(self, window: Window, *, final: bool) -> None:
         begun = self._context.now()
         if begun < self._next_scalars_ns:
             return
         scalars = {f"gpuprof/{name}": value for name, value in window.median_ms().items()}
-        # The step under which Lightning itself would log now: the user's numbering stays whole.
+        # The step under which Lightning itself would log now, so as not to add steps of ours.
         step = max(0, logging_step(self._trainer) - final)
         for logger in self._loggers:
             logger.log(dict(scalars), step)
@@ -193,7 +193,7 @@ class WindowWriter:
         if every is None or choice.every // 2 < every <= choice.every:
             return
         first = choice.every == 1
-        choice.spread(every)
+        choice.time_one_in(every)
         self._scalars = False
         message = self.overhead.explain(every)
         self._context.note("overhead-budget", every, message)

@@ -14,7 +14,7 @@ from lightning_gpuprof.records.schema import (
     StepFlag,
     StepsWindow,
 )
-from lightning_gpuprof.timing.phase_clock import CutRows, Slot
+from lightning_gpuprof.timing.phase_clock import ChargedRows, Slot
 from lightning_gpuprof.timing.step_timeline import UNKNOWN_SAMPLES, Outside, StepTimeline
 from lightning_gpuprof.units import rate
 
@@ -28,8 +28,8 @@ _COMPILING = int(StepFlag.COMPILED | StepFlag.WARMUP | StepFlag.UNFINISHED | Ste
 _I4_MAX = 2**31 - 1
 
 
-class Layout:
-    """The slots as arrays, prepared once for many windows."""
+class SlotTable:
+    """The slots of a clock as arrays, prepared once for many windows."""
 
     def __init__(self, slots: Sequence[Slot], own: Container[str | None] = ()) -> None:
         self.width = len(slots)
@@ -39,7 +39,7 @@ class Layout:
         self.part_names = [
             None if slot.part is None else f"part/{slot.phase.value}/{slot.part}" for slot in slots
         ]
-        self.kept = np.array(
+        self.always_written = np.array(
             [slot.phase is Phase.DATA_WAIT and slot.part in (SAMPLER, WORKERS) for slot in slots]
         )
         self.own = np.array(
@@ -50,7 +50,9 @@ class Layout:
 class Window:
     """A window of steps as arrays."""
 
-    def __init__(self, facts: Int64, charged: Int64, layout: Layout, *, origin_ns: int) -> None:
+    def __init__(
+        self, facts: Int64, charged: Int64, slot_table: SlotTable, *, origin_ns: int
+    ) -> None:
         self._facts = named = dict(zip(StepTimeline.FACTS, facts.T, strict=True))
         self.steps: Int64 = named["step"]
         self.flags: Int64 = named["flags"]
@@ -59,20 +61,20 @@ class Window:
         self._dur_ns = named["end_ns"] - named["start_ns"]
         self.total_ns = int(self._dur_ns.sum())
         self._charged = charged.T
-        self._layout = layout
+        self._slot_table = slot_table
         self._slot_total_ns = charged.sum(axis=0)
-        self._phase_ns = layout.in_phase @ self._charged
-        totals = zip(PHASE_NAMES, (layout.in_phase @ self._slot_total_ns).tolist(), strict=True)
+        self._phase_ns = slot_table.in_phase @ self._charged
+        totals = zip(PHASE_NAMES, (slot_table.in_phase @ self._slot_total_ns).tolist(), strict=True)
         self.phase_total_ns = {name: total for name, total in totals if total}
         self._plain = plain = self.flags & _NOT_STEADY == 0
-        own_ns = layout.own @ self._charged
+        own_ns = slot_table.own @ self._charged
         self.own_ns: list[int] = sorted(own_ns[plain].tolist())
         self.plain_ns = int(self._dur_ns[plain].sum())
         self.plain_count = int(plain.sum())
         self.device: Mapping[str, Int64] = {}
 
     def progress(self) -> Iterator[str]:
-        """Say how far training has come, how fast, and what the device does, as far as is known."""
+        """Yield how far training has come, how fast, and what the device does, where measured."""
         samples = self._facts["samples"]
         yield f"step {int(self.steps[-1]) + 1:,}"
         if self.total_ns and (samples != UNKNOWN_SAMPLES).all():
@@ -91,10 +93,12 @@ class Window:
             if name in self.phase_total_ns:
                 rows[f"phase/{name}"] = values
         least = max(1, self.total_ns * SMALLEST_PART_FRAC)
-        # That a part of the wait is next to nothing is as telling as that it is long.
-        written = (self._slot_total_ns >= least) | (self._layout.kept & (self._slot_total_ns > 0))
+        # A part of the wait for data that takes next to nothing says as much as a long one.
+        written = (self._slot_total_ns >= least) | (
+            self._slot_table.always_written & (self._slot_total_ns > 0)
+        )
         for number in np.flatnonzero(written).tolist():
-            part = self._layout.part_names[number]
+            part = self._slot_table.part_names[number]
             if part is not None:
                 rows[part] = self._charged[number]
         rows.update(self.device)
@@ -139,18 +143,18 @@ def outside_span(outside: Outside, slots: Sequence[Slot], *, origin_ns: int) -> 
     )
 
 
-def passed_over_span(
+def untimed_span(
     facts: Int64, charged: Int64, slots: Sequence[Slot], *, origin_ns: int
 ) -> OutsideSpan:
-    """Return the record of steps that were not marked.
+    """Return the record of steps that were not timed by phase.
 
-    Beside their time it has that of validation, checkpoints, loggers and garbage collections, how
-    many carry which flag, and which of them compiled something.
+    It has their time and that of validation, checkpoints, loggers and garbage collections, how many
+    steps have which flag, and how long those took that compiled something.
     """
     named = dict(zip(StepTimeline.FACTS, facts.T, strict=True))
-    known = charged.sum(axis=0)
-    known[[slot.phase is Phase.OTHER for slot in slots[: len(known)]]] = 0
-    cut = CutRows(named["start_ns"][:1], named["end_ns"][-1:], known[np.newaxis])
+    charged_ns = charged.sum(axis=0)
+    charged_ns[[slot.phase is Phase.OTHER for slot in slots[: len(charged_ns)]]] = 0
+    cut = ChargedRows(named["start_ns"][:1], named["end_ns"][-1:], charged_ns[np.newaxis])
     span = outside_span(Outside(UNMARKED_STEPS, cut), slots, origin_ns=origin_ns)
     dur_ns, flags = named["end_ns"] - named["start_ns"], named["flags"]
     span.dur_ns, span.steps = int(dur_ns.sum()), len(facts)
@@ -164,6 +168,9 @@ def passed_over_span(
 
 
 def _pack(rows: Int64) -> list[Column]:
-    """Pack each row; times and counts are never negative but for a marker: one bound will do."""
+    """Pack each row in the smallest type; only the upper bound is checked.
+
+    Times and counts are never negative, except for a small negative marker.
+    """
     dtype = "i4" if rows.max() <= _I4_MAX else "i8"
     return [Column(dtype, row.tobytes()) for row in rows.astype("<" + dtype)]

@@ -66,7 +66,9 @@ WITHOUT_ACTION = {"prepare_data", "on_save_checkpoint"}
 """Hooks: the first is an action where a program has it, the second from Lightning 2.5 on."""
 
 
-@pytest.mark.parametrize("table", [actions.PHASES, actions.BORDERS, dict.fromkeys(actions.ENDS)])
+@pytest.mark.parametrize(
+    "table", [actions.PHASES, actions.LOOP_EVENTS, dict.fromkeys(actions.ENDS)]
+)
 def test_each_action_is_one_that_a_trainer_asks_for(seen, table):
     assert set(table) - seen <= WITHOUT_ACTION
     assert all(hasattr(LightningModule, name) for name in WITHOUT_ACTION)

@@ -89,7 +89,7 @@ def test_a_run_too_short_for_the_default_window_has_no_trace_and_says_so(tmp_pat
     run = Run(fit(tmp_path, ProfilerSchedule()))
     assert run.files == []
     assert "needs 10 + (2 + 3) = 15 steps, but this run has at most 12" in (
-        run.facts.notes["no-trace"].message
+        run.notes["no-trace"].message
     )
 
 
@@ -138,7 +138,7 @@ def test_a_users_profiler_around_the_fit_is_left_alone(tmp_path, said):
     assert "aten::linear" in {event.key for event in theirs.key_averages()}
     run = Run(trainer)
     assert run.cycles == []
-    assert "profiler-busy" in run.facts.notes
+    assert "profiler-busy" in run.notes
 
 
 def test_a_users_profiler_that_waits_in_its_schedule_is_left_alone(tmp_path, said):

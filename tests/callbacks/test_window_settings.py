@@ -130,7 +130,7 @@ def test_another_profiler_is_told_when_to_record(tmp_path, monkeypatch):
     steps = ["ProfilerStep#3", 3, "end", "ProfilerStep#4", 4, "end"]
     assert told == [0, 1, 2, "start", *steps, "stop", *range(5, 12)]
     assert run.cycles == []
-    assert "steps 3 to 4 were left to another profiler" in run.facts.notes["no-trace"].message
+    assert "steps 3 to 4 were left to another profiler" in run.notes["no-trace"].message
 
 
 def test_phases_are_nvtx_ranges_that_are_nested(tmp_path, monkeypatch):

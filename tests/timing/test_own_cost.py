@@ -7,7 +7,7 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing.overhead import MOST_APART, Overhead
 from lightning_gpuprof.timing.phase_clock import Slot
-from lightning_gpuprof.timing.windows import Layout, Window
+from lightning_gpuprof.timing.windows import SlotTable, Window
 
 
 def window(*, hooks_ns, inside_ns=0, steps=200, step_ns=1_000_000):
@@ -78,6 +78,6 @@ def test_what_is_looked_at_once_or_profiled_is_no_steady_cost():
     charged = [[100, 900], [100, 900], [300, 700], [990, 10], [980, 20]]
     slots = [Slot(Phase.OTHER), Slot(Phase.CALLBACKS, "Ours")]
 
-    window = Window(np.array(facts), np.array(charged), Layout(slots, {"Ours"}), origin_ns=0)
+    window = Window(np.array(facts), np.array(charged), SlotTable(slots, {"Ours"}), origin_ns=0)
 
     assert (window.plain_count, window.plain_ns, window.own_ns) == (2, 2_000, [10, 20])

@@ -103,7 +103,7 @@ def test_named_components_are_timed_in_marked_steps_alone(planted, clock, sparse
             before = len(timeline.clock.codes)
             with region("dream"):
                 clock.now_ns += 70_000
-            timed.append((timeline.marked, len(timeline.clock.codes) - before))
+            timed.append((timeline.timed, len(timeline.clock.codes) - before))
             return super().training_step(batch, batch_idx)
 
     session = sparse(model=Dreaming(clock)).session
@@ -124,7 +124,7 @@ def test_compilations_in_steps_without_marks_are_counted(planted, clock, sparse,
             if timeline.step >= 20 and timeline.step % 6 in (2, 3):
                 frames["total"] += 1
                 clock.now_ns += 1_000_000
-                compiled.append(timeline.marked)
+                compiled.append(timeline.timed)
             return super().training_step(batch, batch_idx)
 
     session = sparse(model=Recompiling(clock)).session

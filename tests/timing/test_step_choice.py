@@ -10,7 +10,7 @@ from lightning_gpuprof.timing.overhead import StepChoice
 @pytest.fixture
 def timeline():
     return SimpleNamespace(
-        step=0, flags=0, next_flags=0, marked=True, nth_mark=0, choose=None, left=None
+        step=0, flags=0, next_flags=0, timed=True, timed_count=0, choose=None, on_epoch_end=None
     )
 
 
@@ -34,7 +34,7 @@ def run(timeline, steps):
 
 
 def test_each_block_of_steps_holds_one_mark(timeline, choice):
-    choice.spread(8)
+    choice.time_one_in(8)
 
     marked = run(timeline, range(1, 801))
 
@@ -43,7 +43,7 @@ def test_each_block_of_steps_holds_one_mark(timeline, choice):
 
 
 def test_what_happens_every_few_steps_is_met_as_often_as_it_happens(timeline, choice):
-    choice.spread(8)
+    choice.time_one_in(8)
 
     marked = np.array(run(timeline, range(1, 3_201)))
 
@@ -53,7 +53,7 @@ def test_what_happens_every_few_steps_is_met_as_often_as_it_happens(timeline, ch
 
 
 def test_an_epochs_first_step_and_one_that_somebody_insists_on_are_marked(timeline, choice):
-    choice.spread(20)
+    choice.time_one_in(20)
     run(timeline, [1])
 
     timeline.flags = StepFlag.EPOCH_START
