@@ -57,13 +57,17 @@ def findings_page() -> str:
     lines = [
         "# Findings",
         "",
-        "What `lightning-gpuprof report`, the PROFILE tab and `report --json` may say of a run,",
-        "ranked by the saving per step that can be counted on. A rule whose input was not measured",
-        "abstains and says so (`report --verbose`); savings below "
-        f"{MIN_SAVING_FRAC:.1%} of the step are left out.",
+        "A finding is a cause that holds a run back, with its evidence, the time that can be",
+        "saved per step and the change to make. `lightning-gpuprof report` and the PROFILE tab",
+        "rank findings by the saving that can be counted on, and leave out savings below",
+        f"{MIN_SAVING_FRAC:.1%} of the step. A rule whose input was not measured abstains, and",
+        "`report --verbose` says what is missing. Each page below says how the finding is",
+        "measured; names such as `data_wait_ns` are those of its evidence. The",
+        "[glossary](glossary.md) explains the words.",
         "",
     ]
-    lines += textwrap.wrap(", ".join(f"[{name}](#{name})" for name in rules()) + ".", 120)
+    index = ", ".join(f"[{name}](#{name})" for name in rules()) + "."
+    lines += textwrap.wrap(index, 120, break_on_hyphens=False)
     sections = [
         f"## {name}\n\n{rule.page.lstrip()}".replace("\n## ", "\n### ")
         for name, rule in rules().items()

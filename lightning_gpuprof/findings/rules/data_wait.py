@@ -1,7 +1,7 @@
 """The training loop waits for the next batch.
 
 ## Symptom
-`data_wait` takes a noticeable share of the step.
+The phase `data_wait` takes a noticeable share of the step.
 
 ## Why
 The host queues no work while it waits, so a device that has finished its work stands idle. Without
@@ -24,7 +24,7 @@ estimated from the number of cores and from sampled lines (docs/adr/0031). Waits
 too if they are at the same lines.
 
 ## Limits
-On a GPU, only time counts in which the device was idle during the wait. With more than one worker,
+On a GPU, only the part of the wait counts in which the device was idle. With more than one worker,
 an `IterableDataset` must divide its samples among them.
 """
 

@@ -8,8 +8,9 @@ An exchange can run while the backward pass computes. The part that does not add
 every rank.
 
 ## Fix
-Exchange less often, fewer bytes (a bf16 hook) or in buckets of another size. If all gradients fit
-one bucket of 25 MB, only accumulating gradients helps. With FSDP, gather weights ahead.
+Exchange gradients less often, in fewer bytes (a bf16 hook), or in buckets of another size. If all
+gradients fit one bucket of 25 MB, only accumulating gradients helps. With FSDP, gather weights
+ahead.
 
 ```python
 DDPStrategy()  # before

@@ -16,9 +16,10 @@ out = self.f(x)  # after
 ```
 
 ## How it is measured
-`host_bound_frac` comes from device marks, and `host_idle_ns`, the device's idle time behind late
-launches, from a trace. On a CPU, `overhead_ns` is the compute phases without their longer
-operators. Only calls beyond the usual number for a model of this kind count.
+`host_bound_frac` is the share of steps in which the device waited for the host, by the timing
+events that the callback records on the device, and `host_idle_ns`, the device's idle time behind
+late launches, comes from a trace. On a CPU, `overhead_ns` is the compute phases without their
+longer operators. Only calls beyond the usual number for a model of this kind count.
 
 ## Limits
 Loops inside recurrent layers are torch's own. The rule is silent while anomaly detection is on,

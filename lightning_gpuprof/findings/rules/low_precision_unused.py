@@ -18,8 +18,8 @@ Trainer(precision="bf16-mixed")  # or
 
 ## How it is measured
 `gemm_ns` is the time per step in products, convolutions and attention, from a trace whose kernels
-do not use matrix units. The saving assumes products that are 1.5 times as fast at least, and at
-most as much faster as the ratio of the published peaks says, up to 6 times.
+do not use matrix units. The saving assumes that products get at least 1.5 times as fast, and at
+most by the ratio of the published peak rates (up to 6 times).
 
 ## Limits
 Steps that wait for the host or for data do not get shorter, and do not count.

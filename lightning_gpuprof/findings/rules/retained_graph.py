@@ -19,9 +19,9 @@ self.hidden = hidden.detach()
 With several optimizers, detach what a loss does not train.
 
 ## How it is measured
-`repeated_frac` compares the calls of graph nodes in a trace with the calls of their operators.
-Without a trace, the backward pass must grow by a fifth or more together with memory, because kept
-graphs take memory.
+`repeated_frac` compares the calls of graph nodes in a trace with the calls of their operators. A
+backward pass that grows by a fifth or more is reported too if memory grows with it, because graphs
+that are kept take memory.
 
 ## Limits
 The rule is silent if gradients are differentiated again (gradient penalties).

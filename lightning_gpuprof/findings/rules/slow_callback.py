@@ -23,8 +23,8 @@ def on_train_batch_end(self, trainer, *args):  # before: in every step
 at least a tenth may have to stay.
 
 ## Limits
-Work that was done only once is not reported. On a GPU, only time counts in which the device is
-idle.
+Work that was done only once is not reported. On a GPU, only the time in which the device is idle
+counts.
 """
 
 from lightning_gpuprof.analysis.run.phase_split import Part, PerStep

@@ -1,7 +1,7 @@
 """Checkpoints take a noticeable share of the training time.
 
 ## Symptom
-Saving checkpoints takes a noticeable part of the mean step.
+The time of saving checkpoints, spread over all steps, is a noticeable part of the step.
 
 ## Why
 Training stands still while a checkpoint gathers the whole state and writes it.

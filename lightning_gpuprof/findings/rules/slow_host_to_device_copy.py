@@ -21,8 +21,8 @@ memory is pinned. Copies from pinned memory still take the time of their bytes, 
 From a trace alone, copies count while nothing else runs.
 
 ## Limits
-On a GPU, only time counts in which the device was idle. Moving a batch takes 75 µs, however small
-it is.
+On a GPU, only the time in which the device was idle counts. Moving a batch always takes about 75
+µs, which stay.
 """
 
 from collections.abc import Sequence

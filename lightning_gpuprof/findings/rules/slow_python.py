@@ -17,8 +17,9 @@ self.words = json.loads(table)  # after: in __init__
 
 ## How it is measured
 `python_ns` is the share of a phase's stack samples at such lines, times the duration of the phase,
-with the interval that so many samples allow. A sample in which a line called nothing may have been
-in an operator of torch; it counts if a trace shows that forward has time beside its operators.
+with the interval that so many samples allow. A sample of a line that called no function may have
+been in an operator of torch. Such samples count if a trace shows that forward takes longer than its
+operators.
 
 ## Limits
 The rule is silent below 5% of the step, and with fewer than 50 samples. Where the interval begins

@@ -1,8 +1,8 @@
 """Some steps take far longer than the others.
 
 ## Symptom
-Steps take half a median step or more above the median, or Python's garbage collector makes full
-collections.
+Some steps take at least 1.5 times as long as the median step, or Python's garbage collector makes
+full collections.
 
 ## Why
 Medians hide such spikes, but they cost time. With DDP every rank waits for the spikes of all ranks.
