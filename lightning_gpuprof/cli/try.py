@@ -1,18 +1,17 @@
 """`lightning-gpuprof try`: what a change gains, measured in short runs of the script itself."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import yaml
 
 from lightning_gpuprof.cli.arguments import add_program, program_of, span
+from lightning_gpuprof.cli.output import write_document
 from lightning_gpuprof.records.trials import Trials
+from lightning_gpuprof.report.build_trial import build_trial
 from lightning_gpuprof.trials.try_changes import try_program
-from lightning_gpuprof.views.text.trials import trials_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--finding", metavar="ID", help="only changes that answer this finding")
     add("--for", dest="seconds", type=span, default="10m", metavar="TIME", help="time for all "
         "trials, such as 90s (default: 10m)")  # fmt: skip
+    add("--verbose", action="store_true", help="also which findings each change answers")
     add("--write", metavar="FILE", help="write what to change as YAML")
     add_program(
         parser,
@@ -46,8 +46,7 @@ def run(args: argparse.Namespace) -> int:
     _progress("")
     if args.write:
         Path(args.write).write_text(_yaml(trials), encoding="utf-8")
-    as_json = json.dumps(msgspec.to_builtins(trials), indent=2)
-    print(as_json if args.json else "\n".join(trials_lines(trials)))
+    write_document(build_trial(trials), args, verbose=args.verbose)
     return 0
 
 

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from lightning_gpuprof.findings.questions import Answer, answer_questions
+from lightning_gpuprof.report.build_trial import trial_sections
 from lightning_gpuprof.report.document import (
     SCHEMA_VERSION,
     Chart,
@@ -55,7 +56,6 @@ from lightning_gpuprof.report.run.steps import (
     totals_section,
 )
 from lightning_gpuprof.report.run.traced import trace_files_section, traced_sections
-from lightning_gpuprof.report.trial_sections import trial_sections
 from lightning_gpuprof.views.documents.report import Report
 
 FACTS = (

@@ -175,7 +175,7 @@ class _Page:
         note = text.style in ("note", "warning")
         most = MOST_NOTES * self._console.width
         for number, sentence in enumerate(text.lines):
-            if text.style == "command":
+            if text.style in ("command", "code"):
                 yield text_line(" " * INDENT + sentence)
             elif not note:
                 yield _indented(sentence, TEXT_STYLES[text.style], by=by)

@@ -90,7 +90,8 @@ class Text(Struct, frozen=True, tag="text", omit_defaults=True):
     """Sentences; each is a paragraph or a line of its own."""
 
     lines: tuple[str, ...]
-    style: Literal["plain", "strong", "note", "warning", "command"] = "plain"
+    style: Literal["plain", "strong", "note", "warning", "command", "code"] = "plain"
+    """`command` lines are for a shell, `code` lines for the program."""
 
 
 class Column(Struct, frozen=True, omit_defaults=True):

@@ -112,8 +112,9 @@ def _figures(part: Figures) -> Iterator[str]:
 
 
 def _text(text: Text) -> str:
-    if text.style == "command":
-        return block("\n".join(text.lines), language="sh")
+    if text.style in ("command", "code"):
+        language = "sh" if text.style == "command" else "python"
+        return block("\n".join(text.lines), language=language)
     if text.style in ("note", "warning"):
         return "\n".join(f"- note: {plain(sentence)}" for sentence in text.lines)
     mark = "**" if text.style == "strong" else ""

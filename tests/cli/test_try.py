@@ -1,7 +1,6 @@
 """The command's own: its arguments, its page and its YAML. Programs are tried in tests/trials."""
 
 import importlib
-import json
 
 import pytest
 import yaml
@@ -9,11 +8,10 @@ from made_trials import TRIALS
 
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.errors import RecordError
-from lightning_gpuprof.records.trials import Trials, read_trials, write_trials
+from lightning_gpuprof.records.trials import read_trials, write_trials
 from lightning_gpuprof.report.build_run import build_run
-from lightning_gpuprof.report.document import Interval
+from lightning_gpuprof.report.document import Interval, decode
 from lightning_gpuprof.views.documents.report import load_report
-from lightning_gpuprof.views.text.trials import trials_lines
 
 
 @pytest.fixture
@@ -38,7 +36,8 @@ def test_arguments_say_what_to_try(tried, capsys):
     assert tried["program"] == ["train.py", "--lr", "1"]
     assert tried["changes"] == [("num_workers", 4), ("compile", None)]
     assert (tried["seconds"], tried["finding"]) == (90, "data-wait")
-    assert json.loads(capsys.readouterr().out)["combination"]["gain_frac"] == 0.4
+    document = decode(capsys.readouterr().out)
+    assert document.rows("trials")[-1]["gain_frac"] == 0.4
 
 
 @pytest.mark.parametrize("before", [[], ["--"], ["--", "python"], ["--", "python3.11"]])
@@ -63,27 +62,6 @@ def test_settings_are_written_as_yaml_for_lightning_cli(tried, tmp_path):
     assert "# DataLoader(..., num_workers=2)" in text
 
 
-def test_the_page_has_each_trial_and_what_to_change():
-    text = "\n".join(trials_lines(TRIALS))
-    row = next(line for line in text.splitlines() if line.startswith("num_workers=2 "))
-    assert "6.00 ms" in row
-    assert "40.0% (38.0 to 42.0)" in row
-    assert "bit-equal" in row
-    for said in (
-        "- num_workers=2: predicted 3.00 to 5.00 ms, measured: 3.80 to 4.20 ms",
-        "- num_workers=2: its first step is made good by step 3",
-        "- pin_memory: not run: there is no GPU",
-        "- val_check_interval=50: 25.0% less, by the run's own figures; validations come less",
-        "TO CHANGE (measured together: 40.0% less per step)",
-        "  DataLoader(..., num_workers=2)",
-    ):
-        assert said in text
-
-
-def test_without_a_winner_the_page_says_so():
-    assert "leave it as it is" in list(trials_lines(Trials(program="a.py", seconds=1.0)))[-1]
-
-
 def test_a_report_has_the_trials_of_its_run(write_run, make_session):
     phases = {"data_wait": 6_000_000, "forward": 4_000_000}
     run = write_run(make_session(phases))
@@ -91,8 +69,8 @@ def test_a_report_has_the_trials_of_its_run(write_run, make_session):
     write_trials(run, TRIALS)
     assert read_trials(run) == TRIALS
     document = build_run(load_report(run))
-    trials = document.rows("trials")
-    assert trials[0]["predicted_ns"] == Interval(3_000_000, 5_000_000)
+    effects = document.rows("trial_effects")
+    assert effects[1]["predicted_ns"] == Interval(3_000_000, 5_000_000)
     saving = next(card.saving for card in document.findings if card.id == "data-wait")
     assert saving.measured == "num_workers=2"
     assert (saving.low_ns, saving.high_ns) == (3_800_000, 4_200_000)

@@ -1,11 +1,10 @@
 """On a GPU: precision, compilation and pinning are tried on a script in processes of their own."""
 
-import json
-
 import pytest
 from gpu_runs import ON_GPU
 
 from lightning_gpuprof.cli import main
+from lightning_gpuprof.report.document import decode
 
 pytestmark = ON_GPU
 
@@ -44,11 +43,12 @@ def test_a_change_is_measured(tmp_path, monkeypatch, capfd, figure, change):
     monkeypatch.chdir(tmp_path)
     asked = ["try", "--change", change, "--for", "100s", "--json", "train.py"]
     assert main(asked) == 0
-    [trial] = json.loads(capfd.readouterr().out)["trials"]
-    if trial["verdict"] == "not run":
-        pytest.skip(f"{change}: {trial['note']}")
-    assert trial["verdict"] != "failed", trial["note"]
-    assert trial["after"]["memory_bytes"] > 2**20
-    figure(f"try {change}: gain of the step", trial["gain_frac"])
-    assert trial["losses"] != "not compared"
+    document = decode(capfd.readouterr().out)
+    for untried in document.rows("untried"):
+        assert untried["verdict"] != "failed", untried["why"]
+        pytest.skip(f"{change}: {untried['why']}")
+    figure(f"try {change}: gain of the step", document.rows("trials")[0]["gain_frac"])
+    effects = document.rows("trial_effects")[1]
+    assert effects["memory_bytes"] > 2**20
+    assert effects["losses"] != "not compared"
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]

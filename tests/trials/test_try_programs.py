@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib
-import json
 import os
 import signal
 import subprocess
@@ -16,6 +15,7 @@ import pytest
 
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.records.trials import read_trials
+from lightning_gpuprof.report.document import decode
 from lightning_gpuprof.trials import trial_series
 from lightning_gpuprof.trials.try_changes import try_changes
 from lightning_gpuprof.views.documents.report import load_report
@@ -129,10 +129,12 @@ def test_a_script_is_tried_and_nothing_of_the_users_is_touched(home, temporary, 
     before = tree(home)
     asked = ["--change", "cached_batches", "--for", "60s", "--json", "--write", "/dev/null"]
     assert main(["try", *asked, "train.py", "--lr", "1"]) == 0
-    [trial] = json.loads(capfd.readouterr().out)["trials"]
+    document = decode(capfd.readouterr().out)
+    trial = document.rows("trials")[0]
     assert trial["verdict"] == "faster"
     assert trial["gain_frac"] > 0.5  # most of its step makes a batch
-    assert trial["after"]["samples_per_s"] > trial["before"]["samples_per_s"]
+    before, after = document.rows("trial_effects")[:2]
+    assert after["samples_per_s"] > before["samples_per_s"]
     assert tree(home) == before
     assert left_in(temporary) == []
 
