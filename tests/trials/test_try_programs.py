@@ -133,8 +133,8 @@ def test_a_script_is_tried_and_nothing_of_the_users_is_touched(home, temporary, 
     trial = document.rows("trials")[0]
     assert trial["verdict"] == "faster"
     assert trial["gain_frac"] > 0.5  # most of its step makes a batch
-    before, after = document.rows("trial_effects")[:2]
-    assert after["samples_per_s"] > before["samples_per_s"]
+    as_it_is, changed = document.rows("trial_effects")[:2]
+    assert changed["samples_per_s"] > as_it_is["samples_per_s"]
     assert tree(home) == before
     assert left_in(temporary) == []
 
