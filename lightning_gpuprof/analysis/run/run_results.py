@@ -14,6 +14,7 @@ from lightning_gpuprof.analysis.run.phase_split import Part, PerStep, PhaseStats
 from lightning_gpuprof.analysis.run.ranks.rank_results import RankResults
 from lightning_gpuprof.analysis.run.recorded_facts import RecordedFacts
 from lightning_gpuprof.analysis.run.sessions import OutsideTime, SessionView, WallTime
+from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.analysis.run.steady import Distribution, StepStats
 from lightning_gpuprof.analysis.run.variation import Variation
 from lightning_gpuprof.analysis.run.whole_fit import WholeFit
@@ -154,8 +155,8 @@ class RunResults:
         Otherwise every rank has cores of its own, as SLURM and `numactl` assign them.
         """
         start = self.start
-        ranks = start.trainer.get("num_devices") if start.world_size > 1 else 1
-        if not start.cpu_count or not start.host_cpu_count or not isinstance(ranks, int):
+        ranks = settings_of(start).num_devices if start.world_size > 1 else 1
+        if not start.cpu_count or not start.host_cpu_count or ranks is None:
             return start.cpu_count
         shared = ranks > 1 and start.cpu_count * ranks > start.host_cpu_count
         return max(1, start.cpu_count // ranks) if shared else start.cpu_count

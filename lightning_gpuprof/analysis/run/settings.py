@@ -1,4 +1,4 @@
-"""Settings of the Trainer and facts about the model, typed, out of a run's recorded metadata.
+"""Typed settings of the Trainer and facts about the model, from a run's recorded metadata.
 
 The metadata itself (`RunStart.trainer`, `RunStart.model`) holds whatever the version of Lightning
 and the model had, and is shown as it is. Analyses and rules read this view of it.
@@ -15,14 +15,14 @@ ValueType = TypeVar("ValueType")
 
 @dataclass(frozen=True)
 class OptimizerFacts:
-    """One optimizer of a run.
+    """An optimizer of a run.
 
     Args:
         name: The class.
         package: The package whose code updates the weights; None in records without it.
         groups: The number of parameter groups.
-        fused: Whether the fused implementation was asked for; None where torch chooses.
-        foreach: The same of the implementation for lists of tensors.
+        fused: Whether the fused implementation was requested; None if torch chooses.
+        foreach: The same for the implementation for lists of tensors.
         momentum: Whether there is momentum.
         weight_decay: Whether there is weight decay.
     """
@@ -38,13 +38,13 @@ class OptimizerFacts:
 
 @dataclass(frozen=True)
 class Settings:
-    """What analyses and rules know of a run's Trainer and model; None where it was not recorded.
+    """Settings of the Trainer and facts about the model; None or empty if not recorded.
 
     Args:
         strategy: The class of the strategy.
         precision: As the Trainer names it, such as "bf16-mixed".
-        limit_train_batches: A number of batches, or as a float their share of an epoch.
-        num_devices: The number of devices, and of ranks, on a machine.
+        limit_train_batches: A number of batches, or a float: their share of an epoch.
+        num_devices: The number of devices, and therefore of ranks, on a machine.
         loggers: The classes of the loggers.
         children: The names of the model's first parts with weights.
         parameter_bytes: The size of all parameters.
@@ -72,7 +72,7 @@ class Settings:
 
 
 def settings_of(start: RunStart) -> Settings:
-    """Return the settings of a run. A value of a type that it never has counts as not recorded."""
+    """Return the settings of a run; a value of an unexpected type counts as not recorded."""
     trainer, model = start.trainer, start.model
     dtypes = _value(model, "dtypes", dict) or {}
     optimizers = _value(model, "optimizers", list) or []

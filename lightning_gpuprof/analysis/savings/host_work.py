@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.analysis.run.trace_facts import Operator, TraceFacts, grown_ns, trace_facts
 from lightning_gpuprof.analysis.trace.operators import ENGINE, STEP, computes
 from lightning_gpuprof.records.phases import Phase
@@ -177,10 +178,8 @@ def computes_on_all_cores(run: RunResults) -> bool | None:
 
 def parameter_tensors(run: RunResults) -> int | None:
     """Return the number of parameter tensors; None if it was not recorded."""
-    dtypes = run.start.model.get("dtypes")
-    if not isinstance(dtypes, dict) or not dtypes:
-        return None
-    return sum(count for count in dtypes.values() if isinstance(count, int))
+    dtypes = settings_of(run.start).dtypes
+    return sum(dtypes.values()) if dtypes else None
 
 
 def anomaly_on(run: RunResults) -> bool:
@@ -189,7 +188,7 @@ def anomaly_on(run: RunResults) -> bool:
     search = facts.operators.get(SEARCHED) if facts else None
     if search is not None and search.backward_calls:
         return True
-    return bool(run.start.trainer.get("detect_anomaly")) or run.facts.anomaly_mode is not None
+    return settings_of(run.start).detect_anomaly or run.facts.anomaly_mode is not None
 
 
 def _own_calls(op: Operator) -> float:
