@@ -64,7 +64,7 @@ NEEDS = {
     ),
     "marks or trace": Need(
         lambda run: bool(run.device.time or trace_facts(run)),
-        "it needs device marks or an analysed trace",
+        "it needs timing events on the device, or an analysed trace",
         by_trace=True,
     ),
     "syncs or trace": Need(

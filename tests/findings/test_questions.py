@@ -45,17 +45,17 @@ def traced(**document):
         ({"validation": 6 * MS, "forward": 4 * MS}, "validation-share"),
     ],
 )
-def test_the_phase_above_half_says_where_to_look_and_else_that_none_does(analyze, phases, first):
+def test_a_phase_above_half_of_the_step_says_where_to_look_first(analyze, phases, first):
     assert first_question(analyze(phases)).id == first
 
 
 @pytest.mark.parametrize("children", [["model.embed", "model.head"], None])
-def test_a_long_forward_pass_is_to_be_timed_by_the_models_own_parts(analyze, children):
+def test_a_long_forward_pass_can_be_timed_by_the_models_own_parts(analyze, children):
     phases = {"forward": 6 * MS, "backward": 4 * MS}
-    said = first_to_look_at(
+    answer = first_to_look_at(
         answers_without_findings(analyze(phases, model={"children": children} if children else {}))
     ).next
-    assert f"GpuProfCallback(modules={children or '[...]'})" in said
+    assert f"GpuProfCallback(modules={children or '[...]'})" in answer
 
 
 def test_a_few_steps_that_take_most_of_the_time_come_before_the_phase_they_are_in(analyze):
@@ -75,7 +75,7 @@ def test_one_kernel_that_is_most_of_the_step_is_where_to_look_first(analyze):
         assert first_question(analyze(phases, **traced(kernels=few))).id == "forward-share"
 
 
-def test_without_steps_nothing_is_said_and_every_question_tells_what_it_lacks(analyze):
+def test_without_steps_every_question_says_what_it_lacks(analyze):
     answers = answers_without_findings(analyze({}, steps=0))
     assert first_to_look_at(answers) is None
     assert {answer.state for answer in answers} == {State.NOT_MEASURED}
@@ -129,8 +129,8 @@ def test_a_question_of_a_trace_is_looked_at_beyond_its_limit(analyze, name, docu
     kernels, operators = document.get("kernels", ()), document.get("operators", ())
     names = "category total_ns occupancy_frac".split()
     rows = {
-        "kernels": [{"name": "k", **dict(zip(names, one, strict=True))} for one in kernels],
-        "operators": [op(one, count, count) for one, count in operators],
+        "kernels": [{"name": "k", **dict(zip(names, kernel, strict=True))} for kernel in kernels],
+        "operators": [op(operator, count, count) for operator, count in operators],
     }
     run = analyze({"forward": MS}, **traced(**document | rows))
     answers = {answer.id: answer for answer in answers_without_findings(run)}
@@ -172,9 +172,9 @@ def test_fewer_workers_are_suggested_as_well_as_more(analyze, workers, wait_ms, 
 def test_every_phase_has_a_question_of_its_own_or_shares_one(analyze):
     shared = {"host_to_device": "data-share", "data_wait": "data-share"}
     for phase in Phase:
-        said = first_question(analyze({phase.value: MS}))
+        answer = first_question(analyze({phase.value: MS}))
         usual = f"{phase.value.replace('_', '-')}-share"
-        assert said.id == shared.get(phase.value, usual)
+        assert answer.id == shared.get(phase.value, usual)
 
 
 def test_a_plan_begins_with_quick_wins_and_keeps_their_rank(analyze):
@@ -183,9 +183,9 @@ def test_a_plan_begins_with_quick_wins_and_keeps_their_rank(analyze):
         loader=Loader(num_workers=0),
         model={"dtypes": {"float32": 100}, "optimizers": [{"class": "AdamW"}]},
     )
-    found = evaluate_rules(run).findings
-    plan = make_plan(found)
-    assert {finding.id for finding, _ in plan} == {finding.id for finding in found}
+    findings = evaluate_rules(run).findings
+    plan = make_plan(findings)
+    assert {finding.id for finding, _ in plan} == {finding.id for finding in findings}
     quick = [finding for finding, effort in plan if effort.horizon is Horizon.QUICK]
     assert quick == [finding for finding, _ in plan][: len(quick)]
     assert all(effort.difficulty and effort.risk for _, effort in plan)

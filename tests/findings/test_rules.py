@@ -23,28 +23,31 @@ EFFORT = Effort(Horizon.QUICK, "", "")
 UNSTEADY = [(12 if step // 16 % 2 else 8) * MS for step in range(192)]
 
 
-@pytest.mark.parametrize("one", rules().values(), ids=rules())
+@pytest.mark.parametrize("checked", rules().values(), ids=rules())
 class TestEveryRule:
-    def test_is_named_like_its_file_or_is_a_row_of_facts(self, one):
-        file = one.judge.__module__.rpartition(".")[2]
-        assert file == ("facts" if one.id in FACTS else one.id.replace("-", "_"))
+    def test_is_named_like_its_file_or_is_a_row_of_facts(self, checked):
+        file = checked.judge.__module__.rpartition(".")[2]
+        assert file == ("facts" if checked.id in FACTS else checked.id.replace("-", "_"))
 
-    def test_documents_itself_under_the_same_headings_with_code(self, one):
-        assert re.findall(r"^## (.+)$", one.page, re.MULTILINE) == HEADINGS
-        assert "```" in one.page.split("## Fix")[1].split("## How")[0]
+    def test_documents_itself_under_the_same_headings_with_code(self, checked):
+        assert re.findall(r"^## (.+)$", checked.page, re.MULTILINE) == HEADINGS
+        assert "```" in checked.page.split("## Fix")[1].split("## How")[0]
 
-    def test_says_of_an_empty_run_what_it_lacks(self, one, analyze):
-        said = evaluate_rules(analyze({}, steps=0), [one])
-        assert said.findings == ()
-        assert "steps" not in one.needs or len(said.abstained[0].reason) > 15
+    def test_says_of_an_empty_run_what_it_lacks(self, checked, analyze):
+        evaluation = evaluate_rules(analyze({}, steps=0), [checked])
+        assert evaluation.findings == ()
+        assert "steps" not in checked.needs or len(evaluation.abstained[0].reason) > 15
 
-    def test_gives_evidence_whose_names_end_in_a_unit(self, one):
-        if one.id in FACTS:
-            of_cases = [case.evidence or {} for case in FACTS[one.id].case]
-            names = [*FACTS[one.id].evidence, *(name for evidence in of_cases for name in evidence)]
+    def test_gives_evidence_whose_names_end_in_a_unit(self, checked):
+        if checked.id in FACTS:
+            of_cases = [case.evidence or {} for case in FACTS[checked.id].case]
+            names = [
+                *FACTS[checked.id].evidence,
+                *(name for evidence in of_cases for name in evidence),
+            ]
             assert all(re.search(r"_(ns|bytes|frac|per_s|count)$", name) for name in names)
             return
-        with open(sys.modules[one.judge.__module__].__file__) as file:
+        with open(sys.modules[checked.judge.__module__].__file__) as file:
             named = re.findall(r'"([a-z0-9]+_[a-z_0-9]+)": |evidence\["(\w+)"\]', file.read())
         for name in filter(None, (key for pair in named for key in pair)):
             assert re.search(r"_(ns|bytes|frac|per_s|count)$", name), name
@@ -67,15 +70,17 @@ def judge(run):
     monkeypatch.syspath_prepend(tmp_path)
     (added,) = rules_in("more_rules")
     assert (added.id, added.page) == ("always-slow", "Every step takes too long.")
-    found = evaluate_rules(analyze({"forward": 10 * MS}), [added]).findings
-    assert [(one.id, one.saving_ns.low) for one in found] == [("always-slow", 5 * MS)]
+    findings = evaluate_rules(analyze({"forward": 10 * MS}), [added]).findings
+    assert [(finding.id, finding.saving_ns.low) for finding in findings] == [
+        ("always-slow", 5 * MS)
+    ]
 
 
 def test_a_rule_abstains_with_the_sentence_on_what_it_needs(analyze):
     asked = []
     needy = Rule("needy", ("kernels",), EFFORT, asked.append, "")
-    said = evaluate_rules(analyze({"forward": MS}), [needy])
-    assert [one.reason for one in said.abstained] == [
+    evaluation = evaluate_rules(analyze({"forward": MS}), [needy])
+    assert [rule.reason for rule in evaluation.abstained] == [
         "it needs an analysed trace with kernels of a GPU"
     ]
     assert asked == []
@@ -103,8 +108,8 @@ def test_a_need_that_nothing_names_is_refused():
         rule(id="night", needs=("moonlight",), effort=EFFORT)
 
 
-def test_rules_that_a_trace_alone_can_serve_are_told_apart():
-    of_trace = {one.id for one in rules().values() if one.of_trace}
+def test_some_rules_need_nothing_but_a_trace():
+    of_trace = {rule.id for rule in rules().values() if rule.of_trace}
     assert {"small-kernels", "memory-bound-kernels", "costly-line"} <= of_trace
     assert not of_trace & {"data-wait", "slow-logging", "gpu-left-unused", "unused-vram"}
 
@@ -114,22 +119,22 @@ def test_a_saving_is_no_surer_than_two_equal_runs_are_alike(analyze):
     for forward in (10 * MS, UNSTEADY):
         run = analyze({**phases, "forward": forward}, parts={"callbacks/A": 4 * MS}, steps=192)
         alone = outcome("slow-callback", run)[0].saving_ns
-        (said,) = evaluate_rules(run).findings
+        (finding,) = evaluate_rules(run).findings
         # The callback takes 4 ms: no more can go with it, however unsteady the steps.
         half = hypot((4 * MS - alone.low) / 2, run.variation.noise_ns)
-        assert said.saving_ns.low == pytest.approx((4 * MS + alone.low) / 2 - half, abs=2)
-        assert said.saving_ns.high == said.cause_ns.high == 4 * MS
-        assert said.saving_ns.low < said.likely_ns <= 4 * MS
-        assert said.indirect_ns == alone.high - 4 * MS
+        assert finding.saving_ns.low == pytest.approx((4 * MS + alone.low) / 2 - half, abs=2)
+        assert finding.saving_ns.high == finding.cause_ns.high == 4 * MS
+        assert finding.saving_ns.low < finding.likely_ns <= 4 * MS
+        assert finding.indirect_ns == alone.high - 4 * MS
     assert run.variation.noise_ns > 1.5 * MS
 
 
 def test_a_saving_within_the_noise_begins_at_nothing(analyze):
     parts = {"callbacks/A": MS // 5}
     run = analyze({"callbacks": MS // 5, "forward": UNSTEADY}, parts=parts, steps=192)
-    (said,) = evaluate_rules(run).findings
-    assert said.saving_ns.low == 0
-    assert said.saving_ns.middle < MS / 4
+    (finding,) = evaluate_rules(run).findings
+    assert finding.saving_ns.low == 0
+    assert finding.saving_ns.middle < MS / 4
 
 
 @pytest.mark.parametrize(
@@ -148,15 +153,15 @@ def test_findings_are_ranked_by_what_can_be_counted_on(analyze, savings_ns, rank
 
         return Rule(finding_id, (), EFFORT, judge, "")
 
-    each = [made_rule(one) for one in savings_ns]
-    found = evaluate_rules(analyze({"forward": 5_000}), each).findings
-    assert [finding.id for finding in found] == ranked
+    chosen = [made_rule(finding_id) for finding_id in savings_ns]
+    findings = evaluate_rules(analyze({"forward": 5_000}), chosen).findings
+    assert [finding.id for finding in findings] == ranked
 
 
 @pytest.mark.parametrize(("steps", "sure"), [(8, False), (60, True)])
 def test_a_run_of_a_few_steps_makes_no_finding_sure(analyze, steps, sure):
     phases = {"data_wait": 8_000_000, "forward": 10_000_000}
     run = analyze(phases, steps=steps, loader=Loader(num_workers=0), cpu_count=8)
-    (found,) = evaluate_rules(run, [rules()["data-wait"]]).findings
-    assert (found.confidence > 0.5) == sure
-    assert found.severity is (Severity.CRITICAL if sure else Severity.WARNING)
+    (finding,) = evaluate_rules(run, [rules()["data-wait"]]).findings
+    assert (finding.confidence > 0.5) == sure
+    assert finding.severity is (Severity.CRITICAL if sure else Severity.WARNING)

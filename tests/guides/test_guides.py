@@ -75,7 +75,7 @@ def test_a_world_model_from_phases_to_its_parts(example, run, said):
     assert calls == {"encoder": 16, "world_model": 16, "dream": 1}
     assert all(one["forward_ns"] > 0 for one in modules)
     assert "fold time into the batch" in text
-    assert "Are there many calls with little time each?" in text
+    assert "Are there many short calls of operators?" in text
     assert "gemm<float>" in run("analyze", TRACES / "rocprof_v1.stats.csv")
     assert "(memory-snapshot)" in run("analyze", TRACES / "memory_snapshot.pickle")
 

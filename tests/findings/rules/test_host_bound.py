@@ -76,7 +76,7 @@ def test_run_ahead_near_the_launch_latency_says_it_on_a_gpu_and_one_far_ahead_do
 
 
 def test_without_marks_or_a_trace_it_says_what_it_lacks(evaluate):
-    assert evaluate(WORK).reason == "it needs device marks or an analysed trace"
+    assert evaluate(WORK).reason == "it needs timing events on the device, or an analysed trace"
 
 
 def test_without_marks_a_trace_says_that_the_device_waits_for_launches(evaluate):
