@@ -232,7 +232,7 @@ class BatchSizeAdvisor(RecordingCallback):
 
     def _say(self, line: str) -> None:
         if self.console and self._context is not None:
-            self._context.tell(line)
+            self._context.inform(line)
 
 
 def _check(window: int, band: tuple[float, float]) -> None:

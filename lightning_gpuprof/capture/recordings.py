@@ -172,9 +172,9 @@ class Recordings:
         forecast = self.forecast.text()
         if forecast is not None:
             self.context.note("trace-forecast", message=forecast)
-            self.context.tell(f"[PROFILE] {forecast}")
+            self.context.inform(f"[PROFILE] {forecast}")
         if self.eager and counters() is not None:
-            self.context.tell(f"[PROFILE] {_UNCOMPILED}")
+            self.context.inform(f"[PROFILE] {_UNCOMPILED}")
         return self.make()
 
     def save(self, finished: FinishedCycle) -> None:

@@ -1,4 +1,4 @@
-"""Lines on the user's terminal: visible by default, and beside a progress bar."""
+"""Lines on the user's terminal: visible by default, and above a progress bar."""
 
 import logging
 import shlex
@@ -30,8 +30,9 @@ class _Terminal(logging.Handler):
 def say(text: str, level: int = logging.INFO) -> None:
     """Show a line to the user through the logger `lightning_gpuprof`.
 
-    Where the user has configured logging, the line goes where that says; else to the terminal. A
-    warning would end training where a program has warnings raised, and so would a closed terminal.
+    Where the user has configured logging, the line goes there, and else to the terminal. It is no
+    Python warning, which would end the training of a program that turns warnings into errors. A
+    closed terminal is no error.
     """
     if log.level == logging.NOTSET:
         log.setLevel(logging.INFO)
@@ -66,5 +67,5 @@ def profile_line(
     }
     whole = sum(sums.values()) or 1
     parts = [f"{label}: {percent(spent / whole)}" for label, spent in sums.items()]
-    many = "step" if steps == 1 else "steps"
-    return f"[PROFILE] {' | '.join((*parts, f'total: {seconds(total_ns)}/{steps} {many}', *more))}"
+    total = f"total: {seconds(total_ns)}/{steps} {'step' if steps == 1 else 'steps'}"
+    return f"[PROFILE] {' | '.join((*parts, total, *more))}"

@@ -36,7 +36,7 @@ class StepCounter(Protocol):
 
 
 class StepListener(Protocol):
-    """Is told where steps begin."""
+    """A part that is called where steps begin."""
 
     def step_begins(self) -> object:
         """The next step is about to begin, before the fetch of its batch."""
@@ -46,15 +46,15 @@ class StepListener(Protocol):
 
 
 class StepSource(Protocol):
-    """Knows where steps begin, and tells its listeners."""
+    """Knows where steps begin, and calls its listeners there."""
 
     @property
     def running(self) -> bool:
-        """Whether listeners are told; False once the timing has ended."""
+        """Whether listeners are called; False once the timing has ended."""
 
     @property
     def listeners(self) -> list[StepListener]:
-        """Called in order; a listener adds and removes itself."""
+        """The listeners, in the order of their calls; a listener adds and removes itself."""
 
 
 class TimedPart(Protocol):
@@ -86,7 +86,7 @@ class StepTiming(StepCounter, StepSource, Protocol):
 
 @dataclass
 class FixedSteps:
-    """The step of a session in which nobody counts any more, or yet."""
+    """The step of a session in which nobody counts steps: not yet, or no longer."""
 
     step: int = 0
 
@@ -94,20 +94,20 @@ class FixedSteps:
 Describer = Callable[[RunStart], object]
 """Completes the first record of a session with what a part knows."""
 Ending = Callable[[str, BaseException | None], object]
-"""Puts back what a part has put in place; given the status and the error that end the session."""
+"""Puts back what a part has changed; gets the status and the error that the session ends with."""
 _WRITE_EVERY_NS = 15_000_000_000
 _WAIT_FRAC = 0.5
-"""Full windows of records wait at most this long, and this share of the run so far, to be written
-together: so much a killed process loses, and an exception, Ctrl-C or SIGTERM nothing."""
+"""Full windows of records wait to be written together, at most this long and this share of the run
+so far. A process that is killed loses that much; an exception, Ctrl-C or SIGTERM nothing."""
 
 
 class RunContext:
-    """Keeps one session's records and appends them to this rank's file.
+    """The clock, place and records of one session, which are appended to this rank's file.
 
-    Get it with `RunContext.of(trainer)` in `setup`, where rank 0 tells the others the log dir. A
-    session lasts until `end` was called; the next `of` begins a new one. A part puts back what it
-    has changed in what it hands to `at_end`, whoever ends the session. A copy (pickle, deepcopy) of
-    a context is None: a copied callback is set up again by its own Trainer.
+    Get it with `RunContext.of(trainer)` in `setup`, where ranks agree on the log dir. A session
+    lasts until `end` is called; the next `of` begins a new session. What a part changes it puts
+    back in a function that it hands to `at_end`, since any part may end the session. A copy
+    (pickle, deepcopy) of a context is None: a copied callback is set up by its own Trainer.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class RunContext:
         self.run_dir = run_dir
         self.rank = int(trainer.global_rank)
         self.stage = stage_of(trainer)
-        self.session = session  # from 0; where rank 0 has told it, the same on every rank
+        self.session = session  # from 0; as a rule the same on every rank
         self.ranks = ranks
         self.wrappers = Wrappers()  # put back by `end` at the latest
         self._describers: list[Describer] = []
@@ -144,15 +144,15 @@ class RunContext:
         log_dir: str | os.PathLike[str] | None = None,
         now: Callable[[], int] = time.perf_counter_ns,
     ) -> "RunContext":
-        """Return the Trainer's context, beginning a session where none is running.
+        """Return the Trainer's context, and begin a session where none is running.
 
-        Of `log_dir`, in the place of the loggers', and of the clock the first caller's count.
+        `log_dir`, which replaces the loggers', and the clock `now` are the first caller's.
         """
         running = cls.running(trainer)
         if running is not None:
             if running._waiting is not None:
                 return running
-            running.end("exception")  # of an earlier fit, whose end nobody was told of
+            running.end("exception")  # of an earlier fit, whose end was not noticed
         last = _OUTPUTS.get(trainer)
         if log_dir is None and last is not None:
             log_dir = last.run_dir if last.stage == "fit" else os.path.dirname(last.run_dir)
@@ -181,16 +181,16 @@ class RunContext:
 
     @property
     def over(self) -> bool:
-        """Whether the Trainer is through with the fit, as it sets before it tells anybody."""
+        """Whether the fit has ended. Lightning sets this before it calls the end hooks."""
         trainer = self._trainer()
         return trainer is None or trainer.state.stopped
 
     def at_end(self, ending: Ending, *, last: bool = False) -> None:
-        """Have this called as the session ends, before what was handed over earlier, or `last`."""
+        """Call a function as the session ends: before those added earlier, or as the `last`."""
         self._endings.insert(0 if last else len(self._endings), ending)
 
     def at_start(self, describe: Describer) -> None:
-        """Have this complete the session's first record right before it is written."""
+        """Let a function complete the session's first record right before it is written."""
         self._describers.append(describe)
 
     def clock(self) -> int:
@@ -198,9 +198,10 @@ class RunContext:
         return self.now() - self.started_ns
 
     def windows_left(self, written_ns: int, waiting: int) -> int:
-        """Return in how many windows those that wait are to be written, by their pace; 0 is now.
+        """Return how many more windows to wait for before writing; 0 is to write now.
 
-        `waiting` have become full since `written_ns`. Asking costs a training loop some 50 us.
+        `waiting` windows have become full since the last write at `written_ns`, which gives their
+        pace. A call costs a training loop some 50 us.
         """
         now = self.now()
         waited_ns = max(1, now - written_ns)
@@ -209,30 +210,30 @@ class RunContext:
         return 0 if left_ns <= 0 else max(1, round(left_ns * waiting / waited_ns))
 
     def write(self, record: Record) -> None:
-        """Keep a record for the next flush."""
+        """Add a record, which the next flush writes."""
         if self._waiting is not None:
             self._waiting.append(record)
         elif not self.unwritten:
             self._writer.write(record)
 
     def note(self, name: str, value: Any = None, message: str = "") -> None:
-        """Keep a `Note` of the step now running."""
+        """Write a `Note` with the number of the running step."""
         self.write(Note(step=self.step, name=name, value=value, message=message))
 
     def warn(self, message: str) -> None:
-        """Show on rank 0 what does not work."""
+        """Show a warning on rank 0."""
         if self.rank == 0:
             say(message, logging.WARNING)
 
-    def tell(self, message: str) -> None:
-        """Show on rank 0 what is being done."""
+    def inform(self, message: str) -> None:
+        """Show a message on rank 0."""
         if self.rank == 0:
             say(message)
 
     def flush(self) -> None:
-        """Append what was kept to the file; the first flush begins the session's `RunStart`.
+        """Append the records to the file; the first flush begins with the session's `RunStart`.
 
-        A folder that cannot be written or a full disk is said once, and ends recording.
+        Where the folder cannot be written or the disk is full, say so once and record no more.
         """
         if self._waiting is not None:
             self._begin(self._waiting)
@@ -248,10 +249,10 @@ class RunContext:
         error: BaseException | None = None,
         wall_ns: int | None = None,
     ) -> None:
-        """End every part, write `RunEnd` and flush; any callback may call this, and each does.
+        """End every part, write `RunEnd` and flush; each callback calls this as it ends.
 
-        Only the first call writes, except that a later one which knows the steps (the
-        `PhaseTimer`'s) adds a fuller record: readers take the last.
+        Only the first call writes, except that a later call which knows the steps (that of the
+        `PhaseTimer`) adds a fuller record: readers take the last record.
         """
         while self._endings:
             self._endings.pop()(status, error)
@@ -284,7 +285,7 @@ class RunContext:
                 describe(start)
             for record in (start, *waiting):
                 writer.write(record)
-        # At the end: after Ctrl-C amid this it is done again.
+        # Last, so that the next flush does all of it again where Ctrl-C interrupts this.
         self._writer = writer
         self._waiting = None
         self._describers.clear()
@@ -307,7 +308,7 @@ class RunContext:
 
 
 def status_of(error: BaseException | None) -> str:
-    """Return the status of a session that this error ends, or none.
+    """Return the status of a session that this error ends; None is no error.
 
     >>> status_of(None), status_of(KeyboardInterrupt()), status_of(ValueError())
     ('finished', 'interrupted', 'exception')

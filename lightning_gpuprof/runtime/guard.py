@@ -1,4 +1,4 @@
-"""The one place that catches every exception: a failing probe is switched off, training goes on."""
+"""The one place that catches every exception: a failing recorder goes off, training goes on."""
 
 import functools
 import logging
@@ -28,9 +28,9 @@ def guarded(
 
     The first failure is logged with its traceback, writes `ProbeDisabled` to the owner's `_context`
     and calls its `_release()` or `release()`, which must put back whatever it changed. Then its
-    guarded hooks return None at once, but for `teardown` and `on_exception`, in which sessions end;
-    `setup` enables it again. `ConfigError` passes, as do `KeyboardInterrupt`, `SystemExit` and what
-    the program's handler of a signal raises.
+    guarded hooks return None at once, except for `teardown` and `on_exception`, in which sessions
+    end; `setup` enables it again. `ConfigError` is raised, as are `KeyboardInterrupt`, `SystemExit`
+    and what the program's handler of a signal raises.
     """
     begins_run = hook.__name__ == "setup"
     ends_run = hook.__name__ in ("teardown", "on_exception")
@@ -46,7 +46,7 @@ def guarded(
         except ConfigError:
             raise
         except Exception as error:
-            if of_a_signal(error):
+            if raised_by_signal_handler(error):
                 raise
             disable(self, error)
             return None
@@ -55,9 +55,9 @@ def guarded(
 
 
 def guarded_call(owner: object, call: Callable[[], object]) -> Callable[[], None]:
-    """Return a call, made in every step, whose failure disables an owner as `guarded` does.
+    """Return a call whose failure disables an owner, as that of a `guarded` hook does.
 
-    The owner's `_release` must see to it that it is not called again.
+    The owner's `_release` must see to it that the call is not made again.
     """
 
     def guarded_call() -> None:
@@ -66,7 +66,7 @@ def guarded_call(owner: object, call: Callable[[], object]) -> Callable[[], None
         except ConfigError:
             raise
         except Exception as error:
-            if of_a_signal(error):
+            if raised_by_signal_handler(error):
                 raise
             disable(owner, error)
 
@@ -74,17 +74,17 @@ def guarded_call(owner: object, call: Callable[[], object]) -> Callable[[], None
 
 
 def enable(owner: object) -> None:
-    """Let a new run begin for an owner that a failure switched off in the last one."""
+    """Switch an owner on again, for a new run, that a failure switched off in the last run."""
     owner.__dict__.pop(_DISABLED, None)
 
 
 def is_disabled(owner: object) -> bool:
-    """Tell whether a failure switched this owner off for the run."""
+    """Return whether a failure switched this owner off for the run."""
     return _DISABLED in owner.__dict__
 
 
 def disable(owner: Any, error: BaseException) -> None:
-    """Switch a probe off for the run, say why once, and write it to the run's records."""
+    """Switch a recorder off for the run, say why once, and write it to the run's records."""
     if is_disabled(owner):
         return
     setattr(owner, _DISABLED, True)
@@ -92,43 +92,47 @@ def disable(owner: Any, error: BaseException) -> None:
     text = "".join(traceback.format_exception(error))
     context: Any = getattr(owner, "_context", None)
     if context is not None:
-        said = {"probe": name, "error": text_of(error), "traceback": text}
-        attempt(lambda: context.write(ProbeDisabled(step=context.step, **said)), None)
+        attempt(
+            lambda: context.write(
+                ProbeDisabled(step=context.step, probe=name, error=text_of(error), traceback=text)
+            ),
+            None,
+        )
     release = getattr(owner, "_release", None) or getattr(owner, "release", None)
     if release is not None:
         attempt(release, None)
     message = (
         f"{name} failed and is off for the rest of this run; training goes on without it.\n{text}"
     )
-    attempt(lambda: say(message, logging.WARNING), None)  # a handler of the program may raise
+    attempt(lambda: say(message, logging.WARNING), None)  # the program's logging handlers may raise
 
 
 def attempt(read: Callable[[], _R], otherwise: _D) -> _R | _D:
-    """Return what a call gives, or `otherwise` where it fails: for facts that may not be there."""
+    """Return a call's result, or `otherwise` where it fails: for facts that may be missing."""
     try:
         return read()
     except Exception as error:
-        if of_a_signal(error):
+        if raised_by_signal_handler(error):
             raise
         return otherwise
 
 
-def of_a_signal(error: BaseException) -> bool:
-    """Tell whether the program's handler of a signal raised an error, such as its own time limit.
+def raised_by_signal_handler(error: BaseException) -> bool:
+    """Return whether an error, such as that of a time limit, came from a signal handler.
 
-    It came while this package's code ran, but it is the program's, and must reach it.
+    It was raised while this package's code ran, but is the program's own and has to reach it.
     """
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
     codes = {
-        getattr(one, "__code__", getattr(type(one).__call__, "__code__", None))
-        for one in handlers
-        if callable(one)
+        getattr(handler, "__code__", getattr(type(handler).__call__, "__code__", None))
+        for handler in handlers
+        if callable(handler)
     }
     return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def text_of(error: BaseException) -> str:
-    """Return the class and the text of an error, which may fail to give one.
+    """Return the class and the text of an error, whose `__str__` may fail.
 
     >>> text_of(ValueError("boom"))
     'ValueError: boom'
@@ -138,16 +142,16 @@ def text_of(error: BaseException) -> str:
 
 @contextmanager
 def interrupts_wait() -> Iterator[None]:
-    """Have SIGINT's handler called after the body, where Python has one."""
+    """Call SIGINT's handler only after the body, where it is a function of Python's."""
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    received: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: received.append((number, frame)))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-        if came:
-            handler(*came[-1])
+        if received:
+            handler(*received[-1])

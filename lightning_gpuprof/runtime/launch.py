@@ -1,4 +1,4 @@
-"""Runs a user's program in a child process of ours, with a hand on every Trainer that it makes."""
+"""Runs a user's program in a child process of ours, and changes each Trainer that it makes."""
 
 import os
 import runpy
@@ -12,18 +12,18 @@ from lightning_gpuprof.runtime.wrap import Wrappers
 
 
 def change_trainers(
-    options: Callable[[dict[str, Any]], object], made: Callable[[Any], object]
+    change_arguments: Callable[[dict[str, Any]], object], on_made: Callable[[Any], object]
 ) -> None:
-    """Have `options` change the arguments of every Trainer of this process, and `made` each one."""
+    """Call `change_arguments` before, and `on_made` after, each Trainer of this process is made."""
 
     def init(original: Any, trainer: Any, *args: Any, **kwargs: Any) -> None:
-        options(kwargs)
+        change_arguments(kwargs)
         original(trainer, *args, **kwargs)
-        made(trainer)
+        on_made(trainer)
 
     for name in ("lightning.pytorch", "pytorch_lightning"):
         if find_spec(name.partition(".")[0]) is not None:
-            # LightningCLI reads the Trainer's arguments from its signature, which `instead` keeps.
+            # LightningCLI reads the Trainer's arguments from its signature, which stays.
             Wrappers().call_instead(import_module(name).Trainer, "__init__", init)
 
 

@@ -10,7 +10,7 @@ from lightning_gpuprof.adapters.lightning import Trainer, is_kind, stage_of
 from lightning_gpuprof.records.writer import next_session
 from lightning_gpuprof.runtime.console import say
 from lightning_gpuprof.runtime.guard import attempt
-from lightning_gpuprof.runtime.rank_store import SESSION, WAIT, RankStore
+from lightning_gpuprof.runtime.rank_store import SESSION, TIMEOUT, RankStore
 
 
 def resolve_session(
@@ -18,14 +18,14 @@ def resolve_session(
 ) -> tuple[str, int]:
     """Return the run's log dir and the number of the session that begins.
 
-    The dir is, in this order: the override; the first TensorBoardLogger's; any logger's `log_dir`;
-    and else a fresh `<default_root_dir>/lightning_logs/version_<n>`; under `fast_dev_run` a
-    temporary folder that goes with the Trainer. An evaluation has a folder of its own in that, by
-    its name. Rank 0 decides and tells the others; a rank that is not told in time decides for
-    itself.
+    The dir is the first of these that there is: the override; the first TensorBoardLogger's; any
+    logger's `log_dir`; a fresh `<default_root_dir>/lightning_logs/version_<n>`. Under
+    `fast_dev_run` it is a temporary folder that goes with the Trainer. An evaluation has a folder
+    of its own in the dir, by its name. Rank 0 decides for all; another rank decides for itself
+    where it does not learn rank 0's dir in time.
     """
-    if not trainer.is_global_zero and (told := ranks.told(SESSION, wait=WAIT)):
-        number, _, folder = told.partition(" ")
+    if not trainer.is_global_zero and (of_rank_0 := ranks.get(SESSION, timeout=TIMEOUT)):
+        number, _, folder = of_rank_0.partition(" ")
         return folder, int(number)
     fallback = attempt(partial(os.path.abspath, "lightning_logs"), "lightning_logs")
     folder = attempt(lambda: _choose(trainer, override), fallback)
@@ -33,9 +33,11 @@ def resolve_session(
         folder = os.path.join(folder, stage)
     session = attempt(lambda: next_session(folder, rank=trainer.global_rank), 0)
     if trainer.is_global_zero:
-        ranks.tell(SESSION, f"{session} {folder}")
+        ranks.set(SESSION, f"{session} {folder}")
     else:
-        say(f"[PROFILE] rank {trainer.global_rank} was not told rank 0's log dir; it uses {folder}")
+        say(
+            f"[PROFILE] rank {trainer.global_rank} did not learn rank 0's log dir: it uses {folder}"
+        )
     return folder, session
 
 
@@ -43,9 +45,9 @@ def _choose(trainer: Trainer, override: str | os.PathLike[str] | None) -> str:
     if override is not None:
         return os.path.abspath(os.path.expanduser(os.fspath(override)))
     if getattr(trainer, "fast_dev_run", False):
-        brief = tempfile.mkdtemp(prefix="lightning_gpuprof-fast_dev_run-")
-        weakref.finalize(trainer, shutil.rmtree, brief, ignore_errors=True)
-        return brief
+        temporary = tempfile.mkdtemp(prefix="lightning_gpuprof-fast_dev_run-")
+        weakref.finalize(trainer, shutil.rmtree, temporary, ignore_errors=True)
+        return temporary
     loggers = sorted(trainer.loggers, key=lambda logger: not is_kind(logger, "TensorBoardLogger"))
     for logger in loggers:
         if folder := _local(attempt(partial(getattr, logger, "log_dir"), None)):
@@ -62,8 +64,8 @@ def _local(folder: object) -> str | None:
 
 
 def _fresh_version(folder: str) -> str:
-    taken: list[str] = attempt(lambda: os.listdir(folder), [])
+    existing: list[str] = attempt(lambda: os.listdir(folder), [])
     number = 0
-    while f"version_{number}" in taken:
+    while f"version_{number}" in existing:
         number += 1
     return os.path.join(folder, f"version_{number}")

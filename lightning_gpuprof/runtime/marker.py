@@ -1,4 +1,4 @@
-"""The event by which TensorBoard shows the PROFILE tab for a run."""
+"""The event that makes TensorBoard show the PROFILE tab for a run."""
 
 import io
 import os
@@ -43,6 +43,6 @@ def write_marker(run_dir: str) -> None:
     writer.write(Event(wall_time=now, step=0, summary=Summary(value=[value])).SerializeToString())
     try:
         path.write_bytes(whole.getvalue())
-    except OSError:  # a full disk keeps the name
+    except OSError:  # a full disk leaves an empty file of that name
         path.unlink(missing_ok=True)
         raise

@@ -1,4 +1,4 @@
-"""What callbacks that write to a run's records have in common: how they join and leave it."""
+"""What callbacks that write records have in common: how they join a session and leave it."""
 
 from functools import partial
 from typing import Any
@@ -12,15 +12,15 @@ from lightning_gpuprof.runtime.hooks import silence_unused
 
 
 class RecordingCallback(Callback):
-    """A callback with a share in the run's context, from `setup` to the end of the stage.
+    """A callback that takes part in a session, from `setup` to the end of the stage.
 
-    However a stage ends, what a subclass has changed is put back (`_release`) and the context is
-    ended, by this callback or another. Where an exception ends it, `_rescue` comes first, since no
-    `on_train_end` will.
+    However the stage ends, what a subclass has changed is put back (`_release`) and the session is
+    ended, by this callback or another. Where an exception ends it, `_rescue` is called first, since
+    Lightning will not call `on_train_end`.
     """
 
     _of_a_run: tuple[str, ...] = ()
-    """Attributes that a copy made in training does not have."""
+    """Attributes that are None in a copy which is made during training."""
 
     def __init__(self) -> None:
         self._context: RunContext | None = None
@@ -46,7 +46,7 @@ class RecordingCallback(Callback):
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
-        """Keep what was measured, also at Ctrl-C; Lightning calls no `teardown` after this."""
+        """Save what was measured, also at Ctrl-C; Lightning calls no `teardown` after this."""
         self._leave(exception)
 
     @override

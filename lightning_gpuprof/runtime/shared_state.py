@@ -16,9 +16,10 @@ _CONSTANT = (str, bytes, int, float, complex, bool, tuple, frozenset, type(None)
 def shared_with(module: torch.nn.Module, dataset: object) -> str | None:
     """Return what of the module a dataset reads that training may change, or None.
 
-    A dataset that holds the module or a part of it, or calls a method of it, has `MODEL`. An
-    iterable one that has another object in common with the module, such as a replay buffer, has
-    its attribute's name; what can be called (a tokenizer) and constants do not count.
+    The result is `MODEL` for a dataset that holds the module or a part of it, or calls a method of
+    it. For an iterable dataset that has another object in common with the module, such as a replay
+    buffer, it is the name of the module's attribute; constants and callables, such as a tokenizer,
+    do not count.
     """
     parts = {id(part) for part in module.modules()}
     state = {

@@ -41,7 +41,7 @@ class StepCalls:
         return int(self._progress.total.completed)
 
     def sleep_until(self, step: int | None) -> None:
-        """Pass over the steps before this one; None for all of them."""
+        """Pass over the steps before this step; None for all steps."""
         self._due = _NEVER if step is None else self._first + step
         self._rest()
 

@@ -126,7 +126,7 @@ def test_other_ranks_are_told_what_rank_zero_chose(trainer, tmp_path, ranks, fol
 def test_a_rank_that_is_not_told_in_time_decides_by_the_same_rule(
     trainer, tmp_path, ranks, monkeypatch, alone
 ):
-    monkeypatch.setattr(log_dirs, "WAIT", timedelta(milliseconds=1))
+    monkeypatch.setattr(log_dirs, "TIMEOUT", timedelta(milliseconds=1))
     csv = CSVLogger(tmp_path)
 
     chosen, _ = resolve_session(
@@ -139,20 +139,20 @@ def test_a_rank_that_is_not_told_in_time_decides_by_the_same_rule(
 def test_a_logger_that_fails_does_not_keep_the_others_waiting(trainer, tmp_path, ranks):
     chosen, _ = resolve_session(trainer(Broken("x")), None, ranks)
     assert chosen == str(tmp_path / "lightning_logs" / "version_0")
-    assert ranks.told(SESSION) == f"0 {chosen}"
+    assert ranks.get(SESSION) == f"0 {chosen}"
 
 
 def test_of_other_machines_the_names_are_taken_that_are_there(ranks):
     assert ranks.hosts()[1:] == [""]
-    ranks.tell("host1", "node1")
+    ranks.set("host1", "node1")
     assert ranks.hosts()[1:] == ["node1"]
     assert RankStore().hosts() == []
 
 
 def test_nothing_is_left_in_the_store(keys, ranks):
-    ranks.tell(SESSION, "0 logs")
-    ranks.tell("host1", "node1")
+    ranks.set(SESSION, "0 logs")
+    ranks.set("host1", "node1")
     for _ in range(2):
         ranks.close(delete=True)
     assert keys.num_keys() == 0
-    assert ranks.told(SESSION) == ""
+    assert ranks.get(SESSION) == ""

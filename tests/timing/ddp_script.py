@@ -18,7 +18,7 @@ from lightning_gpuprof import DeferredLoss, GpuProfCallback
 from lightning_gpuprof.runtime import log_dir
 
 RANK = int(os.environ.get("LOCAL_RANK", 0))
-log_dir.WAIT = timedelta(seconds=1)
+log_dir.TIMEOUT = timedelta(seconds=1)
 
 
 class Count(Callback):
