@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from lightning_gpuprof.recorders.sampling.pacing import When
+from lightning_gpuprof.recorders.sampling.pacing import SampleTiming
 from lightning_gpuprof.recorders.sampling.worker_sampling import THREAD
 
 begun = []
@@ -26,9 +26,10 @@ def sample():
     """Take a sample as the thread of this worker would, if it has one."""
     for thread in threading.enumerate():
         if thread.name == THREAD:
-            one = thread._args[0].func.__self__
-            if (seen := one.look()) is not None:
-                one.note(seen, When())
+            sampling = thread._args[0].func.__self__
+            worker_sample = sampling.take_sample()
+            if worker_sample is not None:
+                sampling.add_sample(worker_sample, SampleTiming())
 
 
 class Looked(Dataset):

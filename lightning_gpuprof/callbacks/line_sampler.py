@@ -9,13 +9,23 @@ from typing_extensions import override
 
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
-from lightning_gpuprof.recorders.sampling.pacing import When, keep_sampling, look_at, wake_on_time
-from lightning_gpuprof.recorders.sampling.stack_lines import At, line_counts, settled, where_is
+from lightning_gpuprof.recorders.sampling.pacing import (
+    SampleTiming,
+    read_stack,
+    sample_repeatedly,
+    wake_on_time,
+)
+from lightning_gpuprof.recorders.sampling.stack_lines import (
+    ThreadPlace,
+    attribute_sample,
+    line_counts,
+    place_in_step,
+)
 from lightning_gpuprof.recorders.sampling.storage_waits import (
     filesystem_of,
     reads_so_far,
+    storage_waits,
     waits_for_storage,
-    waits_seen,
 )
 from lightning_gpuprof.recorders.sampling.worker_sampler import WorkerSampler
 from lightning_gpuprof.records.lines import HostLines, Reads
@@ -32,10 +42,10 @@ END_S = 2.0
 class LineSampler(RecordingCallback):
     """Samples the Python stack of the training thread, and of its loader's workers, for a while.
 
-    A thread wakes every `interval_s` on average, at irregular distances so that it cannot keep step
-    with the steps, and reads names and line numbers, no values. It ends once it has `most` samples;
-    from then on this costs nothing. The first `warmup` steps are left out. A line's time is host
-    time: on a GPU, the work it queued may run later.
+    A thread wakes every `interval_s` on average, at irregular intervals so that it cannot fall into
+    step with the steps. It reads names and line numbers, but no values. It ends when it has
+    `max_samples` samples; from then on this callback costs nothing. The first `warmup` steps are
+    left out. A line's time is host time: on a GPU, the work that it queued may run later.
 
     Costs: 0.1 to 5 ms for each of 300 samples, about 20 s long; nothing after that.
     Touches: a thread until it has its samples, at most until training ends; for the 6 ms before
@@ -51,7 +61,7 @@ class LineSampler(RecordingCallback):
 
     Args:
         interval_s: Mean distance of the first samples; later ones are further apart.
-        most: Samples after which it stops.
+        max_samples: Samples after which it stops.
         warmup: Steps that are left out.
         workers: Samples the loader's workers.
 
@@ -65,19 +75,19 @@ class LineSampler(RecordingCallback):
         self,
         *,
         interval_s: float = 0.02,
-        most: int = 300,
+        max_samples: int = 300,
         warmup: int = 5,
         workers: WorkerSampler | None = None,
     ) -> None:
-        if interval_s <= 0 or most < 1:
+        if interval_s <= 0 or max_samples < 1:
             raise ConfigError(
-                f"LineSampler(interval_s={interval_s}, most={most}) would take no sample. "
-                "Pass an interval above 0 and at least 1 sample."
+                f"LineSampler(interval_s={interval_s}, max_samples={max_samples}) would take no "
+                "sample. Pass an interval above 0 and at least 1 sample."
             )
         super().__init__()
-        self.interval_s, self.most, self.warmup = interval_s, most, warmup
-        self._seen: Counter[At] = Counter()
-        self._doubts: Counter[At] = Counter()
+        self.interval_s, self.max_samples, self.warmup = interval_s, max_samples, warmup
+        self._places: Counter[ThreadPlace] = Counter()
+        self._doubts: Counter[ThreadPlace] = Counter()
         self._noted = 0
         self._watched = self._native = 0
         self._blocked: Counter[str] = Counter()
@@ -92,7 +102,7 @@ class LineSampler(RecordingCallback):
     @guarded
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
-        self._seen, self._blocked, self._noted = Counter(), Counter(), 0
+        self._places, self._blocked, self._noted = Counter(), Counter(), 0
         self._doubts.clear()
         self._stop = threading.Event()
         if stage == "fit" and self._context is not None and _can_walk_frames():
@@ -101,7 +111,7 @@ class LineSampler(RecordingCallback):
     @override
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._workers.put_back()
+        self._workers.restore_loaders()
         self._epoch = trainer.current_epoch
         self._end_thread()
         if not _can_walk_frames():
@@ -119,46 +129,50 @@ class LineSampler(RecordingCallback):
         """Be there when workers are started for an epoch; the first one has its workers already."""
         if trainer.current_epoch == self._epoch or not _can_walk_frames():
             return
-        self._workers.place(trainer.fit_loop)
-        if self._workers.placed:
+        self._workers.sample_next_workers(trainer.fit_loop)
+        if self._workers.has_replaced:
             self._placed.add(dispatcher_in(trainer, self))
 
     def _put_back(self, *_: Any) -> None:
         self._placed.drop()
-        self._workers.put_back()
+        self._workers.restore_loaders()
 
-    def look(self) -> tuple[At, str | None] | None:
+    def take_sample(self) -> tuple[ThreadPlace, str | None] | None:
         """Return where in a step the training thread is, and the file it waits for."""
         if self._context is None or self._context.over:
             self._stop.set()  # the fit has ended, and nobody has said so
             return None
-        at = None if self._context.step < self.warmup else look_at(self._watched, where_is)
-        if at is None:
+        if self._context.step < self.warmup:
             return None
-        # Reading lets go of the interpreter's lock: the stack comes first.
-        reads = at.phase is Phase.DATA_WAIT
-        return at, waits_for_storage(self._native) if reads else None
+        place = read_stack(self._watched, place_in_step)
+        if place is None:
+            return None
+        # The file is read after the stack, since reading it releases the interpreter's lock.
+        is_data_wait = place.phase is Phase.DATA_WAIT
+        return place, waits_for_storage(self._native) if is_data_wait else None
 
-    def note(self, found: tuple[At, str | None], when: When) -> None:
+    def add_sample(self, sample: tuple[ThreadPlace, str | None], timing: SampleTiming) -> None:
         """Count a sample."""
-        if not self._seen:
+        place, path = sample
+        if not self._places:
             self._before = reads_so_far(self._native)
-        at, doubted = settled(found[0], when, self._seen.total())
-        self._seen[at] += when.times
-        self._doubts[at] += when.times * doubted
-        if found[1] is not None:
-            self._blocked[filesystem_of(found[1])] += when.times
+        place, is_doubtful = attribute_sample(place, timing, self._places.total())
+        self._places[place] += timing.weight
+        if is_doubtful:
+            self._doubts[place] += timing.weight
+        if path is not None:
+            self._blocked[filesystem_of(path)] += timing.weight
 
     @guarded
     def _watch(self, stop: threading.Event) -> None:
         wake_on_time()
-        keep_sampling(
-            self.look,
-            self.note,
-            lambda: self._seen.total(),
+        sample_repeatedly(
+            self.take_sample,
+            self.add_sample,
+            lambda: self._places.total(),
             stop,
             interval_s=self.interval_s,
-            most=self.most,
+            max_samples=self.max_samples,
         )
 
     @override
@@ -179,15 +193,24 @@ class LineSampler(RecordingCallback):
 
     def _write(self) -> None:
         self._workers.write()
-        doubts, seen = self._doubts.copy(), self._seen.copy()
-        whole = seen.total()
+        doubts, places = self._doubts.copy(), self._places.copy()
+        whole = places.total()
         if self._context is None or whole == self._noted:
             return
         self._noted = whole
-        waits = waits_seen(self._blocked, self._native, self._before)
-        lines = line_counts(seen, doubts)
-        phases = dict(Counter(at.phase.value for at in seen.elements()))
-        self._context.write(HostLines(whole, lines, phases, **waits))
+        waits = storage_waits(self._blocked, self._native, self._before)
+        lines = line_counts(places, doubts)
+        phases = dict(Counter(place.phase.value for place in places.elements()))
+        self._context.write(
+            HostLines(
+                whole,
+                lines,
+                phases,
+                blocked=waits.blocked,
+                filesystem=waits.filesystem,
+                read=waits.read,
+            )
+        )
 
     @override
     def _release(self) -> None:

@@ -15,7 +15,7 @@ import torch
 from lightning_gpuprof.adapters.actions import PHASES
 from lightning_gpuprof.adapters.frames import CALLBACK_HOOKS, HOOK_CALLERS, LOGGER_CONNECTOR
 from lightning_gpuprof.adapters.lightning import is_kind
-from lightning_gpuprof.recorders.sampling.stack_lines import outwards
+from lightning_gpuprof.recorders.sampling.stack_lines import frames_outwards
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import SyncSite
 from lightning_gpuprof.runtime import wrap
@@ -48,7 +48,7 @@ def place_of(frame: FrameType | None) -> SyncPlace | None:
     innermost frame while the call that syncs is running.
     """
     walk = _StackWalk()
-    for frame_of_stack in outwards(frame):
+    for frame_of_stack in frames_outwards(frame):
         if not walk.visit(frame_of_stack):
             return None
     return walk.place()
@@ -56,7 +56,7 @@ def place_of(frame: FrameType | None) -> SyncPlace | None:
 
 def user_line(frame: FrameType | None) -> Line | None:
     """Return the innermost line of the user's own code, or None."""
-    for frame_of_stack in outwards(frame):
+    for frame_of_stack in frames_outwards(frame):
         if kind_of(frame_of_stack.f_code.co_filename) == "code":
             return _line_of(frame_of_stack)
     return None

@@ -11,7 +11,7 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.callbacks import line_sampler
 from lightning_gpuprof.callbacks.line_sampler import LineSampler
-from lightning_gpuprof.recorders.sampling.pacing import When
+from lightning_gpuprof.recorders.sampling.pacing import SampleTiming
 from lightning_gpuprof.records.lines import HostLines
 from lightning_gpuprof.runtime.guard import is_disabled
 
@@ -23,9 +23,9 @@ class Writes:
         self.sampler = sampler
 
     def write(self, text):
-        seen = self.sampler.look()
-        if seen is not None:
-            self.sampler.note(seen, When())
+        sample = self.sampler.take_sample()
+        if sample is not None:
+            self.sampler.add_sample(sample, SampleTiming())
 
 
 class Dumps(BoringModel):
@@ -67,7 +67,7 @@ def test_samples_are_told_apart_by_line_phase_and_what_the_line_called(fit, idle
     # The sink is the user's own, and innermost: its line is the one that is named.
     assert {one.function for one in lines.lines} == {"write"}, seen
     assert {one.phase for one in lines.lines} == {"forward", "clip_gradients", "other"}
-    assert all(one.source == "seen = self.sampler.look()" for one in lines.lines)
+    assert all(one.source == "sample = self.sampler.take_sample()" for one in lines.lines)
 
 
 def test_steps_of_the_warm_up_are_left_out(fit):
@@ -93,7 +93,7 @@ def test_a_sample_keeps_nothing_alive_that_the_training_thread_lets_go_of(idle):
 
     def step():
         batch = Batch()
-        sample = threading.Thread(target=idle.look)
+        sample = threading.Thread(target=idle.take_sample)
         sample.start()
         sample.join()
         return weakref.ref(batch)
@@ -114,7 +114,7 @@ def test_a_sample_that_fails_ends_the_thread_and_switches_the_sampler_off(monkey
         looks.append(frame)
         raise ValueError("planted")
 
-    monkeypatch.setattr(line_sampler, "where_is", fails)
+    monkeypatch.setattr(line_sampler, "place_in_step", fails)
     sampler = LineSampler(warmup=0)
     sampler._context = SimpleNamespace(step=3, over=False, write=records.append)
     with said("LineSampler failed and is off"):

@@ -1,1 +1,1 @@
-"""Where threads of the process and of its loader workers are, by their Python stacks."""
+"""Samples of Python stacks: at which lines the training thread and the workers spend their time."""

@@ -1,4 +1,4 @@
-"""When another thread is sampled, and when no sample may be taken."""
+"""Decides when another thread's stack is sampled, and when it must not be read."""
 
 import ctypes
 import gc
@@ -15,132 +15,155 @@ from typing import TypeVar
 from lightning_gpuprof.recorders.cores import core_wait
 from lightning_gpuprof.records.facts import CoreWait
 
-DENSE, SPARSER = 100, 4
-"""The first samples, enough to name a line, come one `interval_s` apart; the rest, which make its
-share more exact, come so many times further apart, as each of them holds the other thread up."""
+DENSE_SAMPLES, SPARSE_FACTOR = 100, 4
+"""The first samples are one interval apart on average. They are enough to find the slow lines.
+Later samples make the shares of these lines more exact; they are so many times further apart, since
+every sample holds the other thread up."""
 EARLY_S = 0.006
-"""Turns are quick for so long before a sample: Python lets this thread run within 5 ms."""
-QUICK_S = 5e-6
+"""The switch interval is short for this long before a sample, because Python may let the sampling
+thread wait up to 5 ms for its turn."""
+SHORT_INTERVAL_S = 5e-6
 _SET_TIMERSLACK = 29
-"""Of linux/prctl.h: by how many ns a thread may be woken late."""
-CROWDED_NS = 1_000_000
-"""A wait for a core in which the other thread may have gone from one line to another."""
-_COLLECTS_IN_A_WALK = sys.version_info[:2] == (3, 11)
+"""From linux/prctl.h: sets by how many ns a thread may be woken too late."""
+LONG_CORE_WAIT_NS = 1_000_000
+"""If the sampling thread waits longer than this for a core, the other thread may have gone on to
+another line in the meantime."""
+_COLLECTS_DURING_WALK = sys.version_info[:2] == (3, 11)
 _WALK_OBJECTS = 300
-"""More than a walk over all threads' frames makes."""
+"""More objects than a walk over the frames of all threads creates."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class When:
+class SampleTiming:
     """When a sample was taken.
 
     Args:
-        after_ns: How long after its time.
-        times: How many times it stands for: all that passed until the thread had its turn.
-        crowded: Whether this thread waited for a core meanwhile, and the other one went on.
+        late_ns: How long after the planned time.
+        weight: For how many planned samples it stands: all whose time passed before the sampling
+            thread had its turn.
+        waited_for_core: Whether the sampling thread had to wait for a core, so that the other
+            thread may have gone on.
     """
 
-    after_ns: int = 0
-    times: int = 1
-    crowded: bool = False
+    late_ns: int = 0
+    weight: int = 1
+    waited_for_core: bool = False
 
 
-def keep_sampling(
-    look: Callable[[], T | None],
-    note: Callable[[T, When], object],
+def sample_repeatedly(
+    take: Callable[[], T | None],
+    add: Callable[[T, SampleTiming], object],
     count: Callable[[], int],
     stop: threading.Event,
     *,
     interval_s: float,
-    most: int,
+    max_samples: int,
     clock: Callable[[], int] = time.perf_counter_ns,
     sleep: Callable[[float], object] = time.sleep,
 ) -> None:
-    """Sample at irregular distances until there are `most` samples, or it is told to stop.
+    """Sample at irregular intervals until there are `max_samples`, or until `stop` is set.
 
-    The distances come from a generator of their own, and the times are set ahead: counted from
-    where this thread had its turn, they would follow calls that let go of the interpreter's lock.
+    The intervals come from a random generator of their own. The times of samples are planned ahead:
+    if they were counted from the last turn of this thread, samples would follow calls that release
+    the interpreter's lock.
+
+    Args:
+        take: Returns a sample, or None if none can be taken.
+        add: Receives every sample.
+        count: Returns the number of samples so far.
+        stop: Ends the sampling.
+        interval_s: The mean interval of the first samples.
+        max_samples: The number of samples.
+        clock: Returns nanoseconds; tests pass a fake.
+        sleep: Sleeps for seconds; tests pass a fake.
     """
-    chance, due_ns = random.Random(0), clock()
-    while (taken := count()) < most:
-        mean_s = interval_s if taken < DENSE else SPARSER * interval_s
-        due_ns += round(mean_s * (0.5 + chance.random()) * 1e9)
+    generator = random.Random(0)
+    due_ns = clock()
+    while (sample_count := count()) < max_samples:
+        mean_s = interval_s if sample_count < DENSE_SAMPLES else SPARSE_FACTOR * interval_s
+        due_ns += round(mean_s * (0.5 + generator.random()) * 1e9)
         if stop.wait(max(0.0, (due_ns - clock()) / 1e9 - EARLY_S)):
             return
-        before = core_wait()
-        with quick_turns():
+        core_wait_before = core_wait()
+        with short_switch_interval():
             sleep(max(0.0, (due_ns - clock()) / 1e9))
-        after_ns, seen = max(0, clock() - due_ns), look()
-        times = 1 + round(after_ns // (mean_s * 1e9))
-        due_ns += round((times - 1) * mean_s * 1e9)
-        if seen is not None:
-            note(seen, When(after_ns, times, _waited_ns(before) > CROWDED_NS))
+        late_ns = max(0, clock() - due_ns)
+        sample = take()
+        weight = 1 + round(late_ns // (mean_s * 1e9))
+        due_ns += round((weight - 1) * mean_s * 1e9)
+        if sample is not None:
+            waited_for_core = _core_wait_since(core_wait_before) > LONG_CORE_WAIT_NS
+            add(sample, SampleTiming(late_ns, weight, waited_for_core))
 
 
 def wake_on_time() -> None:
-    """Have Linux wake this thread when it asked to be woken, not up to 50 us later.
+    """Let Linux wake the current thread at the requested time, and not up to 50 us later.
 
-    As late as that, the other thread has often let go of the interpreter's lock by itself.
+    After 50 us the other thread has often released the interpreter's lock by itself.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_TIMERSLACK, 1)
 
 
-def _waited_ns(before: CoreWait | None) -> int:
-    """Return how long this thread has waited for a core since."""
+def _core_wait_since(before: CoreWait | None) -> int:
+    """Return how long this thread has waited for a core since an earlier reading, in ns."""
     now = core_wait()
     return 0 if now is None or before is None else now.since(before).queued_ns
 
 
 @contextmanager
-def quick_turns() -> Iterator[None]:
-    """Let a thread that asks for the interpreter's lock have it within `QUICK_S`.
+def short_switch_interval() -> Iterator[None]:
+    """Let a thread that asks for the interpreter's lock have it within `SHORT_INTERVAL_S`.
 
-    Python grants it after 5 ms, or when the other thread lets go: nearly every sample would show a
-    call that lets go, hardly ever the Python before it. The setting is the process's. It is put
-    back before the other thread asks for the lock: else that would have it again amid the sample.
+    By default Python grants the lock after 5 ms, or earlier if the other thread releases it. Nearly
+    every sample would then show a call that releases the lock, and hardly any the Python code
+    before it. The setting belongs to the whole process. It is restored before the sample is taken,
+    since the other thread could otherwise get the lock back during the sample.
     """
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(min(usual, QUICK_S))
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(min(interval_s, SHORT_INTERVAL_S))
     try:
         yield
     finally:
-        sys.setswitchinterval(usual)
+        sys.setswitchinterval(interval_s)
 
 
-def look_at(thread: int, where: Callable[[FrameType | None], T | None]) -> T | None:
-    """Return what a thread's innermost frame says; None where frames may not be walked.
+def read_stack(thread: int, read: Callable[[FrameType | None], T | None]) -> T | None:
+    """Return what `read` returns for the innermost frame of a thread.
 
-    None too where another thread went on meanwhile: after 5 ms Python lets it, amid the walk.
+    None if frames may not be walked now, or if the other thread went on during the walk, which
+    Python allows after 5 ms.
     """
-    if not may_walk():
+    if not may_walk_frames():
         return None
     frames = sys._current_frames()
     try:
         frame = frames.get(thread)
-        at = frame and frame.f_lasti
-        found = where(frame)
-        went_on = frame is not None and frame.f_lasti != at and thread != threading.get_ident()
-        return None if went_on else found
+        offset = frame and frame.f_lasti
+        result = read(frame)
+        went_on = frame is not None and frame.f_lasti != offset and thread != threading.get_ident()
+        return None if went_on else result
     finally:
-        # This function's own frame is in it: a circle that would keep all threads' local
-        # variables, such as a loader's iterator with its workers, for the collector.
+        # The dict contains the frame of this function, which is a reference cycle. Until a garbage
+        # collection it would keep the local variables of all threads alive, such as the iterator of
+        # a loader with its workers.
         frames.clear()
 
 
-def may_walk() -> bool:
-    """Tell whether another thread's frames can be walked now; on Python 3.11, not always.
+def may_walk_frames() -> bool:
+    """Return whether the frames of another thread can be walked now.
 
-    There, walking may start a collection, what that finalizes can let go of the interpreter's lock,
-    the other thread returns from the frame, and the walk goes on in freed memory. So a young
-    collection that is near is made before the walk.
+    This matters on Python 3.11. There a walk may start a garbage collection, and a finalizer in it
+    may release the interpreter's lock. If the other thread then returns from a frame, the walk goes
+    on in freed memory. Therefore a young collection that is near is made before the walk.
     """
-    if not _COLLECTS_IN_A_WALK or not gc.isenabled():
+    if not _COLLECTS_DURING_WALK or not gc.isenabled():
         return True
     if _collection_is_near():
         gc.collect(0)
-    # Where that did nothing, the other thread is amid a collection: no other begins before its end.
+    # If that did nothing, the other thread is in a collection, and no second one begins before its
+    # end.
     return not _collection_is_near() or gc.get_threshold()[0] > _WALK_OBJECTS
 
 

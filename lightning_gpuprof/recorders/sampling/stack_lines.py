@@ -1,4 +1,4 @@
-"""Where a thread is: the user's line and the phase, read off its Python stack."""
+"""Reads from a thread's Python stack where the thread is: the user's line and the phase."""
 
 import linecache
 import os
@@ -24,13 +24,16 @@ from lightning_gpuprof.adapters.frames import (
     PHASE_BY_LIGHTNING_FUNCTION,
     TRAINING_LOOP,
 )
-from lightning_gpuprof.recorders.sampling.checks import begins, since_check
 from lightning_gpuprof.recorders.sampling.library_calls import (
     called_library,
     is_quick,
     operation_of,
 )
-from lightning_gpuprof.recorders.sampling.pacing import When
+from lightning_gpuprof.recorders.sampling.pacing import SampleTiming
+from lightning_gpuprof.recorders.sampling.switch_points import (
+    has_just_begun,
+    lines_since_switch_point,
+)
 from lightning_gpuprof.records.lines import LineCount
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.runtime.places import (
@@ -41,22 +44,23 @@ from lightning_gpuprof.runtime.places import (
     shown_path,
 )
 
-MOST_LINES = 60
-"""Lines kept: any other takes less than a sample in a hundred."""
-_STAY_IN_VALIDATION = (Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION)
-"""All else inside it is validation, as the timer has it: its batches, the module's hooks."""
+MAX_LINES = 60
+"""The number of lines that are recorded. Any other line has less than a sample in a hundred."""
+_NOT_VALIDATION = (Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION)
+"""Phases that keep their name inside a validation. Everything else in it, such as its batches and
+the module's hooks, counts as validation, as for the phase timer."""
 LONG_NS = 200_000
-"""A quick call that took this long was not quick: the time was in it."""
+"""If a sample comes so late, a call that is usually quick was not: the time was spent in it."""
 _TOOLS = {"torch", "python", GPUPROF, *LIGHTNING_PACKAGES}
-"""Packages that run what the program gives them."""
-_WAITING = ("threading.py", "queue.py")
-"""Files of Python in which one thread waits for another."""
-_LOGS = "call_to_log"
-"""The function around a call that logs by a logger's `experiment`."""
+"""Packages that run the functions that a program passes to them."""
+_WAITING_FILES = ("threading.py", "queue.py")
+"""Files of Python in which a thread waits for another."""
+_LOGGING_CALL = "call_to_log"
+"""The function that wraps calls which log by a logger's `experiment`."""
 
 
-class At(NamedTuple):
-    """Where a thread is; `file` is empty where no frame of the user's own is known."""
+class ThreadPlace(NamedTuple):
+    """Where a thread is. `file` is empty if no frame belongs to the user's own code."""
 
     phase: Phase
     file: str
@@ -65,146 +69,176 @@ class At(NamedTuple):
     callee: str | None
     kind: str | None
     operation: str | None = None
-    spot: tuple[CodeType, int] | None = None
-    """The innermost instruction, where that is of the user's own."""
+    instruction: tuple[CodeType, int] | None = None
+    """The innermost instruction, if it belongs to the user's own code."""
 
 
-def where_is(frame: FrameType | None) -> At | None:
-    """Return where in a training step a thread is, given its innermost frame; None outside.
+def place_in_step(innermost: FrameType | None) -> ThreadPlace | None:
+    """Return where in a training step a thread is, given its innermost frame; None outside a step.
 
-    Reads names of functions and files, never values: reading another thread's local variables
-    would keep them alive.
+    This reads the names of functions and files only. Reading the values of another thread's local
+    variables would keep them alive.
     """
-    users: FrameType | None = None
+    user_frame: FrameType | None = None
+    frames_inside: list[FrameType] = []  # the frames that the user's frame has called
     phase: Phase | None = None
-    called: list[FrameType] = []
-    hook: bool | None = None
-    before: str | None = None
-    caller: FrameType | None = None
-    again = logs = False
-    alone: Phase | None = None  # the phase in an evaluation outside a fit
-    inner: str | None = None
-    for each in outwards(frame):
-        code = each.f_code
-        package = package_in(each)
-        logs = logs or (users is None and package == GPUPROF and code.co_name == _LOGS)
-        if package == "torch" and _runs(each, MODULE_FILE, *MODULE_CALLERS):
-            if hook is None and before is not None:
-                hook = before not in ("", "forward")
-            caller = None
-        elif caller is None and package == USER and phase is None:
-            caller = each
-        before = code.co_name if package == USER else ""
-        if package == USER and phase is None and users is None:
-            users = each
-        elif users is None and phase is None and package != GPUPROF:
-            called.append(each)
-        recomputes = package == "torch" and _runs(each, CHECKPOINT_FILE)
-        again = again or (phase is None and recomputes)
-        found = _phase(each, package)
-        if phase is None or (found is Phase.VALIDATION and phase not in _STAY_IN_VALIDATION):
-            alone, phase = phase, found
-        loop = _loop_of(each, package)
-        inner = inner or loop
+    phase_inside: Phase | None = None  # the phase before the last change to validation
+    module_caller: FrameType | None = None  # the user's frame that calls a module
+    in_module_hook: bool | None = None
+    function_inside: str | None = None  # the user's function in the frame before, else empty
+    recomputes = logs = False
+    innermost_loop: str | None = None
+    for frame in frames_outwards(innermost):
+        code = frame.f_code
+        package = package_in(frame)
+        if user_frame is None and package == GPUPROF and code.co_name == _LOGGING_CALL:
+            logs = True
+        if package == "torch" and _runs(frame, MODULE_FILE, *MODULE_CALLERS):
+            if in_module_hook is None and function_inside is not None:
+                in_module_hook = function_inside not in ("", "forward")
+            module_caller = None
+        elif module_caller is None and package == USER and phase is None:
+            module_caller = frame
+        function_inside = code.co_name if package == USER else ""
+        if package == USER and phase is None and user_frame is None:
+            user_frame = frame
+        elif user_frame is None and phase is None and package != GPUPROF:
+            frames_inside.append(frame)
+        if phase is None and package == "torch" and _runs(frame, CHECKPOINT_FILE):
+            recomputes = True
+        phase_of_frame = _phase(frame, package)
+        if phase is None or (phase_of_frame is Phase.VALIDATION and phase not in _NOT_VALIDATION):
+            phase_inside, phase = phase, phase_of_frame
+        loop = _loop_of(frame, package)
+        innermost_loop = innermost_loop or loop
         if loop in TRAINING_LOOP:
             break
     else:
-        if inner != EVALUATION_LOOP[0]:
+        # There is no training loop, so this can only be an evaluation outside a fit.
+        if innermost_loop != EVALUATION_LOOP[0]:
             return None
-        phase = alone if phase is Phase.VALIDATION else phase
+        phase = phase_inside if phase is Phase.VALIDATION else phase
     phase = phase or Phase.OTHER
-    if users is None:
-        return in_package(phase, called, each)
-    if phase is Phase.CALLBACKS and caller is not None and hook is not None:
-        # A callback that runs the model: the line is the callback's, not the model's.
-        users, called = caller, []
-    at = in_users(phase, users, called, frame)
-    kind = at.kind
-    if phase is Phase.BACKWARD and (again or hook is False):
-        kind = "model"  # activations that are computed again
-    if hook and kind not in ("wait", "workers", "log", "traceback"):
+    if user_frame is None:
+        return place_in_package(phase, frames_inside, frame)
+    if phase is Phase.CALLBACKS and module_caller is not None and in_module_hook is not None:
+        # A callback runs the model: the line to show is the callback's, not the model's.
+        user_frame, frames_inside = module_caller, []
+    place = place_in_user_code(phase, user_frame, frames_inside, innermost)
+    kind = place.kind
+    if phase is Phase.BACKWARD and (recomputes or in_module_hook is False):
+        kind = "model"  # activations are being recomputed
+    if in_module_hook and kind not in ("wait", "workers", "log", "traceback"):
         kind = "hook"
     if logs and phase is Phase.FORWARD:
         kind = "log"
     if kind == "log" and phase is not Phase.VALIDATION:
-        phase = Phase.LOGGING  # as the timer has it
-    return at._replace(phase=phase, kind=kind)
+        phase = Phase.LOGGING  # as for the phase timer
+    return place._replace(phase=phase, kind=kind)
 
 
-def in_users(
-    phase: Phase, users: FrameType, called: list[FrameType], innermost: FrameType | None
-) -> At:
-    """Return where a thread is, in a frame of the user's own that runs others, innermost first."""
-    code = users.f_code
-    callee = name_of(called[-1]) if called else called_library(users)
-    kind = kind_of(called) if called or callee is None else "python"
-    to_workers = [each for each in called if of_multiprocessing(each.f_code.co_filename)]
-    if to_workers and not any(each.f_code.co_filename.endswith(LOADER_FILE) for each in called):
-        callee, kind = name_of(to_workers[-1]), "workers"
-    spot = (code, users.f_lasti) if next(outwards(innermost)) is users else None
-    place = code.co_filename, line_of(users), code.co_name
-    return At(phase, *place, callee, kind, operation_of(users), spot)
+def place_in_user_code(
+    phase: Phase,
+    user_frame: FrameType,
+    frames_inside: list[FrameType],
+    innermost: FrameType | None,
+) -> ThreadPlace:
+    """Return the place of a thread that is in a frame of the user's own code.
+
+    `frames_inside` are the frames that this frame has called, the innermost first.
+    """
+    code = user_frame.f_code
+    if frames_inside:
+        callee: str | None = qualified_name(frames_inside[-1])
+    else:
+        callee = called_library(user_frame)
+    kind = kind_of_call(frames_inside) if frames_inside or callee is None else "python"
+    files = [frame.f_code.co_filename for frame in frames_inside]
+    to_workers = [frame for frame in frames_inside if of_multiprocessing(frame.f_code.co_filename)]
+    if to_workers and not any(file.endswith(LOADER_FILE) for file in files):
+        callee, kind = qualified_name(to_workers[-1]), "workers"
+    is_innermost = next(frames_outwards(innermost)) is user_frame
+    return ThreadPlace(
+        phase=phase,
+        file=code.co_filename,
+        line=line_of(user_frame),
+        function=code.co_name,
+        callee=callee,
+        kind=kind,
+        operation=operation_of(user_frame),
+        instruction=(code, user_frame.f_lasti) if is_innermost else None,
+    )
 
 
-def line_counts(seen: Counter[At], doubts: Counter[At]) -> tuple[LineCount, ...]:
-    """Return the lines of the user's own that were seen most often."""
+def line_counts(
+    samples: Counter[ThreadPlace], doubts: Counter[ThreadPlace]
+) -> tuple[LineCount, ...]:
+    """Return the lines of the user's own code that have most samples."""
     counts = [
         LineCount(
-            phase=at.phase.value,
-            file=shown_path(at.file),
-            line=at.line,
-            function=at.function,
-            source=_source(at),
-            callee=at.callee,
-            kind=at.kind,
+            phase=place.phase.value,
+            file=shown_path(place.file),
+            line=place.line,
+            function=place.function,
+            source=_source(place),
+            callee=place.callee,
+            kind=place.kind,
             count=count,
-            operation=at.operation,
-            doubt=doubts[at],
+            operation=place.operation,
+            doubt=doubts[place],
         )
-        for at, count in seen.most_common()
-        if at.file
+        for place, count in samples.most_common()
+        if place.file
     ]
-    return tuple(counts[:MOST_LINES])
+    return tuple(counts[:MAX_LINES])
 
 
-def in_package(phase: Phase, called: list[FrameType], around: FrameType) -> At:
-    """Return where a thread is that is in no code of the user's own, which runs `around` at most.
+def place_in_package(phase: Phase, frames_inside: list[FrameType], outer: FrameType) -> ThreadPlace:
+    """Return the place of a thread that is not in the user's own code.
 
-    That is the outermost function of another package, at the user's line nearest to it.
+    That is the outermost function of another package, shown at the user's line nearest to it
+    outside of `outer`. Without such a package, no file is known.
     """
-    packages = [package_in(each) for each in called]
-    inside = next((n for n in reversed(range(len(called))) if packages[n] not in _TOOLS), None)
-    if inside is None:
-        callee = name_of(called[-1]) if called else None
-        return At(phase, "", 0, "", callee, kind_of(called))
-    frame = called[inside]
-    near = (each for each in outwards(around) if package_in(each) == USER)
-    users, name = next(near, frame), name_of(frame)
-    kind = kind_of(called[: inside + 1])
-    return At(phase, users.f_code.co_filename, line_of(users), name, name, kind)
+    packages = [package_in(frame) for frame in frames_inside]
+    from_outermost = reversed(range(len(frames_inside)))
+    index = next((index for index in from_outermost if packages[index] not in _TOOLS), None)
+    if index is None:
+        callee = qualified_name(frames_inside[-1]) if frames_inside else None
+        return ThreadPlace(phase, "", 0, "", callee, kind_of_call(frames_inside))
+    package_frame = frames_inside[index]
+    user_frames = (frame for frame in frames_outwards(outer) if package_in(frame) == USER)
+    shown_frame = next(user_frames, package_frame)
+    name = qualified_name(package_frame)
+    kind = kind_of_call(frames_inside[: index + 1])
+    file = shown_frame.f_code.co_filename
+    return ThreadPlace(phase, file, line_of(shown_frame), name, name, kind)
 
 
-def settled(at: At, when: When, number: int) -> tuple[At, bool]:
-    """Return the place of a sample, and whether that may be another line as well.
+def attribute_sample(
+    place: ThreadPlace, timing: SampleTiming, number: int
+) -> tuple[ThreadPlace, bool]:
+    """Return the place that a sample counts for, and whether it may belong to another line.
 
-    Where a check (`since_check`) let the sampler in soon, behind a loop's turn or a quick call, the
-    sample stands for any line since the last check: one of them, by the sample's number.
+    Directly after a switch point of Python (`lines_since_switch_point`), such as a quick call or a
+    turn of a loop, a sample may belong to any line since the switch point before. It then counts
+    for one of these lines, chosen by the sample's number.
     """
-    spot, at = at.spot, at._replace(spot=None)
-    if spot is None:
-        return at, when.crowded
-    lines, is_call = since_check(*spot)
-    if set(lines) <= {at.line} or (is_call and (when.after_ns >= LONG_NS or not is_quick(*spot))):
-        return at, when.crowded
+    instruction, place = place.instruction, place._replace(instruction=None)
+    if instruction is None:
+        return place, timing.waited_for_core
+    lines, is_call = lines_since_switch_point(*instruction)
+    is_in_call = is_call and (timing.late_ns >= LONG_NS or not is_quick(*instruction))
+    if is_in_call or set(lines) <= {place.line}:
+        return place, timing.waited_for_core
     line = lines[number % len(lines)]
-    if line != at.line:
-        kind = None if at.kind == "python" else at.kind
-        at = at._replace(line=line, callee=None, kind=kind, operation=None)
-    return at, True
+    if line != place.line:
+        kind = None if place.kind == "python" else place.kind
+        place = place._replace(line=line, callee=None, kind=kind, operation=None)
+    return place, True
 
 
 def line_of(frame: FrameType) -> int:
-    """Return the line a frame is at; for a jump that the compiler made, the last line before it."""
+    """Return the line of a frame, which for a jump by the compiler is the last line before it."""
     number: int | None = frame.f_lineno
     if number is not None:
         return number
@@ -213,18 +247,18 @@ def line_of(frame: FrameType) -> int:
     return before[-1] if before else code.co_firstlineno
 
 
-def _source(at: At) -> str:
-    """Return the text of a line, and which function of a package ran there where it is not its."""
-    source = linecache.getline(at.file, at.line).strip()
-    return f"{source}  # in {at.function}".strip() if "." in at.function else source
+def _source(place: ThreadPlace) -> str:
+    """Return the text of a line, with the function of another package if that was running."""
+    source = linecache.getline(place.file, place.line).strip()
+    return f"{source}  # in {place.function}".strip() if "." in place.function else source
 
 
 def _phase(frame: FrameType, package: str) -> Phase | None:
     code = frame.f_code
     if package == USER or package in LIGHTNING_PACKAGES:
-        found = PHASE_BY_HOOK.get(code.co_name)
-        if found is not None:
-            return found
+        phase = PHASE_BY_HOOK.get(code.co_name)
+        if phase is not None:
+            return phase
     if package not in LIGHTNING_PACKAGES:
         return None
     by_function = PHASE_BY_LIGHTNING_FUNCTION.get(code.co_name)
@@ -232,14 +266,14 @@ def _phase(frame: FrameType, package: str) -> Phase | None:
 
 
 def _runs(frame: FrameType, file: str, *functions: str) -> bool:
-    """Tell whether a frame runs one of these functions of a file; without any, what is in it."""
+    """Return whether a frame runs one of these functions of a file, or any if none is given."""
     code = frame.f_code
-    named = not functions or code.co_name in functions
-    return named and os.path.basename(code.co_filename) == file
+    is_function = not functions or code.co_name in functions
+    return is_function and os.path.basename(code.co_filename) == file
 
 
 def _loop_of(frame: FrameType, package: str) -> str | None:
-    """Return the function of `LOOPS` that a frame runs."""
+    """Return the function of `LOOPS` that a frame runs, or None."""
     code = frame.f_code
     if package not in LIGHTNING_PACKAGES:
         return None
@@ -247,43 +281,49 @@ def _loop_of(frame: FrameType, package: str) -> str | None:
     return code.co_name if code.co_name in functions else None
 
 
-def kind_of(called: list[FrameType]) -> str | None:
-    """Tell what a user's line is in, from the frames inside it, innermost first."""
-    if not called:
+def kind_of_call(frames_inside: list[FrameType]) -> str | None:
+    """Return what a user's line has called (`LineCount.kind`), given the frames inside it.
+
+    The innermost frame comes first.
+    """
+    if not frames_inside:
         return None
-    if any(each.f_code.co_name == FORMATS_STACK for each in called):
+    if any(frame.f_code.co_name == FORMATS_STACK for frame in frames_inside):
         return "traceback"
-    packages = [package_in(each) for each in called]
-    calls_module = any(each.f_code.co_name == MODULE_CALL for each in called)
-    innermost = os.path.basename(called[0].f_code.co_filename)
-    if packages[0] == packages[-1] == "python" and innermost in _WAITING:
+    packages = [package_in(frame) for frame in frames_inside]
+    innermost, outermost = frames_inside[0], frames_inside[-1]
+    calls_module = any(frame.f_code.co_name == MODULE_CALL for frame in frames_inside)
+    innermost_file = os.path.basename(innermost.f_code.co_filename)
+    if packages[0] == packages[-1] == "python" and innermost_file in _WAITING_FILES:
         return "wait"
     if packages[-1] in LIGHTNING_PACKAGES:
-        return "log" if called[-1].f_code.co_name in LOG_METHODS else "lightning"
+        return "log" if outermost.f_code.co_name in LOG_METHODS else "lightning"
     if "torchmetrics" in packages:
         return "metric"
     if packages[-1] != "torch":
-        # A step that calls its library's own (`super().training_step`) is the model's.
-        if called[-1].f_code.co_name in PHASE_BY_HOOK:
+        # A step that calls the step of its library (`super().training_step`) is the model's.
+        if outermost.f_code.co_name in PHASE_BY_HOOK:
             return "model"
-        # So is what a library computes with torch.
-        if not calls_module and packages[0] != "torch" and "torch" not in called[0].f_globals:
+        # What a library computes with torch is the model's too.
+        if not calls_module and packages[0] != "torch" and "torch" not in innermost.f_globals:
             return "python"
-    if any(os.path.basename(each.f_code.co_filename) in FILES_OF_FILES for each in called):
+    files = [os.path.basename(frame.f_code.co_filename) for frame in frames_inside]
+    if any(file in FILES_OF_FILES for file in files):
         return "python"
     return "model" if calls_module else "torch"
 
 
-def name_of(frame: FrameType) -> str:
-    """Return a function's name with its package's, such as `json.load`."""
+def qualified_name(frame: FrameType) -> str:
+    """Return the name of a function with its package, such as `json.load`."""
     code = frame.f_code
-    module = str(frame.f_globals.get("__name__", "")).split(".")[0]
-    return f"{module}.{code.co_name}" if module else code.co_name
+    package = str(frame.f_globals.get("__name__", "")).split(".")[0]
+    return f"{package}.{code.co_name}" if package else code.co_name
 
 
-def outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    """Go through a thread's frames, the innermost first; one that only begins is left out."""
-    if frame is not None and begins(frame.f_code, frame.f_lasti):
+def frames_outwards(innermost: FrameType | None) -> Iterator[FrameType]:
+    """Yield the frames of a thread, the innermost first, without a function that has just begun."""
+    frame = innermost
+    if frame is not None and has_just_begun(frame.f_code, frame.f_lasti):
         frame = frame.f_back
     while frame is not None:
         yield frame

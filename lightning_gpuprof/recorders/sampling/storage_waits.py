@@ -1,71 +1,93 @@
-"""Whether a thread waits for storage, as the kernel says (Linux)."""
+"""Finds out whether a thread waits for storage, by the kernel's files about it (Linux)."""
 
 import os
 import platform
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from lightning_gpuprof.records.lines import Reads
 
 PROC = Path("/proc/self")
-_READS = {"x86_64": (0, 17, 19, 295), "aarch64": (63, 65, 67, 69)}.get(platform.machine(), ())
-"""read, readv, pread64, preadv: their first argument is the file."""
-_OPENS = {
+_READ_CALLS = {"x86_64": (0, 17, 19, 295), "aarch64": (63, 65, 67, 69)}.get(platform.machine(), ())
+"""The numbers of read, readv, pread64 and preadv, whose first argument is the file."""
+_OPEN_CALLS = {
     "x86_64": (2, 4, 5, 6, 217, 257, 262, 332),
     "aarch64": (56, 61, 79, 80, 291),
 }.get(platform.machine(), ())
-"""open, stat and their like, getdents64."""
+"""The numbers of open, stat and similar calls, and of getdents64."""
+
+
+class StorageWaits(NamedTuple):
+    """How often samples of a thread waited for storage, and what the thread has read."""
+
+    blocked: int | None = None
+    """The number of samples; None if the kernel does not say."""
+    filesystem: str | None = None
+    """The type of the file system that was waited for most often."""
+    read: Reads | None = None
 
 
 def waits_for_storage(thread: int, proc: Path = PROC) -> str | None:
-    """Return the file that a thread of this process waits for; empty where it is not known which.
+    """Return the path of the file that a thread of this process waits for.
 
-    None where the thread runs, or waits for something else: the kernel tells only of one that
-    waits in which call it is.
+    The path is empty if the thread waits for storage and the file is unknown. None if the thread
+    runs, or waits for something else. The kernel names the system call only of a thread that waits.
     """
     task = proc / "task" / str(thread)
     try:
-        number, first = (task / "syscall").read_text(encoding="ascii").split()[:2]
-        if int(number) in _READS:
-            path = os.readlink(proc / "fd" / str(int(first, 16)))
-            return path if path.startswith("/") else None  # a pipe, or a socket
+        number, first_argument = (task / "syscall").read_text(encoding="ascii").split()[:2]
+        if int(number) in _READ_CALLS:
+            path = os.readlink(proc / "fd" / str(int(first_argument, 16)))
+            return path if path.startswith("/") else None  # otherwise it is a pipe or a socket
         stat = (task / "stat").read_text(encoding="utf-8", errors="replace")
-        # Asleep and uninterruptible, as on a page of a file.
-        asleep = stat.rpartition(")")[2].split()[0] == "D"
-        return "" if asleep or int(number) in _OPENS else None
+        # State D is an uninterruptible sleep, for example until a page of a file is read.
+        is_uninterruptible = stat.rpartition(")")[2].split()[0] == "D"
+        return "" if is_uninterruptible or int(number) in _OPEN_CALLS else None
     except (OSError, ValueError, IndexError):
         return None
 
 
 def filesystem_of(path: str, proc: Path = PROC) -> str:
-    """Return the type of the file system that a file is on, such as nfs4; empty where unknown."""
-    found = "", ""
+    """Return the type of the file system that holds a file, such as nfs4; empty if unknown."""
+    if not path:
+        return ""
+    longest_mount, filesystem = "", ""
     try:
         lines = (proc / "mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-        for fields in (line.split() for line in lines if path):
-            if f"{path}/".startswith(fields[4].rstrip("/") + "/"):
-                found = max(
-                    found, (fields[4], fields[fields.index("-") + 1]), key=lambda at: len(at[0])
-                )
+        for line in lines:
+            fields = line.split()
+            mount = fields[4]
+            is_above = f"{path}/".startswith(mount.rstrip("/") + "/")
+            if is_above and len(mount) > len(longest_mount):
+                longest_mount, filesystem = mount, fields[fields.index("-") + 1]
     except (OSError, ValueError, IndexError):
         return ""
-    return found[1]
+    return filesystem
 
 
-def waits_seen(seen: Counter[str], thread: int, since: Reads | None) -> dict[str, Any]:
-    """Return fields of a record from samples in which storage was waited for, by file system."""
+def storage_waits(blocked: Counter[str], thread: int, before: Reads | None) -> StorageWaits:
+    """Sum up the storage waits of a thread.
+
+    Args:
+        blocked: The number of samples that waited for storage, by file system.
+        thread: The native id of the thread.
+        before: What the thread had read when the sampling began.
+    """
     now = reads_so_far(thread)
     if now is None:
-        return {}
-    named = (kind for kind, _ in seen.most_common() if kind)
-    read = None if since is None else now.since(since)
-    return {"blocked": seen.total(), "filesystem": next(named, None), "read": read}
+        return StorageWaits()
+    filesystems = (filesystem for filesystem, _ in blocked.most_common() if filesystem)
+    return StorageWaits(
+        blocked=blocked.total(),
+        filesystem=next(filesystems, None),
+        read=None if before is None else now.since(before),
+    )
 
 
 def reads_so_far(thread: int, proc: Path = PROC) -> Reads | None:
-    """Return what a thread of this process has read so far; None where the kernel does not tell."""
+    """Return what a thread of this process has read so far, or None if the kernel does not say."""
     try:
         words = (proc / "task" / str(thread) / "io").read_text(encoding="ascii").split()
         return Reads(time.perf_counter_ns(), int(words[1]), int(words[5]))

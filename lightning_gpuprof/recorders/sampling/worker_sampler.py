@@ -1,4 +1,4 @@
-"""Notes at which lines of the program worker processes spend their time."""
+"""Samples the stacks of a DataLoader's workers, from the training process."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ from lightning_gpuprof.adapters.loaders import (
     has_iterator,
     loaders_of,
 )
-from lightning_gpuprof.recorders.sampling.stack_lines import MOST_LINES
+from lightning_gpuprof.recorders.sampling.stack_lines import MAX_LINES
 from lightning_gpuprof.recorders.sampling.worker_sampling import WORKERS, WorkerStart
 from lightning_gpuprof.records.lines import LineCount, Reads, WorkerLines
 from lightning_gpuprof.runtime.context import RunContext
@@ -29,100 +29,111 @@ from lightning_gpuprof.runtime.guard import attempt, guarded
 
 
 class WorkerSampler:
-    """Samples the Python stacks of the training loader's first worker processes, for a while.
+    """Samples the Python stacks of the training loader's first worker processes for a while.
 
-    While iterators of a loader are made, its `worker_init_fn` is another one: it calls the user's,
-    then starts a thread in the worker that samples the worker's main thread until it has `most`
-    samples. It writes them to a temporary folder, which is gone when training ends. Loaders of
-    validation, and those that are not torch's own, are left alone.
+    While a loader makes an iterator, its `worker_init_fn` is replaced by a `WorkerStart`. That
+    calls the user's function and then starts a thread in the worker, which samples the worker's
+    main thread until it has `max_samples` samples, and writes them to a temporary folder. The
+    folder is removed when training ends. Loaders of validation, and loaders of other classes than
+    torch's, are left alone.
+
+    Args:
+        interval_s: The mean interval of the first samples.
+        max_samples: Samples per worker.
     """
 
-    def __init__(self, *, interval_s: float = 0.02, most: int = 200) -> None:
-        self.interval_s, self.most = interval_s, most
+    def __init__(self, *, interval_s: float = 0.02, max_samples: int = 200) -> None:
+        self.interval_s = interval_s
+        self.max_samples = max_samples
         self._context: RunContext | None = None
         self._clear()
 
     def _clear(self) -> None:
-        self._placed: list[tuple[Any, WorkerStart]] = []
+        self._replaced: list[tuple[Any, WorkerStart]] = []
+        """Loaders with the function that takes the place of their own."""
         self._folder: str | None = None
-        self._starts = self._noted = 0
-        self._found: WorkerLines | None = None
+        self._start_count = 0
+        self._samples: WorkerLines | None = None
+        self._recorded_count = 0
 
     @guarded
     def setup(self, trainer: Any, context: RunContext) -> None:
-        """Be there when the iterators of the loaders are made, in a fit of those that train."""
+        """Prepare to sample the workers that the training loaders start first."""
         self._context = context
         self.release()
         self._clear()
         loop = data_loop(trainer)
-        context.wrappers.call_after(loop, before_first_iterators(loop), partial(self.place, loop))
+        sample = partial(self.sample_next_workers, loop)
+        context.wrappers.call_after(loop, before_first_iterators(loop), sample)
 
     @property
-    def placed(self) -> bool:
-        """Whether a loader has another `worker_init_fn` now."""
-        return bool(self._placed)
+    def has_replaced(self) -> bool:
+        """Whether the `worker_init_fn` of a loader is replaced now."""
+        return bool(self._replaced)
 
     @guarded
-    def place(self, loop: Any) -> None:
-        """Let workers that are started next be sampled."""
-        self.put_back()
+    def sample_next_workers(self, loop: Any) -> None:
+        """Let the workers be sampled that the loaders of a loop start next."""
+        self.restore_loaders()
         self._read()
-        left = self.most - (self._found.whole // WORKERS if self._found else 0)
-        for number, loader in enumerate(loaders_of(loop) if left > 0 else []):
-            if _starts_workers(loader) and self._made_folder() is not None:
-                self._starts += 1
+        left = self.max_samples - (self._samples.whole // WORKERS if self._samples else 0)
+        if left <= 0:
+            return
+        for number, loader in enumerate(loaders_of(loop)):
+            if _starts_workers(loader) and self._make_folder() is not None:
+                self._start_count += 1
                 start = WorkerStart(
                     inner=getattr(loader, WORKER_INIT),
                     folder=self._folder or "",
-                    name=f"{number}-{self._starts}",
+                    name=f"{number}-{self._start_count}",
                     interval_s=self.interval_s,
-                    most=left,
+                    max_samples=left,
                     asked_ns=time.perf_counter_ns(),
                 )
                 vars(loader)[WORKER_INIT] = start
-                self._placed.append((loader, start))
+                self._replaced.append((loader, start))
 
-    def put_back(self) -> None:
-        """Give each loader its own `worker_init_fn` back: the iterators are made."""
-        while self._placed:
-            loader, start = self._placed.pop()
+    def restore_loaders(self) -> None:
+        """Restore the `worker_init_fn` of all loaders, once their iterators have been made."""
+        while self._replaced:
+            loader, start = self._replaced.pop()
             if vars(loader).get(WORKER_INIT) is start:
                 vars(loader)[WORKER_INIT] = start.inner
 
-    def _made_folder(self) -> str | None:
+    def _make_folder(self) -> str | None:
         if self._folder is None:
             self._folder = attempt(lambda: tempfile.mkdtemp(prefix="gpuprof-workers-"), None)
         return self._folder
 
     def _read(self) -> None:
         if self._folder is not None and os.path.isdir(self._folder):
-            found = [one for one in read_samples(self._folder) if one.whole]
-            self._found = _together(found) if found else None
+            workers = [worker for worker in read_samples(self._folder) if worker.whole]
+            self._samples = _combined(workers) if workers else None
 
     @guarded
     def write(self) -> None:
-        """Record all samples so far, if there are more than the last time."""
+        """Record all samples so far, if there are new ones."""
         self._read()
-        found = self._found
-        if self._context is None or found is None or found.whole == self._noted:
+        samples = self._samples
+        if self._context is None or samples is None or samples.whole == self._recorded_count:
             return
-        self._noted = found.whole
-        self._context.write(found)
+        self._recorded_count = samples.whole
+        self._context.write(samples)
 
     def release(self) -> None:
-        """Put everything back and remove the temporary folder."""
+        """Restore the loaders and remove the temporary folder."""
         attempt(self._read, None)
-        self.put_back()
+        self.restore_loaders()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_placed": [], "_folder": None}
+        return {**self.__dict__, "_replaced": [], "_folder": None}
 
 
 def _starts_workers(loader: object) -> bool:
-    """Tell whether an iterator of a loader starts worker processes now."""
+    """Return whether an iterator that a loader makes now starts worker processes."""
     return (
         isinstance(loader, DataLoader)
         and loader.num_workers > 0
@@ -132,38 +143,47 @@ def _starts_workers(loader: object) -> bool:
     )
 
 
-def _together(found: Sequence[WorkerLines]) -> WorkerLines:
-    """Return the samples of all workers as one."""
-    lines, doubts = Counter[LineCount](), Counter[LineCount]()
-    for line in (line for one in found for line in one.lines):
-        key = replace(line, count=0, doubt=0)
-        lines[key] += line.count
-        doubts[key] += line.doubt
+def _combined(workers: Sequence[WorkerLines]) -> WorkerLines:
+    """Return the samples of all workers in a single record."""
+    counts, doubts = Counter[LineCount](), Counter[LineCount]()
+    for worker in workers:
+        for line in worker.lines:
+            key = replace(line, count=0, doubt=0)
+            counts[key] += line.count
+            doubts[key] += line.doubt
+    starts = [worker.start_ns for worker in workers if worker.start_ns is not None]
+    inits = [worker.init_ns for worker in workers if worker.init_ns is not None]
+    is_blocked_known = workers[0].blocked is not None
     return WorkerLines(
-        processes=len(found),
-        work=sum(one.work for one in found),
-        waiting=sum(one.waiting for one in found),
-        handing=sum(one.handing for one in found),
+        processes=len(workers),
+        work=sum(worker.work for worker in workers),
+        waiting=sum(worker.waiting for worker in workers),
+        handing=sum(worker.handing for worker in workers),
         lines=tuple(
             replace(line, count=count, doubt=doubts[line])
-            for line, count in lines.most_common(MOST_LINES)
+            for line, count in counts.most_common(MAX_LINES)
         ),
-        start_ns=max((one.start_ns for one in found if one.start_ns is not None), default=None),
-        init_ns=max((one.init_ns for one in found if one.init_ns is not None), default=None),
-        blocked=None if found[0].blocked is None else sum(one.blocked or 0 for one in found),
-        filesystem=next((one.filesystem for one in found if one.filesystem), None),
-        read=_sum([one.read for one in found if one.read is not None]),
+        start_ns=max(starts, default=None),
+        init_ns=max(inits, default=None),
+        blocked=sum(worker.blocked or 0 for worker in workers) if is_blocked_known else None,
+        filesystem=next((worker.filesystem for worker in workers if worker.filesystem), None),
+        read=_total([worker.read for worker in workers if worker.read is not None]),
     )
 
 
-def _sum(read: Sequence[Reads]) -> Reads | None:
-    """Return all that was read, in all the time that it took."""
-    fields = Reads.__struct_fields__
-    return Reads(*(sum(getattr(one, name) for one in read) for name in fields)) if read else None
+def _total(reads: Sequence[Reads]) -> Reads | None:
+    """Return the sum of what several workers have read."""
+    if not reads:
+        return None
+    return Reads(
+        wall_ns=sum(read.wall_ns for read in reads),
+        size_bytes=sum(read.size_bytes for read in reads),
+        calls=sum(read.calls for read in reads),
+    )
 
 
 def read_samples(folder: str) -> Iterator[WorkerLines]:
-    """Yield the samples of each worker."""
+    """Yield the samples that the workers have written to a folder."""
     for entry in os.scandir(folder):
         if entry.name.endswith(".json"):
             with suppress(OSError, MsgspecError), open(entry.path, "rb") as file:

@@ -1,4 +1,4 @@
-"""Runs in a loader's worker process: a thread that samples its main thread for a while."""
+"""Runs in a DataLoader's worker process: a thread that samples the worker's main thread."""
 
 import os
 import threading
@@ -15,7 +15,13 @@ from msgspec import json
 
 from lightning_gpuprof.adapters.frames import WORKER_GETS_INDICES, WORKER_LOOP, WORKER_MAKES_BATCH
 from lightning_gpuprof.recorders.sampling import stack_lines, storage_waits
-from lightning_gpuprof.recorders.sampling.pacing import When, keep_sampling, look_at, wake_on_time
+from lightning_gpuprof.recorders.sampling.pacing import (
+    SampleTiming,
+    read_stack,
+    sample_repeatedly,
+    wake_on_time,
+)
+from lightning_gpuprof.recorders.sampling.stack_lines import ThreadPlace
 from lightning_gpuprof.records.files import written_whole
 from lightning_gpuprof.records.lines import Reads, WorkerLines
 from lightning_gpuprof.records.phases import Phase
@@ -24,32 +30,39 @@ from lightning_gpuprof.runtime.places import USER, package_in
 
 THREAD = "gpuprof-worker"
 WORKERS = 2
-"""Only the first workers of a loader are sampled: all of them do the same."""
+"""Only the first workers of a loader are sampled, since all of them do the same."""
 WRITE_EVERY = 10
-"""Samples between two writes, lost where a worker is ended in between."""
-IDLE = 4
-"""Samples of nothing that count as one, so that they end as well."""
-LEAST_WAITING = 50
-"""Samples after which a worker that only ever waits counts: its batches are too short to be met."""
+"""After so many samples they are written. Later samples are lost if the worker is killed."""
+IDLE_WEIGHT = 4
+"""So many samples outside the worker's work count as one sample, so that the sampling ends."""
+MIN_WAITING = 50
+"""A worker that only ever waits is recorded after so many samples. It makes its batches in so
+little time that no sample falls into it."""
 END_S = 0.2
-"""A worker that ends waits at most so long for the thread's last write."""
-_FIRST = 100
-"""Before finalizers of lower priority, as the queues' are: the thread is to be gone by then."""
+"""A worker that ends waits at most so long until the thread has written its samples."""
+_EXIT_PRIORITY = 100
+"""The thread ends before finalizers of lower priority run, such as those of queues."""
 WORK, WAITING, HANDING = "work", "waiting", "handing"
-"""Fields of `WorkerLines`: it waits for indices where the training process has all its batches;
-whatever else its loop does is handing a batch over."""
-Seen = tuple[str, stack_lines.At | None]
-"""A sample of a worker: what it does and, where it works, its place."""
+"""What a worker does, as in the fields of `WorkerLines`: it makes a batch; it waits for indices,
+since the training process has all its batches; or, with whatever else its loop does, it hands a
+batch over."""
+WorkerActivity = tuple[str, ThreadPlace | None]
+"""What a worker does and, if it makes a batch, its place."""
 
 
 @dataclass
 class WorkerStart:
-    """Stands in for a loader's `worker_init_fn` while its worker processes are started.
+    """Takes the place of a loader's `worker_init_fn` while its worker processes are started.
 
-    Calls the user's, if any, and then begins to sample the worker. It is sent to each worker, so it
-    holds little, and nothing of the training process.
+    Calls the user's function, if there is one, and then begins to sample the worker. Since it is
+    sent to every worker, it holds little, and nothing of the training process.
 
     Args:
+        inner: The user's `worker_init_fn`.
+        folder: The folder for the samples.
+        name: The beginning of the names of files.
+        interval_s: The mean interval of the first samples.
+        max_samples: Samples per worker.
         asked_ns: When the loader was asked for an iterator, by `time.perf_counter_ns`, which all
             processes of a machine share.
     """
@@ -58,11 +71,11 @@ class WorkerStart:
     folder: str
     name: str
     interval_s: float
-    most: int
+    max_samples: int
     asked_ns: int
 
     def __call__(self, worker_id: int) -> None:
-        """Do the user's part, whatever it raises; ours cannot fail."""
+        """Call the user's function, which may raise, and begin to sample, which cannot fail."""
         begun_ns = time.perf_counter_ns()
         if self.inner is not None:
             self.inner(worker_id)
@@ -71,125 +84,152 @@ class WorkerStart:
 
     def _begin(self, worker_id: int, begun_ns: int) -> None:
         init_ns = None if self.inner is None else time.perf_counter_ns() - begun_ns
-        # The first worker is started first: others wait for those before them.
+        # Workers are started one after the other, so only the first shows how long a start takes.
         start_ns = max(0, begun_ns - self.asked_ns) if worker_id == 0 else None
         path = os.path.join(self.folder, f"{self.name}-{worker_id}.json")
-        found = WorkerSampling(path, threading.get_ident(), start_ns=start_ns, init_ns=init_ns)
-        found.begin(interval_s=self.interval_s, most=self.most)
+        sampling = WorkerSampling(path, threading.get_ident(), start_ns=start_ns, init_ns=init_ns)
+        sampling.begin(interval_s=self.interval_s, max_samples=self.max_samples)
 
 
 @dataclass
 class WorkerSampling:
-    """Samples of the main thread of this process, which is a worker's."""
+    """The samples of the main thread of this worker process."""
 
     path: str
-    watched: int
+    watched_thread: int
     start_ns: int | None = None
     init_ns: int | None = None
-    _seen: Counter[stack_lines.At] = field(default_factory=Counter)
-    _doubts: Counter[stack_lines.At] = field(default_factory=Counter)
-    _doing: Counter[str] = field(default_factory=Counter)
+    _places: Counter[ThreadPlace] = field(default_factory=Counter)
+    _doubts: Counter[ThreadPlace] = field(default_factory=Counter)
+    _activities: Counter[str] = field(default_factory=Counter)
     _idle: int = 0
     _waiting: int = 0
+    """How many of the idle samples waited for indices."""
     _blocked: Counter[str] = field(default_factory=Counter)
-    _before: Reads | None = None
+    """Samples that waited for storage, by file system."""
+    _reads_before: Reads | None = None
     _thread: threading.Thread | None = None
 
     def __post_init__(self) -> None:
         self._stop = threading.Event()
 
-    def begin(self, *, interval_s: float, most: int) -> None:
-        """Start the thread; it ends with its samples, with the process or at a first failure."""
-        watch = partial(self.watch, self._stop, interval_s=interval_s, most=most)
-        self._thread = threading.Thread(
-            target=attempt, args=(watch, None), name=THREAD, daemon=True
-        )
+    def begin(self, *, interval_s: float, max_samples: int) -> None:
+        """Start the thread. It ends with its last sample, with the process, or with an error."""
+        run = partial(self.run, self._stop, interval_s=interval_s, max_samples=max_samples)
+        self._thread = threading.Thread(target=attempt, args=(run, None), name=THREAD, daemon=True)
         self._thread.start()
-        Finalize(None, attempt, args=(self.end, None), exitpriority=_FIRST)
+        Finalize(None, attempt, args=(self.end, None), exitpriority=_EXIT_PRIORITY)
 
     def end(self) -> None:
-        """End the thread, which writes what it has; called as the worker ends."""
+        """End the thread, which writes its samples. Called when the worker ends."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(END_S)
 
-    def watch(self, stop: threading.Event, *, interval_s: float, most: int) -> None:
-        """Sample until there are `most`, and write them again and again."""
-        self.write()  # how long the start took, however soon the worker ends
+    def run(self, stop: threading.Event, *, interval_s: float, max_samples: int) -> None:
+        """Sample until there are `max_samples`, and write the samples from time to time."""
+        self.write()  # this records how long the start took, even if the worker ends soon
         try:
             wake_on_time()
-            keep_sampling(self.look, self.note, self.count, stop, interval_s=interval_s, most=most)
+            sample_repeatedly(
+                self.take_sample,
+                self.add_sample,
+                self.count,
+                stop,
+                interval_s=interval_s,
+                max_samples=max_samples,
+            )
         finally:
             self.write()
 
     def count(self) -> int:
-        """Return how many samples there are; `IDLE` samples of nothing count as one."""
-        return self._doing.total() + self._idle // IDLE
+        """Return the number of samples, in which `IDLE_WEIGHT` idle samples count as one."""
+        return self._activities.total() + self._idle // IDLE_WEIGHT
 
-    def look(self) -> tuple[Seen, str | None] | None:
-        """Return what the main thread does, empty outside the loop, and the file it waits for."""
-        seen = look_at(self.watched, lambda frame: where_in_worker(frame) or ("", None))
-        # Its main thread has the process's number.
-        return None if seen is None else (seen, storage_waits.waits_for_storage(os.getpid()))
+    def take_sample(self) -> tuple[WorkerActivity, str | None] | None:
+        """Return what the main thread does, and the file that it waits for.
 
-    def note(self, found: tuple[Seen, str | None], when: When) -> None:
+        The activity is empty outside the worker's loop.
+        """
+        activity = read_stack(
+            self.watched_thread, lambda frame: activity_of_worker(frame) or ("", None)
+        )
+        if activity is None:
+            return None
+        # The native id of the main thread is the id of the process.
+        return activity, storage_waits.waits_for_storage(os.getpid())
+
+    def add_sample(self, sample: tuple[WorkerActivity, str | None], timing: SampleTiming) -> None:
         """Count a sample of the main thread."""
-        (doing, at), path = found
-        if not doing or (doing != WORK and not self._seen):
-            self._idle += 1  # before the first batch the other workers are started
-            self._waiting += doing == WAITING
-            if self._waiting >= LEAST_WAITING and self._waiting % WRITE_EVERY == 0:
+        (activity, place), path = sample
+        if not activity or (activity != WORK and not self._places):
+            # Before the first batch the other workers are being started.
+            self._idle += 1
+            if activity == WAITING:
+                self._waiting += 1
+            if self._waiting >= MIN_WAITING and self._waiting % WRITE_EVERY == 0:
                 self.write()
             return
-        if not self._doing:
-            self._before = storage_waits.reads_so_far(os.getpid())
-        if at is not None:
-            at, doubted = stack_lines.settled(at, when, self._seen.total())
-            self._seen[at] += when.times
-            self._doubts[at] += when.times * doubted
-        if doing == WORK and path is not None:
-            self._blocked[storage_waits.filesystem_of(path)] += when.times
-        before, self._doing[doing] = self._doing.total(), self._doing[doing] + when.times
-        if before // WRITE_EVERY < self._doing.total() // WRITE_EVERY:
+        if not self._activities:
+            self._reads_before = storage_waits.reads_so_far(os.getpid())
+        if place is not None:
+            number = self._places.total()
+            place, is_doubtful = stack_lines.attribute_sample(place, timing, number)
+            self._places[place] += timing.weight
+            if is_doubtful:
+                self._doubts[place] += timing.weight
+        if activity == WORK and path is not None:
+            self._blocked[storage_waits.filesystem_of(path)] += timing.weight
+        before = self._activities.total()
+        self._activities[activity] += timing.weight
+        if before // WRITE_EVERY < self._activities.total() // WRITE_EVERY:
             self.write()
 
     def write(self) -> None:
-        """Write the samples so far, in the place of those written before."""
-        idle = not self._seen and self._waiting >= LEAST_WAITING
-        found = WorkerLines(
+        """Write the samples so far, in the place of those that were written before."""
+        only_waits = not self._places and self._waiting >= MIN_WAITING
+        waits = storage_waits.storage_waits(self._blocked, os.getpid(), self._reads_before)
+        lines = WorkerLines(
             processes=1,
-            work=self._doing[WORK],
-            waiting=self._waiting if idle else self._doing[WAITING],
-            handing=self._doing[HANDING],
-            lines=stack_lines.line_counts(self._seen, self._doubts),
+            work=self._activities[WORK],
+            waiting=self._waiting if only_waits else self._activities[WAITING],
+            handing=self._activities[HANDING],
+            lines=stack_lines.line_counts(self._places, self._doubts),
             start_ns=self.start_ns,
             init_ns=self.init_ns,
-            **storage_waits.waits_seen(self._blocked, os.getpid(), self._before),
+            blocked=waits.blocked,
+            filesystem=waits.filesystem,
+            read=waits.read,
         )
         with written_whole(self.path) as path, open(path, "wb") as file:
-            file.write(json.encode(found))
+            file.write(json.encode(lines))
 
 
-def where_in_worker(frame: FrameType | None) -> Seen | None:
+def activity_of_worker(innermost: FrameType | None) -> WorkerActivity | None:
     """Return what a worker's main thread does, given its innermost frame; None outside its loop."""
-    inside: list[FrameType] = []
-    for each in stack_lines.outwards(frame):
-        if each.f_code.co_name == WORKER_LOOP and package_in(each) != USER:
-            return _seen(inside, each, frame)
-        inside.append(each)
+    frames_inside: list[FrameType] = []
+    for frame in stack_lines.frames_outwards(innermost):
+        if frame.f_code.co_name == WORKER_LOOP and package_in(frame) != USER:
+            return _activity(frames_inside, frame, innermost)
+        frames_inside.append(frame)
     return None
 
 
-def _seen(inside: list[FrameType], loop: FrameType, frame: FrameType | None) -> Seen:
-    """Classify the frames inside of a worker's loop, innermost first."""
-    called = inside[-1].f_code.co_name if inside else ""
-    if called == WORKER_GETS_INDICES:
+def _activity(
+    frames_inside: list[FrameType], loop: FrameType, innermost: FrameType | None
+) -> WorkerActivity:
+    """Classify the frames inside a worker's loop, of which the innermost comes first."""
+    function = frames_inside[-1].f_code.co_name if frames_inside else ""
+    if function == WORKER_GETS_INDICES:
         return WAITING, None
-    if called != WORKER_MAKES_BATCH:
+    if function != WORKER_MAKES_BATCH:
         return HANDING, None
-    work = inside[:-1]
-    packages = [package_in(each) for each in work]
+    frames = frames_inside[:-1]
+    packages = [package_in(frame) for frame in frames]
     if USER not in packages:
-        return WORK, stack_lines.in_package(Phase.DATA_WAIT, work, loop)
-    own = packages.index(USER)
-    return WORK, stack_lines.in_users(Phase.DATA_WAIT, work[own], work[:own], frame)
+        return WORK, stack_lines.place_in_package(Phase.DATA_WAIT, frames, loop)
+    index = packages.index(USER)
+    place = stack_lines.place_in_user_code(
+        Phase.DATA_WAIT, frames[index], frames[:index], innermost
+    )
+    return WORK, place

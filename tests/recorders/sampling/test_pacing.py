@@ -9,15 +9,15 @@ import pytest
 
 from lightning_gpuprof.recorders.sampling import pacing
 from lightning_gpuprof.recorders.sampling.pacing import (
-    CROWDED_NS,
-    DENSE,
+    DENSE_SAMPLES,
     EARLY_S,
-    QUICK_S,
-    SPARSER,
-    keep_sampling,
-    look_at,
-    may_walk,
-    quick_turns,
+    LONG_CORE_WAIT_NS,
+    SHORT_INTERVAL_S,
+    SPARSE_FACTOR,
+    may_walk_frames,
+    read_stack,
+    sample_repeatedly,
+    short_switch_interval,
 )
 from lightning_gpuprof.records.facts import CoreWait
 
@@ -48,12 +48,12 @@ def taken(most, waits, **options):
         times.append(waits.now_s)
         return "here"
 
-    keep_sampling(
+    sample_repeatedly(
         look,
         lambda seen, when: notes.append(when),
         lambda: len(notes),
         waits,
-        most=most,
+        max_samples=most,
         clock=waits.clock,
         sleep=waits.sleep,
         **{"interval_s": 1.0, **options},
@@ -62,57 +62,57 @@ def taken(most, waits, **options):
 
 
 def test_the_first_samples_are_close_together_and_there_are_only_so_many():
-    times, notes = taken(DENSE + 50, waits := Waits())
-    assert len(notes) == DENSE + 50
+    times, notes = taken(DENSE_SAMPLES + 50, waits := Waits())
+    assert len(notes) == DENSE_SAMPLES + 50
     apart = [after - before for before, after in pairwise([0.0, *times])]
-    assert all(0.5 <= one < 1.5 for one in apart[:DENSE])
+    assert all(0.5 <= one < 1.5 for one in apart[:DENSE_SAMPLES])
     assert len(set(apart)) == len(apart)
-    assert sum(apart[:DENSE]) == pytest.approx(DENSE, rel=0.1)
-    assert sum(apart[DENSE:]) == pytest.approx(50 * SPARSER, rel=0.15)
+    assert sum(apart[:DENSE_SAMPLES]) == pytest.approx(DENSE_SAMPLES, rel=0.1)
+    assert sum(apart[DENSE_SAMPLES:]) == pytest.approx(50 * SPARSE_FACTOR, rel=0.15)
     # Turns are quick for the last milliseconds alone.
-    assert all(one == pytest.approx((QUICK_S, EARLY_S)) for one in waits.quick)
+    assert all(one == pytest.approx((SHORT_INTERVAL_S, EARLY_S)) for one in waits.quick)
 
 
 def test_times_are_set_ahead_of_how_late_a_sample_comes():
     punctual, _ = taken(20, Waits())
     late, notes = taken(20, Waits(lambda: 0.3))
     assert late == pytest.approx([one + 0.3 for one in punctual])
-    assert {(round(when.after_ns, -6), when.times) for when in notes} == {(300_000_000, 1)}
+    assert {(round(when.late_ns, -6), when.weight) for when in notes} == {(300_000_000, 1)}
 
 
 def test_all_times_that_pass_before_its_turn_are_of_one_sample():
     delays = iter([0.0, 2.6, *[0.0] * 20])
     times, notes = taken(6, Waits(lambda: next(delays)))
-    assert [when.times for when in notes] == [1, 3, 1, 1, 1, 1]
+    assert [when.weight for when in notes] == [1, 3, 1, 1, 1, 1]
     assert 0 < times[2] - times[1] < 1.5
 
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_a_wait_for_a_core_is_noted(monkeypatch, more):
-    readings = iter([CoreWait(0, 0), CoreWait(9, CROWDED_NS + more)])
+    readings = iter([CoreWait(0, 0), CoreWait(9, LONG_CORE_WAIT_NS + more)])
     monkeypatch.setattr(pacing, "core_wait", lambda: next(readings))
     _, (when,) = taken(1, Waits())
-    assert when.crowded == bool(more)
+    assert when.waited_for_core == bool(more)
 
 
 def test_turns_are_quick_for_a_sample_alone_also_where_it_fails():
     usual, inside = sys.getswitchinterval(), []
 
     def fails():
-        with quick_turns():
+        with short_switch_interval():
             inside.append(sys.getswitchinterval())
             raise ValueError("planted")
 
     with pytest.raises(ValueError, match="planted"):
         fails()
-    assert inside == [pytest.approx(QUICK_S)]
+    assert inside == [pytest.approx(SHORT_INTERVAL_S)]
     assert sys.getswitchinterval() == usual
 
 
 @pytest.fixture
 def collector(monkeypatch):
     """The garbage collector, as Python 3.11's."""
-    monkeypatch.setattr(pacing, "_COLLECTS_IN_A_WALK", True)
+    monkeypatch.setattr(pacing, "_COLLECTS_DURING_WALK", True)
     usual = gc.isenabled(), gc.get_threshold()
     yield gc
     gc.set_threshold(*usual[1])
@@ -135,7 +135,7 @@ def test_no_collection_begins_in_a_walk(collector):
     gc.callbacks.append(note := lambda phase, info: begun.append(phase))
     try:
         kept.extend([] for _ in range(600 - gc.get_count()[0]))
-        assert may_walk()
+        assert may_walk_frames()
         begun.clear()
         walk()
         assert not begun
@@ -145,9 +145,9 @@ def test_no_collection_begins_in_a_walk(collector):
 
 def test_settings_of_the_collector_stay_and_one_that_always_is_near_allows_no_walk(collector):
     collector.set_threshold(100, 5, 5)
-    assert not may_walk()
+    assert not may_walk_frames()
     collector.disable()
-    assert may_walk()
+    assert may_walk_frames()
     assert (gc.isenabled(), gc.get_threshold()) == (False, (100, 5, 5))
 
 
@@ -160,4 +160,4 @@ def test_a_thread_that_goes_on_amid_the_walk_is_not_told_of(monkeypatch, later, 
         frame.f_lasti = later
         return "here"
 
-    assert look_at(7, where) == told
+    assert read_stack(7, where) == told

@@ -24,8 +24,8 @@ MOUNTS = """\
 @pytest.fixture
 def thread(tmp_path, monkeypatch):
     """Show a thread in a call of the kernel's, with a file, a pipe or nothing as its argument."""
-    monkeypatch.setattr(storage_waits, "_READS", (READ,))
-    monkeypatch.setattr(storage_waits, "_OPENS", (OPEN,))
+    monkeypatch.setattr(storage_waits, "_READ_CALLS", (READ,))
+    monkeypatch.setattr(storage_waits, "_OPEN_CALLS", (OPEN,))
     (tmp_path / "fd").mkdir()
     (tmp_path / "fd" / "17").symlink_to("/data/a.jpg")
     (tmp_path / "fd" / "18").symlink_to("pipe:[77]")

@@ -105,7 +105,7 @@ def test_workers_that_are_kept_and_those_of_several_epochs_add_up(fit, sampler):
 
 def test_only_the_first_two_workers_are_sampled_and_none_once_there_are_enough(fit):
     data = loader(worker_data.Looked(60), num_workers=3)
-    found, _ = fit(WorkerSampler(interval_s=1e6, most=20), data, max_epochs=2)
+    found, _ = fit(WorkerSampler(interval_s=1e6, max_samples=20), data, max_epochs=2)
     assert (found.processes, found.work) == (2, 40)
 
 

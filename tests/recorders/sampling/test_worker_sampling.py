@@ -7,20 +7,20 @@ import pytest
 import torch
 
 from lightning_gpuprof.recorders.sampling import worker_sampling as sampling
-from lightning_gpuprof.recorders.sampling.stack_lines import At
+from lightning_gpuprof.recorders.sampling.stack_lines import ThreadPlace
 from lightning_gpuprof.recorders.sampling.worker_sampler import read_samples
 from lightning_gpuprof.recorders.sampling.worker_sampling import (
     HANDING,
-    IDLE,
-    LEAST_WAITING,
+    IDLE_WEIGHT,
+    MIN_WAITING,
     WAITING,
     WorkerSampling,
     WorkerStart,
-    where_in_worker,
+    activity_of_worker,
 )
 from lightning_gpuprof.records.phases import Phase
 
-WORK = (sampling.WORK, At(Phase.DATA_WAIT, "t.py", 3, "decode", "json.loads", "python"))
+WORK = (sampling.WORK, ThreadPlace(Phase.DATA_WAIT, "t.py", 3, "decode", "json.loads", "python"))
 WAIT, HANDOVER = (WAITING, None), (HANDING, None)
 
 
@@ -35,12 +35,12 @@ def seen(monkeypatch, tmp_path):
             now.ns += round(seconds * 1e9)
             return not left
 
-        paced = partial(sampling.keep_sampling, clock=lambda: now.ns, sleep=passes)
-        monkeypatch.setattr(sampling, "keep_sampling", paced)
-        monkeypatch.setattr(sampling, "where_in_worker", lambda frame: left.pop(0))
+        paced = partial(sampling.sample_repeatedly, clock=lambda: now.ns, sleep=passes)
+        monkeypatch.setattr(sampling, "sample_repeatedly", paced)
+        monkeypatch.setattr(sampling, "activity_of_worker", lambda frame: left.pop(0))
         one = WorkerSampling(str(tmp_path / "0-1-0.json"), 1, init_ns=5)
         stop = SimpleNamespace(wait=passes)
-        one.watch(stop, interval_s=1.0, most=most)
+        one.run(stop, interval_s=1.0, max_samples=most)
         (counts,) = read_samples(str(tmp_path))
         return counts, left
 
@@ -61,11 +61,11 @@ def test_what_comes_before_the_first_batch_is_no_waiting(seen):
 
 
 def test_a_worker_that_only_ever_waits_has_nothing_to_do(seen):
-    counts, _ = seen([None, HANDOVER] + [WAIT] * (LEAST_WAITING - 1))
+    counts, _ = seen([None, HANDOVER] + [WAIT] * (MIN_WAITING - 1))
     assert counts.whole == 0
-    counts, _ = seen([None, HANDOVER] + [WAIT] * LEAST_WAITING)
-    assert (counts.work, counts.waiting, counts.handing) == (0, LEAST_WAITING, 0)
-    counts, _ = seen([WAIT] * LEAST_WAITING + [WORK])
+    counts, _ = seen([None, HANDOVER] + [WAIT] * MIN_WAITING)
+    assert (counts.work, counts.waiting, counts.handing) == (0, MIN_WAITING, 0)
+    counts, _ = seen([WAIT] * MIN_WAITING + [WORK])
     assert (counts.work, counts.waiting) == (1, 0)
 
 
@@ -73,7 +73,7 @@ def test_it_ends_with_its_samples_and_where_there_is_nothing_to_see(seen):
     counts, left = seen([WORK] * 9, most=5)
     assert (counts.work, len(left)) == (5, 4)
     _, left = seen([WAIT] * 90, most=5)
-    assert len(left) == 90 - 5 * IDLE
+    assert len(left) == 90 - 5 * IDLE_WEIGHT
 
 
 def test_a_torn_file_is_left_out(tmp_path):
@@ -83,7 +83,7 @@ def test_a_torn_file_is_left_out(tmp_path):
 
 
 def start(folder, inner=None):
-    return WorkerStart(inner, str(folder), "0-1", interval_s=1e6, most=10, asked_ns=0)
+    return WorkerStart(inner, str(folder), "0-1", interval_s=1e6, max_samples=10, asked_ns=0)
 
 
 def own_threads():
@@ -133,7 +133,7 @@ USER = "/program/data.py"
 def look(*functions):
     """Call functions of given files and names, each from the one before; look from the last."""
     found = []
-    inner = lambda: found.append(where_in_worker(sys._getframe(1)))  # noqa: E731
+    inner = lambda: found.append(activity_of_worker(sys._getframe(1)))  # noqa: E731
     for file, name in reversed(functions):
         space = {"inner": inner, "__name__": "torch.utils" if file.startswith(TORCH) else "data"}
         exec(compile(f"def {name}():\n    inner()", file, "exec"), space)
@@ -170,4 +170,4 @@ def test_waiting_for_work_and_handing_a_batch_over_are_told_apart():
 def test_outside_a_workers_loop_there_is_nothing_to_see():
     assert look((FETCH, "fetch"), (USER, "__getitem__")) is None
     assert look((USER, "_worker_loop"), (FETCH, "fetch")) is None
-    assert where_in_worker(None) is None
+    assert activity_of_worker(None) is None
