@@ -28,7 +28,7 @@ def test_samples_of_operators_may_be_formatting_that_held_the_lock(evaluate):
     assert saving.high == pytest.approx((0.9 + error[1]) * 6 * MS, rel=0.01)
 
 
-def test_hides_what_other_rules_would_say_of_small_operators(judge):
+def test_suppresses_what_other_rules_find_about_small_operators(judge):
     for rule in ("host-bound", "host-sync"):
         assert judge(rule, WORK, trainer=ON, trace={"operators": []}) is None
 
@@ -39,7 +39,7 @@ def test_is_at_least_a_warning_and_silent_when_off(evaluate):
     assert evaluate(WORK, trainer={"detect_anomaly": False}) is None
 
 
-def test_its_searches_are_no_reads_of_the_program_though_nobody_noted_them(evaluate, judge):
+def test_its_searches_are_not_reads_of_the_program_even_if_it_was_not_recorded(evaluate, judge):
     search = op("aten::_is_any_true", 200, MS) | {"backward_count": 200}
     read = op("aten::item", 200, MS) | {"backward_count": 200}
     for rule in ("host-sync", "host-bound"):

@@ -20,7 +20,7 @@ def sampled(*counts):
     return HostLines(100, lines, {"forward": 80, "backward": 20})
 
 
-def test_the_line_that_takes_most_is_told_with_what_it_calls(evaluate):
+def test_the_line_that_takes_most_is_named_with_what_it_calls(evaluate):
     found = evaluate(PHASES, records=[sampled((7, 20), (9, 60))])
     assert found.title == "forward, line 9, takes 52 to 68% of each step"
     assert found.severity is Severity.INFO
@@ -29,19 +29,19 @@ def test_the_line_that_takes_most_is_told_with_what_it_calls(evaluate):
     assert "mostly in einops.pack" in found.advice
 
 
-def test_where_lines_are_many_none_is_told(evaluate):
+def test_a_line_that_is_one_of_many_is_not_named(evaluate):
     lines = sampled(*((line, 10) for line in range(8)))
     assert evaluate(PHASES, records=[lines]) is None
 
 
-def test_without_samples_the_operator_is_told(evaluate):
+def test_without_samples_the_operator_is_named(evaluate):
     trace = {"operators": [op("aten::mm", 4, 12 * MS), op("aten::add", 4, 2 * MS)]}
     found = evaluate(PHASES, trace=trace)
     assert found.title == "aten::mm takes 6.00 ms of each step (60.0%)"
     assert found.evidence["calls_count"] == 2
 
 
-def test_it_comes_last_and_behind_whatever_names_its_line(analyze):
+def test_it_comes_last_and_is_suppressed_by_any_finding_at_its_line(analyze):
     phases = {**PHASES, "callbacks": 4 * MS}
     run = analyze(phases, parts={"callbacks/A": 4 * MS}, records=[sampled((9, 60))])
     assert [one.id for one in evaluate_rules(run).findings] == ["slow-callback", "costly-line"]

@@ -30,7 +30,7 @@ def test_a_long_wait_names_the_number_of_workers_that_hides_it(evaluate):
     assert span(finding) == (3_500_000, 5_900_000)
 
 
-def test_an_iterable_dataset_goes_to_one_worker_which_needs_no_sharing_out(evaluate):
+def test_an_iterable_dataset_gets_one_worker_which_need_not_divide_its_reads(evaluate):
     loader = Loader(num_workers=0, dataset_kind="iterable")
     finding = evaluate(WAITS, cpu_count=4, loader=loader)
     assert "more than one worker would repeat every sample" in finding.advice
@@ -50,7 +50,7 @@ def test_no_workers_for_a_dataset_that_reads_what_training_changes(analyze, shar
     assert suggested_workers(run) == 0
 
 
-def test_an_iterable_dataset_with_workers_is_told_to_share_out_what_it_reads(evaluate):
+def test_an_iterable_dataset_with_several_workers_must_divide_its_reads(evaluate):
     loader = Loader(num_workers=1, dataset_kind="iterable")
     finding = evaluate(WAITS, cpu_count=4, loader=loader)
     assert "divides its reads" in finding.advice
@@ -68,7 +68,7 @@ def test_ranks_divide_the_cores_that_they_share(analyze, cpu_count, host, cores)
     assert outcome("data-wait", run).evidence["cpu_count"] == cores
 
 
-def test_a_busy_wait_behind_a_sampler_of_their_own_names_it(evaluate):
+def test_a_wait_for_a_custom_sampler_names_the_sampler(evaluate):
     loader = Loader(num_workers=2, sampler="RanksEach")
     finding = evaluate(WAITS, parts={"data_wait/sampler": 4 * MS}, cpu_count=8, loader=loader)
     assert "RanksEach takes most of the wait" in finding.advice
@@ -80,12 +80,12 @@ def test_a_short_wait_is_silent(evaluate):
     assert evaluate({"data_wait": 400_000, "forward": 10 * MS}, loader=IN_PROCESS) is None
 
 
-def test_the_start_of_an_epoch_is_not_this_findings_business(evaluate):
+def test_the_start_of_an_epoch_does_not_count(evaluate):
     phases = {"data_wait": every(10, 200 * MS, 100_000), "forward": 10 * MS}
     assert evaluate(phases, flags=EPOCH_FLAGS, loader=IN_PROCESS) is None
 
 
-def test_a_batch_cheaper_than_its_hand_over_is_not_sent_to_workers(evaluate):
+def test_no_workers_are_proposed_if_sending_a_batch_takes_longer_than_making_it(evaluate):
     finding = evaluate({"data_wait": 90_000, "forward": 300_000}, cpu_count=8, loader=IN_PROCESS)
     assert finding.change is None
     assert "cheaper" in finding.advice
@@ -93,13 +93,13 @@ def test_a_batch_cheaper_than_its_hand_over_is_not_sent_to_workers(evaluate):
 
 
 @pytest.mark.parametrize("loader", [None, Loader()])
-def test_with_no_known_loader_it_asks_for_cheaper_batches(evaluate, loader):
+def test_without_a_known_loader_cheaper_batches_are_proposed(evaluate, loader):
     finding = evaluate(WAITS, cpu_count=4, loader=loader)
     assert finding.change is None
     assert span(finding) == (0, 7_200_000)
 
 
-def test_where_every_core_makes_batches_their_number_is_no_change(evaluate):
+def test_no_more_workers_are_proposed_if_they_use_every_core(evaluate):
     finding = evaluate(WAITS, cpu_count=4, loader=Loader(num_workers=4))
     assert finding.change is None
     assert "4 workers already use all 4 cores" in finding.advice
@@ -110,7 +110,7 @@ def test_where_every_core_makes_batches_their_number_is_no_change(evaluate):
 RECEIVING = {"data_wait/sampler": 10_000, "data_wait/workers": MS}
 
 
-def test_a_wait_spent_unpacking_is_not_told_to_take_more_workers(evaluate):
+def test_no_more_workers_are_proposed_if_the_wait_is_receiving_batches(evaluate):
     finding = evaluate(WAITS, parts=RECEIVING, cpu_count=8, loader=Loader(num_workers=2))
     assert finding.change == "DataLoader(..., num_workers=0)"
     assert finding.evidence["receiving_frac"] == pytest.approx(4.99 / 6)
@@ -118,7 +118,7 @@ def test_a_wait_spent_unpacking_is_not_told_to_take_more_workers(evaluate):
     assert finding.saving_ns.low == 0 < 6 * MS <= finding.saving_ns.high
 
 
-def test_workers_on_every_core_that_are_not_waited_for_are_too_many(evaluate):
+def test_workers_on_every_core_with_batches_ready_are_too_many(evaluate):
     finding = evaluate(WAITS, parts=RECEIVING, cpu_count=2, loader=Loader(num_workers=4))
     assert finding.change == "DataLoader(..., num_workers=0)"
     assert finding.severity is Severity.CRITICAL
@@ -139,7 +139,7 @@ def computing(self_ns, **options):
     return {"cpu_count": 2, "loader": IN_PROCESS, "trace": trace, **options}
 
 
-def test_no_workers_are_proposed_where_training_computes_on_every_core(analyze):
+def test_no_workers_are_proposed_if_training_computes_on_every_core(analyze):
     waits = {"data_wait": 4 * MS, "forward": 6 * MS}
     run = analyze(waits, **computing(12 * MS, torch_threads=2))
     finding = outcome("data-wait", run)
@@ -157,7 +157,7 @@ def test_no_workers_are_proposed_where_training_computes_on_every_core(analyze):
         (6 * MS, {"torch_threads": 2, "device": Device(type="cuda"), "columns": GPU_IDLE}),
     ],
 )
-def test_workers_are_proposed_where_training_leaves_them_a_core(evaluate, self_ns, options):
+def test_workers_are_proposed_if_training_leaves_them_a_core(evaluate, self_ns, options):
     finding = evaluate(WAITS, **computing(self_ns, **options))
     assert "num_workers=" in finding.change
 
@@ -188,7 +188,7 @@ def test_the_users_own_code_comes_before_workers_that_would_save_less(evaluate):
     assert finding.evidence["sample_ns"] == 312_500
 
 
-def test_a_wait_for_worker_processes_of_the_programs_own_is_told_with_its_share(evaluate):
+def test_a_wait_for_the_programs_own_worker_processes_has_its_share_in_the_title(evaluate):
     polled = seen(60, 100, callee="multiprocessing.poll")
     finding = evaluate(LONG, **polled, **SAMPLES)
     assert finding.title.endswith("waits for data, 60.0% of it for own workers")
@@ -207,7 +207,7 @@ def test_a_wait_for_worker_processes_of_the_programs_own_is_told_with_its_share(
         ("operand = table[i]", None, False),
     ],
 )
-def test_what_is_drawn_at_random_is_not_said_to_be_done_once(evaluate, source, callee, random):
+def test_random_samples_are_not_to_be_computed_once(evaluate, source, callee, random):
     found = evaluate(LONG, **seen(100, 100, source=source, callee=callee), **SAMPLES)
     assert ("random augmentation" in found.advice) is random
     # Half as long is the least of it: workers surely save more.
@@ -221,12 +221,12 @@ def test_many_cores_come_before_the_users_own_code(evaluate):
 
 
 @pytest.mark.parametrize(("count", "whole"), [(4, 100), (9, 9)])
-def test_code_that_was_hardly_seen_does_not_come_before_workers(evaluate, count, whole):
+def test_code_with_few_samples_does_not_come_before_workers(evaluate, count, whole):
     finding = evaluate(WAITS, **seen(count, whole), **SAMPLES)
     assert finding.change == TWO
 
 
-def test_samples_that_are_only_many_have_no_sure_saving(evaluate):
+def test_many_cheap_samples_have_no_sure_saving(evaluate):
     waits = {"data_wait": MS // 4, "forward": MS}
     finding = evaluate(waits, **seen(100, 100), **SAMPLES)
     assert finding.saving_ns.low == 0
@@ -268,12 +268,12 @@ def test_what_the_lines_of_workers_do_is_what_can_be_saved(evaluate):
     assert half == pytest.approx(0.9 * (0.6 - 2 * (0.6 * 0.4 / 100) ** 0.5) * 10 * MS, rel=1e-6)
 
 
-def test_an_operation_of_workers_is_told_with_its_advice(evaluate):
+def test_an_operation_of_workers_has_its_advice(evaluate):
     finding = evaluate(WAITS, records=worked(80, callee="json.loads"), **CROWDED)
     assert "for every sample (json.loads, 80.0%, t.py:7)" in finding.advice
 
 
-def test_workers_whose_batches_take_longer_than_the_wait_are_kept(evaluate):
+def test_busy_workers_stay_and_idle_workers_go(evaluate):
     finding = evaluate(WAITS, parts=RECEIVING, records=worked(90), **CROWDED)
     assert finding.change is None
     assert "use all 2 cores" in finding.advice
@@ -288,7 +288,7 @@ READ = Reads(2 * 100 * MS, 6_000_000, 60)
 STORED = {"blocked": 120, "filesystem": "nfs4", "read": READ}
 
 
-def test_makers_that_wait_for_storage_are_told_so_and_may_be_more_than_cores(evaluate):
+def test_workers_that_wait_for_storage_may_be_more_than_there_are_cores(evaluate):
     lines = WorkerLines(2, 160, 40, 0, (JPEG,), **STORED)
     finding = evaluate(WAITS, **CROWDED, records=[lines])
     assert "wait for storage (nfs4, 586 KiB in 6 reads per batch):" in finding.advice
@@ -307,7 +307,7 @@ def test_makers_that_wait_for_storage_are_told_so_and_may_be_more_than_cores(eva
     assert finding.evidence["io_pressure_frac"] == 0.4
 
 
-def test_validation_that_makes_its_batches_at_the_same_line_is_of_the_cause(analyze, evaluate):
+def test_validation_counts_if_it_makes_its_batches_at_the_same_line(analyze, evaluate):
     slow = LineCount("data_wait", "t.py", 7, "decode", "f(x)", "json.loads", "python", 60)
     run = {
         "phases": {**WAITS, "forward": 2 * MS, "validation": every(10, 30 * MS, first=9)},

@@ -67,7 +67,7 @@ def test_the_kernels_of_a_loop_of_reads_are_host_syncs(thin, reads, told):
 
 
 @pytest.mark.parametrize(("busy_ns", "high"), [(14 * MS, 3 * MS), (18 * MS, MS), (24 * MS, None)])
-def test_no_more_goes_than_the_device_idles(thin, busy_ns, high):
+def test_no_more_is_saved_than_the_device_is_idle(thin, busy_ns, high):
     finding = thin(gpu=THIN["gpu"] | {"busy_ns": busy_ns})
     assert (finding and finding.saving_ns.high) == high
     assert finding is None or finding.evidence["gaps_ns"] == high
@@ -80,11 +80,11 @@ def test_no_more_goes_than_the_device_idles(thin, busy_ns, high):
         {"operators": [{"name": "aten::_cudnn_rnn_backward", "count": 2, "device_count": 90}]},
     ],
 )
-def test_thin_kernels_that_one_call_launches_are_not_launched_one_by_one(thin, together):
+def test_short_kernels_that_one_call_launches_do_not_count(thin, together):
     assert thin(**together) is None
 
 
-def test_what_is_replayed_as_a_graph_already_is_not_proposed_again(thin):
+def test_a_part_that_is_a_graph_already_is_not_to_be_captured_again(thin):
     finding = thin(launches=THIN["launches"] | {"graph_count": 4, "graphed_thin_count": 40})
     assert finding.change is None
     assert finding.advice.startswith("Part of the step is a graph already")
@@ -124,9 +124,7 @@ def test_memory_that_is_nearly_full_and_was_retried_is_critical(judge):
 
 
 @pytest.mark.parametrize(("advised", "told"), [(4, "Lower the batch size and"), (1, "size to 1 ")])
-def test_memory_that_ran_out_in_a_batch_that_can_hardly_be_it_is_not_said_to_be_unused(
-    judge, advised, told
-):
+def test_memory_that_ran_out_is_not_reported_as_unused(judge, advised, told):
     advice = Advice(step=50, batch_size=2, suggested_batch_size=advised)
     records = [memory(GB, total_bytes=80 * GB, alloc_retries=1), advice]
     finding = judge("vram-pressure", WORK, records=records, device=H100)
@@ -135,7 +133,7 @@ def test_memory_that_ran_out_in_a_batch_that_can_hardly_be_it_is_not_said_to_be_
     assert judge("unused-vram", WORK, records=records, device=H100) is None
 
 
-def test_what_others_hold_fills_the_device_too(judge):
+def test_memory_of_other_processes_fills_the_device_too(judge):
     def judged(free):
         held = memory(60 * GB, total_bytes=80 * GB, free_bytes=free * GB)
         return judge("vram-pressure", WORK, records=[held], device=H100)
@@ -181,7 +179,7 @@ def test_lost_kernels_are_counted(judge):
     assert judged(0) is None
 
 
-def test_what_waits_for_other_work_is_not_saved_by_waiting_less(judge):
+def test_idle_time_for_other_reasons_than_syncs_is_not_saved(judge):
     waits = {"host_sync": 2 * MS, "dependency": 10 * MS}
     idle = [{"cause": cause, "total_ns": ns} for cause, ns in waits.items()]
     trace = {"gpu": {"idle_ns": 12 * MS}, "idle": idle, "sync_ns": 16 * MS}
@@ -190,7 +188,7 @@ def test_what_waits_for_other_work_is_not_saved_by_waiting_less(judge):
     assert span(finding) == (MS, MS)
 
 
-def test_the_profiler_s_own_wait_after_the_last_step_is_no_step_s(judge):
+def test_the_profilers_own_wait_after_the_last_step_does_not_count(judge):
     def sync(start_ns, blocked_ns, operator):
         return {"start_ns": start_ns, "blocked_ns": blocked_ns, "operator": operator}
 
@@ -202,7 +200,7 @@ def test_the_profiler_s_own_wait_after_the_last_step_is_no_step_s(judge):
     assert finding.evidence["blocked_ns"] == 2 * MS
 
 
-def test_waits_for_the_whole_device_have_one_for_a_stream_as_change(judge):
+def test_the_change_for_waits_for_the_whole_device_is_a_wait_for_a_stream(judge):
     at = {"file": "train.py", "line": 7}
     sync = {"name": "hipDeviceSynchronize", "kind": "device", "blocked_ns": 2 * MS, "where": at}
     trace = {"gpu": GPU, "sync_ns": 6 * MS, "syncs": [sync, sync]}
@@ -215,7 +213,7 @@ def test_waits_for_the_whole_device_have_one_for_a_stream_as_change(judge):
     assert "detach" in judge("host-sync", WORK, trace=trace, device=H100).change
 
 
-def test_a_batch_that_is_copied_from_pageable_memory_is_no_value_that_is_read(judge):
+def test_a_copy_from_pageable_memory_is_not_a_read_of_a_value(judge):
     trace = {"gpu": {"idle_ns": 12 * MS}, "sync_ns": 16 * MS, "upload_wait_ns": 16 * MS}
     assert judge("host-sync", WORK, trace=trace, device=H100) is None
     trace["upload_wait_ns"] = 10 * MS

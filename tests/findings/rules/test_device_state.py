@@ -32,7 +32,7 @@ def test_a_power_limit_under_load_is_a_fact(judge):
     assert "the power limit" in finding.title
 
 
-def test_another_process_is_told_with_its_bytes(judge):
+def test_another_process_is_reported_with_its_bytes(judge):
     records = [sample(max_others_bytes=3 * GIB, max_others_count=1), sample()]
     finding = judge("shared-device", {"forward": 1}, records=records)
     assert finding.title == "Another process holds 3.00 GiB on this device"
@@ -52,5 +52,5 @@ DIPS = {"gpu_idle": 0.8, "hw_thermal_slowdown": 0.05}
         ("shared-device", {}),
     ],
 )
-def test_dips_a_device_of_our_own_and_a_driver_that_says_neither_are_silent(judge, rule, fields):
+def test_short_dips_no_other_process_and_an_unknown_state_are_silent(judge, rule, fields):
     assert judge(rule, {"forward": 1}, records=[sample(**fields)]) is None

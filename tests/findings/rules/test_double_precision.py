@@ -23,7 +23,7 @@ def test_a_model_in_double_may_save_half_of_its_longer_operators(evaluate):
         {"model": {"dtypes": {"float32": 6, "float64": 1}}},
     ],
 )
-def test_is_silent_where_float64_was_asked_for_or_is_the_exception(evaluate, asked):
+def test_is_silent_if_float64_was_asked_for_or_is_rare(evaluate, asked):
     assert evaluate(PHASES, trace=TRACE, **asked) is None
 
 
@@ -37,7 +37,7 @@ def test_on_a_gpu_the_kernels_time_counts_and_not_the_hosts(evaluate):
     assert evaluate(PHASES, trace=TRACE, **gpu) is None
 
 
-def test_models_that_differentiate_twice_are_taken_to_need_it(evaluate):
+def test_models_that_differentiate_twice_may_need_float64(evaluate):
     second = op("TanhBackwardBackward0", 2, MS)
     trace = {"operators": [*TRACE["operators"], second]}
     assert evaluate(PHASES, trace=trace, model=DOUBLE) is None

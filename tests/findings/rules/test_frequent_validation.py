@@ -15,7 +15,7 @@ def validated(steps, ns, *, first=None, count=100):
     return {"phases": phases, "flags": flags, "steps": count}
 
 
-def test_counts_what_one_takes_and_how_many_there_were(evaluate):
+def test_counts_validations_and_their_mean_time(evaluate):
     finding = evaluate(**validated(10, 30 * MS))
     assert finding.evidence["validations_count"] == 10
     assert finding.change == "Trainer(..., val_check_interval=100)"
@@ -23,14 +23,14 @@ def test_counts_what_one_takes_and_how_many_there_were(evaluate):
     assert span(finding) == (2_160 * US, 3_240 * US)
 
 
-def test_those_in_steps_without_marks_count(evaluate):
+def test_validations_in_steps_without_marks_count(evaluate):
     more = unmarked(100, phase_ns={"validation": 240 * MS}, flagged={"validation": 8})
     evidence = evaluate(**validated(50, 30 * MS, first=9), records=[more]).evidence
     assert evidence["validations_count"] == 10
     assert (evidence["validation_ns"], evidence["per_validation_ns"]) == (1_500 * US, 30 * MS)
 
 
-def test_one_hook_that_is_most_of_it_is_named(evaluate):
+def test_a_hook_that_takes_most_of_validation_is_named(evaluate):
     for part, named in ((20 * MS, "on_validation_epoch_end"), (10 * MS, None)):
         parts = {"validation/on_validation_epoch_end": every(10, part, first=9)}
         finding = evaluate(**validated(10, 30 * MS), parts=parts)
@@ -48,18 +48,18 @@ def test_an_interval_beyond_the_epoch_is_given_in_epochs(evaluate, trainer):
     assert finding.change == "Trainer(..., check_val_every_n_epoch=6, val_check_interval=1.0)"
 
 
-def test_a_run_too_short_for_the_interval_is_told_of_fewer_batches(evaluate):
+def test_in_a_run_too_short_for_the_interval_fewer_batches_are_proposed(evaluate):
     finding = evaluate(**validated(50, 900 * MS), loader=Loader(length=50))
     assert finding.change == "Trainer(..., limit_val_batches=0.2)"
 
 
 @pytest.mark.parametrize(("each_ns", "told"), [(100 * MS, False), (2_000 * MS, True)])
-def test_short_validations_once_an_epoch_are_not_told(evaluate, each_ns, told):
+def test_short_validations_once_per_epoch_are_not_reported(evaluate, each_ns, told):
     columns = {"epoch": [step // 50 for step in range(100)]}
     assert (evaluate(**validated(50, each_ns), columns=columns) is not None) is told
 
 
-def test_the_line_that_takes_most_of_it_is_named(analyze):
+def test_the_line_that_takes_most_of_validation_is_named(analyze):
     seen = (
         LineCount("validation", "t.py", 36, "decode", "self.decoder(x)", "torch.call", "model", 16),
         LineCount("validation", "t.py", 50, "validation_step", "self.log(x)", "l.log", "log", 4),

@@ -12,7 +12,7 @@ def traced(count, self_ns, **own):
     return {"operators": [op("aten::mul", count, self_ns) | own, op("aten::mm", 4, 8 * MS)]}
 
 
-def test_many_thin_operators_on_a_cpu_are_host_work(evaluate):
+def test_many_short_operators_on_a_cpu_are_host_work(evaluate):
     finding = evaluate(WORK, trace=traced(2_000, 4 * MS))
     # Two steps were traced: 4 ms of matrix products each, so 6 of 10 ms are overhead.
     # The model's size is unknown, so all of its calls count as repeated.
@@ -26,7 +26,7 @@ def test_many_thin_operators_on_a_cpu_are_host_work(evaluate):
     assert finding.places[0].name == "aten::mul"
 
 
-def test_what_the_backward_pass_has_grown_by_since_the_trace_is_no_loops(evaluate):
+def test_growth_of_the_backward_pass_since_the_trace_is_not_due_to_loops(evaluate):
     grows = [4 * MS + step * 100 * US for step in range(160)]
     phases = WORK | {"backward": grows}
     finding = evaluate(phases, steps=160, trace=traced(2_000, 4 * MS))
@@ -42,7 +42,7 @@ def test_what_the_backward_pass_has_grown_by_since_the_trace_is_no_loops(evaluat
         {"loading_count": 2_000},  # of what makes batches
     ],
 )
-def test_calls_that_are_not_the_forwards_own_are_nothing_to_batch(evaluate, own):
+def test_calls_outside_forward_cannot_be_batched(evaluate, own):
     assert evaluate(WORK, trace=traced(2_000, 4 * MS, **own)) is None
 
 
@@ -53,11 +53,11 @@ def test_waiting_for_another_thread_is_no_overhead(evaluate):
     assert finding.evidence["overhead_ns"] == 3 * MS  # half of the 6 ms of forward
 
 
-def test_a_few_thin_operators_are_nothing_to_batch(evaluate):
+def test_a_few_short_operators_are_not_worth_batching(evaluate):
     assert evaluate(WORK, trace=traced(100, 100 * US)) is None
 
 
-def test_a_loop_that_writes_elements_in_place_is_no_optimizer(evaluate):
+def test_a_loop_that_writes_elements_in_place_is_not_an_optimizer(evaluate):
     trace = traced(2_000, 4 * MS, name="aten::add_")
     model = {"dtypes": {"float32": 4}, "optimizers": [{"class": "Adam", "fused": True}]}
     finding = evaluate(WORK, trace=trace, model=model)
@@ -67,7 +67,7 @@ def test_a_loop_that_writes_elements_in_place_is_no_optimizer(evaluate):
     assert evaluate(WORK, trace=trace, model=model) is None
 
 
-def test_run_ahead_near_the_launch_latency_says_it_on_a_gpu_and_one_far_ahead_does_not(evaluate):
+def test_a_gpu_is_host_bound_if_the_host_is_hardly_ahead_of_it(evaluate):
     columns = {"device_dur": 10 * MS, "device/forward": 6 * MS, "run_ahead/forward": 10 * US}
     finding = evaluate(WORK, columns=columns, device=CUDA)
     assert finding.title == "100.0% of the steps wait for the host to queue work"
@@ -89,13 +89,13 @@ def test_without_marks_a_trace_says_that_the_device_waits_for_launches(evaluate)
 
 
 @pytest.mark.parametrize(("gpu", "most_ns"), [(None, 5 * MS), ({"idle_ns": 0}, 0)])
-def test_a_trace_without_kernels_does_not_say_that_fewer_launches_save_none(evaluate, gpu, most_ns):
+def test_without_kernels_in_the_trace_fewer_launches_may_still_save_time(evaluate, gpu, most_ns):
     trace, model = traced(0, 0) | {"gpu": gpu}, {"dtypes": {"float32": 10}}
     finding = evaluate(WORK, device=CUDA, columns=MARKED, trace=trace, model=model)
     assert span(finding) == (0, most_ns)
 
 
-def test_the_loop_inside_a_recurrent_layer_is_not_the_users_to_batch_but_one_around_it(evaluate):
+def test_a_loop_around_a_recurrent_layer_can_be_batched_but_not_the_loop_inside_it(evaluate):
     trace, layer = traced(2_000, 4 * MS), op("aten::gru", 2, 10 * MS, 0)
     trace["operators"].append(layer)
     # One call per step, which takes 5 of the 6 ms of forward.
@@ -105,7 +105,7 @@ def test_the_loop_inside_a_recurrent_layer_is_not_the_users_to_batch_but_one_aro
     assert finding.evidence["repeated_ns"] > 5 * MS
 
 
-def test_a_host_that_queues_little_and_waits_for_a_copy_is_not_what_holds_the_device_back(evaluate):
+def test_a_host_that_waits_for_a_copy_does_not_hold_the_device_back(evaluate):
     phases = {"forward": 1 * MS, "backward": 1 * MS, "host_to_device": 10 * MS}
     options = {"device": CUDA, "columns": MARKED, "trace": traced(0, 0)}
     assert evaluate(phases, **options) is None

@@ -42,7 +42,7 @@ def test_without_an_inspection_the_sampled_lines_that_read_are_named(evaluate):
     assert "Replace model.py:5, `right += close.item()`" in finding.advice
 
 
-def test_the_reads_inside_of_any_optimizers_update_are_not_the_users(evaluate):
+def test_reads_inside_an_optimizers_update_are_not_the_users(evaluate):
     # Fused ones read their step counts on a CPU, too: the trace has them in the update.
     read = op("aten::item", 200, 2 * MS) | {"update_count": 200}
     model = {"dtypes": {"float32": 100}, "optimizers": [{"class": "AdamW", "fused": True}]}
@@ -61,7 +61,9 @@ def test_the_line_that_blocks_a_gpu_is_named(evaluate):
 @pytest.mark.parametrize(
     ("busy_ns", "saved_ns"), [(4 * MS, (300 * US, 7_500 * US)), (19 * MS, (300 * US, 500 * US))]
 )
-def test_a_loop_of_reads_on_a_gpu_costs_no_more_than_the_device_idles(evaluate, busy_ns, saved_ns):
+def test_a_loop_of_reads_on_a_gpu_costs_at_most_the_idle_time_of_the_device(
+    evaluate, busy_ns, saved_ns
+):
     operators = [op("aten::item", 60, MS), op("aten::mm", 2, 4 * MS)]
     trace = {"gpu": {"busy_ns": busy_ns}, "sync_ns": MS, "operators": operators}
     finding = evaluate(WORK, records=[SITE], trace=trace, device=CUDA, model=LOOP["model"])
@@ -71,7 +73,7 @@ def test_a_loop_of_reads_on_a_gpu_costs_no_more_than_the_device_idles(evaluate, 
     assert "model.py:7" in finding.advice
 
 
-def test_a_loop_of_reads_beside_which_the_device_works_all_the_while_costs_nothing(evaluate):
+def test_a_loop_of_reads_costs_nothing_while_the_device_is_busy(evaluate):
     trace = {"gpu": {"busy_ns": 20 * MS}, "operators": [op("aten::item", 60, MS)]}
     assert evaluate(WORK, trace=trace, device=CUDA) is None
 
@@ -93,5 +95,5 @@ def test_reads_that_would_stop_a_gpu_are_a_fact_on_a_cpu(evaluate):
 
 
 @pytest.mark.parametrize("device", [Device(type="cpu"), CUDA])
-def test_finds_nothing_where_steps_were_watched_and_none_synced(evaluate, device):
+def test_is_silent_if_inspected_steps_had_no_syncs(evaluate, device):
     assert evaluate(WORK, records=[SyncSteps(3)], device=device) is None

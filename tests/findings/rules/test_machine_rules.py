@@ -13,7 +13,7 @@ def quota(judge, periods, throttled, *, threads=64, **options):
     return judge("cpu-quota", WORK, records=records, torch_threads=threads, **options)
 
 
-def test_a_quota_that_is_used_up_in_most_periods_is_told(judge):
+def test_a_quota_that_is_used_up_in_most_periods_is_reported(judge):
     finding = quota(judge, 200, 150)
     assert finding.title.startswith("A quota of 2.5 cores was used up in 75.0%")
     assert "(torch has 64 threads)" in finding.advice
@@ -22,7 +22,7 @@ def test_a_quota_that_is_used_up_in_most_periods_is_told(judge):
 
 
 @pytest.mark.parametrize(("periods", "throttled"), [(200, 30), (20, 20), (0, 0)])
-def test_a_quota_that_is_seldom_used_up_is_not(judge, periods, throttled):
+def test_a_quota_that_is_seldom_used_up_is_not_reported(judge, periods, throttled):
     assert quota(judge, periods, throttled) is None
 
 
@@ -43,7 +43,7 @@ def test_no_more_threads_are_proposed_than_there_are(judge, threads, workers, ch
     ("not_built", Severity.WARNING),
     ("not_found", Severity.WARNING),
 ])  # fmt: skip
-def test_a_gpu_that_a_run_leaves_unused_is_told(judge, why, severity):
+def test_a_gpu_that_a_run_leaves_unused_is_reported(judge, why, severity):
     finding = judge("gpu-left-unused", WORK, gpu_left_unused=why)
     assert finding.severity is severity
     assert finding.saving_ns.high == 0

@@ -9,19 +9,19 @@ RISING = [ProcessMemory(50 * i, 10**9 + i * 10**7) for i in range(10)]
 SLOWER = {"forward": [MS + step * 100 * US for step in range(500)], "backward": 4 * MS}
 
 
-def test_memory_that_rises_all_along_is_told(evaluate):
+def test_memory_that_rises_through_the_whole_run_is_reported(evaluate):
     finding = evaluate(WORK, records=RISING)
     assert finding.severity is Severity.WARNING
     assert finding.evidence["growth_per_step_bytes"] == 200_000
 
 
-def test_a_cache_that_fills_and_stops_is_not_told(evaluate):
+def test_a_cache_that_fills_and_stops_growing_is_not_reported(evaluate):
     sizes = [1, 2, 3, 4, 5, 6, 6, 6, 6, 6]
     notes = [ProcessMemory(i, s * 10**8) for i, s in enumerate(sizes)]
     assert evaluate(WORK, records=notes) is None
 
 
-def test_a_forward_that_gets_slower_with_it_costs_what_it_grew_by(evaluate):
+def test_a_forward_that_gets_slower_with_memory_costs_what_it_grew_by(evaluate):
     finding = evaluate(SLOWER, steps=500, records=RISING)
     grown = finding.evidence["forward_last_ns"] - finding.evidence["forward_first_ns"]
     # Up to the middle of the first sixteenth it had grown as well, by 100 us a step.
@@ -32,14 +32,14 @@ def test_a_forward_that_gets_slower_with_it_costs_what_it_grew_by(evaluate):
     )
 
 
-def test_a_forward_that_gets_slower_is_a_fact_where_memory_was_not_measured(evaluate):
+def test_a_forward_that_gets_slower_is_info_if_memory_was_not_measured(evaluate):
     slightly = {**SLOWER, "forward": [50 * MS + step * 20 * US for step in range(500)]}
     finding = evaluate(slightly, steps=500)
     assert finding.severity is Severity.INFO
     assert span(finding)[0] == finding.evidence["grown_per_step_ns"] > 0
 
 
-def test_a_forward_that_gets_slower_while_memory_does_not_is_not_told(evaluate):
+def test_a_forward_that_gets_slower_while_memory_stays_is_not_reported(evaluate):
     notes = [ProcessMemory(50 * i, 10**9) for i in range(10)]
     assert evaluate(SLOWER, steps=500, records=notes) is None
 
@@ -52,7 +52,7 @@ def test_a_forward_that_gets_slower_while_memory_does_not_is_not_told(evaluate):
         ("x = torch.cat([x, noise], 1)", None, "instead of self.losses.append(loss)"),
     ],
 )
-def test_the_line_that_adds_to_what_is_kept_is_named(evaluate, source, wanted, change):
+def test_the_line_that_appends_to_a_collection_is_named(evaluate, source, wanted, change):
     lines = (
         LineCount("forward", "train.py", 9, "forward", "x = self.net(x)", None, "model", 60),
         LineCount("forward", "train.py", 35, "add", source, None, None, 20),
@@ -63,6 +63,6 @@ def test_the_line_that_adds_to_what_is_kept_is_named(evaluate, source, wanted, c
     assert change in finding.change
 
 
-def test_a_machine_that_gets_slower_is_not_told(evaluate):
+def test_a_machine_that_gets_slower_is_not_growth(evaluate):
     slower = {**SLOWER, "backward": SLOWER["forward"]}
     assert evaluate(slower, steps=500) is None

@@ -11,7 +11,7 @@ def test_memory_bound_kernels_are_judged_by_category_without_a_roofline(judge):
     assert span(finding) == (750_000, 2_250_000)
 
 
-def test_memory_bound_kernels_are_judged_by_the_roofline_where_there_is_one(judge):
+def test_memory_bound_kernels_are_judged_by_the_roofline_if_there_is_one(judge):
     rows = [{"bound": "memory", "total_ns": MS}, {"bound": "compute", "total_ns": 9 * MS}]
     trace = {"gpu": GPU, "categories": [category("gemm", 10 * MS)], "roofline": rows}
     assert judge("memory-bound-kernels", WORK, trace=trace, device=H100) is None
@@ -32,7 +32,9 @@ def test_kernels_with_too_little_work_to_fill_the_device_are_not_bound_by_its_me
 @pytest.mark.parametrize(
     ("kind", "low", "high"), [("norm", 750, 3_000), ("conv", 250, 1_500), ("gemm", 250, 1_500)]
 )
-def test_only_what_a_compiler_fuses_goes_and_at_least_by_its_bytes(judge, kind, low, high):
+def test_only_kernels_that_a_compiler_fuses_save_time_at_least_by_their_bytes(
+    judge, kind, low, high
+):
     def row(category, num_bytes):
         moved = {"count": 10, "num_bytes": num_bytes, "peak_bytes_per_s": 1e12}
         return moved | {"bound": "memory", "total_ns": 4 * MS, "category": category}
@@ -51,7 +53,7 @@ TRANSPOSES = {
 }
 
 
-def test_transposes_around_convolutions_go_in_channels_last(judge):
+def test_transposes_around_convolutions_are_saved_by_channels_last(judge):
     finding = judge("non-contiguous-layout", WORK, trace=TRANSPOSES, device=H100)
     assert span(finding) == (800 * US, 1_200 * US)
     assert "channels_last" in finding.change

@@ -51,7 +51,7 @@ GATHER, REDUCE = "ncclDevKernel_AllGather_RING_LL", "ncclDevKernel_AllReduce_Sum
         ("DDPStrategy", [exchange(GATHER, 5), exchange(REDUCE, 4), exchange(REDUCE, 4)], "", True),
     ],
 )
-def test_what_is_gathered_is_told_by_the_strategy_and_by_most_of_the_time(
+def test_gathered_weights_are_recognised_by_the_strategy_or_by_most_of_the_time(
     judge, strategy, kernels, said, proposed
 ):
     trace, trainer = {"gpu": GPU, "kernels": kernels}, {"strategy": strategy}
@@ -61,7 +61,7 @@ def test_what_is_gathered_is_told_by_the_strategy_and_by_most_of_the_time(
     assert bool(finding.change) is proposed
 
 
-def test_communication_is_what_the_last_rank_still_waits_whatever_others_wait(ranks):
+def test_communication_is_the_wait_of_the_last_rank(ranks):
     run = ranks(*(exchanging(11 * MS - waits, waits, waits) for waits in (2 * MS, 7 * MS)))
     finding = outcome("exposed-communication", run)
     assert finding.evidence["exposed_comm_ns"] == 2 * MS
@@ -69,9 +69,7 @@ def test_communication_is_what_the_last_rank_still_waits_whatever_others_wait(ra
 
 
 @pytest.mark.parametrize(("world", "waits_ns"), [(2, [54_400_000]), (3, [54_400_000, 55 * MS])])
-def test_without_the_records_of_some_ranks_there_is_so_much_communication_at_most(
-    ranks, world, waits_ns
-):
+def test_without_the_records_of_some_ranks_communication_is_an_upper_bound(ranks, world, waits_ns):
     run = ranks(*(exchanging(64_400_000 - ns, ns, ns) for ns in waits_ns), world=world)
     (finding,) = evaluate_rules(run, [rules()["exposed-communication"]]).findings
     assert finding.title == "Up to 54.4 ms of each step (84.5%) is exposed communication"
@@ -80,7 +78,7 @@ def test_without_the_records_of_some_ranks_there_is_so_much_communication_at_mos
     assert isinstance(outcome("straggler-rank", run), Abstained)
 
 
-def test_the_trace_of_one_rank_is_not_sure_either_without_the_records_of_others(ranks):
+def test_a_trace_of_one_rank_is_an_upper_bound_too(ranks):
     cycle = ProfilerCycle(cycle=0, first_step=3, last_step=4, trace_file="t.gz")
     traces = {"t.gz": {"steps": [{}, {}], "gpu": GPU}}
     one = {"phases": WORK, "records": [cycle], "device": H100}
@@ -89,7 +87,7 @@ def test_the_trace_of_one_rank_is_not_sure_either_without_the_records_of_others(
 
 
 @pytest.mark.parametrize(("world", "told"), [(2, False), (1, True)])
-def test_what_may_be_a_wait_for_a_rank_without_records_is_not_told_to_log_less(ranks, world, told):
+def test_a_possible_wait_for_a_rank_without_records_is_not_a_cost_of_logging(ranks, world, told):
     one = {"phases": {"forward": 9 * MS, "logging": 6 * MS}, "parts": {"logging/self.log": 6 * MS}}
     run = ranks(one | {"records": [SyncedLogs(("loss",))]}, world=world)
     assert bool(outcome("slow-logging", run)) is told
@@ -109,7 +107,7 @@ class TestStragglerRank:
 
     @pytest.mark.parametrize("late", [0, 1])
     @pytest.mark.parametrize(("elsewhere", "told"), [(0, [54]), (25, []), (None, [])])
-    def test_a_rank_late_in_forward_has_the_lines_that_are_longer_there(
+    def test_a_rank_late_in_forward_names_the_lines_that_take_longer_there(
         self, ranks, late, elsewhere, told
     ):
         def seen(augment):
@@ -125,7 +123,7 @@ class TestStragglerRank:
         assert (finding.places[0].rank, finding.places[0].phase) == (late, "forward")
         assert [at.line for at in finding.places if at.file] == told
 
-    def test_who_waits_for_it_in_self_log_is_not_told_to_log_less(self, ranks):
+    def test_a_wait_for_the_late_rank_in_self_log_is_not_a_cost_of_logging(self, ranks):
         def logs(data_wait, logging):
             one = exchanging(9 * MS, MS, 1, data_wait=data_wait, logging=logging)
             return one | {"parts": one["parts"] | {"logging/self.log": logging}}
@@ -153,6 +151,6 @@ class TestStragglerRank:
         said = outcome("straggler-rank", ranks({"phases": {"backward": MS}}, world=4))
         assert said.reason.startswith("it needs the records of all ranks")
 
-    def test_ranks_that_nobody_waited_for_are_left_alone(self, judge_ranks):
+    def test_ranks_without_waits_have_no_finding(self, judge_ranks):
         fast = {"data_wait": MS, "backward": 4 * MS}
         assert judge_ranks(fast, {"data_wait": 5 * MS, "backward": 4 * MS}) is None

@@ -14,7 +14,7 @@ def test_compilations_after_the_warm_up_are_spread_over_all_steps(evaluate):
     assert span(finding) == (3_600 * US, 6 * MS)
 
 
-def test_dynamos_own_timing_says_it_where_every_step_compiles(evaluate):
+def test_dynamos_own_timing_counts_if_every_step_compiles(evaluate):
     took = [CompileTime(step, 30 * MS) for step in range(100)]
     phases, flags = {"forward": 40 * MS}, [StepFlag.COMPILED] * 100
     finding = evaluate(phases, flags=flags, records=took)
@@ -23,7 +23,7 @@ def test_dynamos_own_timing_says_it_where_every_step_compiles(evaluate):
     assert evaluate(phases, flags=flags) is None
 
 
-def test_one_is_no_habit_and_validation_compiles_for_itself(evaluate):
+def test_one_compilation_is_not_reported_nor_are_those_of_validation(evaluate):
     assert evaluate(WORK, flags=every(100, StepFlag.COMPILED, first=19)) is None
     flags = every(20, StepFlag.COMPILED | StepFlag.VALIDATION, first=19)
     assert evaluate(WORK, flags=flags) is None
@@ -35,7 +35,7 @@ def early(*seconds):
     return {"flags": flags, "records": took}
 
 
-def test_shapes_that_are_each_compiled_in_the_warm_up_are_told(evaluate):
+def test_many_compilations_in_the_warm_up_are_reported(evaluate):
     # A first one and a dynamic one are not.
     assert evaluate(WORK, **early(20, 10)) is None
     finding = evaluate(WORK, **early(20, 10, 10, 10))
@@ -44,7 +44,7 @@ def test_shapes_that_are_each_compiled_in_the_warm_up_are_told(evaluate):
     assert span(finding) == (round(0.9 * 0.8 * 200 * MS), round(1.2 * 300 * MS))
 
 
-def test_dynamos_reason_and_the_functions_place_are_told(evaluate):
+def test_dynamos_reason_and_the_functions_place_are_named(evaluate):
     place = CodePlace("t.py", 7, "f", "def f(x, n):")
     again = CompileEvent("recompilation", "L['n'] == 3", "", place)
     case = early(20, 10, 10, 10)

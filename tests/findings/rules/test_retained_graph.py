@@ -16,7 +16,7 @@ def test_nodes_that_run_more_often_than_their_operators(evaluate):
     assert finding.title == "2.67 ms of each step runs the same graph again"
 
 
-def test_a_pass_costs_its_own_nodes_and_its_share_of_what_lies_between_them(evaluate):
+def test_a_repeated_pass_costs_its_nodes_and_its_share_of_the_time_between_them(evaluate):
     # Per step two layers of 1 and 5 ms; the small one runs three times.
     node = op(NODE, 8, 16 * MS) | {"repeated_count": 4, "repeated_ns": 4 * MS}
     gradients = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
@@ -47,7 +47,7 @@ SIGMOID = "autograd::engine::evaluate_function: SigmoidBackward0"
     ],
     ids=["operators in place make nodes too", "gradient penalty"],
 )
-def test_is_silent_where_a_node_may_be_of_another_operator(evaluate, operators):
+def test_is_silent_if_a_node_may_belong_to_another_operator(evaluate, operators):
     assert evaluate(WORK, trace={"operators": operators}) is None
 
 

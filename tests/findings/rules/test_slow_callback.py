@@ -28,13 +28,13 @@ def test_a_callback_that_runs_now_and_then_costs_its_mean(evaluate):
     assert (finding.saving_ns.low, finding.saving_ns.high) == (640_000, 960_000)
 
 
-def test_what_was_done_once_is_not_known_to_come_again(evaluate):
+def test_work_that_was_done_once_is_not_reported(evaluate):
     once = every(100, 900 * MS, first=7)
     parts = {"callbacks/Builds": once}
     assert evaluate({"forward": 9 * MS, "callbacks": once}, parts=parts) == ()
 
 
-def test_a_callback_of_lightning_is_answered_with_its_own_setting(evaluate):
+def test_for_a_callback_of_lightning_its_own_setting_is_proposed(evaluate):
     finding = evaluate(PHASES, parts={"callbacks/TQDMProgressBar": 3 * MS})[0]
     assert finding.change == "TQDMProgressBar(refresh_rate=50)"
 
@@ -64,7 +64,7 @@ def test_an_average_of_weights_is_made_rarer_only_with_its_decay(evaluate, name)
 
 
 @pytest.mark.parametrize("name", OTHERS.split())
-def test_an_unknown_callback_is_told_that_rarer_may_be_another_training(evaluate, name):
+def test_for_an_unknown_callback_the_advice_says_when_to_make_it_cheaper_instead(evaluate, name):
     finding = evaluate(PHASES, parts={f"callbacks/{name}": 3 * MS})[0]
     assert "make it cheaper" in finding.advice
     assert "trainer.global_step % 50" in finding.change

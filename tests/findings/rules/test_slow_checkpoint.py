@@ -4,7 +4,7 @@ from lightning_gpuprof.findings.model import Severity
 from lightning_gpuprof.records.schema import OutsideSpan, StepFlag
 
 
-def test_no_interval_is_proposed_beyond_a_run_that_has_ended_else_one_for_a_hundredth(evaluate):
+def test_the_interval_is_for_a_hundredth_of_the_time_but_within_a_run_that_has_ended(evaluate):
     phases = {**WORK, "checkpoint": every(10, 20 * MS, first=9)}
     flags = every(10, StepFlag.CHECKPOINT, first=9)
     finding = evaluate(phases, flags=flags)

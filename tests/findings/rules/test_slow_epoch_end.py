@@ -30,7 +30,7 @@ def test_a_hook_of_the_module_is_changed_where_it_is_unless_it_decides_what_is_l
     assert "must run in every epoch" in finding.advice
 
 
-def test_one_long_time_little_time_and_this_packages_own_are_not_told(evaluate):
+def test_single_times_short_times_and_this_packages_own_callbacks_are_not_reported(evaluate):
     for records in (
         ends(500, 10),
         ends(2, 2, 2),
@@ -40,7 +40,7 @@ def test_one_long_time_little_time_and_this_packages_own_are_not_told(evaluate):
         assert evaluate(WORK, records=records) == ()
 
 
-def test_on_a_gpu_it_may_be_the_device_that_is_waited_for(evaluate):
+def test_on_a_gpu_it_may_be_a_wait_for_the_device(evaluate):
     (finding,) = evaluate(WORK, records=ends(50, 30, 30, 40), device=Device(type="cuda"))
     assert span(finding) == (0, 1_440_000)
     assert finding.confidence == 0.5

@@ -14,7 +14,7 @@ def test_names_what_a_dataset_does_before_its_first_sample(evaluate):
     assert finding.severity is Severity.WARNING
 
 
-def test_is_silent_where_workers_start_or_epochs_begin_as_they_go_on(evaluate):
+def test_is_silent_if_workers_start_or_epochs_begin_without_a_wait(evaluate):
     assert evaluate(EPOCHS, **ONE_WORKER) is None
     assert evaluate({**WORK, "data_wait": 100 * US}, **IN_PROCESS) is None
 
@@ -22,7 +22,7 @@ def test_is_silent_where_workers_start_or_epochs_begin_as_they_go_on(evaluate):
 KEPT = Loader(num_workers=1, persistent_workers=True)
 
 
-def test_workers_that_are_kept_but_begin_an_epoch_with_work_are_told(evaluate):
+def test_persistent_workers_that_begin_an_epoch_with_work_are_reported(evaluate):
     finding = evaluate(EPOCHS, flags=EPOCH_FLAGS, loader=KEPT)
     # Of 99.9 ms each the one worker's first batch is none of the dataset's doing.
     step_ns = finding.evidence["step_ns"]
@@ -32,6 +32,6 @@ def test_workers_that_are_kept_but_begin_an_epoch_with_work_are_told(evaluate):
     assert finding.title.endswith("of the run)")
 
 
-def test_a_kept_workers_first_batch_alone_is_nothing_to_change(evaluate):
+def test_the_first_batch_of_a_persistent_worker_is_not_reported(evaluate):
     short = {**WORK, "data_wait": every(10, 9 * MS, 100 * US)}
     assert evaluate(short, flags=EPOCH_FLAGS, loader=KEPT) is None

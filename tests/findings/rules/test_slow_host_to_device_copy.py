@@ -61,7 +61,7 @@ def test_a_pinned_copy_still_takes_its_bytes_over_the_bus(handed, size, saved_ns
     assert (finding and span(finding)) == saved_ns
 
 
-def test_what_the_held_up_host_launches_late_may_be_saved_too(handed):
+def test_kernels_that_are_launched_late_behind_the_copy_may_be_saved_too(handed):
     copy = {"bytes": 384_000_000, "total_ns": 40 * MS}
     assert span(handed(copy)) == (0, 17 * MS)
     for cause in ("host_python", "host_region", "launch_latency"):
@@ -82,7 +82,7 @@ SMALL = {"memory": "pinned", "bytes": 2_000, "total_ns": 30 * US}
     ],
     ids=["beside a pageable number", "small", "many small tensors"],
 )
-def test_where_the_batch_is_pinned_fewer_bytes_or_copies_save(handed, copies, said, saved_ns):
+def test_for_a_pinned_batch_fewer_bytes_or_copies_are_proposed(handed, copies, said, saved_ns):
     finding = handed(*copies)
     assert finding.change is None
     assert said in finding.advice
@@ -90,10 +90,10 @@ def test_where_the_batch_is_pinned_fewer_bytes_or_copies_save(handed, copies, sa
     assert (finding.severity is Severity.INFO) == (saved_ns < MS)
 
 
-def test_is_silent_where_nothing_is_handed_over(evaluate):
+def test_is_silent_if_nothing_is_moved(evaluate):
     assert evaluate(WORK) is None
 
 
-def test_a_small_batch_is_handed_over_no_faster_from_pinned_memory(handed):
+def test_a_small_batch_moves_no_faster_from_pinned_memory(handed):
     assert handed(took=70 * US) is None
     assert span(handed(took=400 * US)) == (249 * US, 325 * US)

@@ -18,17 +18,17 @@ def test_names_the_logger(evaluate):
     assert finding.change == "Trainer(..., log_every_n_steps=50)"
 
 
-def test_what_a_logger_does_once_is_not_what_logging_takes(evaluate):
+def test_what_a_logger_does_once_does_not_count(evaluate):
     assert evaluate(logging(every(100, 2_000 * MS))) == ()
 
 
-def test_where_the_calls_themselves_take_longest_they_are_what_to_guard(evaluate):
+def test_calls_of_self_log_that_take_longest_get_a_condition(evaluate):
     parts = {"logging/self.log": 1_500 * US, "logging/CSVLogger": 500 * US}
     (finding,) = evaluate(logging(2 * MS), parts=parts)
     assert finding.change.startswith(f"if {LOGGED}:\n    self.log(")
 
 
-def test_loggers_that_get_values_often_would_get_the_guarded_ones_over_and_over(evaluate):
+def test_the_condition_comes_with_the_trainers_setting_if_loggers_get_values_often(evaluate):
     parts = {"logging/self.log": 2_500 * US, "logging/WandbLogger": 500 * US}
     (found,) = evaluate(logging(3 * MS), parts=parts, trainer=OFTEN)
     setting = "Trainer(..., log_every_n_steps=50)"
@@ -47,7 +47,7 @@ def test_a_logger_called_more_often_than_the_trainer_does_is_called_by_the_progr
     assert "on_epoch" not in finding.advice
 
 
-def test_a_logger_that_only_the_trainer_calls_and_seldom_is_not_told(evaluate):
+def test_a_logger_that_only_the_trainer_calls_seldom_is_not_reported(evaluate):
     seldom = every(50, 100 * MS, first=49)
     parts = {"logging/WandbLogger": seldom}
     assert evaluate(logging(seldom), parts=parts, trainer=SELDOM) == ()
@@ -93,7 +93,7 @@ def test_norms_taken_in_a_hook_that_logs_nothing_clip_gradients(evaluate, judge)
     assert HOOK in found.change
 
 
-def test_a_picture_in_each_step_is_told_with_its_line_apart_from_the_loggers(evaluate):
+def test_a_picture_in_each_step_has_a_finding_of_its_own_with_its_line(evaluate):
     def at(number, source, callee):
         return LineCount("logging", "t.py", number, "training_step", source, callee, "log", 40)
 
@@ -120,7 +120,7 @@ def test_pictures_in_one_of_many_steps_are_proposed_a_fifth_as_often(evaluate):
     assert found.saving_ns.high == round(1.2 * 0.8 * 4 * 60 * MS / 100)
 
 
-def test_pictures_in_validation_are_told_there(evaluate):
+def test_pictures_in_validation_have_a_finding_in_validation(evaluate):
     taken = every(20, 60 * MS, first=19)
     parts = {"validation/experiment.add_figure": taken}
     (found,) = evaluate({**WORK, "validation": taken, "logging": 0}, parts=parts)

@@ -73,7 +73,7 @@ def test_a_single_call_of_a_library_does_not_make_its_function_python(sampled):
     assert [f.evidence["python_ns"] for f in evaluate(sampled(*lines))] == [2 * MS]
 
 
-def test_what_is_beside_the_operators_is_told_beside_a_library(sampled):
+def test_time_beside_operators_has_a_finding_beside_that_of_a_library(sampled):
     lines = (
         line(3, 30, kind="python"),
         line(8, 40, kind=None, function="match"),
@@ -123,14 +123,14 @@ def test_a_line_that_no_operator_is_long_enough_for_is_python(sampled):
     assert evaluate(sampled(*lines)) == ()
 
 
-def test_what_an_optimizers_update_takes_is_no_operator_of_the_forward_pass(sampled):
+def test_an_optimizers_update_is_not_an_operator_of_forward(sampled):
     lines = line(3, 60, kind=None, function="training_step"), line(5, 40, kind="model")
     updates = {"update_count": 1, "update_self_ns": 7 * MS}
     (finding,) = evaluate(sampled(*lines, operators_ns=8 * MS, name="aten::sqrt", **updates))
     assert finding.evidence["python_ns"] == 6 * MS
 
 
-def test_what_the_forward_pass_has_grown_by_since_its_trace_is_not_pythons(analyze):
+def test_growth_of_forward_since_its_trace_is_not_python(analyze):
     lines = line(3, 60, kind=None, function="remember"), line(5, 40, kind="model")
     seen = HostLines(200, lines, {"forward": 100, "backward": 100})
     trace = {"operators": [op("aten::mm", 1, 4 * MS)], "steps": [{}]}
@@ -152,7 +152,7 @@ def test_what_the_forward_pass_has_grown_by_since_its_trace_is_not_pythons(analy
         ("return torch.tensor([max(iou(a, b) for b in boxes) for a in anchors])", 1),
     ],
 )
-def test_a_line_that_names_an_operator_was_in_it(sampled, source, found):
+def test_a_line_that_calls_an_operator_by_name_spent_its_time_in_it(sampled, source, found):
     one = LineCount("forward", "train.py", 3, "remember", source, None, None, 60)
     model = line(5, 40, kind="model")
     assert len(evaluate(sampled(one, model, operators_ns=MS))) == found
@@ -182,7 +182,7 @@ def test_a_model_that_only_computes_has_nothing_to_report(sampled):
     assert evaluate(sampled(line(40, 90, kind="model"), line(41, 9, kind="log"))) == ()
 
 
-def test_few_samples_do_not_say(sampled):
+def test_few_samples_are_not_enough(sampled):
     assert isinstance(evaluate(sampled(line(3, 9, kind="python"), each=10)), Abstained)
 
 
@@ -200,13 +200,13 @@ def test_a_finding_of_a_phase_is_given_the_line_where_it_was_spent(sampled, line
     assert [where.line for where in finding.places if where.file == "train.py"] == told
 
 
-def test_profiled_steps_that_took_twice_as_long_do_not_tell_what_is_beside(sampled):
+def test_profiled_steps_that_took_twice_as_long_do_not_show_time_beside_operators(sampled):
     lines = line(3, 60, kind=None, function="training_step"), line(5, 40, kind="model")
     assert len(evaluate(sampled(*lines, operators_ns=MS, mark={"dur_ns": 39 * MS}))) == 1
     assert evaluate(sampled(*lines, operators_ns=MS, mark={"dur_ns": 41 * MS})) == ()
 
 
-def test_the_stacks_that_anomaly_detection_formats_are_seen(analyze):
+def test_formatting_of_stacks_by_anomaly_detection_is_sampled(analyze):
     seen = HostLines(100, (line(8, 80, kind="traceback"),), {"forward": 100})
     run = analyze(PHASES, records=[seen], trainer={"detect_anomaly": True})
     (finding,) = evaluate_rules(run, [rules()["anomaly-detection-on"]]).findings
@@ -226,7 +226,7 @@ def test_a_hook_on_gradients_is_named_with_its_line(sampled):
 @pytest.mark.parametrize(
     ("kind", "function"), [(None, "backward"), ("model", "forward"), ("wait", "watch")]
 )
-def test_what_belongs_to_the_backward_pass_is_no_hook(sampled, kind, function):
+def test_lines_of_the_backward_pass_itself_are_not_hooks(sampled, kind, function):
     own = line(7, 60, kind=kind, phase="backward", function=function)
     assert evaluate(sampled(own, phases=BACKWARD)) == ()
 

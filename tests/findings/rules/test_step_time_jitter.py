@@ -24,14 +24,14 @@ CALL = LineCount("other", "t.py", 9, "on_train_batch_end", "gc.collect()", None,
 CALLED = [HostLines(90, (CALL,), {"other": 3, "forward": 87})]
 
 
-def test_spikes_at_regular_distances_have_a_cause(evaluate):
+def test_spikes_at_regular_intervals_have_a_cause(evaluate):
     finding = evaluate(REGULAR)
     assert finding.severity is Severity.WARNING
     assert finding.evidence["steps_between_count"] == 20
     assert span(finding) == (2_250 * US, 2_500 * US)
 
 
-def test_the_line_that_may_be_most_of_regular_ones_is_named(evaluate):
+def test_the_line_that_takes_most_of_regular_spikes_is_named(evaluate):
     often = LineCount("forward", "t.py", 9, "draw", "plot(table)", None, None, 180)
     seen = [HostLines(200, (often,), {"forward": 200})]
     assert [one.line for one in evaluate(REGULAR, records=seen).places] == [9]
@@ -39,14 +39,14 @@ def test_the_line_that_may_be_most_of_regular_ones_is_named(evaluate):
 
 
 @pytest.mark.parametrize("steps", [range(7, 100, 25), range(40, 46)], ids=["few", "burst"])
-def test_a_few_at_even_distances_may_be_chance_and_a_burst_is_no_rhythm(evaluate, steps):
+def test_a_few_even_intervals_may_be_chance_and_a_burst_is_not_regular(evaluate, steps):
     found = evaluate(slow(*steps))
     assert found.evidence["spikes_count"] == len(steps)
     assert found.severity is Severity.INFO
     assert "steps_between_count" not in found.evidence
 
 
-def test_irregular_ones_are_a_fact_at_most(evaluate):
+def test_irregular_spikes_are_info_at_most(evaluate):
     found = evaluate(slow(3, 11, 80))
     assert found.severity is Severity.INFO
     assert found.advice.endswith("look for other programs on this machine first.")
@@ -54,12 +54,12 @@ def test_irregular_ones_are_a_fact_at_most(evaluate):
     assert "Trainer(benchmark=True)" in on_gpu.advice
 
 
-def test_those_of_a_host_that_waits_for_the_devices_queue_are_none(evaluate):
+def test_waits_for_the_devices_queue_are_not_spikes(evaluate):
     columns = {"device_dur": 12 * MS, "device/forward": 12 * MS, "run_ahead/forward": 80 * MS}
     assert evaluate(slow(3, 11, 80), columns=columns) is None
 
 
-def test_unless_the_garbage_collector_was_seen_in_them(evaluate):
+def test_garbage_collections_are_a_cause_of_spikes(evaluate):
     finding = evaluate(collecting(3, 11, 80), parts=IN_BACKWARD)
     assert finding.severity is Severity.WARNING
     assert "gc.freeze()" in finding.change
@@ -67,7 +67,7 @@ def test_unless_the_garbage_collector_was_seen_in_them(evaluate):
     assert span(finding) == (675 * US, 1_350 * US)  # what is made anew is gone through still
 
 
-def test_a_call_of_the_collector_that_was_seen_is_to_be_taken_out(evaluate):
+def test_a_sampled_call_of_the_collector_is_to_be_removed(evaluate):
     finding = evaluate(collecting(3, 11, 80), records=CALLED)
     assert finding.change is None
     assert "on_train_batch_end calls gc.collect() (t.py:9)" in finding.advice
@@ -83,12 +83,12 @@ def test_a_single_full_collection_is_no_rate(evaluate):
     assert evaluate(collecting(30)) is None
 
 
-def test_waits_and_callbacks_are_other_findings_business(evaluate):
+def test_spikes_of_waits_and_callbacks_have_other_findings(evaluate):
     callbacks = every(20, 60 * MS, MS, first=7)
     assert evaluate({**WORK, "callbacks": callbacks}) is None
 
 
-def test_steps_that_are_slow_from_one_on_are_a_change_and_no_jitter(evaluate, analyze):
+def test_a_lasting_change_of_the_step_time_is_not_jitter(evaluate, analyze):
     # A run that trains nothing in its first 300 batches.
     phases = {"forward": [MS if step < 300 else 12 * MS for step in range(400)]}
     said = evaluate(phases, steps=400)

@@ -34,12 +34,12 @@ def test_queues_and_acquired_locks_are_waits_too(evaluate, kind, source):
 
 
 @pytest.mark.parametrize("source", ["with open(path) as file:", "with_lock = 3", "x = lock[0]"])
-def test_other_lines_are_no_waits(evaluate, source):
+def test_other_lines_are_not_waits(evaluate, source):
     records = seen(line(3, 50, source=source))
     assert evaluate(PHASES, records=records) is None
 
 
-def test_lines_that_wait_are_not_taken_for_python(judge):
+def test_lines_that_wait_do_not_count_as_python(judge):
     lock, work = line(3, 40, source="with self.lock:"), line(4, 50, kind="python")
     (finding,) = filter(None, judge("slow-python", PHASES, records=seen(lock, work)))
     assert finding.evidence["python_ns"] == 5 * MS

@@ -56,7 +56,7 @@ def test_an_update_after_several_batches_is_shared_by_them(evaluate, by_hand):
         (model("PaperAdamW", package="paper"), False),  # a trace knows what that does
     ],
 )
-def test_is_silent_where_fusing_cannot_be_or_saves_nothing(evaluate, optimizer, told):
+def test_is_silent_if_fusing_is_impossible_or_saves_nothing(evaluate, optimizer, told):
     assert (evaluate(UPDATES, model=optimizer) is not None) is told
 
 
@@ -65,7 +65,7 @@ def test_what_the_trainer_does_around_a_few_small_tensors_is_not_saved(evaluate)
     assert span(finding) == (0, 253 * US - 100 * US - 8 * US - round(0.2 * 53 * US))
 
 
-def test_an_optimizer_written_by_hand_is_a_loop_that_torchs_own_would_end(evaluate, by_hand):
+def test_a_custom_optimizer_that_loops_can_be_replaced_by_torchs_own(evaluate, by_hand):
     finding = by_hand()
     assert finding.title == "PaperAdamW takes 10.0 ms of each step (50.0%), unfused"
     assert "loops over 100 tensors in Python" in finding.advice
@@ -79,6 +79,6 @@ def test_for_large_tensors_lists_may_save_nothing(by_hand):
     assert finding.change is None
 
 
-def test_anothers_optimizer_that_goes_through_lists_is_no_loop(by_hand):
+def test_another_packages_optimizer_that_uses_lists_is_not_a_loop(by_hand):
     assert by_hand(operator="aten::_foreach_mul_") is None
     assert by_hand(calls=400) is None

@@ -26,7 +26,7 @@ def test_a_teacher_that_no_optimizer_holds_saves_its_share_of_backward_at_most(u
     assert span(finding) == (0, 7_500_000)
 
 
-def test_of_a_module_that_is_trained_in_part_the_other_parts_are_frozen(unused):
+def test_only_the_untrained_parts_of_a_module_are_frozen(unused):
     parts = tuple(f"net.layer{i}" for i in range(10))
     assert unused(*parts[:2]).change == (
         "for part in (self.net.layer0, self.net.layer1):\n    part.requires_grad_(False)"
@@ -34,5 +34,5 @@ def test_of_a_module_that_is_trained_in_part_the_other_parts_are_frozen(unused):
     assert "# and 2 more\n" in unused(*parts).change
 
 
-def test_is_silent_where_nothing_was_found(evaluate):
+def test_is_silent_without_unused_gradients(evaluate):
     assert evaluate(PHASES) is None

@@ -17,7 +17,7 @@ def test_proposes_to_keep_the_workers(evaluate):
     assert finding.change == "DataLoader(..., num_workers=1, persistent_workers=True)"
 
 
-def test_a_first_step_that_copies_memory_shared_with_workers_may_go_too(evaluate):
+def test_a_first_step_that_copies_memory_shared_with_workers_may_get_shorter_too(evaluate):
     (plain,) = evaluate(EPOCHS, **ONE_WORKER)
     (slower,) = evaluate({**EPOCHS, "forward": every(10, 26 * MS, 6 * MS)}, **ONE_WORKER)
     most = plain.saving_ns.high + 1.2 * 9 * 20 * MS / 100
@@ -36,11 +36,11 @@ KEPT = Loader(num_workers=2, persistent_workers=True)
 
 
 @pytest.mark.parametrize("loader", [NONE, KEPT], ids=["none", "kept"])
-def test_without_workers_that_start_anew_there_is_nothing_to_say(evaluate, loader):
+def test_is_silent_if_no_workers_start_again(evaluate, loader):
     assert evaluate(EPOCHS, flags=EPOCH_FLAGS, loader=loader) == ()
 
 
-def test_the_first_start_says_nothing_of_the_later_ones(evaluate):
+def test_the_first_start_does_not_stand_for_later_ones(evaluate):
     waits = [2_000 * MS, *EPOCHS["data_wait"][1:]]
     (finding,) = evaluate({**WORK, "data_wait": waits}, **ONE_WORKER)
     assert finding.evidence["startup_per_epoch_ns"] == 99_900 * US
@@ -49,7 +49,7 @@ def test_the_first_start_says_nothing_of_the_later_ones(evaluate):
     assert evaluate({**WORK, "data_wait": once}, **run) == ()
 
 
-def test_a_loader_that_is_made_anew_keeps_no_workers(evaluate):
+def test_a_loader_that_is_made_again_has_no_persistent_workers(evaluate):
     (finding,) = evaluate(EPOCHS, **ONE_WORKER, records=[REMADE])
     (kept,) = evaluate(EPOCHS, **ONE_WORKER)
     assert (finding.change, span(finding)) == (None, span(kept))
@@ -83,7 +83,7 @@ def test_workers_of_each_validation_are_a_finding_of_their_own(evaluate):
     assert finding.evidence["startup_per_validation_ns"] == 40 * MS
 
 
-def test_of_an_iterable_the_first_batch_may_be_made_as_the_loader_starts(evaluate):
+def test_the_first_batch_of_an_iterable_may_be_made_as_the_loader_starts(evaluate):
     def least(**loader):
         loader = Loader(num_workers=2, dataset_kind="iterable", **loader)
         (finding,) = evaluate(**VALIDATED, validation_loader=loader)
@@ -99,7 +99,7 @@ def test_validations_without_workers_of_their_own_start_none(evaluate, loader):
     assert evaluate(**VALIDATED, validation_loader=loader) == ()
 
 
-def test_frequent_validation_leaves_out_what_the_workers_start_takes(judge):
+def test_frequent_validation_leaves_out_the_start_of_workers(judge):
     once, kept = (
         judge("frequent-validation", **VALIDATED, validation_loader=loader)
         for loader in (Loader(num_workers=2, length=8), KEPT)
@@ -113,7 +113,7 @@ def in_rows(in_memory):
     return {"flags": EPOCH_FLAGS, "loader": loader, "columns": {"samples": 4}}
 
 
-def test_workers_that_hand_over_rows_in_memory_are_done_without(evaluate, judge):
+def test_workers_that_send_rows_in_memory_are_not_needed(evaluate, judge):
     run = in_rows(True)
     waits = {**WORK, "data_wait": every(10, 100 * MS, MS)}
     finding = judge("data-wait", waits, **run)
@@ -142,7 +142,7 @@ AMID = {
 }
 
 
-def test_workers_that_start_amid_an_epoch_are_told_as_that(evaluate, judge):
+def test_workers_that_start_within_an_epoch_are_reported_so(evaluate, judge):
     (finding,) = evaluate(**AMID, loader=Loader(num_workers=1))
     # 58 ms at every fifth step of 23.6 ms on average.
     assert "every 5 steps: 11.6 ms of each step (49.2%)" in finding.title
@@ -157,7 +157,7 @@ def test_workers_that_start_amid_an_epoch_are_told_as_that(evaluate, judge):
 @pytest.mark.parametrize(
     ("length", "change"), [(16, "num_workers=0"), (80, "num_workers=2, persistent_workers=True")]
 )
-def test_of_many_loaders_with_few_batches_no_worker_is_worth_its_start(evaluate, length, change):
+def test_workers_are_not_worth_their_start_for_loaders_with_few_batches(evaluate, length, change):
     loader = Loader(num_workers=2, length=length, loaders=8)
     (finding,) = evaluate(**VALIDATED, validation_loader=loader)
     assert finding.title.startswith("Starting 16 workers costs each validation 40.0 ms (")
