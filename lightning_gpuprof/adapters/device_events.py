@@ -32,7 +32,7 @@ class DeviceEvents:
         # Without an index it is the current device, whose number the quick way does not look up.
         self._number = None if device.index is None else stream_number
         self._stream: Any = None
-        self._known: object = None
+        self._number_of_stream: object = None
 
     def new_event(self) -> Any:
         """Return an event that can take a time."""
@@ -42,12 +42,12 @@ class DeviceEvents:
         """Queue the event on the current stream; False, and nothing queued, during a capture."""
         if self._cuda.is_current_stream_capturing():
             return False
-        # torch makes a new object for each answer, which takes several times as long as all else
-        # here: it is asked only where another stream is current.
-        number = self._number
-        known = None if number is None else number(self._index)
-        if known is None or known != self._known:
-            self._stream, self._known = self._cuda.current_stream(self._index), known
+        # torch makes a new object at each call of `current_stream`, which takes several times as
+        # long as everything else here: it is called only where another stream is current.
+        current = None if self._number is None else self._number(self._index)
+        if current is None or current != self._number_of_stream:
+            self._stream = self._cuda.current_stream(self._index)
+            self._number_of_stream = current
         event.record(self._stream)
         return True
 

@@ -1,6 +1,6 @@
-"""Notices torch.compile at work, and what it says of it, from the counters of `torch._dynamo`.
+"""What torch.compile has compiled and says of it, from the counters of `torch._dynamo`.
 
-Nothing here imports dynamo, which takes a second: a program that compiles has done so.
+Nothing here imports dynamo, which takes a second: a program that compiles has imported it.
 
 Private names, seen in torch 2.2 to 2.13. Without them no compilation is noticed:
     torch._dynamo.utils.counters, .cumulative_time_spent_ns (torch 2.7)
@@ -18,7 +18,7 @@ is_compiling: Callable[[], bool] = getattr(torch.compiler, "is_compiling", lambd
 constant; before, a program's regions are traced as any other code."""
 
 _COMPILATIONS = ("entire_frame_compile", "entire_backward_compile")
-"""The timed events that no other encloses."""
+"""The timed events that are inside of no other."""
 _MODULES = sys.modules
 
 
@@ -34,17 +34,18 @@ def compiled() -> int:
     return int(frames.get("total", 0)) if frames else 0
 
 
-Told = tuple[str, str, list[tuple[str, int, str]]]
+Event = tuple[str, str, list[tuple[str, int, str]]]
 """GRAPH_BREAK or RECOMPILATION, dynamo's words, and the stack's files, lines and functions."""
 GRAPH_BREAK, RECOMPILATION = "graph break", "recompilation"
 
 
-def told() -> Iterator[Told]:
-    """Yield what dynamo says of all compilations so far; it says some things twice."""
+def events() -> Iterator[Event]:
+    """Yield dynamo's graph breaks and recompilations so far; it lists some of them twice."""
     utils = _MODULES.get("torch._dynamo.utils")
-    for one in list(getattr(utils, "graph_break_reasons", ())):
-        stack = [(frame.filename, frame.lineno or 0, frame.name) for frame in one.user_stack]
-        yield GRAPH_BREAK, str(one.reason), stack
+    for graph_break in list(getattr(utils, "graph_break_reasons", ())):
+        frames = graph_break.user_stack
+        stack = [(frame.filename, frame.lineno or 0, frame.name) for frame in frames]
+        yield GRAPH_BREAK, str(graph_break.reason), stack
     for code, reasons in list(getattr(utils, "guard_failures", {}).items()):
         place = code.co_filename, code.co_firstlineno, code.co_name
         for reason in reasons:
@@ -52,6 +53,6 @@ def told() -> Iterator[Told]:
 
 
 def spent_ns() -> int:
-    """Return what compiling has taken since dynamo's last reset; 0 where it does not say."""
+    """Return the time of compiling since dynamo's last reset; 0 where dynamo does not say."""
     times = getattr(_MODULES.get("torch._dynamo.utils"), "cumulative_time_spent_ns", {})
     return sum(int(times.get(event, 0)) for event in _COMPILATIONS)

@@ -22,12 +22,12 @@ from lightning_gpuprof.adapters.names import reach
 
 RegionLike = AbstractContextManager[Any]
 
-_KNOWN = tuple(
-    found
+_ITERATORS = tuple(
+    kind
     for name in ("_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter")
-    if (found := getattr(dataloader, name, None)) is not None
+    if (kind := getattr(dataloader, name, None)) is not None
 )
-"""Subclasses and other loaders are left alone: they may keep state where these do not."""
+"""torch's iterators; subclasses and other loaders are left alone: they may hold other state."""
 BEFORE_FIRST_ITERATORS = "_load_combined_loader_states"
 """The fit loop's last call before it makes the first epoch's iterators: its loaders are final."""
 
@@ -42,11 +42,11 @@ def before_first_iterators(loop: Any) -> str:
 
 
 MAKES_ITERATOR = "_get_iterator"
-"""What a loader calls to make an iterator, and with it its workers; not where it has kept one."""
+"""What a loader calls to make an iterator, and with it its workers, unless it still has them."""
 
 
 def loaders_of(loop: Any) -> list[Any]:
-    """Return the loaders that a loop fetches from; empty where they are not to be found."""
+    """Return the loaders that a loop fetches from; empty where the loop does not show them."""
     return list(reach(loop, "_combined_loader.flattened") or ())
 
 
@@ -84,7 +84,7 @@ class TimedStart:
 
     def __call__(self) -> Any:
         """Make the iterator."""
-        # A shallow copy of a loader has this too: it is the one whose `__iter__` called.
+        # A shallow copy of a loader has this object, too: the caller's `self` tells them apart.
         calls = sys._getframe(1).f_locals.get("self")
         own = getattr(calls, "__dict__", {}).get(MAKES_ITERATOR) is self
         loader = calls if own else self._loader()
@@ -114,7 +114,7 @@ class LoaderParts:
         """Time the iterators that a loop fetches from in this epoch."""
         path = "_data_fetcher.iterator._iterator.iterators"
         for iterator in reach(loop, path) or ():
-            if type(iterator) in _KNOWN:
+            if type(iterator) in _ITERATORS:
                 self._time_sampler(iterator)
                 self._time_workers(iterator)
                 self._timed.add(iterator)
@@ -122,8 +122,8 @@ class LoaderParts:
     def watch_starts(self, loop: Any) -> None:
         """Time from now on when loaders of a loop make iterators with workers."""
         for loader in loaders_of(loop):
-            known = hasattr(type(loader), MAKES_ITERATOR) and MAKES_ITERATOR not in vars(loader)
-            if known and int(getattr(loader, "num_workers", 0)):
+            makes = hasattr(type(loader), MAKES_ITERATOR) and MAKES_ITERATOR not in vars(loader)
+            if makes and int(getattr(loader, "num_workers", 0)):
                 start = TimedStart(loader, self._start)
                 self._loaders.add(loader)
                 vars(loader)[MAKES_ITERATOR] = start
@@ -149,7 +149,7 @@ class LoaderParts:
     def _time_sampler(self, iterator: Any) -> None:
         indices = getattr(iterator, "_sampler_iter", None)
         if reach(iterator, "_dataset_kind") == reach(dataloader, "_DatasetKind.Iterable"):
-            return  # it chooses for itself: its loader's sampler counts, for ever
+            return  # the dataset chooses for itself, and its loader's sampler only counts
         if indices is not None and not isinstance(indices, Timed):
             iterator._sampler_iter = Timed(indices, self._sampler)
 
@@ -159,7 +159,7 @@ class LoaderParts:
             iterator._sampler_iter = indices.inner
 
     def _time_workers(self, iterator: Any) -> None:
-        # With pinned memory a thread takes the batches over: its queue has no such method.
+        # With pinned memory a thread receives the batches, whose queue has no such method.
         poll = reach(iterator, "_data_queue._poll")
         if poll is not None and not isinstance(poll, Timed):
             iterator._data_queue._poll = Timed(poll, self._workers)

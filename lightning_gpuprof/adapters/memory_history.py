@@ -1,4 +1,4 @@
-"""The allocator's history of torch: recorded, dumped, and told of failed allocations.
+"""The history of torch's allocator, and its failed allocations.
 
 Private names of torch 2.1 to 2.13: `torch.cuda.memory._record_memory_history` and `_snapshot`;
 `_set_memory_metadata` (from 2.10) and `torch._C._cuda_attach_out_of_memory_observer`, without which
@@ -62,9 +62,9 @@ class CudaMemoryHistory:
             return False
         if self._c not in _ATTACHED:
             # torch cannot detach an observer: one function stays and calls the listeners.
-            attach(_tell_listeners)
+            attach(_call_listeners)
             _ATTACHED.append(self._c)
-        _LISTENERS[:] = [known for known in _LISTENERS if known() is not None]
+        _LISTENERS[:] = [reference for reference in _LISTENERS if reference() is not None]
         _LISTENERS.append(WeakMethod(listener))
         return True
 
@@ -73,7 +73,7 @@ _ATTACHED: list[Any] = []
 _LISTENERS: list[WeakMethod[OomListener]] = []
 
 
-def _tell_listeners(device: int, requested: int, total: int, free: int) -> None:
+def _call_listeners(device: int, requested: int, total: int, free: int) -> None:
     for reference in list(_LISTENERS):
         listener = reference()
         if listener is not None:
@@ -82,5 +82,6 @@ def _tell_listeners(device: int, requested: int, total: int, free: int) -> None:
 
 def memory_history(device: torch.device, *, cuda: Any = torch.cuda) -> CudaMemoryHistory | None:
     """Return the history of torch's own allocator on a GPU, None for any other."""
-    kept = device.type == "cuda" and cuda.memory.get_allocator_backend() == "native"
-    return CudaMemoryHistory(cuda=cuda) if kept else None
+    if device.type != "cuda" or cuda.memory.get_allocator_backend() != "native":
+        return None
+    return CudaMemoryHistory(cuda=cuda)

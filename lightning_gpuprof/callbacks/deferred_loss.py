@@ -129,7 +129,7 @@ class DeferredLoss(RecordingCallback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Keep the step's outputs; the calls in it that may fail are guarded."""
+        """Store the step's outputs; the calls that may fail are guarded on their own."""
         if self._outputs is not None:
             self._outputs.add(outputs)
 
@@ -140,12 +140,12 @@ class DeferredLoss(RecordingCallback):
 
     @guarded
     def _fill(self) -> None:
-        """A window is full: send it off, unless it can wait."""
+        """Send the full window to the host, unless it can wait."""
         context, outputs, sink = self._context, self._outputs, self._sink
         if context is None or outputs is None or sink is None:
             return
         more = 0
-        # Ranks that meet must do so in the same batch, whatever their clocks say.
+        # Ranks that exchange values must do so in the same batch, whatever their clocks say.
         if not self.sync_dist and self._sent_ns is not None:
             full = outputs.full // self.window
             more = min(MOST_WAITING - full, context.windows_left(self._sent_ns, full))
@@ -173,7 +173,7 @@ class DeferredLoss(RecordingCallback):
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Hand on the open window: a run that goes on from here has all values before it."""
+        """Write the open window: a run that is resumed from here has all earlier values."""
         self._flush()
 
     def _refuse(self, name: str, error: Exception) -> None:
@@ -210,7 +210,7 @@ class DeferredLoss(RecordingCallback):
         return RankMeans(values, strategy.root_device, add, self._transfer, room=self._room)
 
     def _say_missing(self) -> None:
-        # Of the default nobody is warned: with several optimizers a step often returns nothing.
+        # No warning for the default: with several optimizers a step often returns nothing.
         context = self._context
         if context is None or self._sink is None or self.metrics == ("loss",):
             return
@@ -223,7 +223,7 @@ class DeferredLoss(RecordingCallback):
 
     @override
     def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
-        """Hand on all that is left; ranks do not meet again, so none waits for another."""
+        """Write what is left, with no exchange of values: no rank may wait for another now."""
         self.sync_dist, synced = False, self.sync_dist
         try:
             self._flush()

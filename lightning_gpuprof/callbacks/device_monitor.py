@@ -16,7 +16,7 @@ from lightning_gpuprof.runtime.hooks import PeriodicCalls, dispatcher_in
 from lightning_gpuprof.runtime.recording import RecordingCallback
 
 INTERVAL_S = 1.0
-"""Drivers renew their figures about that often."""
+"""Drivers update their figures about that often."""
 NOT_MEASURED_NOTE = "device-stats-not-measured"
 
 
@@ -82,7 +82,7 @@ class DeviceMonitor(RecordingCallback):
             return
         self._sampler = self._make_sampler(stats, interval_s=INTERVAL_S)
         self._sampler.start()
-        # Only now, so that a batch costs nothing where there is nothing to read.
+        # Not in `setup`, so that batches cost nothing where there is nothing to read.
         self._calls = dispatcher_in(trainer, self).periodic
         self._first = self._calls.batches
         self._calls.add(self._write, self.window)

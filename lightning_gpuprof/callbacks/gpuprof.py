@@ -1,4 +1,4 @@
-"""The callback that is all the others together."""
+"""The callback that is composed of all others."""
 
 import logging
 import os
@@ -34,7 +34,7 @@ from lightning_gpuprof.runtime.hooks import HOOKS, dispatcher_of
 
 _OWN_HOOKS = ("setup", "on_fit_end", "on_exception", "teardown")
 _OF_TRAINING = (DeferredLoss, MemorySnapshot)
-"""Parts that have nothing to do in an evaluation."""
+"""Parts that do nothing in an evaluation."""
 DEFAULT = GpuProfConfig()
 _LATER_HOOKS = tuple(hook for hook in HOOKS if hook != "setup")
 
@@ -101,7 +101,7 @@ class GpuProfCallback(Callback):
         self._context: RunContext | None = None
         self._forward()
         if config is not None:
-            # A Trainer calls `setup` before any other hook, where these are the parts' again.
+            # A Trainer calls `setup` first, which gives these hooks back to the parts.
             hooks = [hook for hook in _LATER_HOOKS if callable(getattr(self, hook))]
             self.__dict__.update(dict.fromkeys(hooks, self._without_setup))
 
@@ -111,15 +111,17 @@ class GpuProfCallback(Callback):
             self.__dict__.pop(hook, None)
 
     def _parts_in(self, stage: str) -> list[Callback]:
-        return [one for one in self.parts if stage == "fit" or not isinstance(one, _OF_TRAINING)]
+        if stage == "fit":
+            return self.parts
+        return [part for part in self.parts if not isinstance(part, _OF_TRAINING)]
 
     def _without_setup(self, *args: object, **kwargs: object) -> None:
         if not args or not is_kind(args[0], "Trainer"):
             self.on_after_setup()
 
     def on_after_setup(self, fabric: object = None, module: object = None) -> None:
-        """Say that nothing is measured: this hook is called by Fabric, and by no Trainer."""
-        # Fabric calls hooks with whatever a program passes, which the parts could not read.
+        """Warn that nothing is measured: Fabric calls this hook, a Trainer does not."""
+        # Fabric calls hooks with whatever a program passes, which the parts cannot read.
         self.__dict__.update(dict.fromkeys(_LATER_HOOKS))
         say(
             "GpuProfCallback works inside Lightning's Trainer: it measures nothing in a loop of "
@@ -139,7 +141,7 @@ class GpuProfCallback(Callback):
         self._context.at_start(self._describe)
         for part in self._parts_in(stage):
             self._set_up(part, trainer, pl_module)
-        self._forward(stage)  # once more: some parts know only now which hooks they need
+        self._forward(stage)  # again, since some parts learn in `setup` which hooks they need
 
     def _describe(self, start: RunStart) -> None:
         if self.config is not None:
@@ -164,7 +166,7 @@ class GpuProfCallback(Callback):
         if self.config is None or self._context is None or not self.config.report:
             return
         if trainer.is_global_zero and not getattr(trainer, "fast_dev_run", False):
-            # Here, not above: the reading side is of no use to the training ranks.
+            # Imported here, since the other ranks have no use for the reading side.
             from lightning_gpuprof.callbacks.fit_report import attach_report, show_report
 
             if show_report(self._context) and self.config.scalars:
@@ -176,7 +178,7 @@ class GpuProfCallback(Callback):
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
         context = self._context
-        # In the first step, which the error tore, the error is all there is to say.
+        # A run that fails in its first step has nothing to report.
         measured = context is not None and context.step > 1
         for part in self.parts[::-1]:
             part.on_exception(trainer, pl_module, exception)
@@ -192,7 +194,7 @@ class GpuProfCallback(Callback):
             # To a part, an evaluation is a fit whose hooks have other names.
             part.setup(trainer, pl_module, "fit")
         except ConfigError as error:
-            # A window that nobody asked for is no reason to refuse a device that lacks profiling.
+            # By default, a device that cannot be profiled is no reason to refuse to train.
             if not isinstance(part, ProfilerSchedule) or part.explicit:
                 raise
             disable(part, error)

@@ -25,7 +25,8 @@ from lightning_gpuprof.runtime.recording import RecordingCallback
 
 _OTHER = "between"
 _MOST_FAILED = 4
-"""Failed allocations dumped: a dump takes a second, and cuDNN may fail at each new shape."""
+"""At most this many failed allocations are dumped: a dump takes a second, and cuDNN may fail at
+each new shape."""
 
 
 class SnapshotFiles:
@@ -58,8 +59,8 @@ class SnapshotFiles:
         """Write a snapshot's record; the oldest files make room."""
         self._context.write(written)
         self._context.flush()
-        mine = self._folder.glob(f"rank{self._context.rank}-*{files.SNAPSHOT_SUFFIX}")
-        for old in sorted(mine, key=lambda path: path.stat().st_mtime_ns)[: -self._keep]:
+        snapshots = self._folder.glob(f"rank{self._context.rank}-*{files.SNAPSHOT_SUFFIX}")
+        for old in sorted(snapshots, key=lambda path: path.stat().st_mtime_ns)[: -self._keep]:
             self.remove(old.name)
 
     def remove(self, name: str) -> None:
@@ -151,7 +152,7 @@ class MemorySnapshot(RecordingCallback):
 
     @guarded
     def _step_begins(self, *_: Any) -> None:
-        """Begin the window at its first step."""
+        """Begin to record at the window's first step."""
         if self.steps is not None and self._step == self.steps[0]:
             self._record()
         self._note(Phase.FORWARD.value)
@@ -205,7 +206,7 @@ class MemorySnapshot(RecordingCallback):
             self._failed = self._files.write(self._step, "oom", oom)
 
     def _forget_caught(self) -> None:
-        """Delete the snapshot of a failed allocation that was caught."""
+        """Delete the snapshot of a failed allocation whose error was caught."""
         failed, self._failed = self._failed, None
         if failed is not None and self._files is not None:
             self._files.remove(failed.file)

@@ -23,9 +23,9 @@ from lightning_gpuprof.runtime.recording import RecordingCallback
 from lightning_gpuprof.timing.components import BackwardCall, tensors_of
 
 WATCHED = 5
-"""Steps in which calls are counted: the first ones, as those of warm-up are slow anyway."""
+"""Calls are counted in this many first steps, which are slow anyway."""
 MIN_CALLS = 4
-"""Calls from one line that make it a loop."""
+"""A line with at least so many calls in a step is a loop."""
 MOST_NODES = 100_000
 _INSIDE_COMPILED = (
     "is inside a compiled module and is not timed alone. Name the compiled module itself, or "
@@ -99,7 +99,7 @@ class ModuleTimer(RecordingCallback):
         ]
 
     def _step_begins(self, *_: Any) -> None:
-        self._counts.open = True  # not amid a validation, which may come between two batches
+        self._counts.open = True  # not in a validation, which may come between two batches
 
     @guarded
     def _step_ends(self, *_: Any) -> None:
@@ -130,7 +130,7 @@ class ModuleTimer(RecordingCallback):
     @override
     def _release(self) -> None:
         self._write()
-        self._counts = CallCounts()  # an error amid a step left its graph there
+        self._counts = CallCounts()  # after an error within a step it still holds the graph
         while self._hooks:
             self._hooks.pop().remove()
 
@@ -155,23 +155,23 @@ def _empty_hook(*arguments: Any) -> None:
 
 
 def _find(model: torch.nn.Module, names: Sequence[str]) -> dict[str, torch.nn.Module]:
-    known = modules_by_name(model)
+    modules = modules_by_name(model)
     for name in names:
-        if name not in known:
-            near = get_close_matches(name, known, n=3)
-            some = ", ".join(near or list(known)[:8]) or "none"
+        if name not in modules:
+            near = get_close_matches(name, modules, n=3)
+            examples = ", ".join(near or list(modules)[:8]) or "none"
             raise ConfigError(
                 f"ModuleTimer: {type(model).__name__} has no module {name!r}. "
-                f"{'Nearest' if near else 'It has'}: {some}."
+                f"{'Nearest' if near else 'It has'}: {examples}."
             )
-    return {name: known[name] for name in dict.fromkeys(names)}
+    return {name: modules[name] for name in dict.fromkeys(names)}
 
 
 class CallCounts:
     """Counts calls by name in a few steps, and in the first of them looks at each.
 
-    It notes the line that calls, and walks the autograd graph behind the inputs: a call whose
-    inputs were made from what an earlier one returned has to come after it.
+    There it notes the line that calls, and walks the autograd graph behind the inputs: a call whose
+    inputs depend on what an earlier call returned has to come after that call.
     """
 
     def __init__(self) -> None:
@@ -180,18 +180,18 @@ class CallCounts:
         self._calls = Counter[str]()
         self._lines: defaultdict[str, Counter[Place]] = defaultdict(Counter)
         self._returned: defaultdict[str, set[Any]] = defaultdict(set)
-        self._seen: defaultdict[str, set[Any]] = defaultdict(set)
+        self._visited: defaultdict[str, set[Any]] = defaultdict(set)
         self._chained: set[str] = set()
 
     def end_step(self) -> None:
-        """A step's batch has run: nothing of its graph is kept."""
+        """End a step: nothing of its graph is kept."""
         self.open = False
         self.steps += 1
         self._returned.clear()
-        self._seen.clear()
+        self._visited.clear()
 
     def called(self, name: str, inputs: Any) -> None:
-        """A module is called."""
+        """Count a call of a module, and look at it in the first step."""
         if self.open:
             self._calls[name] += 1
         if self.open and not self.steps and name not in self._chained:
@@ -201,12 +201,12 @@ class CallCounts:
                 self._chained.add(name)
 
     def returned(self, name: str, output: Any) -> None:
-        """A call has returned."""
+        """Note what a call returned."""
         if self.open and not self.steps:
             self._returned[name].update(_nodes(output))
 
     def record(self) -> ModuleCalls:
-        """Return the calls per step, and the lines of calls that could be one."""
+        """Return the calls per step, and the lines whose calls could be a single call."""
         loops = {name: lines.most_common(1)[0] for name, lines in self._lines.items()}
         return ModuleCalls(
             {name: count / self.steps for name, count in self._calls.items()},
@@ -218,20 +218,23 @@ class CallCounts:
         )
 
     def _follows(self, name: str, todo: list[Any]) -> bool:
-        """Tell whether one of these nodes came of what a call returned, or too many to be sure."""
-        seen, before = self._seen[name], self._returned[name]
+        """Return whether these nodes depend on what an earlier call returned.
+
+        True also where there are too many nodes to be sure.
+        """
+        visited, returned = self._visited[name], self._returned[name]
         while todo:
             node = todo.pop()
-            if node in before or len(seen) >= MOST_NODES:
+            if node in returned or len(visited) >= MOST_NODES:
                 return True
-            if node not in seen:  # else it was there before those that returned since
-                seen.add(node)
+            if node not in visited:  # a visited node is older than what was returned since
+                visited.add(node)
                 todo += [after for after, _ in node.next_functions if after is not None]
         return False
 
 
 def _nodes(value: Any) -> list[Any]:
-    return [one.grad_fn for one in tensors_of(value) if one.grad_fn is not None]
+    return [tensor.grad_fn for tensor in tensors_of(value) if tensor.grad_fn is not None]
 
 
 def _calling_line() -> Place:

@@ -57,9 +57,9 @@ class PhaseTimer(RecordingCallback):
             events: device time per phase, and how far the device runs behind the host. Tests
             pass a fake device's events.
         overhead_budget: Share of a step's time that this may cost by its own clock; above it
-            one step in several is marked, up to 20, and says so: the others have no phases. So much
-            again for the marks on the device. What other callbacks of this package do once in many
-            steps is not counted.
+            only one step in several, up to 20, is timed by phase, which is said on the console. As
+            much again is allowed for the marks on the device. What other callbacks of this package
+            do once in many steps is not counted.
         nvtx: Whether each phase is an NVTX range too (rocTX on AMD), which nsys and rocprof show.
         log_dir: Where the records go instead of the loggers' log dir.
         clock: Returns nanoseconds; tests pass a fake.
@@ -109,7 +109,7 @@ class PhaseTimer(RecordingCallback):
         self._context = RunContext.of(trainer, log_dir=self.log_dir, now=self.clock)
         self._context.at_end(self._timing_ends, last=True)
         self.__dict__.pop(_SIZES, None)
-        if self._context.stage != "predict":  # a hook that is not there costs nothing
+        if self._context.stage != "predict":  # the Trainer passes over a hook that is None
             self.__dict__[_SIZES] = None
         hooks = dispatcher_in(trainer, self)
         calls = hooks.count_elsewhere()
@@ -156,7 +156,7 @@ class PhaseTimer(RecordingCallback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any,
         batch_idx: int, dataloader_idx: int = 0,
     ) -> None:  # fmt: skip
-        """Note the batch's size: this loop alone does not keep its batch."""
+        """Note the batch's size: the loop of `predict` does not store its batch."""
         if self._run is not None:
             self._run.timeline.samples[-1] = size_of(batch)
 
@@ -167,7 +167,7 @@ class PhaseTimer(RecordingCallback):
 
     @guarded
     def _fit_has_ended(self, error: BaseException | None) -> None:
-        """Nobody has told this callback."""
+        """End the session of a fit whose end Lightning did not tell this callback."""
         self._leave(error)
 
     @guarded

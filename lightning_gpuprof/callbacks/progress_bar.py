@@ -40,7 +40,7 @@ class DeferredProgressBar(TQDMProgressBar):
     def _begin(self, results: Any) -> None:
         self._wrappers.restore()
         self._results = results
-        self._taken_over: set[str] = set()
+        self._replaced: set[str] = set()
         self._now: dict[str, Tensor] = {}
         self._pending: tuple[list[str], Numbers] | None = None
 
@@ -61,21 +61,21 @@ class DeferredProgressBar(TQDMProgressBar):
     def _log(self, original: Any, fx: str, name: str, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("prog_bar"):
             kwargs["prog_bar"] = False
-            self._taken_over.add(name)
+            self._replaced.add(name)
         return original(fx, name, *args, **kwargs)
 
     @override
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        self._keep(trainer, outputs)
+        self._store_loss(trainer, outputs)
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
     @guarded
-    def _keep(self, trainer: Any, outputs: Any) -> None:
+    def _store_loss(self, trainer: Any, outputs: Any) -> None:
         loss = outputs.get("loss") if isinstance(outputs, Mapping) else None
         if isinstance(loss, Tensor) and loss.numel() == 1:
-            # Lightning has divided the loss; to be shown it is made whole again.
+            # Lightning has divided the loss by the number of accumulated batches.
             automatic = trainer.lightning_module.automatic_optimization
             parts = trainer.accumulate_grad_batches if automatic else 1
             self._now["loss"] = loss * parts if parts > 1 else loss
@@ -108,7 +108,7 @@ class DeferredProgressBar(TQDMProgressBar):
 
     def _logged(self) -> list[Any]:
         results = self._results.values() if self._results is not None else ()
-        return [result for result in results if result.meta.name in self._taken_over]
+        return [result for result in results if result.meta.name in self._replaced]
 
     @override
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -117,7 +117,7 @@ class DeferredProgressBar(TQDMProgressBar):
 
     @guarded
     def _show_means(self, means: Mapping[str, Any]) -> None:
-        """Show the means over the epoch too: this wait per epoch is Lightning's own."""
+        """Show the means over the epoch, too; Lightning waits for the device there anyway."""
         for result in self._logged():
             name = result.meta.forked_name(False)
             if result.meta.on_epoch and isinstance(means.get(name), Tensor):

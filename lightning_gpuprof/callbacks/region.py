@@ -1,4 +1,4 @@
-"""Regions of the user's own code inside a step."""
+"""Regions of a program's own code inside a step."""
 
 from contextlib import AbstractContextManager, ContextDecorator
 from typing import Any

@@ -1,4 +1,4 @@
-"""All that is read once or counted during a fit, as one part."""
+"""The recorders of single facts, as one callback."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lightning_gpuprof.adapters.dynamo import compiled, counters, spent_ns, told
+from lightning_gpuprof.adapters.dynamo import compiled, counters, events, spent_ns
 from lightning_gpuprof.records.facts import CompileTime
 from lightning_gpuprof.records.lines import CompileEvent
 from lightning_gpuprof.runtime.context import RunContext
@@ -13,16 +13,19 @@ from lightning_gpuprof.runtime.places import USER, Place, package_of, shown
 
 _NUMBER = re.compile(r"^\d+/\d+: ")
 """Which compilation failed a guard: `0/7: `."""
-_BEHIND = re.compile(r"\s+#\s.*|\s*\(HINT.*")
-"""What comes behind the guard: the line that made it, and torch's advice."""
+_AFTER_GUARD = re.compile(r"\s+#\s.*|\s*\(HINT.*")
+"""What follows the guard: the line that made it, and torch's advice."""
 _HINT = re.compile(r"^\s*Hint: (.*)$", re.MULTILINE)
 _LONGEST = 200
 _BY_VALUE = "a branch or loop goes by a tensor's value"
-"""For dynamo a `generic_jump`."""
+"""What dynamo calls a `generic_jump`."""
 
 
 class CompileNotes:
-    """Writes them to a run; `flag` flags the step of the batch that began last, and returns it."""
+    """Writes what torch.compile did to a run's records.
+
+    `flag` flags the step of the batch that began last, and returns its number.
+    """
 
     def __init__(self, context: RunContext, flag: Callable[[], int | None]) -> None:
         self._context, self._flag = context, flag
@@ -30,14 +33,14 @@ class CompileNotes:
         self._written = set(compile_events())
 
     def look(self) -> Mapping[str, Any] | None:
-        """Note the compilations since the last call; returns dynamo's counters, once they exist."""
-        found = counters()
-        if found is None:
+        """Write the compilations since the last call; return dynamo's counters, once they exist."""
+        dynamo_counters = counters()
+        if dynamo_counters is None:
             return None
         before, self._count = self._count, compiled()
         if self._count > before:
             spent_before, self._spent_ns = self._spent_ns, spent_ns()
-            # A reset of dynamo begins anew.
+            # A reset of dynamo sets its time to 0.
             took_ns = self._spent_ns - (spent_before if self._spent_ns >= spent_before else 0)
             step = self._flag()
             if took_ns and step is not None:
@@ -46,18 +49,19 @@ class CompileNotes:
                 if event not in self._written:
                     self._written.add(event)
                     self._context.write(event)
-        return found
+        return dynamo_counters
 
 
 def compile_events() -> list[CompileEvent]:
     """Return the graph breaks and recompilations of this process so far, each once."""
-    events = [_event(*one) for one in attempt(lambda: list(told()), []) if one[-1]]
-    return list({(one.place.file, one.place.line, one.reason): one for one in events}.values())
+    noted = [_event(*event) for event in attempt(lambda: list(events()), []) if event[-1]]
+    by_place = {(event.place.file, event.place.line, event.reason): event for event in noted}
+    return list(by_place.values())
 
 
 def _event(what: str, text: str, stack: list[Place]) -> CompileEvent:
     own = [place for place in stack if package_of(place[0]) == USER] or stack
-    reason = _BEHIND.sub("", _NUMBER.sub("", text.strip()).partition("\n")[0])[:_LONGEST]
+    reason = _AFTER_GUARD.sub("", _NUMBER.sub("", text.strip()).partition("\n")[0])[:_LONGEST]
     hint = _HINT.search(text)
     return CompileEvent(
         what=what,

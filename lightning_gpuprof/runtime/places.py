@@ -22,9 +22,9 @@ _SITE = os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__)))
 _OWN = os.path.dirname(os.path.abspath(lightning_gpuprof.__file__))
 _PYTHON = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
 _TYPED = ("<stdin>", "<ipython-input-", "<python-input-")
-"""Begin the names of code from a shell, a notebook's cell or standard input."""
+"""How the names of code from a shell, a notebook's cell or standard input begin."""
 _GENERATED = "torchinductor_"
-"""Begins the name of the folder into which torch.compile writes the modules it makes."""
+"""How the name of the folder begins into which torch.compile writes modules."""
 
 
 def shown(place: Place) -> CodePlace:
@@ -47,8 +47,8 @@ def own_line_like(pattern: str) -> CodePlace | None:
 def _own_files() -> list[str]:
     """Return the program's loaded files, the script first."""
     main = sys.modules.get("__main__")
-    modules = [main, *(one for name, one in list(sys.modules.items()) if name != "__main__")]
-    files = (getattr(one, "__file__", None) for one in modules)
+    others = (module for name, module in list(sys.modules.items()) if name != "__main__")
+    files = (getattr(module, "__file__", None) for module in (main, *others))
     python = (file for file in files if isinstance(file, str) and file.endswith(".py"))
     return list(dict.fromkeys(file for file in python if package_of(file) == ""))
 
@@ -82,9 +82,9 @@ def package_of(filename: str) -> str:
     path = _absolute(filename)
     if path.startswith(_OWN + os.sep):
         return GPUPROF
-    for mark in (_SITE, "site-packages", "dist-packages"):
-        _, found, rest = path.rpartition(mark + os.sep)
-        if found:
+    for folder in (_SITE, "site-packages", "dist-packages"):
+        _, separator, rest = path.rpartition(folder + os.sep)
+        if separator:
             return rest.split(os.sep)[0].removesuffix(".py")
     if _is_generated(path):
         return "torch"

@@ -1,4 +1,4 @@
-"""The facts of a run that can be read off the Trainer: what is absent there stays absent."""
+"""The facts of a run that a Trainer and torch know; what they do not know stays absent."""
 
 import os
 import platform
@@ -29,9 +29,9 @@ from lightning_gpuprof.runtime.shared_state import shared_with
 
 _ALIKE = ("num_workers", "batch_size", "persistent_workers", "dataset_kind")
 SMALL_ROW_BYTES = 16 * 1024
-"""To copy a row of so many bytes into its batch is short beside indexing it."""
+"""To copy a row of up to so many bytes into its batch takes less time than to index it."""
 DRIVER = "/dev/nvidia0"
-"""AMD's `/dev/kfd` is there for graphics inside of a processor, too: that says nothing."""
+"""There is no such test for AMD: its `/dev/kfd` exists for graphics inside of a processor, too."""
 _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
@@ -120,13 +120,13 @@ def _torch_settings() -> dict[str, Any]:
         "float32_matmul_precision": torch.get_float32_matmul_precision,
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled,
     }
-    found = {name: attempt(read, None) for name, read in switches.items()}
-    return {name: value for name, value in found.items() if value is not None}
+    settings = {name: attempt(read, None) for name, read in switches.items()}
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def _versions(trainer: Trainer) -> dict[str, str]:
     package = type(trainer).__mro__[-2].__module__.split(".")[0]
-    found = {
+    versions = {
         "python": platform.python_version(),
         "torch": str(torch.__version__),
         "lightning": attempt(lambda: str(__import__(package).__version__), None),
@@ -134,7 +134,7 @@ def _versions(trainer: Trainer) -> dict[str, str]:
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
     }
-    return {name: version for name, version in found.items() if version}
+    return {name: version for name, version in versions.items() if version}
 
 
 def _trainer(trainer: Any) -> dict[str, Any]:
@@ -204,18 +204,18 @@ def _optimizer(optimizer: Any) -> dict[str, Any]:
 
 def _validation_loader(trainer: Any) -> Loader | None:
     """Return the settings of a fit's validation loaders; None where they are not alike."""
-    loaders = [_loader(trainer, one) for one in _listed(trainer.val_dataloaders)]
-    found = loaders[0]
-    if found is None:
+    loaders = [_loader(trainer, loader) for loader in _listed(trainer.val_dataloaders)]
+    first = loaders[0]
+    if first is None:
         return None
-    for one in loaders:
-        if one is None or any(getattr(one, key) != getattr(found, key) for key in _ALIKE):
+    for loader in loaders:
+        if loader is None or any(getattr(loader, key) != getattr(first, key) for key in _ALIKE):
             return None
     batches = validation_batches(trainer)
-    known = len(batches) == len(loaders) and all(isinstance(one, int) for one in batches)
-    found.length = round(sum(batches)) if known else None
-    found.loaders = len(loaders) if len(loaders) > 1 else None
-    return found
+    counted = len(batches) == len(loaders) and all(isinstance(count, int) for count in batches)
+    first.length = round(sum(batches)) if counted else None
+    first.loaders = len(loaders) if len(loaders) > 1 else None
+    return first
 
 
 def _listed(loaders: Any) -> list[Any]:
@@ -261,7 +261,7 @@ def _holds_tensors(dataset: Any) -> bool:
         return all(map(_holds_tensors, dataset.datasets))
     if type(dataset) is not torch.utils.data.TensorDataset:
         return False
-    held_bytes: int = sum(one.nbytes for one in dataset.tensors)
+    held_bytes: int = sum(tensor.nbytes for tensor in dataset.tensors)
     return held_bytes <= SMALL_ROW_BYTES * len(dataset)
 
 
