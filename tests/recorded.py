@@ -44,12 +44,17 @@ def keys(value, at=""):
 
 
 def numbers(value, at=""):
-    """Yield the place of each number in a JSON document, the keys on the way, and the number."""
+    """Yield the place of every number in a JSON document, the keys on the way, and the number.
+
+    A figure of a document, which has its name in `key`, has that name on the way too.
+    """
     if isinstance(value, dict):
-        for key, one in value.items():
-            yield from numbers(one, f"{at}.{key}")
+        if isinstance(value.get("key"), str):
+            at = f"{at}.{value['key']}"
+        for key, item in value.items():
+            yield from numbers(item, f"{at}.{key}")
     elif isinstance(value, list):
-        for index, one in enumerate(value):
-            yield from numbers(one, f"{at}[{index}]")
+        for index, item in enumerate(value):
+            yield from numbers(item, f"{at}[{index}]")
     elif isinstance(value, int | float) and not isinstance(value, bool):
         yield at, re.sub(r"\[\d+\]", "", at).split("."), value

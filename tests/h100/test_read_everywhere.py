@@ -68,7 +68,8 @@ def test_compare_of_runs(h100, capsys):
     found = printed(capsys, "compare", base, new)
     assert list(odd_numbers(found)) == []
     assert main(["compare", base, new]) == 0
-    assert "low-precision-unused" in capsys.readouterr().out.partition("FINDINGS GONE")[2]
+    _, _, findings = capsys.readouterr().out.partition("\nFINDINGS\n  Gone\n")
+    assert "low-precision-unused" in findings.partition("\n  New\n")[0]
 
 
 @pytest.fixture(scope="module")
