@@ -17,7 +17,7 @@ def at(source="", callee=None, count=10, line=7, operation=None):
     return LineCount(*place, source, callee, None, count, operation)
 
 
-def seen(*lines, whole=20):
+def sampled(*lines, whole=20):
     return loading_operations(HostLines(whole, lines, {"data_wait": whole}))
 
 
@@ -53,36 +53,36 @@ def test_every_row_is_complete(row):
     ],
 )
 def test_lines_that_make_batches_are_known_by_what_they_do(line, name):
-    assert [one.pattern.name for one in seen(line)] == [name]
+    assert [operation.pattern.name for operation in sampled(line)] == [name]
 
 
 @pytest.mark.parametrize("operation", [None, "encode", "to"])
 def test_a_sample_beside_the_operation_has_no_advice_of_it(operation):
     source = "return torch.tensor(self.encode(text)).to(self.device)"
-    assert seen(at(source=source, operation=operation)) == ()
-    assert [one.pattern.name for one in seen(at(source=source, operation="tensor"))] == [
-        "lists of numbers"
-    ]
+    assert sampled(at(source=source, operation=operation)) == ()
+    assert [
+        operation.pattern.name for operation in sampled(at(source=source, operation="tensor"))
+    ] == ["lists of numbers"]
 
 
 @pytest.mark.parametrize("line", [at(callee="mine.work"), at(source="x = self.rows[index]")])
 def test_other_lines_have_no_advice_of_their_own(line):
-    assert seen(line) == ()
+    assert sampled(line) == ()
 
 
 def test_an_operation_that_is_one_of_many_is_not_named():
-    assert seen(at(callee="json.loads"), whole=60) == ()
-    assert seen(at(callee="json.loads", count=4), whole=8) == ()
+    assert sampled(at(callee="json.loads"), whole=60) == ()
+    assert sampled(at(callee="json.loads", count=4), whole=8) == ()
 
 
 def test_the_longest_operation_comes_first():
-    found = seen(at(callee="json.loads", count=8), at(callee="re.sub", count=10, line=9))
-    assert [one.frac for one in found] == [0.5, 0.4]
-    assert found[0].line.line == 9
+    operations = sampled(at(callee="json.loads", count=8), at(callee="re.sub", count=10, line=9))
+    assert [operation.frac for operation in operations] == [0.5, 0.4]
+    assert operations[0].line.line == 9
 
 
 def test_the_costliest_operator_is_told_with_its_rows_advice(judge):
     rows = [op("aten::sort", 2, 6 * MS)]
-    found = judge("costly-line", {"forward": 10 * MS}, trace={"operators": rows})
-    assert found.severity is Severity.INFO
-    assert "topk" in found.advice
+    operations = judge("costly-line", {"forward": 10 * MS}, trace={"operators": rows})
+    assert operations.severity is Severity.INFO
+    assert "topk" in operations.advice

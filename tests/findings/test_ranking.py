@@ -6,8 +6,8 @@ from lightning_gpuprof.findings.ranking import ranked
 LINE = Place(file="train.py", line=31)
 
 
-def order(*found):
-    return [one.id for one in ranked(found)]
+def order(*findings):
+    return [finding.id for finding in ranked(findings)]
 
 
 MANY = made("host-bound", 60, 100, places=(LINE,))
@@ -23,8 +23,8 @@ def test_a_reason_for_little_of_it_or_elsewhere_does_not():
     little = made("repeated-forward", 20, 39, places=(LINE,))
     elsewhere = made("repeated-forward", 20, 45, places=(Place(file="train.py", line=3),))
     slight = made("repeated-forward", 20, 45, places=(LINE,), severity=Severity.INFO)
-    for one in (little, elsewhere, slight):
-        assert order(MANY, one) == ["host-bound", "repeated-forward"]
+    for finding in (little, elsewhere, slight):
+        assert order(MANY, finding) == ["host-bound", "repeated-forward"]
 
 
 def test_of_two_that_know_no_reason_neither_goes_before_the_other():

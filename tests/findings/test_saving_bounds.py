@@ -10,8 +10,8 @@ from lightning_gpuprof.records.schema import Loader, OutsideSpan
 UNSTEADY = [(120 if step // 16 % 2 else 80) * MS // 10 for step in range(192)]
 
 
-def said_of(run, finding_id):
-    return next(one for one in evaluate_rules(run).findings if one.id == finding_id)
+def finding_of(run, finding_id):
+    return next(finding for finding in evaluate_rules(run).findings if finding.id == finding_id)
 
 
 def test_how_far_the_mean_of_a_cause_may_be_off_is_left_to_its_saving(analyze):
@@ -19,16 +19,16 @@ def test_how_far_the_mean_of_a_cause_may_be_off_is_left_to_its_saving(analyze):
     takes = (4 * MS * (1 + 0.3 * random.standard_normal(192))).astype(np.int64)
     phases = {"forward": UNSTEADY, "callbacks": takes}
     run = analyze(phases, parts={"callbacks/A": takes}, steps=192)
-    said = said_of(run, "slow-callback")
-    (part,) = (one.per_step for one in run.parts if one.name == "A")
+    finding = finding_of(run, "slow-callback")
+    (per_step,) = (part.per_step for part in run.parts if part.name == "A")
     # 1.8 standard errors of twelve means, each of 16 values that scatter by three tenths.
-    assert part.error_frac == pytest.approx(1.8 * 0.3 / np.sqrt(192), rel=0.5)
-    assert said.saving_ns.high == round(part.mean_ns * (1 + part.error_frac))
+    assert per_step.error_frac == pytest.approx(1.8 * 0.3 / np.sqrt(192), rel=0.5)
+    assert finding.saving_ns.high == round(per_step.mean_ns * (1 + per_step.error_frac))
 
 
 def test_a_step_keeps_a_twentieth_of_its_time(analyze):
     run = analyze({"forward": MS, "callbacks": 99 * MS}, parts={"callbacks/A": 99 * MS})
-    assert said_of(run, "slow-callback").saving_ns.high == round(MOST_FRAC * 100 * MS)
+    assert finding_of(run, "slow-callback").saving_ns.high == round(MOST_FRAC * 100 * MS)
 
 
 def test_what_is_between_epochs_is_a_share_of_the_run_and_never_more_than_all_of_it(analyze):
@@ -40,9 +40,9 @@ def test_what_is_between_epochs_is_a_share_of_the_run_and_never_more_than_all_of
         records=[began],
         wall_ns=12_000 * MS,
     )
-    said = said_of(run, "worker-startup")
+    finding = finding_of(run, "worker-startup")
     # 9 s between epochs and 0.9 s in their first steps, of a run of 12 s.
-    assert said.title.endswith("(82.5% of the run)")
-    assert said.saving_ns.high > run.step_ns  # more than a step takes, in all of which it is not
-    assert step_of(said, run) == run.step_ns + 90 * MS
-    assert said.saving_ns.middle < step_of(said, run)
+    assert finding.title.endswith("(82.5% of the run)")
+    assert finding.saving_ns.high > run.step_ns  # more than a step takes, in all of which it is not
+    assert step_of(finding, run) == run.step_ns + 90 * MS
+    assert finding.saving_ns.middle < step_of(finding, run)

@@ -45,5 +45,5 @@ def test_its_searches_are_not_reads_of_the_program_even_if_it_was_not_recorded(e
     for rule in ("host-sync", "host-bound"):
         assert judge(rule, WORK, trace={"operators": [search, read]}) is None
     assert evaluate(WORK, trace={"operators": [search]}) is not None
-    found = judge("host-sync", WORK, trace={"operators": [read]})
-    assert found.evidence["reads_per_step_count"] == 100
+    finding = judge("host-sync", WORK, trace={"operators": [read]})
+    assert finding.evidence["reads_per_step_count"] == 100

@@ -21,12 +21,12 @@ def sampled(*counts):
 
 
 def test_the_line_that_takes_most_is_named_with_what_it_calls(evaluate):
-    found = evaluate(PHASES, records=[sampled((7, 20), (9, 60))])
-    assert found.title == "forward, line 9, takes 52 to 68% of each step"
-    assert found.severity is Severity.INFO
-    assert (found.saving_ns.low, found.saving_ns.high) == (0, 0)
-    assert [(at.file, at.line, at.name) for at in found.places] == [("net.py", 9, "einops.pack")]
-    assert "mostly in einops.pack" in found.advice
+    finding = evaluate(PHASES, records=[sampled((7, 20), (9, 60))])
+    assert finding.title == "forward, line 9, takes 52 to 68% of each step"
+    assert finding.severity is Severity.INFO
+    assert (finding.saving_ns.low, finding.saving_ns.high) == (0, 0)
+    assert [(at.file, at.line, at.name) for at in finding.places] == [("net.py", 9, "einops.pack")]
+    assert "mostly in einops.pack" in finding.advice
 
 
 def test_a_line_that_is_one_of_many_is_not_named(evaluate):
@@ -36,17 +36,20 @@ def test_a_line_that_is_one_of_many_is_not_named(evaluate):
 
 def test_without_samples_the_operator_is_named(evaluate):
     trace = {"operators": [op("aten::mm", 4, 12 * MS), op("aten::add", 4, 2 * MS)]}
-    found = evaluate(PHASES, trace=trace)
-    assert found.title == "aten::mm takes 6.00 ms of each step (60.0%)"
-    assert found.evidence["calls_count"] == 2
+    finding = evaluate(PHASES, trace=trace)
+    assert finding.title == "aten::mm takes 6.00 ms of each step (60.0%)"
+    assert finding.evidence["calls_count"] == 2
 
 
 def test_it_comes_last_and_is_suppressed_by_any_finding_at_its_line(analyze):
     phases = {**PHASES, "callbacks": 4 * MS}
     run = analyze(phases, parts={"callbacks/A": 4 * MS}, records=[sampled((9, 60))])
-    assert [one.id for one in evaluate_rules(run).findings] == ["slow-callback", "costly-line"]
+    assert [result.id for result in evaluate_rules(run).findings] == [
+        "slow-callback",
+        "costly-line",
+    ]
     python = LineCount("forward", "net.py", 9, "forward", "x = f(x)", "json.loads", "python", 60)
     note = HostLines(100, (python,), {"forward": 80, "backward": 20})
-    said = evaluate_rules(analyze(PHASES, records=[note]))
-    assert [one.id for one in said.findings] == ["slow-python"]
-    assert "costly-line" in [one.id for one in said.abstained]
+    evaluation = evaluate_rules(analyze(PHASES, records=[note]))
+    assert [result.id for result in evaluation.findings] == ["slow-python"]
+    assert "costly-line" in [result.id for result in evaluation.abstained]

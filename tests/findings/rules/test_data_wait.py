@@ -168,7 +168,7 @@ def test_without_a_trace_workers_may_find_no_core(evaluate):
     assert span(finding) == (0, 5_900_000)
 
 
-def seen(count, whole, *, source="zlib.decompress(x)", callee=None, **options):
+def own_code_sampled(count, whole, *, source="zlib.decompress(x)", callee=None, **options):
     """A run whose training thread was so often at the user's lines while it waited for data."""
     line = LineCount("data_wait", "t.py", 7, "unpack", source, callee, None, count)
     lines = HostLines(2 * whole, (line,), {"data_wait": whole, "forward": whole})
@@ -179,7 +179,7 @@ SAMPLES = {"columns": {"samples": 64}}
 
 
 def test_the_users_own_code_comes_before_workers_that_would_save_less(evaluate):
-    finding = evaluate(LONG, **seen(100, 100), **SAMPLES)
+    finding = evaluate(LONG, **own_code_sampled(100, 100), **SAMPLES)
     assert finding.change is None
     assert "above all unpack" in finding.advice
     assert TWO in finding.advice
@@ -189,7 +189,7 @@ def test_the_users_own_code_comes_before_workers_that_would_save_less(evaluate):
 
 
 def test_a_wait_for_the_programs_own_worker_processes_has_its_share_in_the_title(evaluate):
-    polled = seen(60, 100, callee="multiprocessing.poll")
+    polled = own_code_sampled(60, 100, callee="multiprocessing.poll")
     finding = evaluate(LONG, **polled, **SAMPLES)
     assert finding.title.endswith("waits for data, 60.0% of it for own workers")
     assert "For your own worker processes, in order of effort: 1. send" in finding.advice
@@ -208,27 +208,27 @@ def test_a_wait_for_the_programs_own_worker_processes_has_its_share_in_the_title
     ],
 )
 def test_random_samples_are_not_to_be_computed_once(evaluate, source, callee, random):
-    found = evaluate(LONG, **seen(100, 100, source=source, callee=callee), **SAMPLES)
-    assert ("random augmentation" in found.advice) is random
+    finding = evaluate(LONG, **own_code_sampled(100, 100, source=source, callee=callee), **SAMPLES)
+    assert ("random augmentation" in finding.advice) is random
     # Half as long is the least of it: workers surely save more.
-    assert (found.change is not None) is random
-    assert found.saving_ns.low == (9 * MS if random else round(0.9 * 20 * MS))
+    assert (finding.change is not None) is random
+    assert finding.saving_ns.low == (9 * MS if random else round(0.9 * 20 * MS))
 
 
 def test_many_cores_come_before_the_users_own_code(evaluate):
-    finding = evaluate(LONG, **seen(100, 100, cpu_count=16), **SAMPLES)
+    finding = evaluate(LONG, **own_code_sampled(100, 100, cpu_count=16), **SAMPLES)
     assert finding.change == TWO
 
 
 @pytest.mark.parametrize(("count", "whole"), [(4, 100), (9, 9)])
 def test_code_with_few_samples_does_not_come_before_workers(evaluate, count, whole):
-    finding = evaluate(WAITS, **seen(count, whole), **SAMPLES)
+    finding = evaluate(WAITS, **own_code_sampled(count, whole), **SAMPLES)
     assert finding.change == TWO
 
 
 def test_many_cheap_samples_have_no_sure_saving(evaluate):
     waits = {"data_wait": MS // 4, "forward": MS}
-    finding = evaluate(waits, **seen(100, 100), **SAMPLES)
+    finding = evaluate(waits, **own_code_sampled(100, 100), **SAMPLES)
     assert finding.saving_ns.low == 0
     assert "index whole batches" in finding.advice
 
@@ -250,7 +250,7 @@ def test_the_line_that_workers_spend_their_time_at_is_named_with_its_cost(analyz
     assert finding.evidence["worker_waiting_frac"] == 0.2
     run = analyze(WAITS, records=worked(90), **CROWDED)
     named = with_lines(outcome("data-wait", run), run).places[1:]
-    assert [(one.file, one.line) for one in named] == [("t.py", 7)]
+    assert [(place.file, place.line) for place in named] == [("t.py", 7)]
 
 
 def test_what_the_lines_of_workers_do_is_what_can_be_saved(evaluate):

@@ -60,10 +60,10 @@ def test_captured_kernels_still_run_and_what_the_trainer_does_stays(thin):
     assert span(thin(phases, kernels=updates)) == (250 * US, 9 * MS)
 
 
-@pytest.mark.parametrize(("reads", "told"), [(38, True), (160, True), (170, False)])
-def test_the_kernels_of_a_loop_of_reads_are_host_syncs(thin, reads, told):
+@pytest.mark.parametrize(("reads", "reported"), [(38, True), (160, True), (170, False)])
+def test_the_kernels_of_a_loop_of_reads_are_host_syncs(thin, reads, reported):
     # Of 80 reads a step the other 20 kernels are thin in half of the cases, of 85 in a third.
-    assert (thin(operators=[op("aten::item", reads, MS)]) is not None) == told
+    assert (thin(operators=[op("aten::item", reads, MS)]) is not None) == reported
 
 
 @pytest.mark.parametrize(("busy_ns", "high"), [(14 * MS, 3 * MS), (18 * MS, MS), (24 * MS, None)])
@@ -123,13 +123,15 @@ def test_memory_that_is_nearly_full_and_was_retried_is_critical(judge):
     assert "retried 3 times" in finding.title
 
 
-@pytest.mark.parametrize(("advised", "told"), [(4, "Lower the batch size and"), (1, "size to 1 ")])
-def test_memory_that_ran_out_is_not_reported_as_unused(judge, advised, told):
+@pytest.mark.parametrize(
+    ("advised", "reported"), [(4, "Lower the batch size and"), (1, "size to 1 ")]
+)
+def test_memory_that_ran_out_is_not_reported_as_unused(judge, advised, reported):
     advice = Advice(step=50, batch_size=2, suggested_batch_size=advised)
     records = [memory(GB, total_bytes=80 * GB, alloc_retries=1), advice]
     finding = judge("vram-pressure", WORK, records=records, device=H100)
     assert "retried once" in finding.title
-    assert told in finding.advice
+    assert reported in finding.advice
     assert judge("unused-vram", WORK, records=records, device=H100) is None
 
 

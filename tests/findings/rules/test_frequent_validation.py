@@ -53,19 +53,19 @@ def test_in_a_run_too_short_for_the_interval_fewer_batches_are_proposed(evaluate
     assert finding.change == "Trainer(..., limit_val_batches=0.2)"
 
 
-@pytest.mark.parametrize(("each_ns", "told"), [(100 * MS, False), (2_000 * MS, True)])
-def test_short_validations_once_per_epoch_are_not_reported(evaluate, each_ns, told):
+@pytest.mark.parametrize(("each_ns", "reported"), [(100 * MS, False), (2_000 * MS, True)])
+def test_short_validations_once_per_epoch_are_not_reported(evaluate, each_ns, reported):
     columns = {"epoch": [step // 50 for step in range(100)]}
-    assert (evaluate(**validated(50, each_ns), columns=columns) is not None) is told
+    assert (evaluate(**validated(50, each_ns), columns=columns) is not None) is reported
 
 
 def test_the_line_that_takes_most_of_validation_is_named(analyze):
-    seen = (
+    sampled = (
         LineCount("validation", "t.py", 36, "decode", "self.decoder(x)", "torch.call", "model", 16),
         LineCount("validation", "t.py", 50, "validation_step", "self.log(x)", "l.log", "log", 4),
         LineCount("forward", "t.py", 12, "training_step", "self(x)", "torch.call", "model", 60),
     )
-    lines = HostLines(90, seen, {"validation": 20, "forward": 70})
+    lines = HostLines(90, sampled, {"validation": 20, "forward": 70})
     run = analyze(**validated(10, 30 * MS), records=[lines])
-    (found,) = evaluate_rules(run, [rules()["frequent-validation"]]).findings
-    assert [(at.file, at.line) for at in found.places if at.file] == [("t.py", 36)]
+    (finding,) = evaluate_rules(run, [rules()["frequent-validation"]]).findings
+    assert [(at.file, at.line) for at in finding.places if at.file] == [("t.py", 36)]

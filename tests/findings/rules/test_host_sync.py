@@ -32,10 +32,10 @@ def test_a_loop_of_reads_is_named_with_the_operators_around_them(evaluate):
 
 
 def test_without_an_inspection_the_sampled_lines_that_read_are_named(evaluate):
-    seen = (4, "y = x.float()", 60), (5, "right += close.item()", 30), (7, "if loss > best:", 9)
+    sampled = (4, "y = x.float()", 60), (5, "right += close.item()", 30), (7, "if loss > best:", 9)
     lines = tuple(
         LineCount("forward", "model.py", at, "step", source, None, None, count)
-        for at, source, count in seen
+        for at, source, count in sampled
     )
     finding = evaluate(WORK, records=[HostLines(100, lines, {"forward": 100})], **LOOP)
     assert [at.line for at in finding.places] == [5, 7]

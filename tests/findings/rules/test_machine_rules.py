@@ -34,8 +34,8 @@ def test_a_quota_that_is_seldom_used_up_is_not_reported(judge, periods, throttle
 ])  # fmt: skip
 def test_no_more_threads_are_proposed_than_there_are(judge, threads, workers, change):
     loader = Loader(num_workers=workers)
-    found = quota(judge, 200, 150, threads=threads, loader=loader).change
-    assert found == change or (change and found.startswith(change))
+    proposed = quota(judge, 200, 150, threads=threads, loader=loader).change
+    assert proposed == change or (change and proposed.startswith(change))
 
 
 @pytest.mark.parametrize(("why", "severity"), [

@@ -57,8 +57,8 @@ def test_the_line_that_appends_to_a_collection_is_named(evaluate, source, wanted
         LineCount("forward", "train.py", 9, "forward", "x = self.net(x)", None, "model", 60),
         LineCount("forward", "train.py", 35, "add", source, None, None, 20),
     )
-    seen = HostLines(100, lines, {"forward": 100})
-    finding = evaluate(SLOWER, steps=500, records=[*RISING, seen])
+    sampled = HostLines(100, lines, {"forward": 100})
+    finding = evaluate(SLOWER, steps=500, records=[*RISING, sampled])
     assert finding.places[0].line == wanted
     assert change in finding.change
 

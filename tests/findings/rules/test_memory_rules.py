@@ -22,11 +22,15 @@ def test_kernels_with_too_little_work_to_fill_the_device_are_not_bound_by_its_me
     row["category"] = "elementwise"
     # One that takes long all the same reads its memory badly.
     slow = {"bytes_per_s": 1e8, "count": 10}
-    for own, told in (({"bytes_per_s": 1e12}, True), ({"bytes_per_s": 1e8}, False), (slow, True)):
+    for own, reported in (
+        ({"bytes_per_s": 1e12}, True),
+        ({"bytes_per_s": 1e8}, False),
+        (slow, True),
+    ):
         trace = {"gpu": GPU, "categories": [category("elementwise", 10 * MS)]}
         trace["roofline"] = [row | own]
-        found = judge("memory-bound-kernels", WORK, trace=trace, device=H100)
-        assert (found is not None) is told
+        finding = judge("memory-bound-kernels", WORK, trace=trace, device=H100)
+        assert (finding is not None) is reported
 
 
 @pytest.mark.parametrize(

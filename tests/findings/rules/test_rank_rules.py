@@ -44,7 +44,7 @@ GATHER, REDUCE = "ncclDevKernel_AllGather_RING_LL", "ncclDevKernel_AllReduce_Sum
 
 
 @pytest.mark.parametrize(
-    ("strategy", "kernels", "said", "proposed"),
+    ("strategy", "kernels", "advice", "proposed"),
     [
         ("DDPStrategy", [exchange(GATHER)], "SyncBatchNorm", False),
         ("FSDPStrategy", [], "forward_prefetch", False),
@@ -52,12 +52,12 @@ GATHER, REDUCE = "ncclDevKernel_AllGather_RING_LL", "ncclDevKernel_AllReduce_Sum
     ],
 )
 def test_gathered_weights_are_recognised_by_the_strategy_or_by_most_of_the_time(
-    judge, strategy, kernels, said, proposed
+    judge, strategy, kernels, advice, proposed
 ):
     trace, trainer = {"gpu": GPU, "kernels": kernels}, {"strategy": strategy}
     run = {"trace": trace, "trainer": trainer, "device": H100, "world_size": 2}
     finding = judge("exposed-communication", WORK, **run)
-    assert said in finding.advice
+    assert advice in finding.advice
     assert bool(finding.change) is proposed
 
 
@@ -81,16 +81,21 @@ def test_without_the_records_of_some_ranks_communication_is_an_upper_bound(ranks
 def test_a_trace_of_one_rank_is_an_upper_bound_too(ranks):
     cycle = ProfilerCycle(cycle=0, first_step=3, last_step=4, trace_file="t.gz")
     traces = {"t.gz": {"steps": [{}, {}], "gpu": GPU}}
-    one = {"phases": WORK, "records": [cycle], "device": H100}
-    finding = outcome("exposed-communication", ranks(one, world=2, traces=traces))
+    first = {"phases": WORK, "records": [cycle], "device": H100}
+    finding = outcome("exposed-communication", ranks(first, world=2, traces=traces))
     assert (finding.title.startswith("Up to 2.00 ms"), span(finding)) == (True, (0, 1_500_000))
 
 
-@pytest.mark.parametrize(("world", "told"), [(2, False), (1, True)])
-def test_a_possible_wait_for_a_rank_without_records_is_not_a_cost_of_logging(ranks, world, told):
-    one = {"phases": {"forward": 9 * MS, "logging": 6 * MS}, "parts": {"logging/self.log": 6 * MS}}
-    run = ranks(one | {"records": [SyncedLogs(("loss",))]}, world=world)
-    assert bool(outcome("slow-logging", run)) is told
+@pytest.mark.parametrize(("world", "expected"), [(2, False), (1, True)])
+def test_a_possible_wait_for_a_rank_without_records_is_not_a_cost_of_logging(
+    ranks, world, expected
+):
+    first = {
+        "phases": {"forward": 9 * MS, "logging": 6 * MS},
+        "parts": {"logging/self.log": 6 * MS},
+    }
+    run = ranks(first | {"records": [SyncedLogs(("loss",))]}, world=world)
+    assert bool(outcome("slow-logging", run)) is expected
 
 
 class TestStragglerRank:
@@ -106,27 +111,27 @@ class TestStragglerRank:
         assert span(finding) == (3_200_000, 4_800_000)
 
     @pytest.mark.parametrize("late", [0, 1])
-    @pytest.mark.parametrize(("elsewhere", "told"), [(0, [54]), (25, []), (None, [])])
+    @pytest.mark.parametrize(("elsewhere", "expected"), [(0, [54]), (25, []), (None, [])])
     def test_a_rank_late_in_forward_names_the_lines_that_take_longer_there(
-        self, ranks, late, elsewhere, told
+        self, ranks, late, elsewhere, expected
     ):
-        def seen(augment):
+        def sampled(augment):
             model = LineCount("forward", "t.py", 46, "step", "self.net(x)", None, "model", 40)
             own = LineCount("forward", "t.py", 54, "augment", "x = roll(x)", None, None, augment)
             lines = HostLines(200, (model, own)[: 1 + (augment > 0)], {"forward": 40 + augment})
             return {"records": [lines]}
 
         each = [exchanging(MS, 8 * MS, 6 * MS, data_wait=MS)] * 2
-        each[1 - late] = each[1 - late] | ({} if elsewhere is None else seen(elsewhere))
-        each[late] = exchanging(5 * MS, 4 * MS, 2 * MS, data_wait=MS) | seen(30)
+        each[1 - late] = each[1 - late] | ({} if elsewhere is None else sampled(elsewhere))
+        each[late] = exchanging(5 * MS, 4 * MS, 2 * MS, data_wait=MS) | sampled(30)
         (finding,) = evaluate_rules(ranks(*each), [rules()["straggler-rank"]]).findings
         assert (finding.places[0].rank, finding.places[0].phase) == (late, "forward")
-        assert [at.line for at in finding.places if at.file] == told
+        assert [at.line for at in finding.places if at.file] == expected
 
     def test_a_wait_for_the_late_rank_in_self_log_is_not_a_cost_of_logging(self, ranks):
         def logs(data_wait, logging):
-            one = exchanging(9 * MS, MS, 1, data_wait=data_wait, logging=logging)
-            return one | {"parts": one["parts"] | {"logging/self.log": logging}}
+            first = exchanging(9 * MS, MS, 1, data_wait=data_wait, logging=logging)
+            return first | {"parts": first["parts"] | {"logging/self.log": logging}}
 
         run = ranks(logs(MS, 6 * MS), logs(6 * MS, MS))
         assert outcome("straggler-rank", run).places[0].rank == 1
@@ -134,22 +139,23 @@ class TestStragglerRank:
         assert logging.saving_ns.high < 1.5 * MS
 
     def test_ranks_that_wait_for_one_another_by_turns_have_no_straggler(self, judge_ranks):
-        one, other = every(2, 9 * MS, 3 * MS), every(2, 3 * MS, 9 * MS)
+        first, other = every(2, 9 * MS, 3 * MS), every(2, 3 * MS, 9 * MS)
         finding = judge_ranks(
-            {"forward": one, "backward": other}, {"forward": other, "backward": one}
+            {"forward": first, "backward": other}, {"forward": other, "backward": first}
         )
         assert "for changing ranks" in finding.title
         assert [(where.rank, where.phase) for where in finding.places] == [(None, "forward")]
         assert span(finding) == (0, 3 * MS)
         # Turns that no batch explains may be the machine's.
         finding = judge_ranks(
-            {"optimizer_step": one, "backward": other}, {"optimizer_step": other, "backward": one}
+            {"optimizer_step": first, "backward": other},
+            {"optimizer_step": other, "backward": first},
         )
         assert (finding.severity, span(finding)) == (Severity.INFO, (0, 0))
 
     def test_the_records_of_one_rank_alone_say_nothing_of_the_others(self, ranks):
-        said = outcome("straggler-rank", ranks({"phases": {"backward": MS}}, world=4))
-        assert said.reason.startswith("it needs the records of all ranks")
+        advice = outcome("straggler-rank", ranks({"phases": {"backward": MS}}, world=4))
+        assert advice.reason.startswith("it needs the records of all ranks")
 
     def test_ranks_without_waits_have_no_finding(self, judge_ranks):
         fast = {"data_wait": MS, "backward": 4 * MS}

@@ -31,7 +31,7 @@ def test_one_compilation_is_not_reported_nor_are_those_of_validation(evaluate):
 
 def early(*seconds):
     flags = [StepFlag.WARMUP | StepFlag.COMPILED] * len(seconds) + [0] * (100 - len(seconds))
-    took = [CompileTime(at, one * SECOND) for at, one in enumerate(seconds)]
+    took = [CompileTime(at, place * SECOND) for at, place in enumerate(seconds)]
     return {"flags": flags, "records": took}
 
 
@@ -50,4 +50,4 @@ def test_dynamos_reason_and_the_functions_place_are_named(evaluate):
     case = early(20, 10, 10, 10)
     finding = evaluate(WORK, flags=case["flags"], records=[*case["records"], again])
     assert "torch's reason: L['n'] == 3." in finding.advice
-    assert [(one.file, one.line) for one in finding.places] == [("t.py", 7)]
+    assert [(place.file, place.line) for place in finding.places] == [("t.py", 7)]

@@ -53,8 +53,8 @@ def test_is_silent_if_a_node_may_belong_to_another_operator(evaluate, operators)
 
 def test_a_backward_that_gets_slower(evaluate):
     backward = [MS + step * 100 * US for step in range(80)]
-    kept = [ProcessMemory(10 * i, 10**9 + i * 10**7) for i in range(10)]
-    finding = evaluate({"backward": backward}, steps=80, records=kept)
+    memory_use = [ProcessMemory(10 * i, 10**9 + i * 10**7) for i in range(10)]
+    finding = evaluate({"backward": backward}, steps=80, records=memory_use)
     assert "backward pass grew" in finding.title
     assert finding.explains == ("memory-growth",)
     # Without memory that grows no graph is kept: the machine got slower.

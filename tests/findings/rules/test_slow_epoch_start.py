@@ -19,11 +19,11 @@ def test_is_silent_if_workers_start_or_epochs_begin_without_a_wait(evaluate):
     assert evaluate({**WORK, "data_wait": 100 * US}, **IN_PROCESS) is None
 
 
-KEPT = Loader(num_workers=1, persistent_workers=True)
+PERSISTENT = Loader(num_workers=1, persistent_workers=True)
 
 
 def test_persistent_workers_that_begin_an_epoch_with_work_are_reported(evaluate):
-    finding = evaluate(EPOCHS, flags=EPOCH_FLAGS, loader=KEPT)
+    finding = evaluate(EPOCHS, flags=EPOCH_FLAGS, loader=PERSISTENT)
     # Of 99.9 ms each the one worker's first batch is none of the dataset's doing.
     step_ns = finding.evidence["step_ns"]
     assert finding.evidence["first_batch_per_epoch_ns"] == 99_900 * US - step_ns
@@ -34,4 +34,4 @@ def test_persistent_workers_that_begin_an_epoch_with_work_are_reported(evaluate)
 
 def test_the_first_batch_of_a_persistent_worker_is_not_reported(evaluate):
     short = {**WORK, "data_wait": every(10, 9 * MS, 100 * US)}
-    assert evaluate(short, flags=EPOCH_FLAGS, loader=KEPT) is None
+    assert evaluate(short, flags=EPOCH_FLAGS, loader=PERSISTENT) is None

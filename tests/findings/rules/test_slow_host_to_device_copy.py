@@ -16,7 +16,9 @@ def handed(evaluate):
             "run_ahead/host_to_device": 1,
         }
         trace = {
-            "copies": [{"kind": "HtoD", "memory": "pageable", "count": 2, **one} for one in copies],
+            "copies": [
+                {"kind": "HtoD", "memory": "pageable", "count": 2, **copy} for copy in copies
+            ],
             "gpu": {"idle_ns": 2 * idle},
             "idle": [{"cause": cause, "total_ns": 2 * idle}],
         }
@@ -74,7 +76,7 @@ SMALL = {"memory": "pinned", "bytes": 2_000, "total_ns": 30 * US}
 
 
 @pytest.mark.parametrize(
-    ("copies", "said", "saved_ns"),
+    ("copies", "advice", "saved_ns"),
     [
         ([NUMBER, BATCH], "Send less", 4 * MS),
         ([SMALL | {"count": 4}], "Send less", 15 * US),
@@ -82,10 +84,10 @@ SMALL = {"memory": "pinned", "bytes": 2_000, "total_ns": 30 * US}
     ],
     ids=["beside a pageable number", "small", "many small tensors"],
 )
-def test_for_a_pinned_batch_fewer_bytes_or_copies_are_proposed(handed, copies, said, saved_ns):
+def test_for_a_pinned_batch_fewer_bytes_or_copies_are_proposed(handed, copies, advice, saved_ns):
     finding = handed(*copies)
     assert finding.change is None
-    assert said in finding.advice
+    assert advice in finding.advice
     assert span(finding) == (0, saved_ns)
     assert (finding.severity is Severity.INFO) == (saved_ns < MS)
 

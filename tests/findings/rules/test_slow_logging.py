@@ -30,9 +30,9 @@ def test_calls_of_self_log_that_take_longest_get_a_condition(evaluate):
 
 def test_the_condition_comes_with_the_trainers_setting_if_loggers_get_values_often(evaluate):
     parts = {"logging/self.log": 2_500 * US, "logging/WandbLogger": 500 * US}
-    (found,) = evaluate(logging(3 * MS), parts=parts, trainer=OFTEN)
+    (finding,) = evaluate(logging(3 * MS), parts=parts, trainer=OFTEN)
     setting = "Trainer(..., log_every_n_steps=50)"
-    assert found.change.startswith(f"{setting}\nif {LOGGED}:\n    self.log(")
+    assert finding.change.startswith(f"{setting}\nif {LOGGED}:\n    self.log(")
 
 
 OFTEN, SELDOM = ({"log_every_n_steps": steps} for steps in (1, 50))
@@ -58,11 +58,11 @@ def test_a_value_in_each_step_is_no_warning_however_short_the_steps(evaluate):
     assert evaluate(logging(300 * US, short), parts=parts)[0].severity is Severity.INFO
     # What the logger takes beside it is, and the setting that mends this leaves the call.
     parts["logging/CSVLogger"] = 300 * US
-    (found,) = evaluate(logging(600 * US, short), parts=parts, trainer=OFTEN)
-    assert found.severity is Severity.WARNING
-    assert found.change == "Trainer(..., log_every_n_steps=50)"
+    (finding,) = evaluate(logging(600 * US, short), parts=parts, trainer=OFTEN)
+    assert finding.severity is Severity.WARNING
+    assert finding.change == "Trainer(..., log_every_n_steps=50)"
     # Without the longest of 100 steps, and one in 50 stays.
-    assert found.saving_ns.high == round(1.2 * 0.98 * 294 * US)
+    assert finding.saving_ns.high == round(1.2 * 0.98 * 294 * US)
     many = {"logging/self.log": 3 * MS}
     assert evaluate(logging(3 * MS), parts=many)[0].severity is Severity.WARNING
 
@@ -84,13 +84,13 @@ def test_norms_taken_in_a_hook_belong_to_logging_and_not_to_callbacks(evaluate, 
 
 def test_norms_taken_in_a_hook_that_logs_nothing_clip_gradients(evaluate, judge):
     line = LineCount("other", "t.py", 3, "hook", "total += p.grad.norm()", None, None, 20)
-    seen = [HostLines(50, (line,), {"other": 50})]
-    assert evaluate(**NORMS, records=seen) == ()
-    (finding,) = judge("slow-callback", **NORMS, records=seen)
+    sampled = [HostLines(50, (line,), {"other": 50})]
+    assert evaluate(**NORMS, records=sampled) == ()
+    (finding,) = judge("slow-callback", **NORMS, records=sampled)
     assert "make it cheaper" in finding.advice
     logs = LineCount("logging", "t.py", 4, HOOK, "self.log_dict(norms)", None, "log", 1)
-    (found,) = evaluate(**NORMS, records=[HostLines(50, (line, logs), {"other": 50})])
-    assert HOOK in found.change
+    (finding,) = evaluate(**NORMS, records=[HostLines(50, (line, logs), {"other": 50})])
+    assert HOOK in finding.change
 
 
 def test_a_picture_in_each_step_has_a_finding_of_its_own_with_its_line(evaluate):
@@ -111,26 +111,26 @@ def test_a_picture_in_each_step_has_a_finding_of_its_own_with_its_line(evaluate)
 
 
 def test_pictures_in_one_of_many_steps_are_proposed_a_fifth_as_often(evaluate):
-    taken = every(20, 60 * MS, first=19)
-    parts = {"logging/experiment.add_histogram": taken}
-    (found,) = evaluate(logging(taken), parts=parts)
-    assert found.evidence["steps_between_count"] == 20
-    assert "% 100 == 0:" in found.change
+    times = every(20, 60 * MS, first=19)
+    parts = {"logging/experiment.add_histogram": times}
+    (finding,) = evaluate(logging(times), parts=parts)
+    assert finding.evidence["steps_between_count"] == 20
+    assert "% 100 == 0:" in finding.change
     # Four of the five times count: the first may import what draws.
-    assert found.saving_ns.high == round(1.2 * 0.8 * 4 * 60 * MS / 100)
+    assert finding.saving_ns.high == round(1.2 * 0.8 * 4 * 60 * MS / 100)
 
 
 def test_pictures_in_validation_have_a_finding_in_validation(evaluate):
-    taken = every(20, 60 * MS, first=19)
-    parts = {"validation/experiment.add_figure": taken}
-    (found,) = evaluate({**WORK, "validation": taken, "logging": 0}, parts=parts)
-    assert found.when is When.ALSO_BETWEEN
-    assert found.places[0] == Place(phase="validation", name="experiment.add_figure")
-    assert found.change.startswith("if batch_idx == 0 and self.current_epoch % 5 == 0:")
+    times = every(20, 60 * MS, first=19)
+    parts = {"validation/experiment.add_figure": times}
+    (finding,) = evaluate({**WORK, "validation": times, "logging": 0}, parts=parts)
+    assert finding.when is When.ALSO_BETWEEN
+    assert finding.places[0] == Place(phase="validation", name="experiment.add_figure")
+    assert finding.change.startswith("if batch_idx == 0 and self.current_epoch % 5 == 0:")
 
 
 def test_values_that_ranks_exchange_in_each_step_are_named(evaluate):
     synced = SyncedLogs(("loss", "accuracy"))
     parts = {"logging/self.log": 3 * MS}
-    (found,) = evaluate(logging(3 * MS), parts=parts, records=[synced])
-    assert "Do not log with sync_dist=True in each step (loss, accuracy)" in (found.advice)
+    (finding,) = evaluate(logging(3 * MS), parts=parts, records=[synced])
+    assert "Do not log with sync_dist=True in each step (loss, accuracy)" in (finding.advice)

@@ -24,13 +24,15 @@ def line(number, count, *, kind, phase="forward", function="augment"):
 def sampled(analyze):
     """Return a run whose stack was sampled at these lines, 100 times in each phase."""
 
-    def made(*lines, each=100, operators_ns=None, mark=(), phases=PHASES, **operator):
-        by_phase = dict.fromkeys([*phases, *(one.phase for one in lines)], each)
-        seen, trace = HostLines(len(phases) * each, lines, by_phase), None
+    def made(*lines, per_phase=100, operators_ns=None, mark=(), phases=PHASES, **operator):
+        by_phase = dict.fromkeys(
+            [*phases, *(sampled_line.phase for sampled_line in lines)], per_phase
+        )
+        all_lines, trace = HostLines(len(phases) * per_phase, lines, by_phase), None
         if operators_ns is not None:
             rows = [op("aten::mm", 1, operators_ns) | operator]
             trace = {"operators": rows, "steps": [dict(mark)]}
-        return analyze(phases, records=[seen], trace=trace)
+        return analyze(phases, records=[all_lines], trace=trace)
 
     return made
 
@@ -57,9 +59,9 @@ def test_a_wait_for_worker_processes_of_the_programs_own_has_advice_by_effort(sa
 
 @pytest.mark.parametrize(("doubt", "severity"), [(0, "critical"), (45, "info")])
 def test_a_share_that_may_be_next_to_nothing_is_no_warning(sampled, doubt, severity):
-    seen = structs.replace(line(3, 50, kind="python"), doubt=doubt)
+    doubtful = structs.replace(line(3, 50, kind="python"), doubt=doubt)
     beside = structs.replace(line(4, 50, kind="model"), doubt=1)
-    (finding,) = evaluate(sampled(seen, beside))
+    (finding,) = evaluate(sampled(doubtful, beside))
     assert finding.severity.value == severity
 
 
@@ -132,19 +134,19 @@ def test_an_optimizers_update_is_not_an_operator_of_forward(sampled):
 
 def test_growth_of_forward_since_its_trace_is_not_python(analyze):
     lines = line(3, 60, kind=None, function="remember"), line(5, 40, kind="model")
-    seen = HostLines(200, lines, {"forward": 100, "backward": 100})
+    all_lines = HostLines(200, lines, {"forward": 100, "backward": 100})
     trace = {"operators": [op("aten::mm", 1, 4 * MS)], "steps": [{}]}
 
-    def found(forward):
+    def findings_with(forward):
         phases = {"forward": forward, "backward": 5 * MS}
-        return evaluate(analyze(phases, records=[seen], trace=trace, steps=160))
+        return evaluate(analyze(phases, records=[all_lines], trace=trace, steps=160))
 
-    assert found([4 * MS + step * 75_000 for step in range(160)]) == ()
-    assert len(found([(4 + (step % 2) * 12) * MS for step in range(160)])) == 1
+    assert findings_with([4 * MS + step * 75_000 for step in range(160)]) == ()
+    assert len(findings_with([(4 + (step % 2) * 12) * MS for step in range(160)])) == 1
 
 
 @pytest.mark.parametrize(
-    ("source", "found"),
+    ("source", "findings"),
     [
         ("self.mean = torch.stack(self.kept).mean()", 0),
         ("(slope,) = torch.autograd.grad(self.energy(x).sum(), x)", 0),
@@ -152,10 +154,10 @@ def test_growth_of_forward_since_its_trace_is_not_python(analyze):
         ("return torch.tensor([max(iou(a, b) for b in boxes) for a in anchors])", 1),
     ],
 )
-def test_a_line_that_calls_an_operator_by_name_spent_its_time_in_it(sampled, source, found):
-    one = LineCount("forward", "train.py", 3, "remember", source, None, None, 60)
+def test_a_line_that_calls_an_operator_by_name_spent_its_time_in_it(sampled, source, findings):
+    sampled_line = LineCount("forward", "train.py", 3, "remember", source, None, None, 60)
     model = line(5, 40, kind="model")
-    assert len(evaluate(sampled(one, model, operators_ns=MS))) == found
+    assert len(evaluate(sampled(sampled_line, model, operators_ns=MS))) == findings
 
 
 def test_a_module_that_clips_its_gradients_itself_is_named(sampled):
@@ -183,7 +185,7 @@ def test_a_model_that_only_computes_has_nothing_to_report(sampled):
 
 
 def test_few_samples_are_not_enough(sampled):
-    assert isinstance(evaluate(sampled(line(3, 9, kind="python"), each=10)), Abstained)
+    assert isinstance(evaluate(sampled(line(3, 9, kind="python"), per_phase=10)), Abstained)
 
 
 SPENT = (
@@ -194,10 +196,14 @@ SPENT = (
 SELDOM = (line(21, 4, kind="python", phase="data_wait"),)
 
 
-@pytest.mark.parametrize(("lines", "each", "told"), [(SPENT, 100, [21]), (SELDOM, 9, [])])
-def test_a_finding_of_a_phase_is_given_the_line_where_it_was_spent(sampled, lines, each, told):
-    (finding,) = evaluate_rules(sampled(*lines, each=each), [rules()["data-wait"]]).findings
-    assert [where.line for where in finding.places if where.file == "train.py"] == told
+@pytest.mark.parametrize(("lines", "per_phase", "expected"), [(SPENT, 100, [21]), (SELDOM, 9, [])])
+def test_a_finding_of_a_phase_is_given_the_line_where_it_was_spent(
+    sampled, lines, per_phase, expected
+):
+    (finding,) = evaluate_rules(
+        sampled(*lines, per_phase=per_phase), [rules()["data-wait"]]
+    ).findings
+    assert [where.line for where in finding.places if where.file == "train.py"] == expected
 
 
 def test_profiled_steps_that_took_twice_as_long_do_not_show_time_beside_operators(sampled):
@@ -207,8 +213,8 @@ def test_profiled_steps_that_took_twice_as_long_do_not_show_time_beside_operator
 
 
 def test_formatting_of_stacks_by_anomaly_detection_is_sampled(analyze):
-    seen = HostLines(100, (line(8, 80, kind="traceback"),), {"forward": 100})
-    run = analyze(PHASES, records=[seen], trainer={"detect_anomaly": True})
+    all_lines = HostLines(100, (line(8, 80, kind="traceback"),), {"forward": 100})
+    run = analyze(PHASES, records=[all_lines], trainer={"detect_anomaly": True})
     (finding,) = evaluate_rules(run, [rules()["anomaly-detection-on"]]).findings
     # 80 of 100 samples of 10 ms of forward: 0.72 to 0.88 of it, and half the step at most.
     assert finding.saving_ns.low == 7_200_000

@@ -8,8 +8,8 @@ from lightning_gpuprof.records.schema import Device
 
 def collecting(*steps):
     """Return the phases of steps of 10 ms, some of which collect garbage for 45 ms."""
-    taken = [45 * MS if step in steps else 0 for step in range(100)]
-    return {"forward": 10 * MS, "garbage_collection": taken}
+    collecting_ns = [45 * MS if step in steps else 0 for step in range(100)]
+    return {"forward": 10 * MS, "garbage_collection": collecting_ns}
 
 
 def slow(*steps):
@@ -33,23 +33,23 @@ def test_spikes_at_regular_intervals_have_a_cause(evaluate):
 
 def test_the_line_that_takes_most_of_regular_spikes_is_named(evaluate):
     often = LineCount("forward", "t.py", 9, "draw", "plot(table)", None, None, 180)
-    seen = [HostLines(200, (often,), {"forward": 200})]
-    assert [one.line for one in evaluate(REGULAR, records=seen).places] == [9]
-    assert [one.line for one in evaluate(slow(3, 11, 80), records=seen).places] == [None]
+    sampled = [HostLines(200, (often,), {"forward": 200})]
+    assert [place.line for place in evaluate(REGULAR, records=sampled).places] == [9]
+    assert [place.line for place in evaluate(slow(3, 11, 80), records=sampled).places] == [None]
 
 
 @pytest.mark.parametrize("steps", [range(7, 100, 25), range(40, 46)], ids=["few", "burst"])
 def test_a_few_even_intervals_may_be_chance_and_a_burst_is_not_regular(evaluate, steps):
-    found = evaluate(slow(*steps))
-    assert found.evidence["spikes_count"] == len(steps)
-    assert found.severity is Severity.INFO
-    assert "steps_between_count" not in found.evidence
+    finding = evaluate(slow(*steps))
+    assert finding.evidence["spikes_count"] == len(steps)
+    assert finding.severity is Severity.INFO
+    assert "steps_between_count" not in finding.evidence
 
 
 def test_irregular_spikes_are_info_at_most(evaluate):
-    found = evaluate(slow(3, 11, 80))
-    assert found.severity is Severity.INFO
-    assert found.advice.endswith("look for other programs on this machine first.")
+    finding = evaluate(slow(3, 11, 80))
+    assert finding.severity is Severity.INFO
+    assert finding.advice.endswith("look for other programs on this machine first.")
     on_gpu = evaluate(slow(3, 11, 80), device=Device(type="cuda"))
     assert "Trainer(benchmark=True)" in on_gpu.advice
 
@@ -91,8 +91,8 @@ def test_spikes_of_waits_and_callbacks_have_other_findings(evaluate):
 def test_a_lasting_change_of_the_step_time_is_not_jitter(evaluate, analyze):
     # A run that trains nothing in its first 300 batches.
     phases = {"forward": [MS if step < 300 else 12 * MS for step in range(400)]}
-    said = evaluate(phases, steps=400)
-    assert isinstance(said, Abstained)
-    assert said.reason == ("the step time changes at step 300 and stays so, which is not jitter")
+    result = evaluate(phases, steps=400)
+    assert isinstance(result, Abstained)
+    assert result.reason == ("the step time changes at step 300 and stays so, which is not jitter")
     changed = analyze(phases, steps=400).variation.spikes.changed
     assert (changed.step, changed.before_ns, changed.after_ns) == (300, MS, 12 * MS)

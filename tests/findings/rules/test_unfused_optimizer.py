@@ -31,16 +31,16 @@ def test_saves_the_loop_over_tensors(evaluate):
 
 
 def test_an_update_after_several_batches_is_shared_by_them(evaluate, by_hand):
-    each = evaluate(UPDATES, model=model())
+    every_batch = evaluate(UPDATES, model=model())
     phases = UPDATES | {"optimizer_step": every(4, UPDATES["optimizer_step"], first=3)}
     assert by_hand(phases=phases).title.endswith("unfused")
     shared = evaluate(phases, model=model())
     assert shared.evidence["optimizer_ns"] == UPDATES["optimizer_step"] // 4
-    assert span(shared) == tuple(one // 4 for one in span(each))
+    assert span(shared) == tuple(bound // 4 for bound in span(every_batch))
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "told"),
+    ("optimizer", "reported"),
     [
         (model("SGD", 6), False),  # one operator per tensor already
         (model("SGD", 6, momentum=0, weight_decay=0), False),
@@ -56,8 +56,8 @@ def test_an_update_after_several_batches_is_shared_by_them(evaluate, by_hand):
         (model("PaperAdamW", package="paper"), False),  # a trace knows what that does
     ],
 )
-def test_is_silent_if_fusing_is_impossible_or_saves_nothing(evaluate, optimizer, told):
-    assert (evaluate(UPDATES, model=optimizer) is not None) is told
+def test_is_silent_if_fusing_is_impossible_or_saves_nothing(evaluate, optimizer, reported):
+    assert (evaluate(UPDATES, model=optimizer) is not None) is reported
 
 
 def test_what_the_trainer_does_around_a_few_small_tensors_is_not_saved(evaluate):

@@ -11,11 +11,11 @@ PHASES = {"forward": 5 * MS, "backward": 10 * MS}
 def unused(evaluate):
     """Return the finding of an inspection that found so many of 400 parameters unused."""
 
-    def found(*modules, parameters=300):
+    def judged(*modules, parameters=300):
         value = UnusedGradients(4, parameters, 400, modules)
         return evaluate(PHASES, records=[value])
 
-    return found
+    return judged
 
 
 def test_a_teacher_that_no_optimizer_holds_saves_its_share_of_backward_at_most(unused):

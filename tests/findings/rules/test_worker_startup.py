@@ -32,10 +32,10 @@ def test_steps_that_were_not_marked_share_the_cost(evaluate):
 
 
 NONE = Loader(num_workers=0)
-KEPT = Loader(num_workers=2, persistent_workers=True)
+PERSISTENT = Loader(num_workers=2, persistent_workers=True)
 
 
-@pytest.mark.parametrize("loader", [NONE, KEPT], ids=["none", "kept"])
+@pytest.mark.parametrize("loader", [NONE, PERSISTENT], ids=["none", "persistent"])
 def test_is_silent_if_no_workers_start_again(evaluate, loader):
     assert evaluate(EPOCHS, flags=EPOCH_FLAGS, loader=loader) == ()
 
@@ -51,8 +51,8 @@ def test_the_first_start_does_not_stand_for_later_ones(evaluate):
 
 def test_a_loader_that_is_made_again_has_no_persistent_workers(evaluate):
     (finding,) = evaluate(EPOCHS, **ONE_WORKER, records=[REMADE])
-    (kept,) = evaluate(EPOCHS, **ONE_WORKER)
-    assert (finding.change, span(finding)) == (None, span(kept))
+    (persistent,) = evaluate(EPOCHS, **ONE_WORKER)
+    assert (finding.change, span(finding)) == (None, span(persistent))
     assert "return the same one" in finding.advice
 
 
@@ -94,18 +94,18 @@ def test_the_first_batch_of_an_iterable_may_be_made_as_the_loader_starts(evaluat
     assert least(length=4) == round(0.8 * 9 * 30 * MS / 100)
 
 
-@pytest.mark.parametrize("loader", [None, NONE, KEPT], ids=["unknown", "none", "kept"])
+@pytest.mark.parametrize("loader", [None, NONE, PERSISTENT], ids=["unknown", "none", "persistent"])
 def test_validations_without_workers_of_their_own_start_none(evaluate, loader):
     assert evaluate(**VALIDATED, validation_loader=loader) == ()
 
 
 def test_frequent_validation_leaves_out_the_start_of_workers(judge):
-    once, kept = (
+    once, persistent = (
         judge("frequent-validation", **VALIDATED, validation_loader=loader)
-        for loader in (Loader(num_workers=2, length=8), KEPT)
+        for loader in (Loader(num_workers=2, length=8), PERSISTENT)
     )
-    assert once.evidence == kept.evidence
-    assert once.saving_ns.high == round(kept.saving_ns.high / 3)
+    assert once.evidence == persistent.evidence
+    assert once.saving_ns.high == round(persistent.saving_ns.high / 3)
 
 
 def in_rows(in_memory):
