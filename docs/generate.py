@@ -8,6 +8,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+from document_page import json_page
+
 from lightning_gpuprof.callbacks.batch_size_advisor import BatchSizeAdvisor
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.device_monitor import DeviceMonitor
@@ -49,6 +51,7 @@ def pages() -> dict[str, str]:
         "config.md": GENERATED + config_page(),
         "what-it-touches.md": GENERATED + touches_page(),
         "reading-the-profile.md": GENERATED + reading_page(),
+        "json.md": GENERATED + json_page(),
     }
 
 

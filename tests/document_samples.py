@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from made_records import make_session, memory, write_run
-from made_runs import all_runs
+from made_runs import all_runs, gpu_run, worker_run
 from made_trials import TRIALS
-from recorded import RECORDED, lay_out
+from recorded import lay_out
 
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.files import top_runs
@@ -20,8 +20,10 @@ from lightning_gpuprof.records.schema import (
     Scalars,
     SyncSite,
 )
-from lightning_gpuprof.records.trials import write_trials
+from lightning_gpuprof.records.trials import Trials, write_trials
 from lightning_gpuprof.report.build_run import build_run
+from lightning_gpuprof.report.build_trial import build_trial
+from lightning_gpuprof.report.comparison import compare_runs, compare_several
 from lightning_gpuprof.report.document import Document
 from lightning_gpuprof.views.documents.report import load_report
 
@@ -33,8 +35,8 @@ def run_documents(folder: Path) -> dict[str, Document]:
     """Return the documents of all made runs and recordings by name; `folder` is to be empty."""
     everything_run(folder / "everything")
     all_runs(folder / "made")
+    worker_run(folder / "workers")
     lay_out(folder / "h100")
-    assert RECORDED.is_dir()
     documents = {}
     for path in sorted(top_runs(str(folder))):
         try:
@@ -42,6 +44,28 @@ def run_documents(folder: Path) -> dict[str, Document]:
         except RecordError:
             continue  # runs that no version, or only a newer one, can read
     return documents
+
+
+def comparison_documents(folder: Path) -> dict[str, Document]:
+    """Return documents of two runs that were compared, and of three."""
+    records = [memory(1), Scalars(steps=[0], values={"loss": [1.0]})]
+    base = str(write_run(folder / "base", make_session({"forward": MS}, records=records)))
+    slower = make_session({"forward": 2 * MS}, records=records, cpu_count=4)
+    new = str(write_run(folder / "new", slower))
+    traced = [str(gpu_run(folder / name, slow_ms=ms)) for name, ms in (("a", 0), ("b", 3))]
+    return {
+        "two runs": compare_runs(base, new).document(),
+        "two traced runs": compare_runs(*traced).document(),
+        "three runs": compare_several(base, new, new).document(),
+    }
+
+
+def trial_documents(folder: Path) -> dict[str, Document]:
+    """Return documents of trials, with and without a change that gains."""
+    return {
+        "faster": build_trial(TRIALS),
+        "nothing": build_trial(Trials(program="train.py", seconds=1.0)),
+    }
 
 
 def everything_run(folder: Path) -> Path:
@@ -75,3 +99,7 @@ def everything_run(folder: Path) -> Path:
     run = write_run(folder, session)
     write_trials(str(run), TRIALS)
     return run
+
+
+SAMPLES = {"run": run_documents, "comparison": comparison_documents, "trial": trial_documents}
+"""By kind of document: a function that writes what it needs into an empty folder."""

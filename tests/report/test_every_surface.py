@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from document_samples import run_documents
+from document_samples import SAMPLES
 from document_values import ends
 from markdown_it import MarkdownIt
 from read_back import close, read_back
@@ -28,8 +28,22 @@ WIDE = 2_000
 
 @pytest.fixture(scope="session")
 def documents(tmp_path_factory):
-    """The documents of all kinds of runs."""
-    return list(run_documents(tmp_path_factory.mktemp("samples") / "runs").values())
+    """Documents of runs, comparisons and trials of many kinds."""
+    folder = tmp_path_factory.mktemp("samples")
+    return [
+        Shown(document)
+        for kind, make in SAMPLES.items()
+        for document in make(folder / kind).values()
+    ]
+
+
+class Shown:
+    """A document with what each surface makes of it; nothing is left out."""
+
+    def __init__(self, document):
+        self.document = document
+        self.console = console.render(document, verbose=True, width=WIDE)
+        self.markdown = markdown.render(document, verbose=True)
 
 
 def one_line(text):
@@ -64,25 +78,24 @@ def _is_number(value):
 
 
 def test_json_is_read_back_as_the_same_document(documents):
-    for document in documents:
+    for document in (sample.document for sample in documents):
         assert decode(encode(document)) == document
 
 
 def test_the_verdict_is_the_same_one(documents):
-    for document in documents:
-        verdict = document.verdict
-        text = one_line(console.render(document, width=WIDE))
+    for sample in documents:
+        verdict, text, page = sample.document.verdict, one_line(sample.console), sample.markdown
+        if verdict is None:
+            continue
         assert f"{verdict.label.upper()} {one_line(verdict.title)}" in text
         assert one_line(verdict.sentence) in text
-        page = markdown.render(document)
         assert f"**{markdown.plain(verdict.label)}: {markdown.plain(verdict.title)}**" in page
         assert markdown.plain(verdict.sentence) in page
 
 
 def test_findings_are_the_same_ones_in_the_same_order_with_the_same_savings(documents):
-    for document in documents:
-        text = console.render(document, verbose=True, width=WIDE)
-        page = markdown.render(document, verbose=True)
+    for sample in documents:
+        document, text, page = sample.document, sample.console, sample.markdown
         for surface, form in ((text, one_line), (page, markdown.plain)):
             surface = one_line(surface)
             titles = [surface.index(one_line(form(card.title))) for card in document.findings]
@@ -99,9 +112,8 @@ def test_findings_are_the_same_ones_in_the_same_order_with_the_same_savings(docu
 
 
 def test_figures_are_the_same_ones_with_their_units(documents):
-    for document in documents:
-        text = console.render(document, verbose=True, width=WIDE)
-        page = markdown.render(document, verbose=True)
+    for sample in documents:
+        document, text, page = sample.document, sample.console, sample.markdown
         for _, figure in figures_of(document):
             value, unit = own_unit(figure.value, figure.unit)
             formatted = shown(value, unit)
@@ -118,10 +130,10 @@ def test_figures_are_the_same_ones_with_their_units(documents):
 
 
 def test_the_rows_of_tables_and_bars_have_the_same_numbers_with_their_units(documents):
-    for document in documents:
-        lines = console.render(document, verbose=True, width=WIDE).splitlines()
-        cells = [re.split(r"\s{2,}", line.strip()) for line in lines]
-        tables = markdown_tables(markdown.render(document, verbose=True))
+    for sample in documents:
+        document = sample.document
+        cells = [re.split(r"\s{2,}", line.strip()) for line in sample.console.splitlines()]
+        tables = markdown_tables(sample.markdown)
         parts = [part for part in document.parts(Table | Bars) if list(numbers_of(part))]
         assert len(tables) == len(parts)
         for part, rows in zip(parts, tables, strict=True):
@@ -163,8 +175,8 @@ def _in_body(tokens, number):
 
 
 def test_columns_of_numbers_stand_to_the_right_on_every_surface(documents):
-    for document in documents:
-        for table in document.parts(Table):
+    for sample in documents:
+        for table in sample.document.parts(Table):
             assert all(
                 column.unit in LEFT or not isinstance(row.get(column.key), str)
                 for column in table.columns
