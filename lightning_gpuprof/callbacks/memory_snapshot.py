@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from typing_extensions import override
 
@@ -235,12 +236,13 @@ class MemorySnapshot(RecordingCallback):
 
 def _report(path: str) -> None:
     # Imported here: only a run that fails needs the reading side.
-    from lightning_gpuprof.views.documents.other_files import snapshot_payload
-    from lightning_gpuprof.views.text.trace import snapshot_lines
+    from lightning_gpuprof.analysis.memory.memory_dump import analyze_snapshot_file
+    from lightning_gpuprof.report.build_file import build_memory
+    from lightning_gpuprof.report.console import render
 
-    payload = snapshot_payload(path)
-    Path(f"{path}{files.ANALYSIS_SUFFIX}").write_text(json.dumps(payload), encoding="utf-8")
-    say("\n".join([f"[PROFILE] out of memory; snapshot: {path}", *snapshot_lines(payload)]))
+    dump = analyze_snapshot_file(path)
+    Path(f"{path}{files.ANALYSIS_SUFFIX}").write_bytes(msgspec.json.encode(dump))
+    say(f"[PROFILE] out of memory; snapshot: {path}\n{render(build_memory(path, dump))}")
 
 
 def _check(steps: tuple[int, int] | None, on_oom: bool, keep: int, max_entries: int) -> None:

@@ -6,8 +6,11 @@ import os
 import sys
 from typing import Any
 
+import msgspec
+
 from lightning_gpuprof.cli.arguments import positive
 from lightning_gpuprof.errors import GpuProfError, UnknownTraceError
+from lightning_gpuprof.report.document import Document
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
             failed = 2  # as for any request that cannot be met
             continue
         if args.json:
-            documents.append(document)
+            documents.append(msgspec.to_builtins(document))
         else:
             print(_text(document, args.top), flush=True)
     if documents:
@@ -51,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     return failed
 
 
-def _document(path: str, args: argparse.Namespace) -> dict[str, Any]:
+def _document(path: str, args: argparse.Namespace) -> dict[str, Any] | Document:
     # Imported here, as below: other commands and --help need none of it.
     from lightning_gpuprof.traces import ReadOptions
     from lightning_gpuprof.views.documents.trace_payload import analyze_file
@@ -62,17 +65,20 @@ def _document(path: str, args: argparse.Namespace) -> dict[str, Any]:
     try:
         return analyze_file(path, options, step=args.step, steady=args.steady)
     except UnknownTraceError:
-        from lightning_gpuprof.views.documents.other_files import other_payload
+        from lightning_gpuprof.report.build_file import build_file
 
-        other = other_payload(path)
+        other = build_file(path, first_rows=args.top)
         if other is None:
             raise
         return other
 
 
-def _text(document: dict[str, Any], top: int) -> str:
-    from lightning_gpuprof.views.text.terminal import Terminal
-    from lightning_gpuprof.views.text.trace import other_lines, trace_lines
+def _text(document: dict[str, Any] | Document, top: int) -> str:
+    if isinstance(document, Document):
+        from lightning_gpuprof.report.console import render_for
 
-    lines = trace_lines if "launches" in document else other_lines
-    return "\n".join(lines(document, top=top, on=Terminal.of(sys.stdout))) + "\n"
+        return render_for(document, sys.stdout)
+    from lightning_gpuprof.views.text.terminal import Terminal
+    from lightning_gpuprof.views.text.trace import trace_lines
+
+    return "\n".join(trace_lines(document, top=top, on=Terminal.of(sys.stdout))) + "\n"

@@ -7,11 +7,11 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger
 
+from lightning_gpuprof.analysis.memory.memory_dump import analyze_snapshot_file
 from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
 from lightning_gpuprof.records.files import plugin_dir
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note, Snapshot
-from lightning_gpuprof.views.documents.other_files import snapshot_payload
 
 
 class FakeHistory:
@@ -73,7 +73,7 @@ def test_a_window_is_recorded_and_written_at_its_end(tmp_path, history):
     assert history.calls == ["start", "dump", "stop"]
     assert history.notes[:4] == ["forward", "backward", "optimizer_step", "between"]
     assert len(history.notes) == 8
-    assert snapshot_payload(f"{plugin_dir(run)}/{snapshot.file}")["file"] == snapshot.file
+    assert analyze_snapshot_file(f"{plugin_dir(run)}/{snapshot.file}").file == snapshot.file
 
 
 def test_addresses_of_the_model_are_written_beside_the_snapshot(tmp_path, history):

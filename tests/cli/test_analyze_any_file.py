@@ -7,9 +7,12 @@ import pickle
 import re
 
 import pytest
+from msgspec import convert
+from read_documents import texts
 from synthetic import SyntheticSpec, write_synthetic
 
 from lightning_gpuprof.cli import main
+from lightning_gpuprof.report.document import Document
 
 NOT_TRACES = {
     "empty": b"",
@@ -63,10 +66,13 @@ def test_statistics_and_snapshots_have_documents_of_their_own(tmp_path, capsys):
 
     assert main(["analyze", "--json", str(stats), str(snapshot)]) == 0
 
-    tables, memory = json.loads(capsys.readouterr().out)
-    assert (tables["source"], tables["stats"][0]["total_ns"]) == ("stats-csv", 300)
-    assert [(row["frac"], row["mean_ns"]) for row in tables["stats"]] == [(0.75, 75), (0.25, 100)]
-    assert (memory["source"], memory["devices"]) == ("memory-snapshot", [])
+    documents = json.loads(capsys.readouterr().out)
+    tables, memory = (convert(document, Document) for document in documents)
+    rows = tables.rows("kernel_statistics")
+    assert (tables.subject.facts["source"], rows[0]["total_ns"]) == ("stats-csv", 300)
+    assert [(row["frac"], row["mean_ns"]) for row in rows] == [(0.75, 75), (0.25, 100)]
+    assert memory.subject.facts["source"] == "memory-snapshot"
+    assert texts(memory, "memory") == ["The file says nothing of any device."]
     assert main(["analyze", str(stats), str(snapshot)]) == 0
     assert "kernel_a" in capsys.readouterr().out
 
@@ -102,7 +108,8 @@ def test_every_shared_file_gives_figures_or_a_sentence(shared_traces, capsys):
             assert printed.err.startswith("lightning-gpuprof: ")
             unreadable.append(path.name)
         else:
-            assert json.loads(printed.out)["source"]
+            document = json.loads(printed.out)
+            assert document.get("source") or document["subject"]["facts"]["source"]
 
     # A list of allocator events, in HTA's own form.
     assert set(unreadable) <= {"memory_timeline.raw.gz"}

@@ -19,10 +19,10 @@ from lightning_gpuprof import cli
 from lightning_gpuprof.errors import UnknownTraceError
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir
 from lightning_gpuprof.records.reader import parse_records
+from lightning_gpuprof.report.build_file import build_file
 from lightning_gpuprof.report.charts.memory import write_sites
 from lightning_gpuprof.tab import replies
 from lightning_gpuprof.traces import ReadOptions, open_timeline
-from lightning_gpuprof.views.documents.other_files import other_payload
 from lightning_gpuprof.views.documents.stored_analysis import read_analysis, write_analysis
 
 DATA = Path(__file__).parents[1] / "data" / "traces"
@@ -79,7 +79,7 @@ class Light:
         try:
             open_timeline(self.path, ReadOptions(stacks=True, memory=True))
         except UnknownTraceError:
-            other_payload(self.path)
+            build_file(self.path)
 
     def execution(self, name, rng):
         """Return the bytes of one execution, and what is to read them."""

@@ -10,6 +10,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.data import DataLoader
 
+from lightning_gpuprof.analysis.memory.memory_dump import analyze_snapshot_file
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.callbacks.deferred_loss import DeferredLoss
 from lightning_gpuprof.callbacks.memory_snapshot import MemorySnapshot
@@ -17,7 +18,6 @@ from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import ProbeDisabled, Snapshot
 from lightning_gpuprof.trials.latency import benchmark_latency
-from lightning_gpuprof.views.documents.other_files import snapshot_payload
 
 pytestmark = ON_GPU
 STEPS, FIRST, LAST = 60, 20, 39
@@ -119,8 +119,8 @@ def test_a_planted_leak_is_found_with_its_line(tmp_path, figure):
     assert "memory-growth" in [finding.id for finding in evaluate_rules(results).findings]
     [record] = read_run(run)[0].sessions[0].all(Snapshot)
     path = f"{run}/plugins/gpuprof/{record.file}"
-    sites = snapshot_payload(path)["devices"][torch.cuda.current_device()]["peak"]["sites"]
-    rank = [(site["file"], site["line"]) for site in sites].index((__file__, line))
+    sites = analyze_snapshot_file(path).devices[torch.cuda.current_device()].peak.sites
+    rank = [(site.file, site.line) for site in sites].index((__file__, line))
     figure("memory: place of the leak's line among the sites at the peak", rank + 1, most=1)
 
 

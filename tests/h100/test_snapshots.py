@@ -5,11 +5,11 @@ import pickle
 
 import pytest
 
+from lightning_gpuprof.analysis.memory.memory_dump import analyze_snapshot_file
 from lightning_gpuprof.analysis.memory.memory_snapshot import KINDS
 from lightning_gpuprof.records.files import KINDS_SUFFIX
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Snapshot
-from lightning_gpuprof.views.documents.other_files import snapshot_payload
 
 LEAK = ("/home/repo/tests/gpu/test_promises_on_gpu.py", 54)
 LEAKED_BYTES = 2**20 * 4
@@ -20,7 +20,7 @@ def snapshot_of(run):
     """Return the record and the path of a run's snapshot, and what we say of its one device."""
     [record] = read_run(str(run))[0].sessions[0].all(Snapshot)
     path = run / "plugins" / "gpuprof" / record.file
-    [device] = snapshot_payload(str(path))["devices"]
+    [device] = analyze_snapshot_file(str(path)).devices
     return record, path, device
 
 
@@ -47,12 +47,12 @@ def in_use(raw):
 def test_bytes_are_those_of_the_pickle(snapshot):
     _, raw, device = snapshot
     used = in_use(raw)
-    assert device["reserved_bytes"] == sum(one["total_size"] for one in raw["segments"])
-    assert device["before_bytes"] == used[0]
-    assert device["allocated_bytes"] == used[-1]
-    assert device["peak"]["allocated_bytes"] == max(used)
-    assert sum(device["kind_bytes"].values()) == used[-1]
-    assert sum(device["peak"]["kind_bytes"].values()) == max(used)
+    assert device.reserved_bytes == sum(one["total_size"] for one in raw["segments"])
+    assert device.before_bytes == used[0]
+    assert device.allocated_bytes == used[-1]
+    assert device.peak.allocated_bytes == max(used)
+    assert sum(device.kind_bytes.values()) == used[-1]
+    assert sum(device.peak.kind_bytes.values()) == max(used)
 
 
 def test_parameters_and_gradients_are_the_blocks_that_the_run_named(snapshot):
@@ -61,8 +61,8 @@ def test_parameters_and_gradients_are_the_blocks_that_the_run_named(snapshot):
     blocks = {b["address"]: b for segment in raw["segments"] for b in segment["blocks"]}
     for kind in ("parameters", "gradients"):
         expected = sum(blocks[address]["requested_size"] for address in named[kind])
-        assert device["kind_bytes"][kind] == expected > 0
-    assert set(device["kind_bytes"]) == set(KINDS)
+        assert device.kind_bytes[kind] == expected > 0
+    assert set(device.kind_bytes) == set(KINDS)
 
 
 def test_the_leaks_line_has_what_it_kept(h100):
@@ -76,14 +76,14 @@ def test_the_leaks_line_has_what_it_kept(h100):
         and LEAK in [(frame["filename"], frame["line"]) for frame in block["frames"]]
     ]
     assert len(kept) >= 50
-    for site in (device["peak"]["sites"][0], device["growing"][0]):
-        assert (site["file"], site["line"]) == LEAK
-        assert (site["count"], site["bytes"]) == (len(kept), len(kept) * LEAKED_BYTES)
-    assert device["growing"][0]["bytes_per_step"] == pytest.approx(LEAKED_BYTES, rel=0.03)
+    for site in (device.peak.sites[0], device.growing[0]):
+        assert (site.file, site.line) == LEAK
+        assert (site.count, site.bytes) == (len(kept), len(kept) * LEAKED_BYTES)
+    assert device.growing[0].bytes_per_step == pytest.approx(LEAKED_BYTES, rel=0.03)
 
 
 def test_an_allocation_that_failed_is_told(h100):
     record, _, device = snapshot_of(h100 / "out-of-memory")
     assert (record.reason, record.step) == ("oom", 5)
     assert record.oom["requested_bytes"] == 2**42
-    assert device["oom_count"] == 1
+    assert device.oom_count == 1

@@ -7,7 +7,6 @@ from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.traces.timeline import OCCUPANCY
 from lightning_gpuprof.units import duration, percent, quantity, shortened, size
 from lightning_gpuprof.views.documents.gpu_words import kernel_facts, to_calls_line, trace_verdict
-from lightning_gpuprof.views.documents.kernel_rows import SHARES
 from lightning_gpuprof.views.text.blocks import aligned
 from lightning_gpuprof.views.text.terminal import PLAIN, Terminal
 
@@ -167,7 +166,6 @@ def cell(column: str, value: Any) -> str:
 
 BEFORE_AFTER = ("base", "new", "change", "wanted", "as wanted")
 _SHOWN = 10
-_SHOWN_SITES = 5
 _DIFFERENCES = {
     "Device": "gpu",
     "Kernels by kind": "categories",
@@ -206,51 +204,6 @@ def before_after_cells(figure: Document) -> tuple[str, ...]:
     return figure["label"], *shown, _change(*sides), figure["wanted"], said
 
 
-def other_lines(document: Document, *, top: int, on: Terminal) -> Iterator[str]:
-    """Yield the document of a file without a timeline, `top` rows per table."""
-    yield on.styled(f"{document['file']} ({document['source']})", "dim")
-    yield from (f"! {warning}" for warning in document["warnings"])
-    if "devices" in document:
-        yield from snapshot_lines(document)
-        return
-    for kind, stats in ((one["kind"], one["stats"]) for one in (document, *document["others"])):
-        ranked = sorted(stats, key=lambda row: -row["total_ns"])
-        title = f"{kind.capitalize()} statistics"
-        yield from _table(title, ranked[:top], ("name", "count", "frac", "total_ns"), on)
-    kernels, counters = document["kernels"], document["counters"]
-    shown = [key for key in ("total_ns", *SHARES, "limit") if any(row[key] for row in kernels)]
-    if shown:
-        yield from _table("Kernels", kernels[:top], ("name", "count", *shown), on)
-        yield f"\n{len(counters):,} values in all: see --json"
-        return
-    rows = []
-    for row in counters[:top]:
-        value = row["value"] if isinstance(row["value"], str) else f"{row['value']:,.6g}"
-        rows.append((shortened(row["kernel"], NAME_WIDTH), row["name"], value, row["unit"]))
-    yield from _indented(rows, left=(0, 1, 3), on=on)
-    if len(counters) > top:
-        yield f"  and {len(counters) - top:,} more values: see --json"
-
-
-def snapshot_lines(document: Document) -> Iterator[str]:
-    """Yield what a memory snapshot says of each device."""
-    for device in document["devices"]:
-        peak = device["peak"]
-        whole = peak["allocated_bytes"]
-        kinds = sorted(peak["kind_bytes"].items(), key=lambda pair: -pair[1])
-        shares = [f"{kind} {size(n)} ({percent(n / whole)})" for kind, n in kinds if n]
-        reserved = device["reserved_bytes"]
-        when = "" if reserved is None else f" at the peak of the history, {size(reserved)} reserved"
-        yield f"device {device['device']}: {size(whole)} in use{when}"
-        yield f"  by kind: {', '.join(shares) or 'nothing'}"
-        for site in peak["sites"][:_SHOWN_SITES]:
-            yield f"  {size(site['bytes'])} in {site['count']} blocks: {_place(site)}"
-        for site in device["growing"]:
-            rate = site["bytes_per_step"]
-            pace = f", {size(rate)} per step" if rate is not None else ""
-            yield f"  growing: {size(site['bytes'])}{pace}: {_place(site)}"
-
-
 def _diff_cells(row: Document) -> tuple[str, ...]:
     before, after = row["base_ns"], row["test_ns"]
     change = row["change"] if row["change"] in ("added", "removed") else _change(before, after)
@@ -265,9 +218,3 @@ def _indented(
     rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,), on: Terminal = PLAIN
 ) -> Iterator[str]:
     yield from (f"  {line}" for line in aligned(rows, left, on.width))
-
-
-def _place(site: Document) -> str:
-    if site["file"] is None:
-        return "no stack was recorded"
-    return f"{site['file']}:{site['line']} in {site['function']}"

@@ -13,10 +13,10 @@ from lightning_gpuprof.views.documents.other_files import SNAPSHOT_VERSION
 
 NAME = "rank0-step120-oom.memory.pickle"
 TOLD = (
-    2,
-    "activations allocated_bytes analysis_version before_bytes bytes count device devices file "
-    "function gradients growing kind_bytes line oom_count optimizer_state other parameters peak "
-    "reserved_bytes schema_version sites steps time_us warnings",
+    3,
+    "activations allocated_bytes analysis_version before_bytes bytes bytes_per_step count device "
+    "devices file function gradients growing kind_bytes line oom_count optimizer_state other "
+    "parameters peak reserved_bytes sites source steps time_us warnings",
 )
 """The version, and the names in an analysis at that version."""
 

@@ -2,9 +2,9 @@ import gzip
 
 import pytest
 
+from lightning_gpuprof.analysis.memory.memory_dump import read_jax_memory
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces.jax.jax_memory import read_memory
-from lightning_gpuprof.views.documents.other_files import other_payload
 
 
 @pytest.fixture
@@ -14,12 +14,12 @@ def path(tiny_traces):
 
 
 def test_memory_is_given_by_the_line_that_allocated_it_and_by_kind(path):
-    document = other_payload(str(path))
+    dump = read_jax_memory(str(path))
 
-    assert document["source"] == "jax-memory"
-    (device,) = [one for one in document["devices"] if one["device"] == "cpu:0"]
-    assert device["peak"]["kind_bytes"] == {"buffer": 4_400_000}
-    sites = [(one["line"], one["function"], one["bytes"]) for one in device["peak"]["sites"]]
+    assert dump.source == "jax-memory"
+    (device,) = [device for device in dump.devices if device.device == "cpu:0"]
+    assert device.peak.kind_bytes == {"buffer": 4_400_000}
+    sites = [(site.line, site.function, site.bytes) for site in device.peak.sites]
     assert sites == [(7, "make", 4_000_000), (11, "project", 400_000)]
 
 
