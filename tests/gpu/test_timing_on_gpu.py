@@ -13,10 +13,10 @@ from torch.profiler import record_function
 from torch.utils.data import DataLoader
 
 from lightning_gpuprof.adapters.device_events import DeviceEvents
-from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.callbacks.module_timer import ModuleTimer
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+from lightning_gpuprof.records.device_marks import StepState
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import NOT_MEASURED, ProbeDisabled
 from lightning_gpuprof.timing.device_marks import DeviceMarks

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run import analyze_run
+from lightning_gpuprof.records.device_marks import StepState
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import read_run
 

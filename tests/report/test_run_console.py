@@ -7,8 +7,9 @@ import pytest
 from made_records import memory
 from msgspec import structs
 
-from lightning_gpuprof.analysis.run.device_time import DevicePhase, DeviceTime, StepState
+from lightning_gpuprof.analysis.run.device_time import DevicePhase, DeviceTime
 from lightning_gpuprof.findings.model import Place, Range, Severity, When
+from lightning_gpuprof.records.device_marks import StepState
 from lightning_gpuprof.records.lines import (
     CodePlace,
     CompileEvent,

@@ -4,9 +4,9 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from torch.utils.data import DataLoader, Dataset
 
-from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.callbacks.phase_timer import PhaseTimer
+from lightning_gpuprof.records.device_marks import StepState
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import NOT_MEASURED, Note, ProbeDisabled
 

@@ -6,8 +6,7 @@ import numpy as np
 
 from lightning_gpuprof.analysis.run.steady import Distribution, distribution, mean, median
 from lightning_gpuprof.arrays import Int64, Mask
-from lightning_gpuprof.records.device_marks import StepState as StepState
-from lightning_gpuprof.records.device_marks import device_marks
+from lightning_gpuprof.records.device_marks import StepState, device_marks
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import Session
 from lightning_gpuprof.records.schema import NOT_MEASURED

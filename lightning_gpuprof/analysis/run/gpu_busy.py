@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
-from lightning_gpuprof.records.device_marks import MOSTLY_QUEUED_FRAC
+from lightning_gpuprof.records.device_marks import MOSTLY_QUEUED_FRAC, StepState
 
 _PARTS = {
     "busy_frac": "busy_ns",

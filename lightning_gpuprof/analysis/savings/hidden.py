@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.records.device_marks import StepState
 from lightning_gpuprof.records.phases import Phase
 
 AROUND_FRAC = 0.2

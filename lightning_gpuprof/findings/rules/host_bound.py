@@ -26,13 +26,13 @@ Loops inside recurrent layers are torch's own. The rule is silent while anomaly 
 because its operators cannot be told from the model's.
 """
 
-from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings import host_work
 from lightning_gpuprof.analysis.trace.idle import LATE_CAUSES
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
 from lightning_gpuprof.findings.rule import evidence_of, rule
+from lightning_gpuprof.records.device_marks import StepState
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.units import duration, percent
 

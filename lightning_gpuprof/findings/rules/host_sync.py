@@ -28,7 +28,6 @@ Waits for copies from pageable memory are reported by `slow-host-to-device-copy`
 
 from dataclasses import replace
 
-from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings import host_work
@@ -36,6 +35,7 @@ from lightning_gpuprof.analysis.trace.syncs import CHEAPER
 from lightning_gpuprof.findings.grade import grade
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
 from lightning_gpuprof.findings.rule import evidence_of, rule
+from lightning_gpuprof.records.device_marks import StepState
 from lightning_gpuprof.units import duration, percent
 
 SYNC_FRAC = 0.05

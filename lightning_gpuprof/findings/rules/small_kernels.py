@@ -25,7 +25,6 @@ the idle time of forward and backward.
 Kernels of a CUDA graph, or of one call of a recurrent layer, do not count.
 """
 
-from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings import host_work
@@ -33,6 +32,7 @@ from lightning_gpuprof.analysis.trace.idle import WORKING_CAUSES
 from lightning_gpuprof.analysis.trace.kernels import THIN_NS
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
 from lightning_gpuprof.findings.rule import measured, rule
+from lightning_gpuprof.records.device_marks import StepState
 from lightning_gpuprof.units import duration, percent
 
 GAPS = ("launch_latency", "kernel_gap")

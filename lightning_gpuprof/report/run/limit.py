@@ -1,9 +1,8 @@
 """What limits a run's steps, how busy the GPU is, and what helps where no rule fires."""
 
-from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.gpu_busy import GpuBusy, gpu_busy
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.records.device_marks import WAITS
+from lightning_gpuprof.records.device_marks import WAITS, StepState
 from lightning_gpuprof.records.phases import BATCH_WORK, Phase
 from lightning_gpuprof.report.document import Bar, Bars, Figure, Figures, Section
 from lightning_gpuprof.units import duration, percent

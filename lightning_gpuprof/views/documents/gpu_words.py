@@ -5,10 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.gpu_busy import GpuBusy, gpu_busy
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.records.device_marks import MOSTLY_QUEUED_FRAC, gpu_line
+from lightning_gpuprof.records.device_marks import MOSTLY_QUEUED_FRAC, StepState, gpu_line
 from lightning_gpuprof.records.phases import BATCH_WORK, Phase
 from lightning_gpuprof.units import duration, percent, size
 from lightning_gpuprof.views.documents.finding_payload import plain

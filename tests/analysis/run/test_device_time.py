@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
 
-from lightning_gpuprof.analysis.run.device_time import StepState
 from lightning_gpuprof.analysis.run.gpu_busy import gpu_busy
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.hidden import exposed
-from lightning_gpuprof.records.device_marks import device_marks
+from lightning_gpuprof.records.device_marks import StepState, device_marks
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import NOT_MEASURED, Device
 from lightning_gpuprof.views.documents.gpu_words import line_of
