@@ -12,13 +12,13 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from lightning_gpuprof.trials.live_bytes import LiveBytes
 
 from lightning_gpuprof.adapters.cuda_operators import cuda_rules
 from lightning_gpuprof.adapters.fake_tensors import fake_tensors
 from lightning_gpuprof.memory.device import MemoryReading
-from lightning_gpuprof.trials.caching_allocator import Block, CachingAllocator
+from lightning_gpuprof.trials.caching_allocator import CachingAllocator, PoolBlock
 from lightning_gpuprof.trials.predict import cublas_workspace_bytes
+from lightning_gpuprof.trials.storage_tracker import StorageTracker
 
 OutOfMemory = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
 
@@ -30,7 +30,7 @@ class Pool(CachingAllocator):
         super().__init__(capacity_bytes)
         self.peak_allocated_bytes = self.retries = self.ooms = 0
 
-    def allocate(self, requested: int) -> Block:
+    def allocate(self, requested: int) -> PoolBlock:
         block = super().allocate(requested)
         self.peak_allocated_bytes = max(self.peak_allocated_bytes, self.allocated_bytes)
         return block
@@ -46,7 +46,7 @@ class Pool(CachingAllocator):
         return sum(block.size for block in free if block.previous or block.next)
 
 
-class Simulated(LiveBytes):
+class Simulated(StorageTracker):
     """Memory of a bounded size, such as an NVIDIA card of compute capability 9.0 has."""
 
     accelerator, steps, long_steps = "cpu", 14, 10
@@ -56,7 +56,7 @@ class Simulated(LiveBytes):
         super().__init__()
         self.cap_bytes = cap_bytes
         self._pool = Pool(cap_bytes)
-        self._handles: dict[int, Block] = {}
+        self._handles: dict[int, PoolBlock] = {}
 
     def probe(self, device: torch.device) -> "Simulated":
         """Return what reads its memory: itself."""
@@ -67,17 +67,17 @@ class Simulated(LiveBytes):
         """Begin with an empty device, on which all that is made until the end lies."""
         gc.collect()  # what is left of the last fit would end in this one's blocks
         self._pool, self._handles = Pool(self.cap_bytes), {}
-        for kept in (self._live, self._ends, self.blocks, self.events):
-            kept.clear()
+        for collection in (self._live, self._release_refs, self.storages, self.events):
+            collection.clear()
         for _ in range(2):
             self._pool.allocate(cublas_workspace_bytes(self.compute_capability))
         with _without_values(), fake_tensors(), cuda_rules(), self:
             yield
         gc.collect()
 
-    def _take(self, storage: torch.UntypedStorage) -> int:
-        before = len(self.blocks)
-        index = super()._take(storage)
+    def _track(self, storage: torch.UntypedStorage) -> int:
+        before = len(self.storages)
+        index = super()._track(storage)
         if index == before and storage.nbytes():
             try:
                 self._handles[index] = self._pool.allocate(storage.nbytes())
@@ -86,10 +86,10 @@ class Simulated(LiveBytes):
                 raise OutOfMemory(f"the simulated device is full: {error}") from None
         return index
 
-    def _drop(self, key: int, reference: object) -> None:
+    def _note_release(self, key: int, reference: object) -> None:
         index = self._live.get(key)
         if index is not None:
-            super()._drop(key, reference)
+            super()._note_release(key, reference)
             if index in self._handles:
                 self._pool.free(self._handles.pop(index))
 
