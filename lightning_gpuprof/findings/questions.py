@@ -137,7 +137,7 @@ def _answer(
         state, next_ = State.OK, _where_to_look(question, inputs.run)
     else:
         state, answering = State.LOOK, _answering(question, findings, abstained)
-        next_ = _in_words(answering) if answering else _where_to_look(question, inputs.run)
+        next_ = name_findings(answering) if answering else _where_to_look(question, inputs.run)
     return Answer(
         id=question.id,
         question=question.question,
@@ -164,10 +164,10 @@ def _answering(
     return tuple(dict.fromkeys(answering))
 
 
-def _in_words(ids: Sequence[str]) -> str:
-    """Name findings.
+def name_findings(ids: Sequence[str]) -> str:
+    """Return the names of findings for a sentence.
 
-    >>> _in_words(["data-wait"]), _in_words(["data-wait", "host-sync", "host-bound"])
+    >>> name_findings(["data-wait"]), name_findings(["data-wait", "host-sync", "host-bound"])
     ('the finding data-wait', 'the findings data-wait, host-sync and host-bound')
     """
     if len(ids) == 1:

@@ -120,7 +120,7 @@ def verdict(
         steps = "1 steady step is" if count == 1 else f"{count} steady steps are"
         return Verdict("too_short", "Verdict", TOO_SHORT, f"{steps} too few{again}")
     certain = _largest_certain(findings, run.step_ns)
-    if (side := waiting_side(run)) is not None:
+    if (side := waiting_side(run, findings)) is not None:
         return Verdict("limit", "Verdict", side[0], f"{side[1]}{certain}")
     look = first_to_look_at(answers)
     sentence = f"What was found is small, usual, or not certain to save time.{certain}"

@@ -1,7 +1,11 @@
 """What limits a run's steps, how busy the GPU is, and what helps where no rule fires."""
 
+from collections.abc import Sequence
+
 from lightning_gpuprof.analysis.run.gpu_busy import GpuBusy, gpu_busy
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.findings.model import Finding
+from lightning_gpuprof.findings.questions import name_findings
 from lightning_gpuprof.records.device_marks import WAITS, StepState
 from lightning_gpuprof.records.phases import BATCH_WORK, Phase
 from lightning_gpuprof.report.document import Bar, Bars, Figure, Figures, Section
@@ -28,6 +32,13 @@ SIDES: dict[StepState, tuple[str, str]] = {
     ),
 }
 """For each side that a step may wait for: a title, and what makes the steps faster."""
+ANSWERED_BY: dict[StepState, tuple[str, ...]] = {
+    StepState.DEVICE_BOUND: ("low-precision-unused", "memory-bound-kernels", "double-precision"),
+    StepState.SYNC_BOUND: ("host-sync",),
+    StepState.HOST_BOUND: ("host-bound", "small-kernels", "slow-python"),
+    StepState.DATA_BOUND: ("data-wait", "worker-startup"),
+}
+"""Findings that know more about a side than its general advice, which they may contradict."""
 BUSY_PARTS = (
     ("compute_frac", "compute"),
     ("communication_frac", "communication"),
@@ -58,15 +69,19 @@ def host_line(run: RunResults) -> str | None:
     return f"No GPU: the host is the limit, {percent(sum(worked))} of a step at work{waits}"
 
 
-def waiting_side(run: RunResults) -> tuple[str, str] | None:
+def waiting_side(run: RunResults, findings: Sequence[Finding] = ()) -> tuple[str, str] | None:
     """Return the side that most steps wait for, as a title, and what to do about it.
 
-    None where device marks did not say.
+    If a finding knows what to do, it is named. None where device marks did not say.
     """
     device = run.device.time
     if device is None or not run.on_gpu:
         return None
     title, advice = SIDES[device.state]
+    answering = ANSWERED_BY[device.state]
+    ids = dict.fromkeys(finding.id for finding in findings if finding.id in answering)
+    if ids:
+        advice = f"Look at {name_findings(tuple(ids))}."
     share = percent(device.state_frac[device.state]).replace(".0%", "%")
     if device.state is StepState.DEVICE_BOUND:
         advice = f"It had work queued in {share} of steps. {advice}"
