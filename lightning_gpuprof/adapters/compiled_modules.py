@@ -1,7 +1,7 @@
 """Modules that torch.compile has compiled, and their names.
 
 Private names, seen in torch 2.2 to 2.13 and Lightning 2.4 to 2.6; without them a compiled module
-is taken for a plain one:
+counts as not compiled:
     torch._dynamo.OptimizedModule, by its class's name, and its _orig_mod
     torch.nn.Module._compiled_call_impl: set by `module.compile()`
     LightningModule._compiler_ctx: set where a whole LightningModule is compiled

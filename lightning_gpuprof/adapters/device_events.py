@@ -65,7 +65,7 @@ class DeviceEvents:
 
 
 def device_events(device: torch.device) -> DeviceEvents | None:
-    """Return the events of a device, or None for one that has none to time with."""
+    """Return the events of a device, or None for a device without timing events."""
     if device.type != "cuda":
         return None
     return DeviceEvents(device, stream_number=getattr(torch._C, "_cuda_getCurrentStream", None))

@@ -21,7 +21,7 @@ def fake_tensors() -> AbstractContextManager[Any]:
 
 
 def faked(model: torch.nn.Module, fakes: Any) -> torch.nn.Module:
-    """Return the model with fake parameters and buffers; the given one keeps its real tensors."""
+    """Return the model with fake parameters and buffers; the given model keeps its real tensors."""
     from torch._subclasses.fake_tensor import FakeTensor
 
     tensors = [*model.parameters(), *model.buffers()]

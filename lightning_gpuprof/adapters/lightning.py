@@ -1,6 +1,6 @@
 """Lightning's names from the package in use: `lightning`, or else `pytorch_lightning`.
 
-Where both are installed it is the one that was imported before; see `_OTHER_IN_USE`.
+Where both are installed, the package that the program has imported is in use; see `_OTHER_IN_USE`.
 
 Both packages hold the same classes under different module paths. A Trainer of one accepts a
 callback of the other because it calls hooks by name; so nothing here may rely on `isinstance`
@@ -54,7 +54,7 @@ LOGGING_METHODS = ("log_metrics", "save")
 EXPERIMENT_LOGS = ("add_", "log")
 """How the methods of a logger's `experiment` begin that log something: TensorBoard's, others'."""
 FILE_LOGGERS = ("TensorBoardLogger", "CSVLogger")
-"""Loggers that write files: a call takes microseconds, where one to a server takes milliseconds."""
+"""Loggers that write files, with calls of microseconds; calls to a server take milliseconds."""
 STOP_CHECK_METHOD = "_broadcast_sigterm_tensor"
 """Of the epoch loop: between steps, rank 0 tells all others whether it was to stop by SIGTERM."""
 
@@ -163,7 +163,7 @@ def writes_files(logger: Any) -> bool:
 
 
 def moved_logger(logger: Any, folder: str) -> Any:
-    """Let a logger write below a folder; one of a kind that is not known is replaced by none."""
+    """Let a logger write below a folder; a logger of another kind is replaced by a dummy."""
     if not writes_files(logger) or not hasattr(logger, "_root_dir"):
         return _package.loggers.logger.DummyLogger()
     for name in ("_root_dir", "_save_dir"):

@@ -23,7 +23,7 @@ REPORT = "report.html"
 
 
 def show_report(context: RunContext) -> bool:
-    """Show the report of the session that has just ended; tells whether there is one.
+    """Show the report of the session that has just ended; returns whether there is a report.
 
     Its traces are analysed first; Ctrl-C leaves that to the next reader.
     """

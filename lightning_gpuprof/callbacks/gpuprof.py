@@ -55,7 +55,7 @@ class GpuProfCallback(Callback):
         **settings: Single settings by name, instead of `config`: see `GpuProfConfig`.
 
     Raises:
-        ConfigError: An unknown setting, or one that cannot work.
+        ConfigError: A setting that is unknown or cannot work.
     """
 
     def __init__(

@@ -126,7 +126,7 @@ class LineSampler(RecordingCallback):
     @override
     @guarded
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Be there when workers are started for an epoch; the first one has its workers already."""
+        """Sample the workers that an epoch starts; those of the first epoch were started before."""
         if trainer.current_epoch == self._epoch or not _can_walk_frames():
             return
         self._workers.sample_next_workers(trainer.fit_loop)
@@ -140,7 +140,7 @@ class LineSampler(RecordingCallback):
     def take_sample(self) -> tuple[ThreadPlace, str | None] | None:
         """Return where in a step the training thread is, and the file it waits for."""
         if self._context is None or self._context.over:
-            self._stop.set()  # the fit has ended, and nobody has said so
+            self._stop.set()  # the fit has ended without `on_train_end`
             return None
         if self._context.step < self.warmup:
             return None

@@ -31,7 +31,7 @@ each new shape."""
 
 
 class SnapshotFiles:
-    """The snapshots of one rank, of which the newest `keep` stay."""
+    """The snapshots of a rank, of which the newest `keep` stay."""
 
     def __init__(
         self, context: RunContext, history: CudaMemoryHistory, trainer: Trainer, *, keep: int
@@ -195,7 +195,7 @@ class MemorySnapshot(RecordingCallback):
     def _on_failed_allocation(self, device: int, requested: int, total: int, free: int) -> None:
         """Write the state at the failed allocation, once a step.
 
-        Whether it ends training is not known yet; once it is, most of the memory is free again.
+        Whether the failure ends training shows only later, when most of the memory is free again.
         """
         if self._files is not None and self._failed is None and self._failures < _MOST_FAILED:
             self._failures += 1

@@ -196,7 +196,7 @@ class CallCounts:
             self._calls[name] += 1
         if self.open and not self.steps and name not in self._chained:
             self._lines[name][_calling_line()] += 1
-            # Without gradients there is no graph that would tell.
+            # Without gradients there is no graph to walk: the calls may depend on each other.
             if not torch.is_grad_enabled() or self._follows(name, _nodes(inputs)):
                 self._chained.add(name)
 

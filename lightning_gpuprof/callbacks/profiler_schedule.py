@@ -142,7 +142,7 @@ class ProfilerSchedule(RecordingCallback):
     @override
     @guarded
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Check the schedule against the run's length, now known, and begin to count."""
+        """Check the schedule against the run's length, known by now, and begin to count."""
         context = self._context
         if context is None:
             return

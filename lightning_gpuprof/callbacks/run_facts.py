@@ -29,7 +29,7 @@ RECORDERS: tuple[type[Recorder], ...] = (
 
 
 class RunFacts(RecordingCallback):
-    """Records single facts of a fit, each by a recorder of its own; a failing one stops alone.
+    """Records single facts of a fit, each by its own recorder, which stops alone where it fails.
 
     Settings of the loader, optimizer, precision and of torch are read when the run's record file
     begins, also without this part.

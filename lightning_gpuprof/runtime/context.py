@@ -1,7 +1,7 @@
 """What the parts of one session share: clock, log dir, rank, stage and the writer of records.
 
 Below are Protocols of what a part may offer to others. Parts get such an offer when they are
-composed (`RecordingCallback.use_timing`); none looks another one up.
+composed (`RecordingCallback.use_timing`); no part looks another part up.
 """
 
 import logging
@@ -23,7 +23,7 @@ from lightning_gpuprof.runtime.guard import text_of
 from lightning_gpuprof.runtime.log_dir import resolve_session
 from lightning_gpuprof.runtime.marker import write_marker
 from lightning_gpuprof.runtime.rank_store import RankStore
-from lightning_gpuprof.runtime.run_facts import run_start
+from lightning_gpuprof.runtime.run_start import run_start
 from lightning_gpuprof.runtime.wrap import Wrappers
 
 

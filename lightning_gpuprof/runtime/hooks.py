@@ -35,7 +35,7 @@ class HookDispatcher:
         self._stage = "fit"
 
     def count_elsewhere(self) -> "PeriodicCalls":
-        """Return new periodic calls, for which somebody who sees every batch anyway counts."""
+        """Return new periodic calls, for which the caller counts the batches."""
         self.periodic = PeriodicCalls(self, counted=True)
         return self.periodic
 
@@ -118,8 +118,8 @@ class _PeriodicCall:
 class PeriodicCalls:
     """Calls methods at the end of one training batch in many.
 
-    The Trainer takes about 3 us for each hook of each batch. Where somebody sees every batch anyway
-    (`counted`), they count `left` down and call `run_due` at 0; else a hook counts.
+    The Trainer takes about 3 us for each hook of each batch. Where a part sees every batch anyway
+    (`counted`), that part counts `left` down and calls `run_due` at 0; else a hook counts.
     """
 
     def __init__(self, dispatcher: HookDispatcher, *, counted: bool = False) -> None:
@@ -131,7 +131,7 @@ class PeriodicCalls:
 
     @property
     def batches(self) -> int:
-        """How many batches were counted: none in a time in which nobody counts."""
+        """How many batches were counted; a hook counts only while there are calls."""
         return self._batch + self._left_when_set - self.left
 
     def add(self, method: Callable[[], object], every: int) -> None:
@@ -161,7 +161,7 @@ class PeriodicCalls:
             call.method()
 
     def count_with_hook(self) -> None:
-        """Count with a hook from now on: nobody else does any more."""
+        """Count with a hook from now on, in the place of the part that counted."""
         self._counted = False
         if self._calls:
             self._dispatcher.add(BATCH_END, self._count)
@@ -201,7 +201,7 @@ def silence_unused(callback: Callback) -> None:
     """Make the Trainer pass over the per-batch hooks that a callback does not have.
 
     The Trainer opens a profiler action, about 2 us, around each hook of each callback, also
-    where the hook is the base class's empty one; it passes over one that is not callable.
+    where the hook is the base class's empty one; it passes over a hook that is not callable.
     """
     for hook in PER_BATCH_HOOKS:
         if not has_hook(callback, hook):
@@ -209,7 +209,7 @@ def silence_unused(callback: Callback) -> None:
 
 
 def hook_in(stage: str, hook: str) -> str:
-    """Return the hook that is called in an evaluation where this one is in training.
+    """Return the hook of an evaluation that takes the place of a hook of training.
 
     >>> hook_in("validate", "on_train_batch_end"), hook_in("fit", "on_train_start")
     ('on_validation_batch_end', 'on_train_start')

@@ -7,7 +7,7 @@ from lightning_gpuprof.runtime.wrap import unwrapped
 
 
 class SafeLogger:
-    """Hands values on to a logger until it fails: then it gets no more, and the user is told."""
+    """Hands values on to a logger; once the logger fails, warns the user and hands on no more."""
 
     def __init__(self, logger: Any, context: Any = None) -> None:
         self.logger = logger

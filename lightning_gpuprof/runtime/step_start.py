@@ -9,7 +9,7 @@ from lightning_gpuprof.runtime.hooks import BATCH_START, dispatcher_in
 
 _NEVER = 1 << 62
 _FAR = 16
-"""Where this many steps or more are to be passed over, half of them are not even seen."""
+"""To pass over this many steps or more, half of them are not counted one by one."""
 
 
 class StepCalls:
@@ -57,7 +57,7 @@ class StepCalls:
         self._rest()
 
     def step_begins(self, *_: Any) -> None:
-        """Call the function, unless the step is one to pass over."""
+        """Call the function, unless the step is to be passed over."""
         completed = self._completed
         if completed >= self._due:
             self._due = completed + 1
@@ -69,7 +69,7 @@ class StepCalls:
         self._enter()
 
     def _rest(self) -> None:
-        """See no step until shortly before the next one that counts."""
+        """Stop listening until shortly before the next step that counts."""
         self._wait_no_more()
         left = self._due - self._completed
         if left < _FAR:

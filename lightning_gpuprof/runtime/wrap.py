@@ -1,4 +1,4 @@
-"""Wraps methods and functions of others for a while: the one way to do so, and to restore them."""
+"""Wraps methods and functions of other packages for a while, and restores them."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -16,7 +16,7 @@ _MISSING = object()
 class Wrappers:
     """Replaces attributes of objects, classes and modules, and puts them back, the last first.
 
-    What somebody else has replaced in the meantime stays as they left it.
+    An attribute that somebody else has replaced in the meantime is not put back.
 
     >>> class Target: greeting = "hello"
     >>> wrappers = Wrappers()
@@ -31,7 +31,7 @@ class Wrappers:
         self._undo: list[Callable[[], None]] = []
 
     def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        """Replace an attribute by what `make` returns for it; a missing one is left out."""
+        """Replace an attribute by what `make` returns for it; do nothing where it is missing."""
         original = getattr(owner, name, None)
         if original is not None:
             self._put(owner, name, make(original))

@@ -22,7 +22,7 @@ class BatchState:
     """What the regions of a session's batches keep from batch to batch.
 
     Attributes:
-        first: Whether the next batch is an epoch's first, or one of a new iterator's.
+        first: Whether the next batch is the first of an epoch or of a new iterator.
         left: Batches until a window may be full.
         counters: The counters of torch.compile, None while it is not imported.
         holder: The object of Lightning's whose `batch` is the batch that runs.

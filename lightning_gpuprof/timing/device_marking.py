@@ -75,7 +75,7 @@ class DeviceMarking:
         self._held: tuple[Int64, Int64] | None = None
 
     def watch(self, region: Region) -> RegionLike:
-        """Return the region with marks where it opens and closes, if it is one that has them."""
+        """Return the region with marks where it opens and closes; some regions have none."""
         slot = region.clock.slots[region.slot]
         step_may_change = isinstance(region, (Fetch, AtLoopEvent, EpochLoop))
         if isinstance(region, Saving):

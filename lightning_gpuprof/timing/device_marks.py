@@ -1,10 +1,10 @@
-"""Times a step's phases on the device: one event at each boundary, read when it has passed.
+"""Times a step's phases on the device: an event at each boundary, read once the device passed it.
 
 `harvest` never waits. A phase's device time is the time between the mark that begins it and the
 next, working or idle: a step's device phases add up to its device duration exactly. A mark for
-which the pool has no event is lost; its step and the one before are not measured, nor is a step in
-which a CUDA graph is captured, nor one whose marks pass out of order, as they can on a user's own
-streams.
+which the pool has no event is lost; its step and the step before are not measured. Neither is a
+step in which a CUDA graph is captured, or whose marks pass out of order, as they can on a user's
+own streams.
 """
 
 from array import array
@@ -18,7 +18,7 @@ from lightning_gpuprof.timing.device_rows import OUTSIDE, WHOLE, DeviceClock, De
 CAPACITY = 2048
 """Marks in flight: about 200 steps' worth, far more than a device's queue holds; 40 KiB."""
 _HARVEST_EVERY = 64
-"""Marks: those of some eight steps, so that no step is much longer for taking them in."""
+"""The marks of some eight steps: to read them at once makes no step much longer."""
 _REBASE_NS = 1_000_000_000
 """CUDA gives elapsed time in 32-bit floats of milliseconds: beyond a second they get coarse."""
 _TRIES, _POLLS = 5, 200
@@ -44,7 +44,7 @@ class DeviceMarks:
         self._tail = self._due = 0
         self._base: Any = None
         self._base_ns = 0
-        self._probe: Any = None
+        self._calibrating: Any = None
         self._queueing: list[int] = []
         self._rows = DeviceRows()
         self.part, self.take = self._rows.part, self._rows.take
@@ -130,19 +130,19 @@ class DeviceMarks:
         return room > 0
 
     def _spoil(self, head: int, step: int) -> None:
-        """A mark is lost: its step is not measured, nor the one that it would have ended."""
+        """Note that a mark is lost: neither its step nor the step that it would end is measured."""
         self._rows.spoiled.update((step, self._step[(head - 1) % self._capacity]))
 
     def _try_calibration(self) -> tuple[int, int, int] | None:
         device, now = self._device, self._now
-        probe = self._probe = self._probe or device.new_event()
+        event = self._calibrating = self._calibrating or device.new_event()
         low = begin = now()
-        if not device.record(probe):
+        if not device.record(event):
             return None
         recorded = now()
         for _ in range(_POLLS):
             asked = now()
-            if device.query(probe):
+            if device.query(event):
                 high = now()
                 break
             low = asked  # not passed by then
@@ -150,11 +150,11 @@ class DeviceMarks:
             return None
         self._queueing.append(recorded - begin)
         if self._base is None:
-            self._base, self._probe = probe, None
+            self._base, self._calibrating = event, None
             return self._base_ns, low, high
-        elapsed = device.elapsed_ns(self._base, probe)
+        elapsed = device.elapsed_ns(self._base, event)
         assert elapsed is not None
         passed_ns = self._base_ns + elapsed
         if elapsed > _REBASE_NS:
-            self._base, self._probe, self._base_ns = probe, self._base, passed_ns
+            self._base, self._calibrating, self._base_ns = event, self._base, passed_ns
         return passed_ns, low, high

@@ -17,7 +17,7 @@ _WIDTH = 2 + 2 * len(_PHASES)
 
 
 class DeviceRows:
-    """The step whose marks are coming in, and a row for each complete one."""
+    """Puts the marks of steps together: a row for each step whose marks have all been read."""
 
     def __init__(self) -> None:
         self.part_names: list[str] = []
@@ -34,7 +34,7 @@ class DeviceRows:
         return self.part_names.index(name)
 
     def passes(self, passed_ns: int, ahead_ns: int, step: int, phase: int, part: int) -> None:
-        """A mark has come in: it ends what began at the one before."""
+        """Take the next mark: it ends what began at the mark before it."""
         if self.step != OUTSIDE:
             ended, spent = self._phase, passed_ns - self._passed_ns
             if spent < 0:
@@ -62,7 +62,7 @@ class DeviceRows:
         """
         if not len(steps):
             return {}
-        self.spoiled = {one for one in self.spoiled if one > steps[-1]}
+        self.spoiled = {step for step in self.spoiled if step > steps[-1]}
         rows = np.frombuffer(self._rows, dtype=np.int64).reshape(-1, _WIDTH).copy()
         self._rows = array("q", rows[rows[:, 0] > steps[-1]].tobytes())
         rows = rows[np.isin(rows[:, 0], steps)]

@@ -18,9 +18,9 @@ from lightning_gpuprof.timing.step_timeline import StepTimeline
 class ProfilerProxy(Profiler):
     """Hands every call on to the user's own profiler and keeps the phase clock's regions.
 
-    `profile`, a slot, gives one cached context per action. There is no `__getattr__`, which would
-    slow every lookup down (ADR 42): other attributes are in the inner profiler's dict, which this
-    proxy shares. For profilers whose class has more, see `proxy_of`.
+    `profile`, in `__slots__`, returns a cached region for each action. There is no `__getattr__`,
+    which would slow every lookup down (ADR 42): other attributes are in the inner profiler's dict,
+    which this proxy shares. For profilers whose class has more, see `proxy_of`.
     """
 
     __slots__ = (
@@ -30,7 +30,7 @@ class ProfilerProxy(Profiler):
     """Returns the context manager of an action."""
 
     def __init__(self, inner: Any, timeline: StepTimeline, actions: ActionRegions) -> None:
-        # Profiler.__init__ is left out: dirpath, filename and the like are the inner one's.
+        # Profiler.__init__ is left out: dirpath, filename and the like are the inner profiler's.
         self._inner = inner
         self._share()
         self._timeline = timeline
@@ -49,7 +49,7 @@ class ProfilerProxy(Profiler):
 
     @override
     def stop(self, action_name: str) -> None:
-        """Close an action's region; one that was never started is left alone."""
+        """Close an action's region; do nothing where the action was never started."""
         self._regions[action_name].__exit__(None, None, None)
 
     @override
@@ -120,7 +120,7 @@ class ProfilerProxy(Profiler):
         self._look_up(self._stepping)
 
     def validate(self, validating: bool) -> None:
-        """Time actions as those of a validation inside a fit, or again as those of its steps."""
+        """Time actions as a validation's inside a fit, or again as those of training steps."""
         self._look_up(self._actions.validating if validating else self._stepping)
 
     def leave(self) -> None:
@@ -128,7 +128,7 @@ class ProfilerProxy(Profiler):
         self.profile = self._actions.profile = self._inner.profile
 
     def _look_up(self, regions: Regions) -> None:
-        # The dict's own lookup: with a method of this class there would be one more call.
+        # The dict's own lookup: a method of this class would be a further call.
         self._regions = regions
         self.profile = self._actions.profile = regions.__getitem__
 

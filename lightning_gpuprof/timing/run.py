@@ -102,7 +102,7 @@ class TimingRun:
         self._compiling: CompileNotes | None = None
 
     def attach(self) -> None:
-        """Begin to time; `restore` puts everything back, also after a failure amid this."""
+        """Begin to time; `restore` puts everything back, also after this has failed half-way."""
         self.running = True
         self._deactivate = activate(self.part)
         self._proxy.attach()
@@ -118,7 +118,7 @@ class TimingRun:
 
     @property
     def listeners(self) -> list[StepListener]:
-        """Parts that are told before a step begins."""
+        """The parts that are called before a step begins."""
         return self.timeline.listeners
 
     def garbage_collections(self) -> AbstractContextManager[Any]:

@@ -149,7 +149,7 @@ def untimed_span(
     """Return the record of steps that were not timed by phase.
 
     It has their time and that of validation, checkpoints, loggers and garbage collections, how many
-    steps have which flag, and how long those took that compiled something.
+    steps have which flag, and the durations of the steps that compiled something.
     """
     named = dict(zip(StepTimeline.FACTS, facts.T, strict=True))
     charged_ns = charged.sum(axis=0)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lightning_gpuprof.runtime import run_facts
+from lightning_gpuprof.runtime import run_start
 
 
 @pytest.mark.parametrize(("machine", "says"), [
@@ -20,11 +20,11 @@ def test_a_gpu_that_nobody_hid_is_told(machine, says, monkeypatch, tmp_path):
     driver = tmp_path / "nvidia0"
     if machine.get("driver", True):
         driver.touch()
-    monkeypatch.setattr(run_facts, "DRIVER", str(driver))
+    monkeypatch.setattr(run_start, "DRIVER", str(driver))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: int(machine.get("seen", False)))
     monkeypatch.setattr(torch.version, "cuda", machine.get("built", "12.8"))
-    for name in run_facts._HIDING:
+    for name in run_start._HIDING:
         monkeypatch.delenv(name, raising=False)
     if (shown := machine.get("CUDA_VISIBLE_DEVICES")) is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
-    assert run_facts.gpu_left_unused() == says
+    assert run_start.gpu_left_unused() == says

@@ -6,7 +6,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
-from lightning_gpuprof.runtime.run_facts import run_start
+from lightning_gpuprof.runtime.run_start import run_start
 from lightning_gpuprof.runtime.shared_state import shared_with
 
 

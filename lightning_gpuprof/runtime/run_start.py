@@ -178,7 +178,7 @@ _MOST_CHILDREN = 8
 
 
 def _children(module: torch.nn.Module, prefix: str = "") -> list[str]:
-    """Return the names of a model's first parts with weights; of a single one, its parts."""
+    """Return the names of a model's first parts with weights; of a single part, its own parts."""
     inside = {
         name: child
         for name, child in module.named_children()
@@ -266,7 +266,7 @@ def _holds_tensors(dataset: Any) -> bool:
 
 
 def _own_sampler(loader: Any) -> str | None:
-    """Return the class of a sampler that somebody wrote: it runs in the training process."""
+    """Return the class of a sampler that is not torch's: it runs in the training process."""
     samplers = (getattr(loader, name, None) for name in ("batch_sampler", "sampler"))
     own = [type(s) for s in samplers if s is not None]
     own = [cls for cls in own if cls.__module__.split(".")[0] not in ("builtins", *TENSOR_PACKAGES)]
