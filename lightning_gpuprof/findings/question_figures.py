@@ -182,7 +182,7 @@ FIGURES: dict[str, Figure] = {
     "data_share_frac": share(*LOADING),
     **{f"{phase.value}_share_frac": share(phase) for phase in Phase},
     "dominant_phases_count": dominant_phases,
-    "thin_calls_per_step_count": lambda inputs: inputs.work.thin_calls if inputs.work else None,
+    "thin_calls_per_step_count": lambda inputs: inputs.work.short_calls if inputs.work else None,
     "copies_frac": transfers,
     "host_over_device_count": of_device(
         "busy_ns", lambda facts: sum(op.self_ns for op in facts.operators.values())

@@ -10,7 +10,7 @@ from lightning_gpuprof.records.phases import Phase
 
 COMPUTE = (Phase.FORWARD, Phase.BACKWARD)
 """The phases of the model's operators. The optimizer's operators have a finding of their own."""
-THIN_NS = 10_000
+SHORT_NS = 10_000
 """An operator under 10 µs takes about as long as its dispatch from Python."""
 CALLS_PER_TENSOR = 20
 """Calls of computing operators in forward and backward that are usual per parameter tensor: 7 to 16
@@ -42,14 +42,14 @@ calls than layers mean that a layer is called in a loop."""
 class HostWork:
     """The host's work in forward and backward of a steady step, by the length of operators.
 
-    Operators whose calls take under `THIN_NS` of self time are short, all others long.
+    Operators whose calls take under `SHORT_NS` of self time are short, all others long.
 
     Args:
         compute_ns: Median time of forward and backward, without growth and waits for threads.
-        heavy_ns: Self time of long operators.
+        long_ns: Self time of long operators.
         forward_operators_ns: Self time of operators outside the autograd graph's nodes.
         calls: Calls per step of operators that compute something.
-        thin_calls: Calls per step of short operators of any kind.
+        short_calls: Calls per step of short operators of any kind.
         forward_calls: Calls of short operators that compute something, outside the graph's nodes.
         usual_calls: The `calls` that are usual for the model's size; None if that is unknown.
         looped_ns: Self time of long operators that are called `LOOPED` times or more.
@@ -60,10 +60,10 @@ class HostWork:
     """
 
     compute_ns: int
-    heavy_ns: int
+    long_ns: int
     forward_operators_ns: int
     calls: int
-    thin_calls: int
+    short_calls: int
     forward_calls: int
     usual_calls: int | None
     looped_ns: int
@@ -75,7 +75,7 @@ class HostWork:
     @property
     def overhead_ns(self) -> int:
         """Time of Python, dispatch and short operators."""
-        return max(0, self.compute_ns - self.heavy_ns)
+        return max(0, self.compute_ns - self.long_ns)
 
     @property
     def repeated_ns(self) -> int:
@@ -116,17 +116,17 @@ def host_work(run: RunResults) -> HostWork | None:
         for op in facts.operators.values()
         if op.calls > op.update_calls and not op.name.startswith(STEP)
     ]
-    short = [op for op in operators if op.self_ns < THIN_NS * op.calls]
+    short = [op for op in operators if op.self_ns < SHORT_NS * op.calls]
     long = [op for op in operators if op not in short]
     nodes_ns = sum(op.total_ns for op in facts.operators.values() if op.name.startswith(ENGINE))
     read = next((op for op in operators if op.name == READ), None)
     worst = max((op for op in short if computes(op.name)), key=_own_calls, default=None)
     return HostWork(
         compute_ns=max(0, sum(stats.median_ns for stats in per_step) - _not_computed_ns(run)),
-        heavy_ns=round(sum(map(_own_ns, long))),
+        long_ns=round(sum(map(_own_ns, long))),
         forward_operators_ns=max(0, round(sum(map(_own_ns, operators)) - nodes_ns)),
         calls=round(sum(_own_calls(op) for op in operators if computes(op.name))),
-        thin_calls=round(sum(map(_own_calls, short))),
+        short_calls=round(sum(map(_own_calls, short))),
         forward_calls=round(
             sum(max(0.0, _own_calls(op) - op.backward_calls) for op in short if computes(op.name))
         ),
@@ -173,7 +173,7 @@ def computes_on_all_cores(run: RunResults) -> bool | None:
     if run.on_gpu or threads is None or cores is None or threads < cores:
         return False
     work = host_work(run)
-    return None if work is None else work.heavy_ns >= MOSTLY * work.compute_ns
+    return None if work is None else work.long_ns >= MOSTLY * work.compute_ns
 
 
 def parameter_tensors(run: RunResults) -> int | None:

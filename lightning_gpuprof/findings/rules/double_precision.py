@@ -53,7 +53,7 @@ def judge(run: RunResults) -> Finding | None:
         bounds = (share * operators_ns for share in (LOW_FRAC, HIGH_GPU_FRAC))
         saving = Range(*faster_kernels(run, step_ns, *bounds))
     else:
-        operators_ns = min(work.heavy_ns, work.compute_ns)
+        operators_ns = min(work.long_ns, work.compute_ns)
         saving = Range(low=round(LOW_FRAC * operators_ns), high=round(HIGH_FRAC * operators_ns))
     if not operators_ns:
         return None

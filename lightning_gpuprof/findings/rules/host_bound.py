@@ -128,7 +128,7 @@ def _finding(
             **figures,
             overhead_ns=work.overhead_ns if work else None,
             repeated_ns=work.repeated_ns if work else None,
-            thin_calls_count=round(work.own_frac * work.thin_calls) if work else None,
+            thin_calls_count=round(work.own_frac * work.short_calls) if work else None,
         ),
         saving_ns=saving,
         cause_ns=saving,

@@ -134,7 +134,7 @@ def _loop(run: RunResults, step_ns: int, work: host_work.HostWork) -> Finding | 
     evidence = evidence_of(
         reads_per_step_count=work.reads,
         reading_ns=work.read_ns,
-        thin_calls_count=work.thin_calls,
+        thin_calls_count=work.short_calls,
     )
     whole_ns = max(cost_ns, most_ns)
     title = f"{work.reads} values are read one by one: {duration(whole_ns)} of each step "

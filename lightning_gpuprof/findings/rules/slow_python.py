@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import is_early, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import AROUND_FRAC
-from lightning_gpuprof.analysis.savings.host_work import THIN_NS, host_work
+from lightning_gpuprof.analysis.savings.host_work import SHORT_NS, host_work
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range, Severity
 from lightning_gpuprof.findings.operators import workers_advice
 from lightning_gpuprof.findings.rule import measured, rule
@@ -178,7 +178,7 @@ def _beside_operators(
     usual_ns = min(spent.median_ns, spent.early_ns) if is_early(run) else spent.median_ns
     reported_ns = sum(line.count for line in reported) / whole * spent.mean_ns
     beside_ns = max(0.0, usual_ns - work.forward_operators_ns - reported_ns)
-    left_ns = round(max(0.0, beside_ns - THIN_NS * work.calls))
+    left_ns = round(max(0.0, beside_ns - SHORT_NS * work.calls))
     if left_ns < MOSTLY * sum(line.count for line in own) / whole * spent.mean_ns:
         return None
     own.sort(key=lambda line: -line.count)
