@@ -160,7 +160,7 @@ def _filled(template: str, source: FactSource) -> str:
     """Put values into a template.
 
     >>> from types import SimpleNamespace
-    >>> run = SimpleNamespace(memory=SimpleNamespace(peak_frac=0.25))
+    >>> run = SimpleNamespace(memory=SimpleNamespace(use=SimpleNamespace(peak_frac=0.25)))
     >>> _filled("{run.memory.use.peak_frac:percent} of the device", FactSource(run, None))
     '25.0% of the device'
     """
