@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 
 MIN_SAMPLES = 50
@@ -95,6 +96,6 @@ NEEDS = {
         "it needs the records of all ranks, with how long each rank waits for the others",
     ),
     "model": Need(
-        lambda run: bool(run.start.model.get("dtypes")), "the model's parameters were not recorded"
+        lambda run: bool(settings_of(run.start).dtypes), "the model's parameters were not recorded"
     ),
 }

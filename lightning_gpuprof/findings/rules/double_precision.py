@@ -25,6 +25,7 @@ The rule is silent if gradients are differentiated again, because float64 is oft
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.graph_passes import second_order
 from lightning_gpuprof.analysis.savings.hidden import faster_kernels
@@ -41,11 +42,10 @@ EFFORT = Effort(Horizon.QUICK, "the data in float32, no .double()", "losses diff
 @rule(id="double-precision", needs=("steps", "model", "operators"), effort=EFFORT)
 def judge(run: RunResults) -> Finding | None:
     """Return the finding about a model in float64 that nothing asks for."""
-    dtypes, step_ns = run.start.model["dtypes"], measured(run.step_ns)
-    share = dtypes.get("float64", 0) / max(1, sum(dtypes.values()))
+    settings, step_ns = settings_of(run.start), measured(run.step_ns)
+    share = settings.dtypes.get("float64", 0) / max(1, sum(settings.dtypes.values()))
     facts, work = measured(trace_facts(run)), host_work(run)
-    wanted = str(run.start.trainer.get("precision", "")).startswith("64")
-    wanted = wanted or run.start.model.get("default_dtype") == "float64"
+    wanted = (settings.precision or "").startswith("64") or settings.default_dtype == "float64"
     if share < MOST_FRAC or wanted or second_order(facts) or work is None:
         return None
     if run.on_gpu:  # here operators only launch kernels, which takes as long in any type

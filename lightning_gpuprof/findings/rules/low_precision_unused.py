@@ -26,6 +26,7 @@ Steps that wait for the host or for data do not get shorter, and do not count.
 """
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.analysis.savings.hidden import faster_kernels
 from lightning_gpuprof.analysis.trace.kernel_category import MATRIX_CATEGORIES
@@ -45,7 +46,8 @@ EFFORT = Effort(Horizon.QUICK, "one line", "losses differ in the third digit: co
 def judge(run: RunResults) -> Finding | None:
     """Return the finding about matrix products that could run in a faster precision."""
     facts, step_ns = measured(trace_facts(run)), measured(run.step_ns)
-    if not str(run.start.trainer.get("precision", "")).startswith("32") or not _capable(run):
+    precision = settings_of(run.start).precision or ""
+    if not precision.startswith("32") or not _capable(run):
         return None
     if (facts.number("tensor_core_frac") or 0.0) >= USED_FRAC:
         return None

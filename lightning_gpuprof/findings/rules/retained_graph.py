@@ -29,6 +29,7 @@ The rule is silent if gradients are differentiated again (gradient penalties).
 
 from lightning_gpuprof.analysis.run.growth import Growth
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.graph_passes import graph_nodes, graph_passes, second_order
 from lightning_gpuprof.analysis.savings.hidden import around
@@ -77,7 +78,7 @@ def _repeated(run: RunResults, facts: TraceFacts) -> Finding | None:
         for frac in (passes.repeated_frac, 1 - 1 / passes.most_passes)
     )
     least_ns = min(cost_ns, round(passes.repeated_ns))
-    several = len(run.start.model.get("optimizers") or ()) > 1
+    several = len(settings_of(run.start).optimizers) > 1
     saving = Range(low=around(least_ns)[0], high=min(backward.mean_ns, around(most_ns)[1]))
     sampled = run.lines.of(Phase.BACKWARD) if run.lines else []
     lines = [Place.at(line, phase=line.phase) for line in sampled if RETAINED in line.source]
