@@ -8,23 +8,27 @@ _SCALER_FILE = "precision/amp.py"
 """The file in which Lightning calls the gradient scaler. In manual optimization the user's own code
 calls it."""
 
-READ = "keep the tensor: total += loss.detach(), or DeferredLoss / DeferredScalars; read it later"
+READ = (
+    "keep the value as a tensor and read it later: total += loss.detach(), or use DeferredLoss or "
+    "DeferredScalars"
+)
 """The advice for any line that reads a value."""
 LOGGED_NUMBER = (
-    "self.log copies a number to the device, and the copy waits: log a tensor that is there, "
-    "torch.full((), number, device=self.device), or give the number to self.logger.log_metrics"
+    "self.log copies a number to the device, and the copy waits: log a tensor on the device, "
+    "such as torch.full((), number, device=self.device), or pass the number to "
+    "self.logger.log_metrics"
 )
 SCALER = (
-    "the gradient scaler asks in every step whether a gradient overflowed: precision='bf16-mixed' "
-    "needs no scaler"
+    "the gradient scaler reads in every step whether a gradient overflowed: "
+    "precision='bf16-mixed' needs no scaler"
 )
 STEP_CALLS = (
-    "the optimizer or scheduler reads a value: ReduceLROnPlateau in every step only with "
-    "interval='step', LBFGS and ASGD by themselves; in manual optimization with "
-    "precision='16-mixed' it is the gradient scaler, which 'bf16-mixed' does without"
+    "the optimizer or the scheduler reads a value: LBFGS and ASGD always do, ReduceLROnPlateau in "
+    "every step only with interval='step'; in manual optimization with precision='16-mixed' the "
+    "gradient scaler does, which 'bf16-mixed' does not need"
 )
 LIGHTNING = (
-    "use DeferredLoss and DeferredProgressBar for values of every step, and leave out "
+    "use DeferredLoss and DeferredProgressBar for the values of every step, and leave out "
     "prog_bar=True and on_step=True"
 )
 BY_OWNER = {
@@ -34,8 +38,9 @@ BY_OWNER = {
     "validate_args=False",
 }
 BY_OPERATION = {
-    PAGEABLE_COPY: "make the tensor on the device once, in __init__ (register_buffer), or of one "
-    "number by torch.full(..., device=...), or use .to(device, non_blocking=True) on pinned memory",
+    PAGEABLE_COPY: "create the tensor on the device once, in __init__ (register_buffer); make a "
+    "tensor of a single number with torch.full(..., device=...); or copy from pinned memory with "
+    ".to(device, non_blocking=True)",
     "boolean mask": "keep the shape: torch.where(mask, x, 0), or masked_fill",
     "masked_select": "keep the shape: torch.where(mask, x, 0), or masked_fill",
     "nonzero": "keep the mask as it is and weight by it: (x * mask).sum() / mask.sum()",
@@ -43,12 +48,13 @@ BY_OPERATION = {
     "unique": "count into a fixed number of bins (torch.zeros(n).scatter_add_) or do it on the "
     "host while loading",
     "repeat_interleave": "pass output_size=...",
-    "synchronize": "remove it, or wait for one stream: torch.cuda.current_stream().synchronize(); "
-    "to time the device use torch.cuda.Event(enable_timing=True)",
-    "stream.synchronize": "wait for an event behind the work you need, or ask event.query() and go "
-    "on",
-    "event.synchronize": "ask event.query() and go on, or wait where the value is used",
-    "print": "print once in many steps, or hand the value to DeferredScalars",
+    "synchronize": "remove it, or wait for a single stream: "
+    "torch.cuda.current_stream().synchronize(); to time the device use "
+    "torch.cuda.Event(enable_timing=True)",
+    "stream.synchronize": "wait for an event that is recorded after the work you need, or test "
+    "event.query() and go on",
+    "event.synchronize": "test event.query() and go on, or wait where the value is used",
+    "print": "print once in many steps, or add the value to DeferredScalars",
     "bool": "decide on the device (torch.where), or once in many steps",
     "equal": "compare on the device: (a == b).all() stays a tensor",
 }

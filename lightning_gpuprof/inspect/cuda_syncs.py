@@ -16,10 +16,12 @@ from lightning_gpuprof.runtime.wrap import Wrappers
 
 MESSAGE = "called a synchronizing CUDA operation"
 """The beginning of torch's warning, on HIP devices too."""
-_PROTOTYPE = "Synchronization debug mode"
-_ERROR = 2
+_PROTOTYPE_WARNING = "Synchronization debug mode"
+_RAISES = 2
+"""The debug mode in which torch raises at every sync."""
 _NAMED_METHODS = READS | {"to", "cuda", "nonzero", "masked_select", "unique", "repeat_interleave"}
 _COPIES = ("to", "cuda", "tensor", "as_tensor")
+"""Methods and functions that copy a tensor. The result shows the direction and not the name."""
 _NAMED_FUNCTIONS = ("tensor", "as_tensor", "where", "nonzero", "masked_select", "unique", "equal")
 
 
@@ -48,7 +50,7 @@ class CudaSyncDetector:
         self._report = report
         self._clock = clock
         self._device = device
-        self._before: int | None = None
+        self._mode_before: int | None = None
         self._thread = 0
         self._wrappers = Wrappers()
         self._call: str | None = None
@@ -60,14 +62,14 @@ class CudaSyncDetector:
 
         Returns False, and does nothing, if the user has set torch to raise at every sync.
         """
-        before = int(self._device.get_sync_debug_mode())
-        if before == _ERROR:
+        mode_before = int(self._device.get_sync_debug_mode())
+        if mode_before == _RAISES:
             return False
         with warnings.catch_warnings():
             # Torch warns once that this mode does not find all syncs.
-            warnings.filterwarnings("ignore", message=_PROTOTYPE)
+            warnings.filterwarnings("ignore", message=_PROTOTYPE_WARNING)
             self._device.set_sync_debug_mode("warn")
-        self._before = before
+        self._mode_before = mode_before
         self._thread = threading.get_ident()
         warnings.filterwarnings("always", message=MESSAGE)
         self._wrappers.call_instead(warnings, "showwarning", self._show_warning)
@@ -81,10 +83,10 @@ class CudaSyncDetector:
 
     def stop(self) -> None:
         """Restore the debug mode and torch's functions."""
-        if self._before is None:
+        if self._mode_before is None:
             return
-        self._device.set_sync_debug_mode(self._before)
-        self._before = None
+        self._device.set_sync_debug_mode(self._mode_before)
+        self._mode_before = None
         self._wrappers.restore()
 
     def _show_warning(self, original: Any, message: Any, *args: Any, **kwargs: Any) -> None:
@@ -113,12 +115,12 @@ class CudaSyncDetector:
 
     def _time(self, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._reporting_ns = 0
-        begun = self._clock()
+        begun_ns = self._clock()
         try:
             return original(*args, **kwargs)
         finally:
-            # A sync is reported during the call. The time of reporting is no part of its wait.
-            took_ns = self._clock() - begun - self._reporting_ns
+            # A sync is reported during the call. The time of reporting is not part of its wait.
+            took_ns = self._clock() - begun_ns - self._reporting_ns
             syncs = self._syncs_of_call
             self._call, self._syncs_of_call = None, []
             if syncs:
@@ -126,9 +128,9 @@ class CudaSyncDetector:
                 syncs[0].blocked_ns = took_ns
 
     def _report_sync(self, operation: str) -> None:
-        begun = self._clock()
+        begun_ns = self._clock()
         sync = self._report(operation)
-        self._reporting_ns += self._clock() - begun
+        self._reporting_ns += self._clock() - begun_ns
         if sync is not None and self._call is not None:
             self._syncs_of_call.append(sync)
 

@@ -30,7 +30,7 @@ MAX_ROWS = 5
 MIN_CALLS = 10
 """Functions of `multiprocessing` that are called less often in a step are left out: the DataLoader
 needs fewer calls to take a batch from its workers."""
-_COMPILED = {
+_COMPILE_TEXTS = {
     GRAPH_BREAK: (
         "torch.compile breaks its graph here",
         "use torch.where or torch.cond, or keep this line out of the function",
@@ -40,6 +40,7 @@ _COMPILED = {
         "keep constant what changes, or use torch.compile(dynamic=True)",
     ),
 }
+"""What happened and what to do, for each kind of event of torch.compile."""
 _ANOMALY = r"\bset_anomaly_enabled\((?!False)|\b(set_)?detect_anomaly(\((?!False)|=(?!False))"
 """Matches a line of code that switches anomaly detection on."""
 
@@ -74,6 +75,7 @@ class WorkInspection:
         if self._profile is not None:
             self._profile.disable()
         self._wrappers.restore()
+        # A group with a learning rate of 0 trains nothing, so its gradients are unused too.
         trained_groups = [
             group
             for optimizer in self._trainer.optimizers
@@ -150,7 +152,7 @@ class WorkInspection:
     def _check_anomaly_detection(self) -> None:
         if torch.is_anomaly_enabled():
             title = "autograd's anomaly detection is on: every operator records its stack"
-            advice = "switch it on only to search for a NaN; else Trainer(detect_anomaly=False)"
+            advice = "switch it on only to search for a NaN: pass Trainer(detect_anomaly=False)"
             self._add("", Waste("anomaly-detection", title, advice, own_line_like(_ANOMALY)))
 
     def _add(self, key: object, waste: Waste) -> None:
@@ -159,7 +161,7 @@ class WorkInspection:
 
 
 def _waste_of_compiling(event: CompileEvent) -> Waste:
-    title, advice = _COMPILED[event.what]
+    title, advice = _COMPILE_TEXTS[event.what]
     kind = event.what.replace(" ", "-")
     return Waste(kind, f"{title}: {event.reason}", event.hint or advice, event.place)
 

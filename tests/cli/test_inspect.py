@@ -89,7 +89,7 @@ def test_each_sync_of_a_script_is_a_row_and_joins_the_report_of_a_run(
     assert rows == seeded_syncs.expected()
     item = next(row for row in found["sites"] if row["source"].startswith("self.total"))
     assert item["per_step"] == 1
-    assert item["replacement"].startswith("keep the tensor")
+    assert item["replacement"].startswith("keep the value as a tensor")
     [finding] = [one for one in load_report(run).findings if one.id == "host-sync"]
     assert len(load_report(run).results.facts.sync_sites) == 10
     assert finding.places[0].line in [line for line, _ in rows]

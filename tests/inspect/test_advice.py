@@ -25,7 +25,7 @@ def site(source, *, owner="lightning", operation="item", file="train.py"):
         (site("scaler.step()", file="/x/plugins/precision/amp.py"), "bf16-mixed", "DeferredLoss"),
         (site("scaler.step()", file="C:\\x\\precision\\amp.py"), "bf16-mixed", "DeferredLoss"),
         (site("optimizer.step()"), "bf16-mixed", "DeferredLoss"),  # manual optimization
-        (site("scheduler.step(metric)", file="/x/module.py"), "ReduceLROnPlateau", "asks in each"),
+        (site("scheduler.step(metric)", file="/x/module.py"), "ReduceLROnPlateau", "overflowed"),
         (site("total += loss.item()", owner="user"), "loss.detach()", "bf16-mixed"),
         (site("x.to(d)", owner="user", operation="pageable copy"), "pinned", "self.log"),
     ],
