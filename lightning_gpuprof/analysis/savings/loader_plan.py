@@ -208,11 +208,9 @@ def plan_workers(
     # At least a worker more than now, because batches do not all take the same time.
     workers = min(max(-(-fetch_ns // rest_ns), num_workers + 1), most, cores)
     produced_ns = fetch_ns // workers
-    added_ns = fetch_ns if num_workers == 0 else wait_ns
-    return WorkerPlan(
-        num_workers=workers,
-        step_low_ns=max(rest_ns, produced_ns, (rest_ns + fetch_ns) // cores)
-        + HANDOVER_LOW_NS * (num_workers == 0),
-        step_high_ns=max(rest_ns + added_ns // cores, produced_ns)
-        + HANDOVER_HIGH_NS * (num_workers == 0),
-    )
+    added_ns, handover_low_ns, handover_high_ns = wait_ns, 0, 0
+    if num_workers == 0:  # with workers, batches are handed over already
+        added_ns, handover_low_ns, handover_high_ns = fetch_ns, HANDOVER_LOW_NS, HANDOVER_HIGH_NS
+    least_ns = max(rest_ns, produced_ns, (rest_ns + fetch_ns) // cores)
+    most_ns = max(rest_ns + added_ns // cores, produced_ns)
+    return WorkerPlan(workers, least_ns + handover_low_ns, most_ns + handover_high_ns)
