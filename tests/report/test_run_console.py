@@ -424,7 +424,7 @@ def test_the_lines_of_worker_processes_have_a_table_of_their_own(report):
     seen = WorkerLines(2, 75, 25, 0, (line, few))
     text = render(report(records=[seen], loader=Loader(num_workers=2)))
     table = text[text.index("IN THE LOADER'S WORKERS") : text.index("THE REST")]
-    assert "(100 samples in 2 worker processes, waiting for work in 25.0%)" in table
+    assert "samples 100, worker processes 2, waiting for work 25.0%" in table
     # Two workers for 10 ms a step, at work in three quarters: 15 ms a batch.
     assert "data.py:7 `total += k`  71 to 89%    12.0 ms" in table
     assert "data.py:9" not in table

@@ -140,7 +140,12 @@ def rules_section(
     Without a GPU, rules that need its memory are left out.
     """
     rows: list[dict[str, Value]] = [
-        {"rule": rule.id, "state": "not_measured", "why": f"gives no answer: {rule.reason}"}
+        {
+            "rule": rule.id,
+            "state": "not_measured",
+            "why": f"gives no answer: {rule.reason}",
+            "finding": rule.covered_by,
+        }
         for rule in abstained
         if run.on_gpu or "device memory" not in rule.reason
     ]

@@ -2,13 +2,24 @@
 
 from collections.abc import Sequence
 
+from lightning_gpuprof.analysis.run.device_time import DeviceTime
 from lightning_gpuprof.analysis.run.gpu_busy import GpuBusy, gpu_busy
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.findings.questions import name_findings
 from lightning_gpuprof.records.device_marks import WAITS, StepState
 from lightning_gpuprof.records.phases import BATCH_WORK, Phase
-from lightning_gpuprof.report.document import Bar, Bars, Figure, Figures, Section
+from lightning_gpuprof.report.document import (
+    Bar,
+    Bars,
+    Column,
+    Figure,
+    Figures,
+    Section,
+    Table,
+    Value,
+)
+from lightning_gpuprof.report.labels import phase_label
 from lightning_gpuprof.units import duration, percent
 
 SIDES: dict[StepState, tuple[str, str]] = {
@@ -107,7 +118,7 @@ def busy_figure(run: RunResults) -> Figure | None:
 def busy_section(run: RunResults) -> Section | None:
     """Return how the GPU's time is divided, and how the marked steps were; None where unknown."""
     busy, time = gpu_busy(run), run.device.time
-    parts: list[Bars | Figures] = []
+    parts: list[Bars | Figures | Table] = []
     if busy is not None and busy.idle_frac is not None:
         bars = (
             Bar(key, label, frac * busy.step_ns, frac)
@@ -137,10 +148,39 @@ def busy_section(run: RunResults) -> Section | None:
             Figure("launch_latency_ns", "launch latency", time.latency_ns, "ns"),
         )
         parts.append(Figures((*states, *marks), title="Marked steps"))
+        parts.append(_marked_phases(time))
     if not parts:
         return None
     note = None if busy is None else _basis(busy)
     return Section("gpu", "What the GPU does", "verbose", tuple(parts), note=note)
+
+
+def _marked_phases(time: DeviceTime) -> Table:
+    """Return the phases of the marked steps on both clocks, with the components within them."""
+    rows: list[dict[str, Value]] = []
+    for phase in time.phases.values():
+        rows.append(
+            {
+                "phase": phase_label(phase.phase.value),
+                "mean_ns": phase.mean_ns,
+                "median_ns": phase.median_ns,
+                "frac": phase.frac,
+                "host_mean_ns": phase.host_mean_ns,
+            }
+        )
+        rows += [
+            {"phase": part.name, "mean_ns": part.mean_ns, "median_ns": part.median_ns, "level": 1}
+            for part in time.parts
+            if part.phase is phase.phase
+        ]
+    columns = (
+        Column("phase", "Phase", "text"),
+        Column("mean_ns", "Device mean", "ns", note="from the phase's start to its end there"),
+        Column("median_ns", "Median", "ns"),
+        Column("frac", "Share", "frac"),
+        Column("host_mean_ns", "Host mean", "ns", note="in the same steps"),
+    )
+    return Table("marked_phases", columns, tuple(rows))
 
 
 def _basis(busy: GpuBusy) -> str:

@@ -237,6 +237,8 @@ def process_section(run: RunResults) -> Section:
     parts: list[Figures | Table] = [figures, _sessions(run.sessions)]
     if run.on_gpu and run.memory.advice is not None:
         parts.append(_advice_figures(run.memory.advice))
+    if run.facts.probe_failures:
+        parts.append(_failures(run))
     if run.facts.notes:
         parts.append(_notes(run))
     return Section("process", "The session", "verbose", tuple(parts))
@@ -266,6 +268,25 @@ def _advice_figures(advice: Advice) -> Figures:
         ),
         title="Batch size",
     )
+
+
+def _failures(run: RunResults) -> Table:
+    columns = (
+        Column("probe", "Part", "code"),
+        Column("step", "Step", "count"),
+        Column("error", "Error", "text"),
+        Column("traceback", "Traceback", "text"),
+    )
+    rows: list[Mapping[str, Value]] = [
+        {
+            "probe": failure.probe,
+            "step": failure.step,
+            "error": failure.error,
+            "traceback": failure.traceback or None,
+        }
+        for failure in run.facts.probe_failures
+    ]
+    return Table("failures", columns, tuple(rows), title="Parts that failed")
 
 
 def _notes(run: RunResults) -> Table:

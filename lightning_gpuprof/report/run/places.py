@@ -21,7 +21,6 @@ from lightning_gpuprof.report.document import (
     Value,
 )
 from lightning_gpuprof.report.labels import phase_label
-from lightning_gpuprof.units import duration, percent
 
 MOST_LINES = 20
 FIRST_LINES = 5
@@ -64,9 +63,6 @@ def lines_section(run: RunResults) -> Section | None:
         Column("callee", "Mostly in", "code", detail="verbose"),
         Column("count", "Samples", "count", detail="verbose"),
     )
-    rest = unlisted_ns(run)
-    others = "" if rest is None else f"; other lines take up to {duration(rest)} each"
-    note = f"sampled on the host in the first seconds{others}"
     table = Table(
         "lines",
         columns,
@@ -74,7 +70,11 @@ def lines_section(run: RunResults) -> Section | None:
         first_rows=min(FIRST_LINES, shown),
         color="phase",
     )
-    return Section("lines", "At which lines", "page", (table,), note=note)
+    parts: list[Table | Figures] = [table]
+    if (rest_ns := unlisted_ns(run)) is not None:
+        parts.append(Figures((Figure("unlisted_ns", "any other line at most", rest_ns, "ns"),)))
+    note = "sampled on the host in the first seconds"
+    return Section("lines", "At which lines", "page", tuple(parts), note=note)
 
 
 def workers_section(run: RunResults) -> Section | None:
@@ -106,22 +106,18 @@ def workers_section(run: RunResults) -> Section | None:
         Column("callee", "Mostly in", "code", detail="verbose"),
         Column("count", "Samples", "count", detail="verbose"),
     )
-    processes = (
-        "1 worker process" if workers.processes == 1 else f"{workers.processes} worker processes"
-    )
-    note = (
-        f"{workers.whole} samples in {processes}, waiting for work in "
-        f"{percent(workers.waiting_frac)}"
-    )
     table = Table("workers", columns, tuple(rows), first_rows=min(FIRST_LINES, shown))
     figures = (
+        Figure("samples_count", "samples", workers.whole, "count"),
+        Figure("processes_count", "worker processes", workers.processes, "count"),
+        Figure("waiting_frac", "waiting for work", workers.waiting_frac, "frac"),
         Figure("batch_ns", "a worker's time per batch", made_in_ns(run), "ns"),
         Figure("start_ns", "start of the first worker", workers.start_ns, "ns"),
         Figure("init_ns", "worker_init_fn", workers.init_ns, "ns"),
     )
     measured = Figures(tuple(figure for figure in figures if figure.value is not None))
-    parts = (table, measured) if measured.figures else (table,)
-    return Section("workers", "In the loader's workers", "page", parts, note=note)
+    note = "where worker processes were sampled while they made batches"
+    return Section("workers", "In the loader's workers", "page", (table, measured), note=note)
 
 
 def modules_section(run: RunResults) -> Section | None:
