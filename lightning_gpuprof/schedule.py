@@ -6,7 +6,8 @@ from enum import Enum
 from lightning_gpuprof.errors import ConfigError
 
 MAX_LISTED_CYCLES = 4
-"""A sentence lists up to so many cycles in full."""
+"""The number of cycles that a sentence lists in full. Of more cycles it lists the first and the
+last."""
 
 
 class Action(Enum):
@@ -94,7 +95,7 @@ class Schedule:
         return unit - offset + (self.warmup if offset < self.warmup else length)
 
     def fitting(self, units: int) -> int:
-        """Return how many whole cycles fit into a run of so many units."""
+        """Return how many whole cycles fit into a run of `units` units."""
         return min(self.cycles, max(0, (units - self.wait) // (self.warmup + self.active)))
 
     def recorded(self, length: int) -> str:

@@ -25,8 +25,8 @@ MAX_BYTES = 500_000_000
 MIN_STEPS = 20
 """A first window of fewer steps is not worth a forecast, for which a step is recorded before it."""
 PLAIN_STEPS = 2
-"""Before the step that is recorded for the forecast, so many steps run without a profiler. The last
-of them shows how long a step takes."""
+"""Before the step that is recorded for the forecast, this many steps run without a profiler. The
+last of them shows how long a step takes."""
 _UNCOMPILED = (
     "Compiled code runs uncompiled in this profiler window (compiled='eager'): the arithmetic of "
     "its steps may differ in the last digits."

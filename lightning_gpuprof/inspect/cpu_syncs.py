@@ -24,6 +24,7 @@ _HERE, _TORCH = __file__, os.path.dirname(torch.__file__)
 _UNTELLING_CALLS = ("", "__get__", "backward", "grad")
 """Names of calls under which any operator can run, so that the operator's own name is shown."""
 _ATEN_NAMES = {"_local_scalar_dense": "item", "index": "boolean mask", "_unique2": "unique"}
+"""The names under which the result shows operators of ATen."""
 
 
 class _Call(NamedTuple):
@@ -98,6 +99,7 @@ class CpuSyncDetector:
         elif device is not None and (name in sync_calls.FROM_DATA or name in ("to", "cuda")):
             to_host = _names_the_cpu(args, kwargs)
             from_device = self._on_device(args[1:] if name == "new_tensor" else args)
+            # A copy waits if it crosses between the host and the device, in either direction.
             if from_device == to_host and not kwargs.get("non_blocking"):
                 self._report_sync("cpu" if to_host else PAGEABLE_COPY)
 

@@ -214,7 +214,7 @@ class SyncSites:
             self._lines_of_values[name] = line
 
     def rows(self, steps: int) -> tuple[SyncSite, ...]:
-        """Return the lines that synced in so many steps, those that block longest first."""
+        """Return the lines that synced in a number of steps, those that block longest first."""
         by_line: dict[tuple[Line, str], list[HostSync]] = {}
         for sync in self._syncs:
             by_line.setdefault((self._line(sync.place), sync.place.owner), []).append(sync)

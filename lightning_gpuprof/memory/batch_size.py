@@ -12,7 +12,7 @@ MAX_FRAGMENTATION = 2.0
 """Reserved over allocated memory at the peak, above which nothing is suggested: more of the pool is
 idle than in use."""
 IDLE_BYTES = 64 * 2**20
-"""So much of the pool may be idle without any fragmentation, since it takes segments of up to 20
+"""This much of the pool may be idle without any fragmentation, since it takes segments of up to 20
 MiB both for small and for large blocks."""
 CONTEXT_BYTES = 2 * 2**30
 """A CUDA context with NCCL and libraries takes less than this. If more is in use outside torch,
@@ -20,7 +20,7 @@ other processes use it."""
 SEGMENT_BYTES = 20 * 2**20
 """The size of the pool's segments for smaller blocks."""
 MIN_SEGMENTS = 20
-"""The largest batch is predicted only for devices with room for so many segments. On a smaller
+"""The largest batch is predicted only for devices with room for this many segments. On a smaller
 device a segment is over 5 % of the memory, which is too coarse."""
 _ALIGNMENT = 8
 

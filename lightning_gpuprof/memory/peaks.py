@@ -57,7 +57,7 @@ class TrainingPeaks:
         """The largest batch so far."""
         self._before = before
         self._highest_bytes = before.peak_allocated_bytes if before is not None else 0
-        self._peak_is_ours = False
+        self._has_raised_peak = False
         """Whether this training or its validation has raised the peak."""
         self._peaks: dict[int, Peak] = {}
         self._allocated: deque[tuple[int, int]] = deque(maxlen=MAX_WINDOWS)
@@ -119,8 +119,8 @@ class TrainingPeaks:
             step=batch - 1,
             **recorded,
             samples=batches.samples if is_new_peak and batches.samples else None,
-            peak_from_before=not self._peak_is_ours,
-            kind_bytes=_bytes_at_peak(reading, kinds) if self._peak_is_ours else {},
+            peak_from_before=not self._has_raised_peak,
+            kind_bytes=_bytes_at_peak(reading, kinds) if self._has_raised_peak else {},
         )
 
     def advise(self, reading: MemoryReading, band: tuple[float, float]) -> BatchSizeAdvice | None:
@@ -154,7 +154,7 @@ class TrainingPeaks:
 
     def _is_new_peak(self, reading: MemoryReading) -> bool:
         is_new = reading.peak_allocated_bytes > self._highest_bytes
-        self._peak_is_ours |= is_new
+        self._has_raised_peak |= is_new
         self._highest_bytes = max(self._highest_bytes, reading.peak_allocated_bytes)
         return is_new
 

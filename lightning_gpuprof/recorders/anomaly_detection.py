@@ -12,7 +12,7 @@ from lightning_gpuprof.runtime.guard import guarded
 from lightning_gpuprof.runtime.hooks import HookDispatcher, HookSet
 
 CHECK_EVERY = 50
-"""If anomaly detection is on in the first batch, it is checked again after so many batches, since
+"""If anomaly detection is on in the first batch, it is checked again after this many batches, since
 it may have been meant for the first batch only."""
 
 

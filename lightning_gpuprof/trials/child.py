@@ -33,7 +33,8 @@ _PR_SET_PDEATHSIG = 1
 _REMOVED_CALLBACKS = ("GpuProfCallback", "EarlyStopping", "Timer")
 """Callbacks that would profile, or end training."""
 WATCHED_STEPS, WATCHED_S, MAX_WATCHED_S = 60, 5.0, 25.0
-"""The watched run lasts at least so many seconds and steps, yet not longer than the maximum."""
+"""The watched run lasts until it has had this many steps and seconds, but not longer than the
+maximum."""
 _WATCHED_BLOCK = 10
 
 

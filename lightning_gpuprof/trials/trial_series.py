@@ -37,7 +37,8 @@ busy."""
 MEASURED_LOGGERS = ("TensorBoardLogger", "CSVLogger")
 """Loggers that work as usual in a trial. All others are switched off."""
 _MIN_STEPS_OF_FIRST = 10
-"""A first step that takes so many steps longer is worth a remark."""
+"""The result names the step that makes up for a longer first step, if the first step takes longer
+by more than this many steps."""
 
 
 @dataclass
@@ -146,7 +147,10 @@ class TrialSeries:
     def _measure(
         self, candidates: Sequence[Candidate], base: Variant, label: str, parts: int
     ) -> Trial:
-        """Measure candidates together against `base`, in one of so many parts of the time left."""
+        """Measure candidates together against `base`, in a share of the time that is left.
+
+        The share is one of `parts` equal parts.
+        """
         until = self.clock() + (self.until - self.clock()) / parts
         single_trials = [self.watched.trial(candidate) for candidate in candidates]
         label = f"{label} {' + '.join(trial.name for trial in single_trials)}"

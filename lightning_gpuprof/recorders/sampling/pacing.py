@@ -17,7 +17,7 @@ from lightning_gpuprof.records.facts import CoreWait
 
 DENSE_SAMPLES, SPARSE_FACTOR = 100, 4
 """The first samples are one interval apart on average. They are enough to find the slow lines.
-Later samples make the shares of these lines more exact; they are so many times further apart, since
+Later samples make the shares of these lines more exact; they are this factor further apart, since
 every sample holds the other thread up."""
 EARLY_S = 0.006
 """The switch interval is short for this long before a sample, because Python may let the sampling

@@ -153,7 +153,7 @@ def _combined(workers: Sequence[WorkerLines]) -> WorkerLines:
             doubts[key] += line.doubt
     starts = [worker.start_ns for worker in workers if worker.start_ns is not None]
     inits = [worker.init_ns for worker in workers if worker.init_ns is not None]
-    is_blocked_known = workers[0].blocked is not None
+    reports_waits = workers[0].blocked is not None
     return WorkerLines(
         processes=len(workers),
         work=sum(worker.work for worker in workers),
@@ -165,7 +165,7 @@ def _combined(workers: Sequence[WorkerLines]) -> WorkerLines:
         ),
         start_ns=max(starts, default=None),
         init_ns=max(inits, default=None),
-        blocked=sum(worker.blocked or 0 for worker in workers) if is_blocked_known else None,
+        blocked=sum(worker.blocked or 0 for worker in workers) if reports_waits else None,
         filesystem=next((worker.filesystem for worker in workers if worker.filesystem), None),
         read=_total([worker.read for worker in workers if worker.read is not None]),
     )

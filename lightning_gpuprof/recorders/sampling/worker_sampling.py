@@ -32,11 +32,13 @@ THREAD = "gpuprof-worker"
 WORKERS = 2
 """Only the first workers of a loader are sampled, since all of them do the same."""
 WRITE_EVERY = 10
-"""After so many samples they are written. Later samples are lost if the worker is killed."""
+"""The samples are written each time that this many are new. Newer ones are lost if the worker is
+killed."""
 IDLE_WEIGHT = 4
-"""So many samples outside the worker's work count as one sample, so that the sampling ends."""
+"""This many samples outside the worker's work count as a single sample, so that the sampling
+ends."""
 MIN_WAITING = 50
-"""A worker that only ever waits is recorded after so many samples. It makes its batches in so
+"""A worker that only ever waits is recorded after this many samples. It makes its batches in so
 little time that no sample falls into it."""
 END_S = 0.2
 """A worker that ends waits at most so long until the thread has written its samples."""

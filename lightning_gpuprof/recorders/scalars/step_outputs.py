@@ -70,7 +70,7 @@ class StepOutputs:
             self._on_full()
 
     def begin_window(self, full: int) -> None:
-        """Go on with the log's new window, which is full after so many steps."""
+        """Go on with the log's new window, which is full after `full` steps."""
         self.full = full
         self._steps, self._first = self.log.steps, self.log.first
 

@@ -46,7 +46,7 @@ Transfer = Callable[[Tensor], HostCopy]
 
 
 def pinned(count: int, dtype: torch.dtype) -> Tensor:
-    """Allocate pinned memory for so many numbers."""
+    """Allocate pinned memory for `count` numbers."""
     return torch.empty(count, dtype=dtype, pin_memory=True)
 
 
