@@ -51,8 +51,8 @@ def judge(run: RunResults) -> Finding | None:
     return Finding(
         severity=Severity.WARNING,
         title=f"A quota of {quota.cores:g} cores was used up in {percent(frac)} of the periods",
-        advice="Give the container more cores, or use no more threads and workers than it may"
-        f"{has}.",
+        advice="Give the container more cores, or start no more threads and workers than its "
+        f"quota has cores{has}.",
         evidence=evidence_of(
             throttled_frac=frac,
             periods_count=quota.periods,

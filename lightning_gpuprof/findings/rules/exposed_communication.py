@@ -64,8 +64,8 @@ GATHERED = (
     "in many steps, or use plain BatchNorm where a rank's batch is large."
 )
 LACKING = (
-    "Records of some ranks are missing here, so part of this may be waiting for a late rank: copy "
-    "theirs beside these first. If it stays: "
+    "Records of some ranks are missing here, so part of this may be waiting for a late rank. Copy "
+    "their record files beside these first. If the finding stays: "
 )
 EFFORT = Effort(Horizon.MEDIUM, "settings of the strategy, tried one by one", "a larger batch")
 

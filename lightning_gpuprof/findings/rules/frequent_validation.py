@@ -55,7 +55,7 @@ def judge(run: RunResults) -> Finding | None:
     hook = _one_hook(run)
     return Finding(
         title=f"Validation takes {duration(mean_ns)} of each step "
-        f"({percent(mean_ns / step_ns)}), {duration(each_ns)} each",
+        f"({percent(mean_ns / step_ns)}), {duration(each_ns)} each time",
         advice=advice,
         evidence={
             "validation_ns": mean_ns,

@@ -64,9 +64,7 @@ def judge(run: RunResults) -> Finding | None:
         again_ns, surely_ns = sum(compiling.early_ns[1:]), around(sum(compiling.early_ns[2:]))[0]
         saving = Range(low=round(LOW_FRAC * surely_ns / steps), high=around(again_ns)[1] // steps)
         cost_ns, name, confidence = again_ns // steps, "compiled_early", 0.8
-        advice = (
-            f"{ADVICE} Every start of the run compiles so; a longer run spends less on it per step."
-        )
+        advice = f"{ADVICE} Every run begins with this; a longer run spends less on it per step."
         together = duration(sum(compiling.early_ns))
         title = f"again in {count} of the first steps, {together} together"
     else:

@@ -42,7 +42,7 @@ OF_TWO_FRAC = 0.75
 """The same for work that was done twice: it counts as repeated unless the longer time is more than
 three times the shorter."""
 MOST = 3
-LEARNS = "It decides what is learned and must run in every epoch: make it cheaper."
+LEARNS = "{name} decides what is learned and must run in every epoch: make it cheaper."
 SELDOM = (
     f"Do {{name}}'s work in one epoch of {FEWER}, or on fewer samples. If it changes weights or "
     "data, make it cheaper instead."
@@ -75,7 +75,7 @@ def _finding(run: RunResults, work: BetweenEpochs) -> Finding | None:
         work.epochs,
         name="between_epochs",
         title=f"{work.name} takes {{each}} between epochs",
-        advice=LEARNS if learns else SELDOM.format(name=work.name),
+        advice=(LEARNS if learns else SELDOM).format(name=work.name),
         place=Place(phase=work.phase.value, name=work.name),
         gone_frac=(least, saved_frac * (1 + AROUND_FRAC)),
         confidence=0.5 if run.on_gpu else 0.9,

@@ -63,7 +63,7 @@ IN_STEPS = (
     "Make this call, and compute what only it needs, in one step of {every}. "
     "Trainer(log_every_n_steps=...) does not affect it."
 )
-IN_VALIDATION = "Draw for the first batch only, in one validation of a few."
+IN_VALIDATION = "Draw only for the first batch, and only in one validation of a few."
 EFFORT = Effort(Horizon.QUICK, "one argument of the Trainer", "curves have fewer points")
 
 

@@ -54,7 +54,7 @@ def judge(run: RunResults) -> Finding | None:
         severity=Severity.CRITICAL if retries or ooms else Severity.WARNING,
         title=title,
         advice=f"{beside}Lower the batch size{_to_advised(run)} and accumulate gradients, "
-        "checkpoint activations, or let segments grow.",
+        "checkpoint activations, or let the allocator's segments grow.",
         evidence=evidence_of(
             peak_reserved_bytes=memory.peak_reserved_bytes,
             peak_allocated_bytes=memory.peak_allocated_bytes,
