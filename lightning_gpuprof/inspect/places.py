@@ -22,9 +22,10 @@ from lightning_gpuprof.runtime import wrap
 from lightning_gpuprof.runtime.places import Place as Line
 from lightning_gpuprof.runtime.places import package_of, shown
 
-_INSPECTING = (os.path.dirname(os.path.abspath(__file__)) + os.sep, wrap.__file__)
+_INSPECTION_FILES = (os.path.dirname(os.path.abspath(__file__)) + os.sep, wrap.__file__)
 _LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric", "lightning_utilities")
 _SKIPPED = ("python", "torch", "tensorboard", "tqdm", "rich", "numpy")
+"""Packages whose code only does what its caller asks for, so that the caller is shown instead."""
 
 
 class SyncPlace(NamedTuple):
@@ -41,24 +42,24 @@ class SyncPlace(NamedTuple):
     """The name of the logged value that Lightning reads in this line."""
 
 
-def place_of(frame: FrameType | None) -> SyncPlace | None:
+def place_of(innermost: FrameType | None) -> SyncPlace | None:
     """Return the line of code that caused a host sync.
 
-    None outside the training loop, and for a sync that this package itself causes. `frame` is the
-    innermost frame while the call that syncs is running.
+    None outside the training loop, and for a sync that this package itself causes. `innermost` is
+    the innermost frame while the call that syncs is running.
     """
     walk = _StackWalk()
-    for frame_of_stack in frames_outwards(frame):
-        if not walk.visit(frame_of_stack):
+    for frame in frames_outwards(innermost):
+        if not walk.visit(frame):
             return None
     return walk.place()
 
 
-def user_line(frame: FrameType | None) -> Line | None:
+def user_line(innermost: FrameType | None) -> Line | None:
     """Return the innermost line of the user's own code, or None."""
-    for frame_of_stack in frames_outwards(frame):
-        if kind_of(frame_of_stack.f_code.co_filename) == "code":
-            return _line_of(frame_of_stack)
+    for frame in frames_outwards(innermost):
+        if kind_of(frame.f_code.co_filename) == "code":
+            return _line_of(frame)
     return None
 
 
@@ -72,7 +73,7 @@ def kind_of(filename: str) -> str:
     """
     package = package_of(filename)
     if package == "lightning_gpuprof":
-        return "nobody" if os.path.abspath(filename).startswith(_INSPECTING) else "ours"
+        return "nobody" if os.path.abspath(filename).startswith(_INSPECTION_FILES) else "ours"
     if package in _LIGHTNING:
         return "lightning"
     if package == "torchmetrics":
