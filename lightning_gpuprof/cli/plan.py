@@ -3,14 +3,23 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from lightning_gpuprof.cli.arguments import memory_size, whole_numbers
-from lightning_gpuprof.units import percent, size
-from lightning_gpuprof.views.text.blocks import aligned
+from lightning_gpuprof.report.document import (
+    SCHEMA_VERSION,
+    Column,
+    Document,
+    Figure,
+    Figures,
+    Section,
+    Subject,
+    Table,
+    Text,
+    Value,
+)
 
 if TYPE_CHECKING:
     from lightning_gpuprof.trials.plan import Plan
@@ -65,43 +74,83 @@ def run(args: argparse.Namespace) -> int:
             precision=args.precision,
         )
     document = {"schema_version": 1, "measured": False, **asdict(planned)}
-    print(json.dumps(document, indent=2) if args.json else text(planned))
+    if args.json:
+        print(json.dumps(document, indent=2))
+        return 0
+    from lightning_gpuprof.report.console import render_for
+
+    sys.stdout.write(render_for(plan_document(planned, args.model), sys.stdout))
     return 0
 
 
-def text(plan: "Plan") -> str:
-    """Return the plan as a page of text."""
+def plan_document(plan: "Plan", model: str) -> Document:
+    """Return a plan as a document; `model` is how the command was given the model."""
     first, line = plan.points[0], plan.allocated
     exact = first.exact_bytes
-    return "\n".join(
-        [
-            f"Predicted, not measured: {plan.precision}, {first.optimizer}, one device",
-            f"parameters {size(exact['parameters'])}, gradients {size(exact['gradients'])}, "
-            f"optimizer state {size(exact['optimizer_state'])}",
-            "",
-            *aligned(list(_point_rows(plan)), left=()),
-            "",
-            f"allocated = {size(line.constant_bytes)} + {size(line.per_sample_bytes)} per sample",
-            "",
-            *aligned(list(_card_rows(plan)), left=()),
-            "",
-            *(f"- {sentence}" for sentence in plan.assumptions),
-        ]
+    parts = (
+        Figure("parameters_bytes", "parameters", exact["parameters"], "bytes"),
+        Figure("gradients_bytes", "gradients", exact["gradients"], "bytes"),
+        Figure("optimizer_state_bytes", "optimizer state", exact["optimizer_state"], "bytes"),
+    )
+    allocated = (
+        Figure("constant_bytes", "allocated for any batch", line.constant_bytes, "bytes"),
+        Figure("per_sample_bytes", "and per sample", line.per_sample_bytes, "bytes"),
+    )
+    return Document(
+        SCHEMA_VERSION,
+        Subject(
+            kind="plan",
+            name=model,
+            line=f"Predicted, not measured: {plan.precision}, {first.optimizer}, one device",
+        ),
+        (
+            Section("model", "The model", "first", (Figures(parts),)),
+            Section("batch_sizes", "By batch size", "first", (_points(plan), Figures(allocated))),
+            Section("cards", "Which batch fits", "first", (_cards(plan),)),
+            Section("assumptions", "Assumptions", "first", (Text(plan.assumptions),)),
+        ),
     )
 
 
-def _point_rows(plan: "Plan") -> Iterator[tuple[str, ...]]:
-    yield "batch size", "activations", "allocated", "reserved", "peak during"
-    for point in plan.points:
-        activations = size(point.exact_bytes["activations"])
-        peaks = (size(point.peak_allocated_bytes), size(point.peak_reserved_bytes))
-        yield str(point.batch_size), activations, *peaks, point.peak_phase
+def _points(plan: "Plan") -> Table:
+    rows = tuple(
+        {
+            "batch_size": point.batch_size,
+            "activations_bytes": point.exact_bytes["activations"],
+            "peak_allocated_bytes": point.peak_allocated_bytes,
+            "peak_reserved_bytes": point.peak_reserved_bytes,
+            "peak_phase": point.peak_phase,
+        }
+        for point in plan.points
+    )
+    columns = (
+        Column("batch_size", "Batch size", "count"),
+        Column("activations_bytes", "Activations", "bytes"),
+        Column("peak_allocated_bytes", "Allocated", "bytes"),
+        Column("peak_reserved_bytes", "Reserved", "bytes"),
+        Column("peak_phase", "Peak during", "text"),
+    )
+    return Table("points", columns, rows)
 
 
-def _card_rows(plan: "Plan") -> Iterator[tuple[str, ...]]:
-    yield "card", f"batch for {plan.target_frac:.0%}", "reserved", "share", "largest batch"
-    for card in plan.cards:
-        reserved, frac = card.peak_reserved_bytes, card.vram_frac
-        fitting = (str(card.batch_size), size(reserved or 0), percent(frac or 0.0))
-        chosen = ("none fits", "", "") if card.batch_size is None else fitting
-        yield size(card.vram_bytes), *chosen, str(card.largest_batch_size or "none")
+def _cards(plan: "Plan") -> Table:
+    rows: tuple[dict[str, Value], ...] = tuple(
+        {
+            "vram_bytes": card.vram_bytes,
+            "batch_size": card.batch_size,
+            "peak_reserved_bytes": card.peak_reserved_bytes,
+            "vram_frac": card.vram_frac,
+            "largest_batch_size": card.largest_batch_size,
+            "remark": "none fits" if card.batch_size is None else None,
+        }
+        for card in plan.cards
+    )
+    columns = (
+        Column("vram_bytes", "Card", "bytes"),
+        Column("batch_size", f"Batch for {plan.target_frac:.0%}", "count"),
+        Column("peak_reserved_bytes", "Reserved", "bytes"),
+        Column("vram_frac", "Share", "frac"),
+        Column("largest_batch_size", "Largest batch", "count"),
+        Column("remark", "", "text"),
+    )
+    return Table("cards", columns, rows)

@@ -260,7 +260,7 @@ class Section(Struct, frozen=True, omit_defaults=True):
 class Subject(Struct, frozen=True, omit_defaults=True):
     """What the document is about."""
 
-    kind: Literal["run", "trace", "comparison", "trial", "file"]
+    kind: Literal["run", "trace", "comparison", "trial", "file", "plan"]
     name: str
     line: str
     """What it is in one sentence: kind, end, length."""

@@ -49,11 +49,13 @@ def test_a_plan_is_printed_as_json(model, capfd):
 
 
 def test_a_plan_as_text_says_that_it_is_a_prediction(model, capfd):
-    assert main(["plan", "--model", f"{model}:make", "--vram", "1GiB"]) == 0
+    sizes = ["--vram", "1GiB", "--vram", "2MiB"]
+    assert main(["plan", "--model", f"{model}:make", *sizes]) == 0
     printed = capfd.readouterr().out
     assert "Predicted, not measured: 32-true, AdamW" in printed
     assert "1.00 GiB" in printed
-    assert "- The CUDA context" in printed
+    assert printed.count("none fits") == 1
+    assert "  The CUDA context" in printed
 
 
 def test_another_function_is_refused_with_the_contract(model, capfd):
