@@ -113,7 +113,7 @@ def plan_document(plan: "Plan", model: str) -> Document:
 
 
 def _points(plan: "Plan") -> Table:
-    rows = tuple(
+    rows: list[dict[str, Value]] = [
         {
             "batch_size": point.batch_size,
             "activations_bytes": point.exact_bytes["activations"],
@@ -122,7 +122,7 @@ def _points(plan: "Plan") -> Table:
             "peak_phase": point.peak_phase,
         }
         for point in plan.points
-    )
+    ]
     columns = (
         Column("batch_size", "Batch size", "count"),
         Column("activations_bytes", "Activations", "bytes"),
@@ -130,11 +130,11 @@ def _points(plan: "Plan") -> Table:
         Column("peak_reserved_bytes", "Reserved", "bytes"),
         Column("peak_phase", "Peak during", "text"),
     )
-    return Table("points", columns, rows)
+    return Table("points", columns, tuple(rows))
 
 
 def _cards(plan: "Plan") -> Table:
-    rows: tuple[dict[str, Value], ...] = tuple(
+    rows: list[dict[str, Value]] = [
         {
             "vram_bytes": card.vram_bytes,
             "batch_size": card.batch_size,
@@ -144,7 +144,7 @@ def _cards(plan: "Plan") -> Table:
             "remark": "none fits" if card.batch_size is None else None,
         }
         for card in plan.cards
-    )
+    ]
     columns = (
         Column("vram_bytes", "Card", "bytes"),
         Column("batch_size", f"Batch for {plan.target_frac:.0%}", "count"),
@@ -153,4 +153,4 @@ def _cards(plan: "Plan") -> Table:
         Column("largest_batch_size", "Largest batch", "count"),
         Column("remark", "", "text"),
     )
-    return Table("cards", columns, rows)
+    return Table("cards", columns, tuple(rows))

@@ -144,11 +144,11 @@ def _name_widths(
     places = [column.key for column in columns if column.unit == "place"]
     texts = sum(LEAST_NAME for column in columns if column.unit == "text")
     others = [c.key for c in columns if c.unit not in ("code", "place", "text")]
-    taken = sum(natural[key] for key in others) + texts + GAP * (len(columns) - 1) + 2
+    fixed = sum(natural[key] for key in others) + texts + GAP * (len(columns) - 1) + 2
     widths = {key: min(natural[key], LINE_WIDTH if key in places else width) for key in names}
-    while sum(widths.values()) + taken > width and any(n > LEAST_NAME for n in widths.values()):
+    while sum(widths.values()) + fixed > width and any(n > LEAST_NAME for n in widths.values()):
         widest = max(widths, key=lambda key: widths[key])
-        excess = sum(widths.values()) + taken - width
+        excess = sum(widths.values()) + fixed - width
         widths[widest] = max(LEAST_NAME, widths[widest] - excess)
     return widths
 
@@ -184,8 +184,8 @@ def bars_grid(
     ]
     head = ["", part.value_label, "", part.device_label or "", ""] if device else []
     lines = [*texts, tuple(head[:-1])] if device else texts
-    taken = sum(max(map(len, column)) + GAP for column in zip(*lines, strict=True))
-    bar *= max(1, min(BAR_WIDTH, width - taken - GAP))
+    beside = sum(max(map(len, column)) + GAP for column in zip(*lines, strict=True))
+    bar *= max(1, min(BAR_WIDTH, width - beside - GAP))
     cells: list[Sequence[Line]] = []
     for row, own in zip(rows, texts, strict=True):
         style = "" if row.drawn else "dim"
@@ -199,36 +199,44 @@ def _shown_or_empty(value: float | None, unit: Unit) -> str:
 
 
 def _bar_rows(bars: Sequence[Bar], *, most: int | None, verbose: bool) -> Iterator[_Row]:
+    """Yield the rows of bars in their order; bars without a row of their own are the last row."""
     groups = list(_groups(bars))
-    whole = sum(bar.value or 0.0 for bar, _ in groups) or 1.0
-    device_whole = sum(bar.device_value or 0.0 for bar, _ in groups) or whole
-    larger = {
-        bar.key: max(bar.frac or 0.0, (bar.device_value or 0.0) / max(whole, device_whole))
-        for bar, _ in groups
-    }
-    kept = [bar.key for bar, _ in groups if verbose or larger[bar.key] >= MIN_BAR_FRAC]
-    parts = {bar.key: list(inner) for bar, inner in groups if bar.key in kept}
-    count = len(kept) + sum(map(len, parts.values()))
+    share = _larger_shares([bar for bar, _ in groups])
+    own = [bar.key for bar, _ in groups if verbose or share[bar.key] >= MIN_BAR_FRAC]
+    parts = {bar.key: inner for bar, inner in groups}
+    count = len(own) + sum(len(parts[key]) for key in own)
     if most is not None and count >= most:
-        kept = nlargest(most - 1, kept, key=lambda key: larger[key])
-        own = [(key, inner) for key in kept for inner in parts[key]]
-        own = nlargest(most - 1 - len(kept), own, key=lambda pair: pair[1].frac or 0.0)
-        parts = {key: [inner for of, inner in own if of == key] for key in kept}
+        own = nlargest(most - 1, own, key=lambda key: share[key])
+        inner = [(key, part) for key in own for part in parts[key]]
+        inner = nlargest(most - 1 - len(own), inner, key=lambda pair: pair[1].frac or 0.0)
+        parts = {key: [part for of, part in inner if of == key] for key in own}
     for bar, _ in groups:
-        if bar.key in kept:
+        if bar.key in own:
             yield _row(bar)
             yield from map(_row, parts[bar.key])
-    short = [bar for bar, _ in groups if bar.key not in kept]
-    if short:
-        marked = [bar.device_value for bar in short if bar.device_value is not None]
-        yield _Row(
-            label=f"{len(short)} smaller",
-            value=sum(bar.value or 0.0 for bar in short),
-            frac=sum(bar.frac or 0.0 for bar in short),
-            device_value=sum(marked) if marked else None,
-            level=0,
-            drawn=False,
-        )
+    small = [bar for bar, _ in groups if bar.key not in own]
+    if small:
+        yield _together(small)
+
+
+def _larger_shares(bars: Sequence[Bar]) -> dict[str, float]:
+    """Return each bar's share of the whole on the host or on the device, whichever is larger."""
+    host = sum(bar.value or 0.0 for bar in bars) or 1.0
+    device = sum(bar.device_value or 0.0 for bar in bars)
+    whole = max(host, device)
+    return {bar.key: max(bar.frac or 0.0, (bar.device_value or 0.0) / whole) for bar in bars}
+
+
+def _together(bars: Sequence[Bar]) -> _Row:
+    marked = [bar.device_value for bar in bars if bar.device_value is not None]
+    return _Row(
+        label=f"{len(bars)} smaller",
+        value=sum(bar.value or 0.0 for bar in bars),
+        frac=sum(bar.frac or 0.0 for bar in bars),
+        device_value=sum(marked) if marked else None,
+        level=0,
+        drawn=False,
+    )
 
 
 def _groups(bars: Sequence[Bar]) -> Iterator[tuple[Bar, list[Bar]]]:

@@ -207,7 +207,7 @@ def _where(places: Iterable[Place]) -> str:
 def plain(text: str) -> str:
     """Return text as it is to be read; on GitHub no name is mentioned, no issue is linked."""
     escaped = _MARKUP.sub(r"\\\g<0>", " ".join(text.replace("&", "&amp;").split()))
-    return _LINKS.sub(lambda found: f"{found[0]}<!-- -->", escaped)
+    return _LINKS.sub(lambda sign: f"{sign[0]}<!-- -->", escaped)
 
 
 def code(text: str) -> str:

@@ -163,7 +163,9 @@ def _no_steps(run: RunResults, *, traces_alone: bool) -> Verdict:
 
 
 def _largest_certain(findings: Sequence[Finding], step_ns: int) -> str:
-    certain = [one for one in findings if one.saving_ns.low >= MIN_SAVING_FRAC * step_ns]
+    certain = [
+        finding for finding in findings if finding.saving_ns.low >= MIN_SAVING_FRAC * step_ns
+    ]
     if not certain:
         return ""
     low, high = (bound / step_ns for bound in (certain[0].saving_ns.low, certain[0].saving_ns.high))
