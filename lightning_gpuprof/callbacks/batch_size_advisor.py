@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from typing_extensions import override
 
+from lightning_gpuprof.adapters.callback_hooks import BATCH_END, BEFORE_BACKWARD
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.memory.batch_size import BatchSizeAdvice
@@ -74,8 +75,8 @@ class BatchSizeAdvisor(RecordingCallback):
         self._samples_of = batch_size or count_samples
         self._make_probe = probe
         self._dispatcher: HookDispatcher | None = None
-        self._counting = HookSet({"on_train_batch_end": self._batch_ended})
-        self._forward = HookSet({"on_before_backward": self._forward_ended})
+        self._counting = HookSet({BATCH_END: self._batch_ended})
+        self._forward = HookSet({BEFORE_BACKWARD: self._forward_ended})
         self._begin(None, None)
 
     def _begin(self, trainer: Trainer | None, probe: CudaMemory | None) -> None:

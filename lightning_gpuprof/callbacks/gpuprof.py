@@ -8,6 +8,7 @@ from typing import Any
 
 from typing_extensions import Self, override
 
+from lightning_gpuprof.adapters.callback_hooks import HOOKS
 from lightning_gpuprof.adapters.lightning import (
     Callback,
     LightningModule,
@@ -30,7 +31,7 @@ from lightning_gpuprof.records.schema import RunStart
 from lightning_gpuprof.runtime.console import report_command, say
 from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import disable, guarded
-from lightning_gpuprof.runtime.hooks import HOOKS, dispatcher_of
+from lightning_gpuprof.runtime.hooks import dispatcher_of
 
 _OWN_HOOKS = ("setup", "on_fit_end", "on_exception", "teardown")
 _OF_TRAINING = (DeferredLoss, MemorySnapshot)

@@ -7,6 +7,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from lightning_gpuprof.adapters.callback_hooks import BATCH_START
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.recorders.sampling.pacing import (
@@ -31,7 +32,7 @@ from lightning_gpuprof.recorders.sampling.worker_sampler import WorkerSampler
 from lightning_gpuprof.records.lines import HostLines, Reads
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.runtime.guard import guarded
-from lightning_gpuprof.runtime.hooks import BATCH_START, HookSet, dispatcher_in
+from lightning_gpuprof.runtime.hooks import HookSet, dispatcher_in
 from lightning_gpuprof.runtime.recording import RecordingCallback
 
 THREAD = "gpuprof-lines"

@@ -10,6 +10,12 @@ import msgspec
 import torch
 from typing_extensions import override
 
+from lightning_gpuprof.adapters.callback_hooks import (
+    AFTER_BACKWARD,
+    BATCH_END,
+    BATCH_START,
+    BEFORE_BACKWARD,
+)
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.adapters.memory_history import CudaMemoryHistory, memory_history
 from lightning_gpuprof.errors import ConfigError
@@ -124,10 +130,10 @@ class MemorySnapshot(RecordingCallback):
         self._failed: Snapshot | None = None
         self._hooks = HookSet(
             {
-                "on_train_batch_start": self._step_begins,
-                "on_before_backward": partial(self._begin_phase, Phase.BACKWARD.value),
-                "on_after_backward": partial(self._begin_phase, Phase.OPTIMIZER_STEP.value),
-                "on_train_batch_end": self._step_ended,
+                BATCH_START: self._step_begins,
+                BEFORE_BACKWARD: partial(self._begin_phase, Phase.BACKWARD.value),
+                AFTER_BACKWARD: partial(self._begin_phase, Phase.OPTIMIZER_STEP.value),
+                BATCH_END: self._step_ended,
             }
         )
 

@@ -11,13 +11,14 @@ from typing import Any
 import torch
 from typing_extensions import override
 
+from lightning_gpuprof.adapters.callback_hooks import BATCH_END, BATCH_START
 from lightning_gpuprof.adapters.compiled_modules import is_inside_compiled, modules_by_name
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.lines import ModuleCalls
 from lightning_gpuprof.runtime.context import TimedPart
 from lightning_gpuprof.runtime.guard import guarded
-from lightning_gpuprof.runtime.hooks import BATCH_END, BATCH_START, HookSet, dispatcher_in
+from lightning_gpuprof.runtime.hooks import HookSet, dispatcher_in
 from lightning_gpuprof.runtime.places import USER, Place, package_in, shown
 from lightning_gpuprof.runtime.recording import RecordingCallback
 from lightning_gpuprof.timing.components import BackwardCall, tensors_of

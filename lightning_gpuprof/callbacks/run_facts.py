@@ -6,6 +6,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from lightning_gpuprof.adapters.callback_hooks import BATCH_END
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer
 from lightning_gpuprof.recorders.anomaly_detection import AnomalyDetection
 from lightning_gpuprof.recorders.cores import CoreWaits
@@ -15,7 +16,7 @@ from lightning_gpuprof.recorders.gradient_sync import GradientSync
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.runtime.context import StepTiming
 from lightning_gpuprof.runtime.guard import enable, guarded, guarded_call, is_disabled
-from lightning_gpuprof.runtime.hooks import BATCH_END, HookSet, dispatcher_in
+from lightning_gpuprof.runtime.hooks import HookSet, dispatcher_in
 from lightning_gpuprof.runtime.recording import RecordingCallback
 
 RECORDERS: tuple[type[Recorder], ...] = (

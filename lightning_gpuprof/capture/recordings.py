@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from typing_extensions import override
 
+from lightning_gpuprof.adapters.callback_hooks import HOOKS, PER_BATCH_HOOKS, has_hook
 from lightning_gpuprof.adapters.dynamo import counters
 from lightning_gpuprof.adapters.profiler import TorchTrace, busy_profiler
 from lightning_gpuprof.capture.cycles import PROBE, FinishedCycle
 from lightning_gpuprof.capture.trace_files import TraceFiles
 from lightning_gpuprof.records.schema import Note
 from lightning_gpuprof.runtime.context import RunContext
-from lightning_gpuprof.runtime.hooks import HOOKS, PER_BATCH_HOOKS, has_hook
 from lightning_gpuprof.runtime.wrap import Wrappers
 from lightning_gpuprof.schedule import Schedule
 from lightning_gpuprof.units import size

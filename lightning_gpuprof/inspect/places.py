@@ -13,7 +13,12 @@ import msgspec
 import torch
 
 from lightning_gpuprof.adapters.actions import PHASES
-from lightning_gpuprof.adapters.frames import CALLBACK_HOOKS, HOOK_CALLERS, LOGGER_CONNECTOR
+from lightning_gpuprof.adapters.frames import (
+    CALLBACK_HOOKS,
+    HOOK_CALLERS,
+    LIGHTNING_PACKAGES,
+    LOGGER_CONNECTOR,
+)
 from lightning_gpuprof.adapters.lightning import is_kind
 from lightning_gpuprof.recorders.sampling.stack_lines import frames_outwards
 from lightning_gpuprof.records.phases import Phase
@@ -23,7 +28,7 @@ from lightning_gpuprof.runtime.places import Place as Line
 from lightning_gpuprof.runtime.places import package_of, shown
 
 _INSPECTION_FILES = (os.path.dirname(os.path.abspath(__file__)) + os.sep, wrap.__file__)
-_LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric", "lightning_utilities")
+_LIGHTNING = (*LIGHTNING_PACKAGES, "lightning_utilities")
 _SKIPPED = ("python", "torch", "tensorboard", "tqdm", "rich", "numpy")
 """Packages whose code only does what its caller asks for, so that the caller is shown instead."""
 

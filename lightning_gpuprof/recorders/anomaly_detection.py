@@ -6,6 +6,7 @@ import torch
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.autograd import STACK_OF_NODE
+from lightning_gpuprof.adapters.callback_hooks import BEFORE_BACKWARD
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.facts import AnomalyMode
 from lightning_gpuprof.runtime.guard import guarded
@@ -25,7 +26,7 @@ class AnomalyDetection(Recorder):
     """
 
     def __init__(self) -> None:
-        self._next_backward = HookSet({"on_before_backward": self._check})
+        self._next_backward = HookSet({BEFORE_BACKWARD: self._check})
         self._dispatcher: HookDispatcher | None = None
         self._on = False
 

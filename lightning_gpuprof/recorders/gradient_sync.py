@@ -6,6 +6,7 @@ import torch
 from typing_extensions import override
 
 from lightning_gpuprof.adapters.autograd import at_end_of_backward
+from lightning_gpuprof.adapters.callback_hooks import AFTER_BACKWARD, BEFORE_BACKWARD
 from lightning_gpuprof.recorders.recorder import Recorder
 from lightning_gpuprof.records.phases import EXCHANGE
 from lightning_gpuprof.runtime.context import TimedPart
@@ -30,8 +31,8 @@ class GradientSync(Recorder):
     def __init__(self) -> None:
         self._hooks = HookSet(
             {
-                "on_before_backward": self._on_before_backward,
-                "on_after_backward": self._on_after_backward,
+                BEFORE_BACKWARD: self._on_before_backward,
+                AFTER_BACKWARD: self._on_after_backward,
             }
         )
         self._part: TimedPart | None = None

@@ -34,6 +34,10 @@ BATCH_WORK = (
     Phase.OPTIMIZER_STEP,
 )
 """The phases that work on a batch. The others wait, or do not occur in every step."""
+PHASES_IN_VALIDATION = (
+    Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION,
+)  # fmt: skip
+"""The phases of time inside a validation. All else in it is charged to `VALIDATION`."""
 SELF_LOG = "self.log"
 """Part of `logging`: calls of `self.log` during training."""
 TRANSFER_HOOKS = ("on_before_batch_transfer", "on_after_batch_transfer")

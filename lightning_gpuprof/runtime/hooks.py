@@ -8,14 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lightning_gpuprof.adapters.callback_hooks import (
+    BATCH_END,
+    HOOKS,
+    PER_BATCH_HOOKS,
+    has_hook,
+    hook_in,
+)
 from lightning_gpuprof.adapters.lightning import Callback, Trainer
 
-HOOKS = tuple(
-    name for name in dir(Callback) if name.startswith("on_") or name in ("setup", "teardown")
-)
-_PER_BATCH = ("_batch_", "_zero_grad", "_backward", "_optimizer_step")
-PER_BATCH_HOOKS = tuple(name for name in HOOKS if any(text in name for text in _PER_BATCH))
-BATCH_START, BATCH_END = "on_train_batch_start", "on_train_batch_end"
 _DISPATCHER = "_hook_dispatcher"
 _NEVER = 1 << 62
 
@@ -192,11 +193,6 @@ def dispatcher_in(trainer: Trainer, part: Callback) -> HookDispatcher:
     return dispatcher_of(next(hosts, part))
 
 
-def has_hook(callback: Callback, hook: str) -> bool:
-    """Tell whether a callback's class has a hook of its own."""
-    return getattr(type(callback), hook, None) is not getattr(Callback, hook, None)
-
-
 def silence_unused(callback: Callback) -> None:
     """Make the Trainer pass over the per-batch hooks that a callback does not have.
 
@@ -206,16 +202,6 @@ def silence_unused(callback: Callback) -> None:
     for hook in PER_BATCH_HOOKS:
         if not has_hook(callback, hook):
             callback.__dict__[hook] = None
-
-
-def hook_in(stage: str, hook: str) -> str:
-    """Return the hook of an evaluation that takes the place of a hook of training.
-
-    >>> hook_in("validate", "on_train_batch_end"), hook_in("fit", "on_train_start")
-    ('on_validation_batch_end', 'on_train_start')
-    """
-    name = {"fit": "train", "validate": "validation"}.get(stage, stage)
-    return hook.replace("on_train_", f"on_{name}_")
 
 
 class _CallEach:

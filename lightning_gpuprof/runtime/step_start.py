@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+from lightning_gpuprof.adapters.callback_hooks import BATCH_START
 from lightning_gpuprof.adapters.lightning import Callback, batch_loop
 from lightning_gpuprof.runtime.context import StepSource
-from lightning_gpuprof.runtime.hooks import BATCH_START, dispatcher_in
+from lightning_gpuprof.runtime.hooks import dispatcher_in
 
 _NEVER = 1 << 62
 _FAR = 16

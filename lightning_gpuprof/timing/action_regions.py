@@ -5,7 +5,7 @@ from functools import partial
 
 from lightning_gpuprof.adapters import actions
 from lightning_gpuprof.adapters.trainer_parts import TrainerParts
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import PHASES_IN_VALIDATION, Phase
 from lightning_gpuprof.records.schema import StepFlag
 from lightning_gpuprof.timing import regions
 from lightning_gpuprof.timing.fit_end import FitEnd
@@ -14,7 +14,6 @@ from lightning_gpuprof.timing.regions import Profile, RegionLike
 from lightning_gpuprof.timing.step_timeline import EPOCH_START, TEARDOWN, Fetch, StepTimeline
 
 _IDLE: RegionLike = regions.Idle()
-_STAY_IN_VALIDATION = (Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION)
 
 
 class ActionRegions:
@@ -92,7 +91,7 @@ class ActionRegions:
             return self._handing_on(_IDLE, action_name)
         region = self._plain(action_name)
         slot = self._clock.slots[region.slot]
-        if not isinstance(region, PartRegion) and slot.phase not in _STAY_IN_VALIDATION:
+        if not isinstance(region, PartRegion) and slot.phase not in PHASES_IN_VALIDATION:
             part = slot.part if slot.phase is Phase.OTHER else None
             region = self._clock.region(Phase.VALIDATION, part)
         if action.name == "val_next":

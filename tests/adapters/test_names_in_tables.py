@@ -17,7 +17,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.profilers import Profiler
 
-from lightning_gpuprof.adapters import actions, frames, lightning, loaders
+from lightning_gpuprof.adapters import actions, callback_hooks, frames, lightning, loaders
 from lightning_gpuprof.adapters.autograd import STACK_OF_NODE
 
 PACKAGE = Path(__file__).parents[2] / "lightning_gpuprof"
@@ -150,3 +150,15 @@ def test_anomaly_detection_leaves_the_stack_in_the_graph():
     with torch.autograd.set_detect_anomaly(True):
         node = torch.ones(1, requires_grad=True).exp().grad_fn
     assert STACK_OF_NODE in node.metadata
+
+
+def test_hooks_of_callbacks_exist_and_those_of_batches_are_the_ones_a_step_calls():
+    names = ("BATCH_START", "BATCH_END", "BEFORE_BACKWARD", "AFTER_BACKWARD")
+    named = {getattr(callback_hooks, name) for name in names}
+    assert named <= set(callback_hooks.PER_BATCH_HOOKS) < set(callback_hooks.HOOKS)
+    assert {"setup", "teardown", "on_exception"} <= set(callback_hooks.HOOKS)
+    evaluations = {
+        callback_hooks.hook_in(stage, callback_hooks.BATCH_END)
+        for stage in ("fit", "validate", "test", "predict")
+    }
+    assert evaluations <= set(callback_hooks.HOOKS)

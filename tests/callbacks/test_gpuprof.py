@@ -12,11 +12,11 @@ from torch._dynamo.utils import counters
 from training_fixtures import FailsAt
 
 from lightning_gpuprof import GpuProfCallback
+from lightning_gpuprof.adapters.callback_hooks import PER_BATCH_HOOKS
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import ProbeDisabled, Scalars
 from lightning_gpuprof.runtime import context as run_context
-from lightning_gpuprof.runtime.hooks import PER_BATCH_HOOKS
 
 
 def test_one_line_records_a_run_and_shows_its_report(fit, shown):

@@ -35,7 +35,7 @@ from lightning_gpuprof.recorders.sampling.switch_points import (
     lines_since_switch_point,
 )
 from lightning_gpuprof.records.lines import LineCount
-from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.records.phases import PHASES_IN_VALIDATION, Phase
 from lightning_gpuprof.runtime.places import (
     GPUPROF,
     USER,
@@ -46,9 +46,6 @@ from lightning_gpuprof.runtime.places import (
 
 MAX_LINES = 60
 """The number of lines that are recorded. Any other line has less than a sample in a hundred."""
-_NOT_VALIDATION = (Phase.CALLBACKS, Phase.LOGGING, Phase.CHECKPOINT, Phase.VALIDATION)
-"""Phases that keep their name inside a validation. Everything else in it, such as its batches and
-the module's hooks, counts as validation, as for the phase timer."""
 LONG_NS = 200_000
 """If a sample comes so late, a call that is usually quick was not: the time was spent in it."""
 _TOOLS = {"torch", "python", GPUPROF, *LIGHTNING_PACKAGES}
@@ -107,7 +104,9 @@ def place_in_step(innermost: FrameType | None) -> ThreadPlace | None:
         if phase is None and package == "torch" and _runs(frame, CHECKPOINT_FILE):
             recomputes = True
         phase_of_frame = _phase(frame, package)
-        if phase is None or (phase_of_frame is Phase.VALIDATION and phase not in _NOT_VALIDATION):
+        if phase is None or (
+            phase_of_frame is Phase.VALIDATION and phase not in PHASES_IN_VALIDATION
+        ):
             phase_inside, phase = phase, phase_of_frame
         loop = _loop_of(frame, package)
         innermost_loop = innermost_loop or loop
