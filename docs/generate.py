@@ -80,14 +80,15 @@ def findings_page() -> str:
 
 READING = {
     "overview": "This view says what a step takes, what holds it back, which change to make and "
-    "what it gains, how busy the GPU is, and how the step divides into phases. Make the change, "
-    "train again, and compare the two runs.",
+    "what it gains, how busy the GPU is, and how the step divides into phases. Make "
+    "the change, train again, and compare the two runs.",
     "steps": "Look for steps that stand out. A click on one of the slowest shows which phase grew.",
     "timeline": "Look for gaps in the device's stream. The row above it says why the device was "
     "idle.",
-    "operators": "Begin with the first three rows. Source lines and Modules say where they come from.",
-    "roofline": "A kernel far below both roofs is limited neither by arithmetic nor by memory: it is "
-    "too small, or it waits for launches.",
+    "operators": "Begin with the first three rows. Source lines and Modules say where they come "
+    "from.",
+    "roofline": "A kernel far below both roofs is limited neither by arithmetic nor by memory: "
+    "it is too small, or it waits for launches.",
     "memory": "Memory that grows comes first, with the line that allocates it.",
     "ranks": "The other ranks wait for the marked rank. See in which phase it differs from them.",
     "compare": "Use it after a change. If an interval contains 0, the difference may be chance.",
