@@ -89,7 +89,7 @@ docs: $(VENV)/.installed-dev ## Rewrite the generated pages in docs/
 	$(BIN)/python docs/generate.py
 
 golden: $(VENV)/.installed-dev ## Rewrite tests/golden; read the change as a diff
-	GOLDEN=write $(BIN)/python -m pytest tests/views tests/report
+	GOLDEN=write $(BIN)/python -m pytest tests/report/test_golden.py
 
 dist: $(BIN)/python ## Build wheel and sdist into dist/, and check both
 	rm -rf dist

@@ -25,6 +25,7 @@ KINDS = {
     "run": "lightning-gpuprof report RUN --json",
     "comparison": "lightning-gpuprof compare BASE NEW --json",
     "trial": "lightning-gpuprof try SCRIPT --json",
+    "file": "lightning-gpuprof analyze FILE --json",
 }
 """Each kind of document, and the command that prints it."""
 

@@ -21,6 +21,7 @@ from lightning_gpuprof.records.schema import (
     SyncSite,
 )
 from lightning_gpuprof.records.trials import Trials, write_trials
+from lightning_gpuprof.report.build_file import build_file
 from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.build_trial import build_trial
 from lightning_gpuprof.report.comparison import compare_runs, compare_several
@@ -28,6 +29,7 @@ from lightning_gpuprof.report.document import Document
 from lightning_gpuprof.views.documents.report import load_report
 
 MS = 1_000_000
+FILES = Path(__file__).parent / "data" / "traces"
 POOLS = {"all": 2**30, "small_pool": 0, "large_pool": 2**30}
 
 
@@ -68,6 +70,17 @@ def trial_documents(folder: Path) -> dict[str, Document]:
     }
 
 
+def file_documents(folder: Path) -> dict[str, Document]:
+    """Return documents of small files without a timeline, of each kind."""
+    names = ("memory_snapshot.pickle", "jax_memory.prof", "nsys_stats.csv", "ncu_long.csv")
+    documents = {}
+    for name in names:
+        document = build_file(str(FILES / name))
+        assert document is not None
+        documents[name] = document
+    return documents
+
+
 def everything_run(folder: Path) -> Path:
     """Write a run that has a record of every kind, and trials."""
     site = SyncSite(
@@ -101,5 +114,10 @@ def everything_run(folder: Path) -> Path:
     return run
 
 
-SAMPLES = {"run": run_documents, "comparison": comparison_documents, "trial": trial_documents}
+SAMPLES = {
+    "run": run_documents,
+    "comparison": comparison_documents,
+    "trial": trial_documents,
+    "file": file_documents,
+}
 """By kind of document: a function that writes what it needs into an empty folder."""
