@@ -77,7 +77,7 @@ def test_a_world_model_from_phases_to_its_parts(example, run, said):
     assert "fold time into the batch" in text
     assert "Are there many short calls of operators?" in text
     assert "gemm<float>" in run("analyze", TRACES / "rocprof_v1.stats.csv")
-    assert "(memory-snapshot)" in run("analyze", TRACES / "memory_snapshot.pickle")
+    assert "a snapshot of the CUDA allocator" in run("analyze", TRACES / "memory_snapshot.pickle")
 
 
 def section_of_the_docs():
@@ -143,8 +143,8 @@ def test_inference_before_and_after(run):
     said = run("analyze", TRACES / "rocprof_v1.db")
     assert "2 kernels, GEMM 66.7%, sync 0.0%, launch gaps 16.5%" in said
     table = run("compare", TRACES / "rocprof_v1.db", TRACES / "rocpd.db")
-    assert re.search("end-to-end time .* kernels per step .* matrix products .* host syncs", table)
-    assert re.search("launch gaps .* lower", table)
+    assert re.search("End-to-end time .* Kernels per step .* Matrix products .* Host syncs", table)
+    assert re.search("Launch gaps .* lower", table)
 
 
 def environment(connection):
