@@ -136,7 +136,7 @@ def test_two_evaluations_can_be_compared(tmp_path, capsys):
         trainer, _ = evaluate(tmp_path / str(number), "predict", quiet(trace=False))
         runs.append(str(Path(trainer.log_dir) / "predict"))
     assert main(["compare", *runs]) == 0
-    assert "end-to-end time" in capsys.readouterr().out
+    assert "predict against predict" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("stage", STAGES)
