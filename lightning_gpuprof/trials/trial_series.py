@@ -36,7 +36,7 @@ UNEVEN_RATIO = 1.25
 busy."""
 MEASURED_LOGGERS = ("TensorBoardLogger", "CSVLogger")
 """Loggers that work as usual in a trial. All others are switched off."""
-_MIN_STEPS_OF_FIRST = 10
+_LONG_FIRST_STEP = 10
 """The result names the step that makes up for a longer first step, if the first step takes longer
 by more than this many steps."""
 
@@ -197,7 +197,7 @@ class TrialSeries:
         after = _side(pairs.after, variant, step_ns=round(before.step_ns * (1 - gain.middle)))
         break_even_step = None
         longer_first_ns = (after.first_step_ns or 0) - (before.first_step_ns or 0)
-        if gain.verdict == FASTER and longer_first_ns > _MIN_STEPS_OF_FIRST * before.step_ns:
+        if gain.verdict == FASTER and longer_first_ns > _LONG_FIRST_STEP * before.step_ns:
             saved_ns = before.step_ns - after.step_ns
             break_even_step = -(-longer_first_ns // saved_ns)
         return replace(

@@ -16,7 +16,7 @@ from lightning_gpuprof.recorders.scalars.transfer import (
 )
 
 Scalar = Tensor | float | int
-_NONE: Mapping[str, Any] = {}
+_NO_VALUES: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class ScalarLog:
         self,
         step: Any,
         values: Mapping[str, Scalar | None],
-        private: Mapping[str, Tensor] = _NONE,
+        private: Mapping[str, Tensor] = _NO_VALUES,
     ) -> None:
         """Add the values of a step. A name that is missing or None has no value in this step.
 

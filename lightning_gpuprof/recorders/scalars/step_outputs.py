@@ -10,7 +10,7 @@ from lightning_gpuprof.recorders.scalars.scalar_log import ScalarLog
 
 AddStep = Callable[[Any, Mapping[str, Any], Mapping[str, Tensor]], object]
 """The type of `ScalarLog.add`."""
-_NONE: Mapping[str, Any] = {}
+_NO_VALUES: Mapping[str, Any] = {}
 
 
 class StepOutputs:
@@ -86,9 +86,9 @@ class StepOutputs:
         parts = self._trainer.accumulate_grad_batches if self._automatic else 1
         self._parts = parts
         self._is_plain_loss = self._loss_only and parts == 1
-        values = outputs if isinstance(outputs, Mapping) else _NONE
+        values = outputs if isinstance(outputs, Mapping) else _NO_VALUES
         loss = values.get("loss")
-        private = _NONE
+        private = _NO_VALUES
         if self._automatic and isinstance(loss, Tensor) and not loss.dim():
             private = {"loss": loss}
         is_accumulating = parts > 1 and accumulates(self._trainer)
