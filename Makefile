@@ -53,13 +53,15 @@ oldest: ## Run the callbacks' tests with the oldest supported Lightning
 newest: ## Run the callbacks' tests with the newest Lightning
 	$(call with_lightning,newest,--upgrade torch==2.13.0 lightning pytorch-lightning)
 
-check: $(VENV)/.installed-dev ## Lint, types, layers, browser modules
+check: $(VENV)/.installed-dev ## Lint, types, layers, types and tests of the browser modules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@if command -v npx >/dev/null 2>&1; then npx --yes -p typescript@5.9.3 tsc -p tsconfig.json; \
 	else echo "npx not found: the browser modules' types were not checked"; fi
+	@if command -v node >/dev/null 2>&1; then node --test tests/tab_modules; \
+	else echo "node not found: the browser modules were not tested"; fi
 
 bench: $(VENV)/.installed-dev ## Measure overhead, trace speed and the tab; writes benchmarks/results
 	$(BIN)/python benchmarks/run.py

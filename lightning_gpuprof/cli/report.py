@@ -1,7 +1,8 @@
 """`lightning-gpuprof report RUN`: where a run's time went, what holds it back, what to change."""
 
 import argparse
-import json
+
+import msgspec
 
 from lightning_gpuprof.cli.arguments import add_form
 from lightning_gpuprof.cli.output import write_document
@@ -69,4 +70,5 @@ def _view(path: str, name: str, session: int | None) -> str:
     run = LoadedRun(folder)
     wanted = Query({} if session is None else {"session": str(session)})
     run.session(wanted)  # says what is wrong with a path that is no run: some views would be empty
-    return json.dumps(find_view(PAGES.get(name, name))(run, wanted), indent=2)
+    payload = msgspec.json.encode(find_view(PAGES.get(name, name))(run, wanted))
+    return msgspec.json.format(payload, indent=2).decode()

@@ -204,6 +204,8 @@ class FindingCard(Struct, frozen=True, tag="finding", omit_defaults=True):
     evidence: tuple[Figure, ...]
     places: tuple[Place, ...]
     confidence: float
+    view: str | None = None
+    """The tab's view that shows a finding without places."""
     horizon: str = ""
     difficulty: str = ""
     risk: str = ""

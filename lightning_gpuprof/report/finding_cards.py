@@ -44,6 +44,7 @@ def finding_card(finding: Finding, run: RunResults) -> FindingCard:
         evidence=tuple(evidence_figure(key, value) for key, value in finding.evidence.items()),
         places=tuple(place_of(place, finding.id) for place in finding.places),
         confidence=finding.confidence,
+        view=_view(FindingPlace(), finding.id),
         horizon=effort.horizon.value if effort is not None else "",
         difficulty=effort.difficulty if effort is not None else "",
         risk=effort.risk if effort is not None else "",
@@ -125,6 +126,8 @@ def _view(place: FindingPlace, finding_id: str) -> str | None:
         return "ranks"
     if "memory" in finding_id or "vram" in finding_id:
         return "memory"
+    if "sync" in finding_id:
+        return "timeline"
     if place.kernel is not None or "::" in (place.name or ""):
         return "operators"
     return "steps" if place.phase is not None and place.file is None else None

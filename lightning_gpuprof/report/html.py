@@ -21,7 +21,7 @@ from lightning_gpuprof.report.charts.layout_file import write_layout
 from lightning_gpuprof.report.charts.loaded_run import LoadedRun
 from lightning_gpuprof.report.charts.query import Query
 from lightning_gpuprof.report.charts.registry import VIEWS, find_view
-from lightning_gpuprof.report.charts.run_views import runs_view
+from lightning_gpuprof.report.charts.run_views import Listing, runs_view
 from lightning_gpuprof.report.console import render
 from lightning_gpuprof.report.static import STATIC, plotly_path
 from lightning_gpuprof.views.documents.report import load_report, resolve_run
@@ -78,13 +78,8 @@ def lay_out(run: str) -> None:
 
 
 def _data(run: LoadedRun, session: int | None) -> dict[str, Any]:
-    listing = {
-        "runs": runs_view({run.name: run.path}),
-        "roots": [],
-        "missing": [],
-        "schema_version": SCHEMA_VERSION,
-    }
-    answers = {"runs": listing}
+    listing = Listing(runs_view({run.name: run.path}), (), (), SCHEMA_VERSION)
+    answers: dict[str, Any] = {"runs": msgspec.to_builtins(listing)}
     chosen = {} if session is None else {"session": str(session)}
     for name, params, extra in _requests(run):
         key = "&".join([name, *(f"{k}={v}" for k, v in sorted(params.items()))])
@@ -132,14 +127,15 @@ def _answer(run: LoadedRun, name: str, params: dict[str, str]) -> Any:
         return {"error": str(error)}
     if isinstance(payload, bytes):
         return {"base64": base64.b64encode(payload).decode()}
-    return payload
+    return msgspec.to_builtins(payload)
 
 
 def _keep_one_session(header: dict[str, Any]) -> None:
     """Leave out the ranks and sessions that this file does not hold, so that none can be picked."""
-    header["ranks"] = [one for one in header["ranks"] if one["rank"] == header["rank"]]
+    header["ranks"] = [rank for rank in header["ranks"] if rank["rank"] == header["rank"]]
     for rank in header["ranks"]:
-        rank["sessions"] = [one for one in rank["sessions"] if one["session"] == header["session"]]
+        sessions = rank["sessions"]
+        rank["sessions"] = [line for line in sessions if line["session"] == header["session"]]
 
 
 def _page(name: str, data: dict[str, Any], text: str) -> str:

@@ -62,6 +62,14 @@ MEMORY: Mapping[str, str] = {
 }
 """Each kind of device memory."""
 
+LIMITS: Mapping[str, str] = {
+    "compute": "compute",
+    "memory": "memory",
+    "latency": "latency: near neither roof",
+    "unknown": "roof not known",
+}
+"""What an operator is held back by."""
+
 FLAGS: Mapping[str, str] = {
     "warmup": "warm-up",
     "compiled": "compiled",

@@ -11,19 +11,23 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, convert
+from msgspec.structs import replace
 from werkzeug import Request, Response
 from werkzeug.wsgi import wrap_file
 
 from lightning_gpuprof.records import files
 from lightning_gpuprof.records.schema import SCHEMA_VERSION
+from lightning_gpuprof.report.charts.cycles import Waiting
 from lightning_gpuprof.report.charts.loaded_run import LoadedRun
+from lightning_gpuprof.report.charts.memory_sites import MemorySites
 from lightning_gpuprof.report.charts.query import Query, QueryError
 from lightning_gpuprof.report.charts.registry import find_view
-from lightning_gpuprof.report.charts.run_views import runs_view
+from lightning_gpuprof.report.charts.run_views import Listing, runs_view
+from lightning_gpuprof.report.comparison import TOLERANCE, compared
 from lightning_gpuprof.tab.replies import NotFoundError, reply, reply_json
 from lightning_gpuprof.tab.run_index import RunIndex, file_system_for
 from lightning_gpuprof.tab.static_files import perfetto_folder
-from lightning_gpuprof.views.documents.compare import TOLERANCE, compared
 from lightning_gpuprof.views.documents.report import load_report
 
 _LAST_LINE = 300
@@ -53,7 +57,7 @@ class Preparer:
         self._running: dict[tuple[str, ...], Any] = {}
         self._failed: dict[tuple[str, ...], str] = {}
 
-    def state(self, kind: str, *paths: str) -> dict[str, Any]:
+    def state(self, kind: str, *paths: str) -> dict[str, str]:
         """Start the work where nothing else is running, and return how it stands.
 
         Work that failed is not tried again.
@@ -104,13 +108,13 @@ class Answers:
     def list_runs(self, request: Request) -> Response:
         """Answer `/runs`."""
         runs = self._index.runs()
-        listed = {
-            "runs": runs_view(runs, file_system_for),
-            "roots": [path for _, path in self._index.roots],
-            "missing": self._index.missing(),
-            "schema_version": SCHEMA_VERSION,
-            "perfetto": perfetto_folder() is not None,
-        }
+        listed = Listing(
+            runs=runs_view(runs, file_system_for),
+            roots=tuple(path for _, path in self._index.roots),
+            missing=tuple(self._index.missing()),
+            schema_version=SCHEMA_VERSION,
+            perfetto=perfetto_folder() is not None,
+        )
         return reply_json(request, listed)
 
     def view(self, name: str, request: Request) -> Response:
@@ -119,7 +123,7 @@ class Answers:
         payload = find_view(name)(run, Query(request.args))
         if isinstance(payload, bytes):
             return reply(request, payload, "application/octet-stream")
-        self._prepare(name, run, payload)
+        payload = self._prepared(name, run, payload)
         self._preparer.analyse(run)
         return reply_json(request, payload)
 
@@ -131,8 +135,8 @@ class Answers:
         if sum(sizes) > AT_ONCE_BYTES:
             response = self._comparison(request, base.path, new.path, str(states))
         else:
-            found = compared(load_report(base.path), load_report(new.path), TOLERANCE)
-            response = reply_json(request, found.payload())
+            comparison = compared(load_report(base.path), load_report(new.path), TOLERANCE)
+            response = reply_json(request, comparison.document())
         for run in (new, base):
             self._preparer.analyse(run)
         return response
@@ -147,7 +151,7 @@ class Answers:
         if path not in made:
             stands = self._preparer.state("comparison", base, new, str(path))
             if not made:
-                return reply_json(request, stands)
+                return reply_json(request, convert(stands, Waiting))
             path = made[-1]  # of a run that goes on, until that one is made
         for other in {*made} - {path}:
             other.unlink(missing_ok=True)
@@ -175,19 +179,23 @@ class Answers:
         response.direct_passthrough = True
         return response
 
-    def _prepare(self, name: str, run: LoadedRun, payload: dict[str, Any]) -> None:
+    def _prepared(self, name: str, run: LoadedRun, payload: Struct) -> Struct:
         """Have the file made that a view lacks, and say in its payload how that stands."""
-        state = payload.get("state")
+        state = getattr(payload, "state", None)
         if run.fs is not files.LOCAL or state not in ("not-analysed", "not-prepared"):
-            return
-        if name == "memory_sites":
-            payload |= self._preparer.state("memory", os.path.join(run.folder, payload["file"]))
-        elif state == "not-prepared":
-            payload |= self._preparer.state("timeline", run.trace_path(payload["trace"]))
-        elif (trace := os.path.join(run.folder, payload["trace"])) in run.stale_traces:
-            payload |= self._preparer.state("analysis", trace)
-            if payload["state"] == "preparing":
-                payload["state"] = "being-analysed"
+            return payload
+        if isinstance(payload, MemorySites):
+            work = self._preparer.state("memory", os.path.join(run.folder, payload.file or ""))
+            return replace(payload, **work)
+        trace = str(getattr(payload, "trace", None))
+        if state == "not-prepared":
+            return replace(payload, **self._preparer.state("timeline", run.trace_path(trace)))
+        if (path := os.path.join(run.folder, trace)) not in run.stale_traces:
+            return payload
+        work = self._preparer.state("analysis", path)
+        if work["state"] == "preparing":
+            work["state"] = "being-analysed"
+        return replace(payload, **work)
 
     def _run(self, request: Request, parameter: str = "run") -> LoadedRun:
         name = request.args.get(parameter)

@@ -15,7 +15,7 @@ from recorded import lay_out
 
 from lightning_gpuprof.records.files import SNAPSHOT_SUFFIX
 from lightning_gpuprof.records.trials import write_trials
-from lightning_gpuprof.report.charts.memory import write_sites
+from lightning_gpuprof.report.charts.memory_sites import write_sites
 
 HARMLESS = ("Three.js", "swiftshader", "favicon", "font-roboto")
 """What TensorBoard's own page says on the console, with or without us."""

@@ -32,9 +32,9 @@ def test_a_step_that_the_profiler_distorts_is_marked(page):
     page.open("h100/reads-in-a-loop", view="timeline")
     page.wait_for(".notice", "ProfilerStep#15 takes 16.6 ms where usual steps take 3.91 ms")
     page.open("h100/reads-in-a-loop", view="steps")
-    page.wait_for(".card", "left out: profiled")
+    page.wait_for("[data-table='apart'] tr", "profiled")
     page.open("h100/reads-in-a-loop")
-    assert "43.2%" in page.wait_for(".hero-busy", "the host stops to wait for it")
+    assert "43.2%" in page.wait_for(".hero-figure", "the host stops to wait for it")
 
 
 def test_gaps_and_kernels_have_readable_names(page):
@@ -60,19 +60,19 @@ def test_little_memory_of_a_large_device_is_seen(page):
 
 def test_kernels_that_only_one_of_two_runs_has_are_told(page):
     page.open("h100/fp32-products", view="compare", base="h100/reads-in-a-loop")
-    page.wait_for("[aria-label='Kernels']", "added")
-    rows = page.rows("[aria-label='Kernels']")
-    assert [row[3] for row in rows[:7]] == ["added"] * 3 + ["removed"] * 4
+    page.wait_for("[data-table='kernels']", "added")
+    rows = page.rows("[data-table='kernels']")
+    assert [row[-1] for row in rows[:7]] == ["added"] * 3 + ["removed"] * 4
     assert rows[0][0].startswith("sm80_xmma_gemm_f32f32_f32f32_f32")
-    told = {row[0]: row[4:] for row in page.rows("[aria-label='Before and after']")}
-    assert told["kernels per step"] == ["lower", "yes"]
-    assert told["loss"] == ["same", "yes"]
+    figures = {row[0].lower(): row[4:] for row in page.rows("[data-table='before_after']")}
+    assert figures["kernels per step"] == ["lower", "yes"]
+    assert figures["loss"] == ["same", "yes"]
 
 
 def test_a_device_that_is_behind_has_its_own_step_time(page):
     page.open("h100/fp32-products")
-    said = page.wait_for(".hero", "mean of 141 steady steps, for the device")
+    said = page.wait_for(".hero", "mean of 141 steady steps, by the device")
     assert "4.49 ms" in said
     assert "the host's mean 3.65 ms, median" in said
     page.open("h100/small-batch")
-    assert "for the device" not in page.wait_for(".hero", "2.90 ms")
+    assert "by the device" not in page.wait_for(".hero", "2.90 ms")

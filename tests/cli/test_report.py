@@ -2,6 +2,7 @@ import json
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -23,20 +24,17 @@ def test_the_data_of_each_view_is_printed_as_its_route_answers_it(
     run = write_run(make_session({"forward": 5 * MS}, steps=10))
     assert main(["report", run, "--view", name]) == 0
     printed = json.loads(capsys.readouterr().out)
-    assert printed == json.loads(json.dumps(find_view(name)(LoadedRun(run), Query({}))))
+    assert printed == json.loads(msgspec.json.encode(find_view(name)(LoadedRun(run), Query({}))))
 
 
-@pytest.mark.parametrize("form", [["--json"], ["--view", "overview"], ["--view", "ranks"]])
+@pytest.mark.parametrize("form", [["--json"], ["--view", "overview"]])
 def test_json_is_the_document_alone_and_so_is_a_page_without_a_route_of_its_name(
     make_session, write_run, capsys, form
 ):
     run = write_run(make_session({"forward": 5 * MS}, steps=10))
     assert main(["report", run, *form]) == 0
     printed = capsys.readouterr().out
-    if form == ["--json"]:
-        assert decode(printed).figure("steps_count") == 10
-    else:
-        assert json.loads(printed)["steps"]["count"] == 10
+    assert decode(printed).figure("steps_count") == 10
 
 
 def test_every_page_of_the_tab_can_be_asked_for():

@@ -20,7 +20,7 @@ from lightning_gpuprof.errors import UnknownTraceError
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir
 from lightning_gpuprof.records.reader import parse_records
 from lightning_gpuprof.report.build_file import build_file
-from lightning_gpuprof.report.charts.memory import write_sites
+from lightning_gpuprof.report.charts.memory_sites import write_sites
 from lightning_gpuprof.tab import replies
 from lightning_gpuprof.traces import ReadOptions, open_timeline
 from lightning_gpuprof.views.documents.stored_analysis import read_analysis, write_analysis

@@ -6,12 +6,13 @@ import re
 import struct
 
 import pytest
+from document_parts import read_sections, table_in
 from recorded import numbers
 from werkzeug.test import Client
 
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.records.files import SNAPSHOT_SUFFIX, TRACE_SUFFIX
-from lightning_gpuprof.report.charts.memory import write_sites
+from lightning_gpuprof.report.charts.memory_sites import write_sites
 
 pytest.importorskip("tensorboard")
 TRACED = ("fp32-products", "pageable-copies", "reads-in-a-loop", "small-batch")
@@ -107,7 +108,7 @@ def test_the_tabs_timeline_has_a_lane_for_the_stream_and_each_kernel_its_launch(
     assert {"stream", "thread", "annotations", "idle"} <= {one["kind"] for one in found["groups"]}
     hits = ask("timeline_search", name, text="multi_tensor_apply").json
     assert hits["count"] >= 4  # one optimizer step each
-    kernel = max(hits["events"], key=lambda one: one["start_ns"])
+    kernel = max(hits["table"]["rows"], key=lambda row: row["start_ns"])
     event = ask("timeline_event", name, event=kernel["event"]).json
     assert "cudaLaunchKernel" in event["partner"]["name"]
     first, last = found["span_ns"]
@@ -130,4 +131,4 @@ def test_the_tabs_lines_that_hold_memory(ask, name):
     found = ask("memory_sites", name).json
     assert found["state"] == "prepared"
     assert list(odd_numbers(found)) == []
-    assert found["devices"][0]["sites"][0]["bytes"] > 0
+    assert table_in(read_sections(found["sections"]), "sites").rows[0]["bytes"] > 0

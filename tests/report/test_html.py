@@ -2,6 +2,7 @@ import json
 import re
 
 import pytest
+from document_parts import read_document, read_sections, table_in
 
 from lightning_gpuprof.report import html
 from lightning_gpuprof.report.html import bundle, render_html
@@ -30,10 +31,11 @@ def test_the_file_names_nothing_to_fetch(demo):
 
 def test_the_file_holds_what_the_tab_would_ask_for(demo):
     answers = data(demo)
-    assert answers["report"]["findings"][0]["id"] == "data-wait"
+    assert read_document(answers["report"]).findings[0].id == "data-wait"
     assert answers["steps"]["steps"] == 600
     assert answers["operators&trace=rank0-cycle1.pt.trace.json.gz"] == {"same_as": "operators"}
-    assert answers["operators&trace=rank0-cycle0.pt.trace.json.gz"]["operators"]
+    sections = answers["operators&trace=rank0-cycle0.pt.trace.json.gz"]["sections"]
+    assert table_in(read_sections(sections), "operators").rows
 
 
 def test_the_largest_answers_about_cycles_are_left_out_where_the_file_would_grow_too_large(
@@ -43,13 +45,13 @@ def test_the_largest_answers_about_cycles_are_left_out_where_the_file_would_grow
     monkeypatch.setattr(html, "MAX_DATA_BYTES", 30_000)
     answers = data(render_html(run))
     assert "Left out" in answers["operators"]["error"]
-    assert answers["report"]["findings"]
+    assert read_document(answers["report"]).findings
 
 
 def test_the_file_holds_the_reports_rank_and_compares_all(made_runs, tmp_path):
     answers = data(render_html(str(made_runs.two_rank_run(tmp_path))))
-    assert [one["rank"] for one in answers["run"]["ranks"]] == [0]
-    assert [row["rank"] for row in answers["report"]["ranks"]] == [0, 1]
+    assert [line["rank"] for line in answers["run"]["ranks"]] == [0]
+    assert [lane["rank"] for lane in answers["ranks"]["lanes"]] == [0, 1]
 
 
 def test_no_name_ends_its_script_or_starts_an_element(made_runs, tmp_path):
@@ -57,7 +59,8 @@ def test_no_name_ends_its_script_or_starts_an_element(made_runs, tmp_path):
     assert hostile.count("<script") == 3
     assert "<img" not in hostile
     assert "\u202e" not in hostile
-    names = [row["name"] for row in data(hostile)["operators"]["operators"]]
+    sections = read_sections(data(hostile)["operators"]["sections"])
+    names = [row["name"] for row in table_in(sections, "operators").rows]
     assert names == list(made_runs.HOSTILE_NAMES)
 
 

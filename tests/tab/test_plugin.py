@@ -8,11 +8,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from document_parts import lines_in, read_document, read_sections, table_in
 from synthetic import SyntheticSpec, write_synthetic
 from tab_client import ROUTE, make_client
 
 from lightning_gpuprof.tab.loader import GpuProfLoader
-from lightning_gpuprof.views.documents.stored_analysis import write_analysis
+from lightning_gpuprof.views.documents.stored_analysis import read_analysis, write_analysis
 
 
 @pytest.fixture(scope="module")
@@ -64,20 +65,21 @@ def test_a_folder_of_plain_traces_is_a_run_of_its_profiled_steps(tmp_path, made_
     client, plugin = make_client(tmp_path)
     (listed,) = get(client, "runs").json["runs"]
     assert (listed["name"], listed["state"], listed["analysed"]) == ("resnet", "trace", 0)
-    assert "Operators says" in get(client, "report", run="resnet").json["run"]["notices"][0]
+    waiting = read_document(get(client, "report", run="resnet").json)
+    assert "Operators says" in lines_in([waiting.section("notices")])[0]
     assert plugin.is_active()
     write_analysis(str(trace))
     assert get(client, "runs").json["runs"][0]["analysed"] == 1
-    device = get(client, "device", run="resnet").json
-    marks = sum(one["dur_ns"] for one in device["steps"])
-    report = get(client, "report", run="resnet").json
-    assert report["steps"]["count"] == 3
-    assert report["steps"]["step_ns"] == pytest.approx(
-        max(marks, device["gpu"]["span_ns"]) / 3, abs=1
-    )
-    assert report["trace_files"][0]["path"] == str(trace)
-    assert "Traces alone" in report["run"]["notices"][0]
-    assert get(client, "operators", run="resnet").json["operators"]
+    analysis = read_analysis(str(trace))
+    marks = sum(step["dur_ns"] for step in analysis["steps"])
+    report = read_document(get(client, "report", run="resnet").json)
+    assert report.figure("steps_count") == 3
+    step_ns = max(marks, analysis["gpu"]["span_ns"]) / 3
+    assert report.figure("step_ns") == pytest.approx(step_ns, abs=1)
+    assert report.verdict is not None
+    assert "Traces alone" in lines_in([report.section("notices")])[0]
+    sections = read_sections(get(client, "operators", run="resnet").json["sections"])
+    assert table_in(sections, "operators").rows
     assert get(client, "trace", run="resnet", file=trace.name).data == trace.read_bytes()
 
 

@@ -1,5 +1,4 @@
-import json
-
+from lightning_gpuprof.report.document import decode
 from lightning_gpuprof.tab.answers import Preparer, start_process
 
 PREPARING = {"state": "preparing"}
@@ -50,7 +49,7 @@ def test_the_processes_write_their_files_beside_what_they_read(
         assert read.with_name(read.name + suffix).is_file()
     process = start_process("comparison", str(run), str(run), str(tmp_path / "made.json"))
     assert (process.communicate()[1], process.returncode) == ("", 0)
-    assert json.loads((tmp_path / "made.json").read_text())["same_model"]
+    assert decode((tmp_path / "made.json").read_bytes()).subject.kind == "comparison"
     assert list(trace.parent.glob("*.part")) == []
 
 

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from io import BytesIO
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -121,6 +120,15 @@ def _narrow(values: Int64) -> "np.ndarray[tuple[int], np.dtype[np.signedinteger]
 MEMORY_POINTS, MOST_AROUND = 2_000, 1_000
 
 
+class MemoryTrack(msgspec.Struct, frozen=True):
+    """A device's memory over time, thinned to its peaks; device -1 is the host."""
+
+    device: int
+    start_ns: list[int]
+    allocated_bytes: list[int]
+    reserved_bytes: list[int] | None
+
+
 class LoadedLayout:
     """One layout with the texts of its operator arguments and its call tree."""
 
@@ -160,7 +168,7 @@ class LoadedLayout:
         ends_ns = layout.start_ns + layout.dur_ns
         found: Counter[str] = Counter()
         # Host memory is of interest where there is no other.
-        for device in [one for one in np.unique(memory.device) if one >= 0] or [-1]:
+        for device in [number for number in np.unique(memory.device) if number >= 0] or [-1]:
             marks = np.flatnonzero((memory.device == device) & (memory.allocated_bytes >= 0))
             grown = np.diff(memory.allocated_bytes[marks], prepend=0)
             marks, grown = marks[1:][grown[1:] > 0], grown[1:][grown[1:] > 0]
@@ -173,13 +181,13 @@ class LoadedLayout:
             found.update({layout.names[i]: int(sums[i]) for i in np.flatnonzero(sums).tolist()})
         return dict(found)
 
-    def memory_tracks(self) -> list[dict[str, Any]]:
+    def memory_tracks(self) -> list[MemoryTrack]:
         """Return allocated and reserved bytes over time, by device, thinned to their peaks."""
         memory = self.layout.memory
         tracks = []
         devices = np.unique(memory.device).tolist()
         # Host memory is of interest where there is no other.
-        for device in [one for one in devices if one >= 0] or devices:
+        for device in [number for number in devices if number >= 0] or devices:
             rows = np.flatnonzero((memory.device == device) & (memory.allocated_bytes >= 0))
             if not len(rows):
                 continue
@@ -187,11 +195,11 @@ class LoadedLayout:
             allocated = np.maximum.reduceat(memory.allocated_bytes[rows], starts).tolist()
             reserved = np.maximum.reduceat(memory.reserved_bytes[rows], starts).tolist()
             tracks.append(
-                {
-                    "device": device,
-                    "start_ns": memory.start_ns[rows][starts].tolist(),
-                    "allocated_bytes": allocated,
-                    "reserved_bytes": None if min(reserved) < 0 else reserved,
-                }
+                MemoryTrack(
+                    device=device,
+                    start_ns=memory.start_ns[rows][starts].tolist(),
+                    allocated_bytes=allocated,
+                    reserved_bytes=None if min(reserved) < 0 else reserved,
+                )
             )
         return tracks

@@ -1,4 +1,4 @@
-"""A run read once and kept for the views that ask about it."""
+"""A run read once, for all views that ask about it."""
 
 import os
 from functools import cached_property
@@ -9,11 +9,12 @@ from lightning_gpuprof.errors import RecordError, TraceError
 from lightning_gpuprof.records.files import LOCAL, FileSystem, is_trace, run_folder, written_unix_ns
 from lightning_gpuprof.records.reader import RankRecords, Session, read_run
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, ProfilerCycle, RunStart
+from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.charts.layout_file import LoadedLayout
 from lightning_gpuprof.report.charts.query import Query, QueryError
+from lightning_gpuprof.report.document import Document
 from lightning_gpuprof.views.documents.notices import rank_list
-from lightning_gpuprof.views.documents.report import load_report
-from lightning_gpuprof.views.documents.report_payload import report_payload
+from lightning_gpuprof.views.documents.report import Report, load_report
 from lightning_gpuprof.views.documents.stored_analysis import read_analysis, stale_traces
 from lightning_gpuprof.views.documents.trace_findings import judge_trace
 
@@ -32,14 +33,14 @@ class LoadedRun:
         self.fs = fs
         self.name = name or os.path.basename(os.path.normpath(path))
         self.folder = run_folder(path, fs)
-        self._reports: dict[int | None, dict[str, Any]] = {}
+        self._reports: dict[int | None, Report] = {}
         self.layouts: dict[str, LoadedLayout] = {}
         """By trace file, those asked for so far."""
 
     @cached_property
     def ranks(self) -> dict[int, RankRecords]:
         """Every rank's records."""
-        if self.folder == self.path:
+        if self.has_only_traces:
             return trace_records(self.path, self.fs)
         return read_run(self.path, self.fs)
 
@@ -48,29 +49,43 @@ class LoadedRun:
         """Its traces on this machine's disks that this version should analyse."""
         return stale_traces(self.path) if self.fs is LOCAL else []
 
-    def report(self, query: Query) -> dict[str, Any]:
-        """Return the document that `lightning-gpuprof report --json` prints."""
+    def report(self, query: Query) -> Report:
+        """Return the session that a request is about, analysed and judged."""
         session = self.session_number(query)
         if session not in self._reports:
-            if self.folder == self.path:
-                self._reports[session] = self._of_traces()
-            else:
-                report = load_report(self.path, self.fs, session=session, ranks=self.ranks)
-                self._reports[session] = report.payload()
+            self._reports[session] = (
+                self._of_traces()
+                if self.has_only_traces
+                else load_report(self.path, self.fs, session=session, ranks=self.ranks)
+            )
         return self._reports[session]
 
-    def _of_traces(self) -> dict[str, Any]:
-        """Return the document of the last analysed trace of a folder that holds traces alone."""
+    def document(self, query: Query) -> Document:
+        """Return the document that `lightning-gpuprof report --json` prints."""
+        return build_run(self.report(query), traces_alone=self.has_only_traces)
+
+    @property
+    def has_only_traces(self) -> bool:
+        """Whether the folder holds traces, and no records of steps."""
+        return self.folder == self.path
+
+    def _of_traces(self) -> Report:
+        """Judge the last analysed trace of a folder that holds traces alone."""
         known = (self.analysis(cycle.trace_file) for _, cycle in reversed(self.cycles()))
-        document = next((one for one in known if one is not None), None)
-        notices = [_ALONE if document else _WAITING]
+        document = next((analysis for analysis in known if analysis is not None), None)
         none: dict[str, Any] = {"device": None, "gpu": None, "steps": [], "file": ""}
-        run, judged = judge_trace(document or none)
-        # The analysis says of which traces nothing can be said, and words it where steps lack.
-        findings = document["findings"] if document else []
-        found, abstained = (judged.findings, judged.abstained) if findings else ((), ())
-        payload = report_payload(self.path, run, found, abstained, (), notices)
-        return {**payload, "findings": findings}
+        results, judged = judge_trace(document or none)
+        # The analysis says of which traces nothing can be said.
+        has_findings = bool(document and document["findings"])
+        return Report(
+            run=self.path,
+            results=results,
+            findings=judged.findings if has_findings else (),
+            abstained=judged.abstained if has_findings else (),
+            silent=(),
+            notices=(_ALONE if document else _WAITING,),
+            trials=None,
+        )
 
     def session(self, query: Query) -> Session:
         """Return the session that a request names by `rank` and `session`.
@@ -79,8 +94,8 @@ class LoadedRun:
         """
         ranks = {rank: records for rank, records in self.ranks.items() if records.sessions}
         if not ranks:
-            said = [text for one in self.ranks.values() for text in (one.newer, *one.warnings)]
-            why = next((f": {text}" for text in said if text), ".")
+            texts = (text for rank in self.ranks.values() for text in (rank.newer, *rank.warnings))
+            why = next((f": {text}" for text in texts if text), ".")
             raise QueryError(f"{self.name} holds no session that this version can read{why}")
         rank = query.integer("rank", default=min(ranks), low=0, high=2**31)
         if rank not in ranks:

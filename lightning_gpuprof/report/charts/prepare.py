@@ -9,10 +9,10 @@ from importlib import import_module
 from lightning_gpuprof.errors import GpuProfError
 
 KINDS = {
-    "comparison": "lightning_gpuprof.views.documents.compare:write_comparison",
+    "comparison": "lightning_gpuprof.report.comparison:write_comparison",
     "analysis": "lightning_gpuprof.views.documents.stored_analysis:write_analysis",
     "timeline": "lightning_gpuprof.report.charts.layout_file:write_layout",
-    "memory": "lightning_gpuprof.report.charts.memory:write_sites",
+    "memory": "lightning_gpuprof.report.charts.memory_sites:write_sites",
 }
 """Functions that take the path of a trace or a snapshot; of two runs, then of the file to make."""
 

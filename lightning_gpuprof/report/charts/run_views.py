@@ -5,10 +5,11 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
-import msgspec
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lightning_gpuprof.analysis.run.level_of_detail import bucket_steps
 from lightning_gpuprof.analysis.run.sessions import session_views
@@ -17,79 +18,167 @@ from lightning_gpuprof.records import files
 from lightning_gpuprof.records.files import LOCAL, FileSystem
 from lightning_gpuprof.records.glance import Glance, glance
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.records.reader import Session
-from lightning_gpuprof.records.schema import SCHEMA_VERSION, Note, ProbeDisabled, Scalars
+from lightning_gpuprof.records.reader import RankRecords, Session
+from lightning_gpuprof.records.schema import (
+    SCHEMA_VERSION,
+    Device,
+    Note,
+    ProbeDisabled,
+    RunEnd,
+    Scalars,
+)
 from lightning_gpuprof.report.charts.loaded_run import LoadedRun
 from lightning_gpuprof.report.charts.query import Query
+from lightning_gpuprof.report.document import Document
 from lightning_gpuprof.views.documents.notices import first_few
 
-_FACTS = tuple(
-    "rank session stage started_unix_ns phases timer world_size device loader model trainer "
-    "torch_settings versions".split()
-)
+
+class SessionLine(Struct, frozen=True):
+    """A fit, validate, test or predict call of a rank."""
+
+    session: int
+    stage: str
+    started_unix_ns: int
+    steps: int
+    status: str
 
 
-def run_view(run: LoadedRun, query: Query) -> dict[str, Any]:
-    """Return the run's header: every rank's sessions, and the asked session's facts."""
+class RankSessions(Struct, frozen=True):
+    """The sessions of a rank, in the order they ran."""
+
+    rank: int
+    sessions: tuple[SessionLine, ...]
+
+
+class LastLoss(Struct, frozen=True):
+    """The newest deferred loss."""
+
+    name: str
+    step: int
+    value: float
+
+
+class SwitchedOff(Struct, frozen=True):
+    """A part that failed, so that training went on without it."""
+
+    probe: str
+    step: int
+    error: str
+
+
+class NoteLine(Struct, frozen=True):
+    """A message about the run, such as why there is no trace."""
+
+    name: str
+    step: int
+    message: str
+    value: Any
+
+
+class EndLine(Struct, frozen=True):
+    """How a session ended."""
+
+    status: str
+    steps: int
+    wall_ns: int
+    own_cost_ns_per_step: int | None
+    error: str | None
+
+
+class DeviceLine(Struct, frozen=True):
+    """The device that a rank trains on."""
+
+    type: str
+    name: str | None
+    count: int | None
+    total_bytes: int | None
+
+
+class RunHeader(Struct, frozen=True):
+    """A run's ranks and sessions, and the facts of the session that was asked for."""
+
+    name: str
+    ranks: tuple[RankSessions, ...]
+    warnings: tuple[str, ...]
+    """What could not be read."""
+    rank: int
+    session: int
+    stage: str
+    started_unix_ns: int
+    world_size: int
+    device: DeviceLine | None
+    batch_size: int | None
+    steps: int
+    last_step: int | None
+    """Number of its last recorded step."""
+    end: EndLine | None
+    loss: LastLoss | None
+    notes: tuple[NoteLine, ...]
+    disabled: tuple[SwitchedOff, ...]
+
+
+def run_view(run: LoadedRun, query: Query) -> RunHeader:
+    """Return the run's header: every rank's sessions, and the facts of the session asked for."""
     session = run.session(query)
-    start = session.start
-    numbers = session.columns.get("step")
-    return {
-        "name": run.name,
-        "ranks": [
-            {"rank": rank, "sessions": [asdict(view) for view in session_views(records)]}
-            for rank, records in run.ranks.items()
-        ],
-        "warnings": first_few(
-            [text for records in run.ranks.values() for text in records.warnings]
+    start, numbers = session.start, session.columns.get("step")
+    return RunHeader(
+        name=run.name,
+        ranks=tuple(_rank_sessions(rank, records) for rank, records in run.ranks.items()),
+        warnings=tuple(
+            first_few([text for records in run.ranks.values() for text in records.warnings])
         ),
-        "steps": session.steps,
-        "last_step": int(numbers[-1]) if numbers is not None and len(numbers) else None,
-        **{key: msgspec.to_builtins(getattr(start, key)) for key in _FACTS},
-        "end": msgspec.to_builtins(session.end),
-        "loss": _last_loss(session),
-        "notes": [msgspec.to_builtins(note) for note in session.all(Note)],
-        "disabled": [
-            {key: getattr(record, key) for key in ("probe", "step", "error")}
-            for record in session.all(ProbeDisabled)
-        ],
-    }
+        rank=start.rank,
+        session=start.session,
+        stage=start.stage,
+        started_unix_ns=start.started_unix_ns,
+        world_size=start.world_size,
+        device=_device(start.device),
+        batch_size=start.loader.batch_size if start.loader else None,
+        steps=session.steps,
+        last_step=int(numbers[-1]) if numbers is not None and len(numbers) else None,
+        end=_end(session.end),
+        loss=_last_loss(session),
+        notes=tuple(
+            NoteLine(note.name, note.step, note.message, note.value) for note in session.all(Note)
+        ),
+        disabled=tuple(
+            SwitchedOff(failure.probe, failure.step, failure.error)
+            for failure in session.all(ProbeDisabled)
+        ),
+    )
 
 
-def _last_loss(session: Session) -> dict[str, Any] | None:
+def _rank_sessions(rank: int, records: RankRecords) -> RankSessions:
+    lines = (SessionLine(**asdict(view)) for view in session_views(records))
+    return RankSessions(rank, tuple(lines))
+
+
+def _device(device: Device | None) -> DeviceLine | None:
+    if device is None:
+        return None
+    return DeviceLine(device.type, device.name, device.count, device.total_bytes)
+
+
+def _end(end: RunEnd | None) -> EndLine | None:
+    if end is None:
+        return None
+    return EndLine(end.status, end.steps, end.wall_ns, end.own_cost_ns_per_step, end.error)
+
+
+def _last_loss(session: Session) -> LastLoss | None:
     """Return the newest deferred loss with its step number, None where none was recorded."""
     for record in reversed(session.all(Scalars)):
         name = next((name for name in ("loss", "train_loss") if name in record.values), None)
-        for step, value in zip(
-            reversed(record.steps), reversed(record.values.get(name or "", [])), strict=False
-        ):
-            if value is not None:
-                return {"name": name, "step": step, "value": value}
+        values = reversed(record.values.get(name, [])) if name else ()
+        for step, value in zip(reversed(record.steps), values, strict=False):
+            if name and value is not None:
+                return LastLoss(name, step, value)
     return None
 
 
-MOST_RANKS = 32
-"""Lanes that fit a page; of more ranks than these the tab shows those that others wait for."""
-
-
-def report_view(run: LoadedRun, query: Query) -> dict[str, Any]:
-    """Return the document that `lightning-gpuprof report --json` prints, of many ranks some."""
-    document = run.report(query)
-    return {**document, "ranks": ranks_to_show(document["ranks"])}
-
-
-def ranks_to_show(ranks: Sequence[dict[str, Any]], most: int = MOST_RANKS) -> list[dict[str, Any]]:
-    """Return the lowest rank and those that wait least for others, in their order.
-
-    >>> rows = [{"rank": rank, "waited_ns": 9 - rank} for rank in range(9)]
-    >>> [row["rank"] for row in ranks_to_show(rows, 3)]
-    [0, 7, 8]
-    """
-    if len(ranks) <= most:
-        return list(ranks)
-    first, *others = ranks
-    others.sort(key=lambda row: (row["waited_ns"] is None, row["waited_ns"]))
-    return [first, *sorted(others[: most - 1], key=lambda row: int(row["rank"]))]
+def report_view(run: LoadedRun, query: Query) -> Document:
+    """Return the document that `lightning-gpuprof report --json` prints."""
+    return run.document(query)
 
 
 DEFAULT_BUCKETS = 480
@@ -97,7 +186,26 @@ MAX_BUCKETS = 1000
 """A thousand buckets of thirteen phases keep a reply below 200 kB."""
 
 
-def steps_view(run: LoadedRun, query: Query) -> dict[str, Any]:
+class Steps(Struct, frozen=True):
+    """A range of steps in buckets, each list with an entry per bucket."""
+
+    steps: int
+    """Recorded in the session."""
+    first: list[int]
+    """Number of the bucket's first step."""
+    last: list[int]
+    count: list[int]
+    """Steps in the bucket."""
+    phase_ns: dict[str, list[float]]
+    """Mean over the bucket's steps, by phase: the phases add up to the mean step."""
+    max_ns: list[int]
+    slowest: list[int]
+    """Number of the slowest step in the bucket."""
+    flags: list[int]
+    """All flags that occur in the bucket."""
+
+
+def steps_view(run: LoadedRun, query: Query) -> Steps:
     """Return a range of steps by bucket; all steps go by their own numbers.
 
     Where only one step in several is timed by phase, numbers and places in the record differ.
@@ -106,108 +214,164 @@ def steps_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     last = query.integer("last", default=2**53, low=0, high=2**53)
     first = query.integer("first", default=0, low=0, high=2**53)
     numbers = session.columns.get("step", np.arange(session.steps))
-    buckets = query.integer("buckets", default=DEFAULT_BUCKETS, low=1, high=MAX_BUCKETS)
-    found = bucket_steps(
+    most = query.integer("buckets", default=DEFAULT_BUCKETS, low=1, high=MAX_BUCKETS)
+    buckets = bucket_steps(
         session.columns.get("dur_ns", np.zeros(0, dtype=np.int64)),
         {phase.value: values for phase, values in session.phases_ns(Phase).items()},
         step_flags(session),
         first=int(np.searchsorted(numbers, first)),
         last=int(np.searchsorted(numbers, last)),
-        buckets=buckets,
+        buckets=most,
     )
-    return {
-        "steps": session.steps,
-        "first": numbers[found.first].tolist(),
-        "last": numbers[found.first + found.count - 1].tolist(),
-        "count": found.count.tolist(),
-        "phase_ns": {name: values.tolist() for name, values in found.mean_ns.items()},
-        "max_ns": found.max_ns.tolist(),
-        "slowest": numbers[found.slowest].tolist(),
-        "flags": found.flags.tolist(),
-    }
+    return Steps(
+        steps=session.steps,
+        first=numbers[buckets.first].tolist(),
+        last=numbers[buckets.first + buckets.count - 1].tolist(),
+        count=buckets.count.tolist(),
+        phase_ns={name: values.tolist() for name, values in buckets.mean_ns.items()},
+        max_ns=buckets.max_ns.tolist(),
+        slowest=numbers[buckets.slowest].tolist(),
+        flags=buckets.flags.tolist(),
+    )
 
+
+RunState = Literal[
+    "live",
+    "finished",
+    "exception",
+    "interrupted",
+    "stopped",
+    "newer-schema",
+    "trace",
+    "unreadable",
+]
+"""Stopped: no closing record and no process, so it was killed. Trace: a folder of traces alone."""
+_ENDED: Mapping[str, RunState] = {
+    "finished": "finished",
+    "exception": "exception",
+    "interrupted": "interrupted",
+}
 
 LIVE_S = 120
 """Where the training process cannot be looked at, a run whose last step is younger counts as
 live: windows close about every few seconds, validation and checkpoints may take a minute."""
 
 
+class ModelLine(Struct, frozen=True):
+    """What tells a run's model from another's."""
+
+    class_: str | None = field(default=None, name="class")
+    parameters: int | None = None
+
+
+class RunLine(Struct, frozen=True):
+    """A run as the picker lists it."""
+
+    name: str
+    path: str
+    state: RunState
+    ranks: tuple[int, ...] = ()
+    error: str | None = None
+    """Why it cannot be read."""
+    started_unix_ns: int | None = None
+    """When its last session began."""
+    steps: int | None = None
+    schema_version: int | None = None
+    size_bytes: int | None = None
+    analysed: int | None = None
+    """Traces that have an analysis."""
+    analysed_unix_ns: int | None = None
+    """When the last of them was made; None on remote disks."""
+    stage: str | None = None
+    world_size: int | None = None
+    strategy: str | None = None
+    device: str | None = None
+    host: str | None = None
+    model: ModelLine | None = None
+
+
+class Listing(Struct, frozen=True):
+    """All runs, the one whose last session began last first."""
+
+    runs: tuple[RunLine, ...]
+    roots: tuple[str, ...]
+    """The folders that TensorBoard was started on."""
+    missing: tuple[str, ...]
+    """Those of them that do not exist."""
+    schema_version: int
+    """The newest schema of records that this version reads."""
+    perfetto: bool = False
+    """Whether the server carries the Perfetto UI."""
+
+
 def runs_view(
     runs: Mapping[str, str], fs_of: Callable[[str], FileSystem] = lambda _: LOCAL
-) -> list[dict[str, Any]]:
+) -> tuple[RunLine, ...]:
     """Return a line for each run, the one whose last session began last first."""
-    lines = [_line(name, path, fs_of(path)) for name, path in runs.items()]
-    lines.sort(key=lambda line: (-(line["started_unix_ns"] or 0), line["name"]))
-    return lines
+    lines = [_run_line(name, path, fs_of(path)) for name, path in runs.items()]
+    return tuple(sorted(lines, key=lambda line: (-(line.started_unix_ns or 0), line.name)))
 
 
-def _line(name: str, path: str, fs: FileSystem) -> dict[str, Any]:
-    """Describe a run by its first rank that can be read; where none can, say why the first one."""
-    line: dict[str, Any] = {
-        "name": name,
-        "path": path,
-        "ranks": [],
-        "state": "unreadable",
-        "error": "its record files are gone.",
-        "started_unix_ns": None,
-        "steps": None,
-        "schema_version": None,
-    }
-    tried = []
+def _run_line(name: str, path: str, fs: FileSystem) -> RunLine:
+    """Describe a run by its first rank that can be read; where none can, say why the first."""
+    line = RunLine(name, path, "unreadable", error="its record files are gone.")
     try:
         if files.run_folder(path, fs) == path:
-            return line | _traces_alone(path, fs)
+            return _traces_alone(name, path, fs)
         ranks = files.record_files(path, fs)
     except OSError as error:
-        return {**line, "error": f"{path}: {error.strerror or error}."}
+        return replace(line, error=f"{path}: {error.strerror or error}.")
+    unreadable = []
     for file in ranks.values():
-        tried.append({**line, "ranks": list(ranks)})
         try:
-            _describe(tried[-1], file, fs)
+            described = _described(replace(line, ranks=tuple(ranks)), file, fs)
         except OSError as error:
-            tried[-1]["error"] = f"{file}: {error.strerror or error}."
-        if tried[-1]["state"] != "unreadable":
-            return tried[-1]
-    return tried[0] if tried else line
+            described = replace(
+                line, ranks=tuple(ranks), error=f"{file}: {error.strerror or error}."
+            )
+        if described.state != "unreadable":
+            return described
+        unreadable.append(described)
+    return unreadable[0] if unreadable else line
 
 
-def _traces_alone(folder: str, fs: FileSystem) -> dict[str, Any]:
+def _traces_alone(name: str, folder: str, fs: FileSystem) -> RunLine:
     names = fs.listdir(folder)
     traces = [n for n in names if files.is_trace(n) and fs.exists(os.path.join(folder, n))]
-    return {
-        "ranks": [0],
-        "state": "trace",
-        "error": None,
-        "schema_version": SCHEMA_VERSION,
-        "size_bytes": sum(fs.size(os.path.join(folder, name)) for name in traces),
-        "started_unix_ns": files.written_unix_ns(folder, traces, fs) or None,
-        **_analysed(folder, names, fs),
-    }
+    line = RunLine(
+        name,
+        folder,
+        "trace",
+        ranks=(0,),
+        started_unix_ns=files.written_unix_ns(folder, traces, fs) or None,
+        schema_version=SCHEMA_VERSION,
+        size_bytes=sum(fs.size(os.path.join(folder, name)) for name in traces),
+    )
+    return _with_analyses(line, folder, names, fs)
 
 
-def _analysed(folder: str, names: Sequence[str], fs: FileSystem) -> dict[str, Any]:
+def _with_analyses(line: RunLine, folder: str, names: Sequence[str], fs: FileSystem) -> RunLine:
     analyses = [name for name in names if name.endswith(files.ANALYSIS_SUFFIX)]
     newest = files.written_unix_ns(folder, analyses, fs) or None
-    return {"analysed": len(analyses), "analysed_unix_ns": newest}
+    return replace(line, analysed=len(analyses), analysed_unix_ns=newest)
 
 
-def _describe(line: dict[str, Any], file: str, fs: FileSystem) -> None:
+def _described(line: RunLine, file: str, fs: FileSystem) -> RunLine:
     seen, folder = glance(file, fs), os.path.dirname(file)
     version = seen.start.schema_version if seen.start is not None else None
-    line["schema_version"] = version
-    line["size_bytes"] = seen.size_bytes
-    line["error"] = seen.why or None
-    line |= _analysed(folder, fs.listdir(folder), fs)
+    line = replace(line, schema_version=version, size_bytes=seen.size_bytes, error=seen.why or None)
+    line = _with_analyses(line, folder, fs.listdir(folder), fs)
     if version is not None and version > SCHEMA_VERSION:
-        line["state"] = "newer-schema"
-    if seen.start is None or line["state"] == "newer-schema":
-        return
+        return replace(line, state="newer-schema")
+    if seen.start is None:
+        return line
     device, last = seen.start.device, seen.last_start or seen.start
-    line.update(
+    return replace(
+        line,
         state=run_state(seen),
         stage=seen.start.stage,
         started_unix_ns=last.started_unix_ns,
-        model={name: last.model.get(name) for name in ("class", "parameters")},
+        model=ModelLine(last.model.get("class"), last.model.get("parameters")),
         steps=seen.steps,
         world_size=seen.start.world_size,
         strategy=last.trainer.get("strategy"),
@@ -216,10 +380,10 @@ def _describe(line: dict[str, Any], file: str, fs: FileSystem) -> None:
     )
 
 
-def run_state(seen: Glance) -> str:
+def run_state(seen: Glance) -> RunState:
     """Return finished, exception or interrupted as the run said, else live or stopped."""
     if seen.end is not None:
-        return seen.end.status
+        return _ENDED.get(seen.end.status, "stopped")
     start = seen.start
     if start is not None and start.pid and start.host == socket.gethostname():
         return "live" if _is_alive(start.pid) else "stopped"

@@ -3,20 +3,28 @@
 import os
 import re
 from contextlib import suppress
-from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from lightning_gpuprof.analysis.timeline.call_tree import first_of_each
 from lightning_gpuprof.analysis.timeline.cut import Cut
 from lightning_gpuprof.analysis.timeline.layout import KINDS, Layout
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records.files import LAYOUT_SUFFIX
-from lightning_gpuprof.report.charts.layout_file import LayoutFileError, LoadedLayout, unpack
+from lightning_gpuprof.report.charts.cycles import CycleState, pick_cycle
+from lightning_gpuprof.report.charts.layout_file import (
+    LayoutFileError,
+    LoadedLayout,
+    MemoryTrack,
+    unpack,
+)
 from lightning_gpuprof.report.charts.loaded_run import LoadedRun
 from lightning_gpuprof.report.charts.query import Query, QueryError
-from lightning_gpuprof.report.charts.traces import pick_cycle
+from lightning_gpuprof.report.document import Column, Table
+from lightning_gpuprof.report.labels import event_label
 
 MAX_COLUMNS = 12_000
 MAX_FOUND = 200
@@ -26,39 +34,82 @@ _ALIGN = 8
 _GROUP = re.compile(r"[0-9]{1,9}")
 
 
-def timeline_view(run: LoadedRun, query: Query) -> dict[str, Any]:
-    """Return what a cycle's timeline holds: its lanes, its length, and whether it is prepared."""
-    found, loaded = _prepared(run, query)
+class Group(Struct, frozen=True):
+    """Lanes of a timeline under one heading, such as a thread of the host or a stream."""
+
+    kind: str
+    label: str
+    first: int
+    """Number of its first lane."""
+    lanes: int
+    events: int
+
+
+class TimelinePayload(Struct, frozen=True):
+    """What a cycle's timeline holds: its lanes, its length, and whether it is prepared."""
+
+    trace: str | None
+    state: CycleState
+    span_ns: tuple[int, int] = (0, 0)
+    events: int = 0
+    kinds: tuple[str, ...] = KINDS
+    """Kinds of events by number, as `/timeline_cut` has them."""
+    used: tuple[str, ...] = ()
+    """The kinds that occur."""
+    groups: tuple[Group, ...] = ()
+    memory: tuple[MemoryTrack, ...] = ()
+    error: str | None = None
+
+
+def timeline_view(run: LoadedRun, query: Query) -> TimelinePayload:
+    """Return what a cycle's timeline holds."""
+    trace, loaded = _prepared(run, query)
     if loaded is None:
-        return found
+        return TimelinePayload(trace, _unprepared(trace))
     layout = loaded.layout
-    return {
-        **found,
-        "span_ns": layout.span,
-        "events": len(layout),
-        "kinds": KINDS,
-        "used": [KINDS[i] for i in np.unique(layout.kind).tolist()],
-        "groups": [_group(layout, index) for index in range(len(layout.groups))],
-        "memory": loaded.memory_tracks(),
-    }
+    first, last = layout.span
+    return TimelinePayload(
+        trace,
+        "prepared",
+        span_ns=(first, last),
+        events=len(layout),
+        used=tuple(KINDS[kind] for kind in np.unique(layout.kind).tolist()),
+        groups=tuple(_group(layout, index) for index in range(len(layout.groups))),
+        memory=tuple(loaded.memory_tracks()),
+    )
 
 
-def call_tree_view(run: LoadedRun, query: Query) -> dict[str, Any]:
-    """Return who called what in a cycle, as columns with a parent index."""
-    found, loaded = _prepared(run, query)
+class CallTreePayload(Struct, frozen=True):
+    """Who called what in a cycle, as columns; a node's parent stands before it."""
+
+    trace: str | None
+    state: CycleState
+    name: tuple[str, ...] = ()
+    kind: tuple[str, ...] = ()
+    parent: tuple[int, ...] = ()
+    """Number of the caller, -1 where there is none."""
+    count: tuple[int, ...] = ()
+    host_ns: tuple[int, ...] = ()
+    device_ns: tuple[int, ...] = ()
+    error: str | None = None
+
+
+def call_tree_view(run: LoadedRun, query: Query) -> CallTreePayload:
+    """Return who called what in a cycle."""
+    trace, loaded = _prepared(run, query)
     if loaded is None:
-        return found
+        return CallTreePayload(trace, _unprepared(trace))
     tree, names = loaded.tree, loaded.layout.names
-    return {
-        **found,
-        "name": [names[i][:NAME_LENGTH] for i in tree.name.tolist()],
-        "kind": [KINDS[i] for i in tree.kind.tolist()],
-        "parent": tree.parent.tolist(),
-        "count": tree.count.tolist(),
-        "host_ns": tree.host_ns.tolist(),
-        "device_ns": tree.device_ns.tolist(),
-        "operator_bytes": loaded.operator_bytes(),
-    }
+    return CallTreePayload(
+        trace,
+        "prepared",
+        name=tuple(names[number][:NAME_LENGTH] for number in tree.name.tolist()),
+        kind=tuple(KINDS[number] for number in tree.kind.tolist()),
+        parent=tuple(tree.parent.tolist()),
+        count=tuple(tree.count.tolist()),
+        host_ns=tuple(tree.host_ns.tolist()),
+        device_ns=tuple(tree.device_ns.tolist()),
+    )
 
 
 def timeline_cut_view(run: LoadedRun, query: Query) -> bytes:
@@ -71,13 +122,35 @@ def timeline_cut_view(run: LoadedRun, query: Query) -> bytes:
     columns = query.integer("columns", default=2000, low=1, high=MAX_COLUMNS)
     lanes = _lanes(layout, query.text("groups"))
     text = query.text("text")
-    found = loaded.found(text) if text else None
-    cut = loaded.cutter.cut(lanes, start, end, columns, found=found)
+    matches = loaded.found(text) if text else None
+    cut = loaded.cutter.cut(lanes, start, end, columns, found=matches)
     return pack_cut(layout, cut, start, end)
 
 
-def timeline_event_view(run: LoadedRun, query: Query) -> dict[str, Any]:
-    """Return all that is known of one event: shapes, what is around it, what it launched."""
+class TimelineEvent(Struct, frozen=True):
+    """An event of the timeline."""
+
+    lane: int
+    event: int
+    name: str
+    kind: str
+    start_ns: int
+    dur_ns: int
+
+
+class EventDetails(TimelineEvent, frozen=True):
+    """All that is known of an event."""
+
+    arguments: str | None
+    """The inputs that its operator was called with."""
+    partner: TimelineEvent | None
+    """What launched it, or what it launched; of a gap, what ended it."""
+    around: tuple[TimelineEvent, ...]
+    """The events that it was called from, innermost first."""
+
+
+def timeline_event_view(run: LoadedRun, query: Query) -> EventDetails:
+    """Return all that is known of one event: inputs, what is around it, what it launched."""
     loaded = _loaded(run, query)
     layout = loaded.layout
     number = query.integer("event", default=-1, low=0, high=max(0, len(layout) - 1))
@@ -86,28 +159,48 @@ def timeline_event_view(run: LoadedRun, query: Query) -> dict[str, Any]:
     arguments = loaded.argument_text(number) or (
         loaded.argument_text(int(layout.parent[inside])) if inside != number else None
     )
-    return {
-        **_event(loaded, number),
-        "arguments": arguments,
-        "partner": _event(loaded, partner) if partner >= 0 else None,
-        "around": [_event(loaded, one) for one in loaded.around(inside)[:MAX_STACK]],
-    }
+    return EventDetails(
+        **asdict(_event(loaded, number)),
+        arguments=arguments,
+        partner=_event(loaded, partner) if partner >= 0 else None,
+        around=tuple(_event(loaded, outer) for outer in loaded.around(inside)[:MAX_STACK]),
+    )
 
 
-def timeline_search_view(run: LoadedRun, query: Query) -> dict[str, Any]:
-    """Return the events whose names hold a text, the longest ones one by one."""
+class SearchResult(Struct, frozen=True):
+    """The events whose names hold a text, the longest ones as rows."""
+
+    count: int
+    total_ns: int
+    table: Table
+
+
+_FOUND = (
+    Column("name", "Name", "code"),
+    Column("label", "Kind", "text"),
+    Column("start_ns", "Starts at", "ns"),
+    Column("dur_ns", "Takes", "ns", bar=True),
+    Column("event", "Event", "count", detail="verbose"),
+    Column("kind", "Kind", "code", detail="verbose"),
+)
+
+
+def timeline_search_view(run: LoadedRun, query: Query) -> SearchResult:
+    """Return the events whose names hold a text, the longest ones as rows of a table."""
     text = query.text("text")
     if not text:
         raise QueryError("The request names nothing to search for: add text=WORD.")
     loaded = _loaded(run, query)
     layout = loaded.layout
-    found = np.flatnonzero(loaded.found(text) & first_of_each(layout))
-    longest = found[np.argsort(-layout.dur_ns[found], kind="stable")[:MAX_FOUND]]
-    return {
-        "count": len(found),
-        "total_ns": int(layout.dur_ns[found].sum()),
-        "events": [_event(loaded, one) for one in longest.tolist()],
-    }
+    matches = np.flatnonzero(loaded.found(text) & first_of_each(layout))
+    longest = matches[np.argsort(-layout.dur_ns[matches], kind="stable")[:MAX_FOUND]]
+    events = [_event(loaded, number) for number in longest.tolist()]
+    rows = tuple({**asdict(event), "label": event_label(event.kind)} for event in events)
+    return SearchResult(
+        count=len(matches),
+        total_ns=int(layout.dur_ns[matches].sum()),
+        table=Table("events", _FOUND, rows, first_rows=6, sort="dur_ns", color="kind"),
+    )
 
 
 def pack_cut(layout: Layout, cut: Cut, start: int, end: int) -> bytes:
@@ -121,7 +214,7 @@ def pack_cut(layout: Layout, cut: Cut, start: int, end: int) -> bytes:
             "blocks": len(cut.lane),
             "lanes": lanes.tolist(),
             "counts": counts.tolist(),
-            "names": {str(i): layout.names[i][:NAME_LENGTH] for i in named},
+            "names": {str(number): layout.names[number][:NAME_LENGTH] for number in named},
         }
     )
     padding = b" " * (-(len(head) + 4) % _ALIGN)
@@ -138,17 +231,23 @@ def pack_cut(layout: Layout, cut: Cut, start: int, end: int) -> bytes:
     return b"".join([length, head, padding, *(column.tobytes() for column in columns)])
 
 
-def _prepared(run: LoadedRun, query: Query) -> tuple[dict[str, Any], LoadedLayout | None]:
-    """Return how a view of a cycle begins, and its layout where this version can read one."""
-    wanted = pick_cycle(run, query, LAYOUT_SUFFIX)
-    if wanted is None:
-        return {"trace": None, "state": "no-cycle"}, None
-    path = os.path.join(run.folder, wanted + LAYOUT_SUFFIX)
-    if wanted not in run.layouts and run.fs.exists(path):
+def layout_beside(run: LoadedRun, trace: str) -> LoadedLayout | None:
+    """Return a trace's layout, None where none lies beside it that this version can read."""
+    path = os.path.join(run.folder, trace + LAYOUT_SUFFIX)
+    if trace not in run.layouts and run.fs.exists(path):
         with suppress(LayoutFileError):
-            run.layouts[wanted] = LoadedLayout(*unpack(run.fs.read_bytes(path)))
-    loaded = run.layouts.get(wanted)
-    return {"trace": wanted, "state": "prepared" if loaded else "not-prepared"}, loaded
+            run.layouts[trace] = LoadedLayout(*unpack(run.fs.read_bytes(path)))
+    return run.layouts.get(trace)
+
+
+def _prepared(run: LoadedRun, query: Query) -> tuple[str | None, LoadedLayout | None]:
+    """Return the trace file that a request is about, and its layout."""
+    trace = pick_cycle(run, query, LAYOUT_SUFFIX)
+    return trace, None if trace is None else layout_beside(run, trace)
+
+
+def _unprepared(trace: str | None) -> CycleState:
+    return "no-cycle" if trace is None else "not-prepared"
 
 
 def _loaded(run: LoadedRun, query: Query) -> LoadedLayout:
@@ -166,31 +265,25 @@ def _lanes(layout: Layout, groups: str) -> Int64:
     if not groups:
         return np.arange(len(layout.lane_first) - 1)
     numbers = groups.split(",")
-    if not all(_GROUP.fullmatch(one) and int(one) < len(layout.groups) for one in numbers):
+    if not all(_GROUP.fullmatch(text) and int(text) < len(layout.groups) for text in numbers):
         raise QueryError(f"groups={groups[:40]!r}: pass numbers below {len(layout.groups)}.")
-    chosen = [layout.groups[int(one)] for one in numbers]
-    return np.concatenate([np.arange(one.first, one.first + one.lanes) for one in chosen])
+    chosen = [layout.groups[int(text)] for text in numbers]
+    return np.concatenate([np.arange(group.first, group.first + group.lanes) for group in chosen])
 
 
-def _group(layout: Layout, index: int) -> dict[str, Any]:
+def _group(layout: Layout, index: int) -> Group:
     group = layout.groups[index]
     first, last = layout.lane_first[[group.first, group.first + group.lanes]].tolist()
-    return {
-        "kind": group.kind,
-        "label": group.label[:NAME_LENGTH],
-        "first": group.first,
-        "lanes": group.lanes,
-        "events": last - first,
-    }
+    return Group(group.kind, group.label[:NAME_LENGTH], group.first, group.lanes, last - first)
 
 
-def _event(loaded: LoadedLayout, number: int) -> dict[str, Any]:
+def _event(loaded: LoadedLayout, number: int) -> TimelineEvent:
     layout = loaded.layout
-    return {
-        "lane": int(np.searchsorted(layout.lane_first, number, side="right")) - 1,
-        "event": number,
-        "name": layout.names[int(layout.name[number])][: 4 * NAME_LENGTH],
-        "kind": KINDS[int(layout.kind[number])],
-        "start_ns": int(layout.start_ns[number]),
-        "dur_ns": int(layout.dur_ns[number]),
-    }
+    return TimelineEvent(
+        lane=int(np.searchsorted(layout.lane_first, number, side="right")) - 1,
+        event=number,
+        name=layout.names[int(layout.name[number])][: 4 * NAME_LENGTH],
+        kind=KINDS[int(layout.kind[number])],
+        start_ns=int(layout.start_ns[number]),
+        dur_ns=int(layout.dur_ns[number]),
+    )

@@ -20,7 +20,6 @@ from lightning_gpuprof.report.document import (
     Text,
     Value,
 )
-from lightning_gpuprof.report.labels import phase_label
 
 MOST_LINES = 20
 FIRST_LINES = 5
@@ -37,7 +36,7 @@ def lines_section(run: RunResults) -> Section | None:
     rows: list[dict[str, Value]] = [
         {
             "place": _place(line),
-            "phase": phase_label(line.phase.value),
+            "phase": Place(phase=line.phase.value),
             "frac": Interval(line.low_frac, line.high_frac),
             "time_ns": Interval(line.low_ns, line.high_ns),
             "mean_ns": line.mean_ns,
@@ -51,7 +50,7 @@ def lines_section(run: RunResults) -> Section | None:
         return None
     columns = (
         Column("place", "Line", "place", keep_end=True),
-        Column("phase", "In", "text"),
+        Column("phase", "In", "place"),
         Column("frac", "Share", "frac"),
         Column(
             "time_ns",
@@ -187,7 +186,7 @@ def syncs_section(sites: Sequence[SyncSite]) -> Section | None:
             "count": site.count,
             "steps_count": site.steps_watched,
             "blocked_ns": site.blocked_ns,
-            "phase": None if site.phase is None else phase_label(site.phase),
+            "phase": None if site.phase is None else Place(phase=site.phase),
             "would_sync": site.would_sync,
         }
         for site in sites
@@ -199,7 +198,7 @@ def syncs_section(sites: Sequence[SyncSite]) -> Section | None:
         Column("count", "Times", "count"),
         Column("steps_count", "In steps", "count"),
         Column("blocked_ns", "Blocked", "ns"),
-        Column("phase", "In", "text"),
+        Column("phase", "In", "place"),
         Column("would_sync", "Only on a GPU", "flag"),
     )
     table = Table("sync_sites", columns, tuple(rows))

@@ -56,16 +56,22 @@ def ranks_section(run: RunResults, findings: Sequence[Finding]) -> Section | Non
     note = f"{len(run.ranks.views)} ranks{where}"
     if many:
         note += "; those that wait least come first"
-    difference = Text((rank_verdict(run.ranks.views, findings),))
+    sentence, _ = rank_verdict(run.ranks.views, findings)
+    difference = Text((sentence,))
     chart = Chart("ranks", "Ranks side by side")
     return Section("ranks", "Ranks", "page", (difference, table, chart), note=note)
 
 
-def rank_verdict(ranks: Sequence[RankView], findings: Sequence[Finding]) -> str:
-    """Say which rank the others wait for, or in which phase the ranks differ most."""
+def rank_verdict(ranks: Sequence[RankView], findings: Sequence[Finding]) -> tuple[str, int | None]:
+    """Say which rank the others wait for, or in which phase the ranks differ most.
+
+    Returns:
+        The sentence, and the rank that it is about.
+    """
     late = next((finding for finding in findings if finding.id == STRAGGLER), None)
     if late is not None:
-        return f"{late.title}."
+        rank = next((place.rank for place in late.places if place.rank is not None), None)
+        return f"{late.title}.", rank
     stepped = [rank for rank in ranks if rank.mean_ns]
     widest: tuple[int, Phase, RankView] | None = None
     for phase in Phase:
@@ -78,12 +84,13 @@ def rank_verdict(ranks: Sequence[RankView], findings: Sequence[Finding]) -> str:
         if widest is None or difference > widest[0]:
             widest = difference, phase, slow
     if widest is None or widest[0] < ALIKE_FRAC * (stepped[0].mean_ns or 0):
-        return "The ranks are alike."
+        return "The ranks are alike.", None
     difference, phase, slow = widest
-    return (
+    sentence = (
         f"Ranks differ most in {phase_label(phase.value).lower()}: rank {slow.rank} takes "
         f"{duration(difference)} longer than the fastest."
     )
+    return sentence, slow.rank
 
 
 def _waits(rank: RankView) -> tuple[bool, int]:

@@ -12,22 +12,26 @@ import { VIEWS } from "./views/registry.js";
 const POLL_MS = 4000;
 
 /**
- * @typedef {Record<string, any>} RunLine
+ * @typedef {import("./payloads").RunLine} RunLine
+ * @typedef {import("./payloads").RunHeader} RunHeader
+ * @typedef {import("./payloads").Payloads} Payloads
+ * @typedef {Record<string, string | undefined>} Changes
+ *
  * @typedef {object} Context What a view is given.
  * @property {import("./source.js").Source} source
  * @property {RunLine} run The picked run, a line of /runs.
  * @property {RunLine[]} runs All runs.
  * @property {boolean} perfetto Whether the server carries the Perfetto UI.
- * @property {Record<string, any>} header The picked session, as /run tells it.
+ * @property {RunHeader} header The picked session.
  * @property {Record<string, string>} state What the address holds: view, run, rank, session, ...
- * @property {(view: string, params?: import("./source.js").Params) => Promise<any>} get
+ * @property {<Name extends keyof Payloads>(view: Name, params?: import("./source.js").Params) => Promise<Payloads[Name]>} get
  *   Fetches a payload of the picked run, rank and session.
  * @property {(view: string, params?: import("./source.js").Params) => Promise<ArrayBuffer>} getBinary
  *   Fetches columns of the picked run, rank and session.
- * @property {(key: string) => any} local The view's own state, kept over refreshes.
+ * @property {<State extends object>(key: string) => State} local The view's own state, kept over refreshes.
  * @property {(draw: () => void) => void} onMount Called once the view is on the page.
- * @property {(changes: Record<string, string | undefined>) => void} go Changes the address.
- * @property {(changes: Record<string, string | undefined>) => void} note Changes the address alone.
+ * @property {(changes: Changes) => void} go Changes the address.
+ * @property {(changes: Changes) => void} note Changes the address alone.
  * @property {() => void} refresh Draws the view again.
  */
 
@@ -51,10 +55,10 @@ class App {
   constructor(root, source) {
     this.source = source;
     this.state = readState();
-    /** @type {Map<string, any>} */
+    /** @type {Map<string, object>} */
     this.locals = new Map();
-    /** @type {{runs: RunLine[], roots: string[], missing: string[], schema_version: number, perfetto?: boolean}} */
-    this.listing = { runs: [], roots: [], missing: [], schema_version: 0 };
+    /** @type {import("./payloads").Listing} */
+    this.listing = { runs: [], roots: [], missing: [], schema_version: 0, perfetto: false };
     this.drawn = "";
     this.turn = 0;
     this.bar = h("header.topbar");
@@ -87,7 +91,7 @@ class App {
 
   fingerprint() {
     const run = this.picked();
-    const names = this.listing.runs.map((one) => one.name + one.state);
+    const names = this.listing.runs.map((line) => line.name + line.state);
     return JSON.stringify([names, run?.name, run?.size_bytes, run?.state, run?.analysed, run?.analysed_unix_ns]);
   }
 
@@ -122,7 +126,7 @@ class App {
     this.drawn = this.fingerprint();
     const run = this.picked();
     if (!run) return this.empty();
-    const view = VIEWS.find((one) => one.id === this.state.view) ?? VIEWS[0];
+    const view = VIEWS.find((candidate) => candidate.id === this.state.view) ?? VIEWS[0];
     this.drawTabs(view);
     const why = unreadable(run, this.listing.schema_version);
     if (why) {
@@ -156,7 +160,7 @@ class App {
 
   /**
    * @param {RunLine} run
-   * @param {Record<string, any>} header
+   * @param {RunHeader} header
    * @param {string} view
    * @param {(() => void)[]} mounted
    * @returns {Context}
@@ -173,8 +177,9 @@ class App {
       getBinary: (name, params) => this.source.getBinary(name, { ...this.params(run), ...params }),
       local: (key) => {
         const full = `${view}/${key}`;
-        if (!this.locals.has(full)) this.locals.set(full, {});
-        return this.locals.get(full);
+        const known = this.locals.get(full) ?? {};
+        this.locals.set(full, known);
+        return /** @type {any} */ (known); // as the view made it
       },
       onMount: (draw) => mounted.push(draw),
       go: (changes) => this.go(changes),
@@ -200,7 +205,7 @@ class App {
 
   /**
    * @param {RunLine} run
-   * @param {Record<string, any> | null} header
+   * @param {RunHeader | null} header
    */
   drawBar(run, header) {
     keepFocus(this.bar, () => {
@@ -220,9 +225,9 @@ class App {
 
   /** Shows why there is nothing to show. @param {unknown} error */
   say(error) {
-    const known = error instanceof SourceError;
-    if (!known) console.error(error);
-    const text = known ? error.message : `This view failed to draw: ${error}`;
+    const isExpected = error instanceof SourceError;
+    if (!isExpected) console.error(error);
+    const text = isExpected ? error.message : `This view failed to draw: ${error}`;
     this.main.replaceChildren(h("p.empty", { role: "alert" }, text));
   }
 }
@@ -240,5 +245,5 @@ function heading(view) {
 function isEvaluation(run, runs) {
   const at = run.name.lastIndexOf("/");
   const fit = at < 0 ? "." : run.name.slice(0, at);
-  return run.name.slice(at + 1) === run.stage && runs.some((one) => one.name === fit);
+  return run.name.slice(at + 1) === run.stage && runs.some((other) => other.name === fit);
 }

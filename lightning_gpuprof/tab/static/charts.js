@@ -4,8 +4,19 @@ import { h } from "./dom.js";
 import { table } from "./table.js";
 import { color } from "./theme.js";
 
-/** @type {Promise<any> | null} */
+/**
+ * @typedef {object} Plot A drawn chart, to listen to.
+ * @property {(event: string, listener: (event: Record<string, number | undefined>) => void) => void} on
+ *
+ * @typedef {object} Plotly
+ * @property {(box: HTMLElement, data: object[], layout: object, config: object) => Promise<Plot>} newPlot
+ */
+
+/** @type {Promise<Plotly> | null} */
 let loading = null;
+
+/** Rows of the table behind a chart that are shown at first. */
+const FIRST_ROWS = 20;
 
 /** @param {import("./source.js").Source} source */
 function plotly(source) {
@@ -14,7 +25,7 @@ function plotly(source) {
       new Promise((done, fail) => {
         const script = document.createElement("script");
         script.src = url;
-        script.onload = () => done(/** @type {any} */ (window).Plotly);
+        script.onload = () => done(/** @type {{Plotly: Plotly}} */ (/** @type {unknown} */ (window)).Plotly);
         script.onerror = () => fail(new Error(`no Plotly at ${url}`));
         document.head.append(script);
       }),
@@ -51,22 +62,25 @@ function baseLayout() {
 }
 
 /**
- * @param {Record<string, any>} base
- * @param {Record<string, any>} over
+ * @param {object} base
+ * @param {object} over What counts where both have a key.
+ * @returns {object}
  */
 function merge(base, over) {
+  const merged = new Map(Object.entries(base));
   for (const [key, value] of Object.entries(over)) {
-    const both = value && typeof value === "object" && !Array.isArray(value) && base[key];
-    base[key] = both ? merge({ ...base[key] }, value) : value;
+    const below = merged.get(key);
+    merged.set(key, isPlain(value) && isPlain(below) ? merge(below, value) : value);
   }
-  return base;
+  return Object.fromEntries(merged);
 }
 
-/**
- * @typedef {object} Numbers What a chart shows, as a table for those who cannot see it.
- * @property {import("./table.js").Column[]} columns
- * @property {import("./table.js").Row[]} rows
- */
+/** @param {unknown} value @returns {value is object} */
+function isPlain(value) {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** @typedef {Pick<import("./payloads").Table, "id" | "columns" | "rows">} Numbers What a chart shows, as a table. */
 
 /**
  * A chart that draws itself once it is on the page.
@@ -76,7 +90,7 @@ function merge(base, over) {
  * @param {number} spec.height In pixels.
  * @param {() => {data: object[], layout?: object}} spec.plot
  * @param {() => Numbers} [spec.numbers] Left out where a table stands beside the chart anyway.
- * @param {(plot: any) => void} [spec.ready] Called with the drawn plot, to listen to it.
+ * @param {(plot: Plot) => void} [spec.ready] Called with the drawn plot, to listen to it.
  */
 export function chart(context, spec) {
   const box = h("div.chart", {
@@ -109,16 +123,20 @@ export function chart(context, spec) {
  * @param {() => Numbers} numbers
  */
 function behind(context, label, numbers) {
+  /** @type {import("./table.js").TableState & {open?: boolean}} */
   const state = context.local(`behind ${label}`);
   const box = h("div");
-  const fill = () => box.replaceChildren(table({ label: `${label}, in numbers`, state, ...numbers() }));
+  const title = `${label}, in numbers`;
+  const fill = () => {
+    box.replaceChildren(table({ type: "table", title, first_rows: FIRST_ROWS, ...numbers() }, { state }));
+  };
   if (state.open) fill();
   return h(
     "details.behind",
     {
       open: Boolean(state.open),
-      ontoggle: (/** @type {any} */ event) => {
-        state.open = event.target.open;
+      ontoggle: (/** @type {Event} */ event) => {
+        state.open = /** @type {HTMLDetailsElement} */ (event.target).open;
         if (state.open && !box.firstChild) fill();
       },
     },

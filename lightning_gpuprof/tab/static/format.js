@@ -1,4 +1,14 @@
-// Formats numbers for people; the only place of the browser side that does.
+// Formats values for people, by their unit; the only place of the browser side that does.
+//
+// report/format.py does the same in Python; tests/data/format_cases.json holds both to the same texts.
+
+import { PHASES } from "./labels.js";
+
+/** @typedef {import("./payloads").Unit} Unit */
+/** @typedef {import("./payloads").Value} Value */
+/** @typedef {import("./payloads").Place} Place */
+/** @typedef {import("./payloads").Interval} Interval */
+/** @typedef {number | null | undefined} Measured */
 
 const TIMES = /** @type {const} */ ([
   [1e9, "s"],
@@ -11,44 +21,209 @@ const SIZES = /** @type {const} */ ([
   [2 ** 20, "MiB"],
   [2 ** 10, "KiB"],
 ]);
-const NOT_MEASURED = "not measured";
+const NOT_MEASURED = "-";
+const SIGNIFICANT = 4;
+const SMALLEST = 1e-4;
+/** Enough digits to write any double below a million exactly. */
+const EXACT_DIGITS = 60;
 
-/** @typedef {number | null | undefined} Measured */
+/** @type {Record<string, string>} */
+const STATES = { good: "ok", bad: "bad", look: "look", neutral: "", not_measured: NOT_MEASURED };
 
-/** @param {number} value */
-function threeDigits(value) {
-  const digits = String(Math.trunc(Math.abs(value))).length;
-  return value.toFixed(Math.max(0, 3 - digits));
+/**
+ * Formats a value of a document by its unit.
+ * @param {Value | undefined} value
+ * @param {Unit} unit
+ * @returns {string}
+ */
+export function shown(value, unit) {
+  if (value === null || value === undefined) return NOT_MEASURED;
+  if (typeof value === "object") {
+    if (value.type === "quantity") return shown(value.value, value.unit);
+    return value.type === "place" ? placeName(value) : interval(value, unit);
+  }
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (typeof value === "string") return unit === "state" ? (STATES[value] ?? value) : value;
+  return quantity(value, unit);
+}
+
+/**
+ * Where something is as text, without the line's source.
+ * @param {Place} place
+ */
+export function placeName(place) {
+  if (place.file) return isMeasured(place.line) ? `${place.file}:${place.line}` : place.file;
+  const rank = isMeasured(place.rank) ? `rank ${place.rank}` : "";
+  const names = [place.name || place.kernel, rank].filter(Boolean).join(" ");
+  return names || (place.phase ? (PHASES[place.phase]?.[0] ?? place.phase) : "");
+}
+
+/**
+ * @param {Interval} interval
+ * @param {Unit} unit
+ */
+function interval({ low, high }, unit) {
+  if (unit === "frac") return percentRange(low, high);
+  return between(quantity(low, unit), quantity(high, unit), low === 0 && high > 0);
+}
+
+/**
+ * Joins the ends of an interval, the unit written once where both have the same.
+ * @param {string} low
+ * @param {string} high
+ * @param {boolean} fromNothing
+ */
+function between(low, high, fromNothing) {
+  if (low === high) return high;
+  if (fromNothing) return `up to ${high}`;
+  const [number, unit] = low.split(" ");
+  return `${unit && high.endsWith(` ${unit}`) ? number : low} to ${high}`;
+}
+
+/**
+ * @param {number} value
+ * @param {Unit} unit
+ */
+function quantity(value, unit) {
+  switch (unit) {
+    case "ns":
+      return duration(value);
+    case "bytes":
+      return size(value);
+    case "bytes_per_s":
+      return `${size(value)}/s`;
+    case "per_s":
+      return `${count(value)}/s`;
+    case "frac":
+      return percent(value);
+    case "change_frac":
+      return `${value >= 0 ? "+" : ""}${percent(value)}`;
+    case "unix_ns":
+      return utc(value);
+    case "count":
+      return count(value);
+    default:
+      return number(value);
+  }
 }
 
 /** @param {Measured} ns */
 export function duration(ns) {
-  if (ns === null || ns === undefined) return NOT_MEASURED;
+  if (!isMeasured(ns)) return NOT_MEASURED;
   for (const [scale, unit] of TIMES) {
     if (Math.abs(ns) >= scale) return `${threeDigits(ns / scale)} ${unit}`;
   }
-  return ns === 0 ? "0" : `${Math.round(ns)} ns`;
-}
-
-/**
- * Two durations in one unit: "20.1–26.3 ms"; from nothing on, "up to 26.3 ms".
- * @param {number} low
- * @param {number} high
- */
-export function durationRange(low, high) {
-  if (low === high) return duration(low);
-  if (low === 0) return `up to ${duration(high)}`;
-  const [scale, unit] = TIMES.find(([one]) => Math.abs(high) >= one) ?? [1, "ns"];
-  return `${threeDigits(low / scale)}–${threeDigits(high / scale)} ${unit}`;
+  return `${rounded(ns, 0)} ns`;
 }
 
 /** @param {Measured} bytes */
 export function size(bytes) {
-  if (bytes === null || bytes === undefined) return NOT_MEASURED;
+  if (!isMeasured(bytes)) return NOT_MEASURED;
   for (const [scale, unit] of SIZES) {
     if (Math.abs(bytes) >= scale) return `${threeDigits(bytes / scale)} ${unit}`;
   }
-  return `${Math.round(bytes)} B`;
+  return `${rounded(bytes, 0)} B`;
+}
+
+/** @param {Measured} frac */
+export function percent(frac) {
+  return isMeasured(frac) ? `${rounded(frac * 100, 1)}%` : NOT_MEASURED;
+}
+
+/**
+ * @param {number} low
+ * @param {number} high
+ */
+function percentRange(low, high) {
+  const digits = Math.abs(high) < 0.1 ? 1 : 0;
+  const [from, to] = [rounded(low * 100, digits), rounded(high * 100, digits)];
+  if (from === to) return `${to}%`;
+  return Number(from) === 0 ? `up to ${to}%` : `${from} to ${to}%`;
+}
+
+/**
+ * A count, or a mean of counts with three significant digits.
+ * @param {Measured} value
+ */
+export function count(value) {
+  if (!isMeasured(value)) return NOT_MEASURED;
+  return grouped(rounded(value, Number.isInteger(value) ? 0 : decimalsOfThreeDigits(value)));
+}
+
+/**
+ * A plain number with four significant digits.
+ * @param {Measured} value
+ */
+export function number(value) {
+  if (!isMeasured(value)) return NOT_MEASURED;
+  if (Number.isInteger(value)) return grouped(value.toFixed(0));
+  if (Math.abs(value) < SMALLEST) {
+    const [digits, exponent] = value.toExponential(SIGNIFICANT - 1).split("e");
+    return `${withoutZeros(digits)}e${Number(exponent)}`;
+  }
+  const decimals = Math.max(0, SIGNIFICANT - 1 - Math.floor(Math.log10(Math.abs(value))));
+  return withoutZeros(grouped(rounded(value, decimals)));
+}
+
+/** A moment in the reader's time zone. @param {number} unixNs */
+export function date(unixNs) {
+  return new Date(unixNs / 1e6).toLocaleString("en-GB", {
+    year: "numeric",
+    month: "short",
+    day: "numeric",
+    hour: "2-digit",
+    minute: "2-digit",
+  });
+}
+
+/** @param {number} unixNs */
+function utc(unixNs) {
+  return `${new Date(unixNs / 1e6).toISOString().slice(0, 16).replace("T", " ")} UTC`;
+}
+
+/**
+ * @param {Measured} value
+ * @returns {value is number}
+ */
+function isMeasured(value) {
+  return value !== null && value !== undefined;
+}
+
+/** @param {number} value */
+function threeDigits(value) {
+  return rounded(value, decimalsOfThreeDigits(value));
+}
+
+/** @param {number} value */
+function decimalsOfThreeDigits(value) {
+  return Math.max(0, 3 - String(Math.trunc(Math.abs(value))).length);
+}
+
+/**
+ * Rounds to decimals, a tie to the even digit as Python does; `toFixed` rounds ties up.
+ * @param {number} value
+ * @param {number} decimals
+ */
+function rounded(value, decimals) {
+  const text = value.toFixed(decimals);
+  if (Math.abs(value) >= 1e6) return text;
+  const exact = value.toFixed(EXACT_DIGITS);
+  const end = exact.length - EXACT_DIGITS + decimals;
+  if (!/^50*$/.test(exact.slice(end))) return text;
+  const down = exact.slice(0, decimals ? end : end - 1);
+  return /[02468]$/.test(down) ? down : text;
+}
+
+/** Separates thousands. @param {string} digits */
+function grouped(digits) {
+  const [whole, decimals] = digits.split(".");
+  const groups = whole.replace(/\B(?=(\d{3})+$)/g, ",");
+  return decimals ? `${groups}.${decimals}` : groups;
+}
+
+/** @param {string} digits */
+function withoutZeros(digits) {
+  return digits.includes(".") ? digits.replace(/\.?0+$/, "") : digits;
 }
 
 /**
@@ -67,90 +242,23 @@ export function kernelName(name) {
   return text;
 }
 
-/** Types, and wrappers that many kernels share: they tell none from another. */
-const SHARED =
-  /^(?:void|float\d?|double|int|long|short|char|bool|unsigned|signed|const|true|false|half|__half|BFloat16|Half|complex|lambda|gpu_kernel_impl\w*|OpaqueType|TensorListMetadata|ReduceOp|func_wrapper_t|[Aa]rray|tuple|BinaryFunctor|[AB]UnaryFunctor)$/;
+/** Types, and wrappers that many kernels share: they distinguish no kernel from another. */
+const SHARED = new RegExp(
+  "^(?:void|float\\d?|double|int|long|short|char|bool|unsigned|signed|const|true|false|half|__half|BFloat16|Half|" +
+    "complex|lambda|gpu_kernel_impl\\w*|OpaqueType|TensorListMetadata|ReduceOp|func_wrapper_t|[Aa]rray|tuple|" +
+    "BinaryFunctor|[AB]UnaryFunctor)$",
+);
 
 /**
- * A kernel's own name, with the functor or tile in its template parameters that tells it from others.
+ * A kernel's own name, with the functor or tile in its template parameters that distinguishes it.
  * @param {string} name
  */
 export function shortKernel(name) {
-  const [own, ...inside] = kernelName(name)
+  const [own, ...parameters] = kernelName(name)
     .replace(/\b(?:\w+::)+/g, "")
     .split("<");
-  const told = inside
-    .join("<")
-    .match(/[A-Za-z_]\w*/g)
-    ?.find((word) => !SHARED.test(word));
-  const text = told ? `${own.trim()}<${told}>` : own.trim();
+  const words = parameters.join("<").match(/[A-Za-z_]\w*/g) ?? [];
+  const functor = words.find((word) => !SHARED.test(word));
+  const text = functor ? `${own.trim()}<${functor}>` : own.trim();
   return text.length > 60 ? `${text.slice(0, 59)}…` : text;
-}
-
-/** @param {Measured} frac */
-export function percent(frac) {
-  if (frac === null || frac === undefined) return NOT_MEASURED;
-  return `${(frac * 100).toFixed(1)}%`;
-}
-
-/**
- * Two shares as one text: "49–63%"; from nothing on, "up to 63%".
- * @param {number} low
- * @param {number} high
- */
-export function percentRange(low, high) {
-  const digits = high < 0.1 ? 1 : 0;
-  const [from, to] = [(low * 100).toFixed(digits), (high * 100).toFixed(digits)];
-  if (from === to) return `${to}%`;
-  return Number(from) === 0 ? `up to ${to}%` : `${from}–${to}%`;
-}
-
-/** @param {Measured} value */
-export function count(value) {
-  if (value === null || value === undefined) return NOT_MEASURED;
-  return Math.round(value).toLocaleString("en-US");
-}
-
-/** @param {Measured} value */
-export function number(value) {
-  if (value === null || value === undefined) return NOT_MEASURED;
-  if (Number.isInteger(value)) return count(value);
-  return value.toLocaleString("en-US", { maximumSignificantDigits: 4 });
-}
-
-/** @param {Measured} rate */
-export function perSecond(rate) {
-  return rate === null || rate === undefined ? NOT_MEASURED : `${number(rate)}/s`;
-}
-
-/** @type {[string, (value: number) => string][]} */
-const BY_SUFFIX = [
-  ["_ns", duration],
-  ["_bytes", size],
-  ["_frac", percent],
-  ["_per_s", perSecond],
-  ["_count", (value) => (Number.isInteger(value) ? count(value) : threeDigits(value))],
-];
-
-/**
- * Formats an evidence entry by the unit that its key ends in.
- * @param {string} key
- * @param {unknown} value
- * @returns {[label: string, text: string]}
- */
-export function evidence(key, value) {
-  const [suffix, format] = BY_SUFFIX.find(([end]) => key.endsWith(end)) ?? ["", number];
-  const label = key.slice(0, key.length - suffix.length).replaceAll("_", " ");
-  return [label, typeof value === "number" ? format(value) : String(value)];
-}
-
-/** @param {number} unixNs */
-export function date(unixNs) {
-  return new Date(unixNs / 1e6).toLocaleString("en-GB", {
-    year: "numeric",
-    month: "short",
-    day: "numeric",
-    hour: "2-digit",
-    minute: "2-digit",
-  });
 }

@@ -5,9 +5,11 @@ import { SourceError } from "./source.js";
 /** Parameters that a report holds one answer for, whatever they are. */
 const FIXED = ["run", "session", "buckets", "first", "last", "from", "to", "columns", "groups"];
 
+/** @typedef {{same_as?: string, error?: string, base64?: string}} Answer A payload, or what stands for it. */
+
 /** @returns {import("./source.js").Source} */
 export function keptSource() {
-  /** @type {Record<string, any>} */
+  /** @type {Record<string, Answer>} */
   const answers = JSON.parse(element("gp-data").textContent ?? "{}");
   /** @param {string} name @param {import("./source.js").Params} [params] */
   const find = (name, params = {}) => {
@@ -17,8 +19,8 @@ export function keptSource() {
     const keyOf = (/** @type {typeof asked} */ some) =>
       [name, ...some.map(([key, value]) => `${key}=${value}`).sort()].join("&");
     // Answers that are the same for all ranks are kept once.
-    const found = answers[keyOf(asked)] ?? answers[keyOf(asked.filter(([key]) => key !== "rank"))];
-    const answer = found?.same_as ? answers[found.same_as] : found;
+    const kept = answers[keyOf(asked)] ?? answers[keyOf(asked.filter(([key]) => key !== "rank"))];
+    const answer = kept?.same_as ? answers[kept.same_as] : kept;
     if (!answer) throw new SourceError("This report does not hold that; TensorBoard's PROFILE tab has all of the run.");
     if (answer.error) throw new SourceError(answer.error);
     return answer;
@@ -27,9 +29,9 @@ export function keptSource() {
     url: () => null,
     live: false,
     plotly: () => unpacked("gp-plotly"),
-    getBinary: async (name, params) => bytes(find(name, params).base64).buffer,
+    getBinary: async (name, params) => bytes(find(name, params).base64 ?? "").buffer,
     async get(name, params) {
-      const answer = find(name, params);
+      const answer = /** @type {any} */ (find(name, params)); // as the views in Python made it
       return name === "steps" ? part(answer, params ?? {}) : answer;
     },
   };
@@ -37,9 +39,9 @@ export function keptSource() {
 
 /** @param {string} id */
 function element(id) {
-  const found = document.getElementById(id);
-  if (!found) throw new Error(`this report lacks its ${id}`);
-  return found;
+  const holder = document.getElementById(id);
+  if (!holder) throw new Error(`this report lacks its ${id}`);
+  return holder;
 }
 
 /**
@@ -61,19 +63,22 @@ function bytes(base64) {
 
 /**
  * The buckets of a range of steps: a report cannot make finer ones.
- * @param {any} steps
+ * @param {import("./payloads").Steps} steps
  * @param {import("./source.js").Params} params
  */
 function part(steps, params) {
   const from = Number(params.first ?? 0);
   const to = Number(params.last ?? Infinity);
-  const kept = (/** @type {any[]} */ column) =>
+  const inRange = (/** @type {number[]} */ column) =>
     column.filter((_, index) => steps.last[index] >= from && steps.first[index] < to);
   return {
     ...steps,
-    ...Object.fromEntries(
-      ["first", "last", "count", "max_ns", "slowest", "flags"].map((key) => [key, kept(steps[key])]),
-    ),
-    phase_ns: Object.fromEntries(Object.entries(steps.phase_ns).map(([phase, values]) => [phase, kept(values)])),
+    first: inRange(steps.first),
+    last: inRange(steps.last),
+    count: inRange(steps.count),
+    max_ns: inRange(steps.max_ns),
+    slowest: inRange(steps.slowest),
+    flags: inRange(steps.flags),
+    phase_ns: Object.fromEntries(Object.entries(steps.phase_ns).map(([phase, values]) => [phase, inRange(values)])),
   };
 }

@@ -49,15 +49,15 @@ export function unreadable(run, known) {
 /**
  * Reasons to doubt a run's records.
  * @param {import("./app.js").RunLine} run
- * @param {Record<string, any>} header
+ * @param {import("./payloads").RunHeader} header
  * @param {string} [asked] The run that the page's address names.
  */
 export function notices(run, header, asked = run.name) {
   const texts = asked === run.name ? [] : [`There is no run ${asked} below this --logdir: ${run.name} is shown.`];
   // While a run is written its last line is often not whole yet: no news.
   if (run.state !== "live") texts.push(...header.warnings);
-  for (const one of header.disabled) {
-    texts.push(`The ${one.probe} was switched off at step ${one.step}: ${one.error}`);
+  for (const { probe, step, error } of header.disabled) {
+    texts.push(`The ${probe} was switched off at step ${step}: ${error}`);
   }
   return texts.slice(0, MOST).map((text) => h("p.notice", { role: "note" }, shorten(text, 600)));
 }

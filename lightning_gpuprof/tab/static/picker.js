@@ -1,4 +1,4 @@
-// A labelled list to pick one thing from.
+// A labelled list with one entry picked.
 
 import { h, shorten } from "./dom.js";
 
@@ -6,15 +6,20 @@ import { h, shorten } from "./dom.js";
  * @param {object} spec
  * @param {string} spec.label
  * @param {[value: string, text: string][]} spec.options
- * @param {string} spec.value The picked one's.
+ * @param {string} spec.value Of the picked entry.
  * @param {(value: string) => void} spec.pick
  * @param {string} [spec.id]
  */
 export function picker({ label, options, value, pick, id }) {
   const select = h(
     "select",
-    { id, onchange: (/** @type {any} */ event) => pick(options[event.target.selectedIndex][0]) },
-    options.map(([one, text]) => h("option", { selected: one === value }, shorten(text, 80))),
+    {
+      id,
+      onchange: (/** @type {Event} */ event) => {
+        pick(options[/** @type {HTMLSelectElement} */ (event.target).selectedIndex][0]);
+      },
+    },
+    options.map(([option, text]) => h("option", { selected: option === value }, shorten(text, 80))),
   );
   // Attributes are cleaned of unseen marks for show; the value that goes back must be as it was.
   [...select.children].forEach((child, index) => {

@@ -1,9 +1,11 @@
 // Where the views' data comes from: TensorBoard's routes, or what an HTML report carries.
 
+/** @typedef {import("./payloads").Payloads} Payloads */
 /**
  * @typedef {Record<string, string | number | undefined | null>} Params
  * @typedef {object} Source
- * @property {(name: string, params?: Params) => Promise<any>} get Fetches a view's payload.
+ * @property {<Name extends keyof Payloads>(name: Name, params?: Params) => Promise<Payloads[Name]>} get
+ *   Fetches a view's payload.
  * @property {(name: string, params?: Params) => Promise<ArrayBuffer>} getBinary Fetches columns.
  * @property {(name: string, params?: Params) => string | null} url Where a file lies, null offline.
  * @property {() => Promise<string>} plotly Where a script that defines Plotly can be loaded from.
@@ -55,7 +57,7 @@ export function httpSource(base) {
 
 /**
  * @param {Response} answer
- * @param {any} body
+ * @param {{error?: string} | null} body
  */
 function refusal(answer, body) {
   return new SourceError(body?.error ?? `TensorBoard answered ${answer.status}.`);

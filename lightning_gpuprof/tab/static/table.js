@@ -1,115 +1,175 @@
-// A table that sorts by its headings and searches as one types; remembers both over refreshes.
+// Tables of a document: sorted by their headings, searched while typing, as both were before a refresh.
 
+import { chipColor } from "./colors.js";
 import { h, shorten } from "./dom.js";
+import { shortKernel, shown } from "./format.js";
 
-const NAME_LENGTH = 300;
-const FIRST_ROWS = 20;
+/** @typedef {import("./payloads").Column} Column */
+/** @typedef {import("./payloads").Place} Place */
+/** @typedef {import("./payloads").Table} Table */
+/** @typedef {import("./payloads").Value} Value */
+/** @typedef {Record<string, Value | undefined>} Row */
 
 /**
- * @typedef {Record<string, any>} Row
- * @typedef {object} Column
- * @property {string} key
- * @property {string} label
- * @property {string} [title] What the column means.
- * @property {(value: any, row: Row) => import("./dom.js").Child} [format]
- * @property {boolean} [text] Left-aligned text, sorted by alphabet.
- * @property {boolean} [plain] Text that is no name out of code.
- * @property {boolean} [tail] Keeps the end of a text that is too long: a path's file and line.
- * @property {boolean} [bar] Shows a bar for the value's share of the column's largest.
- *
- * @typedef {object} TableState
+ * @typedef {object} TableState What a reader changed; kept by the view from one refresh to the next.
  * @property {string} [sort]
  * @property {boolean} [up]
  * @property {string} [search]
  * @property {boolean} [all]
+ *
+ * @typedef {object} TableOptions
+ * @property {TableState} [state]
+ * @property {string} [label] What the table is about, where it has no title.
+ * @property {(row: Row) => (() => void) | null} [open] What a click on a row's name does, null for nothing.
  */
 
+const LONGEST_TEXT = 300;
+const LONGEST_TITLE = 2000;
+/** @type {ReadonlySet<string>} */
+const TEXT_UNITS = new Set(["text", "code", "place", "state", "flag"]);
+
 /**
- * @param {object} spec
- * @param {string} spec.label
- * @param {Column[]} spec.columns
- * @param {Row[]} spec.rows
- * @param {TableState} spec.state Kept by the caller from one refresh to the next.
- * @param {string} [spec.sort] Column first sorted by, largest first; as given where left out.
- * @param {(row: Row) => void} [spec.open] Makes each name a button that calls this.
- * @param {boolean} [spec.searchable]
- * @param {number} [spec.first] Rows shown until all are asked for.
+ * @param {Table} spec
+ * @param {TableOptions} [options]
  */
-export function table(spec) {
-  const { columns, rows, state, first = FIRST_ROWS } = spec;
-  state.sort ??= spec.sort;
+export function table(spec, { state = {}, label = spec.title ?? spec.id, open } = {}) {
+  const columns = visibleColumns(spec);
+  state.sort ??= spec.sort ?? undefined;
+  const largest = largestValues(spec, columns);
   const body = h("tbody");
-  const heads = columns.map((column) => headCell(column, state, () => draw()));
-  const more = h("button.link", { onclick: () => ((state.all = !state.all), draw()) });
-  const found = h("span.muted", { "aria-live": "polite" });
+  const heads = columns.map((column) => headCell(column, state, draw));
+  const more = h("button.link", {
+    onclick: () => {
+      state.all = !state.all;
+      draw();
+    },
+  });
+  const matches = h("span.muted", { "aria-live": "polite" });
   const search = h("input", {
     type: "search",
     placeholder: "Search names…",
-    "aria-label": `Search in ${spec.label}`,
+    "aria-label": `Search in ${label}`,
     value: state.search ?? "",
-    oninput: (/** @type {any} */ event) => ((state.search = event.target.value), draw()),
+    oninput: (/** @type {Event} */ event) => {
+      state.search = /** @type {HTMLInputElement} */ (event.target).value;
+      draw();
+    },
   });
-  const largest = new Map(
-    columns.filter((one) => one.bar).map((one) => [one.key, Math.max(1, ...values(rows, one.key))]),
-  );
 
   function draw() {
-    const shown = arrange(rows, columns, state);
-    const part = state.all ? shown : shown.slice(0, first);
-    body.replaceChildren(...part.map((row) => line(row, columns, largest, spec.open)));
-    heads.forEach((head, index) => markSort(head, columns[index], state));
-    more.hidden = shown.length <= first;
-    more.textContent = state.all ? `Show the first ${first}` : `Show all ${shown.length}`;
-    found.textContent = state.search ? `${shown.length} of ${rows.length} rows` : "";
+    const rows = arrange(spec, state);
+    const first = spec.first_rows ?? rowsToLookAt(spec.rows);
+    const part = state.all ? rows : rows.slice(0, first);
+    body.replaceChildren(...part.map((row) => tableRow(row, spec, columns, largest, open)));
+    heads.forEach((head, index) => markSorted(head, columns[index], state));
+    more.hidden = rows.length <= first;
+    more.textContent = state.all ? `Show the first ${first}` : `Show all ${rows.length}`;
+    matches.textContent = state.search ? `${rows.length} of ${spec.rows.length} rows` : "";
   }
   draw();
   return h(
     "div.table-box",
     null,
-    spec.searchable && h("div.table-tools", null, search, found),
+    spec.searchable && h("div.table-tools", null, search, matches),
     h(
       "div.scroll",
-      { tabindex: 0, role: "region", "aria-label": spec.label },
-      h("table", null, h("thead", null, h("tr", null, heads)), body),
+      { tabindex: 0, role: "region", "aria-label": label },
+      h("table", { "data-table": spec.id }, h("thead", null, h("tr", null, heads)), body),
     ),
     more,
   );
 }
 
-/**
- * @param {Row[]} rows
- * @param {string} key
- */
-function values(rows, key) {
-  return rows.map((row) => row[key]).filter((value) => typeof value === "number");
+/** As many rows as are worth a look, where rows have a state; otherwise all. @param {Row[]} rows */
+function rowsToLookAt(rows) {
+  const quiet = rows.filter(({ state }) => state === "good" || state === "not_measured");
+  return quiet.length ? Math.max(1, rows.length - quiet.length) : rows.length;
+}
+
+/** The columns that a page shows, less those in which no row has a value. @param {Table} spec */
+export function visibleColumns({ columns, rows }) {
+  return columns.filter(
+    ({ key, detail }) => detail !== "verbose" && (!rows.length || rows.some((row) => (row[key] ?? "") !== "")),
+  );
 }
 
 /**
- * @param {Row[]} rows
- * @param {Column[]} columns
+ * The rows that match the search, in the order that the reader chose. A row of level 1 stays below its row of
+ * level 0.
+ * @param {Table} spec
  * @param {TableState} state
+ * @returns {Row[]}
  */
-function arrange(rows, columns, state) {
-  const wanted = (state.search ?? "").toLowerCase();
-  const named = columns.filter((column) => column.text);
-  // As it is shown, and whole where that is short.
-  const words = (/** @type {Row} */ row) =>
-    named.map(({ key, format }) => `${row[key]} ${format?.(row[key], row)}`).join(" ");
-  const kept = wanted ? rows.filter((row) => words(row).toLowerCase().includes(wanted)) : [...rows];
-  const key = state.sort;
-  if (!key) return kept;
-  const sign = state.up ? 1 : -1;
-  return kept.sort((a, b) => sign * compare(a[key], b[key]));
+export function arrange(spec, { search, sort, up }) {
+  const words = (search ?? "").toLowerCase();
+  const searched = spec.columns.filter(({ unit, detail }) => TEXT_UNITS.has(unit) && detail !== "verbose");
+  const matching = words
+    ? spec.rows.filter((row) => searched.some((column) => searchText(row[column.key], column).includes(words)))
+    : spec.rows;
+  if (!sort) return [...matching];
+  /** @type {Row[][]} */
+  const groups = [];
+  for (const row of matching) {
+    if (row.level && groups.length) groups[groups.length - 1].push(row);
+    else groups.push([row]);
+  }
+  const sign = up ? 1 : -1;
+  groups.sort(([first], [second]) => sign * compare(first[sort], second[sort]));
+  return groups.flat();
 }
 
 /**
- * Not measured sorts below every number.
- * @param {any} a
- * @param {any} b
+ * Both what is shown of a value and the whole of it, such as a kernel's short and long name.
+ * @param {Value | undefined} value
+ * @param {Column} column
  */
-function compare(a, b) {
+function searchText(value, { unit }) {
+  return `${shown(value, unit)} ${value && typeof value === "object" ? cellText(value, unit) : ""}`.toLowerCase();
+}
+
+/**
+ * Orders values of a column; what was not measured comes below every number.
+ * @param {Value | undefined} first
+ * @param {Value | undefined} second
+ */
+function compare(first, second) {
+  const [a, b] = [sortKey(first), sortKey(second)];
   if (typeof a === "string" && typeof b === "string") return a.localeCompare(b);
-  return (a ?? -Infinity) - (b ?? -Infinity) || 0;
+  if (typeof a === "string") return 1;
+  if (typeof b === "string") return -1;
+  return a === b ? 0 : a - b;
+}
+
+/**
+ * @param {Value | undefined} value
+ * @returns {number | string}
+ */
+function sortKey(value) {
+  if (value === null || value === undefined) return -Infinity;
+  if (typeof value === "object") {
+    if (value.type === "quantity") return sortKey(value.value);
+    return value.type === "interval" ? value.high : shown(value, "place");
+  }
+  return typeof value === "boolean" ? Number(value) : value;
+}
+
+/**
+ * @param {Table} spec
+ * @param {Column[]} columns
+ */
+function largestValues({ rows }, columns) {
+  const bars = columns.filter((column) => column.bar);
+  return new Map(
+    bars.map(({ key }) => {
+      const numbers = rows.map((row) => row[key]).filter((value) => typeof value === "number");
+      return [key, Math.max(Number.MIN_VALUE, ...numbers.map(Math.abs))];
+    }),
+  );
+}
+
+/** @param {Column} column */
+function isText({ unit }) {
+  return TEXT_UNITS.has(unit);
 }
 
 /**
@@ -119,13 +179,13 @@ function compare(a, b) {
  */
 function headCell(column, state, draw) {
   const sort = () => {
-    state.up = state.sort === column.key ? !state.up : Boolean(column.text);
+    state.up = state.sort === column.key ? !state.up : isText(column);
     state.sort = column.key;
     draw();
   };
   return h(
-    column.text ? "th" : "th.number",
-    { scope: "col", title: column.title },
+    isText(column) ? "th" : "th.number",
+    { scope: "col", title: column.note },
     h("button", { onclick: sort }, column.label),
   );
 }
@@ -135,38 +195,117 @@ function headCell(column, state, draw) {
  * @param {Column} column
  * @param {TableState} state
  */
-function markSort(head, column, state) {
+function markSorted(head, column, state) {
   if (state.sort === column.key) head.setAttribute("aria-sort", state.up ? "ascending" : "descending");
   else head.removeAttribute("aria-sort");
 }
 
 /**
  * @param {Row} row
+ * @param {Table} spec
  * @param {Column[]} columns
  * @param {Map<string, number>} largest
  * @param {((row: Row) => void) | undefined} open
  */
-function line(row, columns, largest, open) {
+function tableRow(row, spec, columns, largest, open) {
+  const color = spec.color && chipColor(String(row[spec.color] ?? ""));
+  const show = open?.(row);
+  const named = nameColumn(columns);
   return h(
-    "tr",
-    null,
-    columns.map((column, index) => {
+    row.level ? "tr.part" : "tr",
+    { "data-state": row.state, "data-place": placeOf(row) },
+    columns.map((column) => {
       const value = row[column.key];
-      const shown = column.format ? column.format(value, row) : (value ?? "–");
-      if (column.text) {
-        const text = shown instanceof Node ? shown : shorten(shown, NAME_LENGTH);
-        const title = shown instanceof Node ? null : shorten(value ?? "", 2000);
-        const name = open && index === 0 ? h("button.link", { onclick: () => open(row) }, text) : text;
-        if (column.tail) return h("td.name.tail", { title }, h("bdi", { dir: "ltr" }, name));
-        return h(column.plain ? "td.plain" : "td.name", { title }, name);
-      }
-      const share = column.bar && typeof value === "number" ? value / (largest.get(column.key) ?? 1) : 0;
-      return h(
-        "td.number",
-        null,
-        column.bar && h("i.cell-bar", { style: { width: `${(share * 100).toFixed(1)}%` } }),
-        h("span", null, value === null || value === undefined ? "–" : shown),
-      );
+      const isName = column === named;
+      const text = shorten(cellText(value, column.unit), LONGEST_TEXT);
+      const content = isName && show ? h("button.link", { onclick: show }, text) : text;
+      if (!isText(column)) return numberCell(content, value, column, largest);
+      return textCell(content, value, column, isName ? { color, note: row.note } : {});
     }),
   );
+}
+
+/** The column that says what a row is about: the first, or behind a state the first text. @param {Column[]} columns */
+function nameColumn(columns) {
+  const isState = (/** @type {Column} */ { unit }) => unit === "state" || unit === "flag";
+  if (!isState(columns[0])) return columns[0];
+  return columns.find((column) => isText(column) && !isState(column)) ?? columns[0];
+}
+
+/** A line of code that a row is about, so that a finding can lead to it. @param {Row} row */
+export function placeOf(row) {
+  for (const value of Object.values(row)) {
+    if (value && typeof value === "object" && value.type === "place" && value.file) return shown(value, "place");
+  }
+  return null;
+}
+
+/**
+ * @param {import("./dom.js").Child} content
+ * @param {Value | undefined} value
+ * @param {Column} column
+ * @param {{color?: string | null, note?: Value}} first What the first cell of a row has beside its text.
+ */
+function textCell(content, value, column, { color, note }) {
+  const phase = phaseIn(value);
+  const isName = !phase && (column.unit === "code" || column.unit === "place");
+  const whole = shorten(wholeText(value), LONGEST_TITLE);
+  const fill = color ?? (phase && chipColor(phase));
+  const chip = fill && h("i.chip", { style: { background: fill } });
+  const below = note && h("p.note", null, shorten(note, LONGEST_TITLE));
+  const source = value && typeof value === "object" && value.type === "place" && value.source;
+  const code = source && h("code.source", null, shorten(source.trim(), LONGEST_TEXT));
+  if (column.keep_end) return h("td.name.tail", { title: whole }, chip, h("bdi", { dir: "ltr" }, content), code, below);
+  return h(isName ? "td.name" : "td.plain", { title: whole, "data-unit": column.unit }, chip, content, code, below);
+}
+
+/** The phase that a place is, where it is nothing else. @param {Value | undefined} value */
+function phaseIn(value) {
+  const isPlace = value && typeof value === "object" && value.type === "place";
+  return isPlace && !value.file && !value.name && !value.kernel ? value.phase : null;
+}
+
+/**
+ * What a cell shows: of a kernel its short name, of a line the function too.
+ * @param {Value | undefined} value
+ * @param {import("./payloads").Unit} unit
+ */
+function cellText(value, unit) {
+  if (!value || typeof value !== "object" || value.type !== "place") return shown(value, unit);
+  if (value.kernel && !value.name) return shortKernel(value.kernel);
+  const text = shown(value, unit);
+  return value.file && value.function ? `${text} ${value.function}` : text;
+}
+
+/** @param {Value | undefined} value */
+function wholeText(value) {
+  if (value === null || value === undefined || typeof value === "boolean") return "";
+  if (typeof value !== "object") return String(value);
+  return value.type === "place" ? (value.kernel ?? shown(value, "place")) : "";
+}
+
+/**
+ * @param {import("./dom.js").Child} content
+ * @param {Value | undefined} value
+ * @param {Column} column
+ * @param {Map<string, number>} largest
+ */
+function numberCell(content, value, column, largest) {
+  const share = column.bar && typeof value === "number" ? Math.abs(value) / (largest.get(column.key) ?? 1) : 0;
+  return h(
+    "td.number",
+    null,
+    column.bar && h(barSpec(value, column), { style: { width: `${(share * 100).toFixed(1)}%` } }),
+    h("span", null, content),
+  );
+}
+
+/**
+ * Differences are drawn by their sign.
+ * @param {Value | undefined} value
+ * @param {Column} column
+ */
+function barSpec(value, { key }) {
+  if (key !== "diff" || typeof value !== "number") return "i.cell-bar";
+  return value > 0 ? "i.cell-bar.more" : "i.cell-bar.less";
 }

@@ -21,20 +21,20 @@ const OF_A_RUN = ["rank", "session", "trace", "view_ns", "find", "snapshot", "fr
 /**
  * @param {import("./app.js").RunLine[]} runs
  * @param {import("./app.js").RunLine} run The picked one.
- * @param {Record<string, any> | null} header Its picked session, null where that cannot be read.
+ * @param {import("./payloads").RunHeader | null} header Its picked session, null where that cannot be read.
  * @param {(changes: Record<string, string | undefined>) => void} go
  * @returns {import("./dom.js").Child[]}
  */
 export function topbar(runs, run, header, go) {
   const [label, meaning] = STATES[run.state] ?? [run.state, ""];
   const ranks = header?.ranks ?? [];
-  const sessions = ranks.find((/** @type {any} */ one) => one.rank === header?.rank)?.sessions ?? [];
+  const sessions = ranks.find((line) => line.rank === header?.rank)?.sessions ?? [];
   const others = Object.fromEntries(OF_A_RUN.map((key) => [key, undefined]));
   return [
     picker({
       id: "gp-run",
       label: "Run",
-      options: runs.map((one) => [one.name, one.name]),
+      options: runs.map((line) => [line.name, line.name]),
       value: run.name,
       pick: (name) => go({ ...others, run: name }),
     }),
@@ -42,7 +42,7 @@ export function topbar(runs, run, header, go) {
       picker({
         id: "gp-rank",
         label: "Rank",
-        options: ranks.map((/** @type {any} */ one) => [String(one.rank), String(one.rank)]),
+        options: ranks.map((line) => [String(line.rank), String(line.rank)]),
         value: String(header?.rank),
         pick: (rank) => go({ rank, session: undefined, trace: undefined, view_ns: undefined }),
       }),
@@ -50,9 +50,9 @@ export function topbar(runs, run, header, go) {
       picker({
         id: "gp-session",
         label: "Session",
-        options: sessions.map((/** @type {any} */ one) => [
-          String(one.session),
-          `${one.session}: ${one.stage}, ${count(one.steps)} steps`,
+        options: sessions.map(({ session, stage, steps }) => [
+          String(session),
+          `${session}: ${stage}, ${count(steps)} steps`,
         ]),
         value: String(header?.session),
         pick: (session) => go({ session }),
@@ -64,7 +64,7 @@ export function topbar(runs, run, header, go) {
 
 /**
  * @param {import("./app.js").RunLine} run
- * @param {Record<string, any> | null} header
+ * @param {import("./payloads").RunHeader | null} header
  */
 function facts(run, header) {
   const device = header?.device;

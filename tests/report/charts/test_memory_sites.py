@@ -2,12 +2,13 @@ import json
 from pathlib import Path
 
 import pytest
+from document_parts import table_in
 from recorded import keys
 
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.records.files import FileSystem
 from lightning_gpuprof.report.charts.loaded_run import LoadedRun
-from lightning_gpuprof.report.charts.memory import memory_sites_view, write_sites
+from lightning_gpuprof.report.charts.memory_sites import memory_sites_view, write_sites
 from lightning_gpuprof.report.charts.query import Query, QueryError
 from lightning_gpuprof.views.documents.other_files import SNAPSHOT_VERSION
 
@@ -34,23 +35,24 @@ def view(folder, **params):
 
 
 def test_a_snapshot_is_known_before_it_is_analysed_and_never_read_by_the_view(folder):
-    found = view(folder)
-    assert (found["state"], found["file"]) == ("not-prepared", NAME)
-    (one,) = found["snapshots"]
-    assert (one["rank"], one["session"], one["step"], one["reason"]) == (0, 0, 120, "oom")
+    payload = view(folder)
+    assert (payload.state, payload.file) == ("not-prepared", NAME)
+    (snapshot,) = payload.snapshots
+    known = (snapshot.rank, snapshot.session, snapshot.step, snapshot.reason)
+    assert known == (0, 0, 120, "oom")
 
 
 def test_an_analysed_snapshot_names_the_lines_that_hold_the_memory(folder):
     write_sites(str(folder / "plugins/gpuprof" / NAME))
-    found = view(folder, file=NAME)
-    assert found["state"] == "prepared"
-    (device,) = found["devices"]
-    assert [(site["line"], site["bytes"]) for site in device["sites"]] == [(7, 3_000), (9, 1_000)]
-    assert device["peak_bytes"] == 4_000
+    payload = view(folder, file=NAME)
+    assert payload.state == "prepared"
+    rows = table_in(payload.sections, "sites").rows
+    assert [(row["place"].line, row["bytes"]) for row in rows] == [(7, 3_000), (9, 1_000)]
+    assert "history: 3.91 KiB on device" in payload.sections[0].note
 
 
 def test_a_run_without_snapshots_says_so(tmp_path):
-    assert view(tmp_path)["state"] == "no-snapshot"
+    assert view(tmp_path).state == "no-snapshot"
 
 
 def test_a_name_that_is_no_snapshot_of_the_run_is_refused(folder):
@@ -66,22 +68,22 @@ def keep(folder, **document):
 
 def test_an_analysis_of_another_shape_is_told(folder):
     keep(folder, analysis_version=SNAPSHOT_VERSION + 1, devices=[3])
-    found = view(folder)
-    assert found["state"] == "failed"
-    assert "of another version of this package" in found["error"]
+    payload = view(folder)
+    assert payload.state == "failed"
+    assert "of another version of this package" in payload.error
 
 
 @pytest.mark.parametrize("version", [{}, {"analysis_version": 0}, {"analysis_version": "1"}])
 def test_an_analysis_of_an_older_version_is_done_again(folder, version):
     keep(folder, devices=[], **version)
-    assert view(folder)["state"] == "not-prepared"
+    assert view(folder).state == "not-prepared"
     write_sites(str(folder / "plugins/gpuprof" / NAME))
-    assert view(folder)["state"] == "prepared"
+    assert view(folder).state == "prepared"
 
 
 def test_an_analysis_that_was_copied_in_part_is_done_again(folder):
     keep(folder).write_text('{"devices"')
-    assert view(folder)["state"] == "not-prepared"
+    assert view(folder).state == "not-prepared"
 
 
 def test_an_older_analysis_on_a_remote_disk_is_shown_since_nobody_can_do_it_again(folder):
@@ -90,8 +92,8 @@ def test_an_older_analysis_on_a_remote_disk_is_shown_since_nobody_can_do_it_agai
     older = json.loads(kept.read_text())
     del older["analysis_version"]
     keep(folder, **older)
-    found = memory_sites_view(LoadedRun(str(folder), fs=FileSystem()), Query({}))
-    assert found["state"] == "prepared"
+    payload = memory_sites_view(LoadedRun(str(folder), fs=FileSystem()), Query({}))
+    assert payload.state == "prepared"
 
 
 def test_the_version_goes_up_with_what_an_analysis_says(folder):

@@ -18,19 +18,19 @@ def sparse(make_session, write_run):
 
 
 def test_steps_go_by_their_own_numbers_where_few_were_timed(sparse):
-    found = steps_view(sparse, Query({"buckets": "4"}))
-    assert found["steps"] == 20
-    assert (found["first"], found["last"]) == ([0, 25, 50, 75], [20, 45, 70, 95])
-    assert found["count"] == [5, 5, 5, 5]
-    assert found["slowest"][-1] == 95
+    steps = steps_view(sparse, Query({"buckets": "4"}))
+    assert steps.steps == 20
+    assert (steps.first, steps.last) == ([0, 25, 50, 75], [20, 45, 70, 95])
+    assert steps.count == [5, 5, 5, 5]
+    assert steps.slowest[-1] == 95
 
 
 def test_a_range_is_given_by_their_numbers_too(sparse):
-    found = steps_view(sparse, Query({"first": "90", "last": "1000"}))
-    assert found["first"] == found["last"] == [90, 95]
-    assert found["max_ns"] == [MS, 9 * MS]
+    steps = steps_view(sparse, Query({"first": "90", "last": "1000"}))
+    assert steps.first == steps.last == [90, 95]
+    assert steps.max_ns == [MS, 9 * MS]
 
 
 def test_the_header_knows_how_far_the_run_is_where_few_steps_were_timed(sparse):
     header = run_view(sparse, Query({}))
-    assert (header["steps"], header["last_step"]) == (20, 95)
+    assert (header.steps, header.last_step) == (20, 95)

@@ -45,10 +45,10 @@ def read_cut(content):
 
 def test_a_prepared_cycle_tells_its_lanes(run):
     payload = timeline_view(run, Query({}))
-    assert payload["state"] == "prepared"
-    kinds = [group["kind"] for group in payload["groups"]]
+    assert payload.state == "prepared"
+    kinds = [group.kind for group in payload.groups]
     assert {"annotations", "idle", "stream", "syncs", "thread", "python"} == set(kinds)
-    assert sum(group["events"] for group in payload["groups"]) == payload["events"]
+    assert sum(group.events for group in payload.groups) == payload.events
 
 
 def test_a_layout_comes_back_from_its_file_as_it_was(loaded):
@@ -75,7 +75,7 @@ def test_a_file_of_another_layout_is_told_apart(loaded, monkeypatch):
 
 
 def test_a_cut_is_columns_behind_a_head(run):
-    span = timeline_view(run, Query({}))["span_ns"]
+    span = timeline_view(run, Query({})).span_ns
     head, columns = read_cut(timeline_cut_view(run, Query({"columns": "3000"})))
     assert (head["from"], head["to"]) == tuple(span)
     assert sum(head["counts"]) == head["blocks"]
@@ -85,16 +85,16 @@ def test_a_cut_is_columns_behind_a_head(run):
 
 def test_the_call_tree_sums_up_host_and_device_time(run, loaded):
     calls = call_tree_view(run, Query({}))
-    top = [i for i, parent in enumerate(calls["parent"]) if parent < 0]
-    streams = [g for g in timeline_view(run, Query({}))["groups"] if g["kind"] == "stream"]
+    top = [i for i, parent in enumerate(calls.parent) if parent < 0]
+    streams = [group for group in timeline_view(run, Query({})).groups if group.kind == "stream"]
     assert streams
-    lanes = [slice(*loaded.layout.lane_first[g["first"] :][:2]) for g in streams]
+    lanes = [slice(*loaded.layout.lane_first[group.first :][:2]) for group in streams]
     kernels = np.concatenate([np.r_[lane] for lane in lanes])
     assert (loaded.layout.partner[kernels] >= 0).all()
     busy = int(loaded.layout.dur_ns[kernels].sum())
-    assert sum(calls["device_ns"][i] for i in top) == busy
-    assert all(parent < i for i, parent in enumerate(calls["parent"]))
-    assert calls["count"][calls["name"].index("ProfilerStep#0")] == 3
+    assert sum(calls.device_ns[i] for i in top) == busy
+    assert all(parent < i for i, parent in enumerate(calls.parent))
+    assert calls.count[calls.name.index("ProfilerStep#0")] == 3
 
 
 def test_memory_is_of_the_operator_that_was_innermost_when_it_was_allocated(made_runs, tmp_path):
@@ -108,16 +108,17 @@ def test_memory_is_of_the_operator_that_was_innermost_when_it_was_allocated(made
     source = tmp_path / "source.json"
     source.write_text(json.dumps({"schemaVersion": 1, "traceEvents": ops + marks}))
     run = LoadedRun(str(made_runs.traced_run(tmp_path / "run", source)))
-    found = call_tree_view(run, Query({}))["operator_bytes"]
-    # The first mark says what was there; the one at 150 lies in no operator.
-    assert found == {"aten::mm": 60, "aten::linear": 40, "aten::add": 200}
+    timeline_view(run, Query({}))
+    (layout,) = run.layouts.values()
+    # The first mark says what was there; the mark at 150 lies in no operator.
+    assert layout.operator_bytes() == {"aten::mm": 60, "aten::linear": 40, "aten::add": 200}
 
 
 def test_only_the_asked_groups_are_cut(run):
-    groups = timeline_view(run, Query({}))["groups"]
-    number = next(i for i, group in enumerate(groups) if group["kind"] == "stream")
+    groups = timeline_view(run, Query({})).groups
+    number = next(i for i, group in enumerate(groups) if group.kind == "stream")
     head, _ = read_cut(timeline_cut_view(run, Query({"groups": str(number)})))
-    assert head["lanes"] == [groups[number]["first"]]
+    assert head["lanes"] == [groups[number].first]
 
 
 @pytest.mark.parametrize(
@@ -136,20 +137,21 @@ def test_a_bad_parameter_is_named(run, params, says):
 
 
 def test_an_event_tells_its_launch_shapes_and_callers(run):
-    found = timeline_search_view(run, Query({"text": "s16816gemm"}))
-    detail = timeline_event_view(run, Query({"event": str(found["events"][0]["event"])}))
-    assert detail["kind"] == "kernel_gemm"
-    assert detail["partner"]["kind"] == "runtime"
-    assert detail["arguments"]
-    kinds = [one["kind"] for one in detail["around"]]
+    hits = timeline_search_view(run, Query({"text": "s16816gemm"}))
+    detail = timeline_event_view(run, Query({"event": str(hits.table.rows[0]["event"])}))
+    assert detail.kind == "kernel_gemm"
+    assert detail.partner.kind == "runtime"
+    assert detail.arguments
+    kinds = [event.kind for event in detail.around]
     assert kinds[0] == "operator"
     assert "python" in kinds
 
 
 def test_a_search_counts_all_and_lists_the_longest(run):
-    found = timeline_search_view(run, Query({"text": "CUDASTREAMSYNC"}))
-    assert found["count"] == 3
-    assert found["total_ns"] == sum(event["dur_ns"] for event in found["events"])
+    hits = timeline_search_view(run, Query({"text": "CUDASTREAMSYNC"}))
+    assert hits.count == 3
+    assert hits.total_ns == sum(row["dur_ns"] for row in hits.table.rows)
+    assert {row["label"] for row in hits.table.rows} <= {"Host sync", "Runtime call"}
 
 
 def test_a_search_is_seen_also_where_its_hits_share_a_block_with_others(run):
@@ -158,7 +160,7 @@ def test_a_search_is_seen_also_where_its_hits_share_a_block_with_others(run):
     shared = columns["count"] > 1
     assert shared.any()
     assert 0 < columns["found"].sum() < head["blocks"]
-    for event in hits["events"]:
+    for event in hits.table.rows:
         lanes = np.repeat(head["lanes"], head["counts"])
         inside = (columns["start"] <= event["start_ns"]) & (lanes == event["lane"])
         assert columns["found"][np.flatnonzero(inside)[-1]] == 1
@@ -176,13 +178,14 @@ def test_a_search_for_nothing_is_refused(run):
 
 def test_a_cycle_that_is_not_prepared_says_so(made_runs, tmp_path):
     run = LoadedRun(str(made_runs.traced_run(tmp_path, prepared=False)))
-    assert timeline_view(run, Query({}))["state"] == "not-prepared"
-    assert call_tree_view(run, Query({}))["state"] == "not-prepared"
+    assert timeline_view(run, Query({})).state == "not-prepared"
+    assert call_tree_view(run, Query({})).state == "not-prepared"
     with pytest.raises(QueryError, match="prepared"):
         timeline_cut_view(run, Query({}))
 
 
 def test_a_run_with_timers_only_has_no_timeline(made_runs, tmp_path):
     run = LoadedRun(str(made_runs.killed_run(tmp_path)))
-    assert timeline_view(run, Query({})) == {"trace": None, "state": "no-cycle"}
-    assert call_tree_view(run, Query({})) == {"trace": None, "state": "no-cycle"}
+    for view in (timeline_view, call_tree_view):
+        payload = view(run, Query({}))
+        assert (payload.trace, payload.state) == (None, "no-cycle")

@@ -15,6 +15,17 @@
  * @property {Uint8Array} found Whether a search found an event in it; 1 without a search.
  * @property {string} text What was searched for.
  * @property {Record<string, string>} names
+ *
+ * @typedef {{from: number, to: number, columns: number, groups: string, text?: string}} Range
+ * @typedef {(range: Range) => Promise<ArrayBuffer>} Fetch
+ *
+ * @typedef {object} Head What stands before the columns.
+ * @property {number} from
+ * @property {number} to
+ * @property {number} blocks
+ * @property {number[]} lanes
+ * @property {number[]} counts Blocks by lane.
+ * @property {Record<string, string>} names
  */
 
 /**
@@ -25,6 +36,7 @@
  */
 export function decode(buffer, columns, text) {
   const length = new DataView(buffer).getUint32(0, true);
+  /** @type {Head} */
   const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
   let at = 4 + length;
   /** @type {<T>(kind: {new (buffer: ArrayBuffer, at: number, length: number): T, BYTES_PER_ELEMENT: number}) => T} */
@@ -35,7 +47,7 @@ export function decode(buffer, columns, text) {
   };
   const lanes = new Map();
   let first = 0;
-  head.lanes.forEach((/** @type {number} */ lane, /** @type {number} */ index) => {
+  head.lanes.forEach((lane, index) => {
     lanes.set(lane, [first, first + head.counts[index]]);
     first += head.counts[index];
   });
@@ -76,11 +88,11 @@ export function lastBefore(blocks, [first, last], time) {
 const MARGIN = 1;
 const COARSER_THAN = 0.7;
 
-/** Keeps the blocks that the view shows; draws on with coarser ones until finer ones are here. */
+/** Holds the blocks that the view shows; coarser blocks are drawn until finer blocks have arrived. */
 export class BlockLoader {
   /**
    * @param {object} spec
-   * @param {(range: {from: number, to: number, columns: number, groups: string, text?: string}) => Promise<ArrayBuffer>} spec.fetch
+   * @param {Fetch} spec.fetch
    * @param {[number, number]} spec.span The whole trace.
    * @param {boolean} spec.refines Whether asking again gives finer blocks.
    * @param {() => void} spec.loaded
@@ -91,7 +103,7 @@ export class BlockLoader {
     /** @type {Blocks | null} */
     this.blocks = null;
     this.groups = "";
-    /** The text searched for; hits are distinguished where asking again gives finer blocks. */
+    /** The text searched for; hits are marked where asking again gives finer blocks. */
     this.text = "";
     this.busy = false;
   }

@@ -35,8 +35,8 @@ export function listen(widget) {
   });
   canvas.addEventListener("pointerleave", () => (widget.tip.hidden = true));
   canvas.addEventListener("dblclick", (event) => {
-    const found = widget.hit(event);
-    if (found) widget.show(found.start_ns - found.dur_ns * 0.2, found.start_ns + found.dur_ns * 1.2);
+    const hit = widget.hit(event);
+    if (hit) widget.show(hit.start_ns - hit.dur_ns * 0.2, hit.start_ns + hit.dur_ns * 1.2);
   });
   widget.node.addEventListener("wheel", (event) => wheel(widget, event), { passive: false });
   canvas.addEventListener("keydown", (event) => key(widget, event));

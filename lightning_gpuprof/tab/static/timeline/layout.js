@@ -17,7 +17,7 @@ const GAP = 6;
  * @property {number} top
  * @property {number} body Top of its first lane.
  * @property {number} bottom
- * @property {any} [track]
+ * @property {import("../payloads").MemoryTrack} [track]
  */
 
 /** @type {Record<string, string>} */
@@ -32,15 +32,15 @@ const TITLES = {
 };
 
 /**
- * @param {any} payload The timeline view's.
+ * @param {Pick<import("../payloads").TimelinePayload, "groups" | "memory">} payload
  * @param {Record<string, boolean>} folded By row key.
  * @returns {Row[]}
  */
 export function layOut(payload, folded) {
-  /** @type {any[]} */
-  const rows = payload.groups.map((/** @type {any} */ group, /** @type {number} */ index) => ({ ...group, index }));
+  /** @type {Pick<Row, "kind" | "label" | "index" | "first" | "lanes" | "track">[]} */
+  const rows = payload.groups.map((group, index) => ({ ...group, index }));
   const device = rows.findLastIndex((row) => row.kind === "stream");
-  const memory = payload.memory.map((/** @type {any} */ track) => ({
+  const memory = payload.memory.map((track) => ({
     kind: "memory",
     label: track.device < 0 ? "host" : `device ${track.device}`,
     index: -1,
@@ -71,12 +71,21 @@ export const shownGroups = (rows) =>
     .join(",");
 
 /**
- * The row that a lane lies in and its top.
+ * The row that a lane lies in.
+ * @param {Row[]} rows
+ * @param {number} lane
+ */
+export function rowOfLane(rows, lane) {
+  return rows.find((row) => row.index >= 0 && lane >= row.first && lane < row.first + row.lanes);
+}
+
+/**
+ * The top of a lane.
  * @param {Row[]} rows
  * @param {number} lane
  */
 export function laneTop(rows, lane) {
-  const row = rows.find((one) => one.index >= 0 && lane >= one.first && lane < one.first + one.lanes);
+  const row = rowOfLane(rows, lane);
   return row ? (row.folded ? row.top : row.body + (lane - row.first) * LANE) : null;
 }
 
@@ -86,6 +95,6 @@ export function laneTop(rows, lane) {
  * @returns {number | null} The lane at a height.
  */
 export function laneAt(rows, y) {
-  const row = rows.find((one) => one.index >= 0 && !one.folded && y >= one.body && y < one.bottom);
-  return row ? row.first + Math.floor((y - row.body) / LANE) : null;
+  const below = rows.find((row) => row.index >= 0 && !row.folded && y >= row.body && y < row.bottom);
+  return below ? below.first + Math.floor((y - below.body) / LANE) : null;
 }

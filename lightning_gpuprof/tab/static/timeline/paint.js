@@ -1,14 +1,15 @@
 // Paints a range of the timeline on a canvas.
 
+import { annotationColor, ink, kindColor } from "../colors.js";
 import { duration, kernelName, size } from "../format.js";
+import { EVENTS } from "../labels.js";
 import { color } from "../theme.js";
 import { lastBefore } from "./blocks.js";
-import { annotationColor, ink, kindColor, kindLabel } from "./colors.js";
 import { HEAD, LANE, laneTop } from "./layout.js";
 
 const TEXT_FROM = 34;
 const CHAR = 6.1;
-/** Blocks without a hit are drawn fainter; blocks with one are never narrower than this. */
+/** Blocks without a hit are drawn fainter; blocks with a hit are never narrower than this. */
 const FADED = 0.18;
 const HIT_PX = 2;
 const FONT = '13px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif';
@@ -21,7 +22,7 @@ const FONT = '13px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-ser
  * @property {import("./layout.js").Row[]} rows
  * @property {import("./blocks.js").Blocks | null} blocks
  * @property {string[]} kinds
- * @property {any} selected The picked event as the server describes it.
+ * @property {import("./widget.js").Selected | null} selected The picked event.
  * @property {number} top First visible pixel row.
  * @property {number} bottom
  */
@@ -72,10 +73,10 @@ function lane(pen, scene, row, index) {
  * @param {import("./blocks.js").Blocks} blocks
  * @param {[number, number]} slice
  * @param {number} y
- * @param {0 | 1 | null} found Only those that a search found, or only the others; null for all.
+ * @param {0 | 1 | null} hit Only blocks that a search found, or only the others; null for all.
  * @param {number} least Width in pixels that even the shortest gets.
  */
-function blocksOf(pen, scene, row, blocks, slice, y, found, least) {
+function blocksOf(pen, scene, row, blocks, slice, y, hit, least) {
   const { from, to, width, kinds } = scene;
   const scale = width / (to - from);
   const annotated = row.kind === "annotations";
@@ -85,7 +86,7 @@ function blocksOf(pen, scene, row, blocks, slice, y, found, least) {
   for (let i = Math.max(slice[0], lastBefore(blocks, slice, from)); i < slice[1]; i++) {
     const begin = blocks.start[i];
     if (begin > to) break;
-    if (found !== null && blocks.found[i] !== found) continue;
+    if (hit !== null && blocks.found[i] !== hit) continue;
     const x1 = (begin + blocks.dur[i] - from) * scale;
     if (x1 < 0) continue;
     const x = Math.max(-2, (begin - from) * scale);
@@ -102,7 +103,7 @@ function blocksOf(pen, scene, row, blocks, slice, y, found, least) {
     painted = x + drawn;
     if (end - x > TEXT_FROM) {
       pen.fillStyle = last = ink(fill);
-      const label = name >= 0 ? said(row, kinds[blocks.kind[i]], text) : `${blocks.count[i]} events`;
+      const label = name >= 0 ? blockLabel(row, kinds[blocks.kind[i]], text) : `${blocks.count[i]} events`;
       const begins = Math.max(x, 0);
       const room = Math.floor((end - begins - 8) / CHAR);
       if (room > 2)
@@ -117,8 +118,8 @@ function blocksOf(pen, scene, row, blocks, slice, y, found, least) {
  * @param {string} kind
  * @param {string} name
  */
-function said(row, kind, name) {
-  if (row.kind === "idle") return kindLabel(kind);
+function blockLabel(row, kind, name) {
+  if (row.kind === "idle") return EVENTS[kind] ?? kind;
   return row.kind === "stream" ? kernelName(name) : name;
 }
 
@@ -129,6 +130,7 @@ function said(row, kind, name) {
  */
 function memory(pen, scene, row) {
   const { from, to, width } = scene;
+  if (!row.track) return;
   const { start_ns: start, allocated_bytes: allocated, reserved_bytes: reserved } = row.track;
   const highest = Math.max(1, ...allocated, ...(reserved ?? []));
   const height = row.bottom - row.body - 4;
@@ -136,7 +138,7 @@ function memory(pen, scene, row) {
   const y = (/** @type {number} */ bytes) => row.body + height - (bytes / highest) * height;
   const steps = (/** @type {number[]} */ values) => {
     pen.beginPath();
-    start.forEach((/** @type {number} */ ns, /** @type {number} */ i) => {
+    start.forEach((ns, i) => {
       if (i) pen.lineTo(x(ns), y(values[i - 1]));
       else pen.moveTo(x(ns), y(values[0]));
       pen.lineTo(x(ns), y(values[i]));
@@ -187,13 +189,14 @@ function selection(pen, scene) {
     const right = Math.min(width + 4, x(selected.start_ns + selected.dur_ns));
     pen.strokeRect(left, y, Math.max(right - left, 2), LANE - 2);
   }
-  const other = selected.partner && laneTop(rows, selected.partner.lane);
-  if (y !== null && other !== null && other !== undefined) {
+  const { partner } = selected;
+  const other = partner ? laneTop(rows, partner.lane) : null;
+  if (y !== null && partner && other !== null) {
     pen.lineWidth = 1.2;
     pen.setLineDash([4, 3]);
     pen.beginPath();
     pen.moveTo(x(selected.start_ns), y + LANE / 2);
-    pen.lineTo(x(selected.partner.start_ns), other + LANE / 2);
+    pen.lineTo(x(partner.start_ns), other + LANE / 2);
     pen.stroke();
     pen.setLineDash([]);
   }
@@ -227,10 +230,10 @@ export function paintRuler(pen, { from, to, width, height }) {
 export function ticks(from, to, width) {
   const rough = ((to - from) * 110) / Math.max(width, 110);
   const power = 10 ** Math.floor(Math.log10(Math.max(rough, 1)));
-  const step = ([1, 2, 5, 10].find((one) => one * power >= rough) ?? 10) * power;
-  const found = [];
-  for (let at = Math.ceil(from / step) * step; at < to; at += step) found.push(at);
-  return found;
+  const step = ([1, 2, 5, 10].find((factor) => factor * power >= rough) ?? 10) * power;
+  const times = [];
+  for (let at = Math.ceil(from / step) * step; at < to; at += step) times.push(at);
+  return times;
 }
 
 /**
@@ -241,5 +244,6 @@ function tickText(ns, span) {
   if (ns === 0) return "0";
   const [scale, unit] = span > 5e9 ? [1e9, "s"] : span > 5e3 * 100 ? [1e6, "ms"] : [1e3, "µs"];
   if (span < 2000) return duration(ns);
-  return `${Number((ns / scale).toFixed(span / scale < 5 ? 3 : 1)).toLocaleString("en-US", { maximumFractionDigits: 3 })} ${unit}`;
+  const value = Number((ns / scale).toFixed(span / scale < 5 ? 3 : 1));
+  return `${value.toLocaleString("en-US", { maximumFractionDigits: 3 })} ${unit}`;
 }

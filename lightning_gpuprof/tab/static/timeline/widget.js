@@ -2,27 +2,30 @@
 
 import { h, shorten } from "../dom.js";
 import { count, duration } from "../format.js";
+import { EVENTS } from "../labels.js";
 import { BlockLoader, lastBefore } from "./blocks.js";
-import { kindLabel } from "./colors.js";
 import { listen } from "./input.js";
-import { LANE, laneAt, laneTop, layOut, rowKey, shownGroups } from "./layout.js";
+import { LANE, laneAt, laneTop, layOut, rowKey, rowOfLane, shownGroups } from "./layout.js";
 import { paint, paintRuler } from "./paint.js";
 
 const RULER = 22;
 const SHORTEST_NS = 200;
 
 /**
- * @typedef {object} Kept What outlives a refresh of the page.
+ * @typedef {{event: number, name: string, kind: string, start_ns: number, dur_ns: number}} Picked
+ * @typedef {import("../payloads").TimelineEvent & {partner: import("../payloads").TimelineEvent | null}} Selected
+ *
+ * @typedef {object} WidgetState What outlives a refresh of the page.
  * @property {[number, number]} [view]
  * @property {Record<string, boolean>} [folded]
  * @property {number} [scroll]
  *
  * @typedef {object} Spec
- * @property {any} payload The timeline view's.
- * @property {Kept} kept
+ * @property {import("../payloads").TimelinePayload} payload
+ * @property {WidgetState} state
  * @property {boolean} refines
- * @property {(range: {from: number, to: number, columns: number, groups: string, text?: string}) => Promise<ArrayBuffer>} fetch
- * @property {(event: {event: number, name: string, start_ns: number, dur_ns: number, count: number}) => void} select
+ * @property {import("./blocks.js").Fetch} fetch
+ * @property {(event: Picked) => void} select
  * @property {(from: number, to: number) => void} moved Called once the view rests.
  * @property {(error: unknown) => void} failed
  */
@@ -34,17 +37,17 @@ export class TimelineWidget {
     const [first, last] = spec.payload.span_ns;
     /** @type {[number, number]} */
     this.span = [first, Math.max(last, first + SHORTEST_NS)];
-    const [from, to] = spec.kept.view ?? this.span;
+    const [from, to] = spec.state.view ?? this.span;
     this.from = from;
     this.to = to;
     /** @type {number | undefined} */
     this.pending = undefined;
     this.width = 200;
     this.height = 0;
-    spec.kept.folded ??= {};
-    /** @type {any} */
+    spec.state.folded ??= {};
+    /** @type {Selected | null} */
     this.selected = null;
-    this.rows = layOut(spec.payload, spec.kept.folded);
+    this.rows = layOut(spec.payload, spec.state.folded);
     this.loader = new BlockLoader({
       fetch: spec.fetch,
       span: this.span,
@@ -58,7 +61,8 @@ export class TimelineWidget {
         tabindex: 0,
         role: "application",
         "aria-label":
-          "Timeline of the profiled steps. Arrow left and right move, plus and minus zoom, 0 shows all; search lists events as a table.",
+          "Timeline of the profiled steps. Arrow left and right move, plus and minus zoom, 0 shows all; " +
+          "search lists events as a table.",
       })
     );
     this.heads = h("div.tl-heads");
@@ -75,14 +79,14 @@ export class TimelineWidget {
   /** Called once it is on the page. */
   mounted() {
     this.place();
-    this.box.scrollTop = this.spec.kept.scroll ?? 0;
+    this.box.scrollTop = this.spec.state.scroll ?? 0;
     new ResizeObserver(() => this.resize()).observe(this.box);
     this.resize();
   }
 
   /** Places the groups again after one was folded or unfolded. */
   place() {
-    this.rows = layOut(this.spec.payload, this.spec.kept.folded ?? {});
+    this.rows = layOut(this.spec.payload, this.spec.state.folded ?? {});
     this.heads.replaceChildren(
       ...this.rows.map((row) =>
         h(
@@ -98,7 +102,7 @@ export class TimelineWidget {
 
   /** @param {import("./layout.js").Row} row */
   fold(row) {
-    const { folded } = this.spec.kept;
+    const { folded } = this.spec.state;
     if (folded) folded[rowKey(row)] = !row.folded;
     const focused = [...this.heads.children].indexOf(/** @type {Element} */ (document.activeElement));
     this.place();
@@ -145,8 +149,8 @@ export class TimelineWidget {
     ruler.setTransform(ratio, 0, 0, ratio, 0, 0);
     paintRuler(ruler, { from, to, width, height: RULER });
     this.frames++;
-    this.spec.kept.view = [from, to];
-    this.spec.kept.scroll = top;
+    this.spec.state.view = [from, to];
+    this.spec.state.scroll = top;
     this.loader.need({ from, to, width, groups: shownGroups(rows) });
   }
 
@@ -168,7 +172,7 @@ export class TimelineWidget {
     this.redraw();
   }
 
-  /** Tells the hits of a search apart, also inside of blocks. @param {string} text Empty for none. */
+  /** Marks the hits of a search, also inside of blocks. @param {string} text Empty for none. */
   search(text) {
     this.loader.text = text;
     this.redraw();
@@ -189,11 +193,9 @@ export class TimelineWidget {
     this.show(center - (center - this.from) * factor, center + (this.to - center) * factor);
   }
 
-  /** Brings an event into view with some room around it. @param {any} event */
+  /** Brings an event into view with some room around it. @param {Selected} event */
   reveal(event) {
-    const row = this.rows.find(
-      (one) => one.index >= 0 && event.lane >= one.first && event.lane < one.first + one.lanes,
-    );
+    const row = rowOfLane(this.rows, event.lane);
     if (row?.folded) this.fold(row);
     const y = laneTop(this.rows, event.lane) ?? 0;
     if (y < this.box.scrollTop || y + LANE > this.box.scrollTop + this.box.clientHeight) {
@@ -230,14 +232,14 @@ export class TimelineWidget {
 
   /** @param {PointerEvent} event */
   hover(event) {
-    const found = this.hit(event);
-    this.tip.hidden = !found;
-    this.canvas.style.cursor = found ? "pointer" : "grab";
-    if (!found) return;
-    const what = found.name || `${count(found.count)} events too short to tell apart here`;
+    const hit = this.hit(event);
+    this.tip.hidden = !hit;
+    this.canvas.style.cursor = hit ? "pointer" : "grab";
+    if (!hit) return;
+    const what = hit.name || `${count(hit.count)} events too short to draw here`;
     this.tip.replaceChildren(
       h("strong", null, shorten(what, 160)),
-      h("span", null, `${kindLabel(found.kind)} · ${duration(found.dur_ns)}`),
+      h("span", null, `${EVENTS[hit.kind] ?? hit.kind} · ${duration(hit.dur_ns)}`),
     );
     const box = this.node.getBoundingClientRect();
     const left = Math.min(event.clientX - box.left + 14, box.width - this.tip.offsetWidth - 4);
@@ -247,9 +249,9 @@ export class TimelineWidget {
 
   /** @param {PointerEvent} event */
   click(event) {
-    const found = this.hit(event);
-    if (!found) return;
-    if (found.count > 1) this.show(found.start_ns - found.dur_ns * 0.5, found.start_ns + found.dur_ns * 1.5);
-    else this.spec.select(found);
+    const hit = this.hit(event);
+    if (!hit) return;
+    if (hit.count > 1) this.show(hit.start_ns - hit.dur_ns * 0.5, hit.start_ns + hit.dur_ns * 1.5);
+    else this.spec.select(hit);
   }
 }

@@ -3,6 +3,8 @@
 import { count } from "../format.js";
 import { picker } from "../picker.js";
 
+/** @typedef {import("../payloads").CycleLine} CycleLine */
+
 const ASK_AGAIN_MS = 1500;
 /** Notes of a run that say why it has no trace. */
 const WHY = ["no-trace", "profiler-busy", "trace-failed"];
@@ -12,13 +14,14 @@ const WHY = ["no-trace", "profiler-busy", "trace-failed"];
  * @param {import("../app.js").Context} context
  */
 export function untraced(context) {
-  const notes = context.header.notes.filter((/** @type {any} */ note) => WHY.includes(note.name) && note.message);
-  return `No profiler cycle has finished: this run has timers only. ${notes.at(-1)?.message ?? "A cycle needs wait + warmup + active steps."}`;
+  const notes = context.header.notes.filter((note) => WHY.includes(note.name) && note.message);
+  const why = notes.at(-1)?.message ?? "A cycle needs wait + warmup + active steps.";
+  return `No profiler cycle has finished: this run has timers only. ${why}`;
 }
 
 /**
  * Why a cycle's payload holds nothing, null where it does.
- * @param {{state: string, error?: string}} payload
+ * @param {{state: import("../payloads").CycleSections["state"], error: string | null}} payload
  * @param {import("../app.js").Context} context
  */
 export function absent(payload, context) {
@@ -44,7 +47,7 @@ export function absent(payload, context) {
  * Draws the view again in a moment, for as long as something in it is being prepared.
  * @param {import("../app.js").Context} context
  * @param {HTMLElement} node The view.
- * @param {{state: string}} payload
+ * @param {{state?: string}} payload
  */
 export function askAgain(context, node, payload) {
   if (payload.state !== "preparing") return;
@@ -53,18 +56,19 @@ export function askAgain(context, node, payload) {
 
 /**
  * @param {import("../app.js").Context} context
- * @param {any[]} cycles
- * @param {string} picked
+ * @param {CycleLine[]} cycles
+ * @param {string | null} picked
  */
 export function cyclePicker(context, cycles, picked) {
-  const name = (/** @type {any} */ one) =>
+  if (cycles.length < 2) return null;
+  const name = (/** @type {CycleLine} */ cycle) =>
     context.run.state === "trace"
-      ? one.trace_file
-      : `rank ${one.rank}, cycle ${one.cycle}: steps ${count(one.first_step)}–${count(one.last_step)}`;
+      ? cycle.trace_file
+      : `rank ${cycle.rank}, cycle ${cycle.cycle}: steps ${count(cycle.first_step)}–${count(cycle.last_step)}`;
   return picker({
     label: "Profiler cycle",
-    options: cycles.map((one) => [one.trace_file, name(one)]),
-    value: picked,
+    options: cycles.map((cycle) => [cycle.trace_file, name(cycle)]),
+    value: picked ?? "",
     pick: (trace) => context.go({ trace, view_ns: undefined }),
   });
 }

@@ -1,8 +1,8 @@
 // Who called what, as boxes below their callers; a click makes a box fill the width.
 
+import { annotationColor, ink, kindColor } from "../colors.js";
 import { card, h, shorten } from "../dom.js";
 import { count, duration, percent } from "../format.js";
-import { annotationColor, ink, kindColor } from "../timeline/colors.js";
 
 const ROW = 19;
 const DEEPEST = 28;
@@ -10,23 +10,24 @@ const NARROWEST = 0.002;
 const MODULE = "nn.Module: ";
 
 /**
- * @typedef {object} Node
+ * @typedef {object} CallNode
  * @property {string} name
  * @property {string} kind
  * @property {number} count
  * @property {number} host
  * @property {number} device
- * @property {Node[]} children
+ * @property {CallNode[]} children
  */
 
 /**
  * @param {import("../app.js").Context} context
- * @param {any} calls The calls view's payload.
+ * @param {import("../payloads").CallTreePayload} calls
  */
 export function flame(context, calls) {
+  /** @type {{by?: "device" | "host", path?: string[], modules?: boolean}} */
   const state = context.local("flame");
-  const device = calls.device_ns.some((/** @type {number} */ ns) => ns > 0);
-  const modules = calls.name.some((/** @type {string} */ name) => name.startsWith(MODULE));
+  const device = calls.device_ns.some((ns) => ns > 0);
+  const modules = calls.name.some((name) => name.startsWith(MODULE));
   state.by ??= device ? "device" : "host";
   state.path ??= [];
   const whole = tree(calls);
@@ -34,9 +35,9 @@ export function flame(context, calls) {
   const crumbs = h("p.muted", { "aria-live": "polite" });
   const draw = () => {
     const root = state.modules ? collapse(whole, (node) => node.name.startsWith(MODULE)) : whole;
-    const weight = (/** @type {Node} */ node) => (state.by === "device" ? node.device : node.host);
-    const path = follow(root, state.path);
-    const open = (/** @type {Node[]} */ to) => ((state.path = to.slice(1).map((node) => node.name)), draw());
+    const weight = (/** @type {CallNode} */ node) => (state.by === "device" ? node.device : node.host);
+    const path = follow(root, state.path ?? []);
+    const open = (/** @type {CallNode[]} */ to) => ((state.path = to.slice(1).map((node) => node.name)), draw());
     boxes.replaceChildren(...layOut(path, weight, open));
     crumbs.textContent =
       path.length > 1 ? `${shorten(path[path.length - 1].name, 120)}: a click on a box above it goes back up.` : "";
@@ -46,7 +47,7 @@ export function flame(context, calls) {
     const button = h("button.button", { "aria-pressed": String(pressed()) }, label);
     button.addEventListener("click", () => {
       act();
-      [...(button.parentElement?.children ?? [])].forEach((one) => one.dispatchEvent(new Event("gp-update")));
+      [...(button.parentElement?.children ?? [])].forEach((other) => other.dispatchEvent(new Event("gp-update")));
       draw();
     });
     button.addEventListener("gp-update", () => button.setAttribute("aria-pressed", String(pressed())));
@@ -83,10 +84,10 @@ export function flame(context, calls) {
   );
 }
 
-/** @param {any} calls @returns {Node} */
+/** @param {import("../payloads").CallTreePayload} calls @returns {CallNode} */
 function tree(calls) {
-  /** @type {Node[]} */
-  const nodes = calls.name.map((/** @type {string} */ name, /** @type {number} */ i) => ({
+  /** @type {CallNode[]} */
+  const nodes = calls.name.map((name, i) => ({
     name: name.startsWith("ProfilerStep#") ? "ProfilerStep" : name,
     kind: calls.kind[i],
     count: calls.count[i],
@@ -98,25 +99,26 @@ function tree(calls) {
   return rooted(top);
 }
 
-/** @param {Node[]} children @returns {Node} */
+/** @param {CallNode[]} children @returns {CallNode} */
 function rooted(children) {
   const sum = (/** @type {"host" | "device"} */ key) => children.reduce((total, node) => total + node[key], 0);
   return { name: "all", kind: "annotation", count: 1, host: sum("host"), device: sum("device"), children };
 }
 
 /**
- * Leaves out the nodes that are not kept; what they called goes to their callers.
- * @param {Node} root
- * @param {(node: Node) => boolean} keep
+ * Leaves out the nodes that do not pass; what they called goes to their callers.
+ * @param {CallNode} root
+ * @param {(node: CallNode) => boolean} passes
  */
-function collapse(root, keep) {
-  /** @type {(nodes: Node[]) => Node[]} */
-  const kept = (nodes) => {
-    /** @type {Map<string, Node>} */
+function collapse(root, passes) {
+  /** @type {(nodes: CallNode[]) => CallNode[]} */
+  const passing = (nodes) => {
+    /** @type {Map<string, CallNode>} */
     const merged = new Map();
-    for (const node of nodes.flatMap((one) =>
-      keep(one) ? [{ ...one, children: kept(one.children) }] : kept(one.children),
-    )) {
+    for (const node of nodes.flatMap((node) => {
+      const children = passing(node.children);
+      return passes(node) ? [{ ...node, children }] : children;
+    })) {
       const same = merged.get(node.name);
       if (!same) merged.set(node.name, { ...node });
       else {
@@ -128,12 +130,12 @@ function collapse(root, keep) {
     }
     return [...merged.values()];
   };
-  return rooted(kept(root.children));
+  return rooted(passing(root.children));
 }
 
 /**
  * The nodes along a path of names, as far as they are there.
- * @param {Node} root
+ * @param {CallNode} root
  * @param {string[]} names
  */
 function follow(root, names) {
@@ -147,16 +149,16 @@ function follow(root, names) {
 }
 
 /**
- * @param {Node[]} path From the root to the node that fills the width.
- * @param {(node: Node) => number} weight
- * @param {(path: Node[]) => void} open
+ * @param {CallNode[]} path From the root to the node that fills the width.
+ * @param {(node: CallNode) => number} weight
+ * @param {(path: CallNode[]) => void} open
  */
 function layOut(path, weight, open) {
   /** @type {HTMLElement[]} */
   const boxes = [];
   const total = weight(path[path.length - 1]);
   let deepest = 0;
-  /** @type {(node: Node, above: Node[], left: number, width: number, depth: number) => void} */
+  /** @type {(node: CallNode, above: CallNode[], left: number, width: number, depth: number) => void} */
   const place = (node, above, left, width, depth) => {
     const here = [...above, node];
     deepest = Math.max(deepest, depth);
@@ -181,14 +183,14 @@ function layOut(path, weight, open) {
 }
 
 /**
- * @param {Node} node
- * @param {Node[]} path
+ * @param {CallNode} node
+ * @param {CallNode[]} path
  * @param {number} left
  * @param {number} width
  * @param {number} depth
  * @param {number} ns
  * @param {number} whole
- * @param {(path: Node[]) => void} open
+ * @param {(path: CallNode[]) => void} open
  */
 function box(node, path, left, width, depth, ns, whole, open) {
   const fill = node.kind === "annotation" ? annotationColor(node.name) : kindColor(node.kind);

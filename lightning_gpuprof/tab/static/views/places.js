@@ -1,51 +1,78 @@
-// From a finding to the view that shows its place: a rank, a memory line, a range of the timeline, an operator.
+// From a finding to the view that shows its place: a rank, a line of memory, a range of the timeline, an operator.
+
+import { rowOf } from "../render.js";
+
+/** @typedef {import("../payloads").Place} Place */
+/** @typedef {import("../payloads").Section} Section */
+/** @typedef {import("../table.js").Row} Row */
 
 /** How much of the timeline is shown on each side, in lengths of the event. */
 const AROUND = 2;
 
 /**
  * @param {import("../app.js").Context} context
- * @param {any} finding
- * @param {any} where One of its places.
+ * @param {Place} place
  */
-export async function goTo(context, finding, where) {
-  if (typeof where.rank === "number") return context.go({ view: "ranks" });
-  if (/memory|vram/.test(finding.id)) return context.go({ view: "memory" });
-  if (where.kernel || where.name?.includes("::")) {
-    return context.go({ view: "operators", find: where.kernel ?? where.name });
-  }
-  const [device, { lines = [] }] = await Promise.all([context.get("device"), context.get("operators")]);
-  const calls = device.syncs ?? [];
-  const there =
-    calls.find((/** @type {any} */ call) => sameLine(call.where, where)) ??
-    (/sync/.test(finding.id) ? calls[0] : where.phase || where.file ? null : device.gaps?.[0]);
-  if (there) {
-    const ns = there.dur_ns ?? there.blocked_ns;
-    return context.go({
-      view: "timeline",
-      trace: device.trace,
-      view_ns: `${there.start_ns - AROUND * ns}_${there.start_ns + (1 + AROUND) * ns}`,
-    });
-  }
-  if (lines.some((/** @type {any} */ row) => sameLine(row.where, where)))
-    return context.go({ view: "operators", find: `${where.file}:${where.line}` });
-  const row =
-    where.file &&
-    [...document.querySelectorAll(".lines tr")].find((one) =>
-      one.getAttribute("title")?.startsWith(`${where.file}:${where.line} `),
-    );
+export async function goTo(context, place) {
+  if (place.view && place.view !== "timeline") return context.go({ view: place.view, find: nameOf(place) });
+  const device = await context.get("device");
+  const event = eventAt(device.sections, place);
+  if (event) return context.go({ view: "timeline", trace: device.trace ?? undefined, view_ns: around(event) });
+  const operators = await context.get("operators");
+  const line = rowsOf(operators.sections, "lines").find((row) => isSameLine(row.where, place));
+  if (line) return context.go({ view: "operators", find: `${place.file}:${place.line}` });
+  const row = place.file ? rowOf(place) : undefined;
   if (row) {
-    row.classList.add("found");
+    row.classList.add("sought");
     return row.scrollIntoView({ block: "center" });
   }
-  return context.go({ view: where.phase || !device.trace ? "steps" : "timeline" });
+  return context.go({ view: place.phase || !device.trace ? "steps" : "timeline" });
+}
+
+/**
+ * What the search of Operators is to look for.
+ * @param {Place} place
+ */
+function nameOf(place) {
+  return place.view === "operators" ? (place.kernel ?? place.name ?? undefined) : undefined;
+}
+
+/**
+ * The wait or the gap of the timeline that a place is about: the call at its line; without a line, the longest.
+ * @param {Section[]} sections
+ * @param {Place} place
+ */
+function eventAt(sections, place) {
+  const calls = rowsOf(sections, "syncs");
+  const call = calls.find((row) => isSameLine(row.where, place));
+  const [gap] = rowsOf(sections, "gaps");
+  if (call || place.view === "timeline") return call ?? calls[0] ?? gap;
+  return place.phase || place.file ? undefined : gap;
+}
+
+/**
+ * @param {Section[]} sections
+ * @param {string} id Of a table.
+ * @returns {Row[]}
+ */
+function rowsOf(sections, id) {
+  const tables = sections.flatMap((section) => section.body).filter((part) => part.type === "table");
+  return tables.find((table) => table.id === id)?.rows ?? [];
+}
+
+/** A range of the timeline with an event in its middle. @param {Row} row */
+function around(row) {
+  const [start, length] = [Number(row.start_ns ?? 0), Number(row.dur_ns ?? 0)];
+  return `${start - AROUND * length}_${start + (1 + AROUND) * length}`;
 }
 
 /**
  * Traces and samples may name a file from different folders on.
- * @param {any} a
- * @param {any} b
+ * @param {import("../payloads").Value | undefined} value
+ * @param {Place} place
  */
-function sameLine(a, b) {
-  return Boolean(a && b.file) && a.line === b.line && (a.file.endsWith(b.file) || b.file.endsWith(a.file));
+function isSameLine(value, place) {
+  if (!value || typeof value !== "object" || value.type !== "place") return false;
+  if (!value.file || !place.file || value.line !== place.line) return false;
+  return value.file.endsWith(place.file) || place.file.endsWith(value.file);
 }

@@ -1,18 +1,17 @@
 // Operators against what their device can do: FLOP/s over FLOPs per byte, sized by time.
 
 import { chart } from "../charts.js";
-import { card, h, shorten } from "../dom.js";
-import { count, duration, number, percent } from "../format.js";
-import { table } from "../table.js";
+import { h, shorten } from "../dom.js";
+import { duration } from "../format.js";
+import { LIMITS } from "../labels.js";
+import { sectionCard } from "../render.js";
 import { absent, cyclePicker } from "./cycles.js";
 
-/** @type {Record<string, [label: string, color: string]>} */
-const BOUNDS = {
-  compute: ["compute", "#4c7df0"],
-  memory: ["memory", "#f0a030"],
-  latency: ["latency: near neither roof", "#d4548c"],
-  unknown: ["roof not known", "#98a1ad"],
-};
+/** @typedef {import("../payloads").RooflinePoint} Point */
+
+/** @type {Record<Point["limit"], string>} */
+const COLORS = { compute: "#4c7df0", memory: "#f0a030", latency: "#d4548c", unknown: "#98a1ad" };
+const LABELLED = 3;
 
 /** @type {import("./registry.js").View} */
 export const roofline = {
@@ -25,107 +24,55 @@ export const roofline = {
       context.get("roofline", { trace: context.state.trace }),
       context.get("traces"),
     ]);
-    const picker = cycles.length > 1 && cyclePicker(context, cycles, payload.trace);
-    const why = absent(payload, context) ?? nothing(payload);
+    const picker = cyclePicker(context, cycles, payload.trace);
+    const why = absent(payload, context) ?? payload.nothing;
     if (why) return h("div", null, picker, h("p.empty", { role: "note" }, why));
-    const known = payload.rows.filter((/** @type {any} */ row) => row.flop_per_s && row.flop_per_byte);
+    const surface = {
+      ...context,
+      charts: {
+        roofline: () =>
+          chart(context, {
+            label: "FLOP/s over FLOPs per byte, a point for each operator and shape; the table below has the numbers",
+            height: 420,
+            plot: () => plot(payload),
+          }),
+      },
+    };
+    const [first, ...others] = payload.sections;
     return h(
       "div",
       null,
       picker,
-      card(
-        conclusion(payload.rows),
-        source(payload.roofs),
-        known.length > 0 &&
-          chart(context, {
-            label: "FLOP/s over FLOPs per byte, one point per operator and shape; the table below has the numbers",
-            height: 420,
-            plot: () => plot(payload, known),
-          }),
-        (payload.roofs?.notes ?? []).map((/** @type {string} */ note) => h("p.muted", null, note)),
-      ),
-      card("Operators on the roofline", "Longest kernel time first.", numbers(context, payload.rows)),
+      sectionCard(surface, first),
+      sheet(payload.data_sheet),
+      others.map((section) => sectionCard(surface, section)),
     );
   },
 };
 
-/** An operator that reaches less than this of both its roofs waits for neither: for launches, or for itself. */
-const NEAR = 0.1;
-const LABELLED = 3;
-
-/** @param {any} row */
-function limit(row) {
-  if (!row.bound || row.roof_frac === null) return "unknown";
-  return row.roof_frac < NEAR ? "latency" : row.bound;
+/** @param {string | null} address */
+function sheet(address) {
+  if (!address) return null;
+  return h("p.muted", null, h("a.link", { href: address, target: "_blank", rel: "noreferrer noopener" }, "Data sheet"));
 }
 
-/** What bounds most of the time of the operators whose roofs are known. @param {any[]} rows */
-function conclusion(rows) {
-  /** @type {Map<string, number>} */
-  const time = new Map();
-  for (const row of rows)
-    if (limit(row) !== "unknown") time.set(limit(row), (time.get(limit(row)) ?? 0) + row.total_ns);
-  const [most, ...others] = [...time].sort(([, a], [, b]) => b - a);
-  if (!most) return "Roofline";
-  const frac = most[1] / others.reduce((sum, [, ns]) => sum + ns, most[1]);
-  const said = /** @type {Record<string, string>} */ ({
-    compute: "bound by compute: lower precision makes it faster",
-    memory: "bound by memory: fusing and smaller types make it faster",
-    latency: `bound by latency, below ${percent(NEAR).replace(".0", "")} of both roofs: fewer and larger operators make it faster`,
-  });
-  return `${percent(frac)} of the placed time is ${said[most[0]]}`;
-}
-
-/** @param {any} payload */
-function nothing(payload) {
-  if (payload.rows.length) return null;
-  if (!payload.device) return "This trace holds no device events: a roofline needs kernels.";
-  return (
-    payload.roofs?.reason ||
-    "No operator could be placed on the roofline: that takes shapes (record_shapes=True) and kernels."
+/** @param {import("../payloads").RooflinePayload} payload */
+function plot({ points, roofs }) {
+  const longest = Math.max(...points.map((point) => point.total_ns));
+  const intensities = points.map((point) => point.flop_per_byte);
+  const [left, right] = [Math.min(...intensities, 0.1) / 2, Math.max(...intensities, 100) * 2];
+  const largest = [...points].sort((a, b) => b.total_ns - a.total_ns).slice(0, LABELLED);
+  const kinds = /** @type {Point["limit"][]} */ (Object.keys(COLORS));
+  const traces = kinds.map((kind) =>
+    scatter(
+      kind,
+      points.filter((point) => point.limit === kind),
+      largest,
+      longest,
+    ),
   );
-}
-
-/** @param {any} roofs The summary of the analysis. @returns {string | import("../dom.js").Child[]} */
-function source(roofs) {
-  const placed = roofs?.kernel_frac ? `${percent(roofs.kernel_frac)} of kernel time is placed. ` : "";
-  if (!roofs?.device) return `${placed}${roofs?.reason || "The device's peaks are not known: points without roofs."}`;
-  const used = roofs.hfu ? `Its matrix operators' FLOPs would take ${percent(roofs.hfu)} of the time at peak. ` : "";
-  // The address is out of a file that may come from anywhere: nothing but a web page is linked to.
-  const sheet = /^https:\/\//.test(roofs.url ?? "")
-    ? h("a.link", { href: roofs.url, target: "_blank", rel: "noreferrer noopener" }, "data sheet")
-    : "data sheet";
-  return [`${placed}${used}Peaks of ${roofs.device} from its `, sheet, `${roofs.reason ? `; ${roofs.reason}` : ""}.`];
-}
-
-/**
- * @param {any} payload
- * @param {any[]} rows
- */
-function plot(payload, rows) {
-  const longest = Math.max(...rows.map((row) => row.total_ns));
-  const x = rows.map((row) => row.flop_per_byte);
-  const [left, right] = [Math.min(...x, 0.1) / 2, Math.max(...x, 100) * 2];
-  const data = Object.entries(BOUNDS).map(([bound, [label, color]]) => {
-    const mine = rows.filter((row) => limit(row) === bound);
-    return {
-      name: label,
-      x: mine.map((row) => row.flop_per_byte),
-      y: mine.map((row) => row.flop_per_s),
-      text: mine.map((row) => shorten(`${row.name} ${JSON.stringify(row.dims)}`.replaceAll("<", "‹"), 90)),
-      type: "scatter",
-      ...labels(mine, rows),
-      hovertemplate: "%{text}<br>%{y:.3~s}FLOP/s at %{x:.3~g} FLOP/byte<extra></extra>",
-      marker: {
-        color,
-        opacity: 0.75,
-        size: mine.map((row) => 6 + 26 * Math.sqrt(row.total_ns / longest)),
-        line: { width: 0 },
-      },
-    };
-  });
   return {
-    data: [...data.filter((one) => one.x.length), ...roofs(rows, left, right)],
+    data: [...traces.filter((trace) => trace.x.length), ...roofs.map((roof) => roofLine(roof, left, right))],
     layout: {
       showlegend: true,
       xaxis: {
@@ -141,79 +88,48 @@ function plot(payload, rows) {
 }
 
 /**
- * The dots with the most time of all carry their operator's name.
- * @param {any[]} mine
- * @param {any[]} rows
+ * The points that have the same limit; those with the most time carry their operator's name.
+ * @param {Point["limit"]} kind
+ * @param {Point[]} points
+ * @param {Point[]} largest
+ * @param {number} longest
  */
-function labels(mine, rows) {
-  const largest = [...rows].sort((a, b) => b.total_ns - a.total_ns).slice(0, LABELLED);
+function scatter(kind, points, largest, longest) {
+  const label = (/** @type {Point} */ point) =>
+    largest.includes(point) ? `${shorten(point.name, 30)} ${duration(point.total_ns)}` : "";
   return {
+    name: LIMITS[kind],
+    x: points.map((point) => point.flop_per_byte),
+    y: points.map((point) => point.flop_per_s),
+    text: points.map((point) => shorten(`${point.name} ${point.shapes}`.replaceAll("<", "‹"), 90)),
+    type: "scatter",
     mode: "markers+text",
-    texttemplate: mine.map((row) =>
-      largest.includes(row) ? `${shorten(row.name, 30)} ${duration(row.total_ns)}` : "",
-    ),
+    texttemplate: points.map(label),
     textposition: "top center",
     cliponaxis: false,
+    hovertemplate: "%{text}<br>%{y:.3~s}FLOP/s at %{x:.3~g} FLOP/byte<extra></extra>",
+    marker: {
+      color: COLORS[kind],
+      opacity: 0.75,
+      size: points.map((point) => 6 + 26 * Math.sqrt(point.total_ns / longest)),
+      line: { width: 0 },
+    },
   };
 }
 
 /**
- * A roof per peak that some operator is held against: matrix units have their own.
- * @param {any[]} rows
+ * @param {import("../payloads").Roof} roof
  * @param {number} left
  * @param {number} right
  */
-function roofs(rows, left, right) {
-  /** @type {Map<number, {row: any, types: Set<string>}>} */
-  const byPeak = new Map();
-  for (const row of rows) {
-    if (!row.peak_flop_per_s || !row.peak_bytes_per_s) continue;
-    const known = byPeak.get(row.peak_flop_per_s) ?? { row, types: new Set() };
-    byPeak.set(row.peak_flop_per_s, { row, types: known.types.add(row.dtype) });
-  }
-  return [...byPeak].map(([peak, { row, types }]) => ({
-    name: `${number(Number((peak / 1e12).toPrecision(3)))} TFLOP/s (${[...types].join(", ")})`,
-    x: [left, peak / row.peak_bytes_per_s, right],
-    y: [left * row.peak_bytes_per_s, peak, peak],
+function roofLine({ label, flop_per_s: peak, bytes_per_s: bandwidth }, left, right) {
+  return {
+    name: label,
+    x: [left, peak / bandwidth, right],
+    y: [left * bandwidth, peak, peak],
     mode: "lines",
     type: "scatter",
     line: { color: "#8a93a1", width: 1.5 },
     hoverinfo: "name",
-  }));
-}
-
-/**
- * @param {import("../app.js").Context} context
- * @param {any[]} rows
- */
-function numbers(context, rows) {
-  return table({
-    label: "Roofline",
-    columns: /** @type {import("../table.js").Column[]} */ ([
-      { key: "name", label: "Operator", text: true },
-      { key: "dims", label: "Shapes", text: true, format: (dims) => shorten(JSON.stringify(dims), 36) },
-      { key: "dtype", label: "Type", text: true, plain: true },
-      { key: "count", label: "Calls", format: count },
-      { key: "total_ns", label: "Kernel time", format: duration, bar: true },
-      { key: "flop_per_byte", label: "FLOP/byte", format: (value) => number(value) },
-      {
-        key: "flop_per_s",
-        label: "TFLOP/s",
-        format: (value) => (value && value < 1e9 ? "< 0.001" : number(value / 1e12)),
-      },
-      { key: "bytes_per_s", label: "GB/s", format: (value) => number(value / 1e9) },
-      {
-        key: "bound",
-        label: "Bound by",
-        text: true,
-        plain: true,
-        format: (_, row) => (row.anomaly ? "see note" : limit(row).replace("unknown", "–")),
-      },
-      { key: "roof_frac", label: "Of its roof", format: percent },
-    ]),
-    rows,
-    state: context.local("rows"),
-    sort: "total_ns",
-    searchable: true,
-  });
+  };
 }

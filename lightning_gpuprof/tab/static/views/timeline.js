@@ -1,66 +1,71 @@
 // The profiled steps themselves, event by event, with what made the device wait.
 
+import { kindColor } from "../colors.js";
 import { card, h, shorten } from "../dom.js";
 import { count, duration } from "../format.js";
+import { EVENTS } from "../labels.js";
 import { embedPerfetto, openInPerfetto } from "../perfetto.js";
+import { page } from "../render.js";
 import { table } from "../table.js";
-import { kindColor, kindLabel } from "../timeline/colors.js";
 import { TimelineWidget } from "../timeline/widget.js";
 import { absent, askAgain, cyclePicker } from "./cycles.js";
-import { deviceTables } from "./device_tables.js";
+
+/** @typedef {import("../payloads").EventDetails} EventDetails */
+/** @typedef {import("../payloads").TimelineEvent} TimelineEvent */
+/** @typedef {import("../timeline/widget.js").Picked} Picked */
+/** @typedef {import("../table.js").Row} Row */
 
 /** @type {import("./registry.js").View} */
 export const timeline = {
   id: "timeline",
   label: "Timeline",
   about:
-    "The profiled steps event by event: what the host did, what the device did, and why it waited; both on the trace's one clock.",
+    "The profiled steps event by event: what the host did, what the device did, and why it waited; " +
+    "both on the trace's own clock.",
   async render(context) {
     const [payload, { cycles }] = await Promise.all([
       context.get("timeline", { trace: context.state.trace }),
       context.get("traces"),
     ]);
-    const summary = await context.get("device", { trace: payload.trace });
-    const picker = cycles.length > 1 && cyclePicker(context, cycles, payload.trace);
-    if (payload.state !== "prepared") {
-      const node = h(
-        "div",
-        null,
-        picker,
-        h("p.empty", { role: "status" }, absent(payload, context)),
-        deviceTables(summary),
-      );
+    const { sections } = await context.get("device", { trace: payload.trace });
+    const picker = cyclePicker(context, cycles, payload.trace);
+    if (payload.state !== "prepared" || payload.trace === null) {
+      const why = h("p.empty", { role: "status" }, absent(payload, context));
+      const node = h("div", null, picker, why, page(context, sections));
       askAgain(context, node, payload);
       return node;
     }
-    return new TimelineView(context, payload, summary, cycles).node(picker);
+    const cycle = cycles.find((line) => line.trace_file === payload.trace);
+    const view = new TimelineView(context, payload, payload.trace, cycle);
+    return h("div", null, picker, view.node(), page({ ...context, open: view.openers() }, sections));
   },
 };
 
 class TimelineView {
   /**
    * @param {import("../app.js").Context} context
-   * @param {any} payload
-   * @param {any} summary
-   * @param {any[]} cycles
+   * @param {import("../payloads").TimelinePayload} payload
+   * @param {string} trace
+   * @param {import("../payloads").CycleLine | undefined} cycle
    */
-  constructor(context, payload, summary, cycles) {
+  constructor(context, payload, trace, cycle) {
     this.context = context;
     this.payload = payload;
-    this.summary = summary;
-    this.cycle = cycles.find((one) => one.trace_file === payload.trace);
-    this.kept = context.local(payload.trace);
+    this.trace = trace;
+    this.cycle = cycle;
+    /** @type {import("../timeline/widget.js").WidgetState & {search?: string}} */
+    this.state = context.local(trace);
     const address = /^(-?\d+)_(-?\d+)$/.exec(context.state.view_ns ?? "");
-    if (address) this.kept.view = [Number(address[1]), Number(address[2])];
-    this.said = h("span.muted", { role: "status" });
+    if (address) this.state.view = [Number(address[1]), Number(address[2])];
+    this.status = h("span.muted", { role: "status" });
     this.details = h("div.tl-details", { "aria-live": "polite" }, hint());
-    this.found = h("div");
+    this.matches = h("div");
     this.perfetto = h("div");
     this.widget = new TimelineWidget({
       payload,
-      kept: this.kept,
+      state: this.state,
       refines: context.source.live,
-      fetch: (range) => context.getBinary("timeline_cut", { trace: payload.trace, ...range }),
+      fetch: (range) => context.getBinary("timeline_cut", { trace, ...range }),
       select: (event) => this.select(event),
       moved: (from, to) =>
         context.note({ view_ns: this.isWhole(from, to) ? undefined : `${Math.round(from)}_${Math.round(to)}` }),
@@ -69,44 +74,48 @@ class TimelineView {
     context.onMount(() => this.widget.mounted());
   }
 
-  /** @param {any} picker */
-  node(picker) {
+  node() {
     const { payload, widget } = this;
-    return h(
-      "div",
-      null,
-      picker,
-      card(
-        "Timeline",
-        `${count(payload.events)} events over ${duration(payload.span_ns[1] - payload.span_ns[0])}, by the trace's clock. Drag to move, Ctrl and wheel to zoom, double-click an event to fill the view.`,
-        this.tools(),
-        widget.node,
-        legend(payload.used),
-        this.found,
-        this.details,
-        this.perfetto,
-      ),
-      deviceTables(this.summary, (from, to) => {
-        widget.show(from - (to - from) * 2, to + (to - from) * 2);
-        widget.node.scrollIntoView({ block: "nearest" });
-      }),
+    const [first, last] = payload.span_ns;
+    return card(
+      "Timeline",
+      `${count(payload.events)} events over ${duration(last - first)}, by the trace's clock. ` +
+        "Drag to move, Ctrl and wheel to zoom, double-click an event to fill the view.",
+      this.tools(),
+      widget.node,
+      legend(payload.used),
+      this.matches,
+      this.details,
+      this.perfetto,
     );
   }
 
+  /** Rows of the tables below that have a place in the timeline. @returns {Record<string, (row: Row) => void>} */
+  openers() {
+    const show = (/** @type {Row} */ row) => {
+      const [start, length] = [Number(row.start_ns ?? 0), Number(row.dur_ns ?? 0)];
+      this.widget.show(start - 2 * length, start + 3 * length);
+      this.widget.node.scrollIntoView({ block: "nearest" });
+    };
+    return { gaps: show, syncs: show };
+  }
+
   tools() {
-    const { widget, context } = this;
+    const { widget, context, state } = this;
     const search = h("input", {
       type: "search",
       placeholder: "Search events…",
       "aria-label": "Search events by name",
-      value: this.kept.search ?? "",
-      onchange: (/** @type {any} */ event) => this.search(event.target.value),
+      value: state.search ?? "",
+      onchange: (/** @type {Event} */ event) => this.search(/** @type {HTMLInputElement} */ (event.target).value),
     });
-    if (this.kept.search && context.source.live) context.onMount(() => this.search(this.kept.search));
+    const searched = state.search;
+    if (searched && context.source.live) context.onMount(() => this.search(searched));
     const button = (/** @type {string} */ text, /** @type {string} */ label, /** @type {() => void} */ act) =>
       h("button.button", { onclick: act, "aria-label": label, title: label }, text);
-    const url = context.source.url("trace", { run: context.run.name, file: this.payload.trace });
-    const there = this.cycle && this.cycle.size_bytes !== null && url;
+    const url = context.source.url("trace", { run: context.run.name, file: this.trace });
+    const hasFile = this.cycle && this.cycle.size_bytes !== null && url;
+    const title = `${context.run.name} ${this.trace}`;
     return h(
       "div.table-tools",
       null,
@@ -115,14 +124,10 @@ class TimelineView {
       button("−", "Zoom out", () => widget.zoom(1.6)),
       button("+", "Zoom in", () => widget.zoom(0.6)),
       button("Fit", "Show all", () => widget.show(...widget.span)),
-      there &&
-        h(
-          "button.button",
-          { onclick: () => openInPerfetto(url, `${context.run.name} ${this.payload.trace}`, (text) => this.say(text)) },
-          "Open in Perfetto",
-        ),
-      there && context.perfetto && h("button.button", { onclick: () => this.embed(url) }, "Perfetto here"),
-      this.said,
+      hasFile &&
+        h("button.button", { onclick: () => openInPerfetto(url, title, (text) => this.say(text)) }, "Open in Perfetto"),
+      hasFile && context.perfetto && h("button.button", { onclick: () => this.embed(url) }, "Perfetto here"),
+      this.status,
     );
   }
 
@@ -130,13 +135,13 @@ class TimelineView {
   embed(url) {
     const frame = /** @type {HTMLIFrameElement} */ (h("iframe.perfetto", { title: "Perfetto" }));
     this.perfetto.replaceChildren(frame);
-    const page = this.context.source.url("perfetto/index.html");
-    if (page) embedPerfetto(frame, page, url, this.payload.trace, (text) => this.say(text));
+    const address = this.context.source.url("perfetto/index.html");
+    if (address) embedPerfetto(frame, address, url, this.trace, (text) => this.say(text));
   }
 
-  /** @param {unknown} what */
-  say(what) {
-    this.said.textContent = what instanceof Error ? what.message : String(what);
+  /** @param {unknown} message A sentence, or what was thrown. */
+  say(message) {
+    this.status.textContent = message instanceof Error ? message.message : String(message);
   }
 
   /**
@@ -148,33 +153,32 @@ class TimelineView {
     return from <= first && to >= last;
   }
 
-  /** @param {any} event A block, or a row of a search. */
+  /** @param {{event: number, name: string, kind: string, start_ns: number, dur_ns: number}} event */
   async select(event) {
-    /** @type {any} */
-    let detail;
+    const select = (/** @type {TimelineEvent} */ other) => this.select(other);
     try {
-      detail = await this.context.get("timeline_event", { trace: this.payload.trace, event: event.event });
+      const known = await this.context.get("timeline_event", { trace: this.trace, event: event.event });
+      this.widget.selected = known;
+      this.widget.reveal(known);
+      this.details.replaceChildren(details(known, select));
     } catch (error) {
       this.say(error);
-      detail = { ...event, around: [], partner: null, arguments: null };
+      this.widget.selected = null;
+      this.details.replaceChildren(details({ ...event, lane: -1, around: [], partner: null, arguments: null }, select));
     }
-    this.widget.selected = "lane" in detail ? detail : null;
-    if (this.widget.selected) this.widget.reveal(detail);
-    this.details.replaceChildren(details(detail, (one) => this.select(one)));
   }
 
   /** @param {string} text */
   async search(text) {
-    this.kept.search = text;
+    this.state.search = text;
     this.widget.search(text);
-    this.found.replaceChildren();
-    if (text) {
-      try {
-        const answer = await this.context.get("timeline_search", { trace: this.payload.trace, text });
-        this.found.replaceChildren(...results(answer, text, (event) => this.select(event)));
-      } catch (error) {
-        this.say(error);
-      }
+    this.matches.replaceChildren();
+    if (!text) return;
+    try {
+      const answer = await this.context.get("timeline_search", { trace: this.trace, text });
+      this.matches.replaceChildren(...results(answer, text, (row) => this.select(eventOf(row))));
+    } catch (error) {
+      this.say(error);
     }
   }
 }
@@ -183,101 +187,104 @@ function hint() {
   return h("p.muted", null, "Click an event to see its operator, shapes, kernel and where it was called from.");
 }
 
+/** @param {Row} row Of a search. @returns {Picked} */
+function eventOf(row) {
+  return {
+    event: Number(row.event),
+    name: String(row.name),
+    kind: String(row.kind),
+    start_ns: Number(row.start_ns),
+    dur_ns: Number(row.dur_ns),
+  };
+}
+
 /**
- * @param {any} detail
- * @param {(event: any) => void} pick
+ * @param {EventDetails} event
+ * @param {(event: TimelineEvent) => void} pick
  */
-function details(detail, pick) {
+function details(event, pick) {
+  const { kind, partner } = event;
   /** @type {[string, import("../dom.js").Child][]} */
   const facts = [
-    ["kind", kindLabel(detail.kind)],
-    ["starts at", duration(detail.start_ns)],
-    ["takes", duration(detail.dur_ns)],
-    ["inputs", detail.arguments],
+    ["kind", EVENTS[kind] ?? kind],
+    ["starts at", duration(event.start_ns)],
+    ["takes", duration(event.dur_ns)],
+    ["inputs", event.arguments],
   ];
-  const { partner } = detail;
   if (partner) {
-    const launched = detail.kind.startsWith("kernel") || detail.kind.startsWith("mem");
-    const label = detail.kind.startsWith("idle")
-      ? "ended by"
-      : launched
-        ? "launched by"
-        : detail.kind === "sync" && partner.kind === "sync"
-          ? "call"
-          : "runs on the device";
-    facts.push([label, link(partner, pick)]);
-    if (launched) facts.push(["from launch to start", duration(detail.start_ns - partner.start_ns)]);
+    facts.push([partnerLabel(kind, partner.kind), link(partner, pick)]);
+    if (isLaunched(kind)) facts.push(["from launch to start", duration(event.start_ns - partner.start_ns)]);
   }
   return h(
     "section.tl-detail",
     { "aria-label": "Picked event" },
-    h("h3", null, h("i.chip", { style: { background: kindColor(detail.kind) } }), shorten(detail.name, 600)),
+    h("h3", null, chip(kind), shorten(event.name, 600)),
     h(
       "dl.evidence",
       null,
       facts
         .filter(([, value]) => value)
-        .map(([label, value]) => h("div", null, h("dt", null, label), h("dd", null, value ?? ""))),
+        .map(([label, value]) => h("div", null, h("dt", null, label), h("dd", null, value))),
     ),
-    detail.around.length > 0 &&
+    event.around.length > 0 &&
       h(
         "ol.tl-stack",
         { "aria-label": "Called from, innermost first" },
-        detail.around.map((/** @type {any} */ one) =>
-          h("li", null, h("i.chip", { style: { background: kindColor(one.kind) } }), link(one, pick)),
-        ),
+        event.around.map((caller) => h("li", null, chip(caller.kind), link(caller, pick))),
       ),
   );
 }
 
+/** @param {string} kind */
+function isLaunched(kind) {
+  return kind.startsWith("kernel") || kind.startsWith("mem");
+}
+
 /**
- * @param {any} event
- * @param {(event: any) => void} pick
+ * @param {string} kind
+ * @param {string} partnerKind
+ */
+function partnerLabel(kind, partnerKind) {
+  if (kind.startsWith("idle")) return "ended by";
+  if (isLaunched(kind)) return "launched by";
+  return kind === "sync" && partnerKind === "sync" ? "call" : "runs on the device";
+}
+
+/**
+ * @param {TimelineEvent} event
+ * @param {(event: TimelineEvent) => void} pick
  */
 function link(event, pick) {
   return h("button.link", { onclick: () => pick(event), title: shorten(event.name, 1000) }, shorten(event.name, 160));
 }
 
 /**
- * @param {any} answer
+ * @param {import("../payloads").SearchResult} answer
  * @param {string} text
- * @param {(event: any) => void} pick
+ * @param {(row: Row) => void} open
  */
-function results(answer, text, pick) {
-  const said = `${count(answer.count)} events hold “${shorten(text, 60)}”, ${duration(answer.total_ns)} together`;
-  return [
-    h("p.muted", { role: "status" }, answer.count ? `${said}; the longest:` : `No event holds “${shorten(text, 60)}”.`),
-    answer.count > 0 &&
-      table({
-        label: "Events found",
-        columns: [
-          { key: "name", label: "Name", text: true },
-          { key: "kind", label: "Kind", text: true, plain: true, format: (kind) => kindLabel(kind) },
-          { key: "start_ns", label: "Starts at", format: duration },
-          { key: "dur_ns", label: "Takes", format: duration, bar: true },
-        ],
-        rows: answer.events,
-        state: {},
-        sort: "dur_ns",
-        first: 6,
-        open: pick,
-      }),
-  ].filter((node) => node instanceof Node);
+function results(answer, text, open) {
+  const wanted = `“${shorten(text, 60)}”`;
+  if (!answer.count) return [h("p.muted", { role: "status" }, `No event holds ${wanted}.`)];
+  const total = `${count(answer.count)} events hold ${wanted}, ${duration(answer.total_ns)} together; the longest:`;
+  return [h("p.muted", { role: "status" }, total), table(answer.table, { open: (row) => () => open(row) })];
+}
+
+/** @param {string} kind */
+function chip(kind) {
+  return h("i.chip", { style: { background: kindColor(kind) } });
 }
 
 /** @param {string[]} used The kinds of events in this trace. */
 function legend(used) {
-  const shown = used.filter((kind) => kind !== "annotation");
+  const label = (/** @type {string} */ kind) => EVENTS[kind] ?? kind;
   return h(
     "ul.legend",
     { "aria-label": "Colours" },
-    shown.map((kind) =>
-      h(
-        "li",
-        null,
-        h("i.chip", { style: { background: kindColor(kind) } }),
-        kind.startsWith("idle_") ? `idle: ${kindLabel(kind).toLowerCase()}` : kindLabel(kind),
+    used
+      .filter((kind) => kind !== "annotation")
+      .map((kind) =>
+        h("li", null, chip(kind), kind.startsWith("idle_") ? `idle: ${label(kind).toLowerCase()}` : label(kind)),
       ),
-    ),
   );
 }

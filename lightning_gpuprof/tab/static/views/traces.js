@@ -13,8 +13,8 @@ export const traces = {
     "The profiler's trace files as they were written, on the profiler's own clock: for Perfetto, chrome://tracing and others.",
   async render(context) {
     const { cycles } = await context.get("traces");
-    const said = h("p.muted", { role: "status" });
-    const say = (/** @type {string} */ text) => (said.textContent = text);
+    const status = h("p.muted", { role: "status" });
+    const say = (/** @type {string} */ text) => (status.textContent = text);
     return card(
       "Traces",
       "One file for each profiler cycle and rank. Perfetto opens in a new tab and gets the file from this page, not over the network.",
@@ -22,17 +22,17 @@ export const traces = {
         ? h(
             "ul.traces",
             null,
-            cycles.map((/** @type {any} */ one) => line(context, one, say)),
+            cycles.map((cycle) => line(context, cycle, say)),
           )
         : h("p.empty", null, untraced(context)),
-      said,
+      status,
     );
   },
 };
 
 /**
  * @param {import("../app.js").Context} context
- * @param {any} cycle
+ * @param {import("../payloads").CycleLine} cycle
  * @param {(text: string) => void} say
  */
 function line(context, cycle, say) {

@@ -1,0 +1,200 @@
+"""The ranks of a run side by side: where each rank's step goes, and whom the others wait for."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
+from lightning_gpuprof.records.phases import Phase
+from lightning_gpuprof.report.charts.loaded_run import LoadedRun
+from lightning_gpuprof.report.charts.query import Query
+from lightning_gpuprof.report.document import Chart, Column, Part, Section, Table, Text, Value
+from lightning_gpuprof.report.labels import phase_label
+from lightning_gpuprof.report.run.ranks import rank_verdict
+from lightning_gpuprof.views.documents.notices import rank_notices
+
+MOST_RANKS = 32
+"""Lanes that fit a page; of more ranks than these the tab shows those that others wait for."""
+SHOWN_FRAC = 0.005
+"""A phase below this share of every rank's step has no column."""
+EXCHANGE = "exchange"
+"""Key of the part of `backward` in which gradients are exchanged."""
+_DEVICE = (
+    ("kernel_gemm", "Computing", "compute_ns"),
+    ("kernel_communication", "Waiting in communication", "exposed_comm_ns"),
+    ("memcpy", "Copying", "exposed_copy_ns"),
+    ("idle", "Idle", "idle_ns"),
+)
+
+
+class LanePart(Struct, frozen=True):
+    """A part of a rank's step."""
+
+    key: str
+    """Decides the colour: a phase, or a kind of event."""
+    label: str
+    ns: float
+
+
+class RankLane(Struct, frozen=True):
+    """A rank's mean steady step by phase, and what its device did in a profiled step."""
+
+    rank: int
+    mean_ns: int
+    parts: tuple[LanePart, ...]
+    device: tuple[LanePart, ...]
+    """By the device's clock; empty where no cycle of the rank was analysed."""
+    is_slow: bool
+    """The others wait for it, or it differs most."""
+
+
+class RanksPayload(Struct, frozen=True):
+    """The ranks of a run side by side."""
+
+    lanes: tuple[RankLane, ...] = ()
+    sections: tuple[Section, ...] = ()
+    nothing: str | None = None
+    """Why there is nothing to compare."""
+
+
+def ranks_view(run: LoadedRun, query: Query) -> RanksPayload:
+    """Return the ranks side by side, of many the first and those that the others wait for."""
+    report = run.report(query)
+    results = report.results
+    stepped = [view for view in results.ranks.views if view.mean_ns]
+    # The first notice says which ranks are missing, where some are.
+    is_whole = len(results.ranks.views) >= results.start.world_size
+    lacking = None if is_whole else next(rank_notices(results), None)
+    if len(stepped) < 2:
+        return RanksPayload(nothing=_nothing(results.start.world_size, len(stepped), lacking))
+    views = ranks_to_show(stepped)
+    sentence, slow = rank_verdict(stepped, report.findings)
+    devices = {view.rank: _device_of(run, view.rank) for view in views}
+    lanes = tuple(_lane(view, devices[view.rank], view.rank == slow) for view in views)
+    body: list[Part] = []
+    if lacking:
+        body.append(Text((lacking,), "note"))
+    if len(views) < len(stepped):
+        body.append(
+            Text(
+                (
+                    f"{len(views)} of {len(stepped):,} ranks: the first, and those that the others "
+                    "wait for most. report --json has all of them.",
+                ),
+                "note",
+            )
+        )
+    body += [Chart("ranks", "Where each rank's step goes"), _table(views, devices, slow)]
+    if any(devices.values()):
+        body.append(
+            Text(
+                (
+                    "A rank that is early waits for the late ranks inside its collective "
+                    "operations: the longer that wait, the faster the rank. Idle time of the late "
+                    "rank is what the others wait for.",
+                ),
+                "note",
+            )
+        )
+    return RanksPayload(lanes, (Section("ranks", "Ranks", "page", tuple(body), sentence),))
+
+
+def ranks_to_show(views: Sequence[RankView], most: int = MOST_RANKS) -> list[RankView]:
+    """Return the lowest rank and those that wait least for others, in their order."""
+    if len(views) <= most:
+        return list(views)
+    first, *others = views
+    others.sort(key=lambda view: (view.waited_ns is None, view.waited_ns))
+    return [first, *sorted(others[: most - 1], key=lambda view: view.rank)]
+
+
+def _nothing(world_size: int, stepped: int, lacking: str | None) -> str:
+    if world_size > 1:
+        return lacking or f"Only {stepped} of {world_size} ranks left records of steps here."
+    return (
+        "This run has one rank: there is nothing to compare. Runs with several (DDP, FSDP) have a "
+        "lane for each here."
+    )
+
+
+def _phases(views: Sequence[RankView]) -> list[Phase]:
+    """Return the phases that some rank spends time in, in the order of the loop."""
+    return [phase for phase in Phase if any(view.phase_mean_ns.get(phase) for view in views)]
+
+
+def _lane(view: RankView, device: tuple[LanePart, ...], is_slow: bool) -> RankLane:
+    parts = []
+    for phase in _phases([view]):
+        exchange = (view.exchange_ns or 0) if phase is Phase.BACKWARD else 0
+        own = LanePart(phase.value, phase_label(phase.value), view.phase_mean_ns[phase] - exchange)
+        parts += [own, LanePart(EXCHANGE, "Exchanging gradients", exchange)]
+    kept = tuple(part for part in parts if part.ns > 0)
+    return RankLane(view.rank, view.mean_ns or 0, kept, device, is_slow)
+
+
+def _device_of(run: LoadedRun, rank: int) -> tuple[LanePart, ...]:
+    """Return what a rank's device did in a profiled step, nothing where that was not analysed."""
+    names = [cycle.trace_file for of, cycle in run.cycles() if of == rank]
+    analysis = next(
+        (found for name in reversed(names) if (found := run.analysis(name)) is not None), None
+    )
+    if not analysis or not isinstance(analysis.get("gpu"), Mapping):
+        return ()
+    gpu, steps = analysis["gpu"], len(analysis.get("steps") or [])
+    if not steps:
+        return ()
+    parts = (LanePart(key, label, (gpu.get(name) or 0) / steps) for key, label, name in _DEVICE)
+    return tuple(part for part in parts if part.ns > 0)
+
+
+def _table(
+    views: Sequence[RankView], devices: Mapping[int, tuple[LanePart, ...]], slow: int | None
+) -> Table:
+    phases = [
+        phase
+        for phase in _phases(views)
+        if any(
+            view.phase_mean_ns.get(phase, 0) > SHOWN_FRAC * (view.mean_ns or 0) for view in views
+        )
+    ]
+    several = len({view.host for view in views}) > 1
+    columns = (
+        Column("rank", "Rank", "count"),
+        *((Column("host", "Host", "text"),) if several else ()),
+        Column("steps", "Steps", "count"),
+        Column("median_ns", "Median step", "ns"),
+        Column("mean_ns", "Mean step", "ns"),
+        Column("waited_ns", "Waits for others", "ns"),
+        Column(
+            "last_frac",
+            "Comes last",
+            "frac",
+            note="share of steps in which the others wait for it",
+        ),
+        *(Column(f"{phase.value}_ns", phase_label(phase.value), "ns") for phase in phases),
+        Column("exposed_comm_ns", "Waiting in communication", "ns"),
+        Column("idle_ns", "Device idle", "ns"),
+    )
+    rows = tuple(_row(view, devices[view.rank], phases, view.rank == slow) for view in views)
+    return Table("ranks", columns, rows, opens="steps")
+
+
+def _row(
+    view: RankView, device: Sequence[LanePart], phases: Sequence[Phase], is_slow: bool
+) -> Mapping[str, Value]:
+    on_device = {part.key: part.ns for part in device}
+    cells: dict[str, Any] = {
+        "rank": view.rank,
+        "host": view.host,
+        "steps": view.steps,
+        "median_ns": view.median_ns,
+        "mean_ns": view.mean_ns,
+        "waited_ns": view.waited_ns,
+        "last_frac": view.last_frac,
+        **{f"{phase.value}_ns": view.phase_mean_ns.get(phase) for phase in phases},
+        "exposed_comm_ns": on_device.get("kernel_communication"),
+        "idle_ns": on_device.get("idle"),
+        "state": "bad" if is_slow else None,
+    }
+    return {key: value for key, value in cells.items() if value is not None}

@@ -1,0 +1,223 @@
+"""A cycle's operators against what their device can do: points and roofs, and what they say."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from lightning_gpuprof.report.charts.cycles import CycleState
+from lightning_gpuprof.report.charts.loaded_run import LoadedRun
+from lightning_gpuprof.report.charts.query import Query
+from lightning_gpuprof.report.charts.traces import absent_state, analysed_cycle
+from lightning_gpuprof.report.document import Chart, Column, Part, Section, Table, Text, Value
+from lightning_gpuprof.units import percent
+
+MAX_ROWS = 500
+NEAR = 0.1
+"""An operator that reaches less of both its roofs waits for neither: for launches, or itself."""
+Limit = Literal["compute", "memory", "latency", "unknown"]
+_CONCLUSIONS: Mapping[Limit, str] = {
+    "compute": "bound by compute: lower precision makes it faster",
+    "memory": "bound by memory: fusing and smaller types make it faster",
+    "latency": "bound by latency, below 10% of both roofs: fewer and larger operators make it "
+    "faster",
+}
+
+
+class RooflinePoint(Struct, frozen=True):
+    """An operator with one shape: its FLOP/s over its FLOPs per byte."""
+
+    name: str
+    shapes: str
+    total_ns: float
+    flop_per_byte: float
+    flop_per_s: float
+    limit: Limit
+
+
+class Roof(Struct, frozen=True):
+    """A peak that some operators are held against: matrix units have their own."""
+
+    label: str
+    flop_per_s: float
+    bytes_per_s: float
+
+
+class RooflinePayload(Struct, frozen=True):
+    """One cycle's operators against their device's roofs, as far as they are known."""
+
+    trace: str | None
+    state: CycleState
+    sections: tuple[Section, ...] = ()
+    points: tuple[RooflinePoint, ...] = ()
+    roofs: tuple[Roof, ...] = ()
+    data_sheet: str | None = None
+    """Where the device's peaks are from."""
+    nothing: str | None = None
+    """Why no operator could be placed."""
+    error: str | None = None
+
+
+def roofline_view(run: LoadedRun, query: Query) -> RooflinePayload:
+    """Return one cycle's operators against its device's roofs, as far as they are known."""
+    trace, analysis = analysed_cycle(run, query)
+    if analysis is None:
+        return RooflinePayload(trace, absent_state(trace))
+    rows = [row for row in analysis.get("roofline") or [] if isinstance(row, Mapping)][:MAX_ROWS]
+    roofs = analysis.get("roofs") or {}
+    if not rows:
+        return RooflinePayload(trace, "analysed", nothing=_nothing(analysis, roofs))
+    points = tuple(
+        RooflinePoint(
+            name=str(row.get("name")),
+            shapes=_shapes(row),
+            total_ns=row.get("total_ns") or 0,
+            flop_per_byte=row["flop_per_byte"],
+            flop_per_s=row["flop_per_s"],
+            limit=limit(row),
+        )
+        for row in rows
+        if row.get("flop_per_s") and row.get("flop_per_byte")
+    )
+    return RooflinePayload(
+        trace,
+        "analysed",
+        sections=_sections(rows, roofs, points),
+        points=points,
+        roofs=tuple(_roofs(rows)),
+        data_sheet=_web_page(roofs.get("url")),
+    )
+
+
+def limit(row: Mapping[str, Any]) -> Limit:
+    """Return what an operator is held back by.
+
+    >>> limit({"bound": "memory", "roof_frac": 0.6}), limit({"bound": "memory", "roof_frac": 0.01})
+    ('memory', 'latency')
+    """
+    bound, frac = row.get("bound"), row.get("roof_frac")
+    if frac is None or bound not in ("compute", "memory"):
+        return "unknown"
+    if frac < NEAR:
+        return "latency"
+    return "compute" if bound == "compute" else "memory"
+
+
+def conclusion(rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return what bounds most of the time of the operators whose roofs are known."""
+    time_ns = Counter[Limit]()
+    for row in rows:
+        time_ns[limit(row)] += row.get("total_ns") or 0
+    del time_ns["unknown"]
+    if not time_ns.total():
+        return None
+    ((most, most_ns),) = time_ns.most_common(1)
+    return f"{percent(most_ns / time_ns.total())} of the placed time is {_CONCLUSIONS[most]}"
+
+
+def _sections(
+    rows: Sequence[Mapping[str, Any]],
+    roofs: Mapping[str, Any],
+    points: Sequence[RooflinePoint],
+) -> tuple[Section, ...]:
+    notes = tuple(str(note) for note in roofs.get("notes") or ())
+    body: tuple[Part, ...] = (Chart("roofline", "FLOP/s over FLOPs per byte"),) if points else ()
+    if notes:
+        body += (Text(notes, "note"),)
+    return (
+        Section("roofline", conclusion(rows) or "Roofline", "page", body, _source(roofs)),
+        Section(
+            "roofline_operators",
+            "Operators on the roofline",
+            "page",
+            (_table(rows),),
+            "Longest kernel time first.",
+        ),
+    )
+
+
+def _source(roofs: Mapping[str, Any]) -> str:
+    placed, used = roofs.get("kernel_frac"), roofs.get("hfu")
+    reason = roofs.get("reason")
+    said = f"{percent(placed)} of kernel time is placed. " if placed else ""
+    if not roofs.get("device"):
+        return said + (reason or "The device's peaks are not known: points without roofs.")
+    if used:
+        said += f"Its matrix operators' FLOPs would take {percent(used)} of the time at peak. "
+    more = f"; {reason}" if reason else ""
+    return f"{said}Peaks of {roofs['device']} from its data sheet{more}."
+
+
+def _nothing(analysis: Mapping[str, Any], roofs: Mapping[str, Any]) -> str:
+    if not analysis.get("device"):
+        return "This trace holds no device events: a roofline needs kernels."
+    return str(
+        roofs.get("reason")
+        or "No operator could be placed on the roofline: that takes shapes (record_shapes=True) "
+        "and kernels."
+    )
+
+
+def _web_page(url: object) -> str | None:
+    """Return an address out of a file that may come from anywhere, where it is a web page's."""
+    return url if isinstance(url, str) and url.startswith("https://") else None
+
+
+_COLUMNS = (
+    Column("name", "Operator", "code"),
+    Column("shapes", "Shapes", "code"),
+    Column("dtype", "Type", "text"),
+    Column("count", "Calls", "count"),
+    Column("total_ns", "Kernel time", "ns", bar=True),
+    Column("flop_per_byte", "FLOP/byte", "number"),
+    Column("tflop_per_s", "TFLOP/s", "number"),
+    Column("gb_per_s", "GB/s", "number"),
+    Column("limit", "Bound by", "text"),
+    Column("roof_frac", "Of its roof", "frac"),
+)
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    return Table(
+        "roofline",
+        _COLUMNS,
+        tuple(_cells(row) for row in rows),
+        first_rows=20,
+        sort="total_ns",
+        searchable=True,
+    )
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, Value]:
+    flop_per_s, bytes_per_s = row.get("flop_per_s"), row.get("bytes_per_s")
+    bound = limit(row)
+    cells = {key: row.get(key) for key in ("name", "dtype", "count", "total_ns")}
+    return {
+        **cells,
+        "shapes": _shapes(row),
+        "flop_per_byte": row.get("flop_per_byte"),
+        "tflop_per_s": flop_per_s / 1e12 if flop_per_s is not None else None,
+        "gb_per_s": bytes_per_s / 1e9 if bytes_per_s is not None else None,
+        "limit": "see note" if row.get("anomaly") else None if bound == "unknown" else bound,
+        "roof_frac": row.get("roof_frac"),
+    }
+
+
+def _shapes(row: Mapping[str, Any]) -> str:
+    return json.dumps(row.get("dims"))
+
+
+def _roofs(rows: Sequence[Mapping[str, Any]]) -> list[Roof]:
+    peaks: dict[float, tuple[float, list[str]]] = {}
+    for row in rows:
+        flop_per_s, bytes_per_s = row.get("peak_flop_per_s"), row.get("peak_bytes_per_s")
+        if flop_per_s and bytes_per_s:
+            _, types = peaks.setdefault(flop_per_s, (bytes_per_s, []))
+            if (dtype := str(row.get("dtype"))) not in types:
+                types.append(dtype)
+    return [
+        Roof(f"{flops / 1e12:,.3g} TFLOP/s ({', '.join(types)})", flops, bytes_per_s)
+        for flops, (bytes_per_s, types) in peaks.items()
+    ]
