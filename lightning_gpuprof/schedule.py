@@ -10,7 +10,7 @@ MAX_LISTED_CYCLES = 4
 last."""
 
 
-class Action(Enum):
+class ScheduledAction(Enum):
     """What the profiler does during a unit."""
 
     IDLE = "idle"
@@ -39,7 +39,7 @@ class Schedule:
     >>> schedule.cycles, schedule.needed()
     (2, 11)
     >>> schedule.at(4), schedule.at(7)
-    ((0, <Action.RECORD: 'record'>), (1, <Action.WARM_UP: 'warm_up'>))
+    ((0, <ScheduledAction.RECORD: 'record'>), (1, <ScheduledAction.WARM_UP: 'warm_up'>))
     """
 
     unit: str
@@ -76,13 +76,13 @@ class Schedule:
         number = self.cycles if cycles is None else cycles
         return self.wait + (self.warmup + self.active) * number
 
-    def at(self, unit: int) -> tuple[int, Action]:
+    def at(self, unit: int) -> tuple[int, ScheduledAction]:
         """Return the cycle that a unit belongs to (-1 for none) and the profiler's action."""
         length = self.warmup + self.active
         cycle, offset = divmod(unit - self.wait, length)
         if unit < self.wait or cycle >= self.cycles:
-            return -1, Action.IDLE
-        return cycle, Action.WARM_UP if offset < self.warmup else Action.RECORD
+            return -1, ScheduledAction.IDLE
+        return cycle, ScheduledAction.WARM_UP if offset < self.warmup else ScheduledAction.RECORD
 
     def next_change(self, unit: int) -> int | None:
         """Return the first later unit at which the action changes, or None at the end."""

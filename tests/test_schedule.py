@@ -3,13 +3,13 @@ from hypothesis import strategies as st
 from torch.profiler import ProfilerAction
 from torch.profiler import schedule as torch_schedule
 
-from lightning_gpuprof.schedule import Action, Schedule
+from lightning_gpuprof.schedule import Schedule, ScheduledAction
 
 IN_TORCH = {
-    ProfilerAction.NONE: Action.IDLE,
-    ProfilerAction.WARMUP: Action.WARM_UP,
-    ProfilerAction.RECORD: Action.RECORD,
-    ProfilerAction.RECORD_AND_SAVE: Action.RECORD,
+    ProfilerAction.NONE: ScheduledAction.IDLE,
+    ProfilerAction.WARMUP: ScheduledAction.WARM_UP,
+    ProfilerAction.RECORD: ScheduledAction.RECORD,
+    ProfilerAction.RECORD_AND_SAVE: ScheduledAction.RECORD,
 }
 schedules = st.builds(
     Schedule,

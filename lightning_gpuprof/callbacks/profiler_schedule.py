@@ -11,7 +11,7 @@ from typing_extensions import override
 from lightning_gpuprof.adapters.lightning import LightningModule, Trainer, is_kind, users_profiler
 from lightning_gpuprof.adapters.profiler import CAN_PAUSE, CAN_RUN_UNCOMPILED, TorchTrace
 from lightning_gpuprof.capture.checks import check_length, refuse_device
-from lightning_gpuprof.capture.cycles import Cycles
+from lightning_gpuprof.capture.cycles import CycleRunner
 from lightning_gpuprof.capture.recordings import (
     PLAIN_STEPS,
     CaptureRange,
@@ -125,7 +125,7 @@ class ProfilerSchedule(RecordingCallback):
         self.capture_range, self.quiet_window = capture_range, quiet_window
         self._compressed = trace_format != "json"
         self._clock = clock
-        self._cycles: Cycles | None = None
+        self._cycles: CycleRunner | None = None
         self._step_calls: StepCalls | None = None
         self._recordings: Recordings | None = None
         self._forecast: TraceForecast | None = None
@@ -169,7 +169,7 @@ class ProfilerSchedule(RecordingCallback):
         if is_kind(users_profiler(trainer), "PyTorchProfiler"):
             self._recordings.note_busy("The Trainer has Lightning's own PyTorchProfiler")
             return
-        self._cycles = Cycles(
+        self._cycles = CycleRunner(
             self.schedule,
             new_trace=self._recordings.new,
             on_recorded=self._recordings.save,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from lightning_gpuprof.adapters.profiler import TorchTrace
 from lightning_gpuprof.runtime.guard import interrupts_wait
-from lightning_gpuprof.schedule import Action, Schedule
+from lightning_gpuprof.schedule import Schedule, ScheduledAction
 
 PROBE = -2
 """The number of the cycle that records a single step, to forecast the size of a trace."""
@@ -25,7 +25,7 @@ class FinishedCycle:
     """The time that torch took to stop recording."""
 
 
-class Cycles:
+class CycleRunner:
     """Steps through a schedule, and records with torch.profiler as the schedule says.
 
     A torch.profiler object costs tens of microseconds per step even when it idles. Therefore it is
@@ -92,9 +92,9 @@ class Cycles:
         cycle, action = self._schedule.at(self._unit)
         if cycle != self._cycle:
             self.close()
-            if action is not Action.IDLE:
+            if action is not ScheduledAction.IDLE:
                 self._prepare(cycle)
-        if action is Action.RECORD:
+        if action is ScheduledAction.RECORD:
             self._start()
 
     def probe(self) -> None:

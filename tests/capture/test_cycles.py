@@ -2,7 +2,7 @@ import signal
 
 import pytest
 
-from lightning_gpuprof.capture.cycles import Cycles
+from lightning_gpuprof.capture.cycles import CycleRunner
 from lightning_gpuprof.schedule import Schedule
 
 
@@ -24,7 +24,7 @@ class Rig:
         numbers = {"unit": "step", "wait": 0, "warmup": 0, "active": 1, "repeat": 0} | numbers
         self.log, self.made, self.recorded, self.clock = [], 0, [], iter(range(0, 10_000, 7))
         self.busy = busy
-        self.cycles = Cycles(
+        self.cycles = CycleRunner(
             Schedule(**numbers),
             new_trace=self.new_trace,
             on_recorded=self.recorded.append,
