@@ -143,8 +143,8 @@ def test_a_search_is_seen_in_the_timeline_also_inside_of_merged_blocks(page):
     page.browser.wait(f"return {loaded}.text === 'reduce'")
     hits = page.browser.run(
         f"const b = {loaded};"
-        "return [[...b.found].filter(one => one).length, b.found.length,"
-        "        [...b.found].filter((one, i) => one && b.count[i] > 1).length]"
+        "return [[...b.hit].filter(hit => hit).length, b.hit.length,"
+        "        [...b.hit].filter((hit, i) => hit && b.count[i] > 1).length]"
     )
     assert 0 < hits[0] < hits[1]
     assert hits[2] > 0

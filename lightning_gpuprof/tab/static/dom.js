@@ -20,7 +20,7 @@ export function shorten(text, length) {
 }
 
 /** @typedef {Node | string | number | null | undefined | false} Child */
-/** @typedef {Record<string, any>} Props */
+/** @typedef {Record<string, unknown>} Props */
 
 /**
  * Makes an element: h("p.note", {title: "x"}, "text", child).
@@ -64,9 +64,10 @@ export function svg(spec, props, ...children) {
 function apply(element, props) {
   for (const [name, value] of Object.entries(props ?? {})) {
     if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), /** @type {EventListener} */ (value));
     else if (name === "style") {
-      for (const [key, text] of Object.entries(value)) element.style.setProperty(key, String(text));
+      for (const [key, text] of Object.entries(/** @type {object} */ (value)))
+        element.style.setProperty(key, String(text));
     } else element.setAttribute(name, value === true ? "" : visible(String(value)));
   }
 }

@@ -16,7 +16,7 @@ export function keepFocus(root, draw, run = "") {
   const cursor = active instanceof HTMLInputElement && active.type === "search" ? active.selectionStart : null;
   const shown = `${root.getAttribute("data-run")} ${titleOf(root)}`;
   const before = [...foldsOf(root)].map(
-    ([words, folds]) => /** @type {const} */ ([words, folds.map((one) => one.open)]),
+    ([words, folds]) => /** @type {const} */ ([words, folds.map((fold) => fold.open)]),
   );
   draw();
   root.setAttribute("data-run", run);
@@ -33,12 +33,12 @@ export function keepFocus(root, draw, run = "") {
  */
 function foldsOf(root) {
   /** @type {Map<string, HTMLDetailsElement[]>} */
-  const found = new Map();
-  for (const one of root.querySelectorAll("details")) {
-    const words = one.querySelector("summary")?.textContent?.replace(/\d+/g, "") ?? "";
-    found.set(words, [...(found.get(words) ?? []), one]);
+  const folds = new Map();
+  for (const fold of root.querySelectorAll("details")) {
+    const words = fold.querySelector("summary")?.textContent?.replace(/\d+/g, "") ?? "";
+    folds.set(words, [...(folds.get(words) ?? []), fold]);
   }
-  return found;
+  return folds;
 }
 
 /**
@@ -48,7 +48,7 @@ function foldsOf(root) {
 function unfold(folds, open) {
   for (const [words, some] of folds) {
     const were = open.get(words);
-    if (were?.length === some.length) some.forEach((one, i) => (one.open = were[i]));
+    if (were?.length === some.length) some.forEach((fold, i) => (fold.open = were[i]));
   }
 }
 
@@ -62,7 +62,7 @@ function titleOf(root) {
  * @param {string} name
  */
 function alike(root, name) {
-  return [...root.querySelectorAll(FOCUSABLE)].filter((one) => nameOf(one) === name);
+  return [...root.querySelectorAll(FOCUSABLE)].filter((element) => nameOf(element) === name);
 }
 
 /** @param {Element} element */

@@ -69,7 +69,7 @@ function isTitledFirst({ detail, title, body }) {
 }
 
 /**
- * A section whose heading alone is seen until it is opened.
+ * A section of which only the heading shows until it is opened.
  * @param {Surface} surface
  * @param {Section} section
  */

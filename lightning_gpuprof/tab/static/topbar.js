@@ -20,7 +20,7 @@ const OF_A_RUN = ["rank", "session", "trace", "view_ns", "find", "snapshot", "fr
 
 /**
  * @param {import("./app.js").RunLine[]} runs
- * @param {import("./app.js").RunLine} run The picked one.
+ * @param {import("./app.js").RunLine} run The picked run.
  * @param {import("./payloads").RunHeader | null} header Its picked session, null where that cannot be read.
  * @param {(changes: Record<string, string | undefined>) => void} go
  * @returns {import("./dom.js").Child[]}

@@ -12,7 +12,7 @@
  * @property {Int32Array} event
  * @property {Int32Array} name
  * @property {Uint8Array} kind
- * @property {Uint8Array} found Whether a search found an event in it; 1 without a search.
+ * @property {Uint8Array} hit 1 where an event in it matches the search, and without a search.
  * @property {string} text What was searched for.
  * @property {Record<string, string>} names
  *
@@ -62,7 +62,7 @@ export function decode(buffer, columns, text) {
     event: take(Int32Array),
     name: take(Int32Array),
     kind: take(Uint8Array),
-    found: take(Uint8Array),
+    hit: take(Uint8Array),
     text,
     names: head.names,
   };

@@ -86,7 +86,7 @@ function blocksOf(pen, scene, row, blocks, slice, y, hit, least) {
   for (let i = Math.max(slice[0], lastBefore(blocks, slice, from)); i < slice[1]; i++) {
     const begin = blocks.start[i];
     if (begin > to) break;
-    if (hit !== null && blocks.found[i] !== hit) continue;
+    if (hit !== null && blocks.hit[i] !== hit) continue;
     const x1 = (begin + blocks.dur[i] - from) * scale;
     if (x1 < 0) continue;
     const x = Math.max(-2, (begin - from) * scale);

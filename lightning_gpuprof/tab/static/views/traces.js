@@ -17,7 +17,7 @@ export const traces = {
     const say = (/** @type {string} */ text) => (status.textContent = text);
     return card(
       "Traces",
-      "One file for each profiler cycle and rank. Perfetto opens in a new tab and gets the file from this page, not over the network.",
+      "A file for each profiler cycle and rank. Perfetto opens in a new tab and gets the file from this page, not over the network.",
       cycles.length
         ? h(
             "ul.traces",

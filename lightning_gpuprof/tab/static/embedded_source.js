@@ -2,13 +2,13 @@
 
 import { SourceError } from "./source.js";
 
-/** Parameters that a report holds one answer for, whatever they are. */
+/** Parameters on which the answers that a report holds do not depend. */
 const FIXED = ["run", "session", "buckets", "first", "last", "from", "to", "columns", "groups"];
 
 /** @typedef {{same_as?: string, error?: string, base64?: string}} Answer A payload, or what stands for it. */
 
 /** @returns {import("./source.js").Source} */
-export function keptSource() {
+export function embeddedSource() {
   /** @type {Record<string, Answer>} */
   const answers = JSON.parse(element("gp-data").textContent ?? "{}");
   /** @param {string} name @param {import("./source.js").Params} [params] */
@@ -18,9 +18,9 @@ export function keptSource() {
     );
     const keyOf = (/** @type {typeof asked} */ some) =>
       [name, ...some.map(([key, value]) => `${key}=${value}`).sort()].join("&");
-    // Answers that are the same for all ranks are kept once.
-    const kept = answers[keyOf(asked)] ?? answers[keyOf(asked.filter(([key]) => key !== "rank"))];
-    const answer = kept?.same_as ? answers[kept.same_as] : kept;
+    // An answer that is the same for all ranks is there without a rank.
+    const stored = answers[keyOf(asked)] ?? answers[keyOf(asked.filter(([key]) => key !== "rank"))];
+    const answer = stored?.same_as ? answers[stored.same_as] : stored;
     if (!answer) throw new SourceError("This report does not hold that; TensorBoard's PROFILE tab has all of the run.");
     if (answer.error) throw new SourceError(answer.error);
     return answer;
