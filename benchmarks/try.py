@@ -29,13 +29,13 @@ import msgspec  # noqa: E402
 from _harness import RESULTS, keep_memory, machine, one_thread, say, table  # noqa: E402
 
 from lightning_gpuprof.records.trials import ChangedSettings  # noqa: E402
+from lightning_gpuprof.report.load import load_report  # noqa: E402
 from lightning_gpuprof.trials.change import changes, merged  # noqa: E402
 from lightning_gpuprof.trials.pairs import MIN_FRAC  # noqa: E402
 from lightning_gpuprof.trials.processes import ChildFailed, Children, Variant  # noqa: E402
 from lightning_gpuprof.trials.proposals import WatchedRun  # noqa: E402
 from lightning_gpuprof.trials.trial_series import take_turns  # noqa: E402
 from lightning_gpuprof.trials.try_changes import lengths, try_program  # noqa: E402
-from lightning_gpuprof.views.documents.report import load_report  # noqa: E402
 
 UNSEEN = (
     "csv_rows", "needless_workers", "tensors_through_worker", "file_per_molecule",

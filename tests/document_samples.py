@@ -26,7 +26,7 @@ from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.build_trial import build_trial
 from lightning_gpuprof.report.comparison import compare_runs, compare_several
 from lightning_gpuprof.report.document import Document
-from lightning_gpuprof.views.documents.report import load_report
+from lightning_gpuprof.report.load import load_report
 
 MS = 1_000_000
 FILES = Path(__file__).parent / "data" / "traces"

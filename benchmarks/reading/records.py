@@ -21,7 +21,7 @@ from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, Column, RunEnd, RunStart, StepsWindow
 from lightning_gpuprof.records.writer import RecordWriter
 from lightning_gpuprof.report.build_run import build_run
-from lightning_gpuprof.views.documents.report import load_report
+from lightning_gpuprof.report.load import load_report
 
 WINDOW = 50
 PARTS = ("callbacks/ModelCheckpoint", "callbacks/TQDMProgressBar", "logging/TensorBoardLogger")

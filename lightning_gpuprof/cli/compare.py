@@ -15,7 +15,7 @@ from lightning_gpuprof.report.comparison import (
     RunComparison,
     compare_several,
 )
-from lightning_gpuprof.views.documents.report import runs_in
+from lightning_gpuprof.report.load import runs_in
 from lightning_gpuprof.views.documents.trace_payload import diff_files
 from lightning_gpuprof.views.text.trace import diff_lines
 

@@ -35,9 +35,9 @@ from lightning_gpuprof.report.document import (
 )
 from lightning_gpuprof.report.finding_cards import labelled
 from lightning_gpuprof.report.labels import phase_label
+from lightning_gpuprof.report.load import Report
 from lightning_gpuprof.report.run.answer import BASES
 from lightning_gpuprof.units import percent
-from lightning_gpuprof.views.documents.report import Report
 
 MOST_ROWS = 20
 FIRST_ROWS = 8

@@ -18,6 +18,7 @@ from lightning_gpuprof.report.document import (
     Subject,
     Text,
 )
+from lightning_gpuprof.report.load import Report
 from lightning_gpuprof.report.run.answer import (
     failure_section,
     first_finding,
@@ -56,7 +57,6 @@ from lightning_gpuprof.report.run.steps import (
     totals_section,
 )
 from lightning_gpuprof.report.run.traced import trace_files_section, traced_sections
-from lightning_gpuprof.views.documents.report import Report
 
 FACTS = (
     "session", "stage", "timer", "rank", "world_size", "host", "cpu_count", "host_cpu_count",

@@ -20,7 +20,7 @@ from lightning_gpuprof.report.build_comparison import (
     values_same,
 )
 from lightning_gpuprof.report.document import Document, encode
-from lightning_gpuprof.views.documents.report import Report, load_report
+from lightning_gpuprof.report.load import Report, load_report
 
 TOLERANCE = 0.01
 """A hundredth: what another order of summation or TF32 may do to a loss early in training."""

@@ -23,8 +23,8 @@ from lightning_gpuprof.report.charts.query import Query
 from lightning_gpuprof.report.charts.registry import VIEWS, find_view
 from lightning_gpuprof.report.charts.run_views import Listing, runs_view
 from lightning_gpuprof.report.console import render
+from lightning_gpuprof.report.load import load_report, resolve_run
 from lightning_gpuprof.report.static import STATIC, plotly_path
-from lightning_gpuprof.views.documents.report import load_report, resolve_run
 from lightning_gpuprof.views.documents.stored_analysis import traces_of
 
 MAX_TRACES = 4

@@ -24,7 +24,7 @@ from lightning_gpuprof.report.document import (
     Value,
 )
 from lightning_gpuprof.report.format import place_name
-from lightning_gpuprof.views.documents.report import load_report
+from lightning_gpuprof.report.load import load_report
 
 PHASES, FINDINGS = "phases", "findings"
 """Tables that are made of the document's bars and cards."""

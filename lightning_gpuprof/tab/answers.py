@@ -25,10 +25,10 @@ from lightning_gpuprof.report.charts.query import Query, QueryError
 from lightning_gpuprof.report.charts.registry import find_view
 from lightning_gpuprof.report.charts.run_views import Listing, runs_view
 from lightning_gpuprof.report.comparison import TOLERANCE, compared
+from lightning_gpuprof.report.load import load_report
 from lightning_gpuprof.tab.replies import NotFoundError, reply, reply_json
 from lightning_gpuprof.tab.run_index import RunIndex, file_system_for
 from lightning_gpuprof.tab.static_files import perfetto_folder
-from lightning_gpuprof.views.documents.report import load_report
 
 _LAST_LINE = 300
 

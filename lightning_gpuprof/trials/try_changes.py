@@ -8,10 +8,10 @@ from typing import Any
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.errors import ConfigError, RecordError
 from lightning_gpuprof.records.trials import Trials, write_trials
+from lightning_gpuprof.report.load import load_report
 from lightning_gpuprof.trials.processes import Children, Variant
 from lightning_gpuprof.trials.proposals import Candidate, WatchedRun
 from lightning_gpuprof.trials.trial_series import TrialSeries
-from lightning_gpuprof.views.documents.report import load_report
 
 GRACE_S = 30.0
 """A child that is training when the time is over may finish its block within this time."""

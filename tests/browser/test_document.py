@@ -6,7 +6,7 @@ from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.document import Bars, Column, Figures, Table
 from lightning_gpuprof.report.format import shown
 from lightning_gpuprof.report.html import render_html
-from lightning_gpuprof.views.documents.report import load_report
+from lightning_gpuprof.report.load import load_report
 
 pytestmark = pytest.mark.browser
 

@@ -17,8 +17,8 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Note, ProfilerCycle
 from lightning_gpuprof.report.build_run import build_run
+from lightning_gpuprof.report.load import load_report
 from lightning_gpuprof.runtime.guard import is_disabled
-from lightning_gpuprof.views.documents.report import load_report
 
 STAGES = ["validate", "test", "predict"]
 STEPS = 18

@@ -20,7 +20,7 @@ from lightning_gpuprof.inspect.advice import advice
 from lightning_gpuprof.records.inspection import CallCount, Inspection, Waste
 from lightning_gpuprof.records.lines import CodePlace
 from lightning_gpuprof.records.schema import SyncSite
-from lightning_gpuprof.views.documents.report import load_report
+from lightning_gpuprof.report.load import load_report
 
 SEEDED = Path(__file__).parents[1] / "seeded_syncs.py"
 SCRIPT = """

@@ -11,7 +11,7 @@ from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.trials import read_trials, write_trials
 from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.document import Interval, decode
-from lightning_gpuprof.views.documents.report import load_report
+from lightning_gpuprof.report.load import load_report
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, TRACE_SUFFIX
 from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.console import render
-from lightning_gpuprof.views.documents.report import load_report
+from lightning_gpuprof.report.load import load_report
 
 
 def spoil(trace):

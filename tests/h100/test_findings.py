@@ -4,7 +4,7 @@ import pytest
 
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.records.reader import read_run
-from lightning_gpuprof.views.documents.report import load_report
+from lightning_gpuprof.report.load import load_report
 
 NAMED = {
     "fp32-products": {"low-precision-unused"},

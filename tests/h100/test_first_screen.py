@@ -6,7 +6,7 @@ import pytest
 
 from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.console import SCREEN, render
-from lightning_gpuprof.views.documents.report import load_report
+from lightning_gpuprof.report.load import load_report
 
 RUNS = (
     "device-bound fp32-products host-bound leak pageable-copies reads-in-a-loop small-batch "

@@ -6,7 +6,7 @@ import pytest
 from raw_trace import RawTrace, union
 
 from lightning_gpuprof.analysis.run.gpu_busy import gpu_busy
-from lightning_gpuprof.views.documents.report import load_report
+from lightning_gpuprof.report.load import load_report
 
 FILE = "plugins/gpuprof/rank0-cycle0.pt.trace.json.gz"
 TRACED = ("fp32-products", "pageable-copies", "reads-in-a-loop", "small-batch")

@@ -8,7 +8,7 @@ from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.records.reader import read_run
 from lightning_gpuprof.records.schema import Loader
-from lightning_gpuprof.views.documents.notices import rank_notices
+from lightning_gpuprof.report.notices import rank_notices
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.console import render
 from lightning_gpuprof.report.document import Bars
+from lightning_gpuprof.report.load import load_report
 from lightning_gpuprof.report.run.limit import waiting_side
-from lightning_gpuprof.views.documents.report import load_report
 from lightning_gpuprof.views.documents.trace_payload import analyze_file
 
 RUNS = sorted(path.name for path in RECORDED.iterdir() if path.is_dir())

@@ -32,9 +32,9 @@ from lightning_gpuprof.records.schema import (
 )
 from lightning_gpuprof.report import console
 from lightning_gpuprof.report.build_run import build_run
+from lightning_gpuprof.report.load import load_report
 from lightning_gpuprof.report.run_report import RunReport
 from lightning_gpuprof.report.terminal import WIDTH
-from lightning_gpuprof.views.documents.report import load_report
 
 
 def render(report, **options):

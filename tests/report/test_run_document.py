@@ -17,7 +17,7 @@ from lightning_gpuprof.report.document import (
     decode,
     encode,
 )
-from lightning_gpuprof.views.documents.report import load_report
+from lightning_gpuprof.report.load import load_report
 
 MS = 1_000_000
 PHASES = {"data_wait": 6 * MS, "forward": 3 * MS, "callbacks": 1 * MS}

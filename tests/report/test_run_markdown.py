@@ -8,7 +8,7 @@ from lightning_gpuprof.findings.model import Finding, Place, Range, Severity
 from lightning_gpuprof.records.schema import Loader
 from lightning_gpuprof.report import markdown
 from lightning_gpuprof.report.build_run import build_run
-from lightning_gpuprof.views.documents.report import Report, load_report
+from lightning_gpuprof.report.load import Report, load_report
 
 MS = 1_000_000
 

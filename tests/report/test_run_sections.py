@@ -10,9 +10,9 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import Device, Loader, RunEnd, StepFlag
 from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.document import Interval, Quantity, Verdict
+from lightning_gpuprof.report.load import load_report
 from lightning_gpuprof.report.run.answer import NOT_WRITTEN_YET, UNMARKED, UNTIMED
 from lightning_gpuprof.report.run.ranks import rank_verdict
-from lightning_gpuprof.views.documents.report import load_report
 
 MS = 1_000_000
 OUT_OF_MEMORY = (

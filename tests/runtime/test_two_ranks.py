@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lightning_gpuprof.records.files import find_runs, record_files
-from lightning_gpuprof.views.documents.report import load_report
+from lightning_gpuprof.report.load import load_report
 
 SCRIPT = Path(__file__).with_name("two_ranks.py")
 STATUSES = {

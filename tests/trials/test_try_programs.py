@@ -16,9 +16,9 @@ import pytest
 from lightning_gpuprof.cli import main
 from lightning_gpuprof.records.trials import read_trials
 from lightning_gpuprof.report.document import decode
+from lightning_gpuprof.report.load import load_report
 from lightning_gpuprof.trials import trial_series
 from lightning_gpuprof.trials.try_changes import try_changes
-from lightning_gpuprof.views.documents.report import load_report
 
 SCRIPT = """
 import sys

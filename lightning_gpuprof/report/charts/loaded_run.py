@@ -13,8 +13,8 @@ from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.charts.layout_file import LoadedLayout
 from lightning_gpuprof.report.charts.query import Query, QueryError
 from lightning_gpuprof.report.document import Document
-from lightning_gpuprof.views.documents.notices import rank_list
-from lightning_gpuprof.views.documents.report import Report, load_report
+from lightning_gpuprof.report.load import Report, load_report
+from lightning_gpuprof.report.notices import rank_list
 from lightning_gpuprof.views.documents.stored_analysis import read_analysis, stale_traces
 from lightning_gpuprof.views.documents.trace_findings import judge_trace
 

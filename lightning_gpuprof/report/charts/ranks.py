@@ -11,8 +11,8 @@ from lightning_gpuprof.report.charts.loaded_run import LoadedRun
 from lightning_gpuprof.report.charts.query import Query
 from lightning_gpuprof.report.document import Chart, Column, Part, Section, Table, Text, Value
 from lightning_gpuprof.report.labels import phase_label
+from lightning_gpuprof.report.notices import rank_notices
 from lightning_gpuprof.report.run.ranks import rank_verdict
-from lightning_gpuprof.views.documents.notices import rank_notices
 
 MOST_RANKS = 32
 """Lanes that fit a page; of more ranks than these the tab shows those that others wait for."""

@@ -30,7 +30,7 @@ from lightning_gpuprof.records.schema import (
 from lightning_gpuprof.report.charts.loaded_run import LoadedRun
 from lightning_gpuprof.report.charts.query import Query
 from lightning_gpuprof.report.document import Document
-from lightning_gpuprof.views.documents.notices import first_few
+from lightning_gpuprof.report.notices import first_few
 
 
 class SessionLine(Struct, frozen=True):

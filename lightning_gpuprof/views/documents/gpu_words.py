@@ -2,15 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from typing import Any
 
-from lightning_gpuprof.analysis.run.gpu_busy import GpuBusy, gpu_busy
-from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.records.device_marks import MOSTLY_QUEUED_FRAC, StepState, gpu_line
-from lightning_gpuprof.records.phases import BATCH_WORK, Phase
 from lightning_gpuprof.units import duration, percent, size
-from lightning_gpuprof.views.documents.finding_payload import plain
 
 RECORD = "Record whole steps with CPU and GPU activities, to see what the device waits for."
 _VERDICTS = {
@@ -35,42 +30,10 @@ _VERDICTS = {
 }
 
 
-def line_of(busy: GpuBusy) -> str:
-    """Return the sentence of the first line."""
-    mostly = _mostly(busy.compute_frac, busy.copies_frac, busy.communication_frac)
-    return gpu_line(busy.busy_frac, busy.state, mostly)
-
-
 def _mostly(compute: float | None, copies: float | None, communication: float | None) -> str:
     """Say with what a device is busy, where that is more than its computing."""
     most, name = max((copies or 0.0, "copies"), (communication or 0.0, "communication"))
     return f", mostly with {name}" if most > (compute or 0.0) else ""
-
-
-def limit_line(results: RunResults) -> str | None:
-    """Say what is the limit and how busy it is; without a GPU, how the step is divided."""
-    busy = gpu_busy(results)
-    if busy is not None:
-        return line_of(busy)
-    if not results.step_ns:
-        return None
-    if results.on_gpu:
-        return "GPU: how busy it is was not measured; device marks or a trace tell"
-    worked = [found.frac for phase in BATCH_WORK if (found := results.per_step(phase)) is not None]
-    wait = results.per_step(Phase.DATA_WAIT)
-    waits = f", {percent(wait.frac)} waiting for data" if wait is not None else ""
-    return f"No GPU: the host is the limit, {percent(sum(worked))} of a step at work{waits}"
-
-
-def verdict(results: RunResults) -> tuple[str, str] | None:
-    """Return what limits the steps and what to do, as a title and a sentence; None if not known."""
-    device = results.device.time
-    if device is None or not results.on_gpu:
-        return None
-    title, change = _VERDICTS[device.state]
-    share = percent(device.state_frac[device.state]).replace(".0%", "%")
-    why = f"It had work queued in {share} of steps. " * (device.state is StepState.DEVICE_BOUND)
-    return title.format(share=share), why + change
 
 
 def kernel_facts(document: Mapping[str, Any]) -> Iterator[str]:
@@ -137,12 +100,3 @@ def trace_verdict(document: Mapping[str, Any]) -> tuple[str, str]:
     mostly = _mostly(gpu["compute_ns"], gpu["exposed_copy_ns"], gpu["exposed_comm_ns"])
     change = first["advice"] if first else _VERDICTS[state][1] if state else RECORD
     return f"{gpu_line(busy, state, mostly)}.", change
-
-
-def busy_payload(results: RunResults) -> dict[str, Any] | None:
-    """Lay out how busy the GPU is, with its sentence and verdict; None where it is not known."""
-    busy, said = gpu_busy(results), verdict(results)
-    if busy is None:
-        return None
-    title, advice = said or (None, None)
-    return {**plain(asdict(busy)), "line": line_of(busy), "title": title, "advice": advice}

@@ -7,7 +7,7 @@ from lightning_gpuprof.analysis.savings.hidden import exposed
 from lightning_gpuprof.records.device_marks import StepState, device_marks
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import NOT_MEASURED, Device
-from lightning_gpuprof.views.documents.gpu_words import line_of
+from lightning_gpuprof.report.run.limit import busy_figure
 
 US, MS = 1_000, 1_000_000
 GPU = Device(type="cuda", name="a GPU")
@@ -132,7 +132,7 @@ def test_marks_alone_show_a_device_that_always_had_work_and_claim_nothing_else(
 ):
     columns = marks(0, 4 * MS, 4 * MS, ahead=ahead)
     run = analyze(HOST, columns=columns, steps=20, device=GPU)
-    assert line_of(gpu_busy(run)) == line
+    assert busy_figure(run).note.startswith(line.partition(": ")[2])
     assert device_marks({name: np.full(20, ns) for name, ns in columns.items()}).line() == line
 
 
@@ -149,19 +149,21 @@ def traced(analyze, document):
 
 
 def test_busy_is_the_profiled_steps_work_over_the_devices_step_without_a_profiler(analyze):
-    busy = gpu_busy(traced(analyze, TRACE))
+    run = traced(analyze, TRACE)
+    busy = gpu_busy(run)
     step_ns = 8 * MS + 100 * US
     assert (busy.basis, busy.state, busy.step_ns) == ("trace", StepState.HOST_BOUND, step_ns)
     assert busy.busy_frac == pytest.approx(4 * MS / step_ns)
     assert busy.compute_frac == pytest.approx(2.5 * MS / step_ns)
-    assert line_of(busy) == "GPU 49 % busy: it waits for the host"
+    assert busy_figure(run).note == "it waits for the host"
 
 
 def test_no_device_does_more_than_its_time(analyze):
     longer = {**TRACE["gpu"], "busy_ns": 20 * MS, "exposed_copy_ns": 13 * MS}
-    busy = gpu_busy(traced(analyze, {**TRACE, "gpu": longer}))
+    run = traced(analyze, {**TRACE, "gpu": longer})
+    busy = gpu_busy(run)
     assert (busy.busy_frac, busy.idle_frac) == (1.0, 0.0)
-    assert line_of(busy) == "GPU 100 % busy, mostly with copies: it waits for the host"
+    assert busy_figure(run).note == "mostly with copies: it waits for the host"
 
 
 def test_a_trace_whose_times_cannot_be_says_nothing_of_the_device(analyze):

@@ -1,4 +1,4 @@
-"""A run's report: loads and analyses it, and gives the `report --json` document (docs/json.md)."""
+"""Reads, analyses and judges a session of a run: what its document is built from."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -17,9 +17,8 @@ from lightning_gpuprof.records.glance import glance
 from lightning_gpuprof.records.reader import RankRecords, read_run
 from lightning_gpuprof.records.schema import ProfilerCycle
 from lightning_gpuprof.records.trials import Trials, read_trials
+from lightning_gpuprof.report.notices import first_few, rank_notices, trace_notices
 from lightning_gpuprof.units import duration
-from lightning_gpuprof.views.documents.notices import first_few, rank_notices, trace_notices
-from lightning_gpuprof.views.documents.report_payload import report_payload
 from lightning_gpuprof.views.documents.stored_analysis import analyse_traces, read_analysis
 
 
@@ -77,10 +76,6 @@ class Report:
     notices: tuple[str, ...]
     """Remarks on the files: torn lines, which of several runs this is."""
     trials: Trials | None = None
-
-    def payload(self) -> dict[str, Any]:
-        """Return the `report --json` document, as documented in docs/json.md."""
-        return report_payload(**vars(self))
 
 
 def load_report(
