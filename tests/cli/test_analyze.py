@@ -28,7 +28,7 @@ def test_the_text_starts_with_a_verdict_and_a_change(trace, capsys):
 
     text = capsys.readouterr().out
     _, limit, change, *_ = text.splitlines()
-    assert re.fullmatch(r"GPU \d+ % busy(, mostly with \w+)?: it waits for the host\.", limit)
+    assert re.fullmatch(r"GPU \d+% busy(, mostly with \w+)?: it waits for the host\.", limit)
     assert change == analyze_file(trace)["findings"][0]["advice"]
     order = ("Device 0: busy", "Why the device was idle", "Copies\n", "Kernels by kind", "Steps\n")
     assert [text.index(words) for words in order] == sorted(text.index(words) for words in order)

@@ -124,7 +124,7 @@ def test_device_phases_add_up_to_the_steps_device_time(clock, fake_device, fit):
 @pytest.mark.parametrize(
     ("times", "says"),
     [
-        ({}, "GPU 100 % busy: it is the limit"),
+        ({}, "GPU 100% busy: it is the limit"),
         ({"host_ns": 2 * MS, "work_ns": 10 * US}, "GPU: it waits for the host"),
         ({"host_ns": 2 * MS, "work_ns": 10 * US, "data_ns": 20 * MS}, "GPU: it waits for data"),
     ],

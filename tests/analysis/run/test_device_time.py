@@ -121,7 +121,7 @@ def test_a_components_device_time_is_told_and_steps_without_it_count_as_nothing(
 @pytest.mark.parametrize(
     ("ahead", "line"),
     [
-        ((3 * MS, 5 * MS, 8 * MS), "GPU 100 % busy: it is the limit"),
+        ((3 * MS, 5 * MS, 8 * MS), "GPU 100% busy: it is the limit"),
         ((10 * US, 12 * US, 11 * US), "GPU: it waits for the host"),
         # Two of the four milliseconds of forward were queued for sure: that is not nearly always.
         ((10 * US, 2 * MS, 10 * US), "GPU: the host stops to wait for it"),

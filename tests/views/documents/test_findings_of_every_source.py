@@ -71,5 +71,5 @@ def test_copies_syncs_and_small_kernels_are_found_alike(files, name, capsys):
     assert found["small-kernels"]["evidence"]["thin_kernels_frac"] == 1.0
     assert main(["analyze", str(files / name)]) == 0
     _, limit, change, *_ = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"GPU \d+ % busy.*: it waits for the host\.", limit)
+    assert re.fullmatch(r"GPU \d+% busy.*: it waits for the host\.", limit)
     assert change == document["findings"][0]["advice"]
