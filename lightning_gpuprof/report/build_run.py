@@ -35,9 +35,7 @@ from lightning_gpuprof.report.run.changes import (
 )
 from lightning_gpuprof.report.run.limit import busy_section
 from lightning_gpuprof.report.run.machine import (
-    facts_section,
     memory_section,
-    process_section,
     rest_section,
 )
 from lightning_gpuprof.report.run.places import (
@@ -48,6 +46,7 @@ from lightning_gpuprof.report.run.places import (
     workers_section,
 )
 from lightning_gpuprof.report.run.ranks import ranks_section
+from lightning_gpuprof.report.run.session import facts_section, process_section
 from lightning_gpuprof.report.run.steps import (
     outside_section,
     phases_section,
