@@ -1,4 +1,4 @@
-"""Notices on a run: missing ranks, how each ended, and traces that are not analysed."""
+"""Notices on a run: missing ranks, how ranks ended, and traces that are not analysed."""
 
 import os
 import re
@@ -22,19 +22,19 @@ _LOST = re.compile(
 
 
 def rank_notices(results: RunResults) -> Iterator[str]:
-    """Yield a sentence for each thing that sets this run's ranks apart from a whole run's."""
-    here, world = {rank.rank for rank in results.ranks.views}, results.start.world_size
-    missing = [rank for rank in range(world) if rank not in here]
+    """Yield what is unusual about the ranks of this run, a sentence each."""
+    present, world = {rank.rank for rank in results.ranks.views}, results.start.world_size
+    missing = [rank for rank in range(world) if rank not in present]
     if missing:
         yield (
-            f"Records of {len(here)} of {world} ranks are here (missing: {rank_list(missing)}"
+            f"Records of {len(present)} of {world} ranks are here (missing: {rank_list(missing)}"
             f"{_machines(results, missing)}). Each rank that has the callback writes to its own "
             "machine's disk: where machines share none, copy the others' "
-            "plugins/gpuprof/rank*.jsonl beside these. Until then it is not known which rank the "
+            "plugins/gpuprof/rank*.jsonl next to these. Until then it is not known which rank the "
             "others wait for."
         )
     if results.status != "finished":
-        yield from _unequal(results.ranks.views)
+        yield from _unequal_epochs(results.ranks.views)
     ends = {(rank.status, rank.error) for rank in results.ranks.views}
     if len(ends) > 1 or (len(results.ranks.views) > 1 and results.status == "exception"):
         text = "; ".join(_endings(results.ranks.views))
@@ -43,20 +43,20 @@ def rank_notices(results: RunResults) -> Iterator[str]:
 
 def _machines(results: RunResults, ranks: Iterable[int]) -> str:
     """Name the machines of some ranks, where all are known; Lightning numbers ranks by machine."""
-    each = settings_of(results.start).num_devices
-    if each is None or each < 1:
+    devices = settings_of(results.start).num_devices
+    if devices is None or devices < 1:
         return ""
-    names = {one.rank // each: one.host for one in results.ranks.views}
-    names |= {node: name for node, name in enumerate(results.start.hosts) if name}
-    found = list(dict.fromkeys(names.get(rank // each, "") for rank in ranks))
-    more = " and more" * (len(found) > _MOST)
-    return f" on {', '.join(found[:_MOST])}{more}" if all(found) else ""
+    hosts = {view.rank // devices: view.host for view in results.ranks.views}
+    hosts |= {node: host for node, host in enumerate(results.start.hosts) if host}
+    names = list(dict.fromkeys(hosts.get(rank // devices, "") for rank in ranks))
+    more = " and more" if len(names) > _MOST else ""
+    return f" on {', '.join(names[:_MOST])}{more}" if all(names) else ""
 
 
 def trace_notices(
     run: str, results: RunResults, failed: Mapping[str, str], fs: FileSystem
 ) -> Iterator[str]:
-    """Yield a sentence for each trace on local disks without an analysis of today.
+    """Yield a sentence for each trace on local disks that this version has not analysed.
 
     `failed` says of trace files why they could not be analysed just now.
     """
@@ -109,29 +109,31 @@ def first_few(texts: Sequence[str], most: int = _MOST) -> list[str]:
     return [*texts[:most], *([f"And {more} more like these."] if more > 0 else [])]
 
 
-def _unequal(ranks: Sequence[RankView]) -> Iterator[str]:
-    """Tell why ranks may wait for one another for good at the end of an epoch."""
-    known = [(rank.batches, rank.rank) for rank in ranks if rank.batches]
-    (fewest, one), (most, other) = min(known, default=(0, 0)), max(known, default=(0, 0))
+def _unequal_epochs(ranks: Sequence[RankView]) -> Iterator[str]:
+    """Yield why ranks may wait for each other forever at the end of an epoch."""
+    batches = [(rank.batches, rank.rank) for rank in ranks if rank.batches]
+    fewest, short_rank = min(batches, default=(0, 0))
+    most, long_rank = max(batches, default=(0, 0))
     if fewest < most:
         yield (
-            f"An epoch has {most} batches on rank {other} and {fewest} on rank {one}: whoever has "
-            "more waits at its end for gradients that never come. Give each rank as many: "
-            f"Trainer(limit_train_batches={fewest}), or Lightning's own sampler."
+            f"An epoch has {most} batches on rank {long_rank} and {fewest} on rank {short_rank}: "
+            "the rank with more batches waits at its end for gradients that never come. Give all "
+            f"ranks the same number: Trainer(limit_train_batches={fewest}), or Lightning's own "
+            "sampler."
         )
 
 
 def _endings(ranks: Sequence[RankView]) -> Iterator[str]:
-    """Yield who ended how: those that failed by themselves before those that lost them."""
+    """Yield how ranks ended, the ranks that failed by themselves first."""
     by_end: dict[tuple[int, str], list[int]] = {}
     for rank in ranks:
         by_end.setdefault(_end(rank), []).append(rank.rank)
-    for (_, how), those in sorted(by_end.items()):
-        yield f"{'rank' if len(those) == 1 else 'ranks'} {rank_list(those)} {how}"
+    for (_, how), numbers in sorted(by_end.items()):
+        yield f"{'rank' if len(numbers) == 1 else 'ranks'} {rank_list(numbers)} {how}"
 
 
 def _end(rank: RankView) -> tuple[int, str]:
-    """Return how a rank ended, after its place: what may be the cause before what follows."""
+    """Return how a rank ended, after a number: a possible cause sorts before what follows it."""
     if rank.error and _LOST.search(rank.error):
         return 2, "lost the connection to another rank"
     if rank.status == "exception":

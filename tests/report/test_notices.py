@@ -63,7 +63,7 @@ def test_a_rank_that_was_killed_left_no_closing_record(notices):
 def test_ranks_without_records_here_are_said_with_what_to_do(notices):
     [notice] = notices(("finished", None), world=8)
     assert notice.startswith("Records of 1 of 8 ranks are here (missing: 1 to 7). ")
-    assert "copy the others' plugins/gpuprof/rank*.jsonl beside these" in notice
+    assert "copy the others' plugins/gpuprof/rank*.jsonl next to these" in notice
 
 
 @pytest.mark.parametrize(
