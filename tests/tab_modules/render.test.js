@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { box } from "./fake_dom.js";
-import { columns, estimatedHeight, page, sectionCard } from "../../lightning_gpuprof/tab/static/render.js";
+import { cards, columns, estimatedHeight, page, sectionCard } from "../../lightning_gpuprof/tab/static/render.js";
 
 const VERDICT = {
   type: "verdict",
@@ -215,6 +215,18 @@ test("cards go to the shorter column", () => {
     right.children.map((node) => node.className),
     ["b", "c", "d"],
   );
+});
+
+test("a table with many columns has the width of the page", () => {
+  const many = Array.from({ length: 9 }, (_, number) => ({ key: `c${number}`, label: "", unit: "count" }));
+  const row = Object.fromEntries(many.map(({ key }) => [key, 1]));
+  const wide = { type: "table", id: "wide", columns: many, rows: [row] };
+  const root = box(cards(surface(), [section("a", TABLE), section("b", wide), section("c", TABLE)]));
+  assert.deepEqual(
+    root.children.map((node) => node.texts("h2").length || node.attributes["aria-label"]),
+    [1, 1, 1],
+  );
+  assert.equal(root.all("div.column").length, 0);
 });
 
 test("a long table counts with the rows that it shows at first", () => {

@@ -4,7 +4,7 @@
 import { chipColor, ink } from "./colors.js";
 import { card, code, codeLine, h, shorten } from "./dom.js";
 import { percent, placeName, shortKernel, shown } from "./format.js";
-import { placeOf, table } from "./table.js";
+import { placeOf, table, visibleColumns } from "./table.js";
 
 /** @typedef {import("./payloads").Bar} Bar */
 /** @typedef {import("./payloads").Bars} Bars */
@@ -34,6 +34,8 @@ const MOST_PLACES = 4;
 const MOST_CHIPS = 4;
 /** Findings are ranked by what they save: whoever has dealt with these looks again. */
 const MOST_FINDINGS = 8;
+/** A table with more columns has the width of the page. */
+const COLUMNS_OF_HALF_A_PAGE = 7;
 /** A narrower part of a strip has no room for its label. */
 const LABELLED_SHARE = 0.07;
 /** The views of charts, for pages that do not draw a chart themselves. @type {Record<string, string>} */
@@ -46,13 +48,13 @@ const VIEW_OF = { batch_size: "memory", flame: "operators" };
  * @returns {Child[]}
  */
 export function page(surface, sections) {
-  const cards = findingsFirst(sections.filter((section) => section.detail === "page" || isTitledFirst(section)));
+  const onPage = findingsFirst(sections.filter((section) => section.detail === "page" || isTitledFirst(section)));
   const answer = sections.filter((section) => section.detail === "first" && !isTitledFirst(section));
   const verbose = sections.filter((section) => section.detail === "verbose");
-  const bars = cards.flatMap((section) => section.body).find((part) => part.type === "bars");
+  const bars = onPage.flatMap((section) => section.body).find((part) => part.type === "bars");
   return [
     ...top(surface, answer, bars),
-    columns(cards.map((section) => ({ height: estimatedHeight(section), node: sectionCard(surface, section) }))),
+    ...cards(surface, onPage),
     ...verbose.map((section) => foldedSection(surface, section)),
   ];
 }
@@ -96,14 +98,41 @@ export function sectionCard(surface, section) {
 }
 
 /**
- * Spreads nodes over two columns, each to the shorter column, so that their order is that of reading.
- * @param {{height: number, node: Child}[]} cards
+ * The cards of sections: a wide table has the width of the page, other cards stand in two columns.
+ * @param {Surface} surface
+ * @param {Section[]} sections
+ * @returns {Child[]}
  */
-export function columns(cards) {
+export function cards(surface, sections) {
+  /** @type {Child[]} */
+  const nodes = [];
+  /** @type {{height: number, node: Child}[]} */
+  let narrow = [];
+  for (const section of sections) {
+    const node = sectionCard(surface, section);
+    if (!isWide(section)) narrow.push({ height: estimatedHeight(section), node });
+    else {
+      nodes.push(columns(narrow), node);
+      narrow = [];
+    }
+  }
+  return [...nodes, columns(narrow)];
+}
+
+/** @param {Section} section */
+function isWide({ body }) {
+  return body.some((part) => part.type === "table" && visibleColumns(part).length > COLUMNS_OF_HALF_A_PAGE);
+}
+
+/**
+ * Spreads nodes over two columns, each to the shorter column, so that their order is that of reading.
+ * @param {{height: number, node: Child}[]} spread
+ */
+export function columns(spread) {
   /** @type {[Child[], Child[]]} */
   const nodes = [[], []];
   const heights = [0, 0];
-  for (const { height, node } of cards) {
+  for (const { height, node } of spread) {
     const shorter = heights[1] < heights[0] ? 1 : 0;
     nodes[shorter].push(node);
     heights[shorter] += height;
@@ -196,12 +225,13 @@ function headlineOf(label, text, note, accent) {
  * @param {Surface} surface
  * @param {Verdict} verdict
  */
-function verdictBlock(surface, { kind, label, title, sentence, change, place }) {
+function verdictBlock(surface, { kind, label, title, sentence, finding, change, place }) {
   const several = change?.includes("\n");
+  const clamp = finding ? "p.three-lines" : "p"; // the finding below has all of it
   return [
     h("span.label", null, label),
     h("strong.title", { "data-verdict": kind }, shorten(title, 300)),
-    (!change || kind === "failed") && h("p", null, shorten(sentence, 600)),
+    (!change || kind === "failed") && h(clamp, { title: sentence }, shorten(sentence, 600)),
     change && (several ? code(change) : codeLine(change)),
     place && h("p.note", null, placeLink(surface, place, null)),
   ];
@@ -305,7 +335,7 @@ export function text({ lines, style = "plain" }) {
 
 /** @param {Figures} part */
 export function figureLine({ figures, title }) {
-  const isText = figures.some(({ unit }) => unit === "text");
+  const isText = 2 * figures.filter(({ unit }) => unit === "text").length > figures.length;
   const list = h(
     isText ? "dl.facts-list" : "dl.facts-line",
     { "aria-label": title },

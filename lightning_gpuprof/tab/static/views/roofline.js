@@ -53,7 +53,11 @@ export const roofline = {
 /** @param {string | null} address */
 function sheet(address) {
   if (!address) return null;
-  return h("p.muted", null, h("a.link", { href: address, target: "_blank", rel: "noreferrer noopener" }, "Data sheet"));
+  return h(
+    "p.muted.sheet",
+    null,
+    h("a.link", { href: address, target: "_blank", rel: "noreferrer noopener" }, "Data sheet"),
+  );
 }
 
 /** @param {import("../payloads").RooflinePayload} payload */

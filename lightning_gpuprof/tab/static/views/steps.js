@@ -2,7 +2,7 @@
 
 import { card, h } from "../dom.js";
 import { count } from "../format.js";
-import { columns, estimatedHeight, sectionCard } from "../render.js";
+import { cards } from "../render.js";
 import { stepSections } from "./sections.js";
 import { stepsChart } from "./steps_chart.js";
 
@@ -40,7 +40,7 @@ export const steps = {
           ready: (plot) => listen(context, plot),
         }),
       ),
-      columns(sections.map((section) => ({ height: estimatedHeight(section), node: sectionCard(surface, section) }))),
+      cards(surface, sections),
     );
   },
 };
