@@ -74,7 +74,7 @@ class Report:
     abstained: tuple[Abstained, ...]
     silent: tuple[str, ...]
     notices: tuple[str, ...]
-    """Remarks on the files: torn lines, which of several runs this is."""
+    """Remarks on the session and its files, such as incomplete records."""
     trials: Trials | None = None
 
 
@@ -90,8 +90,8 @@ def load_report(
     """Read, analyse and judge a session of a run; by default the last fit that recorded steps.
 
     A folder of runs on this machine's disks stands for its newest. `ranks` are the run's records
-    where they were read before; `analyse` first analyses traces that nobody has read, which takes
-    seconds; with `measured`, what trials have measured stands in place of what models expect.
+    if they were read before. `analyse` first analyses traces that have no analysis yet, which takes
+    seconds. With `measured`, savings that trials have measured replace those that models expect.
 
     Raises:
         RecordError: There is no such run, session, or nothing recorded in it.
@@ -117,7 +117,7 @@ def load_report(
         silent=judged.silent,
         notices=(
             *notices,
-            *_of_its_course(results),
+            *_session_notices(results),
             *rank_notices(results),
             *first_few(list(trace_notices(run, results, failed, fs))),
             *first_few(results.warnings),
@@ -127,10 +127,10 @@ def load_report(
     )
 
 
-def _of_its_course(results: RunResults) -> Iterator[str]:
+def _session_notices(results: RunResults) -> Iterator[str]:
     if results.end is not None and results.end.error:
         first, *_ = results.end.error.splitlines()
-        error = first[:_MOST_OF_ERROR].rstrip(": ")  # of one without a message the name is left
+        error = first[:_MOST_OF_ERROR].rstrip(": ")  # an error may have no message
         yield f"The session ended with {error}"
     if results.variation.spikes and (changed := results.variation.spikes.changed) is not None:
         yield (
