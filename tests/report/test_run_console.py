@@ -114,9 +114,9 @@ def test_of_a_long_finding_and_many_phases_the_first_screen_keeps_the_largest(re
 
 def test_a_place_that_the_title_names_is_not_said_again(report):
     loaded = report(parts={"callbacks/GradNorm": MS})
-    known = next(one for one in loaded.findings if one.id == "slow-callback")
-    elsewhere = replace(known, places=(Place(name="LRFinder"),))
-    shown = render(replace(loaded, findings=(known,)), verbose=True)
+    named = next(finding for finding in loaded.findings if finding.id == "slow-callback")
+    elsewhere = replace(named, places=(Place(name="LRFinder"),))
+    shown = render(replace(loaded, findings=(named,)), verbose=True)
     assert re.search(r"^ +where  +", shown, re.M) is None
     shown = render(replace(loaded, findings=(elsewhere,)), verbose=True)
     assert re.search(r"^ +where  +LRFinder$", shown, re.M)

@@ -110,7 +110,8 @@ def test_findings_come_first_things_first_with_their_saving_in_words_and_numbers
 
 
 def test_every_row_of_evidence_has_a_label_and_the_unit_of_its_key(run):
-    figures = [one for finding in build_run(load_report(run)).findings for one in finding.evidence]
+    cards = build_run(load_report(run)).findings
+    figures = [figure for card in cards for figure in card.evidence]
     assert ("data_wait_ns", "data wait", "ns") in [(f.key, f.label, f.unit) for f in figures]
     assert all(figure.unit != "number" for figure in figures)
 

@@ -44,20 +44,20 @@ def finding(**changed):
 
 def test_a_finding_is_an_entry_with_its_saving_place_and_change(report):
     where = Place(file="train.py", line=3, source="x | y")
-    said = report_markdown(report(finding(places=(where,), change="a = 1\nb = 2")))
+    page = report_markdown(report(finding(places=(where,), change="a = 1\nb = 2")))
     assert (
         "1.  **2 syncs** (`host-sync`, warning)\n\n"
         "    - saves 1.00 to 2.00 ms per step (14 to 29%), confidence 90%\n"
         "    - where: `train.py:3` (`x | y`)\n"
         "    - change: Wait for none.\n\n"
         "    ```python\n    a = 1\n    b = 2\n    ```\n"
-    ) in said
+    ) in page
 
 
 def test_read_as_markdown_a_change_belongs_to_its_finding_and_nothing_else_is_markup(report):
     hostile = finding(title="<b> *a* | `b` __init__ [x](y)", advice="# ``` 1. x", change="```\nx")
-    said = report_markdown(report(*[hostile] * 6, parts={"forward/a|b": MS}))
-    tokens = MarkdownIt().enable("table").parse(said)
+    page = report_markdown(report(*[hostile] * 6, parts={"forward/a|b": MS}))
+    tokens = MarkdownIt().enable("table").parse(page)
     fences = [one for one in tokens if one.type == "fence" and one.info == "python"]
     assert [(one.content, one.level) for one in fences] == [("```\nx\n", 2)] * 6
     assert sum(one.type == "ordered_list_open" for one in tokens) == 1
@@ -65,22 +65,22 @@ def test_read_as_markdown_a_change_belongs_to_its_finding_and_nothing_else_is_ma
     kinds = {child.type for one in text for child in one.children}
     assert kinds <= {"text", "text_special", "strong_open", "strong_close", "code_inline"}
     rows = [one for one in tokens if one.type == "tr_open"]
-    assert len(rows) == said.count("\n| ")
+    assert len(rows) == page.count("\n| ")
 
 
 def test_the_phases_are_a_table(report):
-    said = report_markdown(report(parts={"data_wait/a|b": MS}))
+    page = report_markdown(report(parts={"data_wait/a|b": MS}))
     assert (
         "mean per steady step, host clock: 7.00 ms\n\n|  | Mean | Share |\n|---|--:|--:|\n"
         "| Data wait | 2.00 ms | 28.6% |\n| &emsp;a\\|b | 1.00 ms | 14.3% |\n"
         "| Forward | 5.00 ms | 71.4% |\n"
-    ) in said
+    ) in page
 
 
 def test_after_the_first_findings_titles_are_enough(report):
-    said = report_markdown(report(*[finding()] * 8))
-    assert said.count("**2 syncs**") == 8
-    assert said.count("- change: Wait for none.") == 6
+    page = report_markdown(report(*[finding()] * 8))
+    assert page.count("**2 syncs**") == 8
+    assert page.count("- change: Wait for none.") == 6
 
 
 def test_where_nothing_is_worth_a_change_that_is_said(report):
@@ -88,9 +88,9 @@ def test_where_nothing_is_worth_a_change_that_is_said(report):
 
 
 def test_warm_up_alone_is_too_short(report):
-    said = report_markdown(report(steps=3, flags=1))
-    assert "**Verdict: Too short to say what to change**" in said
-    assert "mean per step, warm-up too, host clock: 7.00 ms" in said
+    page = report_markdown(report(steps=3, flags=1))
+    assert "**Verdict: Too short to say what to change**" in page
+    assert "mean per step, warm-up too, host clock: 7.00 ms" in page
 
 
 def test_a_session_without_steps_says_why(make_session, write_run):

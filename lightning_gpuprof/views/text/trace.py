@@ -7,7 +7,6 @@ from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
 from lightning_gpuprof.traces.timeline import OCCUPANCY
 from lightning_gpuprof.units import duration, percent, quantity, shortened, size
 from lightning_gpuprof.views.documents.gpu_words import kernel_facts, to_calls_line, trace_verdict
-from lightning_gpuprof.views.text.blocks import aligned
 from lightning_gpuprof.views.text.terminal import PLAIN, Terminal
 
 Document = Mapping[str, Any]
@@ -218,3 +217,27 @@ def _indented(
     rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,), on: Terminal = PLAIN
 ) -> Iterator[str]:
     yield from (f"  {line}" for line in aligned(rows, left, on.width))
+
+
+LEAST_NAME = 16
+
+
+def aligned(
+    rows: Sequence[Sequence[str]], left: Sequence[int] = (0,), width: int | None = None
+) -> list[str]:
+    """Return rows as lines with aligned columns; cut to a width in the first.
+
+    >>> aligned([("name", "time"), ("a", "1.5 ms")])
+    ['name    time', 'a     1.5 ms']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    if width is not None and sum(widths) + 2 * len(widths) > width:
+        widths[0] = max(LEAST_NAME, width - sum(widths[1:]) - 2 * len(widths))
+        rows = [(shortened(name, widths[0]), *row) for name, *row in rows]
+    return [
+        "  ".join(
+            text.ljust(width) if i in left else text.rjust(width)
+            for i, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
