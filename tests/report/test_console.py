@@ -202,8 +202,8 @@ def test_a_document_without_sections_is_its_first_line():
 
 def test_a_verdict_without_a_finding_is_its_title_and_sentence():
     nothing = dict.fromkeys(("finding", "change", "place", "gain"))
-    said = verdict(kind="limit", label="Verdict", title="The GPU is the limit", **nothing)
-    text = render(document(sections=(Section("verdict", "", "first", (said,)),)))
+    limit = verdict(kind="limit", label="Verdict", title="The GPU is the limit", **nothing)
+    text = render(document(sections=(Section("verdict", "", "first", (limit,)),)))
     assert "VERDICT\n  The GPU is the limit\n  Do less of host-sync.\n" in text
 
 

@@ -162,11 +162,11 @@ def test_what_is_said_first_is_not_said_twice(waiting):
 
 
 @pytest.mark.parametrize(
-    "said", ["data wait: 60.0%", "gives no answer: training did not run on a GPU"]
+    "wording", ["data wait: 60.0%", "gives no answer: training did not run on a GPU"]
 )
-def test_evidence_and_why_rules_could_not_judge_are_for_verbose(waiting, said):
-    assert said not in render(waiting)
-    assert said in render(waiting, verbose=True)
+def test_evidence_and_why_rules_could_not_judge_are_for_verbose(waiting, wording):
+    assert wording not in render(waiting)
+    assert wording in render(waiting, verbose=True)
 
 
 def test_an_info_finding_says_its_saving_or_what_to_do_where_it_has_none(waiting):
@@ -341,7 +341,7 @@ def test_findings_in_warm_up_steps_alone_propose_no_change(report):
 
 @pytest.mark.parametrize("stage", ["validate", "test", "predict"])
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "wording"),
     [
         ({"steps": 4, "flags": StepFlag.WARMUP}, "Only warm-up steps were recorded, too few to"),
         ({"steps": 3}, "3 steady steps are too few to judge."),
@@ -349,10 +349,10 @@ def test_findings_in_warm_up_steps_alone_propose_no_change(report):
         ({}, "Nothing here holds "),
     ],
 )
-def test_of_a_session_that_trains_nothing_nothing_is_said_of_it(report, stage, options, said):
+def test_of_a_session_that_trains_nothing_nothing_is_said_of_it(report, stage, options, wording):
     loaded = report({"forward": MS}, stage=stage, **options)
     text = render(loaded).replace(os.path.dirname(loaded.run), "RUN")
-    assert said in text
+    assert wording in text
     assert "train" not in text.lower()
 
 
@@ -432,14 +432,16 @@ def test_the_lines_of_worker_processes_have_a_table_of_their_own(report):
 
 
 @pytest.mark.parametrize(
-    ("quiet", "device", "said"),
+    ("quiet", "device", "wording"),
     [
         (False, "cpu", "in it also checkpoint 1.00 ms, callbacks 4.00 ms"),
         (True, "cpu", "without checkpoint 1.00 ms, callbacks 4.00 ms"),
         (True, "cuda", "without checkpoint 1.00 ms; in it also callbacks 4.00 ms"),
     ],
 )
-def test_what_a_window_held_beside_training_and_graph_breaks_are_told(report, quiet, device, said):
+def test_what_a_window_held_beside_training_and_graph_breaks_are_told(
+    report, quiet, device, wording
+):
     cycle = ProfilerCycle(cycle=0, first_step=8, last_step=11, trace_file="t.gz", quiet=quiet)
     between = {"start_ns": 95 * MS, "dur_ns": MS, "phase_ns": {"checkpoint": MS}}
     event = CompileEvent(
@@ -448,5 +450,5 @@ def test_what_a_window_held_beside_training_and_graph_breaks_are_told(report, qu
     records = [cycle, OutsideSpan(where="epoch_end", **between), event]
     text = render(report(records=records, device=Device(type=device)))
     text = re.sub(r"\s+", " ", text)
-    assert f"t.gz ({said})" in text
+    assert f"t.gz ({wording})" in text
     assert "graph break t.py:7 `print(x)` print is not traced" in text
