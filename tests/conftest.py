@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from analyzed import made_analysis
 from fake_device import FakeDevice
 from made_records import make_session
 from made_records import write_run as write_records
@@ -210,7 +211,7 @@ def analyze(write_run):
         traces = {}
         if trace is not None:
             options["records"] = [*options.get("records", ()), CYCLE]
-            traces["t.gz"] = {"steps": [{}, {}], **trace}
+            traces["t.gz"] = made_analysis(**{"steps": [{}, {}], **trace})
         run = write_run(make_session(phases, **options))
         return analyze_run(read_run(run), traces)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lightning_gpuprof.analysis.trace_tables import ANALYSIS_VERSION
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir, trace_name
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import (
@@ -24,7 +25,6 @@ from lightning_gpuprof.records.schema import (
     StepsWindow,
 )
 from lightning_gpuprof.records.writer import RecordWriter
-from lightning_gpuprof.views.documents.finding_payload import ANALYSIS_VERSION
 
 MS = 1_000_000
 STARTED_UNIX_NS = 1_795_000_000 * 10**9
@@ -210,7 +210,7 @@ def device_time(gpu_ms: dict[str, float]) -> dict[str, Any]:
     """Return an analysis' split of the device's time over three steps, from milliseconds of one."""
     whole = {f"{name}_ns": int(3 * ms * MS) for name, ms in gpu_ms.items()}
     span = sum(whole.values())
-    step = {"number": 0, "start_ns": 0, "dur_ns": span // 3}
+    step = {"name": "ProfilerStep#0", "start_ns": 0, "dur_ns": span // 3}
     busy = span - whole["idle_ns"]
     hidden = {"comm_ns": whole["exposed_comm_ns"], "copy_ns": whole["exposed_copy_ns"]}
     gpu = {**whole, **hidden, "span_ns": span, "busy_ns": busy, "busy_frac": busy / span}

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from made_records import (
     MS,
@@ -28,6 +29,7 @@ from made_records import (
 from snapshot_builder import SnapshotBuilder
 from synthetic import SyntheticSpec, write_synthetic
 
+from lightning_gpuprof.analysis.trace_analysis import analyze_file
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir, snapshot_name, trace_name
 from lightning_gpuprof.records.lines import (
     CodePlace,
@@ -50,7 +52,6 @@ from lightning_gpuprof.records.schema import (
     Scalars,
 )
 from lightning_gpuprof.report.charts.layout_file import write_layout
-from lightning_gpuprof.views.documents.trace_payload import analyze_file
 
 HOSTILE_NAMES = (
     "<img src=x onerror=\"document.title='pwned'\">",
@@ -228,8 +229,8 @@ def traced_run(
     else:
         trace.write_bytes(gzip.compress(source.read_bytes(), 1))
     if prepared:
-        document = json.dumps(analyze_file(str(trace)))
-        (target / (name + ANALYSIS_SUFFIX)).write_text(document)
+        document = msgspec.json.encode(analyze_file(str(trace)))
+        (target / (name + ANALYSIS_SUFFIX)).write_bytes(document)
         write_layout(str(trace))
     cycle = ProfilerCycle(
         cycle=0,
@@ -266,8 +267,8 @@ def two_cycle_run(folder: Path) -> Path:
     for cycle, kernels in zip(cycles, (10, 20), strict=True):
         trace = target / cycle.trace_file
         write_synthetic(trace, SyntheticSpec(steps=2, kernels_per_burst=kernels))
-        document = json.dumps(analyze_file(str(trace)))
-        trace.with_name(trace.name + ANALYSIS_SUFFIX).write_text(document)
+        document = msgspec.json.encode(analyze_file(str(trace)))
+        trace.with_name(trace.name + ANALYSIS_SUFFIX).write_bytes(document)
     snapshot = SnapshotBuilder()
     for line, gib in ((7, 3), (9, 1)):
         snapshot.allocate(gib << 30, line=line)

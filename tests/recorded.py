@@ -4,15 +4,16 @@
 """
 
 import gzip
-import json
 import re
 import shutil
 import sys
 from pathlib import Path
 
+import msgspec
+
+from lightning_gpuprof.analysis.trace_analysis import analyze_file
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, TRACE_SUFFIX
 from lightning_gpuprof.report.charts.layout_file import write_layout
-from lightning_gpuprof.views.documents.trace_payload import analyze_file
 
 RECORDED = Path(__file__).parent / "data" / "h100"
 
@@ -24,8 +25,8 @@ def lay_out(logdir: Path) -> Path:
         packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
         packed.unlink()
     for trace in logdir.rglob(f"*{TRACE_SUFFIX}"):
-        document = json.dumps(analyze_file(str(trace)))
-        trace.with_name(trace.name + ANALYSIS_SUFFIX).write_text(document)
+        document = msgspec.json.encode(analyze_file(str(trace)))
+        trace.with_name(trace.name + ANALYSIS_SUFFIX).write_bytes(document)
         write_layout(str(trace))
     return logdir
 

@@ -20,6 +20,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
+
 sys.path.append(str(Path(__file__).parents[1]))  # for what the benchmarks share
 sys.path.append(str(Path(__file__).parents[2] / "tests"))  # for what tests use too
 
@@ -33,12 +35,12 @@ from tensorboard.plugins import base_plugin
 from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.test import Client
 
+from lightning_gpuprof.analysis.trace_analysis import analyze_file
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LAYOUT_SUFFIX, plugin_dir, trace_name
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, ProfilerCycle, RunEnd, RunStart
 from lightning_gpuprof.records.writer import RecordWriter
 from lightning_gpuprof.report.charts.layout_file import write_layout
 from lightning_gpuprof.tab.loader import GpuProfLoader
-from lightning_gpuprof.views.documents.trace_payload import analyze_file
 
 KERNELS = 200
 ROUTE = "/data/plugin/gpuprof"
@@ -86,7 +88,7 @@ def big_run(folder: Path, *, steps: int, trace_mb: float) -> dict[str, Any]:
         shutil.copyfileobj(source, target, 1 << 20)
     plain.unlink()
     begin = time.perf_counter()
-    document = json.dumps(analyze_file(str(trace)))
+    document = msgspec.json.encode(analyze_file(str(trace))).decode()
     analyse_s = time.perf_counter() - begin
     trace.with_name(trace.name + ANALYSIS_SUFFIX).write_text(document)
     begin = time.perf_counter()

@@ -1,100 +1,95 @@
-"""All analyses of one Timeline, in the order in which they build on each other."""
+"""All analyses of one trace, in the order in which they build on each other."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from statistics import median
 
-from msgspec import Struct
+from msgspec.structs import asdict
 
+from lightning_gpuprof.analysis.critical_path.critical_path import critical_path
 from lightning_gpuprof.analysis.roofline.op_time import copied_bytes
-from lightning_gpuprof.analysis.roofline.roofline import Roofline, roofline
+from lightning_gpuprof.analysis.roofline.roofline import roofline
 from lightning_gpuprof.analysis.trace.code_places import (
     CodePlaces,
-    PlaceStats,
     code_places,
     device_time_by_place,
 )
-from lightning_gpuprof.analysis.trace.copies import CopyStats, copy_table
+from lightning_gpuprof.analysis.trace.copies import copy_table
 from lightning_gpuprof.analysis.trace.idle import IdleReport, idle_causes
-from lightning_gpuprof.analysis.trace.kernels import KernelTable, kernel_table
-from lightning_gpuprof.analysis.trace.launches import LaunchStats, launch_stats
-from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
-from lightning_gpuprof.analysis.trace.operators import OperatorStats, operator_table
-from lightning_gpuprof.analysis.trace.quality import TraceQuality, trace_quality
-from lightning_gpuprof.analysis.trace.syncs import SyncReport, sync_calls
-from lightning_gpuprof.analysis.trace.time_split import TimeSplit, split_time
+from lightning_gpuprof.analysis.trace.kernels import kernel_table
+from lightning_gpuprof.analysis.trace.launches import host_ranges, launch_stats
+from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, link
+from lightning_gpuprof.analysis.trace.operators import operator_table
+from lightning_gpuprof.analysis.trace.quality import trace_quality
+from lightning_gpuprof.analysis.trace.syncs import sync_calls
+from lightning_gpuprof.analysis.trace.time_split import DeviceSpans, split_time
 from lightning_gpuprof.analysis.trace.trace_window import (
-    TraceStep,
-    Window,
     over_steps,
     queued_before,
     spans_within,
+    steady_window,
+    step_window,
     trace_steps,
     usual_steps,
     within,
 )
-from lightning_gpuprof.traces.timeline import select
+from lightning_gpuprof.analysis.trace_tables import (
+    ANALYSIS_VERSION,
+    CriticalPathSummary,
+    DeviceSplit,
+    MetricRow,
+    PlaceRow,
+    RooflineRow,
+    Roofs,
+    StepRow,
+    TraceAnalysis,
+    TraceDevice,
+    TraceWindow,
+)
+from lightning_gpuprof.traces import ReadOptions, open_timeline
+from lightning_gpuprof.traces.timeline import Timeline, select
+from lightning_gpuprof.units import duration
+
+MOST_THREADS = 1_000
+"""The walk of the critical path looks at every thread at each of its steps."""
 
 
-class DeviceReport(Struct, frozen=True):
-    """One device of a trace: its time split and what its idle time is due to.
+def analyze_file(
+    path: str,
+    options: ReadOptions | None = None,
+    *,
+    step: int | None = None,
+    steady: bool = False,
+) -> TraceAnalysis:
+    """Read a trace file of any supported kind and analyse it.
 
-    Both are of `steps` whole steps where the trace marks them, of a window where one is asked for;
-    else they reach from the first event to the end of the last, as `first_to_last` always does.
+    Args:
+        path: The file.
+        options: What to read of it.
+        step: Analyse this step alone, by the number that the profiler gave it.
+        steady: Analyse all marked steps but the first.
     """
+    timeline = open_timeline(path, options or ReadOptions())
+    window = steady_window(timeline) if steady else None
+    if step is not None:
+        window = step_window(timeline, step)
+    return analyze_trace(link(timeline), window, file=path)
 
-    device: int
-    split: TimeSplit
-    idle: IdleReport
-    first_to_last: TimeSplit
-    steps: int
 
+def analyze_trace(
+    trace: LinkedTrace, window: TraceWindow | None = None, *, file: str = ""
+) -> TraceAnalysis:
+    """Run every analysis, on the whole trace or on the work that was launched in a window of it.
 
-class TraceAnalysis(Struct, frozen=True):
-    """Everything that is found out about a trace.
-
-    `devices` is empty on a CPU-only trace;
-    `modules` and `lines` are empty where no stacks were read; `roofline` is None where no shapes
-    were recorded.
+    In a window, the time split cuts device events at its borders; the tables count what the host
+    began in the window, and the device events that this work launched. On the whole trace, both
+    leave out what devices still had queued when it began (`queued_before`), and the time split is
+    of whole steps.
     """
-
-    window: Window | None
-    devices: tuple[DeviceReport, ...]
-    kernels: KernelTable
-    operators: tuple[OperatorStats, ...]
-    launches: LaunchStats
-    copies: tuple[CopyStats, ...]
-    to_bytes: int | None
-    syncs: SyncReport
-    steps: tuple[TraceStep, ...]
-    quality: TraceQuality
-    modules: tuple[PlaceStats, ...]
-    lines: tuple[PlaceStats, ...]
-    roofline: Roofline | None
-
-
-def analyze_trace(trace: LinkedTrace, window: Window | None = None) -> TraceAnalysis:
-    """Run every analysis, on the whole trace or on what was launched in a window of it.
-
-    A window's time split cuts device events at its borders; its tables count what the host
-    began in it, and the device events launched by that. Of the whole trace both leave out what
-    devices still had queued when it began (`queued_before`); its time split is of whole steps.
-    """
+    whole = trace
     places = code_places(trace.timeline)
     spans = spans_within(trace.timeline, trace.launches, window)
-    quality = trace_quality(trace.timeline, trace.launches)
-    whole, steps = spans, 0
-    if window is None:
-        whole = over_steps(trace.timeline, trace.launches, spans)
-        steps = int(usual_steps(trace.timeline).sum())
-    devices = tuple(
-        DeviceReport(
-            device=one.device,
-            split=split_time(one),
-            idle=idle_causes(trace, one, places),
-            first_to_last=split_time(events),
-            steps=steps,
-        )
-        for one, events in zip(whole, spans, strict=True)
-    )
+    gpus, idle = _devices(trace, spans, window, places)
     if window is not None:
         trace = within(trace, window)
         places = code_places(trace.timeline)
@@ -103,33 +98,128 @@ def analyze_trace(trace: LinkedTrace, window: Window | None = None) -> TraceAnal
     if window is None:
         before = queued_before(timeline, launches)
         own = replace(timeline, device=select(timeline.device, ~before))
+    kernels = kernel_table(own)
+    syncs = sync_calls(trace, places)
+    steps = trace_steps(timeline, spans[0] if spans else None)
+    operators, roofs = _roofline(trace, window)
+    quality = trace_quality(whole.timeline, whole.launches)
+    path, no_path = _critical_path(whole, window)
     return TraceAnalysis(
+        analysis_version=ANALYSIS_VERSION,
+        source=timeline.source,
+        file=file,
         window=window,
-        devices=devices,
-        kernels=kernel_table(own),
+        quality=quality,
+        device=_device(timeline, len(gpus)),
+        gpu=gpus[0] if gpus else None,
+        gpus=gpus if len(gpus) > 1 else (),
+        idle=idle.causes if idle else (),
+        idle_functions=idle.functions if idle else (),
+        gaps=idle.longest if idle else (),
+        kernels=kernels.kernels,
+        categories=kernels.categories,
+        thin_kernels=kernels.thin,
+        tensor_core_frac=kernels.tensor_core_frac,
+        occupancy=kernels.occupancy,
+        gpu_metrics=tuple(MetricRow(**vars(metric)) for metric in timeline.metrics),
         operators=operator_table(trace),
+        ranges=host_ranges(whole.timeline, window),
         launches=launch_stats(timeline, launches),
         copies=copy_table(own),
         to_bytes=copied_bytes(timeline),
-        syncs=sync_calls(trace, places),
-        steps=trace_steps(timeline, spans[0] if spans else None),
-        quality=quality,
+        sync_kinds=syncs.kinds,
+        syncs=syncs.calls,
+        sync_count=syncs.count,
+        sync_ns=syncs.total_ns,
+        upload_wait_ns=syncs.upload_ns,
         modules=_by_place(trace, places, modules=True),
         lines=_by_place(trace, places, modules=False),
-        roofline=_roofline(trace, window),
+        gemm_frac=kernels.gemm_frac,
+        steps=steps,
+        roofline=operators,
+        roofs=roofs,
+        critical_path=path,
+        warnings=(
+            *quality.doubts,
+            *timeline.warnings,
+            *quality.notes,
+            *_distorted(steps),
+            *no_path,
+        ),
     )
 
 
-def _roofline(trace: LinkedTrace, window: Window | None) -> Roofline | None:
-    if not len(trace.timeline.device) or not len(trace.timeline.arguments):
+def _devices(
+    trace: LinkedTrace,
+    spans: list[DeviceSpans],
+    window: TraceWindow | None,
+    places: CodePlaces | None,
+) -> tuple[tuple[DeviceSplit, ...], IdleReport | None]:
+    """Return every device's time, and the idle time of the first; None where there is no device."""
+    counted, steps = spans, 0
+    if window is None:
+        counted = over_steps(trace.timeline, trace.launches, spans)
+        steps = int(usual_steps(trace.timeline).sum())
+    reports = [idle_causes(trace, device, places) for device in counted]
+    splits = tuple(
+        DeviceSplit(
+            **asdict(split_time(device)),
+            device=device.device,
+            steps=steps,
+            idle=report.causes,
+            first_to_last=split_time(events),
+        )
+        for device, events, report in zip(counted, spans, reports, strict=True)
+    )
+    return splits, next(iter(reports), None)
+
+
+def _device(timeline: Timeline, used: int) -> TraceDevice | None:
+    """Describe the devices that ran something; None on a CPU-only trace."""
+    if not used:
         return None
+    first = next(iter(timeline.devices), None)
+    return TraceDevice(
+        name=first.name if first else None, vendor=first.vendor if first else None, count=used
+    )
+
+
+def _roofline(
+    trace: LinkedTrace, window: TraceWindow | None
+) -> tuple[tuple[RooflineRow, ...], Roofs | None]:
+    if not len(trace.timeline.device) or not len(trace.timeline.arguments):
+        return (), None
     span_ns = window.end_ns - window.start_ns if window else None
-    return roofline(trace, span_ns=span_ns)
+    found = roofline(trace, span_ns=span_ns)
+    return found.rows, found.roofs
+
+
+def _critical_path(
+    trace: LinkedTrace, window: TraceWindow | None
+) -> tuple[CriticalPathSummary | None, tuple[str, ...]]:
+    """Return the critical path in the window, and a warning where it is not looked for."""
+    if len(trace.timeline.threads) > MOST_THREADS:
+        return None, (f"No critical path: more than {MOST_THREADS:,} threads.",)
+    path = critical_path(trace)
+    if path is not None and window is not None:
+        path = path.within(window.start_ns, window.end_ns)
+    return path.summary() if path is not None else None, ()
+
+
+def _distorted(steps: tuple[StepRow, ...]) -> Iterator[str]:
+    distorted = [step for step in steps if step.distorted]
+    if distorted:
+        usual_ns = median(step.dur_ns for step in steps if not step.distorted)
+        yield (
+            f"{distorted[0].name} takes {duration(distorted[0].dur_ns)} where usual steps take "
+            f"{duration(usual_ns)}: the profiler distorts it, or it does more than they do; the "
+            "device's time is without it."
+        )
 
 
 def _by_place(
     trace: LinkedTrace, places: CodePlaces | None, *, modules: bool
-) -> tuple[PlaceStats, ...]:
+) -> tuple[PlaceRow, ...]:
     if places is None:
         return ()
     rows = places.module if modules else places.frame

@@ -1,14 +1,13 @@
 """`lightning-gpuprof analyze FILE...`: where a trace's time went, from any profiler's file."""
 
 import argparse
-import json
 import os
 import sys
-from typing import Any
 
 import msgspec
 
 from lightning_gpuprof.cli.arguments import positive
+from lightning_gpuprof.cli.output import write_document
 from lightning_gpuprof.errors import GpuProfError, UnknownTraceError
 from lightning_gpuprof.report.document import Document
 
@@ -29,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read Python stacks, to name source lines and what ran while a device was idle",
     )
     add("--top", type=positive, default=10, metavar="N", help="rows per table (default: 10)")
+    add("--verbose", action="store_true", help="also all changes, rows, launches, roofs, faults")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,25 +45,27 @@ def run(args: argparse.Namespace) -> int:
             print(f"lightning-gpuprof: {error}", file=sys.stderr)
             failed = 2  # as for any request that cannot be met
             continue
-        if args.json:
-            documents.append(msgspec.to_builtins(document))
+        if args.json and len(args.files) > 1:
+            documents.append(document)
         else:
-            print(_text(document, args.top), flush=True)
+            write_document(document, args, verbose=args.verbose)
+            sys.stdout.flush()
     if documents:
-        print(json.dumps(documents[0] if len(args.files) == 1 else documents, indent=2))
+        print(msgspec.json.format(msgspec.json.encode(documents), indent=2).decode())
     return failed
 
 
-def _document(path: str, args: argparse.Namespace) -> dict[str, Any] | Document:
-    # Imported here, as below: other commands and --help need none of it.
+def _document(path: str, args: argparse.Namespace) -> Document:
+    # Imported here: other commands and --help need none of it.
+    from lightning_gpuprof.analysis.trace_analysis import analyze_file
+    from lightning_gpuprof.report.build_trace import trace_document
     from lightning_gpuprof.traces import ReadOptions
-    from lightning_gpuprof.views.documents.trace_payload import analyze_file
     from lightning_gpuprof.views.progress import Progress
 
     progress = Progress("reading", after_s=1.0) if sys.stderr.isatty() else None
     options = ReadOptions(stacks=args.stacks, progress=progress)
     try:
-        return analyze_file(path, options, step=args.step, steady=args.steady)
+        analysis = analyze_file(path, options, step=args.step, steady=args.steady)
     except UnknownTraceError:
         from lightning_gpuprof.report.build_file import build_file
 
@@ -71,14 +73,4 @@ def _document(path: str, args: argparse.Namespace) -> dict[str, Any] | Document:
         if other is None:
             raise
         return other
-
-
-def _text(document: dict[str, Any] | Document, top: int) -> str:
-    if isinstance(document, Document):
-        from lightning_gpuprof.report.console import render_for
-
-        return render_for(document, sys.stdout)
-    from lightning_gpuprof.views.text.terminal import Terminal
-    from lightning_gpuprof.views.text.trace import trace_lines
-
-    return "\n".join(trace_lines(document, top=top, on=Terminal.of(sys.stdout))) + "\n"
+    return trace_document(analysis, first_rows=args.top)

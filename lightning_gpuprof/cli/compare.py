@@ -1,7 +1,6 @@
 """`lightning-gpuprof compare BASE NEW ...`: what changed between runs, or two trace files."""
 
 import argparse
-import json
 import os
 import shlex
 from pathlib import Path
@@ -16,8 +15,6 @@ from lightning_gpuprof.report.comparison import (
     compare_several,
 )
 from lightning_gpuprof.report.load import runs_in
-from lightning_gpuprof.views.documents.trace_payload import diff_files
-from lightning_gpuprof.views.text.trace import diff_lines
 
 SLOWER = 1
 NOT_SURE = 2
@@ -39,6 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "dirs each is compared with BASE, and all are shown in one table",
     )
     add_form(parser)
+    parser.add_argument(
+        "--verbose", action="store_true", help="also all rows, and each run of several in full"
+    )
     parser.add_argument(
         "--fail-if-slower",
         type=share,
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         return _compare_traces(args)
     several = compare_several(args.base, *args.new, tolerance=args.tolerance)
     alone = several.comparisons[0] if len(several.comparisons) == 1 else None
-    write_document((alone or several).document(), args)
+    write_document((alone or several).document(), args, verbose=args.verbose)
     statuses = [_status(comparison, args) for comparison in several.comparisons]
     return SLOWER if SLOWER in statuses else max(statuses)
 
@@ -98,14 +98,18 @@ def _are_traces(paths: list[str]) -> bool:
 
 
 def _compare_traces(args: argparse.Namespace) -> int:
+    # Imported here, as below: runs need none of it.
+    from lightning_gpuprof.analysis.trace_analysis import analyze_file
+    from lightning_gpuprof.report.build_trace_diff import build_trace_diff
+
     fails = args.fail_if_slower is not None or args.fail_if_values_differ
-    if fails or args.markdown or len(args.new) > 1:
+    if fails or len(args.new) > 1:
         raise ConfigError(
-            "Trace files are compared two at a time, as text or --json, without --fail-if-...: "
-            "they hold too few steps to be sure. Pass two of them, or the runs' log dirs."
+            "Trace files are compared two at a time, without --fail-if-...: they hold too few "
+            "steps to be sure. Pass two of them, or the runs' log dirs."
         )
-    document = diff_files(args.base, args.new[0])
-    print(json.dumps(document, indent=2) if args.json else "\n".join(diff_lines(document)))
+    base, test = analyze_file(args.base), analyze_file(args.new[0])
+    write_document(build_trace_diff(base, test), args, verbose=args.verbose)
     return 0
 
 

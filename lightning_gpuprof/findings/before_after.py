@@ -73,7 +73,7 @@ def _figures(run: RunResults, divisor: float) -> dict[str, float | None]:
     names = ("gemm_frac", "sync_frac", "launch_gaps_frac")
     figures = {name: FIGURES[name](inputs) for name in names}
     if facts is not None and facts.on_device:
-        kernels = sum(row["count"] for row in facts.rows("kernels"))
+        kernels = sum(row.count for row in facts.analysis.kernels)
         figures["kernels_per_step_count"] = kernels / facts.steps
     figures["step_ns"] = None if run.step_ns is None else run.step_ns / divisor
     use = run.memory.use

@@ -34,7 +34,7 @@ def _operators(run: RunResults) -> bool:
     facts = trace_facts(run)
     if run.step_ns is None or facts is None or facts.doubted:
         return False
-    return bool(facts.rows("operators"))
+    return bool(facts.analysis.operators)
 
 
 NEEDS = {

@@ -1,18 +1,19 @@
 """The figures that questions are about, as functions of a run; None where not measured."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
-from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
+from lightning_gpuprof.analysis.run.trace_facts import DeviceStep, TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.graph_passes import graph_passes, second_order
 from lightning_gpuprof.analysis.savings.hidden import Exposed
 from lightning_gpuprof.analysis.savings.host_work import HostWork, host_work
 from lightning_gpuprof.analysis.savings.loader_plan import LoaderChange, loader_plan
 from lightning_gpuprof.analysis.trace.kernel_category import MATRIX_CATEGORIES, kernel_family
 from lightning_gpuprof.analysis.trace.kernels import fills_memory
+from lightning_gpuprof.analysis.trace_tables import KernelRow, RooflineRow, TraceAnalysis
 from lightning_gpuprof.records.phases import Phase
 
 SHORT_WAIT_FRAC = 0.05
@@ -20,7 +21,7 @@ MOST_FRAC = 0.5
 """The limit of the questions on phases."""
 TOP_KERNELS = 10
 LOW_OCCUPANCY = 0.5
-Row = Mapping[str, Any]
+_Row = TypeVar("_Row", KernelRow, RooflineRow)
 COPIES = ("aten::copy_", "aten::to", "aten::_to_copy")
 LOADING = (Phase.DATA_WAIT, Phase.HOST_TO_DEVICE)
 GROUPS = (LOADING, *((phase,) for phase in Phase if phase not in LOADING))
@@ -70,7 +71,7 @@ def dominant_phases(inputs: FigureInputs) -> float | None:
 
 def transfers(inputs: FigureInputs) -> float | None:
     """Return the share of the operators' time that is copies."""
-    if inputs.facts is None or not inputs.facts.rows("operators"):
+    if inputs.facts is None or not inputs.facts.analysis.operators:
         return None
     operators = inputs.facts.operators.values()
     whole_ns = sum(operator.self_ns for operator in operators)
@@ -78,39 +79,40 @@ def transfers(inputs: FigureInputs) -> float | None:
     return copies_ns / whole_ns if whole_ns else None
 
 
-def of_device(key: str, part: Callable[[TraceFacts], float | None]) -> Figure:
-    """Return the figure that is a time of the trace over a time of its device, `key`."""
+def of_device(
+    whole: Callable[[DeviceStep], float], part: Callable[[TraceFacts], float | None]
+) -> Figure:
+    """Return the figure that is a time of the trace as a share of a time of its device."""
 
     def value(inputs: FigureInputs) -> float | None:
-        facts = inputs.facts if inputs.facts and inputs.facts.on_device else None
-        whole = facts.per_step("gpu", key) if facts else None
-        time = part(facts) if facts and whole else None
-        return time / whole if whole and time is not None else None
+        facts = inputs.facts
+        if facts is None or facts.device_step is None:
+            return None
+        whole_ns, part_ns = whole(facts.device_step), part(facts)
+        return part_ns / whole_ns if whole_ns and part_ns is not None else None
 
     return value
 
 
-def of_trace(*keys: str) -> Figure:
+def of_trace(read: Callable[[TraceAnalysis], float | None]) -> Figure:
     """Return the figure that is a number of the trace's analysis."""
 
     def value(inputs: FigureInputs) -> float | None:
-        return inputs.facts.number(*keys) if inputs.facts else None
+        return read(inputs.facts.analysis) if inputs.facts else None
 
     return value
 
 
-def share_of(rows: Sequence[Row], counts: Callable[[Row], bool]) -> float | None:
+def share_of(rows: Sequence[_Row], counts: Callable[[_Row], bool]) -> float | None:
     """Return the share of all rows' time that is in the rows that count."""
-    whole = sum(row.get("total_ns") or 0 for row in rows)
-    return sum(row.get("total_ns") or 0 for row in rows if counts(row)) / whole if whole else None
+    whole_ns = sum(row.total_ns for row in rows)
+    return sum(row.total_ns for row in rows if counts(row)) / whole_ns if whole_ns else None
 
 
 def memory_bound(inputs: FigureInputs) -> float | None:
     """Return the share of the longest kernels' time in kernels below the roofline's ridge point."""
-    rows = (
-        [row for row in inputs.facts.rows("roofline") if row.get("bound")] if inputs.facts else []
-    )
-    return share_of(rows[:TOP_KERNELS], lambda row: row["bound"] == "memory" and fills_memory(row))
+    rows = [row for row in inputs.facts.analysis.roofline if row.bound] if inputs.facts else []
+    return share_of(rows[:TOP_KERNELS], lambda row: row.bound == "memory" and fills_memory(row))
 
 
 def few_warps(inputs: FigureInputs) -> float | None:
@@ -118,14 +120,14 @@ def few_warps(inputs: FigureInputs) -> float | None:
 
     Matrix products do not count: they reach their peak at low occupancy.
     """
-    rows = inputs.facts.rows("kernels") if inputs.facts else ()
-    known = [row for row in rows if row.get("occupancy_frac") is not None]
-    return share_of(
-        known,
-        lambda row: (
-            row["occupancy_frac"] < LOW_OCCUPANCY and row.get("category") not in MATRIX_CATEGORIES
-        ),
-    )
+    rows = inputs.facts.analysis.kernels if inputs.facts else ()
+    return share_of([row for row in rows if row.occupancy_frac is not None], _has_few_warps)
+
+
+def _has_few_warps(row: KernelRow) -> bool:
+    if row.occupancy_frac is None or row.category in MATRIX_CATEGORIES:
+        return False
+    return row.occupancy_frac < LOW_OCCUPANCY
 
 
 def repeated_passes(inputs: FigureInputs) -> float | None:
@@ -138,12 +140,12 @@ def repeated_passes(inputs: FigureInputs) -> float | None:
 
 def top_kernel(inputs: FigureInputs) -> float | None:
     """Return the share of the step in the longest kernel that is no matrix product."""
-    if inputs.facts is None or not inputs.facts.rows("kernels") or not inputs.run.step_ns:
+    if inputs.facts is None or not inputs.facts.analysis.kernels or not inputs.run.step_ns:
         return None
     taken = Counter[str]()
-    for row in inputs.facts.rows("kernels"):
-        if row.get("category") not in (*MATRIX_CATEGORIES, "communication"):
-            taken[kernel_family(str(row["name"]))] += row.get("total_ns") or 0
+    for row in inputs.facts.analysis.kernels:
+        if row.category not in (*MATRIX_CATEGORIES, "communication"):
+            taken[kernel_family(row.name)] += row.total_ns
     longest_ns = max(taken.values(), default=0)
     return min(1.0, longest_ns / inputs.facts.steps / inputs.run.step_ns)
 
@@ -185,19 +187,20 @@ FIGURES: dict[str, Figure] = {
     "thin_calls_per_step_count": lambda inputs: inputs.work.short_calls if inputs.work else None,
     "copies_frac": transfers,
     "host_over_device_count": of_device(
-        "busy_ns", lambda facts: sum(op.self_ns for op in facts.operators.values())
+        lambda device: device.busy_ns,
+        lambda facts: sum(op.self_ns for op in facts.operators.values()),
     ),
-    "gemm_frac": of_trace("gemm_frac"),
+    "gemm_frac": of_trace(lambda analysis: analysis.gemm_frac),
     "other_kernels_frac": lambda inputs: (
         None if (gemm := FIGURES["gemm_frac"](inputs)) is None else 1 - gemm
     ),
-    "sync_frac": of_device("span_ns", TraceFacts.sync_ns),
+    "sync_frac": of_device(lambda device: device.span_ns, TraceFacts.sync_ns),
     "launch_gaps_frac": of_device(
-        "span_ns", lambda facts: facts.idle_ns("launch_latency", "kernel_gap")
+        lambda device: device.span_ns, lambda facts: facts.idle_ns("launch_latency", "kernel_gap")
     ),
     "memory_bound_frac": memory_bound,
     "top_kernel_frac": top_kernel,
-    "tensor_core_frac": of_trace("tensor_core_frac"),
+    "tensor_core_frac": of_trace(lambda analysis: analysis.tensor_core_frac),
     "few_warps_frac": few_warps,
     "repeated_passes_frac": repeated_passes,
     "filled_frac": lambda inputs: (

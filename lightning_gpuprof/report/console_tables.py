@@ -72,9 +72,10 @@ def cell_text(
 ) -> Line:
     """Return a value as text; of a line of code also its source, in at most `width` columns."""
     text = shown(value, unit)
+    is_line = isinstance(value, Place) and value.file is not None
     if width is not None and len(text) > width:
         cut_end = shortened(text, width)
-        text = f"...{text[3 - width :]}" if keep_end or isinstance(value, Place) else cut_end
+        text = f"...{text[3 - width :]}" if keep_end or is_line else cut_end
     cell = text_line(text)
     if isinstance(value, Place) and value.file is not None and value.source:
         source = value.source.strip()

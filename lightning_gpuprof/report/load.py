@@ -4,10 +4,10 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from lightning_gpuprof.analysis.run.run import analyze_run
 from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.trace_tables import TraceAnalysis
 from lightning_gpuprof.errors import RecordError, TraceError
 from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.model import Abstained, Finding
@@ -141,8 +141,8 @@ def _session_notices(results: RunResults) -> Iterator[str]:
 
 def _read_analyses(
     run: str, ranks: Mapping[int, RankRecords], fs: FileSystem
-) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
-    found: dict[str, Mapping[str, Any]] = {}
+) -> tuple[dict[str, TraceAnalysis], list[str]]:
+    found: dict[str, TraceAnalysis] = {}
     notices = []
     sessions = (session for records in ranks.values() for session in records.sessions)
     for name in (cycle.trace_file for one in sessions for cycle in one.all(ProfilerCycle)):

@@ -9,9 +9,7 @@ from itertools import groupby
 from lightning_gpuprof.analysis.run.ranks.rank_view import RankView
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.settings import settings_of
-from lightning_gpuprof.analysis.run.trace_facts import doubts_of
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, FileSystem, plugin_dir
-from lightning_gpuprof.views.documents.finding_payload import is_older
 
 _MOST = 6
 _LOST = re.compile(
@@ -68,13 +66,13 @@ def trace_notices(
         if name in failed:
             yield failed[name]
             continue
-        for doubt in doubts_of(trace.analysis or {}):
+        for doubt in trace.analysis.doubts if trace.analysis else ():
             yield f"{name}: {doubt} No finding rests on this trace's device times."
         if trace.analysis is None:
             if os.path.exists(path + ANALYSIS_SUFFIX):
                 continue  # it cannot be read, which is said where that is tried
             state = "is not analysed yet"
-        elif is_older(trace.analysis):
+        elif trace.analysis.is_older:
             state = "was analysed by an older version of this package"
         else:
             continue

@@ -5,12 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from analyzed import analyzed_values
 from synthetic import SyntheticSpec, answers, write_synthetic
 
 from lightning_gpuprof.cli import main
-from lightning_gpuprof.report.labels import idle_label
-from lightning_gpuprof.views.documents.trace_payload import analyze_file
-from lightning_gpuprof.views.text.trace import CAUSE_NAMES
+from lightning_gpuprof.report.document import decode
 
 SPEC = SyntheticSpec(steps=3, devices=2, stack_depth=1)
 
@@ -23,24 +22,27 @@ def trace(tmp_path):
     return str(path)
 
 
-def test_the_text_starts_with_a_verdict_and_a_change(trace, capsys):
+def test_the_text_starts_with_the_limit_and_a_change(trace, capsys):
     assert main(["analyze", trace]) == 0
 
     text = capsys.readouterr().out
-    _, limit, change, *_ = text.splitlines()
+    _, limit, *_ = text.splitlines()
     assert re.fullmatch(r"GPU \d+% busy(, mostly with \w+)?: it waits for the host\.", limit)
-    assert change == analyze_file(trace)["findings"][0]["advice"]
-    order = ("Device 0: busy", "Why the device was idle", "Copies\n", "Kernels by kind", "Steps\n")
+    first = analyzed_values(trace)["findings"][0]
+    assert f"FIX FIRST\n  {first['title']}\n" in text
+    assert " ".join(first["advice"].split()) in " ".join(text.split())
+    order = (
+        "\nTHE TIME OF DEVICE 0",
+        "\nWHY THE DEVICE WAS IDLE",
+        "\nCOPIES",
+        "\nKERNELS BY KIND",
+        "\nSTEPS",
+    )
     assert [text.index(words) for words in order] == sorted(text.index(words) for words in order)
     assert "Waiting for data" in text
-    assert re.search(r"\d kernels a step, GEMM [\d.]+%, sync [\d.]+%, launch gaps", text)
-    assert re.search(r"Kernels\n +calls +share +time\n", text)
-    assert re.search(r"Operators\n +calls +device self +host self +time\n", text)
-
-
-def test_causes_of_idle_time_have_the_tabs_names():
-    for cause, name in CAUSE_NAMES.items():
-        assert name == idle_label(cause)
+    assert re.search(r"Kernels +\d+ \(per step\)\n", text)
+    assert re.search(r"KERNELS .*\n  Name +Calls +Total +Share", text)
+    assert re.search(r"OPERATORS .*\n  Name +Calls +Host self +Host total +Device self\n", text)
 
 
 @pytest.mark.parametrize(
@@ -107,13 +109,13 @@ def test_counters_are_a_row_per_kernel_with_its_limit(tmp_path, capsys):
 
 def test_a_step_and_the_steady_state_can_be_chosen(trace, capsys):
     assert main(["analyze", "--json", "--step", "1", trace]) == 0
-    step = json.loads(capsys.readouterr().out)
+    step = decode(capsys.readouterr().out)
     assert main(["analyze", "--json", "--steady", trace]) == 0
-    steady = json.loads(capsys.readouterr().out)
+    steady = decode(capsys.readouterr().out)
 
-    assert step["window"]["name"] == "ProfilerStep#1"
-    assert len(step["steps"]) == 2  # one mark on each device's thread
-    assert steady["gpu"]["span_ns"] > step["gpu"]["span_ns"]
+    assert step.subject.line == "kineto, ProfilerStep#1"
+    assert len(step.rows("steps")) == 2  # one mark on each device's thread
+    assert steady.figure("span_ns") > step.figure("span_ns")
 
 
 def test_a_step_that_is_not_there_exits_with_what_there_is(trace, capsys):
@@ -136,15 +138,16 @@ def test_a_trace_without_a_gpu_shows_no_gpu_figure(tmp_path, capsys):
     main(["analyze", str(path)])
     text = capsys.readouterr().out
     main(["analyze", "--json", str(path)])
-    document = json.loads(capsys.readouterr().out)
+    document = decode(capsys.readouterr().out)
 
     assert (
-        "No GPU: the trace has host events alone.\nBegin with aten::mm, 5.00 µs of its own.\n"
-        in text
-    )
-    assert (document["device"], document["gpu"], document["gemm_frac"]) == (None, None, None)
-    assert document["operators"][0]["self_ns"] == 5_000
-    assert document["operators"][0]["device_total_ns"] is None
+        "  No GPU: the trace has host events alone\n"
+        "  Begin with aten::mm, which takes 5.00 µs of its own.\n"
+    ) in text
+    assert document.section("device_time") is None
+    assert (document.figure("busy_frac"), document.figure("gemm_frac")) == (None, None)
+    (operator,) = document.rows("operators")
+    assert (operator["self_ns"], operator["device_total_ns"]) == (5_000, None)
 
 
 def test_the_command_imports_nothing_heavy(trace):
@@ -164,30 +167,31 @@ def test_the_command_imports_nothing_heavy(trace):
 
 def test_the_critical_path_is_part_of_every_analysis(trace, capsys):
     main(["analyze", "--json", trace])
-    walked = json.loads(capsys.readouterr().out)
+    whole = decode(capsys.readouterr().out)
     main(["analyze", "--json", "--step", "1", trace])
-    step = json.loads(capsys.readouterr().out)
+    step = decode(capsys.readouterr().out)
 
-    whole = walked["critical_path"]
-    assert sum(whole["kind_ns"].values()) == whole["span_ns"] >= answers(SPEC).span_ns
-    assert 0 < step["critical_path"]["span_ns"] < whole["span_ns"]
+    kinds = ("host", "launch", "device", "queue", "sync")
+    by_kind = [whole.figure(f"path_{kind}_ns") or 0 for kind in kinds]
+    assert sum(by_kind) == whole.figure("path_ns") >= answers(SPEC).span_ns
+    assert 0 < step.figure("path_ns") < whole.figure("path_ns")
     assert main(["analyze", trace]) == 0
-    assert "Critical path" in capsys.readouterr().out
+    assert "CRITICAL PATH" in capsys.readouterr().out
 
 
 def test_rules_speak_of_a_trace_alone(tmp_path):
     path = tmp_path / "trace.json"
     write_synthetic(path, SyntheticSpec(steps=3, comm_ns=510_000, exposed_comm_ns=500_000))
 
-    findings = {one["id"]: one for one in analyze_file(str(path))["findings"]}
+    findings = {one["id"]: one for one in analyzed_values(str(path))["findings"]}
 
     found = findings["exposed-communication"]
     assert 500_000 <= found["evidence"]["exposed_comm_ns"] <= 1_100_000
-    assert {"severity", "title", "advice", "saving_ns", "saving_frac", "confidence"} <= set(found)
+    assert {"severity", "title", "advice", "saving_ns", "confidence"} <= set(found)
 
 
 def test_a_single_step_is_not_judged(tmp_path):
     path = tmp_path / "trace.json"
     write_synthetic(path, SyntheticSpec(steps=1))
 
-    assert analyze_file(str(path))["findings"] == []
+    assert analyzed_values(str(path))["findings"] == []

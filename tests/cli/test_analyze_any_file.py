@@ -85,7 +85,8 @@ def test_one_bad_file_keeps_no_other_away(tmp_path, capsys):
     assert main(["analyze", "--json", str(bad), str(good)]) == 2
 
     printed = capsys.readouterr()
-    assert [one["file"] for one in json.loads(printed.out)] == [str(good)]
+    documents = json.loads(printed.out)
+    assert [document["subject"]["path"] for document in documents] == [str(good)]
     assert str(bad) in printed.err
 
 
@@ -108,8 +109,7 @@ def test_every_shared_file_gives_figures_or_a_sentence(shared_traces, capsys):
             assert printed.err.startswith("lightning-gpuprof: ")
             unreadable.append(path.name)
         else:
-            document = json.loads(printed.out)
-            assert document.get("source") or document["subject"]["facts"]["source"]
+            assert json.loads(printed.out)["subject"]["facts"]["source"]
 
     # A list of allocator events, in HTA's own form.
     assert set(unreadable) <= {"memory_timeline.raw.gz"}

@@ -18,6 +18,7 @@ from tab_client import ROUTE, make_client
 
 from lightning_gpuprof import cli
 from lightning_gpuprof.analysis.run.run import analyze_run
+from lightning_gpuprof.analysis.trace_analysis import analyze_file
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.records.files import plugin_dir
 from lightning_gpuprof.records.reader import parse_records, read_run
@@ -25,7 +26,6 @@ from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.memory_snapshot import read_snapshot
 from lightning_gpuprof.traces.tables import open_tables
 from lightning_gpuprof.views.documents.stored_analysis import read_analysis
-from lightning_gpuprof.views.documents.trace_payload import analyze_file
 
 LINE = b'{"phase":"forward","file":"","line":1,"function":"","source":"","callee":null,"kind":null,"count":0}'  # noqa: E501 - as in a file
 
@@ -118,7 +118,7 @@ def test_step_numbers_of_a_long_run_take_no_memory_by_their_size(tmp_path):
         {"steps": [{"start_ns": None}]},
         {"gpu": {"busy_ns": "9"}},
         {"quality": {"doubts": 1}},
-        {"occupancy": {"occupancy_frac": None}},
+        {"occupancy": {"occupancy_frac": "9"}},
         {"sync_ns": 10**30},
     ],
 )
@@ -323,9 +323,9 @@ def test_a_piece_of_many_broken_events_is_gone_through_in_time_of_its_length(wri
 
 
 def test_of_a_trace_of_thousands_of_threads_the_critical_path_is_left_out(write_trace):
-    document = analyze_file(write_trace([{**EVENT, "tid": i} for i in range(1_001)]))
-    assert document["critical_path"] is None
-    assert "more than 1,000 threads" in document["warnings"][-1]
+    analysis = analyze_file(write_trace([{**EVENT, "tid": i} for i in range(1_001)]))
+    assert analysis.critical_path is None
+    assert "more than 1,000 threads" in analysis.warnings[-1]
 
 
 def test_a_column_that_comes_twice_takes_no_row_that_lacks_the_second(write_text):

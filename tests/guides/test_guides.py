@@ -117,9 +117,9 @@ def test_a_training_that_yaml_describes(folder, run, said, epochs, told):
         trainer.fit(Compiled())
     traces = sorted(Path(trainer.log_dir, "plugins", "gpuprof").glob("*.pt.trace.json.gz"))
     assert len(traces) == 2
-    document = json.loads(run("analyze", traces[1], "--json"))
-    assert len(document["steps"]) == 12 * (epochs - 8)
-    names = {row["name"] for row in document["operators"]}
+    document = decode(run("analyze", traces[1], "--json"))
+    assert len(document.rows("steps")) == 12 * (epochs - 8)
+    names = {row["name"] for row in document.rows("operators")}
     assert "aten::sin" in names
     assert not any("Compiled" in name for name in names)
 
@@ -141,7 +141,8 @@ def test_inference_before_and_after(run):
     assert "predict" in run("report", runs[0])
     assert "BEFORE AND AFTER" in run("compare", *runs)
     said = run("analyze", TRACES / "rocprof_v1.db")
-    assert "2 kernels, GEMM 66.7%, sync 0.0%, launch gaps 16.5%" in said
+    for figure in ("Kernels 2", "Matrix multiplies 66.7%", "Host syncs 0.0%", "Launch gaps 16.5%"):
+        assert figure in " ".join(said.split())
     table = run("compare", TRACES / "rocprof_v1.db", TRACES / "rocpd.db")
     assert re.search("End-to-end time .* Kernels per step .* Matrix products .* Host syncs", table)
     assert re.search("Launch gaps .* lower", table)
@@ -211,7 +212,7 @@ def test_find_and_fix_with_any_tool(run):
     assert report("lightning_logs/version_0").phases
     for name in ("nsys.sqlite", "ncu_long.csv", "jax.xplane.pb", "jax_memory.prof"):
         assert json.loads(run("analyze", TRACES / name, "--json"))
-    assert "GEMM" in run("analyze", TRACES / "nsys.sqlite")
+    assert "Matrix multiplies" in run("analyze", TRACES / "nsys.sqlite")
     matmul = arithmetic_intensity("mm", (512, 512), (512, 512), device="NVIDIA H100 80GB HBM3")
     assert matmul.flop_per_byte == pytest.approx(2 * 512**3 / (3 * 512**2 * 4))
     assert matmul.bound in ("compute", "memory")

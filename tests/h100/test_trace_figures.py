@@ -5,10 +5,11 @@ from math import prod
 from statistics import median_low
 
 import pytest
+from analyzed import analyzed_values
 from raw_trace import CALLS, RawTrace, union
 
-from lightning_gpuprof.views.documents.gpu_words import to_calls_line
-from lightning_gpuprof.views.documents.trace_payload import analyze_file
+from lightning_gpuprof.analysis.trace_analysis import analyze_file
+from lightning_gpuprof.report.trace_figures import conversions_figure
 
 TRACED = ["fp32-products", "pageable-copies", "reads-in-a-loop", "small-batch"]
 FILE = "plugins/gpuprof/rank0-cycle0.pt.trace.json.gz"
@@ -18,7 +19,7 @@ FILE = "plugins/gpuprof/rank0-cycle0.pt.trace.json.gz"
 def both(request, h100):
     """A trace in plain Python, and the engine's document of it."""
     path = h100 / request.param / FILE
-    return RawTrace(path), analyze_file(str(path))
+    return RawTrace(path), analyzed_values(str(path))
 
 
 def test_busy_idle_and_overlap(both):
@@ -161,6 +162,5 @@ def test_copies_by_to_are_counted_with_the_bytes_of_their_inputs(both):
     read = [prod(e.args["Input Dims"][0]) * sizes[e.args["Input type"][0]] for e in copies]
     assert found["to_bytes"] == (sum(read) if read else None)
     calls = [event for event in raw.of("cpu_op") if event.name == "aten::to"]
-    said = to_calls_line(found)
-    assert (said is None) == (not calls)
-    assert said is None or said.startswith(f"{len(calls) / 4:.4g} calls of .to() and .cuda() a st")
+    figure = conversions_figure(analyze_file(found["file"]))
+    assert (None if figure is None else figure.value) == (len(calls) / 4 if calls else None)

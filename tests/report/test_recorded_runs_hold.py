@@ -3,7 +3,9 @@
 import json
 import re
 
+import msgspec
 import pytest
+from analyzed import analyzed_values
 from document_values import ends, values_of
 from recorded import RECORDED, lay_out, numbers
 
@@ -16,7 +18,6 @@ from lightning_gpuprof.report.console import render
 from lightning_gpuprof.report.document import Bars
 from lightning_gpuprof.report.load import load_report
 from lightning_gpuprof.report.run.limit import waiting_side
-from lightning_gpuprof.views.documents.trace_payload import analyze_file
 
 RUNS = sorted(path.name for path in RECORDED.iterdir() if path.is_dir())
 NO_SHARE = {"jitter_frac", "roof_frac"}
@@ -53,7 +54,7 @@ def analyzed(shared_traces):
     for kind in ("kineto/**/*.json*", "nsys/*.sqlite", "jax/**/*.pb", "rocprof/**/*.db"):
         for path in sorted(shared_traces.glob(kind)):
             try:
-                found[str(path.relative_to(shared_traces))] = analyze_file(str(path))
+                found[str(path.relative_to(shared_traces))] = analyzed_values(str(path))
             except GpuProfError:
                 continue  # no trace: a reference beside one
     return found
@@ -105,7 +106,7 @@ def test_no_share_of_a_run_is_above_100_percent(report):
 def test_the_parts_of_a_run_add_up(report):
     document = build_run(report)
     for trace in report.results.traces:
-        add_up(json.loads(json.dumps(trace.analysis)))
+        add_up(json.loads(msgspec.json.encode(trace.analysis)))
     bars = {part.id: part.bars for part in document.parts(Bars)}
     if "gpu_busy" in bars:
         busy = document.figure("gpu_busy_frac")

@@ -46,7 +46,8 @@ def run(make_session, write_run):
         for i in range(30)
     ]
     with open(analysis, "w") as file:
-        json.dump({"operators": operators, "steps": [{}, {}]}, file)
+        steps = [{"name": "", "start_ns": 0, "dur_ns": 0}] * 2
+        json.dump({"operators": operators, "steps": steps}, file)
     return path
 
 

@@ -71,10 +71,10 @@ def test_a_folder_of_plain_traces_is_a_run_of_its_profiled_steps(tmp_path, made_
     write_analysis(str(trace))
     assert get(client, "runs").json["runs"][0]["analysed"] == 1
     analysis = read_analysis(str(trace))
-    marks = sum(step["dur_ns"] for step in analysis["steps"])
+    marks = sum(step.dur_ns for step in analysis.steps)
     report = read_document(get(client, "report", run="resnet").json)
     assert report.figure("steps_count") == 3
-    step_ns = max(marks, analysis["gpu"]["span_ns"]) / 3
+    step_ns = max(marks, analysis.gpu.span_ns) / 3
     assert report.figure("step_ns") == pytest.approx(step_ns, abs=1)
     assert report.verdict is not None
     assert "Traces alone" in lines_in([report.section("notices")])[0]

@@ -279,7 +279,7 @@ def _operators(side: _Side, facts: TraceFacts) -> dict[str, float]:
 def _kernels(side: _Side, facts: TraceFacts) -> dict[str, float]:
     """Return the time of every kernel, per step or per sample."""
     divisor = facts.steps * side.divisor
-    return {str(row["name"]): (row.get("total_ns") or 0) / divisor for row in facts.rows("kernels")}
+    return {row.name: row.total_ns / divisor for row in facts.analysis.kernels}
 
 
 def _largest_first(base: Mapping[str, float], new: Mapping[str, float]) -> tuple[Change, ...]:

@@ -5,21 +5,19 @@ Names are compared as recorded: a kernel that has another name in a new version 
 counts as a removed one and an added one.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from statistics import median
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import fields
 
-from lightning_gpuprof.analysis.run.trace_facts import doubts_of
-from lightning_gpuprof.analysis.trace.time_split import TimeSplit
+from lightning_gpuprof.analysis.trace_tables import CopyRow, DeviceSplit, TimeSplit, TraceAnalysis
 
 SAME_FRAC = 0.01
 """A row's time may differ by this share and count as the same: launches of one kernel on one
 device repeat within about a per cent."""
 
-Document = Mapping[str, Any]
 _Totals = Mapping[str, tuple[int, int]]
 """Count and time by name."""
 
@@ -65,20 +63,15 @@ class TraceDiff(Struct, frozen=True):
     notes: tuple[str, ...]
 
 
-def compare_traces(base: Document, test: Document) -> TraceDiff:
-    """Compare two `analyze` documents."""
-    steps = (len(base.get("steps") or ()), len(test.get("steps") or ()))
+def compare_traces(base: TraceAnalysis, test: TraceAnalysis) -> TraceDiff:
+    """Compare the analyses of two traces."""
+    steps = (len(base.steps), len(test.steps))
     per_step = all(steps)
     scale = steps if per_step else (1, 1)
-    on_device = bool(base.get("gpu") and test.get("gpu"))
+    on_device = base.gpu is not None and test.gpu is not None
 
-    def rows(
-        table: str, *, name: str = "name", time: str = "total_ns", suffix: str = ""
-    ) -> tuple[RowDiff, ...]:
-        old, new = (
-            _totals(document.get(table) or (), name, time, suffix) for document in (base, test)
-        )
-        return _rows(old, new, scale)
+    def compared(totals: Callable[[TraceAnalysis], _Totals]) -> tuple[RowDiff, ...]:
+        return _rows(totals(base), totals(test), scale)
 
     return TraceDiff(
         per_step=per_step,
@@ -86,18 +79,17 @@ def compare_traces(base: Document, test: Document) -> TraceDiff:
         test_steps=steps[1],
         base_step_ns=_median_step_ns(base) if per_step else None,
         test_step_ns=_median_step_ns(test) if per_step else None,
-        gpu=_gpu(base["gpu"], test["gpu"], per_step=per_step) if on_device else (),
-        categories=rows("categories", name="category"),
-        kernels=rows("kernels"),
-        operators=rows("operators", time="device_self_ns" if on_device else "self_ns"),
-        copies=rows("copies", name="kind", suffix="memory"),
+        gpu=_gpu(base.gpu, test.gpu, per_step=per_step) if base.gpu and test.gpu else (),
+        categories=compared(_category_totals),
+        kernels=compared(_kernel_totals),
+        operators=compared(_device_operator_totals if on_device else _host_operator_totals),
+        copies=compared(_copy_totals),
         notes=tuple(_notes(base, test, per_step=per_step)),
     )
 
 
-def _median_step_ns(document: Document) -> int:
-    durations: list[int] = [step["dur_ns"] for step in document["steps"]]
-    return round(median(durations))
+def _median_step_ns(analysis: TraceAnalysis) -> int:
+    return round(median(step.dur_ns for step in analysis.steps))
 
 
 def _rows(base: _Totals, test: _Totals, steps: tuple[int, int]) -> tuple[RowDiff, ...]:
@@ -125,33 +117,60 @@ def _row(
     return RowDiff(name, base_count, test_count, base_ns, test_ns, delta_ns, change)
 
 
-def _totals(rows: Sequence[Document], name: str, time: str, suffix: str) -> _Totals:
-    """Sum up count and time by name; `suffix` is a column to add to the name in brackets."""
+def _category_totals(analysis: TraceAnalysis) -> _Totals:
+    return _totals((row.category, row.count, row.total_ns) for row in analysis.categories)
+
+
+def _kernel_totals(analysis: TraceAnalysis) -> _Totals:
+    return _totals((row.name, row.count, row.total_ns) for row in analysis.kernels)
+
+
+def _device_operator_totals(analysis: TraceAnalysis) -> _Totals:
+    return _totals((row.name, row.count, row.device_self_ns or 0) for row in analysis.operators)
+
+
+def _host_operator_totals(analysis: TraceAnalysis) -> _Totals:
+    return _totals((row.name, row.count, row.self_ns) for row in analysis.operators)
+
+
+def _copy_totals(analysis: TraceAnalysis) -> _Totals:
+    return _totals((_copy_label(row), row.count, row.total_ns) for row in analysis.copies)
+
+
+def _copy_label(row: CopyRow) -> str:
+    return f"{row.kind} ({row.memory})" if row.memory else row.kind
+
+
+def _totals(rows: Iterable[tuple[str, int, int]]) -> _Totals:
+    """Sum up count and time by name."""
     totals: dict[str, tuple[int, int]] = {}
-    for row in rows:
-        label = f"{row[name]} ({row[suffix]})" if suffix and row.get(suffix) else str(row[name])
-        count, total_ns = totals.get(label, (0, 0))
-        totals[label] = (count + row["count"], total_ns + (row.get(time) or 0))
+    for name, count, time_ns in rows:
+        counted, total_ns = totals.get(name, (0, 0))
+        totals[name] = (counted + count, total_ns + time_ns)
     return totals
 
 
-def _gpu(base: Document, test: Document, *, per_step: bool) -> tuple[RowDiff, ...]:
+def _gpu(base: DeviceSplit, test: DeviceSplit, *, per_step: bool) -> tuple[RowDiff, ...]:
     """Compare whole steps, or from first to last event where a trace has no step marks."""
-    old, new = (gpu if per_step else gpu["first_to_last"] for gpu in (base, test))
-    steps = (base["steps"], test["steps"]) if per_step else (1, 1)
-    parts = (field.name for field in fields(TimeSplit))
-    return tuple(_row(part, 1, 1, old[part] / steps[0], new[part] / steps[1]) for part in parts)
+    old = base if per_step else base.first_to_last or base
+    new = test if per_step else test.first_to_last or test
+    steps = (base.steps, test.steps) if per_step else (1, 1)
+    parts = [field.name for field in fields(TimeSplit)]
+    return tuple(
+        _row(part, 1, 1, getattr(old, part) / steps[0], getattr(new, part) / steps[1])
+        for part in parts
+    )
 
 
-def _notes(base: Document, test: Document, *, per_step: bool) -> Iterable[str]:
-    documents = (base, test)
+def _notes(base: TraceAnalysis, test: TraceAnalysis, *, per_step: bool) -> Iterable[str]:
+    analyses = (base, test)
     if not per_step:
         yield (
             "At least one of the traces has no step marks: whole traces are compared, not steps."
         )
-    for document in documents:
-        yield from doubts_of(document)
-    if bool(base.get("gpu")) != bool(test.get("gpu")):
+    for analysis in analyses:
+        yield from analysis.doubts
+    if (base.gpu is None) != (test.gpu is None):
         yield "Only one of the traces has device events."
-    if max(len(document.get("gpus", ())) for document in documents) > 1:
+    if max(len(analysis.gpus) for analysis in analyses) > 1:
         yield ("Device time is that of the first device; kernels and operators are of all devices.")

@@ -13,22 +13,12 @@ from lightning_gpuprof.analysis.critical_path.path_walk import HOST, KINDS, SYNC
 from lightning_gpuprof.analysis.trace.grouping import counted, grouped, summed
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
+from lightning_gpuprof.analysis.trace_tables import CriticalPathSummary, PathPart
 from lightning_gpuprof.traces.timeline import CATEGORIES
 
 _UNRECORDED = "nothing recorded"
+TOP_PARTS = 50
 _DETAILS = max(len(ACTIVITIES), len(CATEGORIES))
-
-
-@dataclass(frozen=True)
-class PathPart:
-    """All segments of one kind and name."""
-
-    kind: str
-    name: str
-    detail: str
-    count: int
-    total_ns: int
-    frac: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +56,17 @@ class CriticalPath:
             label = (ACTIVITIES if kind in (HOST, SYNC) else CATEGORIES)[detail]
             parts.append(PathPart(KINDS[kind], self.name(name), label, number, ns, frac))
         return sorted(parts, key=lambda part: (-part.total_ns, part.name))
+
+    def summary(self, *, top: int = TOP_PARTS) -> CriticalPathSummary:
+        """Return the longest parts, and the sum of the others."""
+        parts = self.parts()
+        return CriticalPathSummary(
+            start_ns=self.start_ns,
+            span_ns=self.span_ns,
+            kind_ns=self.kind_ns,
+            parts=tuple(parts[:top]),
+            rest_ns=sum(part.total_ns for part in parts[top:]),
+        )
 
     def within(self, start_ns: int, end_ns: int) -> "CriticalPath":
         """Return the part of the path inside a window, a step's say."""

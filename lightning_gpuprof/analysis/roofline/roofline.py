@@ -8,13 +8,14 @@ bandwidth times the operator's FLOPs per byte. Where they cross lies the ridge p
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from lightning_gpuprof.analysis.roofline.op_call import MATRIX, Cost
 from lightning_gpuprof.analysis.roofline.op_costs import MODELS, operator_cost
 from lightning_gpuprof.analysis.roofline.op_time import WORK, CallGroup, costed_calls
 from lightning_gpuprof.analysis.trace.kernel_category import MATRIX_CATEGORIES
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
+from lightning_gpuprof.analysis.trace_tables import Bound, RooflineRow, Roofs
 from lightning_gpuprof.errors import ConfigError
 from lightning_gpuprof.hardware.lookup import Lookup, Peaks, find_peaks
 from lightning_gpuprof.traces.timeline import DeviceInfo, OpArguments, Timeline, of_category
@@ -23,32 +24,6 @@ ANOMALY_FRAC = 1.10
 """Above this share of a roof the roof, the shapes or the clock must be wrong: data-sheet peaks
 hold at the sheet's boost clock, which devices exceed by a few per cent at most; what stayed in
 the cache was not moved at all."""
-Bound = Literal["compute", "memory"]
-"""Which roof is the lower one."""
-
-
-@dataclass(frozen=True)
-class RooflineRow:
-    """All calls of one operator with the same arguments that launched kernels."""
-
-    name: str
-    category: str
-    dims: tuple[object, ...]
-    dtype: str
-    count: int
-    kernel_count: int
-    total_ns: int
-    flop_count: int
-    num_bytes: int
-    flop_per_byte: float
-    flop_per_s: float | None
-    bytes_per_s: float | None
-    peak_flop_per_s: float | None
-    peak_bytes_per_s: float | None
-    ridge_flop_per_byte: float | None
-    bound: Bound | None
-    roof_frac: float | None
-    anomaly: str | None
 
 
 @dataclass(frozen=True)
@@ -63,6 +38,23 @@ class Roofline:
     flop_count: Mapping[str, int]
     hfu: float | None
     notes: tuple[str, ...] = ()
+
+    @property
+    def roofs(self) -> Roofs:
+        """The device's peaks, and how much of the kernels' time the rows cover."""
+        peaks = self.peaks
+        return Roofs(
+            device=peaks.name if peaks else None,
+            url=peaks.url if peaks else None,
+            peak_flop_per_s=peaks.flop_per_s if peaks else {},
+            peak_bytes_per_s=peaks.memory_bytes_per_s if peaks else None,
+            reason=self.reason or None,
+            total_ns=self.kernel_ns,
+            kernel_frac=self.kernel_frac,
+            flop_count=self.flop_count,
+            hfu=self.hfu,
+            notes=self.notes,
+        )
 
 
 def roofline(

@@ -6,13 +6,6 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
 from lightning_gpuprof.records.device_marks import MOSTLY_QUEUED_FRAC, StepState
 
-_PARTS = {
-    "busy_frac": "busy_ns",
-    "compute_frac": "compute_ns",
-    "communication_frac": "exposed_comm_ns",
-    "copies_frac": "exposed_copy_ns",
-}
-
 
 @dataclass(frozen=True)
 class GpuBusy:
@@ -42,12 +35,19 @@ def gpu_busy(run: RunResults) -> GpuBusy | None:
     if not run.on_gpu or not step_ns:
         return None
     state = device.state if device is not None else None
-    found = {name: facts.per_step("gpu", key) for name, key in _PARTS.items()} if facts else {}
-    work = {name: ns for name, ns in found.items() if ns is not None}
-    if len(work) == len(_PARTS):
-        whole = max(step_ns, work["busy_frac"])
-        shares = {name: ns / whole for name, ns in work.items()}
-        return GpuBusy("trace", state, step_ns, **shares, idle_frac=1 - shares["busy_frac"])
+    traced = facts.device_step if facts else None
+    if traced is not None:
+        whole_ns = max(step_ns, traced.busy_ns)
+        return GpuBusy(
+            basis="trace",
+            state=state,
+            step_ns=step_ns,
+            busy_frac=traced.busy_ns / whole_ns,
+            compute_frac=traced.compute_ns / whole_ns,
+            communication_frac=traced.exposed_comm_ns / whole_ns,
+            copies_frac=traced.exposed_copy_ns / whole_ns,
+            idle_frac=1 - traced.busy_ns / whole_ns,
+        )
     if device is None:
         return None
     sure = device.queued_frac >= MOSTLY_QUEUED_FRAC

@@ -1,7 +1,6 @@
 """Analyses the records of a run."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.run.steady import mean_samples, steady_steps, step_stats
 from lightning_gpuprof.analysis.run.variation import step_variation
 from lightning_gpuprof.analysis.run.whole_fit import whole_fit
+from lightning_gpuprof.analysis.trace_tables import TraceAnalysis
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.lines import HostLines
 from lightning_gpuprof.records.reader import RankRecords, Session
@@ -29,7 +29,7 @@ _NO_STEPS = np.zeros(0, dtype=np.int64)
 
 def analyze_run(
     ranks: Mapping[int, RankRecords],
-    traces: Mapping[str, Mapping[str, Any]],
+    traces: Mapping[str, TraceAnalysis],
     *,
     session: int | None = None,
 ) -> RunResults:
@@ -100,7 +100,7 @@ def _with_sessions(ranks: Mapping[int, RankRecords]) -> dict[int, RankRecords]:
 
 
 def _traces(
-    ranks: dict[int, Session], analyses: Mapping[str, Mapping[str, Any]]
+    ranks: dict[int, Session], analyses: Mapping[str, TraceAnalysis]
 ) -> tuple[TraceView, ...]:
     return tuple(
         TraceView(rank, cycle, analyses.get(cycle.trace_file), sessions.others_ns(session, cycle))

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from lightning_gpuprof.analysis.memory.memory_use import MemoryResults
 from lightning_gpuprof.analysis.run.compiling import CompileResults
@@ -18,6 +17,7 @@ from lightning_gpuprof.analysis.run.settings import settings_of
 from lightning_gpuprof.analysis.run.steady import Distribution, StepStats
 from lightning_gpuprof.analysis.run.variation import Variation
 from lightning_gpuprof.analysis.run.whole_fit import WholeFit
+from lightning_gpuprof.analysis.trace_tables import TraceAnalysis
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.records import schema
 from lightning_gpuprof.records.lines import HostLines
@@ -33,7 +33,7 @@ class TraceView:
 
     rank: int
     cycle: schema.ProfilerCycle
-    analysis: Mapping[str, Any] | None
+    analysis: TraceAnalysis | None
     others_ns: Mapping[Phase, int] = field(default_factory=dict)
     """Time in the window of validation, checkpoints and other callbacks."""
 

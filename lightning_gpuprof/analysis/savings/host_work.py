@@ -107,7 +107,7 @@ def host_work(run: RunResults) -> HostWork | None:
     """Measure the host's work by the last analysed trace; None if there is none."""
     facts = trace_facts(run)
     per_step = [stats for phase in COMPUTE if (stats := run.per_step(phase)) is not None]
-    if facts is None or not facts.rows("operators") or not per_step:
+    if facts is None or not facts.analysis.operators or not per_step:
         return None
     tensors = parameter_tensors(run)
     # Operators of the optimizer, and of hooks right before it, are not the model's.

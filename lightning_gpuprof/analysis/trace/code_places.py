@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.grouping import matching, sums_by_name
 from lightning_gpuprof.analysis.trace.linked_trace import Launches, nest
+from lightning_gpuprof.analysis.trace_tables import PlaceRow, SourceLine
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline
 
@@ -20,23 +21,6 @@ _LIBRARIES = frozenset(sys.stdlib_module_names) | {
 }  # fmt: skip
 
 
-class Place(Struct, frozen=True):
-    """A function of the user's own: the innermost one around some work."""
-
-    file: str
-    line: int
-    function: str
-
-
-class PlaceStats(Struct, frozen=True):
-    """Device time of what was launched from a place or module, or the host's of calls of a kind."""
-
-    name: str
-    place: Place | None
-    count: int
-    total_ns: int
-
-
 class CodePlaces(Struct, frozen=True):
     """For each host row, the row of the user's innermost frame and of the innermost module.
 
@@ -47,7 +31,7 @@ class CodePlaces(Struct, frozen=True):
     frame: Int64
     module: Int64
 
-    def at(self, timeline: Timeline, row: int) -> Place | None:
+    def at(self, timeline: Timeline, row: int) -> SourceLine | None:
         """Return the place of a host row."""
         frame = int(self.frame[row]) if row >= 0 else -1
         return parse_frame(timeline.names[int(timeline.host.name[frame])]) if frame >= 0 else None
@@ -72,14 +56,14 @@ def code_places(timeline: Timeline) -> CodePlaces | None:
     return CodePlaces(frame, module)
 
 
-def parse_frame(name: str) -> Place | None:
+def parse_frame(name: str) -> SourceLine | None:
     """Return a Python call's place; None for a built-in or a module.
 
     >>> parse_frame("train.py(41): main")
-    Place(file='train.py', line=41, function='main')
+    SourceLine(file='train.py', line=41, function='main')
     """
     found = re.match(_FRAME, name)
-    return Place(found["file"], int(found["line"]), found["function"]) if found else None
+    return SourceLine(found["file"], int(found["line"]), found["function"]) if found else None
 
 
 def is_own_code(name: str) -> bool:
@@ -136,7 +120,7 @@ def _rows_at(timeline: Timeline, flow: Int64) -> Int64:
 
 def device_time_by_place(
     timeline: Timeline, launches: Launches, rows: Int64, *, modules: bool
-) -> tuple[PlaceStats, ...]:
+) -> tuple[PlaceRow, ...]:
     """Sum device time by the frame or module that launched it, longest first."""
     launched = launches.call >= 0
     place = rows[launches.call[launched]]
@@ -144,7 +128,7 @@ def device_time_by_place(
     name = timeline.host.name[place[known]]
     dur = timeline.device.dur_ns[launched][known]
     return tuple(
-        PlaceStats(
+        PlaceRow(
             one.name.removeprefix(_MODULE),
             None if modules else parse_frame(one.name),
             one.count,

@@ -3,9 +3,9 @@
 import re
 
 import numpy as np
-from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.grouping import matching, used
+from lightning_gpuprof.analysis.trace_tables import CopyRow
 from lightning_gpuprof.arrays import Mask
 from lightning_gpuprof.traces.timeline import MISSING, Timeline, of_category
 
@@ -14,18 +14,7 @@ SMALL_BYTES = 64 << 10
 _DIRECTION = re.compile(r"(HtoD|DtoH|DtoD|PtoP|HtoH|HtoA|AtoH|DtoA|AtoD|AtoA)")
 
 
-class CopyStats(Struct, frozen=True):
-    """All copies of one kind."""
-
-    kind: str
-    memory: str | None
-    count: int
-    total_ns: int
-    bytes: int | None
-    bytes_per_s: float | None
-
-
-def copy_table(timeline: Timeline) -> tuple[CopyStats, ...]:
+def copy_table(timeline: Timeline) -> tuple[CopyRow, ...]:
     """Sum up copies by direction and kind of host memory, longest first."""
     device = timeline.device
     copies = of_category(device, "gpu_memcpy", "gpu_memset")
@@ -39,7 +28,7 @@ def copy_table(timeline: Timeline) -> tuple[CopyStats, ...]:
         known = size != MISSING
         timed = known & (dur > 0)
         seconds = int(dur[timed].sum()) / 1e9
-        row = CopyStats(
+        row = CopyRow(
             kind=kind,
             memory=memory,
             count=len(dur),

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from lightning_gpuprof.analysis.trace.code_places import CodePlaces, Place, parse_frame
+from lightning_gpuprof.analysis.trace.code_places import CodePlaces, parse_frame
 from lightning_gpuprof.analysis.trace.grouping import named, summed, used
 from lightning_gpuprof.analysis.trace.host_activity import ACTIVITIES, HostActivity, changes
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting, nest
@@ -24,6 +24,7 @@ from lightning_gpuprof.analysis.trace.time_split import (
     covered_until,
 )
 from lightning_gpuprof.analysis.trace.trace_window import step_events
+from lightning_gpuprof.analysis.trace_tables import Gap, IdleCause, IdleFunction
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, select
 
@@ -42,34 +43,6 @@ loading the kernel's module, and its time counts as the host's."""
 KERNEL_GAP_NS = 10_000
 """A device needs 1 to 3 us (NVIDIA) or up to about 10 us (AMD) from one queued kernel to the next
 of its stream; a longer wait has another reason."""
-
-
-class IdleCause(Struct, frozen=True):
-    """Idle time with one cause; `count` is the number of gaps it has a part in."""
-
-    cause: str
-    total_ns: int
-    count: int
-
-
-class Gap(Struct, frozen=True):
-    """One gap: its largest cause, what ended it, and where its launch came from."""
-
-    start_ns: int
-    dur_ns: int
-    cause: str
-    next_name: str | None
-    operator: str | None
-    region: str | None
-    place: Place | None
-
-
-class IdleFunction(Struct, frozen=True):
-    """A Python function, and the idle time in which the host ran its own code and built-ins."""
-
-    name: str
-    place: Place | None
-    total_ns: int
 
 
 class IdleReport(Struct, frozen=True):
@@ -216,7 +189,7 @@ def _longest(trace: LinkedTrace, gaps: CausedGaps, places: CodePlaces | None) ->
                 next_name=timeline.names[timeline.device.name[event]] if event >= 0 else None,
                 operator=enclosing(timeline, nesting, row, "cpu_op"),
                 region=enclosing(timeline, nesting, row, "user_annotation"),
-                place=places.at(timeline, row) if places else None,
+                where=places.at(timeline, row) if places else None,
             )
         )
     return tuple(found)

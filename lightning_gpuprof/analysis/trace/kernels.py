@@ -1,8 +1,7 @@
 """Kernels by name and by category: count, time and share."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -12,6 +11,13 @@ from lightning_gpuprof.analysis.trace.kernel_category import (
     MATRIX_CATEGORIES,
     categorize,
     uses_tensor_cores,
+)
+from lightning_gpuprof.analysis.trace_tables import (
+    CategoryRow,
+    KernelRow,
+    Occupancy,
+    RooflineRow,
+    ThinKernels,
 )
 from lightning_gpuprof.arrays import Int32, Int64
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, OCCUPANCY, DeviceEvents, Timeline, select
@@ -23,54 +29,17 @@ MIN_ROOF_FRAC = 0.10
 """A thin kernel that moves its bytes ten times slower than the memory could fills no device."""
 
 
-class KernelStats(Struct, frozen=True):
-    """All launches of kernels with one name; `frac` is of all kernels' summed time.
-
-    `occupancy_frac` and the two after it are means over the time for which they are known.
-    """
-
-    name: str
-    category: str
-    count: int
-    total_ns: int
-    mean_ns: float
-    min_ns: int
-    max_ns: int
-    frac: float
-    tensor_cores: bool | None
-    occupancy_frac: float | None = None
-    blocks_per_sm: float | None = None
-    warps_per_sm: float | None = None
-
-
-class CategoryStats(Struct, frozen=True):
-    """All kernels of one category; `frac` is of all kernels' summed time."""
-
-    category: str
-    count: int
-    total_ns: int
-    frac: float
-
-
-class ThinKernels(Struct, frozen=True):
-    """Kernels below `THIN_NS`."""
-
-    count: int
-    total_ns: int
-    count_frac: float
-
-
 class KernelTable(Struct, frozen=True):
     """Kernels by name and category, longest total first; `occupancy` has `OCCUPANCY` of all."""
 
-    kernels: tuple[KernelStats, ...]
-    categories: tuple[CategoryStats, ...]
+    kernels: tuple[KernelRow, ...]
+    categories: tuple[CategoryRow, ...]
     total_ns: int
     count: int
     gemm_frac: float | None
     tensor_core_frac: float | None
     thin: ThinKernels | None
-    occupancy: Mapping[str, float]
+    occupancy: Occupancy | None
 
 
 def kernel_table(timeline: Timeline) -> KernelTable:
@@ -80,6 +49,7 @@ def kernel_table(timeline: Timeline) -> KernelTable:
     total = int(dur_ns.sum())
     rows = _by_name(timeline.names, events, total)
     categories = _by_category(rows, total)
+    whole = _occupancy(events, np.zeros_like(events.name), 1)[0]
     gemm = sum(row.total_ns for row in rows if row.category == "gemm")
     matrix = sum(row.total_ns for row in rows if row.category in MATRIX_CATEGORIES)
     on_matrix_units = sum(row.total_ns for row in rows if row.tensor_cores)
@@ -91,17 +61,17 @@ def kernel_table(timeline: Timeline) -> KernelTable:
         gemm_frac=gemm / total if total else None,
         tensor_core_frac=on_matrix_units / matrix if matrix else None,
         thin=_thin(dur_ns),
-        occupancy=_occupancy(events, np.zeros_like(events.name), 1)[0],
+        occupancy=Occupancy(**whole) if whole else None,
     )
 
 
-def _by_name(names: Sequence[str], events: DeviceEvents, total: int) -> tuple[KernelStats, ...]:
+def _by_name(names: Sequence[str], events: DeviceEvents, total: int) -> tuple[KernelRow, ...]:
     filled = _occupancy(events, events.name, len(names))
     rows = []
     for one in sums_by_name(names, events.name, events.dur_ns):
         category = categorize(one.name)
         rows.append(
-            KernelStats(
+            KernelRow(
                 name=one.name,
                 category=category,
                 count=one.count,
@@ -133,14 +103,14 @@ def _occupancy(events: DeviceEvents, group: Int32, groups: int) -> list[dict[str
     return found
 
 
-def _by_category(rows: tuple[KernelStats, ...], total: int) -> tuple[CategoryStats, ...]:
+def _by_category(rows: tuple[KernelRow, ...], total: int) -> tuple[CategoryRow, ...]:
     count: Counter[str] = Counter()
     time: Counter[str] = Counter()
     for row in rows:
         count[row.category] += row.count
         time[row.category] += row.total_ns
     table = [
-        CategoryStats(name, count[name], ns, ns / total if total else 0.0)
+        CategoryRow(name, ns, count[name], ns / total if total else 0.0)
         for name, ns in time.items()
     ]
     return tuple(sorted(table, key=lambda row: (-row.total_ns, row.category)))
@@ -153,10 +123,10 @@ def _thin(dur_ns: Int64) -> ThinKernels | None:
     return ThinKernels(int(thin.sum()), int(dur_ns[thin].sum()), float(thin.mean()))
 
 
-def fills_memory(row: Mapping[str, Any]) -> bool:
-    """Tell whether kernels of a row of the roofline have bytes enough to be bound by them."""
-    rate, peak = row.get("bytes_per_s"), row.get("peak_bytes_per_s")
-    kernels = row.get("kernel_count") or row.get("count")
-    if not rate or not peak or not kernels:
+def fills_memory(row: RooflineRow) -> bool:
+    """Return whether an operator's kernels move enough bytes to be bound by the memory."""
+    kernels = row.kernel_count or row.count
+    if not row.bytes_per_s or not row.peak_bytes_per_s or not kernels:
         return True
-    return bool(rate >= MIN_ROOF_FRAC * peak or row.get("total_ns", 0) >= THIN_NS * kernels)
+    fast = row.bytes_per_s >= MIN_ROOF_FRAC * row.peak_bytes_per_s
+    return fast or row.total_ns >= THIN_NS * kernels

@@ -1,61 +1,24 @@
 """Launches: how long from call to start, how deep the queue, how many per step; host ranges."""
 
 import numpy as np
-from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.grouping import named, sums_by_name
 from lightning_gpuprof.analysis.trace.host_calls import call_kind
 from lightning_gpuprof.analysis.trace.kernels import THIN_NS
 from lightning_gpuprof.analysis.trace.linked_trace import Launches
-from lightning_gpuprof.analysis.trace.trace_window import Window, step_events
+from lightning_gpuprof.analysis.trace.trace_window import step_events
+from lightning_gpuprof.analysis.trace_tables import (
+    CallRow,
+    LaunchStats,
+    OrderStatistics,
+    QueueDepth,
+    RangeRow,
+    TraceWindow,
+)
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.traces.timeline import CATEGORIES, CATEGORY_ID, Timeline, of_category, select
 
 SERIES_POINTS = 200
-
-
-class CallStats(Struct, frozen=True):
-    """All runtime or driver calls with one name; `kind` says what the call does."""
-
-    name: str
-    kind: str
-    count: int
-    total_ns: int
-    mean_ns: float
-    max_ns: int
-
-
-class Distribution(Struct, frozen=True):
-    """Order statistics of some durations."""
-
-    min_ns: int
-    median_ns: int
-    p90_ns: int
-    max_ns: int
-    mean_ns: float
-
-
-class QueueDepth(Struct, frozen=True):
-    """Work launched and not yet started, over time."""
-
-    max: int
-    mean: float | None
-    series: tuple[tuple[int, int], ...]
-
-
-class LaunchStats(Struct, frozen=True):
-    """Launches of a trace."""
-
-    count: int
-    kernel_count: int
-    graph_count: int
-    graphed_thin_count: int
-    kernels_per_step: float | None
-    launches_per_step: float | None
-    delay: Distribution | None
-    overhead: Distribution | None
-    queue_depth: QueueDepth | None
-    calls: tuple[CallStats, ...]
 
 
 def launch_stats(timeline: Timeline, launches: Launches) -> LaunchStats:
@@ -85,21 +48,21 @@ def launch_stats(timeline: Timeline, launches: Launches) -> LaunchStats:
     )
 
 
-def _call_table(timeline: Timeline) -> tuple[CallStats, ...]:
+def _call_table(timeline: Timeline) -> tuple[CallRow, ...]:
     calls = select(timeline.host, of_category(timeline.host, "cuda_runtime", "cuda_driver"))
     return tuple(
-        CallStats(one.name, call_kind(one.name), one.count, one.total_ns, one.mean_ns, one.max_ns)
+        CallRow(one.name, call_kind(one.name), one.count, one.total_ns, one.mean_ns, one.max_ns)
         for one in sums_by_name(timeline.names, calls.name, calls.dur_ns)
     )
 
 
-def distribution(values: Int64) -> Distribution | None:
+def distribution(values: Int64) -> OrderStatistics | None:
     """Return order statistics; None of nothing."""
     if not len(values):
         return None
     ordered = np.sort(values)
     last = len(ordered) - 1
-    return Distribution(
+    return OrderStatistics(
         int(ordered[0]),
         int(ordered[last // 2]),
         int(ordered[-(-last * 9 // 10)]),
@@ -135,18 +98,7 @@ MOST_RANGES = 200
 """Names can hold numbers of steps or sizes; the longest tell enough."""
 
 
-class RangeStats(Struct, frozen=True):
-    """All ranges with one name; they may lie inside each other."""
-
-    name: str
-    category: str
-    count: int
-    total_ns: int
-    min_ns: int
-    max_ns: int
-
-
-def host_ranges(timeline: Timeline, window: Window | None = None) -> tuple[RangeStats, ...]:
+def host_ranges(timeline: Timeline, window: TraceWindow | None = None) -> tuple[RangeRow, ...]:
     """Sum up what host threads did that is neither an operator nor a runtime call."""
     host = timeline.host
     wanted = of_category(host, "user_annotation", "other")
@@ -155,7 +107,7 @@ def host_ranges(timeline: Timeline, window: Window | None = None) -> tuple[Range
     rows = select(host, wanted)
     kind = dict(zip(rows.name.tolist(), rows.category.tolist(), strict=True))
     return tuple(
-        RangeStats(
+        RangeRow(
             one.name, CATEGORIES[kind[one.key]], one.count, one.total_ns, one.min_ns, one.max_ns
         )
         for one in sums_by_name(timeline.names, rows.name, rows.dur_ns)[:MOST_RANGES]

@@ -1,11 +1,11 @@
 """Operators by name: host time, and the device time of what they launched."""
 
 import numpy as np
-from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.grouping import counted, named, summed
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace, Nesting
 from lightning_gpuprof.analysis.trace.trace_window import is_step
+from lightning_gpuprof.analysis.trace_tables import OperatorRow
 from lightning_gpuprof.arrays import Int32, Int64, Mask
 from lightning_gpuprof.records.phases import TRANSFER_HOOKS
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, of_category
@@ -77,32 +77,13 @@ def in_updates(timeline: Timeline, nesting: Nesting, in_step: Mask) -> Mask:
     return found
 
 
-class OperatorStats(Struct, frozen=True, omit_defaults=True):
-    """All calls of operators with one name."""
-
-    name: str
-    count: int
-    total_ns: int
-    self_ns: int
-    device_total_ns: int | None = None
-    device_self_ns: int | None = None
-    device_count: int | None = None
-    loading_count: int = 0
-    repeated_count: int = 0
-    repeated_ns: int = 0
-    backward_count: int = 0
-    backward_ns: int = 0
-    update_count: int = 0
-    update_self_ns: int = 0
-
-
 _REGIONS = ("enumerate(DataLoader)", ENGINE, STEP, *TRANSFER_HOOKS)
 """How torch names the regions around making a batch, a node of the graph and an optimizer's step:
 the last may hold the others, as Lightning's closure runs in it. The hooks' are this package's."""
 _LOADING, _NODE, _STEP = range(3)
 
 
-def operator_table(trace: LinkedTrace) -> tuple[OperatorStats, ...]:
+def operator_table(trace: LinkedTrace) -> tuple[OperatorRow, ...]:
     """Sum up operators by name, longest own host time first."""
     timeline, nesting, host = trace.timeline, trace.nesting, trace.timeline.host
     is_op = (host.category == CATEGORY_ID["cpu_op"]) & ~named(timeline, is_step)
@@ -138,7 +119,7 @@ def operator_table(trace: LinkedTrace) -> tuple[OperatorStats, ...]:
         inside, own, events = _device_time(trace, is_op, outermost)
         columns |= {"device_total_ns": inside, "device_self_ns": own, "device_count": events}
     table = [
-        OperatorStats(timeline.names[i], **{key: int(of[i]) for key, of in columns.items()})
+        OperatorRow(name=timeline.names[i], **{key: int(of[i]) for key, of in columns.items()})
         for i in np.flatnonzero(columns["count"]).tolist()
     ]
     return tuple(sorted(table, key=lambda row: (-row.self_ns, row.name)))

@@ -3,34 +3,16 @@
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.grouping import matching
 from lightning_gpuprof.analysis.trace.host_calls import call_kind
 from lightning_gpuprof.analysis.trace.linked_trace import Launches
 from lightning_gpuprof.analysis.trace.trace_window import step_events
+from lightning_gpuprof.analysis.trace_tables import TraceQuality
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, of_category
 
 _SLOW_START_NS = 1_000_000
 """No idle device takes so long to begin what was launched."""
-
-
-class TraceQuality(Struct, frozen=True):
-    """Counts of faults, in words too: `notes` say what is missing.
-
-    `doubts` are of times that cannot be: no finding may rest on the device's times of the trace.
-    """
-
-    launch_count: int
-    lost_kernels: int
-    orphan_kernels: int
-    kernels_before_launch: int
-    device_events: int
-    impossible_durations: int
-    impossible_starts: int
-    behind_all_steps: int
-    doubts: tuple[str, ...]
-    notes: tuple[str, ...]
 
 
 def trace_quality(timeline: Timeline, launches: Launches) -> TraceQuality:

@@ -5,12 +5,13 @@ from collections import Counter
 import numpy as np
 from msgspec import Struct
 
-from lightning_gpuprof.analysis.trace.code_places import CodePlaces, Place, PlaceStats
+from lightning_gpuprof.analysis.trace.code_places import CodePlaces
 from lightning_gpuprof.analysis.trace.copies import SMALL_BYTES, copy_kind, may_wait
 from lightning_gpuprof.analysis.trace.grouping import matching, sums_by_name
 from lightning_gpuprof.analysis.trace.host_calls import blocks_as_copy, call_kind, sync_kind
 from lightning_gpuprof.analysis.trace.idle import enclosing
 from lightning_gpuprof.analysis.trace.linked_trace import LinkedTrace
+from lightning_gpuprof.analysis.trace_tables import SyncCall, SyncKind
 from lightning_gpuprof.arrays import Int64, Mask
 from lightning_gpuprof.traces.timeline import MISSING, Timeline, of_category
 
@@ -25,18 +26,6 @@ CHEAPER = {
 """What waits for less, by the kind of a call that has to stay."""
 
 
-class SyncCall(Struct, frozen=True):
-    """One synchronizing call; `kind` is what it waits for: see `sync_kind`."""
-
-    name: str
-    kind: str
-    start_ns: int
-    blocked_ns: int
-    operator: str | None
-    region: str | None
-    place: Place | None
-
-
 class SyncReport(Struct, frozen=True):
     """Synchronizing calls: all of them summed up, also by kind, and the longest ones one by one.
 
@@ -47,7 +36,7 @@ class SyncReport(Struct, frozen=True):
     count: int
     total_ns: int
     upload_ns: int
-    kinds: tuple[PlaceStats, ...]
+    kinds: tuple[SyncKind, ...]
     calls: tuple[SyncCall, ...]
 
 
@@ -68,14 +57,17 @@ def sync_calls(trace: LinkedTrace, places: CodePlaces | None = None) -> SyncRepo
     )
 
 
-def _kinds(timeline: Timeline, rows: Int64, calls: tuple[SyncCall, ...]) -> tuple[PlaceStats, ...]:
+def _kinds(timeline: Timeline, rows: Int64, calls: tuple[SyncCall, ...]) -> tuple[SyncKind, ...]:
     """Sum up calls by kind, each with the place of its longest that has one."""
-    at = {call.kind: call.place for call in reversed(calls) if call.place}
+    at = {call.kind: call.where for call in reversed(calls) if call.where}
     count, took = Counter[str](), Counter[str]()
     for one in sums_by_name(timeline.names, timeline.host.name[rows], timeline.host.dur_ns[rows]):
         count[sync_kind(one.name)] += one.count
         took[sync_kind(one.name)] += one.total_ns
-    return tuple(PlaceStats(kind, at.get(kind), count[kind], ns) for kind, ns in took.most_common())
+    return tuple(
+        SyncKind(kind, at.get(kind), count[kind], ns, CHEAPER.get(kind))
+        for kind, ns in took.most_common()
+    )
 
 
 def waiting_calls(trace: LinkedTrace) -> tuple[Mask, Mask]:
@@ -132,5 +124,5 @@ def _call(trace: LinkedTrace, places: CodePlaces | None, row: int) -> SyncCall:
         blocked_ns=int(host.dur_ns[row]),
         operator=enclosing(timeline, nesting, row, "cpu_op"),
         region=enclosing(timeline, nesting, row, "user_annotation"),
-        place=places.at(timeline, row) if places else None,
+        where=places.at(timeline, row) if places else None,
     )

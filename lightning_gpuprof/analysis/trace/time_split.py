@@ -6,6 +6,7 @@ from msgspec.structs import astuple, replace
 
 from lightning_gpuprof.analysis.trace.grouping import distinct, matching
 from lightning_gpuprof.analysis.trace.kernel_category import categorize
+from lightning_gpuprof.analysis.trace_tables import TimeSplit
 from lightning_gpuprof.arrays import Int64
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, Timeline, select
 
@@ -72,24 +73,6 @@ def covered_until(spans: Spans, at: Int64) -> Int64:
     inside = np.minimum(at, spans.end[index]) - spans.start[index]
     result: Int64 = np.where(index < 0, 0, before[index] + inside)
     return result
-
-
-class TimeSplit(Struct, frozen=True):
-    """The parts of a span; `compute + exposed_comm + exposed_copy + idle == span`, exactly."""
-
-    span_ns: int
-    busy_ns: int
-    idle_ns: int
-    compute_ns: int
-    comm_ns: int
-    copy_ns: int
-    exposed_comm_ns: int
-    exposed_copy_ns: int
-
-    @property
-    def busy_frac(self) -> float | None:
-        """Share of the span in which anything ran; None for an empty span."""
-        return self.busy_ns / self.span_ns if self.span_ns else None
 
 
 class DeviceSpans(Struct, frozen=True):

@@ -6,32 +6,21 @@ from dataclasses import replace
 from statistics import median_low
 
 import numpy as np
-from msgspec import Struct
 
 from lightning_gpuprof.analysis.trace.grouping import named
 from lightning_gpuprof.analysis.trace.linked_trace import Launches, LinkedTrace, link
 from lightning_gpuprof.analysis.trace.time_split import (
     DeviceSpans,
-    TimeSplit,
     cut,
     device_spans,
     split_windows,
 )
+from lightning_gpuprof.analysis.trace_tables import StepRow, TraceWindow
 from lightning_gpuprof.arrays import Mask
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.traces.timeline import CATEGORY_ID, HostEvents, Timeline, select
 
 _STEP = re.compile(r"ProfilerStep\s*#?\s*\d+$")
-
-
-class TraceStep(Struct, frozen=True):
-    """A `ProfilerStep#N` on the host; `gpu` splits the device's time between its borders."""
-
-    name: str
-    start_ns: int
-    dur_ns: int
-    gpu: TimeSplit | None
-    distorted: bool
 
 
 def is_step(name: str) -> bool:
@@ -49,35 +38,27 @@ def step_events(timeline: Timeline) -> HostEvents:
     return select(host, marks)
 
 
-def trace_steps(timeline: Timeline, spans: DeviceSpans | None) -> tuple[TraceStep, ...]:
+def trace_steps(timeline: Timeline, spans: DeviceSpans | None) -> tuple[StepRow, ...]:
     """Return the steps in order; the device's time is cut at their borders on the host."""
     marks = step_events(timeline)
     splits = split_windows(spans, marks.start_ns, marks.end_ns) if spans else [None] * len(marks)
     names = [timeline.names[name] for name in marks.name.tolist()]
     times, distorted = (marks.start_ns.tolist(), marks.dur_ns.tolist()), ~usual_steps(timeline)
-    return tuple(map(TraceStep, names, *times, splits, distorted.tolist()))
+    return tuple(map(StepRow, names, *times, splits, distorted.tolist()))
 
 
-class Window(Struct, frozen=True):
-    """Borders on the host's clock, relative to the trace's origin, and what they enclose."""
-
-    name: str
-    start_ns: int
-    end_ns: int
-
-
-def step_window(timeline: Timeline, number: int) -> Window:
+def step_window(timeline: Timeline, number: int) -> TraceWindow:
     """Return the borders of `ProfilerStep#number`."""
     steps = step_events(timeline)
     names = [timeline.names[name] for name in steps.name.tolist()]
     for index, name in enumerate(names):
         if name.endswith(f"#{number}"):
-            return Window(name, int(steps.start_ns[index]), int(steps.end_ns[index]))
+            return TraceWindow(name, int(steps.start_ns[index]), int(steps.end_ns[index]))
     known = ", ".join(names) or "none, since no profiler step was marked"
     raise TraceError(f"The trace has no step {number}. Its steps are: {known}.")
 
 
-def steady_window(timeline: Timeline) -> Window:
+def steady_window(timeline: Timeline) -> TraceWindow:
     """Return the borders of all steps but the first, which pays for the profiler's start."""
     steps = step_events(timeline)
     if len(steps) < 2:
@@ -85,7 +66,7 @@ def steady_window(timeline: Timeline) -> Window:
             f"The trace has {len(steps)} marked steps, and the steady state leaves out the first. "
             "Record at least two steps, or analyse the whole trace."
         )
-    return Window("steady state", int(steps.start_ns[1]), int(steps.end_ns.max()))
+    return TraceWindow("steady state", int(steps.start_ns[1]), int(steps.end_ns.max()))
 
 
 def queued_before(timeline: Timeline, launches: Launches) -> Mask:
@@ -112,7 +93,7 @@ def queued_before(timeline: Timeline, launches: Launches) -> Mask:
 
 
 def spans_within(
-    timeline: Timeline, launches: Launches, window: Window | None
+    timeline: Timeline, launches: Launches, window: TraceWindow | None
 ) -> list[DeviceSpans]:
     """Return each device's spans in a window, or else from where its own work begins."""
     spans = device_spans(timeline)
@@ -130,7 +111,7 @@ def spans_within(
     return spans
 
 
-def within(trace: LinkedTrace, window: Window) -> LinkedTrace:
+def within(trace: LinkedTrace, window: TraceWindow) -> LinkedTrace:
     """Keep the host events that begin in a window and the device events launched by them.
 
     Device events without a known launch are kept by their own start.

@@ -78,7 +78,9 @@ def _line(run: RunResults, step_ns: int, line: LineTime) -> Finding | None:
 def _operator(step_ns: int, facts: TraceFacts) -> Finding | None:
     by_name = {name: op for name, op in facts.operators.items() if name.startswith("aten::")}
     on_device = facts.on_device or facts.doubted
-    devices = facts.number("device", "count") or 1  # they work at the same time
+    devices = (
+        facts.analysis.device.count if facts.analysis.device else 1
+    )  # they work at the same time
     taken = {
         name: (op.device_total_ns or 0.0) / devices if on_device else op.self_ns
         for name, op in by_name.items()

@@ -49,7 +49,7 @@ def judge(run: RunResults) -> Finding | None:
     if share < MOST_FRAC or wanted or second_order(facts) or work is None:
         return None
     if run.on_gpu:  # here operators only launch kernels, which takes as long in any type
-        operators_ns = round(facts.per_step("gpu", "compute_ns") or 0.0)
+        operators_ns = round(facts.device_step.compute_ns) if facts.device_step else 0
         bounds = (share * operators_ns for share in (LOW_FRAC, HIGH_GPU_FRAC))
         saving = Range(*faster_kernels(run, step_ns, *bounds))
     else:

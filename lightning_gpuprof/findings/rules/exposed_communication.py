@@ -29,11 +29,11 @@ counts as communication.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import trace_facts
+from lightning_gpuprof.analysis.trace_tables import KernelRow
 from lightning_gpuprof.findings.grade import WARNING_FRAC
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
 from lightning_gpuprof.findings.rule import evidence_of, measured, rule
@@ -76,20 +76,20 @@ def judge(run: RunResults) -> Finding | None:
     if run.start.world_size < 2:
         return None
     facts, step_ns = trace_facts(run), measured(run.step_ns)
-    cost = facts.per_step("gpu", "exposed_comm_ns") if facts else None
+    traced = facts.device_step if facts else None
+    cost = traced.exposed_comm_ns if traced else None
     timed_ns = run.ranks.waits.exchange_ns if run.ranks.waits else run.ranks.exchange_at_most_ns
     cost = cost if timed_ns is None else timed_ns
     if cost is None or cost < WARNING_FRAC * step_ns:
         return None
-    kernels = facts.rows("kernels") if facts else []
-    rows = [row for row in kernels if row.get("category") == "communication"]
+    kernels = facts.analysis.kernels if facts else ()
+    rows = [row for row in kernels if row.category == "communication"]
     strategy = str(run.start.trainer.get("strategy", ""))
     advice, change = _advice(run, rows)
     sure, up_to = LOW_FRAC, ""
     if run.lacks_ranks:
         sure, up_to, advice, change = 0, "Up to ", LACKING + advice, None
     saving = Range(low=round(sure * cost), high=min(step_ns, round(HIGH_FRAC * cost)))
-    comm = facts.per_step("gpu", "comm_ns") if facts else None
     shards = strategy.startswith(_SHARDING)
     if shards:  # the weights may be gathered ahead already
         saving = Range(low=0, high=round(min(step_ns, cost)))
@@ -97,20 +97,22 @@ def judge(run: RunResults) -> Finding | None:
         title=f"{up_to}{duration(cost)} of each step ({percent(cost / step_ns)}) is exposed "
         "communication",
         advice=advice,
-        evidence=evidence_of(exposed_comm_ns=round(cost), comm_ns=comm and round(comm)),
+        evidence=evidence_of(
+            exposed_comm_ns=round(cost), comm_ns=round(traced.comm_ns) if traced else None
+        ),
         saving_ns=saving,
         cause_ns=Range(round(cost), round(cost)),
         confidence=0.5 if shards or run.lacks_ranks else 0.6,
-        places=tuple(Place(kernel=str(row["name"]), rank=run.start.rank) for row in rows[:3]),
+        places=tuple(Place(kernel=row.name, rank=run.start.rank) for row in rows[:3]),
         change=change,
     )
 
 
-def _advice(run: RunResults, rows: Sequence[Mapping[str, Any]]) -> tuple[str, str | None]:
+def _advice(run: RunResults, rows: Sequence[KernelRow]) -> tuple[str, str | None]:
     if str(run.start.trainer.get("strategy", "")).startswith(_SHARDING):
         return SHARDS, None
-    gathered_ns = sum(row["total_ns"] for row in rows if _SHARDED.search(str(row["name"])))
-    if gathered_ns > MOSTLY * sum(row["total_ns"] for row in rows):
+    gathered_ns = sum(row.total_ns for row in rows if _SHARDED.search(row.name))
+    if gathered_ns > MOSTLY * sum(row.total_ns for row in rows):
         return GATHERED, None
     if 0 < run.start.model.get("parameter_bytes", 0) <= BUCKET_BYTES:
         return ONE_BUCKET, "Trainer(accumulate_grad_batches=4)"

@@ -77,7 +77,7 @@ def _on_gpu(run: RunResults, step_ns: int, facts: TraceFacts | None) -> Finding 
     """Return the finding about waits of the host, by a trace or an inspection."""
     sites = [site for site in run.facts.sync_sites if site.steps_watched]
     blocked = sum((site.blocked_ns or 0) // site.steps_watched for site in sites)
-    uploads = (facts.per_step("upload_wait_ns") or 0) if facts else 0
+    uploads = (facts.analysis.upload_wait_ns or 0) / facts.steps if facts else 0
     in_calls = max(0, (facts.sync_ns() or 0) - uploads) if facts else 0
     idle = facts.idle_ns("host_sync") if facts else None
     # A rare sync may be in none of the traced steps. Then those of the inspection count.
@@ -87,9 +87,9 @@ def _on_gpu(run: RunResults, step_ns: int, facts: TraceFacts | None) -> Finding 
         return None
     # The device goes on working during a wait: a sync costs the idle time after it.
     low, high = sorted((round(idle or 0), cost_ns))
-    if facts is not None and facts.rows("idle"):
+    if facts is not None and facts.analysis.idle:
         # At most the device's idle time in which nothing was queued can be saved.
-        causes = {str(row["cause"]) for row in facts.rows("idle")} - QUEUED
+        causes = {row.cause for row in facts.analysis.idle} - QUEUED
         low, high = sorted((low, min(high, round(facts.idle_ns(*causes) or 0))))
     if not high:
         return None  # the device was busy all the time
@@ -105,18 +105,18 @@ def _on_gpu(run: RunResults, step_ns: int, facts: TraceFacts | None) -> Finding 
 def _device_wide(finding: Finding, facts: TraceFacts) -> Finding:
     """Add the waits for the whole device to a finding if they are most of its time."""
     calls = facts.syncs("device")
-    blocked_ns = sum(row["blocked_ns"] for row in calls) / facts.steps
+    blocked_ns = sum(call.blocked_ns for call in calls) / facts.steps
     if not calls or 2 * blocked_ns < finding.evidence["blocked_ns"]:
         return finding
     waits = WIDE.format(
-        blocked=duration(blocked_ns), calls=len(calls) / facts.steps, name=calls[0]["name"]
+        blocked=duration(blocked_ns), calls=len(calls) / facts.steps, name=calls[0].name
     )
-    at = [row["where"] for row in calls if row.get("where")][:1]
+    at = [call.where for call in calls if call.where][:1]
     return replace(
         finding,
         advice=waits + finding.advice,
         evidence={**finding.evidence, "device_wide_ns": round(blocked_ns)},
-        places=finding.places or tuple(Place(file=one["file"], line=one["line"]) for one in at),
+        places=finding.places or tuple(Place(file=line.file, line=line.line) for line in at),
         change=CHEAPER["device"],
     )
 

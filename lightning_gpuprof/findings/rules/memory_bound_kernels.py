@@ -24,13 +24,11 @@ Kernels that are too small to fill the device do not count, and neither does tim
 device waits for the host.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import TraceFacts, trace_facts
 from lightning_gpuprof.analysis.savings.hidden import faster_kernels
 from lightning_gpuprof.analysis.trace.kernels import fills_memory
+from lightning_gpuprof.analysis.trace_tables import RooflineRow
 from lightning_gpuprof.findings.model import Effort, Finding, Horizon, Place, Range
 from lightning_gpuprof.findings.rule import evidence_of, measured, rule
 from lightning_gpuprof.units import duration, percent
@@ -48,7 +46,7 @@ EFFORT = Effort(Horizon.MEDIUM, "compile the model", "first steps take long; new
 def judge(run: RunResults) -> Finding | None:
     """Return the finding about kernels that are limited by the memory."""
     facts, step_ns = measured(trace_facts(run)), measured(run.step_ns)
-    whole = sum(row.get("total_ns") or 0 for row in facts.rows("categories"))
+    whole = sum(row.total_ns for row in facts.analysis.categories)
     bound = _bound_ns(facts)
     if not whole or bound < MIN_FRAC * whole:
         return None
@@ -59,7 +57,7 @@ def judge(run: RunResults) -> Finding | None:
     saving = Range(*faster_kernels(run, step_ns, least, most))
     if not saving.high:
         return None
-    rows = [row for row in facts.rows("kernels") if row.get("category") in STREAMING]
+    rows = [row for row in facts.analysis.kernels if row.category in STREAMING]
     return Finding(
         title=f"Kernels bound by memory take {percent(bound / whole)} of the kernel time "
         f"({duration(per_step)})",
@@ -68,12 +66,12 @@ def judge(run: RunResults) -> Finding | None:
         evidence=evidence_of(
             memory_bound_ns=round(per_step),
             memory_bound_frac=bound / whole,
-            gemm_frac=facts.number("gemm_frac"),
+            gemm_frac=facts.analysis.gemm_frac,
         ),
         saving_ns=saving,
         cause_ns=Range(round(per_step), round(per_step)),
-        confidence=0.7 if facts.rows("roofline") else 0.5,
-        places=tuple(Place(kernel=str(row["name"])) for row in rows[:MOST]),
+        confidence=0.7 if facts.analysis.roofline else 0.5,
+        places=tuple(Place(kernel=row.name) for row in rows[:MOST]),
         change="model = torch.compile(model)",
     )
 
@@ -83,23 +81,24 @@ def _fusible_ns(facts: TraceFacts) -> tuple[float, float] | None:
 
     None without a roofline.
     """
-    measured_rows = [row for row in facts.rows("roofline") if row.get("bound") == "memory"]
-    if not measured_rows:
+    bound_rows = [row for row in facts.analysis.roofline if row.bound == "memory"]
+    if not bound_rows:
         return None
-    rows = [row for row in measured_rows if row.get("category") in FUSED and fills_memory(row)]
-    return sum(map(_bytes_ns, rows)), sum(row.get("total_ns") or 0 for row in rows)
+    rows = [row for row in bound_rows if row.category in FUSED and fills_memory(row)]
+    return sum(map(_bytes_ns, rows)), sum(row.total_ns for row in rows)
 
 
-def _bytes_ns(row: Mapping[str, Any]) -> float:
+def _bytes_ns(row: RooflineRow) -> float:
     """Return how long a row's bytes take at the memory's peak, its own time if not known."""
-    total: float = row.get("total_ns") or 0
-    moved, peak = (row.get("num_bytes") or 0) * (row.get("count") or 0), row.get("peak_bytes_per_s")
-    return min(total, 1e9 * moved / peak) if moved and peak else total
+    moved = row.num_bytes * row.count
+    if not moved or not row.peak_bytes_per_s:
+        return row.total_ns
+    return min(row.total_ns, 1e9 * moved / row.peak_bytes_per_s)
 
 
 def _bound_ns(facts: TraceFacts) -> float:
-    known = [row for row in facts.rows("roofline") if row.get("bound") == "memory"]
-    if known:
-        return float(sum(row.get("total_ns") or 0 for row in known if fills_memory(row)))
-    rows = facts.rows("categories")
-    return float(sum(row.get("total_ns") or 0 for row in rows if row.get("category") in STREAMING))
+    bound_rows = [row for row in facts.analysis.roofline if row.bound == "memory"]
+    if bound_rows:
+        return float(sum(row.total_ns for row in bound_rows if fills_memory(row)))
+    categories = facts.analysis.categories
+    return float(sum(row.total_ns for row in categories if row.category in STREAMING))

@@ -58,10 +58,10 @@ def judge(run: RunResults) -> Finding | None:
     facts, step_ns = measured(trace_facts(run)), measured(run.step_ns)
     around_convolutions = [
         row
-        for row in facts.rows("kernels")
-        if any(kernel in str(row.get("name", "")) for kernel in LAYOUT_KERNELS)
+        for row in facts.analysis.kernels
+        if any(kernel in row.name for kernel in LAYOUT_KERNELS)
     ]
-    kernels_ns = sum(row.get("total_ns") or 0 for row in around_convolutions) / facts.steps
+    kernels_ns = sum(row.total_ns for row in around_convolutions) / facts.steps
     calls, copied_ns = _copies(facts, planes=bool(kernels_ns))
     cost_ns = round(copied_ns + kernels_ns)
     if not cost_ns or (calls < MIN_CALLS and not kernels_ns):
@@ -75,7 +75,7 @@ def judge(run: RunResults) -> Finding | None:
     cause = Range(cost_ns, max(cost_ns, saving.high))
     if not saving.high:
         return None
-    kernels = tuple(Place(kernel=str(row["name"])) for row in around_convolutions[:MOST])
+    kernels = tuple(Place(kernel=row.name) for row in around_convolutions[:MOST])
     return Finding(
         severity=grade(saving, step_ns, cost_ns=cost_ns),
         title=f"{interval_text(cause.low, cause.high)} of each step (up to "

@@ -40,7 +40,7 @@ def judge(run: RunResults) -> Finding | None:
     operators = facts.operators.values()
     regions = [op for op in operators if op.name.startswith(REGIONS)]
     whole, hidden = sum(op.self_ns for op in operators), sum(op.self_ns for op in regions)
-    if any("triton" in str(row.get("name")) for row in facts.rows("kernels")):
+    if any("triton" in row.name for row in facts.analysis.kernels):
         return None
     if not whole or hidden < MIN_FRAC * whole:
         return None

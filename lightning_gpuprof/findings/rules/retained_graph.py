@@ -61,7 +61,7 @@ def judge(run: RunResults) -> Finding | None:
     if grown is not None and rises and run.memory.growth is not None:
         return _growing(grown)
     facts = trace_facts(run)
-    if facts is None or not facts.rows("operators") or second_order(facts):
+    if facts is None or not facts.analysis.operators or second_order(facts):
         return None
     return _repeated(run, facts)
 

@@ -123,16 +123,16 @@ def judge(run: RunResults) -> Finding | None:
 def _of_trace(run: RunResults, step_ns: int) -> Finding | None:
     """Return the finding of a trace alone, about copies while nothing else runs."""
     facts = measured(trace_facts(run))
-    rows = [row for row in facts.rows("copies") if row.get("kind") in ("HtoD", "DtoH")]
-    exposed_ns = round(facts.per_step("gpu", "exposed_copy_ns") or 0)
+    rows = [row for row in facts.analysis.copies if row.kind in ("HtoD", "DtoH")]
+    exposed_ns = round(facts.device_step.exposed_copy_ns) if facts.device_step else 0
     if not rows or exposed_ns < EXPOSED_FRAC * step_ns:
         return None
-    most = max(rows, key=lambda row: row.get("total_ns") or 0)
-    count, num_bytes, took_ns = (most.get(key) or 0 for key in ("count", "bytes", "total_ns"))
-    rate = num_bytes / took_ns * 1e9 if took_ns else 0.0
-    pageable = most.get("memory") == "pageable"
-    memory = f"{most['memory']} " if most.get("memory") else ""
-    copies = f"{count:,} {'copy' if count == 1 else 'copies'} {most['kind']}"
+    most = max(rows, key=lambda row: row.total_ns)
+    count, num_bytes = most.count, most.bytes or 0
+    rate = num_bytes / most.total_ns * 1e9 if most.total_ns else 0.0
+    pageable = most.memory == "pageable"
+    memory = f"{most.memory} " if most.memory else ""
+    copies = f"{count:,} {'copy' if count == 1 else 'copies'} {most.kind}"
     largest = f"{copies}, {size(num_bytes)} of {memory}memory at {size(rate)}/s. "
     saving = Range(low=0, high=min(exposed_ns, step_ns))
     return Finding(
@@ -163,16 +163,18 @@ def _what(cost_ns: int, hooks: Sequence[Part]) -> str:
 def _copies(run: RunResults) -> Copies | None:
     """Return the copies to the device in the trace, None if it has none."""
     facts = trace_facts(run)
-    rows = [row for row in facts.rows("copies") if row.get("kind") == "HtoD"] if facts else []
+    rows = [row for row in facts.analysis.copies if row.kind == "HtoD"] if facts else []
     if facts is None or not rows:
         return None
-    pageable = [row for row in rows if row.get("memory") == "pageable"]
-    count, size, took_ns = (
-        [sum(row.get(key) or 0 for row in of) / facts.steps for of in (rows, pageable)]
-        for key in ("count", "bytes", "total_ns")
+    pageable = [row for row in rows if row.memory == "pageable"]
+    return Copies(
+        count=sum(row.count for row in rows) / facts.steps,
+        size=sum(row.bytes or 0 for row in rows) / facts.steps,
+        pageable_size=sum(row.bytes or 0 for row in pageable) / facts.steps,
+        took_ns=sum(row.total_ns for row in rows) / facts.steps,
+        pageable_ns=sum(row.total_ns for row in pageable) / facts.steps,
+        late_ns=(facts.idle_ns(*LATE_CAUSES) or 0.0) * facts.host_scale,
     )
-    late_ns = (facts.idle_ns(*LATE_CAUSES) or 0.0) * facts.host_scale
-    return Copies(count[0], size[0], size[1], took_ns[0], took_ns[1], late_ns)
 
 
 def _of_copies(run: RunResults, saving: Range, cost_ns: int, copies: Copies | None) -> Range:

@@ -78,22 +78,23 @@ def judge(run: RunResults) -> Finding | None:
     saving = Range(low=round(low), high=round(may * high))
     if not saving.high:
         return None
-    short = [row for row in facts.rows("kernels") if (row.get("mean_ns") or 0) < THIN_NS]
-    graphs = bool(facts.number("launches", "graph_count"))
-    most = max(short, key=lambda row: row.get("count") or 0, default=None)
+    short = [row for row in facts.analysis.kernels if (row.mean_ns or 0) < THIN_NS]
+    launches = facts.analysis.launches
+    graphs = launches is not None and launches.graph_count > 0
+    most = max(short, key=lambda row: row.count, default=None)
     return Finding(
         title=f"{percent(thin_frac)} of kernels take under 10 µs, and the device idles "
         f"{duration(idle_ns)} between them",
         advice=GRAPHED_ADVICE if graphs else ADVICE,
         evidence={
-            "thin_kernels_per_step_count": round(facts.per_step("thin_kernels", "count") or 0.0),
+            "thin_kernels_per_step_count": round(_thin_count(facts)),
             "thin_kernels_frac": thin_frac,
             "gaps_ns": idle_ns,
         },
         saving_ns=saving,
         cause_ns=Range(idle_ns, idle_ns),
         confidence=0.7,
-        places=(Place(kernel=str(most["name"])),) if most else (),
+        places=(Place(kernel=most.name),) if most else (),
         change=None if graphs else 'model = torch.compile(model, mode="reduce-overhead")',
         explains=("host-bound",),
     )
@@ -118,19 +119,28 @@ def _thin_frac(facts: TraceFacts, reads: int) -> float | None:
 
     Kernels that only read a value do not count.
     """
-    frac = facts.number("thin_kernels", "count_frac")
-    thin = facts.per_step("thin_kernels", "count")
-    kernels = facts.per_step("launches", "kernel_count")
-    if frac is None or thin is None or kernels is None:
-        return frac
-    return max(0.0, thin - reads - _launched_together(facts)) / max(1.0, kernels - reads)
+    thin, launches = facts.analysis.thin_kernels, facts.analysis.launches
+    if thin is None:
+        return None
+    if launches is None:
+        return thin.count_frac
+    one_by_one = max(0.0, thin.count / facts.steps - reads - _launched_together(facts))
+    return one_by_one / max(1.0, launches.kernel_count / facts.steps - reads)
+
+
+def _thin_count(facts: TraceFacts) -> float:
+    """Return the number of kernels under 10 µs per step."""
+    thin = facts.analysis.thin_kernels
+    return thin.count / facts.steps if thin else 0.0
 
 
 def _launched_together(facts: TraceFacts) -> float:
     """Return how many kernels under 10 µs per step a CUDA graph or a recurrent layer launches."""
-    layers = (row for row in facts.rows("operators") if row.get("name") in LIBRARY_LOOPS)
-    in_layers = sum(row.get("device_count") or 0 for row in layers) / facts.steps
-    return in_layers + (facts.per_step("launches", "graphed_thin_count") or 0.0)
+    layers = (row for row in facts.analysis.operators if row.name in LIBRARY_LOOPS)
+    in_layers = sum(row.device_count or 0 for row in layers)
+    launches = facts.analysis.launches
+    in_graphs = launches.graphed_thin_count if launches else 0
+    return in_layers / facts.steps + in_graphs / facts.steps
 
 
 def _longest_ns(run: RunResults, facts: TraceFacts, step_ns: int) -> float:
@@ -139,16 +149,17 @@ def _longest_ns(run: RunResults, facts: TraceFacts, step_ns: int) -> float:
     behind = run.device.time is not None and run.device.time.is_behind
     # If the device is behind, the host's clock says when work was queued, not when it was done.
     whole = step_ns if behind or not changed else min(step_ns, sum(changed))
-    return max(0.0, whole - (facts.per_step("gpu", "compute_ns") or 0.0))
+    return max(0.0, whole - (facts.device_step.compute_ns if facts.device_step else 0.0))
 
 
 def _launching_ns(facts: TraceFacts, reads: int) -> float:
     """Return the time in launching calls of kernels under 10 µs, without those of the optimizer."""
-    launch_ns = facts.number("launches", "overhead", "median_ns") or 0.0
+    launches = facts.analysis.launches
+    call_ns = launches.overhead.median_ns if launches and launches.overhead else 0
     updates = sum(
-        row.get("count") or 0
-        for row in facts.rows("kernels")
-        if row.get("category") == OPTIMIZER and (row.get("min_ns") or 0) < THIN_NS
+        row.count
+        for row in facts.analysis.kernels
+        if row.category == OPTIMIZER and (row.min_ns or 0) < THIN_NS
     )
-    thin = (facts.per_step("thin_kernels", "count") or 0.0) - updates / facts.steps
-    return facts.host_scale * launch_ns * max(0.0, thin - reads - _launched_together(facts))
+    thin = _thin_count(facts) - updates / facts.steps
+    return facts.host_scale * call_ns * max(0.0, thin - reads - _launched_together(facts))

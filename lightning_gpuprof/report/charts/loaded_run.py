@@ -2,10 +2,11 @@
 
 import os
 from functools import cached_property
-from typing import Any
 
 from lightning_gpuprof.analysis.run.sessions import choose_session
+from lightning_gpuprof.analysis.trace_tables import TraceAnalysis
 from lightning_gpuprof.errors import RecordError, TraceError
+from lightning_gpuprof.findings.trace_findings import judge_trace
 from lightning_gpuprof.records.files import LOCAL, FileSystem, is_trace, run_folder, written_unix_ns
 from lightning_gpuprof.records.reader import RankRecords, Session, read_run
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, ProfilerCycle, RunStart
@@ -16,7 +17,6 @@ from lightning_gpuprof.report.document import Document
 from lightning_gpuprof.report.load import Report, load_report
 from lightning_gpuprof.report.notices import rank_list
 from lightning_gpuprof.views.documents.stored_analysis import read_analysis, stale_traces
-from lightning_gpuprof.views.documents.trace_findings import judge_trace
 
 _ALONE = (
     "Traces alone, without records of GpuProfCallback: step times, operators and findings are of "
@@ -72,18 +72,15 @@ class LoadedRun:
     def _of_traces(self) -> Report:
         """Judge the last analysed trace of a folder that holds traces alone."""
         known = (self.analysis(cycle.trace_file) for _, cycle in reversed(self.cycles()))
-        document = next((analysis for analysis in known if analysis is not None), None)
-        none: dict[str, Any] = {"device": None, "gpu": None, "steps": [], "file": ""}
-        results, judged = judge_trace(document or none)
-        # The analysis says of which traces nothing can be said.
-        has_findings = bool(document and document["findings"])
+        analysis = next((analysis for analysis in known if analysis is not None), None)
+        results, judged = judge_trace(analysis or TraceAnalysis())
         return Report(
             run=self.path,
             results=results,
-            findings=judged.findings if has_findings else (),
-            abstained=judged.abstained if has_findings else (),
+            findings=judged.findings,
+            abstained=judged.abstained if judged.findings else (),
             silent=(),
-            notices=(_ALONE if document else _WAITING,),
+            notices=(_ALONE if analysis else _WAITING,),
             trials=None,
         )
 
@@ -133,7 +130,7 @@ class LoadedRun:
             raise QueryError(f"{self.name} has no trace file {name[:80]!r}, only a link.")
         return path
 
-    def analysis(self, trace_file: str) -> dict[str, Any] | None:
+    def analysis(self, trace_file: str) -> TraceAnalysis | None:
         """Return a trace's analysis, None where there is none that can be read."""
         if os.path.basename(trace_file) != trace_file:
             return None

@@ -136,15 +136,12 @@ def _lane(view: RankView, device: tuple[LanePart, ...], is_slow: bool) -> RankLa
 def _device_of(run: LoadedRun, rank: int) -> tuple[LanePart, ...]:
     """Return what a rank's device did in a profiled step, nothing where that was not analysed."""
     names = [cycle.trace_file for of, cycle in run.cycles() if of == rank]
-    analysis = next(
-        (found for name in reversed(names) if (found := run.analysis(name)) is not None), None
-    )
-    if not analysis or not isinstance(analysis.get("gpu"), Mapping):
+    analyses = (run.analysis(name) for name in reversed(names))
+    analysis = next((analysis for analysis in analyses if analysis is not None), None)
+    if analysis is None or analysis.gpu is None or not analysis.steps:
         return ()
-    gpu, steps = analysis["gpu"], len(analysis.get("steps") or [])
-    if not steps:
-        return ()
-    parts = (LanePart(key, label, (gpu.get(name) or 0) / steps) for key, label, name in _DEVICE)
+    gpu, steps = analysis.gpu, len(analysis.steps)
+    parts = (LanePart(key, label, getattr(gpu, name) / steps) for key, label, name in _DEVICE)
     return tuple(part for part in parts if part.ns > 0)
 
 

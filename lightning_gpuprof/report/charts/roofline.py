@@ -3,10 +3,11 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
+from lightning_gpuprof.analysis.trace_tables import RooflineRow, Roofs, TraceAnalysis
 from lightning_gpuprof.report.charts.cycles import CycleState
 from lightning_gpuprof.report.charts.loaded_run import LoadedRun
 from lightning_gpuprof.report.charts.query import Query
@@ -65,21 +66,20 @@ def roofline_view(run: LoadedRun, query: Query) -> RooflinePayload:
     trace, analysis = analysed_cycle(run, query)
     if analysis is None:
         return RooflinePayload(trace, absent_state(trace))
-    rows = [row for row in analysis.get("roofline") or [] if isinstance(row, Mapping)][:MAX_ROWS]
-    roofs = analysis.get("roofs") or {}
-    if not rows:
-        return RooflinePayload(trace, "analysed", nothing=_nothing(analysis, roofs))
+    rows, roofs = analysis.roofline[:MAX_ROWS], analysis.roofs
+    if not rows or roofs is None:
+        return RooflinePayload(trace, "analysed", nothing=_nothing(analysis))
     points = tuple(
         RooflinePoint(
-            name=str(row.get("name")),
+            name=row.name,
             shapes=_shapes(row),
-            total_ns=row.get("total_ns") or 0,
-            flop_per_byte=row["flop_per_byte"],
-            flop_per_s=row["flop_per_s"],
+            total_ns=row.total_ns,
+            flop_per_byte=row.flop_per_byte,
+            flop_per_s=row.flop_per_s,
             limit=limit(row),
         )
         for row in rows
-        if row.get("flop_per_s") and row.get("flop_per_byte")
+        if row.flop_per_s and row.flop_per_byte
     )
     return RooflinePayload(
         trace,
@@ -87,29 +87,22 @@ def roofline_view(run: LoadedRun, query: Query) -> RooflinePayload:
         sections=_sections(rows, roofs, points),
         points=points,
         roofs=tuple(_roofs(rows)),
-        data_sheet=_web_page(roofs.get("url")),
+        data_sheet=_web_page(roofs.url),
     )
 
 
-def limit(row: Mapping[str, Any]) -> Limit:
-    """Return what an operator is held back by.
-
-    >>> limit({"bound": "memory", "roof_frac": 0.6}), limit({"bound": "memory", "roof_frac": 0.01})
-    ('memory', 'latency')
-    """
-    bound, frac = row.get("bound"), row.get("roof_frac")
-    if frac is None or bound not in ("compute", "memory"):
+def limit(row: RooflineRow) -> Limit:
+    """Return what an operator is held back by."""
+    if row.roof_frac is None or row.bound is None:
         return "unknown"
-    if frac < NEAR:
-        return "latency"
-    return "compute" if bound == "compute" else "memory"
+    return "latency" if row.roof_frac < NEAR else row.bound
 
 
-def conclusion(rows: Sequence[Mapping[str, Any]]) -> str | None:
+def conclusion(rows: Sequence[RooflineRow]) -> str | None:
     """Return what bounds most of the time of the operators whose roofs are known."""
     time_ns = Counter[Limit]()
     for row in rows:
-        time_ns[limit(row)] += row.get("total_ns") or 0
+        time_ns[limit(row)] += row.total_ns
     del time_ns["unknown"]
     if not time_ns.total():
         return None
@@ -118,11 +111,11 @@ def conclusion(rows: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def _sections(
-    rows: Sequence[Mapping[str, Any]],
-    roofs: Mapping[str, Any],
+    rows: Sequence[RooflineRow],
+    roofs: Roofs,
     points: Sequence[RooflinePoint],
 ) -> tuple[Section, ...]:
-    notes = tuple(str(note) for note in roofs.get("notes") or ())
+    notes = roofs.notes
     body: tuple[Part, ...] = (Chart("roofline", "FLOP/s over FLOPs per byte"),) if points else ()
     if notes:
         body += (Text(notes, "note"),)
@@ -138,25 +131,25 @@ def _sections(
     )
 
 
-def _source(roofs: Mapping[str, Any]) -> str:
-    placed, used = roofs.get("kernel_frac"), roofs.get("hfu")
-    reason = roofs.get("reason")
+def _source(roofs: Roofs) -> str:
+    placed, used, reason = roofs.kernel_frac, roofs.hfu, roofs.reason
     said = f"{percent(placed)} of kernel time is placed. " if placed else ""
-    if not roofs.get("device"):
+    if not roofs.device:
         return said + (reason or "The device's peaks are not known: points without roofs.")
     if used:
         said += f"Its matrix operators' FLOPs would take {percent(used)} of the time at peak. "
     more = f"; {reason}" if reason else ""
-    return f"{said}Peaks of {roofs['device']} from its data sheet{more}."
+    return f"{said}Peaks of {roofs.device} from its data sheet{more}."
 
 
-def _nothing(analysis: Mapping[str, Any], roofs: Mapping[str, Any]) -> str:
-    if not analysis.get("device"):
+def _nothing(analysis: TraceAnalysis) -> str:
+    if analysis.device is None:
         return "This trace holds no device events: a roofline needs kernels."
-    return str(
-        roofs.get("reason")
-        or "No operator could be placed on the roofline: that takes shapes (record_shapes=True) "
-        "and kernels."
+    if analysis.roofs is not None and analysis.roofs.reason:
+        return analysis.roofs.reason
+    return (
+        "No operator could be placed on the roofline: that takes shapes (record_shapes=True) and "
+        "kernels."
     )
 
 
@@ -179,7 +172,7 @@ _COLUMNS = (
 )
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
+def _table(rows: Sequence[RooflineRow]) -> Table:
     return Table(
         "roofline",
         _COLUMNS,
@@ -190,32 +183,33 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
     )
 
 
-def _cells(row: Mapping[str, Any]) -> dict[str, Value]:
-    flop_per_s, bytes_per_s = row.get("flop_per_s"), row.get("bytes_per_s")
+def _cells(row: RooflineRow) -> dict[str, Value]:
     bound = limit(row)
-    cells = {key: row.get(key) for key in ("name", "dtype", "count", "total_ns")}
     return {
-        **cells,
+        "name": row.name,
+        "dtype": row.dtype,
+        "count": row.count,
+        "total_ns": row.total_ns,
         "shapes": _shapes(row),
-        "flop_per_byte": row.get("flop_per_byte"),
-        "tflop_per_s": flop_per_s / 1e12 if flop_per_s is not None else None,
-        "gb_per_s": bytes_per_s / 1e9 if bytes_per_s is not None else None,
-        "limit": "see note" if row.get("anomaly") else None if bound == "unknown" else bound,
-        "roof_frac": row.get("roof_frac"),
+        "flop_per_byte": row.flop_per_byte,
+        "tflop_per_s": row.flop_per_s / 1e12 if row.flop_per_s is not None else None,
+        "gb_per_s": row.bytes_per_s / 1e9 if row.bytes_per_s is not None else None,
+        "limit": "see note" if row.anomaly else None if bound == "unknown" else bound,
+        "roof_frac": row.roof_frac,
     }
 
 
-def _shapes(row: Mapping[str, Any]) -> str:
-    return json.dumps(row.get("dims"))
+def _shapes(row: RooflineRow) -> str:
+    return json.dumps(row.dims)
 
 
-def _roofs(rows: Sequence[Mapping[str, Any]]) -> list[Roof]:
+def _roofs(rows: Sequence[RooflineRow]) -> list[Roof]:
     peaks: dict[float, tuple[float, list[str]]] = {}
     for row in rows:
-        flop_per_s, bytes_per_s = row.get("peak_flop_per_s"), row.get("peak_bytes_per_s")
+        flop_per_s, bytes_per_s = row.peak_flop_per_s, row.peak_bytes_per_s
         if flop_per_s and bytes_per_s:
             _, types = peaks.setdefault(flop_per_s, (bytes_per_s, []))
-            if (dtype := str(row.get("dtype"))) not in types:
+            if (dtype := row.dtype) not in types:
                 types.append(dtype)
     return [
         Roof(f"{flops / 1e12:,.3g} TFLOP/s ({', '.join(types)})", flops, bytes_per_s)

@@ -1,16 +1,17 @@
 """What the analysis of a profiler cycle says: operators and kernels, and the device's time."""
 
-from typing import Any
-
 from msgspec import Struct
 
+from lightning_gpuprof.analysis.trace_tables import TraceAnalysis
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX
 from lightning_gpuprof.report.charts.cycles import CycleState, pick_cycle
 from lightning_gpuprof.report.charts.loaded_run import LoadedRun
 from lightning_gpuprof.report.charts.query import Query
 from lightning_gpuprof.report.charts.timeline import layout_beside
-from lightning_gpuprof.report.charts.trace_sections import device_sections, operator_sections
 from lightning_gpuprof.report.document import Section
+from lightning_gpuprof.report.trace.device import device_sections
+from lightning_gpuprof.report.trace.listings import operator_sections
+from lightning_gpuprof.report.trace_figures import figures_section
 
 
 class CycleSections(Struct, frozen=True):
@@ -29,7 +30,9 @@ def operators_view(run: LoadedRun, query: Query) -> CycleSections:
     if trace is None or analysis is None:
         return CycleSections(trace, absent_state(trace))
     layout = layout_beside(run, trace)
-    sections = operator_sections(analysis, layout.operator_bytes() if layout else None)
+    listings = operator_sections(analysis, layout.operator_bytes() if layout else None)
+    figures = figures_section(analysis)
+    sections = (*([figures] if figures is not None else []), *listings)
     return CycleSections(trace, "analysed", sections)
 
 
@@ -38,10 +41,10 @@ def device_view(run: LoadedRun, query: Query) -> CycleSections:
     trace, analysis = analysed_cycle(run, query)
     if analysis is None:
         return CycleSections(trace, absent_state(trace))
-    return CycleSections(trace, "analysed", device_sections(analysis))
+    return CycleSections(trace, "analysed", tuple(device_sections(analysis)))
 
 
-def analysed_cycle(run: LoadedRun, query: Query) -> tuple[str | None, dict[str, Any] | None]:
+def analysed_cycle(run: LoadedRun, query: Query) -> tuple[str | None, TraceAnalysis | None]:
     """Return the trace file that a request is about, and the analysis that lies beside it."""
     trace = pick_cycle(run, query, ANALYSIS_SUFFIX)
     return trace, None if trace is None else run.analysis(trace)

@@ -114,7 +114,7 @@ def verdict(
         return Verdict("too_short", "Verdict", TOO_SHORT, sentence)
     first = first_finding(run, findings)
     if first is not None:
-        return _change(first, run)
+        return change_verdict(first, run)
     count = run.steps.dur.count
     if count < MIN_BLOCKS:
         steps = "1 steady step is" if count == 1 else f"{count} steady steps are"
@@ -131,7 +131,8 @@ def verdict(
     )
 
 
-def _change(finding: Finding, run: RunResults) -> Verdict:
+def change_verdict(finding: Finding, run: RunResults) -> Verdict:
+    """Return the verdict that proposes a finding's change."""
     card = finding_card(finding, run)
     saving = card.saving
     return Verdict(

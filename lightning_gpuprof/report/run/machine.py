@@ -7,11 +7,12 @@ from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.run.trace_facts import last_analysed
 from lightning_gpuprof.records.schema import Advice, DeviceSample
 from lightning_gpuprof.report.document import Chart, Column, Figure, Figures, Section, Table, Value
+from lightning_gpuprof.report.format import shown
 from lightning_gpuprof.report.labels import MEMORY
 from lightning_gpuprof.report.run.steps import OUTSIDE_LABELS
 from lightning_gpuprof.report.run.traced import others_in
+from lightning_gpuprof.report.trace_figures import conversions_figure
 from lightning_gpuprof.units import duration, percent, size
-from lightning_gpuprof.views.documents.gpu_words import to_calls_line
 
 NO_TRACE_NOTES = ("no-trace", "profiler-busy", "trace-failed")
 """Notes that say why there is no trace."""
@@ -84,8 +85,12 @@ def _rest(run: RunResults) -> Iterator[tuple[str, str, str]]:
         yield "device", "device", _driver_line(run.device.use)
     yield "traces", "traces", _traces_line(run)
     last = last_analysed(run)
-    if last is not None and (calls := to_calls_line(last.analysis or {})):
-        yield "to_calls", ".to()", calls
+    conversions = None
+    if last is not None and last.analysis is not None:
+        conversions = conversions_figure(last.analysis)
+    if conversions is not None:
+        calls = shown(conversions.value, conversions.unit)
+        yield "to_calls", conversions.label, f"{calls} {conversions.note}"
     yield "outside_steps", "outside steps", _outside_line(run)
     accounted, wall = percent(run.wall.accounted_frac), duration(run.wall.wall_ns)
     yield "wall_time", "wall time", f"{accounted} of {wall} wall time is accounted for"

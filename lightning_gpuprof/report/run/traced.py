@@ -1,26 +1,39 @@
 """What the analysed traces of a run say: operators, kernels, and the trace files themselves."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from lightning_gpuprof.analysis.run.run_results import RunResults, TraceView
 from lightning_gpuprof.analysis.trace.kernel_category import kernel_name
+from lightning_gpuprof.analysis.trace_tables import KernelRow, OperatorRow, TraceAnalysis
 from lightning_gpuprof.records.phases import Phase
-from lightning_gpuprof.report.document import Column, Section, Table, Text, Value
+from lightning_gpuprof.report.document import Column, Figure, Figures, Section, Table, Text, Value
 from lightning_gpuprof.report.labels import phase_label
+from lightning_gpuprof.report.trace_figures import trace_figures
 from lightning_gpuprof.units import duration
-from lightning_gpuprof.views.documents.finding_payload import is_older
-from lightning_gpuprof.views.documents.gpu_words import kernel_facts
 
 MOST_ROWS = 20
 FIRST_ROWS = 8
+KERNEL_FIGURES = (
+    "kernels_per_step_count",
+    "gemm_frac",
+    "occupancy_frac",
+    "sync_frac",
+    "launch_gaps_frac",
+    "exposed_copies_frac",
+)
 
 
 def traced_sections(run: RunResults) -> Iterator[Section]:
     """Yield the operators and kernels of each analysed trace of this rank, the longest first."""
-    traces = [trace for trace in run.traces if trace.rank == run.start.rank and trace.analysis]
-    for number, trace in enumerate(traces):
-        cycle, analysis = trace.cycle, trace.analysis or {}
+    traces = [
+        (trace, trace.analysis)
+        for trace in run.traces
+        if trace.rank == run.start.rank and trace.analysis is not None
+    ]
+    for number, (trace, analysis) in enumerate(traces):
+        cycle = trace.cycle
         note = f"cycle {cycle.cycle}, sums over steps {cycle.first_step} to {cycle.last_step}"
         suffix = "" if number == 0 else f"_{cycle.cycle}"
         if (operators := _operators(analysis, suffix)) is not None:
@@ -29,15 +42,25 @@ def traced_sections(run: RunResults) -> Iterator[Section]:
                 f"operators{suffix}", "Top operators", "page", (operators,), note=f"{note}, by {by}"
             )
         if (kernels := _kernels(analysis, suffix)) is not None:
-            facts = Text((", ".join(kernel_facts(analysis)),))
-            yield Section(f"kernels{suffix}", "Top kernels", "page", (facts, kernels), note=note)
+            figures = Figures(tuple(_kernel_figures(analysis)))
+            yield Section(f"kernels{suffix}", "Top kernels", "page", (figures, kernels), note=note)
 
 
-def _operators(analysis: Mapping[str, Any], suffix: str) -> Table | None:
-    operators: Sequence[Mapping[str, Any]] = analysis.get("operators") or ()
-    device = any(operator.get("device_self_ns") for operator in operators)
+def _kernel_figures(analysis: TraceAnalysis) -> Iterator[Figure]:
+    """Yield the figures of a trace that its kernels are read with, without their notes."""
+    for figure in trace_figures(analysis):
+        if figure.key in KERNEL_FIGURES:
+            yield msgspec.structs.replace(figure, note=None)
+
+
+def _operators(analysis: TraceAnalysis, suffix: str) -> Table | None:
+    device = any(operator.device_self_ns for operator in analysis.operators)
     key = "device_self_ns" if device else "self_ns"
-    ranked = sorted(operators, key=lambda operator: -(operator.get(key) or 0))[:MOST_ROWS]
+    ranked = sorted(
+        analysis.operators,
+        key=lambda row: row.device_self_ns or 0 if device else row.self_ns,
+        reverse=True,
+    )
     columns = (
         Column("name", "Operator", "code"),
         *([Column("device_self_ns", "Device self", "ns", bar=True)] if device else []),
@@ -45,7 +68,7 @@ def _operators(analysis: Mapping[str, Any], suffix: str) -> Table | None:
         Column("total_ns", "Time", "ns"),
         Column("count", "Calls", "count"),
     )
-    rows = tuple(_row(operator, columns) for operator in ranked)
+    rows = tuple(_row(operator, columns) for operator in ranked[:MOST_ROWS])
     if not rows:
         return None
     return Table(
@@ -53,8 +76,7 @@ def _operators(analysis: Mapping[str, Any], suffix: str) -> Table | None:
     )
 
 
-def _kernels(analysis: Mapping[str, Any], suffix: str) -> Table | None:
-    kernels: Sequence[Mapping[str, Any]] = analysis.get("kernels") or ()
+def _kernels(analysis: TraceAnalysis, suffix: str) -> Table | None:
     columns = (
         Column("name", "Kernel", "code"),
         Column("total_ns", "Time", "ns", bar=True),
@@ -63,8 +85,8 @@ def _kernels(analysis: Mapping[str, Any], suffix: str) -> Table | None:
         Column("occupancy_frac", "Occupancy", "frac"),
     )
     rows = tuple(
-        {**_row(kernel, columns), "name": kernel_name(kernel["name"])}
-        for kernel in kernels[:MOST_ROWS]
+        {**_row(kernel, columns), "name": kernel_name(kernel.name)}
+        for kernel in analysis.kernels[:MOST_ROWS]
     )
     if not rows:
         return None
@@ -73,9 +95,9 @@ def _kernels(analysis: Mapping[str, Any], suffix: str) -> Table | None:
     )
 
 
-def _row(measured: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Value]:
-    keys = (column.key for column in columns)
-    return {key: measured[key] for key in keys if measured.get(key) is not None}
+def _row(measured: OperatorRow | KernelRow, columns: Sequence[Column]) -> dict[str, Value]:
+    values = {column.key: getattr(measured, column.key) for column in columns}
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def trace_files_section(run: RunResults) -> Section | None:
@@ -93,7 +115,7 @@ def trace_files_section(run: RunResults) -> Section | None:
             "stop_ns": trace.cycle.stop_ns,
             "export_ns": trace.cycle.export_ns,
             "analysed": trace.analysis is not None,
-            "older": trace.analysis is not None and is_older(trace.analysis),
+            "older": trace.analysis is not None and trace.analysis.is_older,
             "others": others_in(trace, on_gpu=run.on_gpu),
         }
         for trace in run.traces
@@ -112,9 +134,9 @@ def trace_files_section(run: RunResults) -> Section | None:
         Column("others", "Beside the steps", "text"),
     )
     warnings = [
-        str(warning)
+        warning
         for trace in run.traces
-        for warning in (trace.analysis or {}).get("warnings") or ()
+        for warning in (trace.analysis.warnings if trace.analysis else ())
     ]
     table = Table("trace_files", columns, tuple(rows), opens="traces")
     parts = (table, Text(tuple(dict.fromkeys(warnings)), "note")) if warnings else (table,)

@@ -1,4 +1,4 @@
-"""Findings as JSON types, and the version of an analysis' tables."""
+"""Findings as JSON types."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -35,12 +35,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-ANALYSIS_VERSION = 11
-"""Of an analysis' tables. Raise it when a table is added or changes its meaning: rules that need
-it would find nothing in the analyses that are kept. Documents from before have none."""
-
-
-def is_older(analysis: Mapping[str, Any], than: int = ANALYSIS_VERSION) -> bool:
-    """Tell whether an analysis lacks tables that this version's rules may need."""
-    version = analysis.get("analysis_version")
+def is_older(document: Mapping[str, Any], than: int) -> bool:
+    """Return whether a stored document is of an older version than one, or of none."""
+    version = document.get("analysis_version")
     return not isinstance(version, int) or version < than

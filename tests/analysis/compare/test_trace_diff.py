@@ -7,7 +7,7 @@ import pytest
 from synthetic import SyntheticSpec, write_synthetic
 
 from lightning_gpuprof.analysis.compare.trace_diff import compare_traces
-from lightning_gpuprof.views.documents.trace_payload import analyze_file
+from lightning_gpuprof.analysis.trace_analysis import analyze_file
 
 SPEC = SyntheticSpec(steps=3)
 

@@ -116,6 +116,6 @@ def test_drawn_idle_time_has_the_causes_of_the_tables_though_stacks_are_drawn(
     timeline = open_timeline(path, ReadOptions(stacks=True))
     layout = lay_out(timeline)
     idle = of_group(layout, "idle")
-    (device,) = analyze_timeline(timeline).devices
+    analysis = analyze_timeline(timeline)
 
-    assert names(layout, idle) == [gap.cause for gap in device.idle.longest] == ["host_region"]
+    assert names(layout, idle) == [gap.cause for gap in analysis.gaps] == ["host_region"]

@@ -52,13 +52,13 @@ def test_idle_compute_and_span_are_theirs(shared_traces, name):
     idle, compute, span = TEMPORAL[name]
     timeline = open_timeline(str(shared_traces / "kineto" / name))
 
-    split = analyze_timeline(timeline).devices[0].first_to_last
+    split = analyze_timeline(timeline).gpu.first_to_last
 
     assert (split.idle_ns, split.span_ns) == (idle * 1000, span * 1000)
     # Fills are memory to it and compute to us: without them ours is the same.
     kernels = timeline.device.category != CATEGORY_ID["gpu_memset"]
     without = replace(timeline, device=select(timeline.device, kernels))
-    assert analyze_timeline(without).devices[0].first_to_last.compute_ns == compute * 1000
+    assert analyze_timeline(without).gpu.first_to_last.compute_ns == compute * 1000
 
 
 def test_kernels_overlap_by_kind_and_the_queue_is_as_deep_as_theirs(shared_traces):
@@ -68,7 +68,7 @@ def test_kernels_overlap_by_kind_and_the_queue_is_as_deep_as_theirs(shared_trace
 
     # Of get_gpu_kernel_breakdown: communication alone, with compute, with memory, with both.
     comm_us = 86_554 + 66_699 + 1_367 + 8_915
-    assert found.devices[0].first_to_last.comm_ns == comm_us * 1000
+    assert found.gpu.first_to_last.comm_ns == comm_us * 1000
     depth = found.launches.queue_depth
     # Theirs is per stream: 287 at most on the busiest; ours counts all streams.
     assert 287 <= depth.max <= 287 + 10 + 2 + 22
@@ -81,7 +81,7 @@ def test_launches_before_the_trace_began_are_told_and_without_them_idle_is_their
 
     found = analyze_timeline(timeline)
     known = select(timeline.device, link(timeline).launches.call >= 0)
-    split = analyze_timeline(replace(timeline, device=known)).devices[0].first_to_last
+    split = analyze_timeline(replace(timeline, device=known)).gpu.first_to_last
 
     assert found.quality.orphan_kernels == 872
     assert min(value for _, value in found.launches.queue_depth.series) >= 0

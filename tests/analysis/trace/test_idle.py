@@ -6,9 +6,9 @@ def causes(analysed):
     """Return the idle time of a trace of these events by its causes."""
 
     def found(*events):
-        (device,) = analysed(*events).devices
-        causes = {row.cause: row.total_ns for row in device.idle.causes}
-        assert sum(causes.values()) == device.split.idle_ns
+        device = analysed(*events).gpu
+        causes = {row.cause: row.total_ns for row in device.idle}
+        assert sum(causes.values()) == device.idle_ns
         return causes
 
     return found
@@ -85,6 +85,6 @@ def test_the_longest_gaps_say_what_ended_them(analysed, op, launched):
         op("aten::add", 95, 10),
         *launched(2, 100, 104, 10, name="add_kernel"),
     )
-    (gap,) = found.devices[0].idle.longest
+    (gap,) = found.gaps
     assert (gap.start_ns, gap.dur_ns, gap.cause) == (15_000, 89_000, "host_region")
     assert (gap.next_name, gap.operator, gap.region) == ("add_kernel", "aten::add", "optimizer")

@@ -30,7 +30,7 @@ def test_what_the_device_still_had_queued_is_no_part_of_the_marked_steps(
 
     found = analysed(*events)
 
-    by_name = {row.name: row.count for row in found.kernels.kernels}
+    by_name = {row.name: row.count for row in found.kernels}
     assert by_name == {
         "ampere_sgemm_128x64_nn": 2,
         "lost its launch": 1,
@@ -38,7 +38,7 @@ def test_what_the_device_still_had_queued_is_no_part_of_the_marked_steps(
     }
     assert found.quality.orphan_kernels == 4
     # From 180 us on, when what was queued has run.
-    assert (found.devices[0].split.span_ns, found.devices[0].split.busy_ns) == (80_000, 80_000)
+    assert (found.gpu.span_ns, found.gpu.busy_ns) == (80_000, 80_000)
 
 
 def test_a_queue_that_lost_most_launches_does_not_cut_the_devices_time(analysed, step, launched):
@@ -49,9 +49,9 @@ def test_a_queue_that_lost_most_launches_does_not_cut_the_devices_time(analysed,
         lost = launched(100 + turn, at + 1, at + 12, 5, stream=20)
         events += lost if turn == 9 else lost[1:]
 
-    (device,) = analysed(*events).devices
+    device = analysed(*events).gpu
 
-    assert (device.split.span_ns, device.split.busy_ns) == (200_000, 150_000)
+    assert (device.span_ns, device.busy_ns) == (200_000, 150_000)
     assert device.first_to_last.span_ns == 195_000
 
 
@@ -70,4 +70,4 @@ def test_copies_that_another_queue_makes_ahead_do_not_end_what_was_queued(
 
     found = analysed(*events)
 
-    assert (found.kernels.count, found.devices[0].split.span_ns) == (3, 80_000)
+    assert (sum(row.count for row in found.kernels), found.gpu.span_ns) == (3, 80_000)

@@ -1,6 +1,7 @@
 import pytest
 
-from lightning_gpuprof.analysis.trace.launches import RangeStats, host_ranges
+from lightning_gpuprof.analysis.trace.launches import host_ranges
+from lightning_gpuprof.analysis.trace_tables import RangeRow
 from lightning_gpuprof.traces.builder import TimelineBuilder
 
 
@@ -21,6 +22,6 @@ def timeline():
 
 def test_ranges_are_summed_by_name_longest_first(timeline):
     assert host_ranges(timeline) == (
-        RangeStats("step", "user_annotation", 2, 150, 50, 100),
-        RangeStats("ncclAllReduce", "other", 1, 4, 4, 4),
+        RangeRow("step", "user_annotation", 2, 150, 50, 100),
+        RangeRow("ncclAllReduce", "other", 1, 4, 4, 4),
     )

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from analyzed import analyze_timeline
+from analyzed import analyze_timeline, devices_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import SyntheticSpec, write_synthetic
@@ -39,8 +39,8 @@ def analysed(path, spec, *, marks=True):
 def test_the_time_split_is_the_known_one_on_every_device(tmp_path_factory, spec):
     found, known = analysed(tmp_path_factory.mktemp("s") / "trace.json.gz", spec)
 
-    assert [one.device for one in found.devices] == list(range(spec.devices))
-    for one in found.devices:
+    assert [one.device for one in devices_of(found)] == list(range(spec.devices))
+    for one in devices_of(found):
         split = one.first_to_last
         assert split.span_ns == known.span_ns
         assert split.busy_ns == known.busy_ns
@@ -67,9 +67,9 @@ def test_each_planted_gap_is_given_to_its_cause(tmp_path_factory, spec):
         for name, part in ((OURS[cause], total - latency), ("launch_latency", latency)):
             expected[name] = expected.get(name, 0) + part
     expected = {name: total for name, total in expected.items() if total}
-    for one in found.devices:
-        ours = {row.cause: row.total_ns for row in one.idle.causes}
-        assert sum(ours.values()) == one.split.idle_ns
+    for one in devices_of(found):
+        ours = {row.cause: row.total_ns for row in one.idle}
+        assert sum(ours.values()) == one.idle_ns
         assert ours == expected
 
 
@@ -78,7 +78,7 @@ def test_each_planted_gap_is_given_to_its_cause(tmp_path_factory, spec):
 def test_kernels_copies_steps_and_launches_are_counted(tmp_path_factory, spec):
     found, known = analysed(tmp_path_factory.mktemp("s") / "trace.json", spec)
 
-    kernels = {row.name: (row.count, row.total_ns) for row in found.kernels.kernels}
+    kernels = {row.name: (row.count, row.total_ns) for row in found.kernels}
     copies = {row.kind: (row.count, row.bytes, row.total_ns) for row in found.copies}
     times = spec.devices
     assert kernels == {

@@ -5,9 +5,8 @@ from analyzed import analyze_timeline
 
 from lightning_gpuprof.analysis.trace.trace_window import steady_window, step_window
 from lightning_gpuprof.errors import TraceError
+from lightning_gpuprof.report.trace_figures import conversions_figure
 from lightning_gpuprof.traces import ReadOptions, open_timeline
-from lightning_gpuprof.views.documents.gpu_words import to_calls_line
-from lightning_gpuprof.views.documents.trace_payload import trace_payload
 
 
 def test_own_time_leaves_out_operators_and_calls_inside(analysed, op, launched):
@@ -40,8 +39,8 @@ def test_a_cpu_trace_has_operators_and_no_device_figure(analysed, op):
     (row,) = found.operators
     assert (row.count, row.total_ns, row.self_ns) == (2, 40_000, 40_000)
     assert row.device_total_ns is None
-    assert found.devices == ()
-    assert found.kernels.gemm_frac is None
+    assert found.gpu is None
+    assert found.gemm_frac is None
     assert found.launches.delay is None
 
 
@@ -117,19 +116,19 @@ def test_a_graph_launch_starts_many_kernels_with_one_call(analysed, launched):
 
 def test_synchronizing_calls_are_listed_with_their_operator(analysed, op, launched):
     read = {"cat": "gpu_memcpy", "name": "Memcpy DtoH (Device -> Pageable)", "call_dur": 50}
-    syncs = analysed(
+    found = analysed(
         op("aten::item", 0, 100),
         op("aten::_local_scalar_dense", 5, 90),
         *launched(1, 10, 15, 40, call="cudaMemcpyAsync", **read),
         op("cudaStreamSynchronize", 70, 20, cat="cuda_runtime"),
         op("cudaEventQuery", 91, 1, cat="cuda_runtime"),
-    ).syncs
+    )
 
-    assert [(call.name, call.kind, call.blocked_ns, call.operator) for call in syncs.calls] == [
+    assert [(call.name, call.kind, call.blocked_ns, call.operator) for call in found.syncs] == [
         ("cudaMemcpyAsync", "copy", 50_000, "aten::_local_scalar_dense"),
         ("cudaStreamSynchronize", "stream", 20_000, "aten::_local_scalar_dense"),
     ]
-    assert (syncs.count, syncs.total_ns) == (2, 70_000)
+    assert (found.sync_count, found.sync_ns) == (2, 70_000)
 
 
 def test_calls_of_to_have_the_bytes_of_what_they_copy_on_a_cpu_too(write_trace, op, step):
@@ -137,9 +136,10 @@ def test_calls_of_to_have_the_bytes_of_what_they_copy_on_a_cpu_too(write_trace, 
     calls = [op("aten::to", 10 * i) for i in range(4)]
     calls += [op("aten::_to_copy", 10 * i, 5, **copied) for i in range(2)]
     timeline = open_timeline(write_trace([step(1, 0, 50), step(2, 50, 50), *calls]))
-    found = trace_payload("t.json", timeline, analyze_timeline(timeline))
-    assert found["to_bytes"] == 2 * 30
-    assert to_calls_line(found) == "2 calls of .to() and .cuda() a step, 1 of them copy 30 B"
+    analysis = analyze_timeline(timeline)
+    assert analysis.to_bytes == 2 * 30
+    figure = conversions_figure(analysis)
+    assert (figure.value, figure.note) == (2, "calls per step; 1 of them copy 30 B")
 
 
 def test_waits_for_a_device_are_told_from_those_for_a_stream_and_an_event(analysed, op):
@@ -147,14 +147,14 @@ def test_waits_for_a_device_are_told_from_those_for_a_stream_and_an_event(analys
     calls = [op(name, 20 + 10 * i, 9 - i, cat="cuda_runtime") for i, name in enumerate(waits * 2)]
     frame = op("train.py(7): evaluate", 0, 25, cat="python_function")
 
-    kinds = analysed(frame, *calls, stacks=True).syncs.kinds
+    kinds = analysed(frame, *calls, stacks=True).sync_kinds
 
     assert [(one.name, one.count, one.total_ns) for one in kinds] == [
         ("device", 2, 15_000),
         ("stream", 2, 13_000),
         ("event", 2, 11_000),
     ]
-    assert [one.place and one.place.line for one in kinds] == [7, None, None]
+    assert [one.where and one.where.line for one in kinds] == [7, None, None]
 
 
 def test_a_step_counts_what_was_launched_in_it(write_trace, step, launched):
@@ -171,11 +171,11 @@ def test_a_step_counts_what_was_launched_in_it(write_trace, step, launched):
     first = analyze_timeline(timeline, step_window(timeline, 7))
     steady = analyze_timeline(timeline, steady_window(timeline))
 
-    assert [row.name for row in first.kernels.kernels] == ["late_kernel"]
-    assert first.devices[0].split.busy_ns == 0
-    assert [row.name for row in steady.kernels.kernels] == ["own_kernel"]
-    assert steady.devices[0].split.busy_ns == 30_000
-    assert steady.devices[0].split.span_ns == 100_000
+    assert [row.name for row in first.kernels] == ["late_kernel"]
+    assert first.gpu.busy_ns == 0
+    assert [row.name for row in steady.kernels] == ["own_kernel"]
+    assert steady.gpu.busy_ns == 30_000
+    assert steady.gpu.span_ns == 100_000
 
 
 def test_a_step_that_is_not_there_is_named_with_those_that_are(write_trace, op, step):
@@ -210,10 +210,10 @@ def test_stacks_name_the_users_line_and_the_module(analysed, op, launched):
     (module,) = with_stacks.modules
     (line,) = with_stacks.lines
     assert (module.name, module.count, module.total_ns) == ("Linear_0", 2, 40_000)
-    assert (line.place.file, line.place.line, line.total_ns) == ("train.py", 12, 40_000)
-    assert with_stacks.syncs.calls[0].place.line == 12
+    assert (line.where.file, line.where.line, line.total_ns) == ("train.py", 12, 40_000)
+    assert with_stacks.syncs[0].where.line == 12
     assert without.modules == without.lines == ()
-    assert without.syncs.calls[0].place is None
+    assert without.syncs[0].where is None
 
 
 @pytest.mark.parametrize(
@@ -233,5 +233,5 @@ def test_reading_stacks_changes_no_figure(shared_traces, name):
     assert with_stacks.operators == without.operators
     assert with_stacks.kernels == without.kernels
     assert with_stacks.launches == without.launches
-    assert with_stacks.devices[0].idle.causes == without.devices[0].idle.causes
+    assert with_stacks.gpu.idle == without.gpu.idle
     assert with_stacks.modules

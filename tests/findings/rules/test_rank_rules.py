@@ -1,6 +1,7 @@
 """Rules about several ranks."""
 
 import pytest
+from analyzed import made_analysis
 from rule_cases import GPU, H100, MS, WORK, every, outcome, span
 
 from lightning_gpuprof.analysis.run.run import analyze_run
@@ -80,7 +81,7 @@ def test_without_the_records_of_some_ranks_communication_is_an_upper_bound(ranks
 
 def test_a_trace_of_one_rank_is_an_upper_bound_too(ranks):
     cycle = ProfilerCycle(cycle=0, first_step=3, last_step=4, trace_file="t.gz")
-    traces = {"t.gz": {"steps": [{}, {}], "gpu": GPU}}
+    traces = {"t.gz": made_analysis(steps=[{}, {}], gpu=GPU)}
     first = {"phases": WORK, "records": [cycle], "device": H100}
     finding = outcome("exposed-communication", ranks(first, world=2, traces=traces))
     assert (finding.title.startswith("Up to 2.00 ms"), span(finding)) == (True, (0, 1_500_000))

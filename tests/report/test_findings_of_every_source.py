@@ -6,11 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
+from read_documents import texts
 
 from lightning_gpuprof.cli import main
-from lightning_gpuprof.views.documents.trace_payload import analyze_file
+from lightning_gpuprof.report.document import decode
 
-MAKER = Path(__file__).parents[2] / "data" / "make_traces.py"
+MAKER = Path(__file__).parents[1] / "data" / "make_traces.py"
 COUNT, BEGIN, EVERY = 100, 1_400_000, 20_000
 COPY = (1_000_000, 1_400_000, 2, 2**22)
 """Nothing hides this copy."""
@@ -61,15 +62,16 @@ def files(tmp_path_factory):
     "name", ["kineto.json", "nsys.sqlite", "rocprofv3_results.json.gz", "rocpd.db"]
 )
 def test_copies_syncs_and_small_kernels_are_found_alike(files, name, capsys):
-    document = analyze_file(str(files / name))
-    found = {one["id"]: one for one in document["findings"]}
-    assert {"slow-host-to-device-copy", "small-kernels", "host-sync"} <= set(found)
-    copies = found["slow-host-to-device-copy"]
-    assert copies["evidence"]["exposed_copies_ns"] == 400_000
-    assert "1 copy HtoD, 4.00 MiB of " in copies["advice"]
-    assert "at 9.77 GiB/s" in copies["advice"]
-    assert found["small-kernels"]["evidence"]["thin_kernels_frac"] == 1.0
-    assert main(["analyze", str(files / name)]) == 0
-    _, limit, change, *_ = capsys.readouterr().out.splitlines()
+    assert main(["analyze", "--json", str(files / name)]) == 0
+    document = decode(capsys.readouterr().out)
+    cards = {card.id: card for card in document.findings}
+    evidence = {figure.key: figure.value for card in document.findings for figure in card.evidence}
+    assert {"slow-host-to-device-copy", "small-kernels", "host-sync"} <= set(cards)
+    copies = cards["slow-host-to-device-copy"]
+    assert evidence["exposed_copies_ns"] == 400_000
+    assert "1 copy HtoD, 4.00 MiB of " in copies.advice
+    assert "at 9.77 GiB/s" in copies.advice
+    assert evidence["thin_kernels_frac"] == 1.0
+    (limit,) = texts(document, "limit")
     assert re.fullmatch(r"GPU \d+% busy.*: it waits for the host\.", limit)
-    assert change == document["findings"][0]["advice"]
+    assert document.verdict.sentence == document.findings[0].advice

@@ -1,0 +1,108 @@
+"""Builds the document of a trace: `analyze`, and the tab's page of a folder of traces alone."""
+
+import os
+from collections.abc import Iterator
+
+from lightning_gpuprof.analysis.run.run_results import RunResults
+from lightning_gpuprof.analysis.trace_tables import TraceAnalysis
+from lightning_gpuprof.findings.model import Finding
+from lightning_gpuprof.findings.trace_findings import judge_trace
+from lightning_gpuprof.report.document import (
+    SCHEMA_VERSION,
+    Chart,
+    Document,
+    Figure,
+    Figures,
+    Section,
+    Subject,
+)
+from lightning_gpuprof.report.finding_cards import finding_card
+from lightning_gpuprof.report.trace.answer import answer_sections
+from lightning_gpuprof.report.trace.device import (
+    copy_sections,
+    device_figures_section,
+    idle_sections,
+    sync_sections,
+    time_sections,
+    warning_sections,
+)
+from lightning_gpuprof.report.trace.listings import (
+    NARROW,
+    Layout,
+    category_sections,
+    operator_sections,
+)
+from lightning_gpuprof.report.trace.rest import (
+    call_sections,
+    launch_sections,
+    metric_sections,
+    path_sections,
+    quality_section,
+    roofline_sections,
+)
+from lightning_gpuprof.report.trace_figures import figures_section
+
+FIRST_ROWS = 10
+
+
+def trace_document(analysis: TraceAnalysis, *, first_rows: int = FIRST_ROWS) -> Document:
+    """Return the document of a trace, with the findings in it.
+
+    Args:
+        analysis: Of the whole trace or of a window.
+        first_rows: How many rows of each table are shown at first.
+    """
+    run, judged = judge_trace(analysis)
+    window = f", {analysis.window.name}" if analysis.window is not None else ""
+    facts = {"source": analysis.source, "analysis_version": analysis.analysis_version}
+    subject = Subject(
+        kind="trace",
+        name=os.path.basename(analysis.file),
+        line=f"{analysis.source}{window}",
+        path=analysis.file or None,
+        facts=facts,
+    )
+    sections = tuple(_sections(analysis, run, judged.findings, first_rows))
+    return Document(SCHEMA_VERSION, subject, sections)
+
+
+def _sections(
+    analysis: TraceAnalysis, run: RunResults, findings: tuple[Finding, ...], first_rows: int
+) -> Iterator[Section]:
+    yield from answer_sections(analysis, run, findings)
+    yield from warning_sections(analysis)
+    if findings:
+        cards = tuple(finding_card(finding, run) for finding in findings)
+        note = "by the saving to count on; info comes last" if len(cards) > 1 else None
+        yield Section("findings", "What holds it back", "first", cards, note=note)
+    yield from time_sections(analysis)
+    yield from _devices(analysis)
+    if (figures := figures_section(analysis)) is not None:
+        yield figures
+    yield from idle_sections(analysis, first_rows)
+    yield from copy_sections(analysis)
+    yield from category_sections(analysis)
+    yield from metric_sections(analysis, first_rows)
+    yield from operator_sections(analysis, layout=Layout(first_rows, NARROW))
+    yield from sync_sections(analysis, first_rows)
+    yield from path_sections(analysis, first_rows)
+    yield from call_sections(analysis, first_rows)
+    if (times := device_figures_section(analysis)) is not None:
+        yield times
+    yield from launch_sections(analysis)
+    yield from roofline_sections(analysis)
+    yield quality_section(analysis)
+    if analysis.gpu is not None:
+        yield Section("timeline", "Timeline", "verbose", (Chart("timeline", "Timeline"),))
+
+
+def _devices(analysis: TraceAnalysis) -> Iterator[Section]:
+    device = analysis.device
+    if device is None:
+        return
+    name = device.name or "model not recorded"
+    figures = (
+        Figure("device", "device", name, "text", device.vendor),
+        Figure("devices_count", "devices with events", device.count, "count"),
+    )
+    yield Section("device", "Device", "page", (Figures(figures),))
