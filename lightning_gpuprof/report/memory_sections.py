@@ -61,7 +61,9 @@ def _kinds(device: DeviceDump) -> Bars:
     whole = device.peak.allocated_bytes
     kinds = sorted(device.peak.kind_bytes.items(), key=lambda kind: -kind[1])
     bars = tuple(
-        Bar(kind, MEMORY.get(kind, kind), held, held / whole) for kind, held in kinds if held
+        Bar(kind, MEMORY.get(kind, kind), held, held / whole if whole else None)
+        for kind, held in kinds
+        if held
     )
     return Bars("memory_kinds", "bytes", bars, value_label="In use")
 

@@ -203,12 +203,12 @@ def test_all_can_be_reached_by_keyboard_in_reading_order(page):
 
 def test_a_memory_snapshot_is_analysed_in_a_process_and_names_the_lines_that_hold_it(page):
     page.open("two_cycles", view="memory")
-    assert "4.00 GiB" in page.wait_for(".card", "Allocations alive")
-    (first, second) = page.rows("[aria-label='Allocation sites']")
+    assert "4.00 GiB" in page.wait_for(".card", "Device 0")
+    (first, second) = page.rows("[data-table='memory_sites']")
     assert (first[0], first[2]) == ("/home/me/train.py:7", "3.00 GiB")
     assert second[0] == "/home/me/train.py:9"
     # Of a path that is too long its end stays, which has the file and the line.
-    cell = "[aria-label='Allocation sites'] td"
+    cell = "[data-table='memory_sites'] td"
     style = f'const s = getComputedStyle(document.querySelector("{cell}"));'
     shown = page.browser.run(f"{style} return [s.direction, s.textAlign, s.textOverflow]")
     assert shown == ["rtl", "left", "ellipsis"]

@@ -131,4 +131,4 @@ def test_the_tabs_lines_that_hold_memory(ask, name):
     found = ask("memory_sites", name).json
     assert found["state"] == "prepared"
     assert list(odd_numbers(found)) == []
-    assert table_in(read_sections(found["sections"]), "sites").rows[0]["bytes"] > 0
+    assert table_in(read_sections(found["sections"]), "memory_sites").rows[0]["bytes"] > 0

@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from lightning_gpuprof.analysis.memory.memory_dump import DeviceDump
 from lightning_gpuprof.analysis.memory.memory_use import rank_advice
 from lightning_gpuprof.analysis.run.sessions import same_session
 from lightning_gpuprof.findings.model import Finding
 from lightning_gpuprof.records.schema import Advice, Device, Memory
 from lightning_gpuprof.report.charts.loaded_run import LoadedRun
-from lightning_gpuprof.report.charts.memory_sites import DeviceMemory, last_snapshot
+from lightning_gpuprof.report.charts.memory_sites import last_snapshot
 from lightning_gpuprof.report.charts.query import Query
 from lightning_gpuprof.report.document import (
     Bar,
@@ -123,24 +124,24 @@ def _nothing(device: Device | None) -> str:
     return "Device memory was not measured in this run."
 
 
-def _with_memory(failure: Section, device: DeviceMemory | None) -> Section:
+def _with_memory(failure: Section, device: DeviceDump | None) -> Section:
     """Return the section that says why the run ended, with what its device held."""
     if device is None:
         return failure
-    text = Text((f"It held {size(device.peak_bytes)}: {_filled(device)}.",))
+    text = Text((f"It held {size(device.peak.allocated_bytes)}: {_filled(device)}.",))
     return replace(failure, body=(*failure.body, text))
 
 
-def _filled(device: DeviceMemory) -> str:
+def _filled(device: DeviceDump) -> str:
     """Return the kinds and the line that hold the most at the peak."""
-    kinds = sorted(device.kind_bytes.items(), key=lambda item: -item[1])
+    kinds = sorted(device.peak.kind_bytes.items(), key=lambda item: -item[1])
     texts = [
         f"{kind.replace('_', ' ')} {size(held)}"
         for kind, held in kinds[:3]
-        if held > 0.01 * device.peak_bytes
+        if held > 0.01 * device.peak.allocated_bytes
     ]
-    if device.sites and device.sites[0].file:
-        line = device.sites[0]
+    if device.peak.sites and device.peak.sites[0].file:
+        line = device.peak.sites[0]
         texts.append(f"the most at {line.file}:{line.line} ({size(line.bytes)})")
     return ", ".join(texts)
 
@@ -149,7 +150,7 @@ def _verdict(
     records: Sequence[Memory],
     advice: Advice | None,
     leak: Finding | None,
-    device: DeviceMemory | None,
+    device: DeviceDump | None,
 ) -> Section:
     """Return what grows and at which line, or how full the device is and what would fill it."""
     if leak is not None:

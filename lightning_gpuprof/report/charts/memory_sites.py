@@ -2,48 +2,28 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
+from lightning_gpuprof.analysis.memory.memory_dump import (
+    SNAPSHOT_VERSION,
+    DeviceDump,
+    analyze_snapshot_file,
+)
 from lightning_gpuprof.errors import UnreadableError
 from lightning_gpuprof.records.decode import decoded
 from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, LOCAL, SNAPSHOT_SUFFIX, written_whole
 from lightning_gpuprof.report.charts.loaded_run import LoadedRun
 from lightning_gpuprof.report.charts.query import Query, QueryError
-from lightning_gpuprof.report.document import Column, Place, Section, Table
-from lightning_gpuprof.units import size
+from lightning_gpuprof.report.document import Section
+from lightning_gpuprof.report.memory_sections import memory_sections
 from lightning_gpuprof.views.documents.finding_payload import is_older
-from lightning_gpuprof.views.documents.other_files import SNAPSHOT_VERSION, snapshot_payload
 
-MAX_SITES = 100
-FIRST_SITES = 20
 _DOCUMENT = msgspec.json.Decoder(dict[str, Any])
 _NAME = re.compile(r"rank(\d{1,6})(?:-session(\d{1,9}))?-step(\d{1,15})-(\w+)")
-
-
-class Site(Struct, frozen=True):
-    """A line of code and the memory that it holds."""
-
-    file: str | None
-    line: int | None
-    function: str | None
-    bytes: int
-    count: int
-    bytes_per_step: float | None = None
-
-
-class DeviceMemory(Struct, frozen=True):
-    """What a snapshot says of a device."""
-
-    device: int | str
-    peak_bytes: int
-    kind_bytes: dict[str, int]
-    sites: tuple[Site, ...]
-    growing: tuple[Site, ...]
 
 
 class Snapshot(Struct, frozen=True):
@@ -90,55 +70,18 @@ def memory_sites_view(run: LoadedRun, query: Query) -> MemorySites:
             "and start TensorBoard again, or delete it to have it made anew."
         )
         return MemorySites("failed", snapshots, name, error=error)
-    sections = [section for device in devices for section in _site_sections(device)]
+    sections = [
+        section
+        for number, device in enumerate(devices)
+        for section in memory_sections(device, number=number)
+    ]
     return MemorySites("prepared", snapshots, name, tuple(sections))
-
-
-def _site_sections(device: DeviceMemory) -> Iterator[Section]:
-    kinds = ", ".join(
-        f"{kind.replace('_', ' ')} {size(held)}"
-        for kind, held in device.kind_bytes.items()
-        if held > 0
-    )
-    note = (
-        "Allocations alive at the highest point of the snapshot's history: "
-        f"{size(device.peak_bytes)} on device {device.device}{f' ({kinds})' if kinds else ''}."
-    )
-    sites = _site_table("sites", "Allocation sites", device.sites)
-    yield Section("memory_sites", "Who holds the memory", "page", (sites,), note)
-    if device.growing:
-        growing = _site_table("growing", "Growing sites", device.growing)
-        note = "Lines whose memory is not given back from step to step."
-        yield Section("memory_growth", "What grows", "page", (growing,), note)
-
-
-def _site_table(id: str, title: str, sites: Sequence[Site]) -> Table:
-    columns = (
-        Column("place", "Line", "place", keep_end=True),
-        Column("function", "Function", "code"),
-        Column("bytes", "Memory", "bytes", bar=True),
-        Column("count", "Blocks", "count"),
-        Column("per_step_bytes", "Per step", "bytes"),
-    )
-    rows = tuple(
-        {
-            "place": Place(file=site.file, line=site.line)
-            if site.file
-            else Place(name="no stack was recorded"),
-            "function": site.function,
-            "bytes": site.bytes,
-            "count": site.count,
-            "per_step_bytes": site.bytes_per_step,
-        }
-        for site in sites[:MAX_SITES]
-    )
-    return Table(id, columns, rows, title=title, first_rows=FIRST_SITES, sort="bytes")
 
 
 def write_sites(path: str) -> str:
     """Analyse a snapshot, write that beside it, and return that file's path."""
     target = path + ANALYSIS_SUFFIX
-    content = msgspec.json.encode(snapshot_payload(path))
+    content = msgspec.json.encode(analyze_snapshot_file(path))
     with written_whole(target) as part, open(part, "wb") as file:
         file.write(content)
     return target
@@ -148,7 +91,7 @@ class _NotPreparedError(Exception):
     """A snapshot has no whole analysis of this version."""
 
 
-def _devices(run: LoadedRun, name: str) -> list[DeviceMemory]:
+def _devices(run: LoadedRun, name: str) -> tuple[DeviceDump, ...]:
     """Read a snapshot's analysis.
 
     Raises:
@@ -161,35 +104,14 @@ def _devices(run: LoadedRun, name: str) -> list[DeviceMemory]:
     document = _decoded(run.fs.read_bytes(path))
     if is_older(document, SNAPSHOT_VERSION) and run.fs is LOCAL:  # or incomplete
         raise _NotPreparedError
-    return [
-        DeviceMemory(
-            device=device.device,
-            peak_bytes=device.peak.allocated_bytes,
-            kind_bytes=device.peak.kind_bytes,
-            sites=device.peak.sites,
-            growing=device.growing,
-        )
-        for device in msgspec.convert(document, _Document).devices
-    ]
+    return msgspec.convert(document, _Devices).devices
 
 
-class _Peak(Struct, frozen=True):
-    allocated_bytes: int
-    kind_bytes: dict[str, int]
-    sites: tuple[Site, ...]
+class _Devices(Struct, frozen=True):
+    devices: tuple[DeviceDump, ...]
 
 
-class _Device(Struct, frozen=True):
-    device: int | str
-    peak: _Peak
-    growing: tuple[Site, ...]
-
-
-class _Document(Struct, frozen=True):
-    devices: tuple[_Device, ...]
-
-
-def last_snapshot(run: LoadedRun) -> DeviceMemory | None:
+def last_snapshot(run: LoadedRun) -> DeviceDump | None:
     """Return what the last snapshot says of its first device, None where that is not known."""
     for snapshot in reversed(_snapshots(run)):
         with suppress(_NotPreparedError, msgspec.ValidationError):

@@ -5,12 +5,12 @@ import pytest
 from document_parts import table_in
 from recorded import keys
 
+from lightning_gpuprof.analysis.memory.memory_dump import SNAPSHOT_VERSION
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.records.files import FileSystem
 from lightning_gpuprof.report.charts.loaded_run import LoadedRun
 from lightning_gpuprof.report.charts.memory_sites import memory_sites_view, write_sites
 from lightning_gpuprof.report.charts.query import Query, QueryError
-from lightning_gpuprof.views.documents.other_files import SNAPSHOT_VERSION
 
 NAME = "rank0-step120-oom.memory.pickle"
 TOLD = (
@@ -46,9 +46,10 @@ def test_an_analysed_snapshot_names_the_lines_that_hold_the_memory(folder):
     write_sites(str(folder / "plugins/gpuprof" / NAME))
     payload = view(folder, file=NAME)
     assert payload.state == "prepared"
-    rows = table_in(payload.sections, "sites").rows
+    rows = table_in(payload.sections, "memory_sites").rows
     assert [(row["place"].line, row["bytes"]) for row in rows] == [(7, 3_000), (9, 1_000)]
-    assert "history: 3.91 KiB on device" in payload.sections[0].note
+    figures = payload.sections[0].body[0].figures
+    assert (figures[0].key, figures[0].value) == ("peak_bytes", 4_000)
 
 
 def test_a_run_without_snapshots_says_so(tmp_path):

@@ -3,7 +3,7 @@
 import { card, h, shorten } from "../dom.js";
 import { count } from "../format.js";
 import { picker } from "../picker.js";
-import { sectionCard } from "../render.js";
+import { cards } from "../render.js";
 import { askAgain } from "./cycles.js";
 
 /** @typedef {import("../payloads").MemorySites} MemorySites */
@@ -20,7 +20,7 @@ export function memorySites(context, payload) {
     null,
     payload.snapshots.length > 1 && snapshotPicker(context, payload),
     payload.state === "prepared"
-      ? payload.sections.map((section) => sectionCard(context, section))
+      ? cards(context, payload.sections)
       : card("Who holds the memory", null, h("p.empty", { role: "status" }, absent(payload))),
   );
   askAgain(context, node, payload);
