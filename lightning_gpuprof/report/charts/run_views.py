@@ -258,7 +258,7 @@ live: windows close about every few seconds, validation and checkpoints may take
 
 
 class ModelLine(Struct, frozen=True):
-    """What tells a run's model from another's."""
+    """What distinguishes a run's model."""
 
     class_: str | None = field(default=None, name="class")
     parameters: int | None = None
@@ -357,37 +357,41 @@ def _with_analyses(line: RunLine, folder: str, names: Sequence[str], fs: FileSys
 
 
 def _described(line: RunLine, file: str, fs: FileSystem) -> RunLine:
-    seen, folder = glance(file, fs), os.path.dirname(file)
-    version = seen.start.schema_version if seen.start is not None else None
-    line = replace(line, schema_version=version, size_bytes=seen.size_bytes, error=seen.why or None)
+    glimpse, folder = glance(file, fs), os.path.dirname(file)
+    version = glimpse.start.schema_version if glimpse.start is not None else None
+    line = replace(
+        line, schema_version=version, size_bytes=glimpse.size_bytes, error=glimpse.why or None
+    )
     line = _with_analyses(line, folder, fs.listdir(folder), fs)
     if version is not None and version > SCHEMA_VERSION:
         return replace(line, state="newer-schema")
-    if seen.start is None:
+    if glimpse.start is None:
         return line
-    device, last = seen.start.device, seen.last_start or seen.start
+    device, last = glimpse.start.device, glimpse.last_start or glimpse.start
     return replace(
         line,
-        state=run_state(seen),
-        stage=seen.start.stage,
+        state=run_state(glimpse),
+        stage=glimpse.start.stage,
         started_unix_ns=last.started_unix_ns,
         model=ModelLine(last.model.get("class"), last.model.get("parameters")),
-        steps=seen.steps,
-        world_size=seen.start.world_size,
+        steps=glimpse.steps,
+        world_size=glimpse.start.world_size,
         strategy=last.trainer.get("strategy"),
         device=(device.name or device.type) if device else None,
-        host=seen.start.host,
+        host=glimpse.start.host,
     )
 
 
-def run_state(seen: Glance) -> RunState:
+def run_state(glimpse: Glance) -> RunState:
     """Return finished, exception or interrupted as the run said, else live or stopped."""
-    if seen.end is not None:
-        return _ENDED.get(seen.end.status, "stopped")
-    start = seen.start
+    if glimpse.end is not None:
+        return _ENDED.get(glimpse.end.status, "stopped")
+    start = glimpse.start
     if start is not None and start.pid and start.host == socket.gethostname():
         return "live" if _is_alive(start.pid) else "stopped"
-    recent = seen.last_unix_ns is not None and time.time_ns() - seen.last_unix_ns < LIVE_S * 10**9
+    recent = (
+        glimpse.last_unix_ns is not None and time.time_ns() - glimpse.last_unix_ns < LIVE_S * 10**9
+    )
     return "live" if recent else "stopped"
 
 

@@ -122,7 +122,7 @@ def timeline_cut_view(run: LoadedRun, query: Query) -> bytes:
     columns = query.integer("columns", default=2000, low=1, high=MAX_COLUMNS)
     lanes = _lanes(layout, query.text("groups"))
     text = query.text("text")
-    matches = loaded.found(text) if text else None
+    matches = loaded.matching(text) if text else None
     cut = loaded.cutter.cut(lanes, start, end, columns, found=matches)
     return pack_cut(layout, cut, start, end)
 
@@ -192,7 +192,7 @@ def timeline_search_view(run: LoadedRun, query: Query) -> SearchResult:
         raise QueryError("The request names nothing to search for: add text=WORD.")
     loaded = _loaded(run, query)
     layout = loaded.layout
-    matches = np.flatnonzero(loaded.found(text) & first_of_each(layout))
+    matches = np.flatnonzero(loaded.matching(text) & first_of_each(layout))
     longest = matches[np.argsort(-layout.dur_ns[matches], kind="stable")[:MAX_FOUND]]
     events = [_event(loaded, number) for number in longest.tolist()]
     rows = tuple({**asdict(event), "label": event_label(event.kind)} for event in events)

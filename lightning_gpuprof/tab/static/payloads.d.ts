@@ -278,7 +278,7 @@ export interface RunLine {
   model: ModelLine | null;
 }
 
-/** What tells a run's model from another's. */
+/** What distinguishes a run's model. */
 export interface ModelLine {
   class: string | null;
   parameters: number | null;
