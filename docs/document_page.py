@@ -12,8 +12,8 @@ from lightning_gpuprof.report.document import Bars, Chart, Document, Figures, Ta
 
 TESTS = Path(__file__).parents[1] / "tests"
 INTRODUCTION = (
-    "`report`, `compare` and `try --json` print one typed document: what the console, Markdown, "
-    "the HTML file and the PROFILE tab show as well. Its classes are in "
+    "`report`, `compare`, `analyze` and `try --json` print one typed document: what the console, "
+    "Markdown, the HTML file and the PROFILE tab show as well. Its classes are in "
     "`lightning_gpuprof/report/document.py`, where `decode(text)` reads a document back. What the "
     "sections of comparisons and trials say: [json_commands.md](json_commands.md).",
     "Times are nanoseconds, sizes are bytes, shares are of 1: each figure and column names its "
@@ -25,6 +25,7 @@ KINDS = {
     "run": "lightning-gpuprof report RUN --json",
     "comparison": "lightning-gpuprof compare BASE NEW --json",
     "trial": "lightning-gpuprof try SCRIPT --json",
+    "trace": "lightning-gpuprof analyze TRACE --json",
     "file": "lightning-gpuprof analyze FILE --json",
 }
 """Each kind of document, and the command that prints it."""

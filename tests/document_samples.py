@@ -5,8 +5,9 @@ from pathlib import Path
 from made_records import make_session, memory, write_run
 from made_runs import all_runs, gpu_run, worker_run
 from made_trials import TRIALS
-from recorded import lay_out
+from recorded import RECORDED, lay_out
 
+from lightning_gpuprof.analysis.trace_analysis import analyze_file
 from lightning_gpuprof.errors import RecordError
 from lightning_gpuprof.records.files import top_runs
 from lightning_gpuprof.records.schema import (
@@ -23,6 +24,8 @@ from lightning_gpuprof.records.schema import (
 from lightning_gpuprof.records.trials import Trials, write_trials
 from lightning_gpuprof.report.build_file import build_file
 from lightning_gpuprof.report.build_run import build_run
+from lightning_gpuprof.report.build_trace import trace_document
+from lightning_gpuprof.report.build_trace_diff import build_trace_diff
 from lightning_gpuprof.report.build_trial import build_trial
 from lightning_gpuprof.report.comparison import compare_runs, compare_several
 from lightning_gpuprof.report.document import Document
@@ -81,6 +84,17 @@ def file_documents(folder: Path) -> dict[str, Document]:
     return documents
 
 
+def trace_documents(folder: Path) -> dict[str, Document]:
+    """Return documents of traces that profilers of each kind wrote, and of two of them."""
+    names = ("nsys.sqlite", "jax.xplane.pb", "rocprofv3_results.json.gz")
+    analyses = {name: analyze_file(str(FILES / name)) for name in names}
+    recorded = RECORDED / "small-batch" / "plugins" / "gpuprof" / "rank0-cycle0.pt.trace.json.gz"
+    documents = {name: trace_document(analysis) for name, analysis in analyses.items()}
+    documents["kineto"] = trace_document(analyze_file(str(recorded)))
+    documents["two traces"] = build_trace_diff(analyses[names[0]], analyses[names[1]])
+    return documents
+
+
 def everything_run(folder: Path) -> Path:
     """Write a run that has a record of every kind, and trials."""
     site = SyncSite(
@@ -118,6 +132,7 @@ SAMPLES = {
     "run": run_documents,
     "comparison": comparison_documents,
     "trial": trial_documents,
+    "trace": trace_documents,
     "file": file_documents,
 }
 """By kind of document: a function that writes what it needs into an empty folder."""
