@@ -1,6 +1,7 @@
 """The analysis that is stored beside a trace: made when somebody first asks, then read."""
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -10,12 +11,17 @@ from lightning_gpuprof.errors import TraceError, UnreadableError
 from lightning_gpuprof.records import files
 from lightning_gpuprof.records.decode import check_values, decoded, typed
 from lightning_gpuprof.records.files import LOCAL, FileSystem
-from lightning_gpuprof.views.documents.finding_payload import is_older
 from lightning_gpuprof.views.progress import Progress
 
 _DOCUMENT = msgspec.json.Decoder(dict[str, Any])
 _unstored: dict[str, TraceAnalysis] = {}
 """Analyses made in this process that could not be written, by trace: of read-only folders."""
+
+
+def is_older(document: Mapping[str, Any], than: int) -> bool:
+    """Return whether a stored document is of an older version than `than`, or of none."""
+    version = document.get("analysis_version")
+    return not isinstance(version, int) or version < than
 
 
 def read_analysis(trace: str, fs: FileSystem = LOCAL) -> TraceAnalysis | None:
