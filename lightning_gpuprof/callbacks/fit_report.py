@@ -13,11 +13,11 @@ from lightning_gpuprof.records.files import plugin_dir
 from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.console import render_for
 from lightning_gpuprof.report.load import load_report
+from lightning_gpuprof.report.stored_analysis import analyse_traces
 from lightning_gpuprof.runtime.console import report_command, say
 from lightning_gpuprof.runtime.context import RunContext
 from lightning_gpuprof.runtime.guard import guarded_call
 from lightning_gpuprof.runtime.safe_logger import SafeLogger
-from lightning_gpuprof.views.documents.stored_analysis import analyse_traces
 
 REPORT = "report.html"
 

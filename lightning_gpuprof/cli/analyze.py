@@ -59,8 +59,8 @@ def _document(path: str, args: argparse.Namespace) -> Document:
     # Imported here: other commands and --help need none of it.
     from lightning_gpuprof.analysis.trace_analysis import analyze_file
     from lightning_gpuprof.report.build_trace import trace_document
+    from lightning_gpuprof.report.progress import Progress
     from lightning_gpuprof.traces import ReadOptions
-    from lightning_gpuprof.views.progress import Progress
 
     progress = Progress("reading", after_s=1.0) if sys.stderr.isatty() else None
     options = ReadOptions(stacks=args.stacks, progress=progress)

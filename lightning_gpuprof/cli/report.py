@@ -9,7 +9,7 @@ from lightning_gpuprof.cli.output import write_document
 from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.charts.registry import NEEDS_MORE, PAGES, VIEWS, find_view
 from lightning_gpuprof.report.load import load_report, resolve_run
-from lightning_gpuprof.views.documents.stored_analysis import analyse_traces
+from lightning_gpuprof.report.stored_analysis import analyse_traces
 
 _ONE_RUN_VIEWS = sorted({*VIEWS, *PAGES} - set(NEEDS_MORE))
 DEFAULT_LOGS = "lightning_logs"

@@ -25,7 +25,7 @@ from lightning_gpuprof.report.charts.run_views import Listing, runs_view
 from lightning_gpuprof.report.console import render
 from lightning_gpuprof.report.load import load_report, resolve_run
 from lightning_gpuprof.report.static import STATIC, plotly_path
-from lightning_gpuprof.views.documents.stored_analysis import traces_of
+from lightning_gpuprof.report.stored_analysis import traces_of
 
 MAX_TRACES = 4
 """More would make the file grow past what mail takes; the tab has all of them."""

@@ -18,8 +18,8 @@ from lightning_gpuprof.records.reader import RankRecords, read_run
 from lightning_gpuprof.records.schema import ProfilerCycle
 from lightning_gpuprof.records.trials import Trials, read_trials
 from lightning_gpuprof.report.notices import first_few, rank_notices, trace_notices
+from lightning_gpuprof.report.stored_analysis import analyse_traces, read_analysis
 from lightning_gpuprof.units import duration
-from lightning_gpuprof.views.documents.stored_analysis import analyse_traces, read_analysis
 
 
 def resolve_run(path: str, fs: FileSystem = LOCAL) -> tuple[str, tuple[str, ...]]:

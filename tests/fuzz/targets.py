@@ -21,9 +21,9 @@ from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir
 from lightning_gpuprof.records.reader import parse_records
 from lightning_gpuprof.report.build_file import build_file
 from lightning_gpuprof.report.charts.memory_sites import write_sites
+from lightning_gpuprof.report.stored_analysis import read_analysis, write_analysis
 from lightning_gpuprof.tab import replies
 from lightning_gpuprof.traces import ReadOptions, open_timeline
-from lightning_gpuprof.views.documents.stored_analysis import read_analysis, write_analysis
 
 DATA = Path(__file__).parents[1] / "data" / "traces"
 TRACE = "rank0-cycle0.pt.trace.json.gz"

@@ -22,10 +22,10 @@ from lightning_gpuprof.analysis.trace_analysis import analyze_file
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.records.files import plugin_dir
 from lightning_gpuprof.records.reader import parse_records, read_run
+from lightning_gpuprof.report.stored_analysis import read_analysis
 from lightning_gpuprof.traces import open_timeline
 from lightning_gpuprof.traces.memory_snapshot import read_snapshot
 from lightning_gpuprof.traces.tables import open_tables
-from lightning_gpuprof.views.documents.stored_analysis import read_analysis
 
 LINE = b'{"phase":"forward","file":"","line":1,"function":"","source":"","callee":null,"kind":null,"count":0}'  # noqa: E501 - as in a file
 

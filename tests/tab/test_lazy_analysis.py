@@ -9,8 +9,8 @@ from document_parts import lines_in, read_document
 from tab_client import ROUTE, make_client
 
 from lightning_gpuprof.report.comparison import write_comparison
+from lightning_gpuprof.report.stored_analysis import write_analysis
 from lightning_gpuprof.tab import answers
-from lightning_gpuprof.views.documents.stored_analysis import write_analysis
 
 TRACE = "rank0-cycle0.pt.trace.json.gz"
 

@@ -12,8 +12,8 @@ from document_parts import lines_in, read_document, read_sections, table_in
 from synthetic import SyntheticSpec, write_synthetic
 from tab_client import ROUTE, make_client
 
+from lightning_gpuprof.report.stored_analysis import read_analysis, write_analysis
 from lightning_gpuprof.tab.loader import GpuProfLoader
-from lightning_gpuprof.views.documents.stored_analysis import read_analysis, write_analysis
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from lightning_gpuprof.report.charts.query import Query, QueryError
 from lightning_gpuprof.report.document import Document
 from lightning_gpuprof.report.load import Report, load_report
 from lightning_gpuprof.report.notices import rank_list
-from lightning_gpuprof.views.documents.stored_analysis import read_analysis, stale_traces
+from lightning_gpuprof.report.stored_analysis import read_analysis, stale_traces
 
 _ALONE = (
     "Traces alone, without records of GpuProfCallback: step times, operators and findings are of "

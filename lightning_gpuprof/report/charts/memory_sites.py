@@ -20,7 +20,7 @@ from lightning_gpuprof.report.charts.loaded_run import LoadedRun
 from lightning_gpuprof.report.charts.query import Query, QueryError
 from lightning_gpuprof.report.document import Section
 from lightning_gpuprof.report.memory_sections import memory_sections
-from lightning_gpuprof.views.documents.stored_analysis import is_older
+from lightning_gpuprof.report.stored_analysis import is_older
 
 _DOCUMENT = msgspec.json.Decoder(dict[str, Any])
 _NAME = re.compile(r"rank(\d{1,6})(?:-session(\d{1,9}))?-step(\d{1,15})-(\w+)")

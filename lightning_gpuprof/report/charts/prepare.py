@@ -10,7 +10,7 @@ from lightning_gpuprof.errors import GpuProfError
 
 KINDS = {
     "comparison": "lightning_gpuprof.report.comparison:write_comparison",
-    "analysis": "lightning_gpuprof.views.documents.stored_analysis:write_analysis",
+    "analysis": "lightning_gpuprof.report.stored_analysis:write_analysis",
     "timeline": "lightning_gpuprof.report.charts.layout_file:write_layout",
     "memory": "lightning_gpuprof.report.charts.memory_sites:write_sites",
 }

@@ -12,7 +12,7 @@ from lightning_gpuprof.records.files import ANALYSIS_SUFFIX, plugin_dir
 from lightning_gpuprof.report.build_run import build_run
 from lightning_gpuprof.report.document import decode
 from lightning_gpuprof.report.load import load_report
-from lightning_gpuprof.views.documents.stored_analysis import (
+from lightning_gpuprof.report.stored_analysis import (
     ANALYSIS_VERSION,
     read_analysis,
     stale_traces,

@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from lightning_gpuprof.views.progress import Progress
+from lightning_gpuprof.report.progress import Progress
 
 BAR = f"\rreading [{'#' * 20}{'.' * 20}]\r\033[K"
 

@@ -11,7 +11,7 @@ from lightning_gpuprof.errors import TraceError, UnreadableError
 from lightning_gpuprof.records import files
 from lightning_gpuprof.records.decode import check_values, decoded, typed
 from lightning_gpuprof.records.files import LOCAL, FileSystem
-from lightning_gpuprof.views.progress import Progress
+from lightning_gpuprof.report.progress import Progress
 
 _DOCUMENT = msgspec.json.Decoder(dict[str, Any])
 _unstored: dict[str, TraceAnalysis] = {}

@@ -1,1 +1,0 @@
-"""Turns results and findings into payloads, console text and HTML; layout only."""

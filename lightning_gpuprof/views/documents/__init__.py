@@ -1,1 +1,0 @@
-"""The JSON documents: reports, traces and comparisons as plain values."""
