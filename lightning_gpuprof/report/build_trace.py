@@ -1,11 +1,14 @@
 """Builds the document of a trace: `analyze`, and the tab's page of a folder of traces alone."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+from msgspec import structs
 
 from lightning_gpuprof.analysis.run.run_results import RunResults
 from lightning_gpuprof.analysis.trace_tables import TraceAnalysis
 from lightning_gpuprof.findings.model import Finding
+from lightning_gpuprof.findings.questions import answer_questions
 from lightning_gpuprof.findings.trace_findings import judge_trace
 from lightning_gpuprof.report.document import (
     SCHEMA_VERSION,
@@ -15,8 +18,10 @@ from lightning_gpuprof.report.document import (
     Figures,
     Section,
     Subject,
+    Text,
 )
 from lightning_gpuprof.report.finding_cards import finding_card
+from lightning_gpuprof.report.run.answer import headline_section
 from lightning_gpuprof.report.trace.answer import answer_sections
 from lightning_gpuprof.report.trace.device import (
     copy_sections,
@@ -63,6 +68,22 @@ def trace_document(analysis: TraceAnalysis, *, first_rows: int = FIRST_ROWS) -> 
         facts=facts,
     )
     sections = tuple(_sections(analysis, run, judged.findings, first_rows))
+    return Document(SCHEMA_VERSION, subject, sections)
+
+
+def trace_folder_document(
+    analysis: TraceAnalysis, *, name: str, notices: Sequence[str]
+) -> Document:
+    """Return the document of a folder of traces: the trace's, with notices and its step time."""
+    run, judged = judge_trace(analysis)
+    document = trace_document(analysis)
+    headline = headline_section(run, answer_questions(run, judged.findings, judged.abstained))
+    sections = (
+        Section("notices", "", "first", (Text(tuple(notices), "note"),)),
+        *(() if headline is None else (headline,)),
+        *document.sections,
+    )
+    subject = structs.replace(document.subject, name=name)
     return Document(SCHEMA_VERSION, subject, sections)
 
 

@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 from lightning.pytorch.loggers.logger import DummyLogger
-from lightning_gpuprof.views.documents import stored_analysis
 
 from lightning_gpuprof import GpuProfCallback
 from lightning_gpuprof.errors import TraceError
 from lightning_gpuprof.records.reader import read_run
+from lightning_gpuprof.report import stored_analysis
 
 WINDOW = {"wait": 2, "warmup": 1, "active": 2}
 

@@ -11,6 +11,7 @@ from lightning_gpuprof.records.files import LOCAL, FileSystem, is_trace, run_fol
 from lightning_gpuprof.records.reader import RankRecords, Session, read_run
 from lightning_gpuprof.records.schema import SCHEMA_VERSION, ProfilerCycle, RunStart
 from lightning_gpuprof.report.build_run import build_run
+from lightning_gpuprof.report.build_trace import trace_folder_document
 from lightning_gpuprof.report.charts.layout_file import LoadedLayout
 from lightning_gpuprof.report.charts.query import Query, QueryError
 from lightning_gpuprof.report.document import Document
@@ -62,17 +63,25 @@ class LoadedRun:
 
     def document(self, query: Query) -> Document:
         """Return the document that `lightning-gpuprof report --json` prints."""
-        return build_run(self.report(query), traces_alone=self.has_only_traces)
+        report = self.report(query)
+        analysis = self._last_analysis() if self.has_only_traces else None
+        if analysis is not None:
+            return trace_folder_document(analysis, name=self.name, notices=report.notices)
+        return build_run(report, traces_alone=self.has_only_traces)
 
     @property
     def has_only_traces(self) -> bool:
         """Whether the folder holds traces, and no records of steps."""
         return self.folder == self.path
 
+    def _last_analysis(self) -> TraceAnalysis | None:
+        """Return the analysis of the last cycle that has one."""
+        analyses = (self.analysis(cycle.trace_file) for _, cycle in reversed(self.cycles()))
+        return next((analysis for analysis in analyses if analysis is not None), None)
+
     def _of_traces(self) -> Report:
         """Judge the last analysed trace of a folder that holds traces alone."""
-        known = (self.analysis(cycle.trace_file) for _, cycle in reversed(self.cycles()))
-        analysis = next((analysis for analysis in known if analysis is not None), None)
+        analysis = self._last_analysis()
         results, judged = judge_trace(analysis or TraceAnalysis())
         return Report(
             run=self.path,
