@@ -70,6 +70,7 @@ def make_session(
     """Return the records of one session; a value per step or one for all, in ns.
 
     `phases` and `parts` (by `<phase>/<name>`) are host times, `columns` more of them by full name.
+    What is not named here, such as `cpu_count`, is a field of `RunStart`.
     """
     phases = {Phase(name): _series(value, steps) for name, value in (phases or {}).items()}
     columns = {name: _series(value, steps) for name, value in (columns or {}).items()}

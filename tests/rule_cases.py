@@ -58,6 +58,9 @@ MOST_WORDS = 12
 
 def outcome(finding_id, run):
     """What a rule says of a run: why it abstains, a finding, a tuple where it may find several."""
+    assert finding_id in rules(), (
+        f"no rule {finding_id!r}: `evaluate` takes it from the name of the test's file"
+    )
     rule = rules()[finding_id]
     if (reason := rule.lacking(run)) is not None:
         return Abstained(finding_id, reason)
@@ -65,6 +68,11 @@ def outcome(finding_id, run):
     if found and isinstance(found[0], Abstained):
         return found[0]
     for one in found:
-        assert len(re.findall(r"\b[^\W\d]{2,}\b(?!/)", one.title)) <= MOST_WORDS, one.title
-    several = "tuple" in str(rule.judge.__annotations__["return"])
+        words = re.findall(r"\b[^\W\d]{2,}\b(?!/)", one.title)
+        assert len(words) <= MOST_WORDS, f"a title has at most {MOST_WORDS} words: {one.title}"
+        unknown = set(one.explains) - set(rules())
+        assert not unknown, f"`explains` names findings that no rule makes: {unknown}"
+    returned = rule.judge.__annotations__.get("return")
+    assert returned is not None, "the rule's function says what it returns: Finding or a tuple"
+    several = "tuple" in str(returned)
     return found if several else next(iter(found), None)

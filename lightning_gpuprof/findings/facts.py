@@ -48,7 +48,8 @@ class FactSource:
 class Condition(Struct, frozen=True, forbid_unknown_fields=True):
     """What must hold of an attribute: everything that the row states.
 
-    `above`, `below` and `at_least` hold of measured values alone.
+    `equals` is for words and truth values; that a number is 1 is `at_least = 1, below = 2`. Limits
+    hold of measured values alone.
     """
 
     equals: str | bool | None = None

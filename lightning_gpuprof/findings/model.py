@@ -103,7 +103,7 @@ class Finding:
 
     Args:
         id: The rule's id, which `Rule.evaluate` fills in.
-        title: What was measured, in a few words.
+        title: What was measured, in at most 12 words.
         advice: What to do, in whole sentences.
         evidence: Figures by name; the name ends in the unit (`_ns`, `_bytes`, `_frac`, `_per_s`,
             `_count`).
@@ -114,7 +114,8 @@ class Finding:
         likely_ns: The middle of the saving that the rule expects of the cause itself; the engine
             fills it in.
         indirect_ns: How much more than its cause a change may save; the engine fills it in.
-        confidence: How sure the rule is that this is the cause, 0 to 1.
+        confidence: How sure the rule is that this is the cause, 0 to 1: 0.9 where the records
+            show it, about 0.5 where the time may have another cause. Findings are ranked by it too.
         places: What the finding is about, most important first.
         change: The change as code to paste; None if it cannot be written in general.
         when: When the time that it saves is spent.

@@ -25,6 +25,9 @@ class Rule:
         effort: What the change of its findings takes.
         judge: The function.
         page: Its documentation page, in Markdown.
+
+    Raises:
+        ValueError: `needs` names something that needs.py does not define.
     """
 
     id: str
@@ -32,6 +35,10 @@ class Rule:
     effort: Effort
     judge: Callable[[RunResults], Judgement]
     page: str
+
+    def __post_init__(self) -> None:
+        if unknown := [name for name in self.needs if name not in NEEDS]:
+            raise ValueError(f"rule {self.id!r} needs {unknown}, which needs.py does not define")
 
     def lacking(self, run: RunResults) -> str | None:
         """Return the sentence about the first need that a run does not meet, None if it meets all.
@@ -70,13 +77,7 @@ class Rule:
 def rule(
     *, id: str, needs: tuple[str, ...] = (), effort: Effort
 ) -> Callable[[Callable[[RunResults], Judgement]], Rule]:
-    """Make a rule of the function below. The module's docstring is the rule's page.
-
-    Raises:
-        ValueError: `needs` names something that needs.py does not define.
-    """
-    if unknown := [name for name in needs if name not in NEEDS]:
-        raise ValueError(f"rule {id!r} needs {unknown}, which needs.py does not define")
+    """Make a rule of the function below. The module's docstring is the rule's page."""
 
     def decorate(judge: Callable[[RunResults], Judgement]) -> Rule:
         return Rule(id, needs, effort, judge, import_module(judge.__module__).__doc__ or "")
@@ -91,7 +92,7 @@ def measured(value: ValueType | None) -> ValueType:
         LookupError: The value is None, because the rule does not declare the need for it.
     """
     if value is None:
-        raise LookupError("a rule reads a value that none of its needs guarantees")
+        raise LookupError("this value is measured in some runs only: name its need in `needs`")
     return value
 
 

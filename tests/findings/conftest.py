@@ -12,5 +12,5 @@ def judge(analyze):
 
 @pytest.fixture
 def evaluate(judge, request):
-    """`judge` of the rule that the test's file is named after."""
+    """`judge` of the rule that the test's file is named after, as test_slow_logging.py is."""
     return partial(judge, request.path.stem.removeprefix("test_").replace("_", "-"))

@@ -12,9 +12,10 @@ from lightning_gpuprof.findings.engine import evaluate_rules
 from lightning_gpuprof.findings.facts import facts
 from lightning_gpuprof.findings.model import Abstained, Effort, Finding, Horizon, Severity
 from lightning_gpuprof.findings.registry import rules, rules_in
-from lightning_gpuprof.findings.rule import Rule, rule
+from lightning_gpuprof.findings.rule import Rule
 from lightning_gpuprof.records.schema import Loader
 
+UNIT = re.compile(r"_(ns|bytes|frac|per_s|count)$")
 HEADINGS = ["Symptom", "Why", "Fix", "How it is measured", "Limits"]
 FACTS = {fact.id: fact for fact in facts()}
 EFFORT = Effort(Horizon.QUICK, "", "")
@@ -27,7 +28,8 @@ UNSTEADY = [(12 if step // 16 % 2 else 8) * MS for step in range(192)]
 class TestEveryRule:
     def test_is_named_like_its_file_or_is_a_row_of_facts(self, checked):
         file = checked.judge.__module__.rpartition(".")[2]
-        assert file == ("facts" if checked.id in FACTS else checked.id.replace("-", "_"))
+        named = "facts" if checked.id in FACTS else checked.id.replace("-", "_")
+        assert file == named, "a rule's id is its file's name with hyphens"
 
     def test_documents_itself_under_the_same_headings_with_code(self, checked):
         assert re.findall(r"^## (.+)$", checked.page, re.MULTILINE) == HEADINGS
@@ -45,12 +47,12 @@ class TestEveryRule:
                 *FACTS[checked.id].evidence,
                 *(name for evidence in of_cases for name in evidence),
             ]
-            assert all(re.search(r"_(ns|bytes|frac|per_s|count)$", name) for name in names)
+            assert [name for name in names if not UNIT.search(name)] == []
             return
         with open(sys.modules[checked.judge.__module__].__file__) as file:
             named = re.findall(r'"([a-z0-9]+_[a-z_0-9]+)": |evidence\["(\w+)"\]', file.read())
-        for name in filter(None, (key for pair in named for key in pair)):
-            assert re.search(r"_(ns|bytes|frac|per_s|count)$", name), name
+        names = filter(None, (key for pair in named for key in pair))
+        assert [name for name in names if not UNIT.search(name)] == []
 
 
 def test_adding_a_rule_is_adding_its_file(tmp_path, monkeypatch, analyze):
@@ -105,7 +107,7 @@ def test_without_what_it_takes_a_rule_abstains(judge, finding_id, known):
 
 def test_a_need_that_nothing_names_is_refused():
     with pytest.raises(ValueError, match="moonlight"):
-        rule(id="night", needs=("moonlight",), effort=EFFORT)
+        Rule("night", ("moonlight",), EFFORT, lambda run: None, "")
 
 
 def test_some_rules_need_nothing_but_a_trace():
