@@ -27,7 +27,7 @@ def show_report(context: RunContext) -> bool:
 
     Its traces are analysed first; Ctrl-C leaves that to the next reader.
     """
-    if context.unwritten:  # the context has warned of that
+    if context.cannot_write:  # the context has shown a warning
         say(f"[PROFILE] no report: what was measured could not be written to {context.run_dir}.")
         return False
     try:

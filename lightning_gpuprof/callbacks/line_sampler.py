@@ -140,7 +140,7 @@ class LineSampler(RecordingCallback):
 
     def take_sample(self) -> tuple[ThreadPlace, str | None] | None:
         """Return where in a step the training thread is, and the file it waits for."""
-        if self._context is None or self._context.over:
+        if self._context is None or self._context.fit_has_ended:
             self._stop.set()  # the fit has ended without `on_train_end`
             return None
         if self._context.step < self.warmup:

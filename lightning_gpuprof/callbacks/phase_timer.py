@@ -112,7 +112,7 @@ class PhaseTimer(RecordingCallback):
         if self._context.stage != "predict":  # the Trainer passes over a hook that is None
             self.__dict__[_SIZES] = None
         hooks = dispatcher_in(trainer, self)
-        calls = hooks.count_elsewhere()
+        calls = hooks.let_caller_count()
         loggers = [SafeLogger(logger, self._context) for logger in trainer.loggers]
         # All is read from the Trainer before anything is put into it.
         parts = trainer_parts(trainer)

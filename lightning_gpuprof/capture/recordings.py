@@ -159,7 +159,7 @@ class Recordings:
 
     def new(self) -> TorchTrace | None:
         """Return a new recording and show its forecast, or return None if none can be made."""
-        if self.context.unwritten:
+        if self.context.cannot_write:
             return None  # the context has shown a warning
         busy = busy_profiler()
         if busy is not None:

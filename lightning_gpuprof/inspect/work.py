@@ -17,7 +17,7 @@ from lightning_gpuprof.records.inspection import CallCount, Waste
 from lightning_gpuprof.records.lines import CompileEvent
 from lightning_gpuprof.runtime.compiling import compile_events
 from lightning_gpuprof.runtime.places import (
-    of_multiprocessing,
+    is_in_multiprocessing,
     own_line_like,
     package_of,
     shown,
@@ -106,11 +106,11 @@ class WorkInspection:
                 function=entry.code.co_name,
                 calls=entry.callcount / steps,
                 makes=sum(callee.callcount for callee in entry.calls or ()) / steps,
-                to_workers=of_multiprocessing(entry.code.co_filename),
+                to_workers=is_in_multiprocessing(entry.code.co_filename),
             )
             for entry in entries
             if isinstance(entry.code, CodeType)
-            and (not package_of(file := entry.code.co_filename) or of_multiprocessing(file))
+            and (not package_of(file := entry.code.co_filename) or is_in_multiprocessing(file))
         ]
         functions.sort(key=lambda function: -function.makes)
         users_own = [function for function in functions if not function.to_workers]

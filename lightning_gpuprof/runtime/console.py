@@ -30,9 +30,9 @@ class _Terminal(logging.Handler):
 def say(text: str, level: int = logging.INFO) -> None:
     """Show a line to the user through the logger `lightning_gpuprof`.
 
-    Where the user has configured logging, the line goes there, and else to the terminal. It is no
-    Python warning, which would end the training of a program that turns warnings into errors. A
-    closed terminal is no error.
+    If the user has configured logging, the line goes there, otherwise to the terminal. A Python
+    warning is not used, since it would end the training of a program that turns warnings into
+    errors. A closed terminal is ignored.
     """
     if log.level == logging.NOTSET:
         log.setLevel(logging.INFO)
@@ -54,7 +54,7 @@ def report_command(run_dir: str) -> str:
 def profile_line(
     phase_total_ns: Mapping[str, int], total_ns: int, steps: int, more: Iterable[str] = ()
 ) -> str:
-    """Return the line of one window: the share of time by phase, the total, and more.
+    """Return the console line of a window: the share of time by phase, the total, then `more`.
 
     >>> profile_line({"data_wait": 1, "forward": 1, "backward": 1}, 3_000_000_000, 50, ["step 150"])
     ... # doctest: +NORMALIZE_WHITESPACE

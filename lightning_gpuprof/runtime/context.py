@@ -1,7 +1,7 @@
 """What the parts of one session share: clock, log dir, rank, stage and the writer of records.
 
-Below are Protocols of what a part may offer to others. Parts get such an offer when they are
-composed (`RecordingCallback.use_timing`); no part looks another part up.
+The Protocols below describe what the part that times the steps offers to the other parts. They
+receive it while they are set up (`RecordingCallback.use_timing`). No part looks another part up.
 """
 
 import logging
@@ -36,29 +36,29 @@ class StepCounter(Protocol):
 
 
 class StepListener(Protocol):
-    """A part that is called where steps begin."""
+    """A part that is called at the beginning of every step."""
 
     def step_begins(self) -> object:
-        """The next step is about to begin, before the fetch of its batch."""
+        """Called right before a step begins, which is before its batch is fetched."""
 
     def timing_ends(self) -> object:
-        """No more calls of `step_begins` will follow, though the fit may go on."""
+        """Called when the timing ends. The fit may go on, but `step_begins` is not called again."""
 
 
 class StepSource(Protocol):
-    """Knows where steps begin, and calls its listeners there."""
+    """Calls its listeners at the beginning of every step."""
 
     @property
     def running(self) -> bool:
-        """Whether listeners are called; False once the timing has ended."""
+        """Whether listeners are still called. False once the timing has ended."""
 
     @property
     def listeners(self) -> list[StepListener]:
-        """The listeners, in the order of their calls; a listener adds and removes itself."""
+        """The listeners in the order of their calls. A listener adds and removes itself."""
 
 
 class TimedPart(Protocol):
-    """A named part of whatever phase it is entered in, as a context manager."""
+    """A context manager that times its body as a named part of the current phase."""
 
     name: str
 
@@ -75,39 +75,49 @@ class StepTiming(StepCounter, StepSource, Protocol):
     """What the timing of a session offers to the other parts."""
 
     def part(self, name: str) -> TimedPart:
-        """Return the timed part of a name, the same object each time."""
+        """Return the timed part with this name. The same name gives the same object."""
 
     def garbage_collections(self) -> AbstractContextManager[Any]:
-        """Return the region of full garbage collections, a phase that is measured from now on."""
+        """Return the region of full garbage collections.
+
+        From this call on, garbage collection counts as a phase that the session measures.
+        """
 
     def flag_next_step(self, flag: int) -> None:
         """Set a `StepFlag` on the step whose batch begins next."""
 
 
 @dataclass
-class FixedSteps:
-    """The step of a session in which nobody counts steps: not yet, or no longer."""
+class ConstantStep:
+    """A step number that does not change: before steps are counted, and after the session."""
 
     step: int = 0
 
 
 Describer = Callable[[RunStart], object]
-"""Completes the first record of a session with what a part knows."""
+"""Adds what a part knows to the first record of a session."""
 Ending = Callable[[str, BaseException | None], object]
-"""Puts back what a part has changed; gets the status and the error that the session ends with."""
-_WRITE_EVERY_NS = 15_000_000_000
-_WAIT_FRAC = 0.5
-"""Full windows of records wait to be written together, at most this long and this share of the run
-so far. A process that is killed loses that much; an exception, Ctrl-C or SIGTERM nothing."""
+"""Restores what a part has changed. It receives the session's final status and its error."""
+_MOST_WAIT_NS = 15_000_000_000
+_MOST_WAIT_FRAC = 0.5
+"""Full windows of records wait to be written together, but no longer than this time and this share
+of the run so far. A process that is killed loses the windows that wait; after an exception, Ctrl-C
+or SIGTERM they are still written."""
 
 
 class RunContext:
-    """The clock, place and records of one session, which are appended to this rank's file.
+    """The clock, the log dir and the records of a session.
 
-    Get it with `RunContext.of(trainer)` in `setup`, where ranks agree on the log dir. A session
-    lasts until `end` is called; the next `of` begins a new session. What a part changes it puts
-    back in a function that it hands to `at_end`, since any part may end the session. A copy
-    (pickle, deepcopy) of a context is None: a copied callback is set up by its own Trainer.
+    The parts of a session get it with `RunContext.of(trainer)` in `setup`, where ranks agree on the
+    log dir. Records are appended to the file of this rank. A session lasts until `end` is called,
+    and the next `of` begins a new session. Any part may end the session, so every part hands
+    `at_end` a function that restores what the part has changed. A copy of a context (by pickle or
+    deepcopy) is None, since a copied callback is set up by its own Trainer.
+
+    Attributes:
+        session: The session's number, from 0. As a rule it is the same on all ranks.
+        wrappers: Wrapped methods, which `end` restores at the latest.
+        cannot_write: Whether the log dir cannot be written, so that nothing more is recorded.
     """
 
     def __init__(
@@ -122,19 +132,20 @@ class RunContext:
         self.run_dir = run_dir
         self.rank = int(trainer.global_rank)
         self.stage = stage_of(trainer)
-        self.session = session  # from 0; as a rule the same on every rank
+        self.session = session
         self.ranks = ranks
-        self.wrappers = Wrappers()  # put back by `end` at the latest
+        self.wrappers = Wrappers()
         self._describers: list[Describer] = []
         self._endings: list[Ending] = []
-        self.ended = self.unwritten = False
+        self.ended = self.cannot_write = False
         self.now = now
         self.started_ns = now()
         self.started_unix_ns = time.time_ns()
         self._trainer = ref(trainer)
         self._writer = RecordWriter(run_dir, rank=self.rank)
-        self._steps: StepCounter = FixedSteps()
-        self._waiting: list[Record] | None = []
+        self._steps: StepCounter = ConstantStep()
+        self._first_records: list[Record] | None = []
+        """The records before the first flush; None after it."""
 
     @classmethod
     def of(
@@ -144,53 +155,60 @@ class RunContext:
         log_dir: str | os.PathLike[str] | None = None,
         now: Callable[[], int] = time.perf_counter_ns,
     ) -> "RunContext":
-        """Return the Trainer's context, and begin a session where none is running.
+        """Return the Trainer's context. Begin a new session if none is being set up.
 
-        `log_dir`, which replaces the loggers', and the clock `now` are the first caller's.
+        Args:
+            trainer: The Trainer.
+            log_dir: Replaces the log dir of the loggers, if this call begins the session.
+            now: The clock in nanoseconds, if this call begins the session.
         """
         running = cls.running(trainer)
         if running is not None:
-            if running._waiting is not None:
+            if running._first_records is not None:
                 return running
-            running.end("exception")  # of an earlier fit, whose end was not noticed
-        last = _OUTPUTS.get(trainer)
+            running.end("exception")  # the session of an earlier fit, which no part has ended
+        last = _LAST_CONTEXTS.get(trainer)
         if log_dir is None and last is not None:
             log_dir = last.run_dir if last.stage == "fit" else os.path.dirname(last.run_dir)
         ranks = RankStore.of(trainer)
         run_dir, session = resolve_session(trainer, log_dir, ranks)
         context = cls(trainer, run_dir, session=session, ranks=ranks, now=now)
-        _OUTPUTS[trainer] = context
+        _LAST_CONTEXTS[trainer] = context
         if context.rank == 0:
             context._try(lambda: write_marker(context.run_dir))
         return context
 
     @staticmethod
     def running(trainer: Trainer) -> "RunContext | None":
-        """Return the context of the session that runs in a Trainer, if there is one."""
-        last = _OUTPUTS.get(trainer)
+        """Return the context of the session that runs in a Trainer, or None."""
+        last = _LAST_CONTEXTS.get(trainer)
         return None if last is None or last.ended else last
 
     @property
     def step(self) -> int:
-        """Number of the running step, from 0; always 0 where nobody counts the steps."""
+        """Number of the running step, from 0. Stays 0 if no part counts the steps."""
         return self._steps.step
 
     def count_steps_by(self, counter: StepCounter) -> None:
-        """Number notes and other records by a counter, until the session ends."""
+        """Take the step numbers of records from a counter, until the session ends."""
         self._steps = counter
 
     @property
-    def over(self) -> bool:
+    def fit_has_ended(self) -> bool:
         """Whether the fit has ended. Lightning sets this before it calls the end hooks."""
         trainer = self._trainer()
         return trainer is None or trainer.state.stopped
 
     def at_end(self, ending: Ending, *, last: bool = False) -> None:
-        """Call a function as the session ends: before those added earlier, or as the `last`."""
+        """Call a function when the session ends.
+
+        The functions are called in reverse order of these calls. With `last`, the function is
+        called after all that have been added so far.
+        """
         self._endings.insert(0 if last else len(self._endings), ending)
 
     def at_start(self, describe: Describer) -> None:
-        """Let a function complete the session's first record right before it is written."""
+        """Call a function with the session's first record, right before the record is written."""
         self._describers.append(describe)
 
     def clock(self) -> int:
@@ -198,22 +216,27 @@ class RunContext:
         return self.now() - self.started_ns
 
     def windows_left(self, written_ns: int, waiting: int) -> int:
-        """Return how many more windows to wait for before writing; 0 is to write now.
+        """Return how many more windows to wait for before writing. 0 means to write now.
 
-        `waiting` windows have become full since the last write at `written_ns`, which gives their
-        pace. A call costs a training loop some 50 us.
+        A call costs a training loop some 50 us, so that callers ask once in several windows.
+
+        Args:
+            written_ns: The time of the last write.
+            waiting: How many windows have become full since then, which shows their pace.
         """
         now = self.now()
         waited_ns = max(1, now - written_ns)
-        grows_ns = (_WAIT_FRAC * (now - self.started_ns) - waited_ns) / (1 - _WAIT_FRAC)
-        left_ns = min(_WRITE_EVERY_NS - waited_ns, grows_ns)
+        # Both the wait and the run grow by `growth_ns` until the wait is its share of the run.
+        run_ns = now - self.started_ns
+        growth_ns = (_MOST_WAIT_FRAC * run_ns - waited_ns) / (1 - _MOST_WAIT_FRAC)
+        left_ns = min(_MOST_WAIT_NS - waited_ns, growth_ns)
         return 0 if left_ns <= 0 else max(1, round(left_ns * waiting / waited_ns))
 
     def write(self, record: Record) -> None:
-        """Add a record, which the next flush writes."""
-        if self._waiting is not None:
-            self._waiting.append(record)
-        elif not self.unwritten:
+        """Add a record, which the next flush writes to the file."""
+        if self._first_records is not None:
+            self._first_records.append(record)
+        elif not self.cannot_write:
             self._writer.write(record)
 
     def note(self, name: str, value: Any = None, message: str = "") -> None:
@@ -231,13 +254,13 @@ class RunContext:
             say(message)
 
     def flush(self) -> None:
-        """Append the records to the file; the first flush begins with the session's `RunStart`.
+        """Append the new records to the file. The first flush begins with the session's `RunStart`.
 
-        Where the folder cannot be written or the disk is full, say so once and record no more.
+        If the folder cannot be written or the disk is full, warn once and record no more.
         """
-        if self._waiting is not None:
-            self._begin(self._waiting)
-        if not self.unwritten:
+        if self._first_records is not None:
+            self._begin(self._first_records)
+        if not self.cannot_write:
             self._try(self._writer.flush)
 
     def end(
@@ -249,22 +272,22 @@ class RunContext:
         error: BaseException | None = None,
         wall_ns: int | None = None,
     ) -> None:
-        """End every part, write `RunEnd` and flush; each callback calls this as it ends.
+        """End the session: call the functions of `at_end`, write a `RunEnd`, and flush.
 
-        Only the first call writes, except that a later call which knows the steps (that of the
-        `PhaseTimer`) adds a fuller record: readers take the last record.
+        Every callback calls this when it ends, and only the first call writes a record. However,
+        the `PhaseTimer`, which passes `steps`, always writes a fuller one. Readers use the last.
         """
         while self._endings:
             self._endings.pop()(status, error)
-        last = self.step if steps is None else steps
-        # The counter refers to the Trainer, and this context must not keep a Trainer alive.
-        self._steps = FixedSteps(last)
+        step_count = self.step if steps is None else steps
+        # The counter refers to the Trainer, which this context must not keep alive.
+        self._steps = ConstantStep(step_count)
         if not self.ended or steps is not None:
             self.write(
                 RunEnd(
                     status=status,
                     wall_ns=self.clock() if wall_ns is None else wall_ns,
-                    steps=last,
+                    steps=step_count,
                     own_cost_ns_per_step=own_cost_ns_per_step,
                     error=None if error is None else text_of(error),
                 )
@@ -275,7 +298,7 @@ class RunContext:
         self.ranks.close(delete=self.rank == 0)
         self._writer.close()
 
-    def _begin(self, waiting: list[Record]) -> None:
+    def _begin(self, first_records: list[Record]) -> None:
         writer = RecordWriter(self.run_dir, rank=self.rank)
         trainer = self._trainer()
         if trainer is not None:
@@ -283,18 +306,18 @@ class RunContext:
             start.hosts = self.ranks.hosts() if self.rank == 0 else []
             for describe in self._describers:
                 describe(start)
-            for record in (start, *waiting):
+            for record in (start, *first_records):
                 writer.write(record)
-        # Last, so that the next flush does all of it again where Ctrl-C interrupts this.
+        # This comes last: if Ctrl-C interrupts the lines above, the next flush repeats all of it.
         self._writer = writer
-        self._waiting = None
+        self._first_records = None
         self._describers.clear()
 
     def _try(self, act: Callable[[], None]) -> None:
         try:
             act()
         except OSError as error:
-            self.unwritten = True
+            self.cannot_write = True
             self._writer = RecordWriter(self.run_dir, rank=self.rank)
             say(
                 f"lightning_gpuprof cannot write to {self.run_dir}: {error}. Training goes on, and "
@@ -308,7 +331,7 @@ class RunContext:
 
 
 def status_of(error: BaseException | None) -> str:
-    """Return the status of a session that this error ends; None is no error.
+    """Return the status of a session that ends with this error, or without an error (None).
 
     >>> status_of(None), status_of(KeyboardInterrupt()), status_of(ValueError())
     ('finished', 'interrupted', 'exception')
@@ -318,4 +341,4 @@ def status_of(error: BaseException | None) -> str:
     return "interrupted" if isinstance(error, KeyboardInterrupt) else "exception"
 
 
-_OUTPUTS: "WeakKeyDictionary[Trainer, RunContext]" = WeakKeyDictionary()
+_LAST_CONTEXTS: "WeakKeyDictionary[Trainer, RunContext]" = WeakKeyDictionary()

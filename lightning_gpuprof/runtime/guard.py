@@ -1,4 +1,4 @@
-"""The one place that catches every exception: a failing recorder goes off, training goes on."""
+"""Catches all exceptions, and nothing else does: what fails is switched off, training goes on."""
 
 import functools
 import logging
@@ -26,11 +26,13 @@ def guarded(
 ) -> Callable[Concatenate[_Owner, _P], _R | None]:
     """Wrap a hook so that its failure disables its owner for the run instead of ending training.
 
-    The first failure is logged with its traceback, writes `ProbeDisabled` to the owner's `_context`
-    and calls its `_release()` or `release()`, which must put back whatever it changed. Then its
-    guarded hooks return None at once, except for `teardown` and `on_exception`, in which sessions
-    end; `setup` enables it again. `ConfigError` is raised, as are `KeyboardInterrupt`, `SystemExit`
-    and what the program's handler of a signal raises.
+    At the first failure the traceback is logged, a `ProbeDisabled` is written to the owner's
+    `_context`, and the owner's `_release()` or `release()` is called, which must restore whatever
+    the owner has changed. From then on the owner's guarded hooks return None at once, except for
+    `teardown` and `on_exception`, in which sessions end. `setup` enables the owner again.
+
+    `ConfigError`, `KeyboardInterrupt`, `SystemExit` and whatever the program's own signal handlers
+    raise are not caught.
     """
     begins_run = hook.__name__ == "setup"
     ends_run = hook.__name__ in ("teardown", "on_exception")
@@ -55,12 +57,12 @@ def guarded(
 
 
 def guarded_call(owner: object, call: Callable[[], object]) -> Callable[[], None]:
-    """Return a call whose failure disables an owner, as that of a `guarded` hook does.
+    """Wrap a function so that its failure disables an owner, as that of a `guarded` hook does.
 
-    The owner's `_release` must see to it that the call is not made again.
+    The owner's `_release` must make sure that the function is not called again.
     """
 
-    def guarded_call() -> None:
+    def call_with_guard() -> None:
         try:
             call()
         except ConfigError:
@@ -70,11 +72,11 @@ def guarded_call(owner: object, call: Callable[[], object]) -> Callable[[], None
                 raise
             disable(owner, error)
 
-    return guarded_call
+    return call_with_guard
 
 
 def enable(owner: object) -> None:
-    """Switch an owner on again, for a new run, that a failure switched off in the last run."""
+    """Switch an owner on again for a new run, if a failure switched it off in the last run."""
     owner.__dict__.pop(_DISABLED, None)
 
 
@@ -84,7 +86,7 @@ def is_disabled(owner: object) -> bool:
 
 
 def disable(owner: Any, error: BaseException) -> None:
-    """Switch a recorder off for the run, say why once, and write it to the run's records."""
+    """Switch an owner off for the run, and show and record the error if it is the first."""
     if is_disabled(owner):
         return
     setattr(owner, _DISABLED, True)
@@ -108,7 +110,7 @@ def disable(owner: Any, error: BaseException) -> None:
 
 
 def attempt(read: Callable[[], _R], otherwise: _D) -> _R | _D:
-    """Return a call's result, or `otherwise` where it fails: for facts that may be missing."""
+    """Return the result of `read`, or `otherwise` if it fails. For facts that may be missing."""
     try:
         return read()
     except Exception as error:
@@ -118,9 +120,10 @@ def attempt(read: Callable[[], _R], otherwise: _D) -> _R | _D:
 
 
 def raised_by_signal_handler(error: BaseException) -> bool:
-    """Return whether an error, such as that of a time limit, came from a signal handler.
+    """Return whether an error came from a signal handler, such as that of a time limit.
 
-    It was raised while this package's code ran, but is the program's own and has to reach it.
+    The handler happened to run during this package's code, but it belongs to the program, and the
+    program must receive its error.
     """
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
     codes = {
@@ -132,7 +135,7 @@ def raised_by_signal_handler(error: BaseException) -> bool:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the class and the text of an error, whose `__str__` may fail.
+    """Return the class and the text of an error, even if its `__str__` fails.
 
     >>> text_of(ValueError("boom"))
     'ValueError: boom'
@@ -142,7 +145,7 @@ def text_of(error: BaseException) -> str:
 
 @contextmanager
 def interrupts_wait() -> Iterator[None]:
-    """Call SIGINT's handler only after the body, where it is a function of Python's."""
+    """Delay Ctrl-C until the body has ended, if SIGINT has a handler that is written in Python."""
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""Runs a user's program in a child process of ours, and changes each Trainer that it makes."""
+"""Runs the user's program in a child process, and changes the Trainers that it creates."""
 
 import os
 import runpy
@@ -14,7 +14,12 @@ from lightning_gpuprof.runtime.wrap import Wrappers
 def change_trainers(
     change_arguments: Callable[[dict[str, Any]], object], on_made: Callable[[Any], object]
 ) -> None:
-    """Call `change_arguments` before, and `on_made` after, each Trainer of this process is made."""
+    """Change the arguments of all Trainers that this process creates from now on.
+
+    Args:
+        change_arguments: Receives the keyword arguments of a Trainer and may change them.
+        on_made: Receives every new Trainer.
+    """
 
     def init(original: Any, trainer: Any, *args: Any, **kwargs: Any) -> None:
         change_arguments(kwargs)
@@ -23,12 +28,12 @@ def change_trainers(
 
     for name in ("lightning.pytorch", "pytorch_lightning"):
         if find_spec(name.partition(".")[0]) is not None:
-            # LightningCLI reads the Trainer's arguments from its signature, which stays.
+            # The class keeps its signature, from which LightningCLI reads the arguments.
             Wrappers().call_instead(import_module(name).Trainer, "__init__", init)
 
 
 def run_program(program: Sequence[str]) -> None:
-    """Run a script, or `-m` and a module, with its arguments, as Python would."""
+    """Run a program as `python` would: a script or `-m` with a module, then the arguments."""
     if program[0] == "-m":
         sys.argv, sys.path[0] = list(program[1:]), os.getcwd()
         runpy.run_module(program[1], run_name="__main__", alter_sys=True)

@@ -1,4 +1,4 @@
-"""Where a run's files go: one folder and one session number for all ranks."""
+"""Chooses the log dir of a run and the number of a session, which all ranks share."""
 
 import os
 import shutil
@@ -18,14 +18,17 @@ def resolve_session(
 ) -> tuple[str, int]:
     """Return the run's log dir and the number of the session that begins.
 
-    The dir is the first of these that there is: the override; the first TensorBoardLogger's; any
-    logger's `log_dir`; a fresh `<default_root_dir>/lightning_logs/version_<n>`. Under
-    `fast_dev_run` it is a temporary folder that goes with the Trainer. An evaluation has a folder
-    of its own in the dir, by its name. Rank 0 decides for all; another rank decides for itself
-    where it does not learn rank 0's dir in time.
+    The log dir is the first of these that exists: the override; the `log_dir` of the first
+    TensorBoardLogger; that of another logger; a new
+    `<default_root_dir>/lightning_logs/version_<n>`. With `fast_dev_run` it is a temporary folder,
+    which is deleted with the Trainer. The files of an evaluation go to a subfolder that has the
+    name of its stage.
+
+    Rank 0 decides for all ranks. A rank that does not learn rank 0's decision in time decides for
+    itself.
     """
-    if not trainer.is_global_zero and (of_rank_0 := ranks.get(SESSION, timeout=TIMEOUT)):
-        number, _, folder = of_rank_0.partition(" ")
+    if not trainer.is_global_zero and (decision := ranks.get(SESSION, timeout=TIMEOUT)):
+        number, _, folder = decision.partition(" ")
         return folder, int(number)
     fallback = attempt(partial(os.path.abspath, "lightning_logs"), "lightning_logs")
     folder = attempt(lambda: _choose(trainer, override), fallback)
@@ -57,7 +60,7 @@ def _choose(trainer: Trainer, override: str | os.PathLike[str] | None) -> str:
 
 
 def _local(folder: object) -> str | None:
-    """Return a path on this machine, or None for nothing or for a bucket's URL."""
+    """Return a path on this machine; None if there is none, or if it is a URL of remote storage."""
     if not folder or "://" in str(folder):
         return None
     return str(folder)

@@ -1,4 +1,4 @@
-"""Places in the program as they are written down."""
+"""Files and lines of the program: to which package they belong, and how they are shown."""
 
 import linecache
 import os
@@ -17,29 +17,29 @@ from lightning_gpuprof.runtime.guard import attempt
 Place = tuple[str, int, str]
 """File, line and function."""
 USER, GPUPROF = "", "lightning_gpuprof"
-"""Packages of the user's own files and of this package's."""
+"""What `package_of` returns for the user's own files, and for those of this package."""
 _SITE = os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__)))
 _OWN = os.path.dirname(os.path.abspath(lightning_gpuprof.__file__))
 _PYTHON = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
-_TYPED = ("<stdin>", "<ipython-input-", "<python-input-")
-"""How the names of code from a shell, a notebook's cell or standard input begin."""
+_INTERACTIVE = ("<stdin>", "<ipython-input-", "<python-input-")
+"""Prefixes of the file names of code from a shell, a notebook's cell or standard input."""
 _GENERATED = "torchinductor_"
-"""How the name of the folder begins into which torch.compile writes modules."""
+"""Prefix of the name of the folder into which torch.compile writes modules."""
 
 
 def shown(place: Place) -> CodePlace:
-    """Return a place with its path as a user would write it, and its text."""
+    """Return a place with the line's text, and with its path as a user would write it."""
     file, line, function = place
     return CodePlace(shown_path(file), line, function, linecache.getline(file, line).strip())
 
 
 def own_line_like(pattern: str) -> CodePlace | None:
     """Return the first line of the program's own files that matches a pattern."""
-    switch = re.compile(pattern)
+    expression = re.compile(pattern)
     for file in _own_files():
         for number, text in enumerate(linecache.getlines(file), 1):
             source = text.strip()
-            if switch.search(source) and not source.startswith("#"):
+            if expression.search(source) and not source.startswith("#"):
                 return CodePlace(shown_path(file), number, "", source)
     return None
 
@@ -54,7 +54,7 @@ def _own_files() -> list[str]:
 
 
 def shown_path(file: str) -> str:
-    """Return a path as a user in the training's folder would write it; a cell as `In[3]`."""
+    """Return a path relative to the working directory if it is inside; a cell as `In[3]`."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     named = getattr(getattr(shell, "compile", None), "format_code_name", lambda name: None)(file)
     if named:
@@ -64,21 +64,23 @@ def shown_path(file: str) -> str:
 
 
 def _absolute(file: str) -> str:
-    """Return an absolute path, or the path as it is where the working directory is gone."""
+    """Return an absolute path, or the unchanged path if the working directory was deleted."""
     return attempt(partial(os.path.abspath, file), file)
 
 
 @lru_cache(maxsize=4096)
 def package_of(filename: str) -> str:
-    """Return the package that a file is part of: empty for the user's own, `python` for Python's.
+    """Return the package that a file belongs to.
 
-    Modules that torch.compile writes are torch's: nobody can change a line of them.
+    The result is `USER`, an empty string, for the user's own files, and `python` for the standard
+    library. Modules that torch.compile has generated count as torch's, since the user cannot change
+    their lines.
 
     >>> package_of(os.__file__), package_of(torch.__file__), package_of("train.py")
     ('python', 'torch', '')
     """
-    if filename.startswith("<"):  # typed in, or frozen or generated: no line to show
-        return USER if filename.startswith(_TYPED) else "python"
+    if filename.startswith("<"):  # interactive code, or frozen or generated code without a file
+        return USER if filename.startswith(_INTERACTIVE) else "python"
     path = _absolute(filename)
     if path.startswith(_OWN + os.sep):
         return GPUPROF
@@ -91,13 +93,17 @@ def package_of(filename: str) -> str:
     return "python" if any(path.startswith(root + os.sep) for root in _PYTHON) else USER
 
 
-def of_multiprocessing(file: str) -> bool:
-    """Tell whether a file is one of Python's `multiprocessing`."""
+def is_in_multiprocessing(file: str) -> bool:
+    """Return whether a file belongs to the standard library's `multiprocessing`."""
     return file.split(os.sep)[-2:-1] == ["multiprocessing"] and package_of(file) == "python"
 
 
 def package_in(frame: FrameType) -> str:
-    """Return the package whose code a frame runs, by its module where a package wrote that."""
+    """Return the package whose code a frame runs.
+
+    Code that a package has generated may name a file outside the package. Then the frame's module
+    decides.
+    """
     package = package_of(frame.f_code.co_filename)
     root, dot, _ = str(frame.f_globals.get("__name__", "")).partition(".")
     return root if package == USER and dot and is_installed(root) else package
@@ -105,13 +111,16 @@ def package_in(frame: FrameType) -> str:
 
 @lru_cache(maxsize=256)
 def is_installed(package: str) -> bool:
-    """Tell whether a package that was imported is installed: none of the user's own files."""
+    """Return whether an imported package is installed, and not one of the user's own modules."""
     file = getattr(sys.modules.get(package), "__file__", None)
     return file is not None and package_of(file) == package
 
 
 def _is_generated(path: str) -> bool:
-    """Tell whether torch.compile wrote a file; torch puts a folder of its own into the variable."""
+    """Return whether torch.compile has generated a file.
+
+    Torch sets the environment variable to the folder of its generated files.
+    """
     folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
     if folder and path.startswith(_absolute(folder) + os.sep):
         return True

@@ -1,4 +1,4 @@
-"""Values that ranks share in a fit, in the process group's store: no collective is added."""
+"""Values that ranks share in a fit through the store of the process group, without a collective."""
 
 import os
 import socket
@@ -13,15 +13,16 @@ from lightning_gpuprof.runtime.guard import attempt
 SESSION = "session"
 """Key of rank 0's log dir and session number."""
 TIMEOUT = timedelta(seconds=5)
-"""The longest wait for rank 0's log dir; the process group's own timeout is of minutes."""
+"""The longest wait for rank 0's log dir. The process group's own timeout is several minutes."""
 
 
 class RankStore:
-    """This fit's keys in the process group's store; a failing call counts as no value.
+    """The values of a fit in the process group's store.
 
-    Rank 0 sets its log dir, for which others wait `TIMEOUT` at most. On each further machine the
-    first rank sets the machine's name, for which nobody waits: rank 0 takes the names that are
-    there when its record file begins. Without a store there are no values.
+    Rank 0 sets its log dir, and the other ranks wait up to `TIMEOUT` for it. On every other machine
+    the first rank sets the machine's name. Rank 0 does not wait for these names: its record file
+    holds those that have been set by the time it begins. Without a store, and if a call of the
+    store fails, there are no values.
     """
 
     def __init__(self, store: Any = None, nodes: int = 1) -> None:
@@ -30,7 +31,7 @@ class RankStore:
 
     @classmethod
     def of(cls, trainer: Trainer) -> "RankStore":
-        """Return a Trainer's store, after setting this machine's name where this rank has to."""
+        """Return a Trainer's store. The first rank of each other machine sets the machine name."""
         store = attempt(fit_store, None) if trainer.world_size > 1 else None
         ranks = cls(store, trainer.num_nodes)
         if trainer.local_rank == 0 and not trainer.is_global_zero:
@@ -42,20 +43,20 @@ class RankStore:
         attempt(lambda: self._store.set(key, os.fsencode(value)), None)
 
     def get(self, key: str, *, timeout: timedelta | None = None) -> str:
-        """Return a key's value, "" for none; with a timeout, wait so long for it at most."""
+        """Return the value of a key, or "" if it has none. With a timeout, wait for the value."""
         if timeout is not None:
             attempt(lambda: self._store.wait([key], timeout), None)
-        # The store's own `get` would wait for a missing key as long as the process group may.
+        # For a missing key the store's own `get` would wait until the process group's timeout.
         exists = attempt(lambda: self._store.check([key]), False)
         return attempt(lambda: os.fsdecode(self._store.get(key)), "") if exists else ""
 
     def hosts(self) -> list[str]:
-        """Return the machines' names by node, "" where not set; [] for a single machine."""
+        """Return the machines' names by node rank, "" if not set; [] if there is one machine."""
         names = [self.get(key) for key in self._host_keys]
         return [socket.gethostname(), *names] if names else []
 
     def close(self, *, delete: bool) -> None:
-        """Let go of the store; rank 0 deletes the fit's keys, which all ranks have read by now."""
+        """Drop the store. Rank 0 also deletes the fit's keys, which all ranks have read by now."""
         store, self._store = self._store, None
         for key in (SESSION, *self._host_keys) if delete and store is not None else ():
             attempt(partial(store.delete_key, key), None)

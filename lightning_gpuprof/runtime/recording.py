@@ -1,4 +1,4 @@
-"""What callbacks that write records have in common: how they join a session and leave it."""
+"""The base class of callbacks that write records: it joins a session and leaves it."""
 
 from functools import partial
 from typing import Any
@@ -12,15 +12,15 @@ from lightning_gpuprof.runtime.hooks import silence_unused
 
 
 class RecordingCallback(Callback):
-    """A callback that takes part in a session, from `setup` to the end of the stage.
+    """A callback that takes part in a session, from `setup` until the stage ends.
 
-    However the stage ends, what a subclass has changed is put back (`_release`) and the session is
-    ended, by this callback or another. Where an exception ends it, `_rescue` is called first, since
-    Lightning will not call `on_train_end`.
+    However the stage ends, `_release` is called, in which a subclass restores whatever it has
+    changed, and the session is ended by this or another callback. If an exception ends the stage,
+    `_rescue` is called before that, since Lightning does not call `on_train_end`.
     """
 
     _of_a_run: tuple[str, ...] = ()
-    """Attributes that are None in a copy which is made during training."""
+    """Attributes that only exist during a run. In a copy of the callback they are None."""
 
     def __init__(self) -> None:
         self._context: RunContext | None = None
@@ -31,7 +31,7 @@ class RecordingCallback(Callback):
         return self.__dict__ | dict.fromkeys(self._of_a_run)
 
     def use_timing(self, timing: StepTiming) -> None:
-        """Take the timing of the session that is being set up, from the part that times it."""
+        """Receive the timing of the session that is being set up."""
         self._timing = timing
 
     @override
@@ -46,7 +46,7 @@ class RecordingCallback(Callback):
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
-        """Save what was measured, also at Ctrl-C; Lightning calls no `teardown` after this."""
+        """Save what was measured. After this, which Ctrl-C causes too, there is no `teardown`."""
         self._leave(exception)
 
     @override
@@ -69,14 +69,14 @@ class RecordingCallback(Callback):
             self._timing = None
 
     def _rescue(self, trainer: Trainer, exception: BaseException) -> None:
-        """Write what an exception left unwritten."""
+        """Write the records that would be lost because of an exception."""
 
     def _release(self) -> None:
-        """Put back whatever was changed; it may be called twice."""
+        """Restore whatever was changed. May be called twice."""
 
 
 def offer_timing(trainer: Trainer, timing: StepTiming) -> None:
-    """Hand the timing of a session to every callback of a Trainer that can use it."""
+    """Hand the timing of a session to all callbacks of a Trainer that write records."""
     callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
     for callback in callbacks:
         for part in (callback, *getattr(callback, "parts", ())):

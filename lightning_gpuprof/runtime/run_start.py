@@ -1,4 +1,7 @@
-"""The facts of a run that a Trainer and torch know; what they do not know stays absent."""
+"""Collects the facts for the first record of a session from the Trainer and torch.
+
+A fact that cannot be read is left out.
+"""
 
 import os
 import platform
@@ -27,16 +30,18 @@ from lightning_gpuprof.records.schema import SCHEMA_VERSION, Device, Loader, Run
 from lightning_gpuprof.runtime.guard import attempt
 from lightning_gpuprof.runtime.shared_state import shared_with
 
-_ALIKE = ("num_workers", "batch_size", "persistent_workers", "dataset_kind")
+_COMPARED_SETTINGS = ("num_workers", "batch_size", "persistent_workers", "dataset_kind")
+"""Validation loaders that agree in these settings are recorded as one."""
 SMALL_ROW_BYTES = 16 * 1024
-"""To copy a row of up to so many bytes into its batch takes less time than to index it."""
+"""Copying a row of up to this size into its batch takes less time than indexing it."""
 DRIVER = "/dev/nvidia0"
-"""There is no such test for AMD: its `/dev/kfd` exists for graphics inside of a processor, too."""
-_HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+"""Exists if a machine has an NVIDIA GPU and its driver. AMD's `/dev/kfd` proves no such thing, as
+it also exists for the graphics unit inside a processor."""
+_VISIBLE_DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
 def run_start(trainer: Trainer, *, session: int, started_unix_ns: int) -> RunStart:
-    """Return the record that begins a session, with what the Trainer knows by now."""
+    """Return the first record of a session."""
     stage = stage_of(trainer)
     on_cpu = trainer.strategy.root_device.type == "cpu"
     return RunStart(
@@ -65,13 +70,14 @@ def run_start(trainer: Trainer, *, session: int, started_unix_ns: int) -> RunSta
 
 
 def gpu_left_unused() -> str | None:
-    """Return `not_used`, `not_built` or `not_found`; None where there is no GPU, or it is hidden.
+    """Return why the machine's GPU is not used; None if there is no GPU, or if it is hidden.
 
-    Makes no context on the device.
+    The reasons are those of `RunStart.gpu_left_unused`. No context is created on the device.
     """
-    if any(os.environ.get(name, "0").strip() in ("", "-1") for name in _HIDING):
-        return None  # on purpose
-    if torch.cuda.device_count():  # asks the driver's library: what forks later may still use CUDA
+    if any(os.environ.get(name, "0").strip() in ("", "-1") for name in _VISIBLE_DEVICES):
+        return None  # the user has hidden the GPU
+    # This asks the driver's library only, so that processes forked later can still use CUDA.
+    if torch.cuda.device_count():
         return "not_used"
     if not os.path.exists(DRIVER):
         return None
@@ -79,7 +85,7 @@ def gpu_left_unused() -> str | None:
 
 
 def device_of(device: torch.device) -> Device:
-    """Describe the device that a rank trains on; asks a GPU only for its fixed properties."""
+    """Describe the device that a rank trains on. Only fixed properties of a GPU are read."""
     if device.type != "cuda":
         name = attempt(_processor, None) if device.type == "cpu" else None
         return Device(type=device.type, name=name)
@@ -105,9 +111,10 @@ def _processor() -> str | None:
 
 
 def _torch_settings() -> dict[str, Any]:
-    """Return torch's switches that may make a step faster or slower.
+    """Return torch's settings that may make a step faster or slower.
 
-    A switch that raises is absent, as TF32's where `fp32_precision` (torch 2.9) was set in detail.
+    A setting that raises when it is read is left out. That of TF32 does so if the program uses the
+    finer settings `fp32_precision` of torch 2.9.
     """
     cudnn: Any = torch.backends.cudnn
     mkldnn: Any = torch.backends.mkldnn
@@ -166,7 +173,7 @@ def _model(trainer: Trainer) -> dict[str, Any]:
     facts["dtypes"] = dict(Counter(str(p.dtype).removeprefix("torch.") for p in parameters))
     facts["default_dtype"] = str(torch.get_default_dtype()).removeprefix("torch.")
     facts["optimizers"] = [_optimizer(optimizer) for optimizer in trainer.optimizers]
-    # What nn.Embedding and nn.EmbeddingBag call it.
+    # The attribute of nn.Embedding and nn.EmbeddingBag.
     facts["sparse_gradients"] = any(
         getattr(part, "sparse", None) is True for part in module.modules()
     )
@@ -178,21 +185,24 @@ _MOST_CHILDREN = 8
 
 
 def _children(module: torch.nn.Module, prefix: str = "") -> list[str]:
-    """Return the names of a model's first parts with weights; of a single part, its own parts."""
-    inside = {
+    """Return the names of a module's first children that have parameters.
+
+    If there is only one such child, these are the names of its own children, and so on.
+    """
+    children = {
         name: child
         for name, child in module.named_children()
         if next(child.parameters(), None) is not None
     }
-    if len(inside) == 1:
-        name, child = inside.popitem()
+    if len(children) == 1:
+        name, child = children.popitem()
         return _children(child, f"{prefix}{name}.") or [prefix + name]
-    return [prefix + name for name in inside][:_MOST_CHILDREN]
+    return [prefix + name for name in children][:_MOST_CHILDREN]
 
 
 def _optimizer(optimizer: Any) -> dict[str, Any]:
     facts = {"class": type(optimizer).__name__, "groups": len(optimizer.param_groups)}
-    # Whose code updates the weights: torch's also where a class of the program's own inherits it.
+    # The package whose code updates the weights: torch's if a class of the program inherits `step`.
     facts["package"] = str(getattr(type(optimizer).step, "__module__", "")).split(".")[0]
     facts |= {
         key: optimizer.defaults[key]
@@ -203,13 +213,15 @@ def _optimizer(optimizer: Any) -> dict[str, Any]:
 
 
 def _validation_loader(trainer: Any) -> Loader | None:
-    """Return the settings of a fit's validation loaders; None where they are not alike."""
-    loaders = [_loader(trainer, loader) for loader in _listed(trainer.val_dataloaders)]
+    """Return the settings of a fit's validation loaders; None if the loaders differ."""
+    loaders = [_loader(trainer, loader) for loader in _as_list(trainer.val_dataloaders)]
     first = loaders[0]
     if first is None:
         return None
     for loader in loaders:
-        if loader is None or any(getattr(loader, key) != getattr(first, key) for key in _ALIKE):
+        if loader is None or any(
+            getattr(loader, name) != getattr(first, name) for name in _COMPARED_SETTINGS
+        ):
             return None
     batches = validation_batches(trainer)
     counted = len(batches) == len(loaders) and all(isinstance(count, int) for count in batches)
@@ -218,14 +230,14 @@ def _validation_loader(trainer: Any) -> Loader | None:
     return first
 
 
-def _listed(loaders: Any) -> list[Any]:
+def _as_list(loaders: Any) -> list[Any]:
     if isinstance(loaders, dict):
         return list(loaders.values())
     return list(loaders) if isinstance(loaders, (list, tuple)) else [loaders]
 
 
 def _loader(trainer: Trainer, loaders: Any) -> Loader | None:
-    loader = _listed(loaders)[0]
+    loader = _as_list(loaders)[0]
     if loader is None or not hasattr(loader, "num_workers"):
         return None
     return Loader(
@@ -236,7 +248,7 @@ def _loader(trainer: Trainer, loaders: Any) -> Loader | None:
         prefetch_factor=getattr(loader, "prefetch_factor", None),
         length=attempt(lambda: len(loader), None),
         dataset_kind=attempt(lambda: _dataset_kind(loader), None),
-        sampler=attempt(lambda: _own_sampler(loader), None),
+        sampler=attempt(lambda: _users_sampler(loader), None),
         in_memory=attempt(lambda: _in_memory(loader), None),
         shares=attempt(lambda: shared_with(trainer.lightning_module, loader.dataset), None),
     )
@@ -250,24 +262,26 @@ def _dataset_kind(loader: Any) -> str | None:
 
 
 def _in_memory(loader: Any) -> bool:
-    plain = loader.collate_fn is torch.utils.data.default_collate
-    return plain and _holds_tensors(loader.dataset)
+    collates_by_default = loader.collate_fn is torch.utils.data.default_collate
+    return collates_by_default and _holds_small_rows(loader.dataset)
 
 
-def _holds_tensors(dataset: Any) -> bool:
+def _holds_small_rows(dataset: Any) -> bool:
+    """Return whether a dataset consists of tensors in memory with small rows."""
     if type(dataset) is torch.utils.data.Subset:
-        return _holds_tensors(dataset.dataset)
+        return _holds_small_rows(dataset.dataset)
     if type(dataset) is torch.utils.data.ConcatDataset:
-        return all(map(_holds_tensors, dataset.datasets))
+        return all(map(_holds_small_rows, dataset.datasets))
     if type(dataset) is not torch.utils.data.TensorDataset:
         return False
-    held_bytes: int = sum(tensor.nbytes for tensor in dataset.tensors)
-    return held_bytes <= SMALL_ROW_BYTES * len(dataset)
+    num_bytes: int = sum(tensor.nbytes for tensor in dataset.tensors)
+    return num_bytes <= SMALL_ROW_BYTES * len(dataset)
 
 
-def _own_sampler(loader: Any) -> str | None:
-    """Return the class of a sampler that is not torch's: it runs in the training process."""
+def _users_sampler(loader: Any) -> str | None:
+    """Return the class of the user's own sampler, which runs in the training process."""
     samplers = (getattr(loader, name, None) for name in ("batch_sampler", "sampler"))
-    own = [type(s) for s in samplers if s is not None]
-    own = [cls for cls in own if cls.__module__.split(".")[0] not in ("builtins", *TENSOR_PACKAGES)]
-    return own[0].__name__ if own else None
+    classes = [type(sampler) for sampler in samplers if sampler is not None]
+    libraries = ("builtins", *TENSOR_PACKAGES)
+    users = [cls.__name__ for cls in classes if cls.__module__.split(".")[0] not in libraries]
+    return users[0] if users else None

@@ -1,4 +1,4 @@
-"""Loggers of the user's, whose failure does not end training."""
+"""Calls the user's loggers so that their failure does not end training."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from lightning_gpuprof.runtime.wrap import unwrapped
 
 
 class SafeLogger:
-    """Hands values on to a logger; once the logger fails, warns the user and hands on no more."""
+    """Hands values on to a logger. If the logger fails, it is not called again in this run."""
 
     def __init__(self, logger: Any, context: Any = None) -> None:
         self.logger = logger
@@ -17,15 +17,15 @@ class SafeLogger:
 
     @property
     def experiment(self) -> Any:
-        """The tracker's own object; None where it cannot be made.
+        """The logger's `experiment`; None if it cannot be created.
 
-        Lightning has made it by the time of `setup`, where it is to be made in this process.
+        If it belongs to this process, Lightning has created it before it calls `setup`.
         """
         return attempt(lambda: self.logger.experiment, None)
 
     @guarded
     def log(self, values: dict[str, float], step: int) -> None:
-        """Hand values on, which is this package's own time, not what the user's logging takes."""
+        """Hand values on. This time is the package's own, so it does not count as logging."""
         unwrapped(self.logger.log_metrics)(values, step=step)
 
     @guarded

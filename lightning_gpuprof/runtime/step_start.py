@@ -1,4 +1,4 @@
-"""Where a training step begins: at the fetch of its batch, for which Lightning has no hook."""
+"""Calls a function where a step begins: at the fetch of its batch, where Lightning has no hook."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,17 +9,22 @@ from lightning_gpuprof.runtime.context import StepSource
 from lightning_gpuprof.runtime.hooks import dispatcher_in
 
 _NEVER = 1 << 62
-_FAR = 16
-"""To pass over this many steps or more, half of them are not counted one by one."""
+_MIN_PAUSE = 16
+"""If at least this many steps are skipped, listening stops for half of them."""
 
 
 class StepCalls:
-    """Calls a function where a training step begins, for the length of a fit.
+    """Calls a function at the beginning of every training step of a fit.
 
-    With a `source` (the timing of the fit), that is right before the fetch of the step's batch.
-    Without one a step is taken to begin at `on_train_batch_start`, after its fetch, which is then
-    part of the step before. `on_step` is called with the step's number, from 0, but not while
-    asleep.
+    With a `source`, which is the timing of the fit, a step begins right before its batch is
+    fetched. Without a source it begins at `on_train_batch_start`, so that the fetch belongs to the
+    step before.
+
+    Args:
+        trainer: The Trainer.
+        callback: The callback, or part of a callback, that the calls are for.
+        on_step: Receives the number of the step, from 0.
+        source: The timing of the fit, if there is one.
     """
 
     def __init__(
@@ -33,71 +38,71 @@ class StepCalls:
         self._hooks = dispatcher_in(trainer, callback)
         self._on_step, self._source = on_step, source
         self._first = self._due = self._completed
-        self._called_back = False
-        self._leave: Callable[[], object] | None = None
-        self._enter()
+        self._is_resuming_later = False
+        self._stop_listening: Callable[[], object] | None = None
+        self._listen()
 
     @property
     def _completed(self) -> int:
         return int(self._progress.total.completed)
 
     def sleep_until(self, step: int | None) -> None:
-        """Pass over the steps before this step; None for all steps."""
+        """Skip the steps before this step, or all steps (None)."""
         self._due = _NEVER if step is None else self._first + step
-        self._rest()
+        self._pause()
 
     def wake(self) -> None:
-        """Pass over no more steps."""
-        self._wait_no_more()
-        self._enter()
+        """Skip no more steps."""
+        self._cancel_resuming()
+        self._listen()
         self._due = min(self._due, self._completed)
 
     def remove(self) -> None:
-        """Call back no more."""
+        """End the calls."""
         self._due = _NEVER
-        self._rest()
+        self._pause()
 
     def step_begins(self, *_: Any) -> None:
-        """Call the function, unless the step is to be passed over."""
+        """Call the function, unless the step is skipped."""
         completed = self._completed
         if completed >= self._due:
             self._due = completed + 1
             self._on_step(completed - self._first)
 
     def timing_ends(self) -> None:
-        """Go on by the hook: the timing ended before the fit."""
-        self._go()
-        self._enter()
+        """Go on with the hook `on_train_batch_start`, since the timing has ended before the fit."""
+        self._leave()
+        self._listen()
 
-    def _rest(self) -> None:
-        """Stop listening until shortly before the next step that counts."""
-        self._wait_no_more()
+    def _pause(self) -> None:
+        """Stop listening until shortly before the next step that is not skipped."""
+        self._cancel_resuming()
         left = self._due - self._completed
-        if left < _FAR:
-            self._enter()
+        if left < _MIN_PAUSE:
+            self._listen()
             return
-        self._go()
+        self._leave()
         if self._due < _NEVER:
-            self._called_back = True
-            self._hooks.periodic.add(self._rest, left // 2)
+            self._is_resuming_later = True
+            self._hooks.periodic.add(self._pause, left // 2)
 
-    def _wait_no_more(self) -> None:
-        if self._called_back:
-            self._called_back = False
-            self._hooks.periodic.drop(self._rest)
+    def _cancel_resuming(self) -> None:
+        if self._is_resuming_later:
+            self._is_resuming_later = False
+            self._hooks.periodic.drop(self._pause)
 
-    def _enter(self) -> None:
-        if self._leave is not None:
+    def _listen(self) -> None:
+        if self._stop_listening is not None:
             return
         source = self._source
         if source is None or not source.running:
             self._hooks.add(BATCH_START, self.step_begins)
-            self._leave = lambda: self._hooks.drop(BATCH_START, self.step_begins)
+            self._stop_listening = lambda: self._hooks.drop(BATCH_START, self.step_begins)
         else:
             source.listeners.append(self)
-            self._leave = lambda: source.listeners.remove(self)
+            self._stop_listening = lambda: source.listeners.remove(self)
 
-    def _go(self) -> None:
-        leave, self._leave = self._leave, None
-        if leave is not None:
-            leave()
+    def _leave(self) -> None:
+        stop_listening, self._stop_listening = self._stop_listening, None
+        if stop_listening is not None:
+            stop_listening()

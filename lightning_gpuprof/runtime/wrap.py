@@ -14,9 +14,9 @@ _MISSING = object()
 
 
 class Wrappers:
-    """Replaces attributes of objects, classes and modules, and puts them back, the last first.
+    """Replaces attributes of objects, classes and modules, and restores them in reverse order.
 
-    An attribute that somebody else has replaced in the meantime is not put back.
+    An attribute that other code has replaced in the meantime is left as it is.
 
     >>> class Target: greeting = "hello"
     >>> wrappers = Wrappers()
@@ -31,13 +31,13 @@ class Wrappers:
         self._undo: list[Callable[[], None]] = []
 
     def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        """Replace an attribute by what `make` returns for it; do nothing where it is missing."""
+        """Replace an attribute by what `make` returns for its value, if the attribute exists."""
         original = getattr(owner, name, None)
         if original is not None:
             self._put(owner, name, make(original))
 
     def call_instead(self, owner: Any, name: str, call: Callable[..., Any]) -> None:
-        """Replace a function by `call`, which gets the original before the arguments."""
+        """Replace a function by `call`, which receives the original and then the arguments."""
 
         def make(original: Any) -> Any:
             return wraps(original)(lambda *args, **more: call(original, *args, **more))
@@ -45,7 +45,7 @@ class Wrappers:
         self.replace(owner, name, make)
 
     def call_after(self, owner: Any, name: str, call: Callable[[], object]) -> None:
-        """Call a function after each call of a method, also where the method raises."""
+        """Call a function after every call of a method, even if the method raises."""
         self.call_inside(owner, name, _After(call))
 
     def call_inside(
@@ -55,11 +55,11 @@ class Wrappers:
         region: AbstractContextManager[Any],
         kind: "type[CallInside] | None" = None,
     ) -> None:
-        """Call a method inside a region from now on; an object that refuses is left alone."""
+        """Call a method inside a region from now on, if its object allows it to be replaced."""
         attempt(partial(self._put_inside, owner, name, region, kind or CallInside), None)
 
     def restore(self) -> None:
-        """Put everything back."""
+        """Restore all attributes."""
         while self._undo:
             self._undo.pop()()
 
@@ -72,8 +72,8 @@ class Wrappers:
     def _put(self, owner: Any, name: str, replacement: Any) -> None:
         before = vars(owner).get(name, _MISSING)
         _write(owner, name, replacement)
-        # Some proxies show the attributes of the object they stand for as their own (wrapt's):
-        # its method would call itself for ever.
+        # Some proxies, such as those of wrapt, hand an attribute on to the object behind them. Its
+        # method would then call itself for ever.
         if getattr(owner, name, None) is not replacement:
             _write(owner, name, before)
             return
@@ -86,10 +86,11 @@ class Wrappers:
 
 
 class CallInside:
-    """Stands in for a bound method: calls it inside a region, in the thread that trains.
+    """Takes the place of a bound method and calls it inside a region.
 
-    What others call from threads of their own is not the step's time: trackers do so themselves.
-    A copy of its owner (pickle, deepcopy) gets the plain method back, and names nothing of ours.
+    Calls from other threads, such as those of an experiment tracker, are made without the region,
+    since they are not part of a step's time. A copy of the owner (by pickle or deepcopy) has the
+    original method, so that a pickle does not refer to this package.
     """
 
     def __init__(self, owner: object, name: str, region: AbstractContextManager[Any]) -> None:
@@ -100,7 +101,7 @@ class CallInside:
         self._thread = get_ident()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the method, in the thread that trains inside the region."""
+        """Call the method, inside the region if the training thread calls it."""
         if get_ident() != self._thread:
             return self.original(*args, **kwargs)
         with self._region:
@@ -112,7 +113,7 @@ class CallInside:
 
 
 class LoggingCall(CallInside):
-    """A call that logs; samples of the stack know it by the name of its function."""
+    """A call that logs. Stack samples recognize it by the function name `call_to_log`."""
 
     def call_to_log(self, *args: Any, **kwargs: Any) -> Any:
         """Call the method as `CallInside` does."""
@@ -122,12 +123,12 @@ class LoggingCall(CallInside):
 
 
 def unwrapped(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the method itself where a region was put around it."""
+    """Return the original of a method that is called inside a region, or the method as it is."""
     return method.original if isinstance(method, CallInside) else method
 
 
 class _After:
-    """Calls a function after a call, also where that fails."""
+    """A region that calls a function when it closes."""
 
     def __init__(self, after: Callable[[], object]) -> None:
         self._after = after
@@ -139,15 +140,14 @@ class _After:
 
 
 def _write(owner: Any, name: str, value: Any) -> None:
-    """Set an attribute of the owner's own, or delete it where the value is `_MISSING`.
+    """Set an attribute in the owner's own dict, or delete it if the value is `_MISSING`.
 
-    Not by `setattr` where there is another way: a proxy may hand that on to the object that its
-    own method calls.
+    `setattr` is used only for a class, because a proxy may hand it on to the object behind it.
     """
-    own = vars(owner)
-    if not isinstance(own, dict):  # a class's is read-only
+    attributes = vars(owner)
+    if not isinstance(attributes, dict):  # that of a class is read-only
         delattr(owner, name) if value is _MISSING else setattr(owner, name, value)
     elif value is _MISSING:
-        own.pop(name, None)
+        attributes.pop(name, None)
     else:
-        own[name] = value
+        attributes[name] = value

@@ -11,7 +11,7 @@ from lightning_gpuprof.adapters.device_events import DeviceEvents
 from lightning_gpuprof.adapters.trainer_parts import TrainerParts
 from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import RunStart, StepFlag
-from lightning_gpuprof.runtime.compiling import CompileNotes
+from lightning_gpuprof.runtime.compiling import CompileRecords
 from lightning_gpuprof.runtime.context import RunContext, StepListener
 from lightning_gpuprof.runtime.guard import interrupts_wait
 from lightning_gpuprof.runtime.hooks import PeriodicCalls
@@ -99,7 +99,7 @@ class TimingRun:
         )
         self.part = cache(partial(Component, self.timeline, marking=self._device))
         self._deactivate: Callable[[], object] = lambda: None
-        self._compiling: CompileNotes | None = None
+        self._compiling: CompileRecords | None = None
 
     def attach(self) -> None:
         """Begin to time; `restore` puts everything back, also after this has failed half-way."""
@@ -109,7 +109,7 @@ class TimingRun:
         self.context.at_start(self._describe)
         self.context.count_steps_by(self.timeline)
         flag = partial(self.timeline.flag_last_batch, StepFlag.COMPILED)
-        self._compiling = CompileNotes(self.context, flag)
+        self._compiling = CompileRecords(self.context, flag)
 
     @property
     def step(self) -> int:
@@ -196,7 +196,7 @@ class TimingRun:
 
     def _look(self) -> None:
         if self._compiling is not None:
-            self._batches.counters = self._compiling.look()
+            self._batches.counters = self._compiling.write_new()
 
     @override
     def __reduce__(self) -> tuple[Any, ...]:

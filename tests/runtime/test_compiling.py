@@ -8,7 +8,7 @@ import torch
 
 from lightning_gpuprof.records.facts import CompileTime
 from lightning_gpuprof.records.lines import CompileEvent
-from lightning_gpuprof.runtime.compiling import CompileNotes, compile_events
+from lightning_gpuprof.runtime.compiling import CompileRecords, compile_events
 
 
 @pytest.fixture
@@ -56,19 +56,19 @@ def test_a_recompilation_is_at_its_function(dynamo, text, reason):
 def test_a_run_gets_what_is_new_in_it_once(dynamo):
     dynamo.graph_break_reasons.append(broken("before", ("a.py", 1)))
     written = []
-    notes = CompileNotes(SimpleNamespace(write=written.append), lambda: 3)
+    notes = CompileRecords(SimpleNamespace(write=written.append), lambda: 3)
     dynamo.graph_break_reasons.append(broken("in it", ("a.py", 2)))
     for total in (1, 2, 3):
         dynamo.counters["frames"]["total"] = total
-        notes.look()
+        notes.write_new()
     assert [(type(one), one.reason) for one in written] == [(CompileEvent, "in it")]
 
 
 def test_forward_and_backward_are_timed_from_one_look_to_the_next_also_after_a_reset(dynamo):
     dynamo.cumulative_time_spent_ns = times = {"entire_frame_compile": 500}
     written = []
-    notes = CompileNotes(SimpleNamespace(write=written.append), lambda: 3)
-    notes.look()
+    notes = CompileRecords(SimpleNamespace(write=written.append), lambda: 3)
+    notes.write_new()
     assert written == []
     for spent in (
         {"entire_frame_compile": 1_200, "backend_compile": 600},
@@ -77,5 +77,5 @@ def test_forward_and_backward_are_timed_from_one_look_to_the_next_also_after_a_r
     ):
         times |= spent
         dynamo.counters["frames"]["total"] += 1
-        notes.look()
+        notes.write_new()
     assert written == [CompileTime(3, took) for took in (700, 250, 30)]

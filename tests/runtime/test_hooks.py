@@ -61,7 +61,7 @@ def counted(host, calls, batches):
 
 
 def test_where_batches_are_counted_anyway_there_is_no_hook(host):
-    calls, third, fifth = dispatcher_of(host).count_elsewhere(), [], []
+    calls, third, fifth = dispatcher_of(host).let_caller_count(), [], []
     calls.add(lambda: third.append(calls.batches), 3)
     calls.add(lambda: fifth.append(calls.batches), 5)
 

@@ -23,7 +23,7 @@ def test_a_gpu_that_nobody_hid_is_told(machine, says, monkeypatch, tmp_path):
     monkeypatch.setattr(run_start, "DRIVER", str(driver))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: int(machine.get("seen", False)))
     monkeypatch.setattr(torch.version, "cuda", machine.get("built", "12.8"))
-    for name in run_start._HIDING:
+    for name in run_start._VISIBLE_DEVICES:
         monkeypatch.delenv(name, raising=False)
     if (shown := machine.get("CUDA_VISIBLE_DEVICES")) is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)

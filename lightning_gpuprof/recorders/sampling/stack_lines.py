@@ -39,7 +39,7 @@ from lightning_gpuprof.records.phases import PHASES_IN_VALIDATION, Phase
 from lightning_gpuprof.runtime.places import (
     GPUPROF,
     USER,
-    of_multiprocessing,
+    is_in_multiprocessing,
     package_in,
     shown_path,
 )
@@ -153,7 +153,9 @@ def place_in_user_code(
         callee = called_library(user_frame)
     kind = kind_of_call(frames_inside) if frames_inside or callee is None else "python"
     files = [frame.f_code.co_filename for frame in frames_inside]
-    to_workers = [frame for frame in frames_inside if of_multiprocessing(frame.f_code.co_filename)]
+    to_workers = [
+        frame for frame in frames_inside if is_in_multiprocessing(frame.f_code.co_filename)
+    ]
     if to_workers and not any(file.endswith(LOADER_FILE) for file in files):
         callee, kind = qualified_name(to_workers[-1]), "workers"
     is_innermost = next(frames_outwards(innermost)) is user_frame
