@@ -4,7 +4,13 @@ import re
 
 from lightning_gpuprof.findings.model import Abstained, Finding, Range, Severity
 from lightning_gpuprof.findings.registry import rules
-from lightning_gpuprof.records.schema import UNMARKED_STEPS, Device, OutsideSpan, StepFlag
+from lightning_gpuprof.records.schema import (
+    UNMARKED_STEPS,
+    Device,
+    DeviceSample,
+    OutsideSpan,
+    StepFlag,
+)
 
 US, MS = 1_000, 1_000_000
 WORK = {"forward": 6 * MS, "backward": 4 * MS}
@@ -39,6 +45,17 @@ def every(steps, value, usual=0, *, first=0, count=100):
 def unmarked(steps, *, phase_ns=None, flagged=None):
     """Steps without marks, of which so much is known all the same."""
     return OutsideSpan(UNMARKED_STEPS, 0, 0, phase_ns or {}, steps=steps, flagged=flagged or {})
+
+
+def device_sample(samples=10, **fields):
+    """What the driver said of the device in a window."""
+    return DeviceSample(step=49, start_ns=0, end_ns=1, samples=samples, **fields)
+
+
+def exchanging(forward, backward, waits, **phases):
+    """A rank's phases and parts, with so much of backward in the exchange of gradients."""
+    parts = {"backward/gradient exchange": waits}
+    return {"phases": {"forward": forward, "backward": backward, **phases}, "parts": parts}
 
 
 EPOCHS = {**WORK, "data_wait": every(10, 100 * MS, 100 * US)}

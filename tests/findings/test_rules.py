@@ -3,6 +3,7 @@
 import re
 import sys
 from math import hypot
+from pathlib import Path
 
 import pytest
 from rule_cases import MS, made, outcome
@@ -17,6 +18,7 @@ from lightning_gpuprof.records.schema import Loader
 
 UNIT = re.compile(r"_(ns|bytes|frac|per_s|count)$")
 HEADINGS = ["Symptom", "Why", "Fix", "How it is measured", "Limits"]
+TESTS = Path(__file__).parent / "rules"
 FACTS = {fact.id: fact for fact in facts()}
 EFFORT = Effort(Horizon.QUICK, "", "")
 
@@ -30,6 +32,9 @@ class TestEveryRule:
         file = checked.judge.__module__.rpartition(".")[2]
         named = "facts" if checked.id in FACTS else checked.id.replace("-", "_")
         assert file == named, "a rule's id is its file's name with hyphens"
+
+    def test_has_a_test_file_of_its_own_name(self, checked):
+        assert (TESTS / f"test_{checked.id.replace('-', '_')}.py").exists()
 
     def test_documents_itself_under_the_same_headings_with_code(self, checked):
         assert re.findall(r"^## (.+)$", checked.page, re.MULTILINE) == HEADINGS

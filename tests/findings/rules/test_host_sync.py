@@ -1,6 +1,6 @@
 import pytest
 from msgspec.structs import replace
-from rule_cases import MS, US, WORK, op, span
+from rule_cases import GPU, H100, MS, US, WORK, op, span
 
 from lightning_gpuprof.records.facts import SyncSteps
 from lightning_gpuprof.records.lines import HostLines, LineCount
@@ -97,3 +97,46 @@ def test_reads_that_would_stop_a_gpu_are_a_fact_on_a_cpu(evaluate):
 @pytest.mark.parametrize("device", [Device(type="cpu"), CUDA])
 def test_is_silent_if_inspected_steps_had_no_syncs(evaluate, device):
     assert evaluate(WORK, records=[SyncSteps(3)], device=device) is None
+
+
+def test_idle_time_for_other_reasons_than_syncs_is_not_saved(evaluate):
+    waits = {"host_sync": 2 * MS, "dependency": 10 * MS}
+    idle = [{"cause": cause, "total_ns": ns} for cause, ns in waits.items()]
+    trace = {"gpu": {"idle_ns": 12 * MS}, "idle": idle, "sync_ns": 16 * MS}
+    finding = evaluate(WORK, trace=trace, device=H100)
+    assert finding.evidence["blocked_ns"] == 8 * MS
+    assert span(finding) == (MS, MS)
+
+
+def test_the_profilers_own_wait_after_the_last_step_does_not_count(evaluate):
+    def sync(start_ns, blocked_ns, operator):
+        return {"start_ns": start_ns, "blocked_ns": blocked_ns, "operator": operator}
+
+    marks = [{"start_ns": 0, "dur_ns": 10 * MS}, {"start_ns": 10 * MS, "dur_ns": 10 * MS}]
+    syncs = [sync(5 * MS, 2 * MS, "aten::item"), sync(15 * MS, 2 * MS, None)]
+    syncs.append(sync(21 * MS, 50 * MS, None))
+    trace = {"gpu": GPU, "sync_ns": 54 * MS, "syncs": syncs, "steps": marks}
+    finding = evaluate(WORK, trace=trace, device=H100)
+    assert finding.evidence["blocked_ns"] == 2 * MS
+
+
+def test_the_change_for_waits_for_the_whole_device_is_a_wait_for_a_stream(evaluate):
+    at = {"file": "train.py", "line": 7}
+    sync = {"name": "hipDeviceSynchronize", "kind": "device", "blocked_ns": 2 * MS, "where": at}
+    trace = {"gpu": GPU, "sync_ns": 6 * MS, "syncs": [sync, sync]}
+    finding = evaluate(WORK, trace=trace, device=H100)
+    assert finding.advice.startswith("Each step waits 2.00 ms for the whole device (1 x hip")
+    assert finding.evidence["device_wide_ns"] == 2 * MS
+    assert (finding.places[0].file, finding.places[0].line) == ("train.py", 7)
+    assert "current_stream().synchronize()" in finding.change
+    trace["syncs"] = [{**sync, "kind": "stream"}]
+    assert "detach" in evaluate(WORK, trace=trace, device=H100).change
+
+
+def test_a_copy_from_pageable_memory_is_not_a_read_of_a_value(evaluate):
+    trace = {"gpu": {"idle_ns": 12 * MS}, "sync_ns": 16 * MS, "upload_wait_ns": 16 * MS}
+    assert evaluate(WORK, trace=trace, device=H100) is None
+    trace["upload_wait_ns"] = 10 * MS
+    finding = evaluate(WORK, trace=trace, device=H100)
+    assert finding.evidence["blocked_ns"] == 3 * MS
+    assert span(finding)[1] == 3 * MS

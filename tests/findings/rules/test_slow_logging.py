@@ -1,4 +1,5 @@
-from rule_cases import MS, US, WORK, every, op, span
+import pytest
+from rule_cases import MS, US, WORK, every, op, outcome, span
 
 from lightning_gpuprof.findings.model import Place, Severity, When
 from lightning_gpuprof.findings.rules.slow_logging import LOGGED
@@ -134,3 +135,15 @@ def test_values_that_ranks_exchange_in_each_step_are_named(evaluate):
     parts = {"logging/self.log": 3 * MS}
     (finding,) = evaluate(logging(3 * MS), parts=parts, records=[synced])
     assert "Do not log with sync_dist=True in each step (loss, accuracy)" in (finding.advice)
+
+
+@pytest.mark.parametrize(("world", "expected"), [(2, False), (1, True)])
+def test_a_possible_wait_for_a_rank_without_records_is_not_a_cost_of_logging(
+    ranks, world, expected
+):
+    first = {
+        "phases": {"forward": 9 * MS, "logging": 6 * MS},
+        "parts": {"logging/self.log": 6 * MS},
+    }
+    run = ranks(first | {"records": [SyncedLogs(("loss",))]}, world=world)
+    assert bool(outcome("slow-logging", run)) is expected

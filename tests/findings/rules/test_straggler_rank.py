@@ -1,0 +1,76 @@
+import pytest
+from rule_cases import MS, every, exchanging, outcome, span
+
+from lightning_gpuprof.findings.engine import evaluate_rules
+from lightning_gpuprof.findings.model import Severity
+from lightning_gpuprof.findings.registry import rules
+from lightning_gpuprof.records.lines import HostLines, LineCount
+
+
+@pytest.fixture
+def judge_ranks(ranks):
+    return lambda *phases: outcome("straggler-rank", ranks(*({"phases": p} for p in phases)))
+
+
+def test_the_rank_that_others_wait_for_is_named_with_its_phase(judge_ranks):
+    fast = {"data_wait": MS, "forward": 4 * MS, "backward": 8 * MS}
+    slow = {"data_wait": 5 * MS, "forward": 4 * MS, "backward": 4 * MS}
+    finding = judge_ranks(fast, fast, slow)
+    assert (finding.places[0].rank, finding.places[0].phase) == (2, "data_wait")
+    assert span(finding) == (3_200_000, 4_800_000)
+
+
+@pytest.mark.parametrize("late", [0, 1])
+@pytest.mark.parametrize(("elsewhere", "expected"), [(0, [54]), (25, []), (None, [])])
+def test_a_rank_late_in_forward_names_the_lines_that_take_longer_there(
+    ranks, late, elsewhere, expected
+):
+    def sampled(augment):
+        model = LineCount("forward", "t.py", 46, "step", "self.net(x)", None, "model", 40)
+        own = LineCount("forward", "t.py", 54, "augment", "x = roll(x)", None, None, augment)
+        lines = HostLines(200, (model, own)[: 1 + (augment > 0)], {"forward": 40 + augment})
+        return {"records": [lines]}
+
+    each = [exchanging(MS, 8 * MS, 6 * MS, data_wait=MS)] * 2
+    each[1 - late] = each[1 - late] | ({} if elsewhere is None else sampled(elsewhere))
+    each[late] = exchanging(5 * MS, 4 * MS, 2 * MS, data_wait=MS) | sampled(30)
+    (finding,) = evaluate_rules(ranks(*each), [rules()["straggler-rank"]]).findings
+    assert (finding.places[0].rank, finding.places[0].phase) == (late, "forward")
+    assert [at.line for at in finding.places if at.file] == expected
+
+
+def test_a_wait_for_the_late_rank_in_self_log_is_not_a_cost_of_logging(ranks):
+    def logs(data_wait, logging):
+        first = exchanging(9 * MS, MS, 1, data_wait=data_wait, logging=logging)
+        return first | {"parts": first["parts"] | {"logging/self.log": logging}}
+
+    run = ranks(logs(MS, 6 * MS), logs(6 * MS, MS))
+    assert outcome("straggler-rank", run).places[0].rank == 1
+    (logging,) = outcome("slow-logging", run)
+    assert logging.saving_ns.high < 1.5 * MS
+
+
+def test_ranks_that_wait_for_one_another_by_turns_have_no_straggler(judge_ranks):
+    first, other = every(2, 9 * MS, 3 * MS), every(2, 3 * MS, 9 * MS)
+    finding = judge_ranks(
+        {"forward": first, "backward": other}, {"forward": other, "backward": first}
+    )
+    assert "for changing ranks" in finding.title
+    assert [(where.rank, where.phase) for where in finding.places] == [(None, "forward")]
+    assert span(finding) == (0, 3 * MS)
+    # Turns that no batch explains may be the machine's.
+    finding = judge_ranks(
+        {"optimizer_step": first, "backward": other},
+        {"optimizer_step": other, "backward": first},
+    )
+    assert (finding.severity, span(finding)) == (Severity.INFO, (0, 0))
+
+
+def test_the_records_of_one_rank_alone_say_nothing_of_the_others(ranks):
+    advice = outcome("straggler-rank", ranks({"phases": {"backward": MS}}, world=4))
+    assert advice.reason.startswith("it needs the records of all ranks")
+
+
+def test_ranks_without_waits_have_no_finding(judge_ranks):
+    fast = {"data_wait": MS, "backward": 4 * MS}
+    assert judge_ranks(fast, {"data_wait": 5 * MS, "backward": 4 * MS}) is None
