@@ -33,19 +33,16 @@ from lightning_gpuprof.report.run.changes import (
     plan_section,
     rules_section,
 )
-from lightning_gpuprof.report.run.limit import busy_section
-from lightning_gpuprof.report.run.machine import (
-    memory_section,
-    rest_section,
-)
+from lightning_gpuprof.report.run.limit import gpu_section
 from lightning_gpuprof.report.run.places import (
     compile_section,
     lines_section,
     modules_section,
-    syncs_section,
+    sync_sites_section,
     workers_section,
 )
 from lightning_gpuprof.report.run.ranks import ranks_section
+from lightning_gpuprof.report.run.rest import memory_section, rest_section
 from lightning_gpuprof.report.run.session import facts_section, process_section
 from lightning_gpuprof.report.run.steps import (
     outside_section,
@@ -57,7 +54,7 @@ from lightning_gpuprof.report.run.steps import (
 )
 from lightning_gpuprof.report.run.traced import trace_files_section, traced_sections
 
-FACTS = (
+SUBJECT_FACTS = (
     "session", "stage", "timer", "rank", "world_size", "host", "cpu_count", "host_cpu_count",
     "torch_settings", "versions", "trainer", "model", "device", "loader", "config",
 )  # fmt: skip
@@ -77,16 +74,16 @@ def build_run(report: Report, *, traces_alone: bool = False) -> Document:
         line=session_line(run),
         path=report.run,
         status=run.status,
-        facts=_facts(report),
+        facts=_subject_facts(report),
     )
     sections = tuple(section for section in _sections(report, traces_alone) if section is not None)
     return Document(SCHEMA_VERSION, subject, sections)
 
 
-def _facts(report: Report) -> dict[str, Any]:
+def _subject_facts(report: Report) -> dict[str, Any]:
     start = report.results.start
     fields: dict[str, Any] = msgspec.to_builtins(
-        {key: getattr(start, key) for key in FACTS}, enc_hook=str
+        {key: getattr(start, key) for key in SUBJECT_FACTS}, enc_hook=str
     )
     end = report.results.end
     return {**fields, "error": None if end is None else end.error}
@@ -114,10 +111,10 @@ def _sections(report: Report, traces_alone: bool) -> Iterator[Section | None]:
     yield workers_section(run)
     yield modules_section(run)
     yield from traced_sections(run)
-    yield syncs_section(run.facts.sync_sites)
+    yield sync_sites_section(run)
     yield compile_section(run)
     yield ranks_section(run, findings)
-    yield from _everything(report, answers)
+    yield from _verbose_sections(report, answers)
     yield rest_section(run)
     yield _commands(report)
 
@@ -127,15 +124,15 @@ def _tried(report: Report) -> Iterator[Section]:
         yield from trial_sections(report.trials)
 
 
-def _everything(report: Report, answers: tuple[Answer, ...]) -> Iterator[Section | None]:
-    """Yield the sections that are shown where everything is asked for."""
+def _verbose_sections(report: Report, answers: tuple[Answer, ...]) -> Iterator[Section | None]:
+    """Yield most of the sections that are shown by `--verbose` alone."""
     run = report.results
     yield facts_section(run)
     yield slowest_section(run)
     yield recorded_steps_section(run)
     yield totals_section(run)
     yield outside_section(run)
-    yield busy_section(run)
+    yield gpu_section(run)
     yield memory_section(run)
     yield trace_files_section(run)
     yield checklist_section(run, answers)

@@ -24,7 +24,8 @@ Unit = Literal[
 is 18 % less), `code` text out of a program, `state` a word of `State`, `flag` yes or no."""
 
 Detail = Literal["first", "page", "verbose"]
-"""Where a part is shown: on the first screen, on the page, or only when everything is asked for."""
+"""Where a section or column is shown: on the first screen, on the page, or only when everything is
+asked for (`--verbose`; in the tab such a section is folded)."""
 
 State = Literal["good", "bad", "look", "neutral", "not_measured"]
 """How a row is to be taken; renderers colour it."""
@@ -118,6 +119,7 @@ class Table(Struct, frozen=True, tag="table", omit_defaults=True):
     """
 
     id: str
+    """Unique within its section."""
     columns: tuple[Column, ...]
     rows: tuple[Mapping[str, Value], ...]
     title: str | None = None
@@ -252,7 +254,9 @@ class Section(Struct, frozen=True, omit_defaults=True):
     """Parts under one heading."""
 
     id: str
+    """Unique within its document."""
     title: str
+    """The heading; empty where the parts need none."""
     detail: Detail
     body: tuple[Part, ...]
     note: str | None = None

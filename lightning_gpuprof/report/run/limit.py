@@ -115,7 +115,7 @@ def busy_figure(run: RunResults) -> Figure | None:
     return Figure("gpu_busy_frac", "GPU busy", None, "frac", why)
 
 
-def busy_section(run: RunResults) -> Section | None:
+def gpu_section(run: RunResults) -> Section | None:
     """Return how the GPU's time is divided, and how the marked steps were; None where unknown."""
     busy, time = gpu_busy(run), run.device.time
     parts: list[Bars | Figures | Table] = []

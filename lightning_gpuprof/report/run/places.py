@@ -1,6 +1,5 @@
 """At which lines, in which modules and workers a step's time is spent; graph breaks and syncs."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 
 from lightning_gpuprof.analysis.run.line_times import SampledLine, line_times, unlisted_ns
@@ -174,8 +173,9 @@ def compile_section(run: RunResults) -> Section | None:
     return Section("compile", "torch.compile", "page", (table,), note=note)
 
 
-def syncs_section(sites: Sequence[SyncSite]) -> Section | None:
+def sync_sites_section(run: RunResults) -> Section | None:
     """Return the lines at which an inspection found the host waiting; None if there are none."""
+    sites = run.facts.sync_sites
     if not sites:
         return None
     rows: list[dict[str, Value]] = [

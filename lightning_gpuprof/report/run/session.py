@@ -15,7 +15,7 @@ LOSSES = ("loss", "train_loss")
 
 
 def facts_section(run: RunResults) -> Section | None:
-    """Return the figures beside the verdict; None where no step was recorded."""
+    """Return figures that the tab shows below the verdict; None where no step was recorded."""
     steps = run.steps
     if steps is None:
         return None

@@ -33,7 +33,9 @@ export interface Subject {
 
 /** Parts under one heading. */
 export interface Section {
+  /** Unique within its document. */
   id: string;
+  /** The heading; empty where the parts need none. */
   title: string;
   detail: Detail;
   body: Part[];
@@ -122,6 +124,7 @@ export interface Text {
 /** Rows by column key. A key that a row lacks was not measured. */
 export interface Table {
   type: "table";
+  /** Unique within its section. */
   id: string;
   columns: Column[];
   rows: Record<string, Value>[];

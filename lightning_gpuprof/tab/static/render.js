@@ -85,6 +85,7 @@ export function foldedSection(surface, section) {
 }
 
 /**
+ * A section as a card with its heading. Figures that all have a note are large and stand alone, without either.
  * @param {Surface} surface
  * @param {Section} section
  */

@@ -1,4 +1,4 @@
-"""Memory, the device, batch size, traces, wall time and our own cost: what a page ends with."""
+"""What a page ends with: the device's memory, and what remains to be said, a line each."""
 
 from collections.abc import Iterator, Mapping
 
