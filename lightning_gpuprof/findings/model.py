@@ -33,13 +33,22 @@ class Horizon(str, Enum):
     """When in a plan of work a change is made."""
 
     QUICK = "quick"
+    """A setting or a few lines."""
     MEDIUM = "medium"
+    """Code of the model or the machine's setup, to be tried out."""
     LONG = "long"
+    """Work of unknown length."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """What it takes to make a finding's change."""
+    """What it takes to make a finding's change.
+
+    Args:
+        horizon: When to make it.
+        difficulty: What has to be changed, such as "one argument of the Trainer".
+        risk: What may get worse with it, such as "a crash loses more steps", or "none".
+    """
 
     horizon: Horizon
     difficulty: str
