@@ -82,7 +82,7 @@ PHASES = Bars(
         Bar("logging", "Logging", 0.03 * MS, 0.003),
         Bar("zero_grad", "Zero grad", 0.01 * MS, 0.001, device_value=0.01 * MS),
     ),
-    device_label="Device, idle too",
+    device_label="Device, including idle",
 )
 OPERATORS = Table(
     id="operators",

@@ -1,4 +1,4 @@
-"""What is said of a run, a trace, a comparison or a trial: one typed document and its renderers.
+"""The report on a run, a trace, a comparison or a trial: one typed document and its renderers.
 
 `document.py` has the types. `build_*.py` build a document of each kind; sections of runs and traces
 are in `run/` and `trace/`, payloads of drawings in `charts/`. `console.py`, `markdown.py` and

@@ -1,4 +1,4 @@
-"""Builds the document of a comparison: two runs, or several runs that were compared with one."""
+"""Builds the document of a comparison: two runs, or several runs with the same base."""
 
 import os
 import shlex
@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from lightning_gpuprof.analysis.compare.bootstrap import Interval as Sureness
+from lightning_gpuprof.analysis.compare.bootstrap import Interval as ChangeInterval
 from lightning_gpuprof.analysis.compare.compare import Change, Comparison
 from lightning_gpuprof.analysis.compare.compare import Verdict as Outcome
 from lightning_gpuprof.analysis.compare.same import ValueCheck
@@ -41,15 +41,15 @@ from lightning_gpuprof.units import percent
 
 MOST_ROWS = 20
 FIRST_ROWS = 8
-APART = 0.01
-"""Where the whole fit changed by so much more or less of its time than a step, both are given."""
+MIN_FIT_DIFFERENCE = 0.01
+"""The sentence gives both changes if those of the whole fit and of a steady step differ by this."""
 MIN_SHARE = 0.005
-"""Phases and operators that changed by less than this share of the step are no first rows."""
-DISTURBED = 0.05
-"""A run whose training thread waited this share of its time for a core is warned of."""
+"""Phases and operators that changed by less than this share of the step are not shown at first."""
+MAX_CORE_WAIT = 0.05
+"""There is a warning if the training thread waited this share of its time for a free core."""
 DIFFERENCE = "relative to the base's value, or absolute where that is less"
 NO_VALUES = "No step has a recorded loss in both runs: whether they compute the same is unknown."
-SURENESS = (
+INTERVAL_NOTE = (
     "the interval covers how steps vary within these two runs, not what another day or machine "
     "would change"
 )
@@ -69,8 +69,8 @@ STEP_LABELS = {
 _OUTCOMES = {
     Outcome.FASTER: "faster than the base",
     Outcome.SLOWER: "slower than the base",
-    Outcome.NO_DIFFERENCE: "without a difference that the steps could show",
-    Outcome.UNKNOWN: "without enough steps to compare",
+    Outcome.NO_DIFFERENCE: "not measurably different from the base",
+    Outcome.UNKNOWN: "too short to compare",
 }
 _OTHER_MODEL = "of another model"
 _SAME = {None: "not compared", True: "same", False: "differ"}
@@ -81,7 +81,7 @@ def build_comparison(base: Report, new: Report, result: Comparison, tolerance: f
     subject = Subject(
         kind="comparison",
         name=f"{_name(new.run)} against {_name(base.run)}",
-        line=f"{counted(new, result.new_steps)} against {counted(base, result.base_steps)}",
+        line=_steps_of_both(base, new, result),
     )
     sections = tuple(_sections(base, new, result, tolerance))
     return Document(SCHEMA_VERSION, subject, sections)
@@ -92,10 +92,10 @@ def build_several(
 ) -> Document:
     """Return the document of several runs that were compared with the same base."""
     results = [result for _, result in compared]
-    base_steps = counted(base, results[0].base_steps)
+    base_steps = counted_steps(base, results[0].base_steps)
     runs = [Figure("run_0", "base", base.run, "code", note=base_steps)]
     for number, (new, result) in enumerate(compared, start=1):
-        note = f"{counted(new, result.new_steps)}, {comparison_sentence(result)}"
+        note = f"{counted_steps(new, result.new_steps)}, {comparison_sentence(result)}"
         runs.append(Figure(f"run_{number}", str(number), new.run, "code", note=note))
     sections = [
         Section(
@@ -140,7 +140,7 @@ def _without_verdict(parts: Sequence[Part]) -> Iterator[Part]:
 def comparison_sentence(result: Comparison) -> str:
     """Return the answer in plain words, such as `faster: 18% less time per step (15-21%)`.
 
-    Of two models it does not say that one is faster, as if a change had made it so.
+    If the models differ, it calls neither run faster: the cause would not be your change.
     """
     sentence, other = _change_sentence(result), result.other_model
     if not other:
@@ -151,7 +151,7 @@ def comparison_sentence(result: Comparison) -> str:
 
 
 def several_sentence(results: Sequence[Comparison]) -> str:
-    """Say how many runs are faster, slower and neither."""
+    """Say how many runs are faster, how many are slower, and how many are neither."""
     counts = Counter(
         _OTHER_MODEL if result.other_model else _OUTCOMES[result.verdict] for result in results
     )
@@ -163,25 +163,33 @@ def several_sentence(results: Sequence[Comparison]) -> str:
     return f"Of {len(results)} runs {', '.join(kinds)}."
 
 
-def counted(report: Report, count: int) -> str:
-    """Say how many steps a side has, and of what kind: in a short run all may be warm-up."""
+def counted_steps(report: Report, count: int) -> str:
+    """Return the number and kind of one side's steps; those of a short run may all be warm-up."""
     steps = report.results.steps
     kind = BASES.get(steps.basis, "") if steps is not None else ""
     return f"{count:,} {kind}step{'' if count == 1 else 's'}"
 
 
+def _steps_of_both(base: Report, new: Report, result: Comparison) -> str:
+    new_steps = counted_steps(new, result.new_steps)
+    return f"{new_steps} against {counted_steps(base, result.base_steps)}"
+
+
 def gone_findings(base: Report, new: Report) -> tuple[Finding, ...]:
-    """Return findings of the base run that the new one, with steps to judge, does not have."""
+    """Return the base run's findings that are gone; none if the new run has no steps to judge."""
     return findings_missing_in(new.findings, base.findings) if new.results.step_ns else ()
 
 
 def new_findings(base: Report, new: Report) -> tuple[Finding, ...]:
-    """Return findings of the new run that the base one, with steps to judge, did not have."""
+    """Return the new run's additional findings; none if the base run has no steps to judge."""
     return findings_missing_in(base.findings, new.findings) if base.results.step_ns else ()
 
 
 def compared_figures(base: Report, new: Report, result: Comparison) -> tuple[BeforeAfter, ...]:
-    """Return the figures to look at before and after a change, per sample where times are."""
+    """Return the figures to look at before and after a change.
+
+    They are per sample if the comparison's times are.
+    """
     scale = (1.0, 1.0)
     if result.per_sample:
         scale = (base.results.batch_size or 1.0, new.results.batch_size or 1.0)
@@ -197,7 +205,7 @@ def most_changed_phase(base: Report, new: Report, result: Comparison) -> Change 
 
 
 def values_same(result: Comparison) -> bool | None:
-    """Whether all recorded values are the same; None where no step has one in both runs."""
+    """Return whether all recorded values agree; None if no step has a value in both runs."""
     answers = [value.same for value in result.values if value.same is not None]
     return all(answers) if answers else None
 
@@ -209,7 +217,7 @@ def _sections(base: Report, new: Report, result: Comparison, tolerance: float) -
     if result.differs:
         yield _differs(result)
     if figures := compared_figures(base, new, result):
-        note = "figures that both runs have, and which way each should go"
+        note = "figures that both runs have, and the direction in which each should change"
         table = before_after_table(figures)
         yield Section("before_after", "Before and after", "first", (table,), note=note)
     yield from _step_sections(result)
@@ -226,13 +234,13 @@ def _sections(base: Report, new: Report, result: Comparison, tolerance: float) -
 
 def _verdict(base: Report, new: Report, result: Comparison) -> Section:
     sentence = comparison_sentence(result)
-    steps = f"{counted(new, result.new_steps)} against {counted(base, result.base_steps)}"
+    steps = _steps_of_both(base, new, result)
     sure = result.verdict in (Outcome.FASTER, Outcome.SLOWER) and not result.other_model
     verdict = Verdict(
         kind="other_model" if result.other_model else _KINDS[result.verdict],
         label="Result",
         title=f"The new run is {sentence}" if sure else f"{sentence[0].upper()}{sentence[1:]}",
-        sentence=f"{steps}; {SURENESS}." if result.fit_change is not None else f"{steps}.",
+        sentence=f"{steps}; {INTERVAL_NOTE}." if result.fit_change is not None else f"{steps}.",
     )
     runs = (Figure("base", "base", base.run, "code"), Figure("new", "new", new.run, "code"))
     return Section("verdict", "", "first", (verdict, Figures(runs)))
@@ -247,7 +255,7 @@ _KINDS: dict[Outcome, Literal["faster", "slower", "no_difference", "too_short"]]
 
 
 def _warnings(base: Report, new: Report, result: Comparison) -> Iterator[str]:
-    """Yield what to know before the figures are believed."""
+    """Yield what readers should know before they trust the figures."""
     if base.run == new.run:
         yield "Both are the same run."
     sides = {"base": base, "new": new}
@@ -262,7 +270,7 @@ def _warnings(base: Report, new: Report, result: Comparison) -> Iterator[str]:
         )
     for side, report in sides.items():
         wait = report.results.facts.core_wait
-        if wait is not None and wait.frac >= DISTURBED:
+        if wait is not None and wait.frac >= MAX_CORE_WAIT:
             yield f"The {side} run waited {percent(wait.frac)} of its time for a free core."
     if result.other_model:
         yield (
@@ -293,7 +301,7 @@ def _differs(result: Comparison) -> Section:
 
 
 def before_after_table(figures: Sequence[BeforeAfter]) -> Table:
-    """Return figures of both sides with the way that each should go."""
+    """Return the figures of both sides, with the direction in which each should change."""
     columns = (
         Column("label", "Figure", "text"),
         Column("base", "Base", "number"),
@@ -321,7 +329,7 @@ def before_after_table(figures: Sequence[BeforeAfter]) -> Table:
 def _step_sections(result: Comparison) -> Iterator[Section]:
     unit = "per sample" if result.per_sample else "per step"
     if steps := _changes("steps", result.steps):
-        note = None if not result.per_sample else "per sample, but for the wall time"
+        note = None if not result.per_sample else "per sample, except for the wall time"
         yield Section("steps", "Step time", "page", (steps,), note=note)
     clock = ", by the host's clock" if any(result.by_device) else ""
     if phases := _phases("phases", result.phases, result):
@@ -333,7 +341,7 @@ def _step_sections(result: Comparison) -> Iterator[Section]:
 def _traced(
     id: str, title: str, time: str, changes: Sequence[Change], result: Comparison
 ) -> Iterator[Section]:
-    """Yield the figures of the few profiled steps; what a side did not run took no time there."""
+    """Yield a table of times in the profiled steps; what a side did not run counts as 0 there."""
     if result.traced_steps is None or not changes:
         return
     columns = _change_columns(Column("name", title.removesuffix("s"), "code"))
@@ -360,7 +368,7 @@ def _traced(
 
 
 def _changes(id: str, changes: Sequence[Change]) -> Table | None:
-    """Return figures that each have a unit of their own; None where neither side has any."""
+    """Return figures in different units as a table; None if neither side has any of them."""
     columns = (
         Column("label", "", "text"),
         Column("base", "Base", "number"),
@@ -451,15 +459,15 @@ def _values(result: Comparison, tolerance: float) -> Section:
             "max_diff",
             "Largest difference",
             "number",
-            note="of the base's value, or in all where that is less",
+            note=DIFFERENCE,
         ),
         Column("first_step", "Differs from step", "count"),
         Column("last_base", "Last, base", "number"),
         Column("last_new", "Last, new", "number"),
     )
     note = (
-        "recorded losses and metrics of the steps that both runs have; the same is within "
-        f"{tolerance:g} of their size"
+        "recorded losses and metrics of the steps that both runs have; they count as the same "
+        f"within {tolerance:g} of their size"
     )
     rows = tuple(_value_row(value) for value in result.values)
     return Section("values", title, "page", (Table("values", columns, rows),), note=note)
@@ -480,7 +488,7 @@ def _value_row(value: ValueCheck) -> dict[str, Value]:
 
 
 def _change_figures(base: Report, new: Report, result: Comparison, tolerance: float) -> Section:
-    """Return what the sentence is made of, for programs that read the document."""
+    """Return the figures behind the sentence, for programs that read the document."""
     clocks = ["device" if by_device else "host" for by_device in result.by_device]
     traced = result.traced_steps or (None, None)
     figures = (
@@ -501,7 +509,7 @@ def _change_figures(base: Report, new: Report, result: Comparison, tolerance: fl
     return Section("figures", "Figures of the comparison", "verbose", (Figures(figures),))
 
 
-def _interval_figures(key: str, label: str, change: Sureness | None) -> Iterator[Figure]:
+def _interval_figures(key: str, label: str, change: ChangeInterval | None) -> Iterator[Figure]:
     middle = None if change is None else change.middle
     yield Figure(f"{key}_frac", f"change of the {label}", middle, "change_frac")
     interval = None if change is None else Interval(change.low, change.high)
@@ -552,9 +560,9 @@ def _own_figures(report: Report) -> dict[str, Value]:
 
 
 def _change_sentence(result: Comparison) -> str:
-    """Say how the whole fit changed, and where a step by itself did not do so, that too."""
+    """Say how the whole fit changed, and how a steady step did if that differs."""
     fit, step = result.fit_change, result.change
-    if fit is None or step is None or abs(fit.middle - step.middle) < APART:
+    if fit is None or step is None or abs(fit.middle - step.middle) < MIN_FIT_DIFFERENCE:
         return _interval_sentence(result, fit, result.verdict, "")
     whole = _interval_sentence(result, fit, result.verdict, " of the whole fit")
     steps = _interval_sentence(result, step, result.step_verdict, "")
@@ -562,7 +570,7 @@ def _change_sentence(result: Comparison) -> str:
 
 
 def _interval_sentence(
-    result: Comparison, change: Sureness | None, outcome: Outcome, of: str
+    result: Comparison, change: ChangeInterval | None, outcome: Outcome, of: str
 ) -> str:
     if change is None:
         return f"too few steps to compare: {result.base_steps} and {result.new_steps}"

@@ -39,7 +39,7 @@ LIMITS = {
 
 
 def build_file(path: str, *, first_rows: int = FIRST_ROWS) -> Document | None:
-    """Return the document of a file that holds no timeline; None where no reader knows it.
+    """Return the document of a file that holds no timeline; None if no reader knows its format.
 
     `first_rows` is how many rows of each table are shown at first.
 
@@ -57,12 +57,12 @@ def build_file(path: str, *, first_rows: int = FIRST_ROWS) -> Document | None:
 
 
 def build_memory(path: str, dump: MemoryDump) -> Document:
-    """Return the document of a file of memory."""
+    """Return the document of a memory snapshot or memory profile."""
     sections = [] if not dump.warnings else [_warnings(dump.warnings)]
     for number, device in enumerate(dump.devices):
         sections += memory_sections(device, number=number)
     if not dump.devices:
-        nothing = Text(("The file says nothing of any device.",))
+        nothing = Text(("The file holds no data about any device.",))
         sections.append(Section("memory", "", "first", (nothing,)))
     subject = _subject(path, dump.source, SOURCES[dump.source])
     return Document(SCHEMA_VERSION, subject, tuple(sections))

@@ -1,4 +1,4 @@
-"""Builds the document of a run: which sections it has, and in which order they are read."""
+"""Builds the document of a run: which sections it has, and in which order."""
 
 import os
 import shlex
@@ -64,7 +64,7 @@ SUBJECT_FACTS = (
 def build_run(report: Report, *, traces_alone: bool = False) -> Document:
     """Return the document of a run.
 
-    `traces_alone` says that the run's folder holds traces, and no records of steps.
+    `traces_alone` means that the run's folder holds only traces, and no records of steps.
     """
     run = report.results
     name = os.path.basename(os.path.normpath(os.path.abspath(report.run)))
@@ -105,7 +105,7 @@ def _sections(report: Report, traces_alone: bool) -> Iterator[Section | None]:
         yield findings_section(run, findings)
     yield not_worth_it_section(run, findings)
     yield plan_section(run, findings)
-    yield from _tried(report)
+    yield from _trials(report)
     yield step_time_section(run)
     yield lines_section(run)
     yield workers_section(run)
@@ -119,13 +119,13 @@ def _sections(report: Report, traces_alone: bool) -> Iterator[Section | None]:
     yield _commands(report)
 
 
-def _tried(report: Report) -> Iterator[Section]:
+def _trials(report: Report) -> Iterator[Section]:
     if report.trials is not None:
         yield from trial_sections(report.trials)
 
 
 def _verbose_sections(report: Report, answers: tuple[Answer, ...]) -> Iterator[Section | None]:
-    """Yield most of the sections that are shown by `--verbose` alone."""
+    """Yield most of the sections that only a verbose report shows."""
     run = report.results
     yield facts_section(run)
     yield slowest_section(run)

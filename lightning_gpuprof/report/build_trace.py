@@ -54,7 +54,7 @@ def trace_document(analysis: TraceAnalysis, *, first_rows: int = FIRST_ROWS) -> 
     """Return the document of a trace, with the findings in it.
 
     Args:
-        analysis: Of the whole trace or of a window.
+        analysis: The analysis of the whole trace, or of a window of it.
         first_rows: How many rows of each table are shown at first.
     """
     run, judged = judge_trace(analysis)

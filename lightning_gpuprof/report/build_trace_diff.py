@@ -64,10 +64,10 @@ def _sections(base: TraceAnalysis, test: TraceAnalysis, diff: TraceDiff) -> Iter
     yield Section("traces", "", "first", (Figures(tuple(figures)),))
     if diff.notes:
         yield Section("warnings", "", "first", (Text(diff.notes, "warning"),))
-    # A step and a whole trace cannot be compared.
+    # If only one trace marks its steps, a step would be compared with a whole trace.
     if bool(base.steps) == bool(test.steps):
         if compared := before_after(as_run(base), as_run(test)):
-            note = "figures that both traces have, and which way each should go"
+            note = "figures that both traces have, and the direction in which each should change"
             table = before_after_table(compared)
             yield Section("before_after", "Before and after", "first", (table,), note=note)
     yield from _changes("device_time", "Device", diff.gpu, diff)
@@ -78,7 +78,7 @@ def _sections(base: TraceAnalysis, test: TraceAnalysis, diff: TraceDiff) -> Iter
 
 
 def _changes(id: str, title: str, changes: Sequence[RowDiff], diff: TraceDiff) -> Iterator[Section]:
-    """Yield a table of what changed, the largest change first; what is the same comes last."""
+    """Yield a table of what changed, the largest change first and what is the same last."""
     if not changes:
         return
     columns = (

@@ -21,12 +21,12 @@ from lightning_gpuprof.report.document import (
 )
 from lightning_gpuprof.units import duration, percent
 
-NO_CHANGE = "No change gains for sure without altering results"
+NO_CHANGE = "No change is sure to save time without altering results"
 CEILING = "the most that faster data could gain"
 
 
 def build_trial(trials: Trials) -> Document:
-    """Return the document of the trials of a program, what to change first."""
+    """Return the document of a program's trials; what to change comes first."""
     subject = Subject(
         kind="trial",
         name=trials.program,
@@ -53,13 +53,13 @@ def _verdict(trials: Trials) -> Verdict:
     gain = _gain_together(trials)
     if gain is None:
         return Verdict("nothing", "To change", NO_CHANGE, "Leave the program as it is.")
-    sentence = "Write these settings into the program; nothing else of it changes."
+    sentence = "Write these settings into the program; the rest of it stays as it is."
     title = f"{gain[0].upper()}{gain[1:]}"
     return Verdict("change", "To change", title, sentence, change=trials.paste)
 
 
 def _gain_together(trials: Trials) -> str | None:
-    """Say what the changes that win gain together; None where none wins."""
+    """Say how much the winning changes save together; None if no change wins."""
     together = trials.combination
     if not trials.paste or together is None:
         return None
@@ -117,7 +117,7 @@ Named = Sequence[tuple[str, Trial]]
 def _gain_table(named: Named) -> Table:
     columns = (
         Column("change", "Change", "code"),
-        Column("gain_ns", "Gain per step", "ns", note="where it lies 19 times in 20"),
+        Column("gain_ns", "Gain per step", "ns", note="the interval holds the gain 19 times in 20"),
         Column("gain_frac", "Of the step", "frac"),
         Column("before_ns", "Before", "ns"),
         Column("after_ns", "With it", "ns"),
@@ -139,7 +139,7 @@ def _gain_table(named: Named) -> Table:
 
 
 def _effects_table(named: Named) -> Table:
-    """Return what a change does beside the step's time, the program as it is first."""
+    """Return what else each change affects; the first row is the program as it is."""
     columns = (
         Column("change", "Change", "code"),
         Column("predicted_ns", "Predicted gain", "ns", note="what its finding expects"),
@@ -148,7 +148,7 @@ def _effects_table(named: Named) -> Table:
         Column("first_step_ns", "First step", "ns"),
         Column("losses", "Losses", "text", note="of the first steps, against the program as it is"),
         Column("pairs", "Pairs of blocks", "count", detail="verbose"),
-        Column("break_even_step", "Made good by step", "count", detail="verbose"),
+        Column("break_even_step", "Pays off by step", "count", detail="verbose"),
         Column("findings", "Answers", "code", detail="verbose"),
     )
     rows: list[dict[str, Value]] = []
@@ -181,4 +181,4 @@ def _remarks(name: str, trial: Trial) -> Iterator[str]:
     elif trial.alters:
         yield f"{name}: {trial.alters}."
     if trial.break_even_step is not None:
-        yield f"{name}: its first step is made good by step {trial.break_even_step:,}."
+        yield f"{name}: its longer first step pays off by step {trial.break_even_step:,}."

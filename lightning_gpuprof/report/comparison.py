@@ -39,18 +39,18 @@ class RunComparison:
     def sentence(self) -> str:
         """The answer in plain words, such as `faster: 18% less time per step (15-21%)`.
 
-        Of two models it does not say that one is faster, as if a change had made it so.
+        If the models differ, it calls neither run faster: the cause would not be your change.
         """
         return comparison_sentence(self.result)
 
     @property
     def gone(self) -> tuple[Finding, ...]:
-        """Findings of the base run that the new one, with steps to judge, does not have."""
+        """The base run's findings that are gone; none if the new run has no steps to judge."""
         return gone_findings(self.base, self.new)
 
     @property
     def appeared(self) -> tuple[Finding, ...]:
-        """Findings of the new run that the base one, with steps to judge, did not have."""
+        """The new run's additional findings; none if the base run has no steps to judge."""
         return new_findings(self.base, self.new)
 
     @property
@@ -60,12 +60,12 @@ class RunComparison:
 
     @property
     def most_changed_phase(self) -> Change | None:
-        """The phase that changed most; None where none changed by enough to matter."""
+        """The phase that changed most; None if no phase changed by enough to matter."""
         return most_changed_phase(self.base, self.new, self.result)
 
     @property
     def values_same(self) -> bool | None:
-        """Whether all recorded values are the same; None where no step has one in both runs."""
+        """Whether all recorded values agree; None if no step has a value in both runs."""
         return values_same(self.result)
 
     def document(self) -> Document:
@@ -75,14 +75,14 @@ class RunComparison:
 
 @dataclass(frozen=True)
 class SeveralComparison:
-    """Runs that were each compared with one base, in the order given."""
+    """Several runs compared with the same base, in the order given."""
 
     base: Report
     comparisons: tuple[RunComparison, ...]
 
     @property
     def sentence(self) -> str:
-        """How many runs are faster, slower and neither."""
+        """How many runs are faster, how many are slower, and how many are neither."""
         return several_sentence([comparison.result for comparison in self.comparisons])
 
     def document(self) -> Document:
@@ -104,9 +104,11 @@ def compare_runs(base: str, new: str, *, tolerance: float = TOLERANCE) -> RunCom
         every figure of both runs: times in ns per step, memory in bytes.
 
     Raises:
-        RecordError: A path is no run that this package recorded.
+        RecordError: A path holds no run that this package recorded.
     """
-    return compared(load_report(base, analyse=True), load_report(new, analyse=True), tolerance)
+    return compare_reports(
+        load_report(base, analyse=True), load_report(new, analyse=True), tolerance
+    )
 
 
 def compare_several(base: str, *news: str, tolerance: float = TOLERANCE) -> SeveralComparison:
@@ -118,29 +120,32 @@ def compare_several(base: str, *news: str, tolerance: float = TOLERANCE) -> Seve
         tolerance: How far recorded losses and tensors may differ, relative to their size.
 
     Returns:
-        Each run's comparison with the base, as of `compare_runs`, in `comparisons`.
+        For each run what `compare_runs` returns, in `comparisons`.
 
     Raises:
-        ConfigError: No run to compare with the base.
-        RecordError: A path is no run that this package recorded.
+        ConfigError: There is no run to compare with the base.
+        RecordError: A path holds no run that this package recorded.
     """
     if not news:
         raise ConfigError(
-            f"compare_several({base!r}) has nothing to compare with it. Pass one more run or more."
+            f"compare_several({base!r}) has no run to compare with the base. "
+            "Pass at least one more run."
         )
     loaded = load_report(base, analyse=True)
-    comparisons = (compared(loaded, load_report(new, analyse=True), tolerance) for new in news)
+    comparisons = (
+        compare_reports(loaded, load_report(new, analyse=True), tolerance) for new in news
+    )
     return SeveralComparison(loaded, tuple(comparisons))
 
 
-def compared(base: Report, new: Report, tolerance: float) -> RunComparison:
-    """Compare two runs that are loaded."""
+def compare_reports(base: Report, new: Report, tolerance: float) -> RunComparison:
+    """Compare two runs whose reports are loaded."""
     result = compare(base.results, new.results, tolerance=tolerance)
     return RunComparison(base, new, result, tolerance)
 
 
 def write_comparison(base: str, new: str, path: str) -> None:
-    """Write the document of two log dirs, whose traces are analysed already: for the tab."""
-    comparison = compared(load_report(base), load_report(new), TOLERANCE)
+    """Write the document of two log dirs for the tab, which has analysed their traces before."""
+    comparison = compare_reports(load_report(base), load_report(new), TOLERANCE)
     with written_whole(path) as part:
         Path(part).write_bytes(encode(comparison.document()))

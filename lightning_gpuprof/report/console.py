@@ -1,6 +1,6 @@
 """Shows a document as text for a terminal: the first screen answers, the rest follows.
 
-Each type of part has its function here. What is said, and in which order, the builders decide.
+Each type of part has a function here. The builders decide what is said, and in which order.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,15 +39,15 @@ SCREEN = 24
 """Lines of the smallest terminal."""
 LEAST_BARS = 4
 MOST_NOTES = 2
-"""Notes on the first screen, and lines of each: the whole notes follow."""
+"""How many notes the first screen shows, and in how many lines each; full notes follow later."""
 MOST_IN_FULL = 6
-"""Findings after these are titles alone: the first ones are worth the time."""
+"""Of findings after this many only the titles are shown."""
 MOST_PLACES = 4
 INDENT = 2
 SEVERITY_STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
 TEXT_STYLES = {"plain": "", "strong": "bold", "note": "dim", "warning": "yellow", "command": ""}
 VERDICT_STYLES = {"change": "yellow", "failed": "bold red"}
-MORE = "--verbose has the changes of all of them."
+MORE = "--verbose shows the changes of all findings."
 
 
 def render(
@@ -83,7 +83,7 @@ def render(
 
 
 def render_for(document: Document, stream: TextIO, *, verbose: bool = False) -> str:
-    """Return the document as it suits a stream: its width, its colours, ASCII where it must be."""
+    """Return the document for a stream: in its width, colours and encoding."""
     encoding = (getattr(stream, "encoding", None) or "ascii").lower()
     return render(
         document,
@@ -137,7 +137,7 @@ class _Page:
             self._print(part)
 
     def _print(self, part: RenderableType) -> None:
-        # A bare line is left to the terminal to wrap: a path or command stays one line to copy.
+        # The terminal wraps a bare line, so that a path or a command can be copied as one line.
         self._console.print(part, soft_wrap=isinstance(part, Line))
         self._height += len(self._console.render_lines(part, pad=False))
 
@@ -243,7 +243,7 @@ class _Page:
 
 
 def _change(advice: str, change: str | None) -> Iterator[tuple[str, str | Line]]:
-    """Yield what to do in words and as code: a line of code alone may say little."""
+    """Yield what to do, in words and as code, since a line of code alone may say little."""
     yield "change", advice
     if change:
         yield "", text_line(change, "green")
@@ -263,7 +263,7 @@ def _figures(part: Figures, indent: int) -> RenderableType:
 
 
 def _is_short(figure: Figure) -> bool:
-    """Whether a figure is a number that can stand beside others in a line."""
+    """Return whether a figure is a number without a note, which can share a line with others."""
     return figure.unit not in LEFT and figure.note is None
 
 

@@ -19,16 +19,16 @@ GAP = 2
 LEAST_NAME = 8
 LEAST_SOURCE = 12
 LINE_WIDTH = 60
-"""Columns of a line of code and its source, where the terminal leaves as many."""
+"""The width of a line of code with its source, if the terminal has that many columns."""
 MIN_BAR_FRAC = 0.005
-"""Bars below this share are one bar, unless everything is asked for."""
+"""Bars below this share are summed up in one bar, except in a verbose report."""
 LEFT = ("text", "code", "place", "state")
-"""Units of columns that stand to the left."""
+"""Units of columns that are aligned to the left."""
 STATE_STYLES = {"bad": "red", "look": "yellow", "not_measured": "dim"}
 
 
 def text_line(text: str, style: str = "") -> Line:
-    r"""Return text as it is to be read: no markup, and no character that steers a terminal.
+    r"""Return text to be shown as it is: not as markup, without characters that control a terminal.
 
     >>> text_line("[bold]\x1b[31m").plain
     '[bold]?[31m'
@@ -47,8 +47,8 @@ def grid(
 ) -> Padding:
     """Return rows as aligned columns.
 
-    The last column and those in `wrapped` are wrapped where they are too long; `first` is the first
-    column's style.
+    The last column and those in `wrapped` are wrapped if they are too long. `first` is the style
+    of the first column.
     """
     rows = [*([[text_line(text, "dim") for text in head]] if any(head) else []), *rows]
     table = Grid.grid(padding=(0, GAP))
@@ -70,7 +70,7 @@ def grid(
 def cell_text(
     value: Value, unit: Unit, width: int | None = None, *, keep_end: bool = False
 ) -> Line:
-    """Return a value as text; of a line of code also its source, in at most `width` columns."""
+    """Return a value as text, a line of code with its source, in at most `width` columns."""
     text = shown(value, unit)
     is_line = isinstance(value, Place) and value.file is not None
     if width is not None and len(text) > width:
@@ -86,9 +86,9 @@ def cell_text(
 
 
 def table_grid(table: Table, *, width: int, verbose: bool) -> Padding | None:
-    """Return a table in columns; None where it has no rows.
+    """Return a table in columns; None if it has no rows.
 
-    Columns that no row fills are left out; names are cut where the terminal is narrow.
+    Columns that no row fills are left out. Names are cut if the terminal is narrow.
     """
     shown_columns = [
         column

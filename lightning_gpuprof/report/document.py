@@ -1,7 +1,7 @@
 """The typed document that every surface shows: console, Markdown, HTML, JSON and the PROFILE tab.
 
-Builders (`build_run.py`, `build_trace.py`, ...) decide what is said: verdict, titles, labels, units
-and order. Renderers decide how it looks, by the type of each part, and add nothing of their own.
+Builders (`build_run.py`, `build_trace.py`, ...) decide the content: verdict, titles, labels, units
+and order. Renderers decide how each type of part looks, and add no content of their own.
 `--json` prints the document encoded; docs/json.md is generated from these classes.
 """
 
@@ -21,14 +21,14 @@ Unit = Literal[
     "text", "code", "place", "state", "flag",
 ]  # fmt: skip
 """How a value is formatted: `frac` is a share of 1, `change_frac` a signed relative change (-0.18
-is 18 % less), `code` text out of a program, `state` a word of `State`, `flag` yes or no."""
+is 18 % less), `code` text from a program, `state` a word of `State`, `flag` yes or no."""
 
 Detail = Literal["first", "page", "verbose"]
-"""Where a section or column is shown: on the first screen, on the page, or only when everything is
-asked for (`--verbose`; in the tab such a section is folded)."""
+"""Where a section or column is shown: on the first screen, on the page, or only in a verbose report
+(`--verbose`; the tab folds such a section)."""
 
 State = Literal["good", "bad", "look", "neutral", "not_measured"]
-"""How a row is to be taken; renderers colour it."""
+"""How a row is to be judged; renderers choose its colour by it."""
 
 
 class Place(Struct, frozen=True, tag="place", omit_defaults=True):
@@ -63,32 +63,32 @@ class Quantity(Struct, frozen=True, tag="quantity"):
 
 
 Value = int | float | str | bool | Place | Interval | Quantity | None
-"""A cell or figure; None was not measured."""
+"""The value of a cell or figure; None if it was not measured."""
 
 
 class Figure(Struct, frozen=True, omit_defaults=True):
     """One number or text by name, such as the mean step."""
 
     key: str
-    """Unique within its section; of a number it ends in the unit, as in `step_ns`."""
+    """Unique within the section; the key of a number ends in its unit, as in `step_ns`."""
     label: str
     value: Value
     unit: Unit
     note: str | None = None
-    """What the figure is of, in a few words."""
+    """What the figure refers to, in a few words."""
 
 
 class Figures(Struct, frozen=True, tag="figures", omit_defaults=True):
-    """Figures side by side, or one per line in text."""
+    """Figures side by side, or in text below each other."""
 
     figures: tuple[Figure, ...]
     title: str | None = None
     large: bool = False
-    """The headline: shown in large type where there is any."""
+    """Whether these are the headline figures, which surfaces with several type sizes enlarge."""
 
 
 class Text(Struct, frozen=True, tag="text", omit_defaults=True):
-    """Sentences; each is a paragraph or a line of its own."""
+    """Sentences, every one of them a paragraph or a line of its own."""
 
     lines: tuple[str, ...]
     style: Literal["plain", "strong", "note", "warning", "command", "code"] = "plain"
@@ -104,10 +104,10 @@ class Column(Struct, frozen=True, omit_defaults=True):
     note: str | None = None
     """What the column means, in a sentence."""
     bar: bool = False
-    """Its numbers are also drawn as bars, as shares of the column's largest."""
+    """Whether numbers are also drawn as bars, relative to the largest one in the column."""
     detail: Detail = "page"
     keep_end: bool = False
-    """A text that is too long is cut at its beginning: of a path, file and line matter."""
+    """Whether a text that is too long loses its beginning: a path ends in the file and the line."""
 
 
 class Table(Struct, frozen=True, tag="table", omit_defaults=True):
@@ -125,9 +125,9 @@ class Table(Struct, frozen=True, tag="table", omit_defaults=True):
     title: str | None = None
     note: str | None = None
     first_rows: int | None = None
-    """So many rows are shown at first; None for all."""
+    """How many rows are shown at first; None for all."""
     sort: str | None = None
-    """The column by which rows come, largest first; None where their order is meant."""
+    """The column by which rows are sorted, largest first; None if their order has a meaning."""
     searchable: bool = False
     opens: str | None = None
     """The tab's view that a row opens."""
@@ -144,14 +144,14 @@ class Bar(Struct, frozen=True, omit_defaults=True):
     value: float | None
     frac: float | None
     device_value: float | None = None
-    """The same on the device's clock, where it was measured."""
+    """The same time on the device's clock, if it was measured."""
     level: int = 0
     """1: a named part of the bar above it."""
     note: str | None = None
 
 
 class Bars(Struct, frozen=True, tag="bars", omit_defaults=True):
-    """Shares that add up to a whole, in the order that is to be read; parts below their whole."""
+    """Shares that add up to a whole, in reading order; named parts follow the bar of the whole."""
 
     id: str
     unit: Unit
@@ -160,24 +160,24 @@ class Bars(Struct, frozen=True, tag="bars", omit_defaults=True):
     note: str | None = None
     value_label: str = "Mean"
     device_label: str | None = None
-    """Heading of the device's values; None where no bar has one."""
+    """The heading of the device's values; None if no bar has such a value."""
 
 
 class Saving(Struct, frozen=True, omit_defaults=True):
-    """What a change saves per step, as an interval, with all its wording."""
+    """What a change saves per step, as an interval and in words."""
 
     low_ns: int
     high_ns: int
     likely_ns: int
-    """The saving to reckon with."""
+    """The most likely saving."""
     frac: Interval | None
-    """Share of the step, or of the run where the time lies between epochs."""
+    """The share of the step, or of the run if the time lies between epochs."""
     step_after_ns: Interval | None
-    """The step with the change; None where the time is not a steady step's."""
+    """The step's time with the change; None if the saved time is not in steady steps."""
     when: Literal["in_steps", "also_between", "between"]
     confidence: float
     measured: str | None
-    """The trial that the saving is from; None where a model expects it."""
+    """The trial that measured the saving; None if it is an estimate."""
     sentence: str
     """Such as "saves 2.00 to 3.50 ms per step (17 to 30%), confidence 90%"."""
     short: str
@@ -202,7 +202,7 @@ class FindingCard(Struct, frozen=True, tag="finding", omit_defaults=True):
     """The change in one line: its first line of code, or how the advice begins."""
     short_change_is_code: bool
     saving: Saving | None
-    """None where no time is saved: `no_saving` says why."""
+    """None if no time is saved; `no_saving` says why."""
     evidence: tuple[Figure, ...]
     places: tuple[Place, ...]
     confidence: float
@@ -212,7 +212,7 @@ class FindingCard(Struct, frozen=True, tag="finding", omit_defaults=True):
     difficulty: str = ""
     risk: str = ""
     no_saving: str = "no time is claimed as saved"
-    """In place of the saving's sentence, where there is none."""
+    """What stands in place of the saving's sentence if there is no saving."""
     page: str | None = None
     """Where the rule is documented."""
 
@@ -224,14 +224,14 @@ class Verdict(Struct, frozen=True, tag="verdict", omit_defaults=True):
         "change", "limit", "nothing", "too_short", "not_measured", "failed",
         "faster", "slower", "no_difference", "other_model",
     ]  # fmt: skip
-    """Of a comparison it is how the new run differs; `other_model` judges no change of settings."""
+    """For a comparison, how the new run differs; with `other_model` the change is not judged."""
     label: str
     """Heading above the title, such as "Held back by"."""
     title: str
     sentence: str
     """What to do, or why nothing is proposed."""
     finding: str | None = None
-    """Id of the finding that it is about."""
+    """The id of the finding that the verdict is about."""
     change: str | None = None
     """The change in one line of code."""
     place: Place | None = None
@@ -269,23 +269,23 @@ class Subject(Struct, frozen=True, omit_defaults=True):
     kind: Literal["run", "trace", "comparison", "trial", "file", "plan"]
     name: str
     line: str
-    """What it is in one sentence: kind, end, length."""
+    """The subject in a sentence: what kind of session, how it ended, how long it took."""
     path: str | None = None
     status: str | None = None
-    """Of a run: finished, exception, interrupted, or open (live or killed)."""
+    """How a run ended: finished, exception, interrupted, or open (live or killed)."""
     facts: Mapping[str, Any] = {}
     """Metadata as recorded: versions, trainer, model, loader, hyperparameters."""
 
 
 class Document(Struct, frozen=True):
-    """What is said of one run, one trace, one comparison or one trial; every surface shows this."""
+    """The report on one run, trace, comparison or trial; every surface shows this."""
 
     schema_version: int
     subject: Subject
     sections: tuple[Section, ...]
 
     def section(self, id: str) -> Section | None:
-        """Return a section by id, None where the document has none."""
+        """Return a section by id; None if the document has no such section."""
         return next((section for section in self.sections if section.id == id), None)
 
     def parts(self, kind: type[PartType]) -> Iterator[PartType]:
@@ -297,7 +297,7 @@ class Document(Struct, frozen=True):
 
     @property
     def verdict(self) -> Verdict | None:
-        """The answer; None in documents that give none."""
+        """The verdict; None if the document gives none."""
         return next(self.parts(Verdict), None)
 
     @property
@@ -310,7 +310,7 @@ class Document(Struct, frozen=True):
         return next((part.rows for part in self.parts(Table) if part.id == table), ())
 
     def figure(self, key: str) -> Value:
-        """Return the value of the first figure with this key, None where it was not measured."""
+        """Return the value of the first figure with this key; None if it was not measured."""
         figures = (figure for part in self.parts(Figures) for figure in part.figures)
         return next((figure.value for figure in figures if figure.key == key), None)
 

@@ -1,4 +1,4 @@
-"""Findings as cards of a document: the saving in words, the change in one line, typed evidence."""
+"""Turns findings into cards of a document, with the saving and the change in words."""
 
 import re
 
@@ -12,10 +12,10 @@ from lightning_gpuprof.report.document import Figure, FindingCard, Interval, Pla
 from lightning_gpuprof.units import duration, interval_text, percents, shortened
 
 NAME_WIDTH = 52
-MOST_OF_ADVICE = 200
+MAX_ADVICE_WIDTH = 200
 PAGE = "docs/findings.md"
-_ADVICE_BEGINS = re.compile(r".+?(?=[:.]? \(|[:.] |\.?$)", re.DOTALL)
-"""The first clause of an advice, up to a bracket, a colon or the end of the sentence."""
+_FIRST_CLAUSE = re.compile(r".+?(?=[:.]? \(|[:.] |\.?$)", re.DOTALL)
+"""Matches an advice up to the first bracket, colon or end of a sentence."""
 _UNITS: tuple[tuple[str, Unit], ...] = (
     ("_ns", "ns"),
     ("_bytes_per_s", "bytes_per_s"),
@@ -27,7 +27,7 @@ _UNITS: tuple[tuple[str, Unit], ...] = (
 
 
 def finding_card(finding: Finding, run: RunResults) -> FindingCard:
-    """Return a finding with all of its wording; `run` says what its saving is a share of."""
+    """Return the card of a finding; its saving is given as a share of a step of `run`."""
     rule = rules().get(finding.id)
     effort = rule.effort if rule is not None else None
     short, is_code = short_change(finding.change, finding.advice)
@@ -55,7 +55,7 @@ def finding_card(finding: Finding, run: RunResults) -> FindingCard:
 def short_change(change: str | None, advice: str) -> tuple[str, bool]:
     r"""Return a change in one line, and whether it is code.
 
-    It is the first line of its code, or how the advice begins where there is no code.
+    It is the first line of the code, or the beginning of the advice if there is no code.
 
     >>> short_change("# in train.py\nloader.num_workers = 4", "Use more workers.")
     ('loader.num_workers = 4', True)
@@ -65,8 +65,8 @@ def short_change(change: str | None, advice: str) -> tuple[str, bool]:
     for line in (change or "").splitlines():
         if line.strip() and not line.strip().startswith("#"):
             return line.strip(), True
-    begins = _ADVICE_BEGINS.match(advice)
-    return shortened(begins[0] if begins else advice, MOST_OF_ADVICE), False
+    begins = _FIRST_CLAUSE.match(advice)
+    return shortened(begins[0] if begins else advice, MAX_ADVICE_WIDTH), False
 
 
 def certainty(finding: Finding) -> str:
@@ -77,7 +77,7 @@ def certainty(finding: Finding) -> str:
 
 
 def evidence_figure(key: str, value: float) -> Figure:
-    """Return a number of the evidence with its label and the unit that its key ends in.
+    """Return a number of the evidence, with its label and the unit in which its key ends.
 
     >>> evidence_figure("data_wait_ns", 5)
     Figure(key='data_wait_ns', label='data wait', value=5, unit='ns', note=None)
@@ -87,7 +87,7 @@ def evidence_figure(key: str, value: float) -> Figure:
 
 
 def labelled(key: str) -> tuple[str, Unit]:
-    """Return a label for a key, and the unit that the key ends in.
+    """Return a label for a key, and the unit in which the key ends.
 
     >>> labelled("slow_steps_share_frac"), labelled("world_size")
     (('slow steps share', 'frac'), ('world size', 'number'))
@@ -99,7 +99,7 @@ def labelled(key: str) -> tuple[str, Unit]:
 
 
 def place_of(place: FindingPlace, finding_id: str = "") -> Place:
-    """Return a finding's place with a name that can be read and the view that shows it."""
+    """Return a finding's place with a readable name and the view that shows it."""
     name = place.name
     if name is None and place.kernel is not None:
         name = short_kernel(place.kernel)

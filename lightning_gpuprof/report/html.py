@@ -28,34 +28,34 @@ from lightning_gpuprof.report.static import STATIC, plotly_path
 from lightning_gpuprof.report.stored_analysis import traces_of
 
 MAX_TRACES = 4
-"""More would make the file grow past what mail takes; the tab has all of them."""
+"""With more traces the file would become too large for mail; the tab shows all of them."""
 STEP_BUCKETS = 1000
 TIMELINE_COLUMNS = 3000
 CYCLE_VIEWS = ("operators", "device", "calls", "roofline", "timeline", "timeline_cut")
 MAX_DATA_BYTES = 3_500_000
-"""Beside Plotly's 1.9 MB this keeps the file below 6 MB."""
+"""With Plotly's 1.9 MB, this keeps the file below 6 MB."""
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval' blob:; "
     "style-src 'unsafe-inline'; img-src data: blob:"
 )
-"""The browser's policy for the file: nothing is fetched from anywhere."""
+"""The content security policy of the file, by which the browser fetches nothing."""
 
 _UNSAFE = re.compile("[<>&\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Markup, line ends that JSON allows and scripts do not, and marks that turn an editor's text."""
+"""Markup, line ends that JSON allows and scripts do not, and direction marks of text."""
 
 
 def render_html(run: str, *, session: int | None = None) -> str:
     """Return the report of a run as one self-contained page."""
     run, _ = resolve_run(run)
     loaded = LoadedRun(run)
-    # Fails here with a sentence, rather than as a page full of errors.
+    # Loaded first: if the run cannot be read, one error says so instead of every view of the page.
     report = load_report(run, session=session, ranks=loaded.ranks, analyse=True)
     text = render(build_run(report), verbose=True)
     return _page(loaded.name, _data(loaded, session), text)
 
 
 def write_html(target: str, run: str, *, session: int | None = None) -> None:
-    """Write the report of a run as one page; first its last traces are laid out, where need be.
+    """Write the report of a run as one page, after preparing its last traces for the timeline.
 
     Raises:
         RecordError: There is no such run, or the file cannot be written.
@@ -70,10 +70,10 @@ def write_html(target: str, run: str, *, session: int | None = None) -> None:
 
 
 def lay_out(run: str) -> None:
-    """Lay the run's last traces out for the timeline and the call tree, where nobody has."""
+    """Prepare the last traces for the timeline and the call tree, unless that is done already."""
     for trace in traces_of(run)[-MAX_TRACES:]:
         if not Path(trace + LAYOUT_SUFFIX).exists():
-            with suppress(TraceError, OSError):  # their views say that there is none
+            with suppress(TraceError, OSError):  # the views then say that the trace is not prepared
                 write_layout(trace)
 
 
@@ -86,13 +86,13 @@ def _data(run: LoadedRun, session: int | None) -> dict[str, Any]:
         answers[key] = _answer(run, name, {**params, **extra, **chosen})
     if "ranks" in answers["run"]:
         _keep_one_session(answers["run"])
-    _share(answers)
+    _merge_equal(answers)
     _fit(answers)
     return answers
 
 
-def _share(answers: dict[str, Any]) -> None:
-    """Keep once what the page gets for a cycle by name and, where none is named, by default."""
+def _merge_equal(answers: dict[str, Any]) -> None:
+    """Store an answer once that the page can ask for both by the cycle's name and by default."""
     for name in CYCLE_VIEWS:
         latest = answers["timeline" if name == "timeline_cut" else name].get("trace")
         if latest is not None and f"{name}&trace={latest}" in answers:
@@ -100,7 +100,7 @@ def _share(answers: dict[str, Any]) -> None:
 
 
 def _fit(answers: dict[str, Any]) -> None:
-    """Leave out the largest answers about single cycles until the file is as small as promised."""
+    """Leave out the largest answers about single cycles until the data are small enough."""
     sizes = {key: len(msgspec.json.encode(answer)) for key, answer in answers.items()}
     total = sum(sizes.values())
     cycles = [key for key in sizes if key.split("&")[0] in CYCLE_VIEWS]
@@ -112,7 +112,7 @@ def _fit(answers: dict[str, Any]) -> None:
 
 
 def _requests(run: LoadedRun) -> Iterator[tuple[str, dict[str, str], dict[str, str]]]:
-    """Yield (view, parameters, parameters that the page does not name) of what it can ask for."""
+    """Yield what the page can ask for: (view, parameters, parameters that the page leaves out)."""
     for name in VIEWS:
         yield name, {}, {"buckets": str(STEP_BUCKETS), "columns": str(TIMELINE_COLUMNS)}
     for _, cycle in run.cycles()[-MAX_TRACES:]:
@@ -131,7 +131,7 @@ def _answer(run: LoadedRun, name: str, params: dict[str, str]) -> Any:
 
 
 def _keep_one_session(header: dict[str, Any]) -> None:
-    """Leave out the ranks and sessions that this file does not hold, so that none can be picked."""
+    """Leave out the ranks and sessions that are not in this file, so that nobody can pick them."""
     header["ranks"] = [rank for rank in header["ranks"] if rank["rank"] == header["rank"]]
     for rank in header["ranks"]:
         sessions = rank["sessions"]
@@ -162,7 +162,7 @@ def _page(name: str, data: dict[str, Any], text: str) -> str:
 
 
 def _embedded(data: dict[str, Any]) -> str:
-    """Return JSON that no name in it can end: a script element ends at the first `</script`."""
+    """Return JSON without `</script`, which would end the script element that holds it."""
     text = msgspec.json.encode(data).decode()
     return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
@@ -176,7 +176,7 @@ def _plotly() -> str:
 
 
 def _visible(text: str) -> str:
-    """Show control and direction marks as escapes; line ends stay."""
+    """Return text with control and direction characters as escapes, except for line ends."""
     return "".join(
         char if char == "\n" or char.isprintable() else f"\\u{ord(char):04x}" for char in text
     )
@@ -199,7 +199,9 @@ def bundle(folder: Path, entry: str) -> str:
             texts[name] = (folder / name).read_text(encoding="utf-8")
             imports[name] = [_resolve(name, target) for _, target in _IMPORT.findall(texts[name])]
             wanted += imports[name]
-    order = [*TopologicalSorter(imports).static_order()]  # raises where they import each other
+    order = [
+        *TopologicalSorter(imports).static_order()
+    ]  # raises CycleError if modules import each other
     numbers = {name: index for index, name in enumerate(order)}
     parts = [_wrap(name, texts[name], numbers) for name in order]
     return '"use strict";\n(() => {\n' + "".join(parts) + "})();\n"

@@ -1,4 +1,4 @@
-"""What phases, kinds of events, kinds of memory and special steps are called on every surface."""
+"""The labels of phases, events, kinds of memory and flags of steps, on every surface."""
 
 from collections.abc import Mapping
 

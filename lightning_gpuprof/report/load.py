@@ -23,10 +23,10 @@ from lightning_gpuprof.units import duration
 
 
 def resolve_run(path: str, fs: FileSystem = LOCAL) -> tuple[str, tuple[str, ...]]:
-    """Return the run at a path, or on local disks the newest one under it, and how it was chosen.
+    """Return the run at a path, or the newest run in a local folder, and notices on the choice.
 
-    A record file stands for its own run. A path without any run comes back as it is: reading it
-    says what is wrong.
+    The path of a record file means the run it belongs to. A path without any run is returned as it
+    is, because reading it raises an error that says what is wrong.
     """
     path = os.fspath(path)
     folder = os.path.dirname(os.path.abspath(path))
@@ -42,11 +42,11 @@ def resolve_run(path: str, fs: FileSystem = LOCAL) -> tuple[str, tuple[str, ...]
 
 
 def runs_in(folder: str) -> list[str]:
-    """Return the runs at or under a folder on local disks, the one that was begun first first."""
-    return sorted(top_runs(folder), key=lambda run: (_begun_unix_ns(run), run))
+    """Return the runs at or under a folder on local disks, the oldest first."""
+    return sorted(top_runs(folder), key=lambda run: (_started_unix_ns(run), run))
 
 
-def _begun_unix_ns(run: str) -> int:
+def _started_unix_ns(run: str) -> int:
     files = record_files(run)
     with suppress(OSError):
         if (start := glance(files[min(files)]).start) is not None:
@@ -60,7 +60,7 @@ def _written_ns(run: str) -> int:
     return 0
 
 
-_MOST_OF_ERROR = 300
+_MAX_ERROR_WIDTH = 300
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,12 @@ def load_report(
 ) -> Report:
     """Read, analyse and judge a session of a run; by default the last fit that recorded steps.
 
-    A folder of runs on this machine's disks stands for its newest. `ranks` are the run's records
+    A folder of runs on this machine's disks means the newest of them. `ranks` are the run's records
     if they were read before. `analyse` first analyses traces that have no analysis yet, which takes
     seconds. With `measured`, savings that trials have measured replace those that models expect.
 
     Raises:
-        RecordError: There is no such run, session, or nothing recorded in it.
+        RecordError: There is no such run or session, or nothing was recorded in it.
     """
     run, notices = resolve_run(run, fs)
     ranks = read_run(run, fs) if ranks is None else ranks
@@ -130,7 +130,7 @@ def load_report(
 def _session_notices(results: RunResults) -> Iterator[str]:
     if results.end is not None and results.end.error:
         first, *_ = results.end.error.splitlines()
-        error = first[:_MOST_OF_ERROR].rstrip(": ")  # an error may have no message
+        error = first[:_MAX_ERROR_WIDTH].rstrip(": ")  # an error may have no message
         yield f"The session ended with {error}"
     if results.variation.spikes and (changed := results.variation.spikes.changed) is not None:
         yield (
@@ -142,16 +142,16 @@ def _session_notices(results: RunResults) -> Iterator[str]:
 def _read_analyses(
     run: str, ranks: Mapping[int, RankRecords], fs: FileSystem
 ) -> tuple[dict[str, TraceAnalysis], list[str]]:
-    found: dict[str, TraceAnalysis] = {}
+    analyses: dict[str, TraceAnalysis] = {}
     notices = []
     sessions = (session for records in ranks.values() for session in records.sessions)
-    for name in (cycle.trace_file for one in sessions for cycle in one.all(ProfilerCycle)):
-        # Record files come from anywhere: a name with a folder in it is none of ours.
+    for name in (cycle.trace_file for session in sessions for cycle in session.all(ProfilerCycle)):
+        # Record files may be forged: this package writes no name with a folder in it.
         if os.path.basename(name) != name:
             continue
         try:
             if (analysis := read_analysis(os.path.join(plugin_dir(run), name), fs)) is not None:
-                found[name] = analysis
+                analyses[name] = analysis
         except TraceError as error:
             notices.append(str(error))
-    return found, notices
+    return analyses, notices

@@ -1,6 +1,6 @@
 """Shows a document as GitHub-flavoured Markdown, for a pull request or a CI job's summary.
 
-Sections of the first screen stand open, those of the page are folded; charts are left out.
+Sections of the first screen are open, those of the page are folded, and charts are left out.
 """
 
 import re
@@ -25,7 +25,7 @@ from lightning_gpuprof.report.format import place_name, shown
 from lightning_gpuprof.report.terminal import printable
 
 MOST_IN_FULL = 6
-"""Findings after these are titles alone."""
+"""Of findings after this many only the titles are shown."""
 MOST_PLACES = 3
 HEADINGS = {"comparison": "Comparison of", "trial": "Trials of"}
 LEFT = ("text", "code", "place", "state")
@@ -99,7 +99,7 @@ def _verdict(verdict: Verdict) -> Iterator[str]:
     where = f"Where: {_place(verdict.place)}." if verdict.place is not None else ""
     gain = f"Gain: {plain(verdict.gain)}." if verdict.gain else ""
     yield "  \n".join(filter(None, [plain(verdict.sentence), where, gain]))
-    if verdict.change and verdict.finding is None:  # otherwise the finding has it
+    if verdict.change and verdict.finding is None:  # otherwise the finding below shows the change
         yield block(verdict.change)
 
 
@@ -205,7 +205,7 @@ def _where(places: Iterable[Place]) -> str:
 
 
 def plain(text: str) -> str:
-    """Return text as it is to be read; on GitHub no name is mentioned, no issue is linked."""
+    """Return text with its markup escaped; GitHub notifies no user and links no issue."""
     escaped = _MARKUP.sub(r"\\\g<0>", " ".join(text.replace("&", "&amp;").split()))
     return _LINKS.sub(lambda sign: f"{sign[0]}<!-- -->", escaped)
 
@@ -227,7 +227,7 @@ def block(text: str, *, indent: int = 0, language: str = "python") -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int]) -> str:
-    """Return a table; pipes in its cells, which are Markdown themselves, are escaped."""
+    """Return a table; cells are Markdown, in which only pipes are escaped."""
     rule = "|".join("--:" if column in right else "---" for column in range(len(header)))
     return "\n".join((_row(header), f"|{rule}|", *map(_row, rows)))
 

@@ -24,7 +24,7 @@ NO_STACK = Place(name="no stack was recorded")
 def memory_sections(device: DeviceDump, *, number: int = 0) -> Iterator[Section]:
     """Yield what is in use on one device, who holds it, and what grows.
 
-    `number` tells devices of the same document apart: sections of those after the first end in it.
+    `number` distinguishes the devices of a document: section ids end in it, except for the first.
     """
     suffix = f"_{number}" if number else ""
     name = f"Device {device.device}"
@@ -36,7 +36,7 @@ def memory_sections(device: DeviceDump, *, number: int = 0) -> Iterator[Section]
         yield Section(f"memory_sites{suffix}", title, "page", (sites,), note=note)
     if device.growing:
         growing = _site_table("memory_growth", device.growing, suffix)
-        note = "lines whose memory is not given back from step to step"
+        note = "lines whose memory grows from step to step without being released"
         title = f"What grows on device {device.device}"
         yield Section(f"memory_growth{suffix}", title, "page", (growing,), note=note)
 

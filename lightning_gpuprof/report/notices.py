@@ -16,11 +16,11 @@ _LOST = re.compile(
     r"[Cc]onnection (was )?(closed|reset|refused)|[Rr]emote (worker|process)|Broken pipe|"
     r"NCCL|ncclRemoteError|DistBackendError|SIGTERMException"
 )
-"""Messages of gloo, NCCL and Lightning on ranks that end because another one did."""
+"""Matches messages of gloo, NCCL and Lightning on ranks that ended because another rank did."""
 
 
 def rank_notices(results: RunResults) -> Iterator[str]:
-    """Yield what is unusual about the ranks of this run, a sentence each."""
+    """Yield a sentence for everything that is unusual about the ranks of a run."""
     present, world = {rank.rank for rank in results.ranks.views}, results.start.world_size
     missing = [rank for rank in range(world) if rank not in present]
     if missing:
@@ -40,7 +40,7 @@ def rank_notices(results: RunResults) -> Iterator[str]:
 
 
 def _machines(results: RunResults, ranks: Iterable[int]) -> str:
-    """Name the machines of some ranks, where all are known; Lightning numbers ranks by machine."""
+    """Name the machines of ranks if all are known; Lightning numbers ranks machine by machine."""
     devices = settings_of(results.start).num_devices
     if devices is None or devices < 1:
         return ""
@@ -56,7 +56,7 @@ def trace_notices(
 ) -> Iterator[str]:
     """Yield a sentence for each trace on local disks that this version has not analysed.
 
-    `failed` says of trace files why they could not be analysed just now.
+    `failed` holds, by trace file, why its analysis has just failed.
     """
     for trace in results.traces if fs is LOCAL else ():
         name = trace.cycle.trace_file
@@ -70,7 +70,7 @@ def trace_notices(
             yield f"{name}: {doubt} No finding rests on this trace's device times."
         if trace.analysis is None:
             if os.path.exists(path + ANALYSIS_SUFFIX):
-                continue  # it cannot be read, which is said where that is tried
+                continue  # it cannot be read; who tried to read it has reported that
             state = "is not analysed yet"
         elif trace.analysis.is_older:
             state = "was analysed by an older version of this package"
@@ -84,7 +84,7 @@ def trace_notices(
 
 
 def rank_list(ranks: Iterable[int]) -> str:
-    """Name ranks, runs of them by their ends.
+    """Name ranks; consecutive ranks are written as a range.
 
     >>> rank_list([0, 1, 2, 5, 8, 9])
     '0 to 2, 5, 8, 9'
@@ -98,7 +98,7 @@ def rank_list(ranks: Iterable[int]) -> str:
 
 
 def first_few(texts: Sequence[str], most: int = _MOST) -> list[str]:
-    """Keep the first of many sentences and say how many there are: each rank may have one.
+    """Return the first of many similar sentences, and how many more there are.
 
     >>> first_few(["a", "b", "c"], 2)
     ['a', 'b', 'And 1 more like these.']
@@ -131,7 +131,7 @@ def _endings(ranks: Sequence[RankView]) -> Iterator[str]:
 
 
 def _end(rank: RankView) -> tuple[int, str]:
-    """Return how a rank ended, after a number: a possible cause sorts before what follows it."""
+    """Return how a rank ended, after a number by which causes sort before their consequences."""
     if rank.error and _LOST.search(rank.error):
         return 2, "lost the connection to another rank"
     if rank.status == "exception":

@@ -1,4 +1,4 @@
-"""How far something long has come, shown on stderr."""
+"""Shows on stderr how far a long task has come."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ _BAR_WIDTH = 40
 
 
 class Progress:
-    """A bar that appears when the work takes long; without a terminal, a single line."""
+    """A progress bar that appears if the work takes long; a single line without a terminal."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class Progress:
         self._shown = ""
 
     def __call__(self, done: int, total: int) -> None:
-        """Show that `done` of `total` is done."""
+        """Show that `done` units of work out of `total` are done."""
         if self._clock() < self._from_s or getattr(self._stream, "closed", True):
             return
         if not self._stream.isatty():

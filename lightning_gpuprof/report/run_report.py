@@ -27,11 +27,11 @@ from lightning_gpuprof.report.format import place_name
 from lightning_gpuprof.report.load import load_report
 
 PHASES, FINDINGS = "phases", "findings"
-"""Tables that are made of the document's bars and cards."""
+"""Names of the tables that `to_pandas` makes from the document's bars and cards."""
 
 
 class RunReport:
-    """A run's report: printed it is text, in a notebook it shows itself.
+    """A run's report, which `print` shows as text and a notebook as a page.
 
     `document` is what the command prints with --json, as typed values.
     """
@@ -132,16 +132,17 @@ def report(
     """Read a run's report: `print(report(trainer.log_dir))`, or the last line of a notebook's cell.
 
     Args:
-        run: A run's log dir, or a folder of them: then the newest.
+        run: A run's log dir, or a folder of runs, of which the newest is read.
         session: Which of the run's sessions; by default the last fit that recorded steps.
         verbose: Also all changes, evidence, phases, operators, slowest steps and rules that
             abstained.
 
     Returns:
-        What `lightning-gpuprof report` prints; `findings`, `phases`, `memory` and `to_pandas()`.
+        The report that `lightning-gpuprof report` prints, with `findings`, `phases`, `memory` and
+        `to_pandas()`.
 
     Raises:
-        RecordError: There is no run of ours, or none that can be read.
+        RecordError: There is no run of this package, or it cannot be read.
     """
     loaded = load_report(os.fspath(run), session=session, analyse=True)
     return RunReport(build_run(loaded), verbose=verbose)

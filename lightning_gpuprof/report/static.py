@@ -1,4 +1,4 @@
-"""Files for the browser; TensorBoard imports this at its start."""
+"""The files for the browser. TensorBoard imports this module as it starts, so it must be light."""
 
 import importlib.util
 from pathlib import Path
@@ -10,7 +10,7 @@ STATIC = Path(lightning_gpuprof.__file__).parent / "tab" / "static"
 
 
 def installed_file(package: str, *parts: str) -> Path | None:
-    """Return where an installed package keeps a file, found without importing it."""
+    """Return the path of a file of an installed package, without importing the package."""
     spec = importlib.util.find_spec(package)
     folders = (spec.submodule_search_locations or []) if spec else []
     return next((path for folder in folders if (path := Path(folder, *parts)).is_file()), None)

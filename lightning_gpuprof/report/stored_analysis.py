@@ -1,4 +1,4 @@
-"""The analysis that is stored beside a trace: made when somebody first asks, then read."""
+"""The analysis that is stored beside a trace: made at the first request, read afterwards."""
 
 import os
 from collections.abc import Mapping
@@ -15,17 +15,17 @@ from lightning_gpuprof.report.progress import Progress
 
 _DOCUMENT = msgspec.json.Decoder(dict[str, Any])
 _unstored: dict[str, TraceAnalysis] = {}
-"""Analyses made in this process that could not be written, by trace: of read-only folders."""
+"""By trace, analyses of this process that could not be written, as in read-only folders."""
 
 
 def is_older(document: Mapping[str, Any], than: int) -> bool:
-    """Return whether a stored document is of an older version than `than`, or of none."""
+    """Return whether a stored document has a version below `than`, or no version."""
     version = document.get("analysis_version")
     return not isinstance(version, int) or version < than
 
 
 def read_analysis(trace: str, fs: FileSystem = LOCAL) -> TraceAnalysis | None:
-    """Return the stored analysis of a trace, None where there is none.
+    """Return the stored analysis of a trace; None if there is none.
 
     Raises:
         TraceError: It cannot be read, or is of a newer version.
@@ -50,7 +50,7 @@ def read_analysis(trace: str, fs: FileSystem = LOCAL) -> TraceAnalysis | None:
 
 
 def write_analysis(trace: str, progress: Progress | None = None) -> None:
-    """Analyse a trace and store the result beside it; in this process where that is not possible.
+    """Analyse a trace and store the result beside it, or in this process if it is read-only.
 
     Readers see the previous analysis until the new one is complete.
     """
@@ -63,8 +63,10 @@ def write_analysis(trace: str, progress: Progress | None = None) -> None:
     try:
         check_values(document, "it")
         typed(document, TraceAnalysis)
-    except UnreadableError as error:  # of values that no clock gives
-        raise TraceError(f"its analysis makes no sense: {error}. Record it again.") from error
+    except UnreadableError as error:  # the trace holds times that no clock gives
+        raise TraceError(
+            f"its analysis holds impossible values ({error}). Record the trace again."
+        ) from error
     _unstored[trace] = analysis
     path = trace + files.ANALYSIS_SUFFIX
     with files.written_whole(path) as part, open(part, "wb") as file:
@@ -73,19 +75,19 @@ def write_analysis(trace: str, progress: Progress | None = None) -> None:
 
 
 def analyse_traces(run: str, *, session: int | None = None) -> dict[str, str]:
-    """Analyse a run's stale traces; return a sentence by trace file on each that failed."""
+    """Analyse a run's stale traces; return by trace file a sentence about every failure."""
     failed = {}
     for trace in stale_traces(run, or_newer=True):
         name = os.path.basename(trace)
-        of_it = f"-session{session}-" in name if session else "-session" not in name
-        if session is not None and not of_it:
+        in_session = f"-session{session}-" in name if session else "-session" not in name
+        if session is not None and not in_session:
             continue
         try:
             write_analysis(trace, Progress(f"analysing {name} (Ctrl-C stops this)"))
         except TraceError as error:
             failed[name] = f"{name} cannot be analysed: {error}"
         except OSError as error:
-            failed[name] = f"The analysis of {name} cannot be kept: {error}"
+            failed[name] = f"The analysis of {name} cannot be stored: {error}"
     return failed
 
 
@@ -96,10 +98,10 @@ def traces_of(run: str) -> list[str]:
 
 
 def stale_traces(run: str, *, or_newer: bool = False) -> list[str]:
-    """Return a run's traces on this machine's disks without a whole analysis of this version."""
-    # An analysis of a newer version is replaced by commands alone: the tab asks again and again,
-    # and two versions would go on replacing each other's.
-    versions = {trace: _kept_version(trace) for trace in traces_of(run)}
+    """Return a run's local traces that have no complete analysis of this version."""
+    # Only commands replace the analysis of a newer version. The tab asks again and again, so that
+    # two versions would keep replacing each other's analyses.
+    versions = {trace: _stored_version(trace) for trace in traces_of(run)}
     return [
         trace
         for trace, version in versions.items()
@@ -107,7 +109,7 @@ def stale_traces(run: str, *, or_newer: bool = False) -> list[str]:
     ]
 
 
-def _kept_version(trace: str) -> int:
+def _stored_version(trace: str) -> int:
     try:
         content = LOCAL.read_bytes(trace + files.ANALYSIS_SUFFIX)
         version = decoded(_DOCUMENT, content).get("analysis_version")

@@ -13,11 +13,11 @@ SHARES = (
     ("sync_frac", "Host syncs", "in which the host waits for the device"),
     ("launch_gaps_frac", "Launch gaps", "in which the device waits for a launch"),
 )
-"""Figures of the questions, which comparisons show as well."""
+"""Figures that questions use and comparisons show as well."""
 
 
 def figures_section(analysis: TraceAnalysis) -> Section | None:
-    """Return what the device and the host do, in single figures; None where nothing is known."""
+    """Return the single figures of a trace; None if none of them was measured."""
     figures = tuple(trace_figures(analysis))
     return Section("trace_figures", "The trace", "page", (Figures(figures),)) if figures else None
 
@@ -72,7 +72,7 @@ def _shares(analysis: TraceAnalysis) -> Iterator[Figure]:
 
 
 def conversions_figure(analysis: TraceAnalysis) -> Figure | None:
-    """Return how often `.to()` and `.cuda()` are called, and what they copy; None where never."""
+    """Return how often `.to()` and `.cuda()` are called and what they copy; None if never."""
     return next(_conversions(analysis), None)
 
 
@@ -102,5 +102,5 @@ def _launches(analysis: TraceAnalysis) -> Iterator[Figure]:
 
 
 def _whole(analysis: TraceAnalysis, steps: str) -> str:
-    """Return what figures are shares of: `steps`, or the trace if it marks none."""
+    """Name what figures are shares of: `steps`, or the trace if it has no marked steps."""
     return steps if analysis.steps else "trace"

@@ -24,7 +24,7 @@ from lightning_gpuprof.report.charts.memory_sites import MemorySites
 from lightning_gpuprof.report.charts.query import Query, QueryError
 from lightning_gpuprof.report.charts.registry import find_view
 from lightning_gpuprof.report.charts.run_views import Listing, runs_view
-from lightning_gpuprof.report.comparison import TOLERANCE, compared
+from lightning_gpuprof.report.comparison import TOLERANCE, compare_reports
 from lightning_gpuprof.report.load import load_report
 from lightning_gpuprof.tab.replies import NotFoundError, reply, reply_json
 from lightning_gpuprof.tab.run_index import RunIndex, file_system_for
@@ -135,7 +135,7 @@ class Answers:
         if sum(sizes) > AT_ONCE_BYTES:
             response = self._comparison(request, base.path, new.path, str(states))
         else:
-            comparison = compared(load_report(base.path), load_report(new.path), TOLERANCE)
+            comparison = compare_reports(load_report(base.path), load_report(new.path), TOLERANCE)
             response = reply_json(request, comparison.document())
         for run in (new, base):
             self._preparer.analyse(run)

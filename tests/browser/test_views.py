@@ -7,7 +7,7 @@ pytestmark = pytest.mark.browser
 
 def test_host_and_device_time_of_a_phase_stand_side_by_side(page):
     page.open("gpu")
-    assert "Device, idle too" in page.wait_for(".card", "Where a step goes")
+    assert "Device, including idle" in page.wait_for(".card", "Where a step goes")
     backward = next(row for row in page.rows(".phases") if row[0] == "Backward")
     assert backward[3:] == ["14.0 ms", "15.3 ms"]
 

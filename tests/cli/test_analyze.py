@@ -141,8 +141,8 @@ def test_a_trace_without_a_gpu_shows_no_gpu_figure(tmp_path, capsys):
     document = decode(capsys.readouterr().out)
 
     assert (
-        "  No GPU: the trace has host events alone\n"
-        "  Begin with aten::mm, which takes 5.00 µs of its own.\n"
+        "  No GPU: the trace has only host events\n"
+        "  Begin with aten::mm, which takes 5.00 µs of self time.\n"
     ) in text
     assert document.section("device_time") is None
     assert (document.figure("busy_frac"), document.figure("gemm_frac")) == (None, None)

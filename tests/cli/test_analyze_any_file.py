@@ -72,7 +72,7 @@ def test_statistics_and_snapshots_have_documents_of_their_own(tmp_path, capsys):
     assert (tables.subject.facts["source"], rows[0]["total_ns"]) == ("stats-csv", 300)
     assert [(row["frac"], row["mean_ns"]) for row in rows] == [(0.75, 75), (0.25, 100)]
     assert memory.subject.facts["source"] == "memory-snapshot"
-    assert texts(memory, "memory") == ["The file says nothing of any device."]
+    assert texts(memory, "memory") == ["The file holds no data about any device."]
     assert main(["analyze", str(stats), str(snapshot)]) == 0
     assert "kernel_a" in capsys.readouterr().out
 

@@ -97,7 +97,7 @@ def test_findings_after_the_sixth_are_titles_unless_verbose():
     assert "8. [warning] rule-7" in text
     assert "Do less of rule-5." in text
     assert "Do less of rule-6." not in text
-    assert "--verbose has the changes" in text
+    assert "--verbose shows the changes" in text
     verbose = render(document(*cards), verbose=True)
     assert "Do less of rule-7." in verbose
     assert "--verbose has" not in verbose

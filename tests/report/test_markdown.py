@@ -63,7 +63,7 @@ def test_read_as_markdown_a_change_belongs_to_its_finding_and_nothing_else_is_ma
 
 def test_bars_are_a_table_with_the_devices_column_where_it_was_measured():
     assert (
-        "|  | Mean | Share | Device, idle too |\n|---|--:|--:|--:|\n"
+        "|  | Mean | Share | Device, including idle |\n|---|--:|--:|--:|\n"
         "| Forward | 6.00 ms | 60.0% | 7.00 ms |\n| &emsp;net.head | 2.00 ms | 20.0% |  |\n"
     ) in render(document())
 

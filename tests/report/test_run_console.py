@@ -97,7 +97,7 @@ def test_the_first_screen_says_the_limit_then_the_change_then_where_the_step_goe
 
 def test_of_a_gpu_without_marks_or_trace_the_headline_says_that_it_is_not_known(report):
     lines = render(report(device=Device(type="cuda"))).splitlines()
-    assert lines[2] == "GPU busy   - (not measured: that takes device marks or a trace)"
+    assert lines[2] == "GPU busy   - (not measured: that needs device marks or a trace)"
 
 
 def test_of_a_long_finding_and_many_phases_the_first_screen_keeps_the_largest(report):
@@ -179,7 +179,7 @@ def test_an_info_finding_says_its_saving_or_what_to_do_where_it_has_none(waiting
     text = render(replace(waiting, findings=[small, none]))
     assert "Do less." not in text.split("NOT WORTH")[0]
     assert "slow-python  Look elsewhere." in text
-    assert "--verbose has the changes" in text
+    assert "--verbose shows the changes" in text
 
 
 def test_short_phases_are_one_row_unless_verbose(report):
@@ -198,7 +198,7 @@ def test_a_phase_that_is_short_on_the_host_alone_keeps_its_row(report):
     text = render(with_marks(loaded, marks))
     assert re.search(r"Zero grad +10.0 µs +0.1% +3.00 ms", text)
     assert re.search(r"1 smaller +20.0 µs +0.2% +10.0 µs", text)
-    assert re.search(r"Host +Device, idle too\n", text)
+    assert re.search(r"Host +Device, including idle\n", text)
     assert "idle too" not in render(loaded)
 
 
@@ -335,7 +335,7 @@ def test_findings_in_warm_up_steps_alone_propose_no_change(report):
     brief = render(report(steps=4, flags=StepFlag.WARMUP))
     assert "VERDICT\n  Too short to say what to change\n" in brief
     assert "FIX FIRST" not in brief
-    assert "WHERE A STEP GOES (mean per step, warm-up too, host clock: 10.0 ms)" in brief
+    assert "WHERE A STEP GOES (mean per step, including warm-up, host clock: 10.0 ms)" in brief
     assert "WHERE A STEP GOES (mean per steady step, host clock: 10.0 ms)" in render(report())
 
 
@@ -372,7 +372,7 @@ def test_what_may_save_nothing_is_not_the_one_change_to_make(report):
 
 def test_what_reading_a_value_costs_on_a_cpu_is_said(report):
     text = " ".join(render(report(device=Device(type="cpu"))).split())
-    assert "host syncs none: on a CPU reading a value (.item()) waits for nothing" in text
+    assert "host syncs none: on a CPU, reading a value (.item()) does not wait" in text
     assert "host syncs" not in render(report(device=Device(type="cuda")))
 
 
@@ -391,7 +391,7 @@ def test_of_many_findings_the_last_are_titles_alone(waiting):
     text = render(waiting)
     assert text.count("\n    data-wait  saves") == 5  # all that are told in more than a title
     assert " 8. [critical] 60.0% of each step" in text
-    assert "--verbose has the changes of all of them." in text
+    assert "--verbose shows the changes of all findings." in text
     assert render(waiting, verbose=True).count("\n    data-wait  saves") == 8
 
 

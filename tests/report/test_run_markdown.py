@@ -90,7 +90,7 @@ def test_where_nothing_is_worth_a_change_that_is_said(report):
 def test_warm_up_alone_is_too_short(report):
     page = report_markdown(report(steps=3, flags=1))
     assert "**Verdict: Too short to say what to change**" in page
-    assert "mean per step, warm-up too, host clock: 7.00 ms" in page
+    assert "mean per step, including warm-up, host clock: 7.00 ms" in page
 
 
 def test_a_session_without_steps_says_why(make_session, write_run):

@@ -147,7 +147,7 @@ def test_an_analysis_that_cannot_be_kept_serves_its_own_process(run, capsys, mon
     monkeypatch.setattr(files, "written_whole", read_only)
     assert main(["report", str(run)]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "cannot be kept: read-only" in said
+    assert "cannot be stored: read-only" in said
     assert "TOP OPERATORS" in said
     assert not kept(run).exists()
 

@@ -56,7 +56,7 @@ def test_the_text_has_each_trial_and_what_to_change(document):
     assert own.split() == (
         ["num_workers=2", "3.80", "to", "4.20", "ms", "40.0%", "10.0", "ms", "6.00", "ms", "faster"]
     )
-    assert "  num_workers=2: its first step is made good by step 3.\n" in text
+    assert "  num_workers=2: its longer first step pays off by step 3.\n" in text
     assert "  note: Steps are on one device.\n" in text
 
 
@@ -71,10 +71,13 @@ def test_the_markdown_has_the_change_as_a_block_of_code(document):
 def test_without_a_winner_the_program_is_left_as_it_is():
     document = build_trial(Trials(program="a.py", seconds=1.0))
     assert (document.verdict.kind, document.verdict.change) == ("nothing", None)
-    assert "No change gains for sure without altering results" in render(document)
+    assert "No change is sure to save time without altering results" in render(document)
     last = list(trial_sections(Trials(program="a.py", seconds=1.0)))[-1]
     assert last.body == (
-        Text(("No change gains for sure without altering results: leave it as it is.",), "strong"),
+        Text(
+            ("No change is sure to save time without altering results: leave it as it is.",),
+            "strong",
+        ),
     )
 
 

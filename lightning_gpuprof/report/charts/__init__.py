@@ -1,1 +1,1 @@
-"""The views of the PROFILE tab, and what they are read from."""
+"""The views of the PROFILE tab, and the classes that read their data."""

@@ -18,12 +18,12 @@ CycleState = Literal[
     "prepared",
     "failed",
 ]
-"""How far a view of a cycle is: its analysis, or its layout for the timeline, is made once by a
-process of its own."""
+"""How far the data of a cycle's view are: a separate process analyses a trace once, and once
+prepares (lays out) its timeline."""
 
 
 class Waiting(Struct, frozen=True):
-    """What stands for an answer that a process of its own is making."""
+    """The answer while a separate process is still making the data."""
 
     state: Literal["preparing", "failed"]
     error: str | None = None
@@ -38,7 +38,7 @@ class CycleLine(Struct, frozen=True):
     last_step: int
     trace_file: str
     size_bytes: int | None
-    """None where the file is gone."""
+    """None if the file is gone."""
     analysed: bool
 
 
@@ -67,12 +67,12 @@ def cycles_view(run: LoadedRun, query: Query) -> Cycles:
 
 
 def pick_cycle(run: LoadedRun, query: Query, suffix: str) -> str | None:
-    """Return the trace file that a request names by `trace`, None where no cycle has finished.
+    """Return the trace file that a request names by `trace`; None if no cycle has finished.
 
-    The default is the last cycle of the first rank (or of the asked `rank`) that has a file with
-    `suffix` beside it, else its last one.
+    By default it is the last cycle of `rank` (or of the first rank) that has a file with `suffix`
+    beside it; if there is none, the last cycle of that rank.
     """
-    # Record files come from anywhere: a name with a folder in it is none of ours.
+    # Record files may be forged: this package writes no name with a folder in it.
     cycles = [
         (rank, cycle)
         for rank, cycle in run.cycles()

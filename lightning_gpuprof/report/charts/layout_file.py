@@ -24,16 +24,16 @@ from lightning_gpuprof.traces.timeline import MemoryEvents, OpArguments
 
 LAYOUT = 3
 MAX_TEXT, MOST_EVENTS = 1_000, 4_000_000
-"""So many events take a quarter of a GiB in the process that shows them."""
+"""This many events take a quarter of a GiB in the process that shows them."""
 _EVENT_COLUMNS = "lane_first start_ns dur_ns name kind parent partner arguments".split()
 
 
 class LayoutFileError(ValueError):
-    """Not a file of this layout, or not whole."""
+    """The file has another layout, or is incomplete."""
 
 
 def pack(layout: Layout, argument_texts: Sequence[str], tree: CallTree) -> bytes:
-    """Return a layout and what is summed up of it as a file's content."""
+    """Return the content of a file with a layout and the call tree summed up from it."""
     columns = {name: getattr(layout, name) for name in _EVENT_COLUMNS}
     columns |= {f"memory.{f.name}": getattr(layout.memory, f.name) for f in fields(MemoryEvents)}
     columns |= {f"tree.{f.name}": getattr(tree, f.name) for f in fields(CallTree)}
@@ -76,7 +76,7 @@ def unpack(content: bytes) -> tuple[Layout, tuple[str, ...], CallTree]:
         *(AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError, TypeError),
         *(ValueError, msgspec.MsgspecError, zipfile.BadZipFile, zlib.error),
     ) as error:
-        raise LayoutFileError(f"no whole layout: {error}") from error
+        raise LayoutFileError(f"incomplete layout: {error}") from error
 
 
 def write_layout(trace_path: str) -> str:
@@ -139,12 +139,12 @@ class LoadedLayout:
         self._arguments = arguments
 
     def matching(self, text: str) -> Mask:
-        """Return a mask of the events whose names hold a text, whatever its case."""
+        """Return a mask of the events whose names contain a text, ignoring case."""
         names = [i for i, name in enumerate(self.layout.names) if text.lower() in name.lower()]
         return np.isin(self.layout.name, names)
 
     def argument_text(self, event: int) -> str | None:
-        """Return the inputs that an operator was called with, None where not recorded."""
+        """Return the inputs of an operator's call; None if they were not recorded."""
         index = int(self.layout.arguments[event]) if event >= 0 else -1
         return self._arguments[index] if index >= 0 else None
 
@@ -158,16 +158,17 @@ class LoadedLayout:
         return outer
 
     def operator_bytes(self) -> dict[str, int]:
-        """Return by operator the bytes that were allocated while it was the innermost.
+        """Return by operator the bytes that were allocated while it was the innermost one.
 
-        Marks of the allocator name no thread: the operator that began last of those still open.
+        Events of the allocator name no thread. They count for the operator that began last among
+        those that are still running.
         """
         layout, memory = self.layout, self.layout.memory
         ops = np.flatnonzero((layout.kind == KIND_ID["operator"]) & first_of_each(layout))
         ops = ops[np.argsort(layout.start_ns[ops], kind="stable")]
         ends_ns = layout.start_ns + layout.dur_ns
         num_bytes: Counter[str] = Counter()
-        # Host memory is of interest where there is no other.
+        # Host memory is counted only if no device memory was recorded.
         for device in [number for number in np.unique(memory.device) if number >= 0] or [-1]:
             marks = np.flatnonzero((memory.device == device) & (memory.allocated_bytes >= 0))
             grown = np.diff(memory.allocated_bytes[marks], prepend=0)
@@ -186,7 +187,7 @@ class LoadedLayout:
         memory = self.layout.memory
         tracks = []
         devices = np.unique(memory.device).tolist()
-        # Host memory is of interest where there is no other.
+        # Host memory is counted only if no device memory was recorded.
         for device in [number for number in devices if number >= 0] or devices:
             rows = np.flatnonzero((memory.device == device) & (memory.allocated_bytes >= 0))
             if not len(rows):

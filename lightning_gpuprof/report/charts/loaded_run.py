@@ -1,4 +1,4 @@
-"""A run read once, for all views that ask about it."""
+"""A run that is read once for all views that show it."""
 
 import os
 from functools import cached_property
@@ -36,7 +36,7 @@ class LoadedRun:
         self.folder = run_folder(path, fs)
         self._reports: dict[int | None, Report] = {}
         self.layouts: dict[str, LoadedLayout] = {}
-        """By trace file, those asked for so far."""
+        """The analyses that were asked for so far, by trace file."""
 
     @cached_property
     def ranks(self) -> dict[int, RankRecords]:
@@ -47,11 +47,11 @@ class LoadedRun:
 
     @cached_property
     def stale_traces(self) -> list[str]:
-        """Its traces on this machine's disks that this version should analyse."""
+        """The run's traces on local disks that this version should analyse."""
         return stale_traces(self.path) if self.fs is LOCAL else []
 
     def report(self, query: Query) -> Report:
-        """Return the session that a request is about, analysed and judged."""
+        """Return the report on the session that a request names."""
         session = self.session_number(query)
         if session not in self._reports:
             self._reports[session] = (
@@ -71,7 +71,7 @@ class LoadedRun:
 
     @property
     def has_only_traces(self) -> bool:
-        """Whether the folder holds traces, and no records of steps."""
+        """Whether the folder holds only traces, and no records of steps."""
         return self.folder == self.path
 
     def _last_analysis(self) -> TraceAnalysis | None:
@@ -96,7 +96,7 @@ class LoadedRun:
     def session(self, query: Query) -> Session:
         """Return the session that a request names by `rank` and `session`.
 
-        The lowest rank and the session that the report is about are the default.
+        By default it is the lowest rank, and the session that the report describes.
         """
         ranks = {rank: records for rank, records in self.ranks.items() if records.sessions}
         if not ranks:
@@ -105,8 +105,8 @@ class LoadedRun:
             raise QueryError(f"{self.name} holds no session that this version can read{why}")
         rank = query.integer("rank", default=min(ranks), low=0, high=2**31)
         if rank not in ranks:
-            known = rank_list(sorted(ranks))
-            raise QueryError(f"{self.name} has no rank {rank}; its ranks are {known}.")
+            existing = rank_list(sorted(ranks))
+            raise QueryError(f"{self.name} has no rank {rank}; its ranks are {existing}.")
         try:
             return choose_session(ranks[rank], self.session_number(query))
         except RecordError as error:
@@ -114,7 +114,7 @@ class LoadedRun:
 
     @staticmethod
     def session_number(query: Query) -> int | None:
-        """Return the session that a request names, None where it names none."""
+        """Return the number of the session that a request names; None if it names none."""
         wanted = query.integer("session", default=-1, low=0, high=2**31)
         return None if wanted < 0 else wanted
 
@@ -128,11 +128,11 @@ class LoadedRun:
         ]
 
     def trace_path(self, name: str) -> str:
-        """Return the path of a trace file by its name, which the run's records must know."""
-        known = {cycle.trace_file for _, cycle in self.cycles()}
+        """Return the path of a trace file, whose name must occur in the run's records."""
+        recorded = {cycle.trace_file for _, cycle in self.cycles()}
         path = os.path.join(self.folder, name)
-        # Record files come from anywhere: a name with a folder in it is none of ours.
-        if name not in known or os.path.basename(name) != name or not self.fs.exists(path):
+        # Record files may be forged: this package writes no name with a folder in it.
+        if name not in recorded or os.path.basename(name) != name or not self.fs.exists(path):
             raise QueryError(f"{self.name} has no trace file {name[:80]!r}.")
         folder = os.path.realpath(self.folder)
         if self.fs is LOCAL and os.path.dirname(os.path.realpath(path)) != folder:
@@ -140,7 +140,7 @@ class LoadedRun:
         return path
 
     def analysis(self, trace_file: str) -> TraceAnalysis | None:
-        """Return a trace's analysis, None where there is none that can be read."""
+        """Return a trace's analysis; None if there is none, or it cannot be read."""
         if os.path.basename(trace_file) != trace_file:
             return None
         try:

@@ -1,4 +1,4 @@
-"""Device memory over a session: where its peaks lie, and the batch size that would fill it."""
+"""Device memory over a session: its peaks, and the batch size that would fill it."""
 
 from collections.abc import Iterator, Sequence
 
@@ -86,7 +86,7 @@ def memory_view(run: LoadedRun, query: Query) -> MemoryPayload:
         return MemoryPayload(tuple(sections), nothing=nothing)
     advice = rank_advice(same_session(run.ranks, session.start.session))
     if advice is not None and leak is not None:
-        advice = None  # what grows fills any batch's room
+        advice = None  # memory that grows fills the room for any batch
     if not failed:
         sections.append(_verdict(records, advice, leak, device))
     curve = _curve(advice) if advice else None
@@ -94,7 +94,7 @@ def memory_view(run: LoadedRun, query: Query) -> MemoryPayload:
     sections += [section for section in (_kinds(records), _allocator(records)) if section]
     if advice is not None:
         sections.append(_batch_size(advice, curve))
-    # Backwards, so that the last point stays; peaks only rise, so none is lost.
+    # Thinned from the end, so that the last point stays. Peaks only rise, so no peak is lost.
     thinned = records[:: -max(1, -(-len(records) // MAX_POINTS))][::-1]
     return MemoryPayload(
         sections=tuple(sections),
@@ -125,7 +125,7 @@ def _nothing(device: Device | None) -> str:
 
 
 def _with_memory(failure: Section, device: DeviceDump | None) -> Section:
-    """Return the section that says why the run ended, with what its device held."""
+    """Return the section on why the run ended, with what its device memory held."""
     if device is None:
         return failure
     text = Text((f"It held {size(device.peak.allocated_bytes)}: {_filled(device)}.",))
@@ -133,7 +133,7 @@ def _with_memory(failure: Section, device: DeviceDump | None) -> Section:
 
 
 def _filled(device: DeviceDump) -> str:
-    """Return the kinds and the line that hold the most at the peak."""
+    """Return the kinds of memory and the line that hold the most at the peak."""
     kinds = sorted(device.peak.kind_bytes.items(), key=lambda item: -item[1])
     texts = [
         f"{kind.replace('_', ' ')} {size(held)}"
@@ -152,7 +152,7 @@ def _verdict(
     leak: Finding | None,
     device: DeviceDump | None,
 ) -> Section:
-    """Return what grows and at which line, or how full the device is and what would fill it."""
+    """Return what grows and at which line, or how full the device is and which batch fills it."""
     if leak is not None:
         line = device.growing[0] if device and device.growing else None
         place = Place(file=line.file, line=line.line, function=line.function) if line else None
@@ -253,7 +253,7 @@ def _curve(advice: Advice) -> BatchCurve | None:
 
 
 def _sizes(records: Sequence[Memory]) -> Iterator[PeakOfSize]:
-    """Yield the highest peak of each batch size that raised it."""
+    """Yield the highest peak for every batch size that raised the peak."""
     peaks: dict[int, int] = {}
     for record in records:
         if record.samples:

@@ -27,7 +27,7 @@ _NAME = re.compile(r"rank(\d{1,6})(?:-session(\d{1,9}))?-step(\d{1,15})-(\w+)")
 
 
 class Snapshot(Struct, frozen=True):
-    """A memory snapshot's file, and what its name says."""
+    """The file of a memory snapshot, with the step and reason in its name."""
 
     file: str
     size_bytes: int
@@ -67,7 +67,7 @@ def memory_sites_view(run: LoadedRun, query: Query) -> MemorySites:
     except msgspec.ValidationError:
         error = (
             f"{name}{ANALYSIS_SUFFIX} is of another version of this package, or damaged: upgrade "
-            "and start TensorBoard again, or delete it to have it made anew."
+            "and start TensorBoard again, or delete it so that it is made again."
         )
         return MemorySites("failed", snapshots, name, error=error)
     sections = [
@@ -79,7 +79,7 @@ def memory_sites_view(run: LoadedRun, query: Query) -> MemorySites:
 
 
 def write_sites(path: str) -> str:
-    """Analyse a snapshot, write that beside it, and return that file's path."""
+    """Analyse a snapshot, write the analysis beside it, and return the path of that file."""
     target = path + ANALYSIS_SUFFIX
     content = msgspec.json.encode(analyze_snapshot_file(path))
     with written_whole(target) as part, open(part, "wb") as file:
@@ -88,7 +88,7 @@ def write_sites(path: str) -> str:
 
 
 class _NotPreparedError(Exception):
-    """A snapshot has no whole analysis of this version."""
+    """A snapshot has no complete analysis of this version."""
 
 
 def _devices(run: LoadedRun, name: str) -> tuple[DeviceDump, ...]:
@@ -112,7 +112,7 @@ class _Devices(Struct, frozen=True):
 
 
 def last_snapshot(run: LoadedRun) -> DeviceDump | None:
-    """Return what the last snapshot says of its first device, None where that is not known."""
+    """Return the first device of the last snapshot; None if the snapshot was not analysed."""
     for snapshot in reversed(_snapshots(run)):
         with suppress(_NotPreparedError, msgspec.ValidationError):
             return next(iter(_devices(run, snapshot.file)), None)

@@ -14,13 +14,14 @@ KINDS = {
     "timeline": "lightning_gpuprof.report.charts.layout_file:write_layout",
     "memory": "lightning_gpuprof.report.charts.memory_sites:write_sites",
 }
-"""Functions that take the path of a trace or a snapshot; of two runs, then of the file to make."""
+"""By kind, the function that makes the file. It takes the path of a trace or a snapshot, or
+the paths of two runs and of the file to make."""
 
 
 def main(kind: str, *paths: str) -> None:
     """Make one file; a failure ends the process with a sentence on stderr."""
     with suppress(OSError, AttributeError):
-        os.nice(19)  # a training may run on this machine
+        os.nice(19)  # lower priority, because a training may run on this machine
     module, _, function = KINDS[kind].partition(":")
     write: Callable[..., object] = getattr(import_module(module), function)
     try:

@@ -1,4 +1,4 @@
-"""The parameters of a request for a view, checked: a bad one is named, with what would do."""
+"""Checks the parameters of a request for a view; an error says which values are allowed."""
 
 import re
 from collections.abc import Mapping

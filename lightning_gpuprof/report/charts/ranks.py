@@ -1,4 +1,4 @@
-"""The ranks of a run side by side: where each rank's step goes, and whom the others wait for."""
+"""The ranks of a run side by side: where each rank's step goes, and which makes others wait."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from lightning_gpuprof.report.notices import rank_notices
 from lightning_gpuprof.report.run.ranks import rank_verdict
 
 MOST_RANKS = 32
-"""Lanes that fit a page; of more ranks than these the tab shows those that others wait for."""
+"""How many lanes fit a page. If there are more ranks, the tab shows those that others wait for."""
 SHOWN_FRAC = 0.005
 """A phase below this share of every rank's step has no column."""
 EXCHANGE = "exchange"
@@ -44,9 +44,9 @@ class RankLane(Struct, frozen=True):
     mean_ns: int
     parts: tuple[LanePart, ...]
     device: tuple[LanePart, ...]
-    """By the device's clock; empty where no cycle of the rank was analysed."""
+    """By the device's clock; empty if no cycle of the rank was analysed."""
     is_slow: bool
-    """The others wait for it, or it differs most."""
+    """Whether the others wait for this rank, or it differs most from them."""
 
 
 class RanksPayload(Struct, frozen=True):
@@ -59,11 +59,11 @@ class RanksPayload(Struct, frozen=True):
 
 
 def ranks_view(run: LoadedRun, query: Query) -> RanksPayload:
-    """Return the ranks side by side, of many the first and those that the others wait for."""
+    """Return the ranks side by side; of many, the first and those that others wait for."""
     report = run.report(query)
     results = report.results
     stepped = [view for view in results.ranks.views if view.mean_ns]
-    # The first notice says which ranks are missing, where some are.
+    # If ranks are missing, the first notice says which.
     is_whole = len(results.ranks.views) >= results.start.world_size
     lacking = None if is_whole else next(rank_notices(results), None)
     if len(stepped) < 2:
@@ -101,7 +101,7 @@ def ranks_view(run: LoadedRun, query: Query) -> RanksPayload:
 
 
 def ranks_to_show(views: Sequence[RankView], most: int = MOST_RANKS) -> list[RankView]:
-    """Return the lowest rank and those that wait least for others, in their order."""
+    """Return the lowest rank and those that wait least for others, by rank."""
     if len(views) <= most:
         return list(views)
     first, *others = views
@@ -119,7 +119,7 @@ def _nothing(world_size: int, stepped: int, lacking: str | None) -> str:
 
 
 def _phases(views: Sequence[RankView]) -> list[Phase]:
-    """Return the phases that some rank spends time in, in the order of the loop."""
+    """Return the phases in which some rank spends time, in the order of the loop."""
     return [phase for phase in Phase if any(view.phase_mean_ns.get(phase) for view in views)]
 
 
@@ -134,7 +134,7 @@ def _lane(view: RankView, device: tuple[LanePart, ...], is_slow: bool) -> RankLa
 
 
 def _device_of(run: LoadedRun, rank: int) -> tuple[LanePart, ...]:
-    """Return what a rank's device did in a profiled step, nothing where that was not analysed."""
+    """Return what a rank's device did in a profiled step; empty if no trace was analysed."""
     names = [cycle.trace_file for of, cycle in run.cycles() if of == rank]
     analyses = (run.analysis(name) for name in reversed(names))
     analysis = next((analysis for analysis in analyses if analysis is not None), None)

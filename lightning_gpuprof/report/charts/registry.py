@@ -1,7 +1,7 @@
 """The views that the PROFILE tab and the HTML report are made of, by the name of their route.
 
-Named by module and function, and imported when first asked for: TensorBoard imports this at its
-start, where what the views compute with would cost everybody a tenth of a second.
+Views are named by module and function, and imported at the first request. TensorBoard imports this
+module as it starts, and importing what the views need would delay that by a tenth of a second.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lightning_gpuprof.report.charts.query import Query
 
     View = Callable[[LoadedRun, Query], Struct | bytes]
-    """Bytes are columns for a browser's typed arrays."""
+    """Returns a view's payload, or bytes with columns for a browser's typed arrays."""
 
 VIEWS = {
     "run": "run_views:run_view",
@@ -38,10 +38,10 @@ VIEWS = {
 }
 
 NEEDS_MORE = ("timeline_cut", "timeline_event", "timeline_search")
-"""Views of a part of the timeline: what part is a request's to say."""
+"""Views of a part of the timeline, which a request must name."""
 
 PAGES = {"overview": "report"}
-"""Pages of the tab without a view of their name, and the view that most of them is drawn from."""
+"""Pages of the tab that have no view of their name, with the view that holds most of their data."""
 
 
 def find_view(name: str) -> View:

@@ -1,4 +1,4 @@
-"""A cycle's operators against what their device can do: points and roofs, and what they say."""
+"""A cycle's operators compared with the peak rates of their device, and a conclusion."""
 
 import json
 from collections import Counter
@@ -17,7 +17,7 @@ from lightning_gpuprof.units import percent
 
 MAX_ROWS = 500
 NEAR = 0.1
-"""An operator that reaches less of both its roofs waits for neither: for launches, or itself."""
+"""An operator below this share of both roofs is bound by latency, such as that of launches."""
 Limit = Literal["compute", "memory", "latency", "unknown"]
 _CONCLUSIONS: Mapping[Limit, str] = {
     "compute": "bound by compute: lower precision makes it faster",
@@ -39,7 +39,7 @@ class RooflinePoint(Struct, frozen=True):
 
 
 class Roof(Struct, frozen=True):
-    """A peak that some operators are held against: matrix units have their own."""
+    """A peak with which operators are compared; matrix units have a peak of their own."""
 
     label: str
     flop_per_s: float
@@ -47,7 +47,7 @@ class Roof(Struct, frozen=True):
 
 
 class RooflinePayload(Struct, frozen=True):
-    """One cycle's operators against their device's roofs, as far as they are known."""
+    """One cycle's operators, with the roofs of their device that are known."""
 
     trace: str | None
     state: CycleState
@@ -55,14 +55,14 @@ class RooflinePayload(Struct, frozen=True):
     points: tuple[RooflinePoint, ...] = ()
     roofs: tuple[Roof, ...] = ()
     data_sheet: str | None = None
-    """Where the device's peaks are from."""
+    """The source of the device's peaks."""
     nothing: str | None = None
     """Why no operator could be placed."""
     error: str | None = None
 
 
 def roofline_view(run: LoadedRun, query: Query) -> RooflinePayload:
-    """Return one cycle's operators against its device's roofs, as far as they are known."""
+    """Return one cycle's operators, with the roofs of their device that are known."""
     trace, analysis = analysed_cycle(run, query)
     if analysis is None:
         return RooflinePayload(trace, absent_state(trace))
@@ -92,14 +92,14 @@ def roofline_view(run: LoadedRun, query: Query) -> RooflinePayload:
 
 
 def limit(row: RooflineRow) -> Limit:
-    """Return what an operator is held back by."""
+    """Return what limits an operator."""
     if row.roof_frac is None or row.bound is None:
         return "unknown"
     return "latency" if row.roof_frac < NEAR else row.bound
 
 
 def conclusion(rows: Sequence[RooflineRow]) -> str | None:
-    """Return what bounds most of the time of the operators whose roofs are known."""
+    """Say what limits the operators whose roofs are known for most of their time."""
     time_ns = Counter[Limit]()
     for row in rows:
         time_ns[limit(row)] += row.total_ns
@@ -133,13 +133,13 @@ def _sections(
 
 def _source(roofs: Roofs) -> str:
     placed, used, reason = roofs.kernel_frac, roofs.hfu, roofs.reason
-    said = f"{percent(placed)} of kernel time is placed. " if placed else ""
+    sentences = f"{percent(placed)} of kernel time is placed. " if placed else ""
     if not roofs.device:
-        return said + (reason or "The device's peaks are not known: points without roofs.")
+        return sentences + (reason or "The device's peaks are not known: points without roofs.")
     if used:
-        said += f"Its matrix operators' FLOPs would take {percent(used)} of the time at peak. "
+        sentences += f"Its matrix operators' FLOPs would take {percent(used)} of the time at peak. "
     more = f"; {reason}" if reason else ""
-    return f"{said}Peaks of {roofs.device} from its data sheet{more}."
+    return f"{sentences}Peaks of {roofs.device} from its data sheet{more}."
 
 
 def _nothing(analysis: TraceAnalysis) -> str:
@@ -148,13 +148,13 @@ def _nothing(analysis: TraceAnalysis) -> str:
     if analysis.roofs is not None and analysis.roofs.reason:
         return analysis.roofs.reason
     return (
-        "No operator could be placed on the roofline: that takes shapes (record_shapes=True) and "
+        "No operator could be placed on the roofline: that needs shapes (record_shapes=True) and "
         "kernels."
     )
 
 
 def _web_page(url: object) -> str | None:
-    """Return an address out of a file that may come from anywhere, where it is a web page's."""
+    """Return an address from a trace file, which may be forged, if it is that of a web page."""
     return url if isinstance(url, str) and url.startswith("https://") else None
 
 

@@ -59,7 +59,7 @@ class LastLoss(Struct, frozen=True):
 
 
 class SwitchedOff(Struct, frozen=True):
-    """A part that failed, so that training went on without it."""
+    """A recorder that failed and was switched off, while training went on."""
 
     probe: str
     step: int
@@ -100,7 +100,7 @@ class RunHeader(Struct, frozen=True):
     name: str
     ranks: tuple[RankSessions, ...]
     warnings: tuple[str, ...]
-    """What could not be read."""
+    """What could not be read of the records, in sentences."""
     rank: int
     session: int
     stage: str
@@ -110,7 +110,7 @@ class RunHeader(Struct, frozen=True):
     batch_size: int | None
     steps: int
     last_step: int | None
-    """Number of its last recorded step."""
+    """The number of the last recorded step."""
     end: EndLine | None
     loss: LastLoss | None
     notes: tuple[NoteLine, ...]
@@ -166,7 +166,7 @@ def _end(end: RunEnd | None) -> EndLine | None:
 
 
 def _last_loss(session: Session) -> LastLoss | None:
-    """Return the newest deferred loss with its step number, None where none was recorded."""
+    """Return the newest deferred loss with its step number; None if no loss was recorded."""
     for record in reversed(session.all(Scalars)):
         name = next((name for name in ("loss", "train_loss") if name in record.values), None)
         values = reversed(record.values.get(name, [])) if name else ()
@@ -190,7 +190,7 @@ class Steps(Struct, frozen=True):
     """A range of steps in buckets, each list with an entry per bucket."""
 
     steps: int
-    """Recorded in the session."""
+    """How many steps the session recorded."""
     first: list[int]
     """Number of the bucket's first step."""
     last: list[int]
@@ -206,9 +206,9 @@ class Steps(Struct, frozen=True):
 
 
 def steps_view(run: LoadedRun, query: Query) -> Steps:
-    """Return a range of steps by bucket; all steps go by their own numbers.
+    """Return a range of steps by bucket; steps are addressed by their own numbers.
 
-    Where only one step in several is timed by phase, numbers and places in the record differ.
+    If only some steps are timed by phase, a step's number differs from its index in the records.
     """
     session = run.session(query)
     last = query.integer("last", default=2**53, low=0, high=2**53)
@@ -245,7 +245,7 @@ RunState = Literal[
     "trace",
     "unreadable",
 ]
-"""Stopped: no closing record and no process, so it was killed. Trace: a folder of traces alone."""
+"""`stopped`: no closing record and no process, so it was killed. `trace`: a folder of traces."""
 _ENDED: Mapping[str, RunState] = {
     "finished": "finished",
     "exception": "exception",
@@ -253,8 +253,8 @@ _ENDED: Mapping[str, RunState] = {
 }
 
 LIVE_S = 120
-"""Where the training process cannot be looked at, a run whose last step is younger counts as
-live: windows close about every few seconds, validation and checkpoints may take a minute."""
+"""If the training process cannot be looked up, a run whose last step is younger than this counts
+as live: windows close every few seconds, validation and checkpoints may take a minute."""
 
 
 class ModelLine(Struct, frozen=True):
@@ -265,14 +265,14 @@ class ModelLine(Struct, frozen=True):
 
 
 class RunLine(Struct, frozen=True):
-    """A run as the picker lists it."""
+    """An entry of the list of runs."""
 
     name: str
     path: str
     state: RunState
     ranks: tuple[int, ...] = ()
     error: str | None = None
-    """Why it cannot be read."""
+    """Why the run cannot be read."""
     started_unix_ns: int | None = None
     """When its last session began."""
     steps: int | None = None
@@ -281,7 +281,7 @@ class RunLine(Struct, frozen=True):
     analysed: int | None = None
     """Traces that have an analysis."""
     analysed_unix_ns: int | None = None
-    """When the last of them was made; None on remote disks."""
+    """When the last of these analyses was made; None on remote disks."""
     stage: str | None = None
     world_size: int | None = None
     strategy: str | None = None
@@ -291,13 +291,13 @@ class RunLine(Struct, frozen=True):
 
 
 class Listing(Struct, frozen=True):
-    """All runs, the one whose last session began last first."""
+    """All runs; the one whose last session began last comes first."""
 
     runs: tuple[RunLine, ...]
     roots: tuple[str, ...]
     """The folders that TensorBoard was started on."""
     missing: tuple[str, ...]
-    """Those of them that do not exist."""
+    """Those of these folders that do not exist."""
     schema_version: int
     """The newest schema of records that this version reads."""
     perfetto: bool = False
@@ -307,13 +307,13 @@ class Listing(Struct, frozen=True):
 def runs_view(
     runs: Mapping[str, str], fs_of: Callable[[str], FileSystem] = lambda _: LOCAL
 ) -> tuple[RunLine, ...]:
-    """Return a line for each run, the one whose last session began last first."""
+    """Return an entry for every run; the one whose last session began last comes first."""
     lines = [_run_line(name, path, fs_of(path)) for name, path in runs.items()]
     return tuple(sorted(lines, key=lambda line: (-(line.started_unix_ns or 0), line.name)))
 
 
 def _run_line(name: str, path: str, fs: FileSystem) -> RunLine:
-    """Describe a run by its first rank that can be read; where none can, say why the first."""
+    """Describe a run by its first readable rank, or say why the first rank cannot be read."""
     line = RunLine(name, path, "unreadable", error="its record files are gone.")
     try:
         if files.run_folder(path, fs) == path:
@@ -383,7 +383,7 @@ def _described(line: RunLine, file: str, fs: FileSystem) -> RunLine:
 
 
 def run_state(glimpse: Glance) -> RunState:
-    """Return finished, exception or interrupted as the run said, else live or stopped."""
+    """Return the state in the closing record, or `live` or `stopped` if there is no such record."""
     if glimpse.end is not None:
         return _ENDED.get(glimpse.end.status, "stopped")
     start = glimpse.start

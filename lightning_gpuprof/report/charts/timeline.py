@@ -1,4 +1,4 @@
-"""The timeline of a profiler cycle: what is there, what a range shows, one event, a search."""
+"""The timeline of a profiler cycle: its lanes, a range of it, a single event, a search."""
 
 import os
 import re
@@ -40,13 +40,13 @@ class Group(Struct, frozen=True):
     kind: str
     label: str
     first: int
-    """Number of its first lane."""
+    """The number of the group's first lane."""
     lanes: int
     events: int
 
 
 class TimelinePayload(Struct, frozen=True):
-    """What a cycle's timeline holds: its lanes, its length, and whether it is prepared."""
+    """The lanes and the length of a cycle's timeline, and whether it is prepared."""
 
     trace: str | None
     state: CycleState
@@ -55,14 +55,14 @@ class TimelinePayload(Struct, frozen=True):
     kinds: tuple[str, ...] = KINDS
     """Kinds of events by number, as `/timeline_cut` has them."""
     used: tuple[str, ...] = ()
-    """The kinds that occur."""
+    """The kinds of events that occur in this timeline."""
     groups: tuple[Group, ...] = ()
     memory: tuple[MemoryTrack, ...] = ()
     error: str | None = None
 
 
 def timeline_view(run: LoadedRun, query: Query) -> TimelinePayload:
-    """Return what a cycle's timeline holds."""
+    """Return the lanes and the length of a cycle's timeline."""
     trace, loaded = _prepared(run, query)
     if loaded is None:
         return TimelinePayload(trace, _unprepared(trace))
@@ -80,14 +80,14 @@ def timeline_view(run: LoadedRun, query: Query) -> TimelinePayload:
 
 
 class CallTreePayload(Struct, frozen=True):
-    """Who called what in a cycle, as columns; a node's parent stands before it."""
+    """The call tree of a cycle, as columns; a node comes after its parent."""
 
     trace: str | None
     state: CycleState
     name: tuple[str, ...] = ()
     kind: tuple[str, ...] = ()
     parent: tuple[int, ...] = ()
-    """Number of the caller, -1 where there is none."""
+    """The number of the caller; -1 if there is none."""
     count: tuple[int, ...] = ()
     host_ns: tuple[int, ...] = ()
     device_ns: tuple[int, ...] = ()
@@ -95,7 +95,7 @@ class CallTreePayload(Struct, frozen=True):
 
 
 def call_tree_view(run: LoadedRun, query: Query) -> CallTreePayload:
-    """Return who called what in a cycle."""
+    """Return the call tree of a cycle."""
     trace, loaded = _prepared(run, query)
     if loaded is None:
         return CallTreePayload(trace, _unprepared(trace))
@@ -113,7 +113,7 @@ def call_tree_view(run: LoadedRun, query: Query) -> CallTreePayload:
 
 
 def timeline_cut_view(run: LoadedRun, query: Query) -> bytes:
-    """Return the blocks that a range of time shows, in columns; http_api.md has the layout."""
+    """Return the blocks of a range of time, in columns; http_api.md describes the layout."""
     loaded = _loaded(run, query)
     layout = loaded.layout
     first, last = layout.span
@@ -139,18 +139,18 @@ class TimelineEvent(Struct, frozen=True):
 
 
 class EventDetails(TimelineEvent, frozen=True):
-    """All that is known of an event."""
+    """All details of an event."""
 
     arguments: str | None
-    """The inputs that its operator was called with."""
+    """The inputs of the operator's call."""
     partner: TimelineEvent | None
-    """What launched it, or what it launched; of a gap, what ended it."""
+    """The event that launched this one, or that it launched; for a gap, the event that ended it."""
     around: tuple[TimelineEvent, ...]
-    """The events that it was called from, innermost first."""
+    """The events from which it was called, innermost first."""
 
 
 def timeline_event_view(run: LoadedRun, query: Query) -> EventDetails:
-    """Return all that is known of one event: inputs, what is around it, what it launched."""
+    """Return the details of one event: inputs, callers, and what it launched."""
     loaded = _loaded(run, query)
     layout = loaded.layout
     number = query.integer("event", default=-1, low=0, high=max(0, len(layout) - 1))
@@ -168,7 +168,7 @@ def timeline_event_view(run: LoadedRun, query: Query) -> EventDetails:
 
 
 class SearchResult(Struct, frozen=True):
-    """The events whose names hold a text, the longest ones as rows."""
+    """The events whose names contain a text; the longest ones are rows."""
 
     count: int
     total_ns: int
@@ -186,7 +186,7 @@ _FOUND = (
 
 
 def timeline_search_view(run: LoadedRun, query: Query) -> SearchResult:
-    """Return the events whose names hold a text, the longest ones as rows of a table."""
+    """Return the events whose names contain a text; the longest ones are rows of a table."""
     text = query.text("text")
     if not text:
         raise QueryError("The request names nothing to search for: add text=WORD.")
@@ -204,7 +204,7 @@ def timeline_search_view(run: LoadedRun, query: Query) -> SearchResult:
 
 
 def pack_cut(layout: Layout, cut: Cut, start: int, end: int) -> bytes:
-    """Lay a cut out: length of a JSON head, the head, padding, then one array per column."""
+    """Return a cut as bytes: length of a JSON head, the head, padding, then an array per column."""
     lanes, counts = np.unique(cut.lane, return_counts=True)
     named = np.unique(cut.name[cut.name >= 0]).tolist()
     head = msgspec.json.encode(
@@ -232,7 +232,7 @@ def pack_cut(layout: Layout, cut: Cut, start: int, end: int) -> bytes:
 
 
 def layout_beside(run: LoadedRun, trace: str) -> LoadedLayout | None:
-    """Return a trace's layout, None where none lies beside it that this version can read."""
+    """Return the layout beside a trace; None if there is none that this version can read."""
     path = os.path.join(run.folder, trace + LAYOUT_SUFFIX)
     if trace not in run.layouts and run.fs.exists(path):
         with suppress(LayoutFileError):
@@ -241,7 +241,7 @@ def layout_beside(run: LoadedRun, trace: str) -> LoadedLayout | None:
 
 
 def _prepared(run: LoadedRun, query: Query) -> tuple[str | None, LoadedLayout | None]:
-    """Return the trace file that a request is about, and its layout."""
+    """Return the trace file that a request names, and its layout."""
     trace = pick_cycle(run, query, LAYOUT_SUFFIX)
     return trace, None if trace is None else layout_beside(run, trace)
 
@@ -261,7 +261,7 @@ def _loaded(run: LoadedRun, query: Query) -> LoadedLayout:
 
 
 def _lanes(layout: Layout, groups: str) -> Int64:
-    """Return the lanes of the named groups ("0,2"), all where none is named."""
+    """Return the lanes of the named groups ("0,2"), or all lanes if none is named."""
     if not groups:
         return np.arange(len(layout.lane_first) - 1)
     numbers = groups.split(",")

@@ -1,4 +1,4 @@
-"""What the analysis of a profiler cycle says: operators and kernels, and the device's time."""
+"""Sections on the analysis of a profiler cycle: operators, kernels and the device's time."""
 
 from msgspec import Struct
 
@@ -18,7 +18,7 @@ class CycleSections(Struct, frozen=True):
     """Sections of a document about one profiler cycle."""
 
     trace: str | None
-    """Its trace file."""
+    """The cycle's trace file."""
     state: CycleState
     sections: tuple[Section, ...] = ()
     error: str | None = None
@@ -45,7 +45,7 @@ def device_view(run: LoadedRun, query: Query) -> CycleSections:
 
 
 def analysed_cycle(run: LoadedRun, query: Query) -> tuple[str | None, TraceAnalysis | None]:
-    """Return the trace file that a request is about, and the analysis that lies beside it."""
+    """Return the trace file that a request names, and the analysis stored beside it."""
     trace = pick_cycle(run, query, ANALYSIS_SUFFIX)
     return trace, None if trace is None else run.analysis(trace)
 

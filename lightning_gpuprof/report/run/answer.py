@@ -1,4 +1,4 @@
-"""The answer of a run's document: what it is, what holds it back, what to do first."""
+"""The answer of a run's document: what the run is, what holds it back, what to do first."""
 
 import re
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from lightning_gpuprof.report.run.limit import busy_figure, host_line, waiting_s
 from lightning_gpuprof.units import duration, percents, rate, size
 
 DOING = {"validate": "validation", "test": "testing", "predict": "prediction"}
-"""What a session does that trains nothing, by its stage."""
+"""What a session without training does, by its stage."""
 BASES = {"steady": "steady ", "all": "warm-up "}
-"""Which steps a figure is of, by the basis of `StepStats`."""
+"""Which steps a figure describes, by the basis of `StepStats`."""
 TOO_SHORT = "Too short to say what to change"
 NOT_WRITTEN_YET = (
     "Steps are written 50 at a time unless window= says otherwise, and the first are not there "
@@ -34,7 +34,7 @@ _CAPACITY = re.compile(r"total capacity of ([\d.]+) (MiB|GiB)")
 
 
 def session_line(run: RunResults) -> str:
-    """Say what kind of session this is, how it ended and how long it is."""
+    """Say what kind of session this is, how it ended and how long it took."""
     status = {"open": "no closing record: live, or killed"}.get(run.status, run.status)
     ranks = f", {run.start.world_size} ranks" if run.start.world_size > 1 else ""
     session = f", session {run.start.session}" if len(run.sessions) > 1 else ""
@@ -46,9 +46,9 @@ def session_line(run: RunResults) -> str:
 
 
 def first_finding(run: RunResults, findings: Sequence[Finding]) -> Finding | None:
-    """Return the finding whose change is proposed first, where there is one.
+    """Return the finding whose change is proposed first; None if no change is proposed.
 
-    Warm-up steps alone promise nothing for later steps.
+    If there are only warm-up steps, none is, because later steps may differ.
     """
     first = next(iter(findings), None)
     warm_up = run.steps is not None and run.steps.basis == "all"
@@ -61,7 +61,7 @@ def headline_section(run: RunResults, answers: Sequence[Answer]) -> Section | No
     """Return the step's time, how busy the GPU is, and what limits the steps."""
     parts: list[Figures | Text] = []
     if run.steps is not None and run.step_ns:
-        step = Figure("step_ns", "Step time", run.step_ns, "ns", _of_steps(run))
+        step = Figure("step_ns", "Step time", run.step_ns, "ns", _step_note(run))
         busy = busy_figure(run)
         parts.append(Figures((step,) if busy is None else (step, busy), large=True))
     if (divided := host_line(run)) is not None:
@@ -72,21 +72,21 @@ def headline_section(run: RunResults, answers: Sequence[Answer]) -> Section | No
     return Section("headline", "", "first", tuple(parts)) if parts else None
 
 
-def _of_steps(run: RunResults) -> str:
-    """Say which steps the mean is of, and the median and the samples per second beside it.
+def _step_note(run: RunResults) -> str:
+    """Say which steps the mean describes, and give the median and the samples per second.
 
-    Phases, savings and samples add up to the mean, so that is the large figure. It is the device's
-    where the host queued steps faster than the device did them.
+    The mean is the large figure because phases and savings are shares of it. It is on the device's
+    clock if the host queued steps faster than the device ran them.
     """
     steps = run.steps
     assert steps is not None
     count = steps.dur.count
     noun = "step" if count == 1 else "steps"
-    counted = f"mean of {count:,} {BASES.get(steps.basis, '')}{noun}"
-    texts = [counted, f"median {duration(steps.dur.p50_ns)}"]
+    mean = f"mean of {count:,} {BASES.get(steps.basis, '')}{noun}"
+    texts = [mean, f"median {duration(steps.dur.p50_ns)}"]
     if (run.step_ns or 0) > steps.dur.mean_ns:
         texts = [
-            f"{counted}, by the device",
+            f"{mean}, by the device's clock",
             f"the host's mean {duration(steps.dur.mean_ns)}, median {duration(steps.dur.p50_ns)}",
         ]
     if run.samples_per_s:
@@ -103,7 +103,7 @@ def verdict(
 ) -> Verdict:
     """Decide what holds the run back and what to do first, or why nothing is proposed.
 
-    `traces_alone` says that there are no records of steps, only traces.
+    `traces_alone` means that there are only traces, and no records of steps.
     """
     if run.steps is None or not run.step_ns:
         return _no_steps(run, traces_alone=traces_alone)
@@ -174,7 +174,7 @@ def _largest_certain(findings: Sequence[Finding], step_ns: int) -> str:
 
 
 def failure_section(run: RunResults) -> Section | None:
-    """Return why the run ran out of device memory, and what to change; None where it did not."""
+    """Return why the run ran out of device memory, and what to change; None if it did not."""
     error = run.end.error if run.end is not None else None
     if not error or "OutOfMemoryError" not in error:
         return None
@@ -184,7 +184,7 @@ def failure_section(run: RunResults) -> Section | None:
     if asked is not None:
         title += f": {size(asked)} more did not fit"
         title += f" in {size(capacity)}" if capacity is not None else ""
-    # A tensor larger than the device has a wrong shape: no batch size makes room for it.
+    # A tensor larger than the device probably has a wrong shape: no batch size makes room for it.
     single = asked is not None and capacity is not None and asked > capacity
     sentence = "Halve the batch, and accumulate gradients over two to keep its effect."
     if single:

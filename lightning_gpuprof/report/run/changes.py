@@ -35,7 +35,11 @@ def findings_section(run: RunResults, findings: Sequence[Finding]) -> Section:
         silence = Text(("No rule fired on what was measured.",))
         return Section("findings", "What holds it back", "first", (silence,))
     cards = tuple(finding_card(finding, run) for finding in findings)
-    note = "by the saving to count on; info comes last" if len(cards) > 1 else None
+    note = (
+        "the largest saving that can be counted on first; info comes last"
+        if len(cards) > 1
+        else None
+    )
     return Section("findings", "What holds it back", "first", cards, note=note)
 
 
@@ -90,7 +94,7 @@ def plan_section(run: RunResults, findings: Sequence[Finding]) -> Section | None
 
 
 def checklist_section(run: RunResults, answers: Sequence[Answer]) -> Section:
-    """Return the usual questions to a profile, those that are worth a look first.
+    """Return the usual questions to a profile; those that are worth a look come first.
 
     Without a GPU, questions on its memory are left out.
     """

@@ -1,4 +1,4 @@
-"""What limits a run's steps, how busy the GPU is, and what helps where no rule fires."""
+"""What limits a run's steps, how busy the GPU is, and what helps if no rule fires."""
 
 from collections.abc import Sequence
 
@@ -42,26 +42,26 @@ SIDES: dict[StepState, tuple[str, str]] = {
         "Batches that come sooner make it faster: more workers, or less work per sample.",
     ),
 }
-"""For each side that a step may wait for: a title, and what makes the steps faster."""
+"""By state of the steps: a title, and what makes such steps faster."""
 ANSWERED_BY: dict[StepState, tuple[str, ...]] = {
     StepState.DEVICE_BOUND: ("low-precision-unused", "memory-bound-kernels", "double-precision"),
     StepState.SYNC_BOUND: ("host-sync",),
     StepState.HOST_BOUND: ("host-bound", "small-kernels", "slow-python"),
     StepState.DATA_BOUND: ("data-wait", "worker-startup"),
 }
-"""Findings that know more about a side than its general advice, which they may contradict."""
+"""Findings that are more specific than the general advice, and may contradict it."""
 BUSY_PARTS = (
     ("compute_frac", "compute"),
     ("communication_frac", "communication"),
     ("copies_frac", "copies"),
     ("idle_frac", "idle"),
 )
-NO_SHARE = "the share takes a profiler cycle"
-NOT_MEASURED = "not measured: that takes device marks or a trace"
+NO_SHARE = "the share needs a profiler cycle"
+NOT_MEASURED = "not measured: that needs device marks or a trace"
 
 
 def mostly_with(compute: float | None, copies: float | None, communication: float | None) -> str:
-    """Say what a device is busy with, where that takes more time than its computing.
+    """Name what keeps a device busy if that takes more time than computing; else return "".
 
     >>> mostly_with(0.2, 0.5, None), mostly_with(0.5, 0.1, 0.1)
     ('mostly with copies', '')
@@ -71,7 +71,7 @@ def mostly_with(compute: float | None, copies: float | None, communication: floa
 
 
 def host_line(run: RunResults) -> str | None:
-    """Say how a step without a GPU is divided; None where a GPU was used or no step recorded."""
+    """Say how a step without a GPU is divided; None with a GPU or without recorded steps."""
     if not run.step_ns or run.on_gpu:
         return None
     worked = [time.frac for phase in BATCH_WORK if (time := run.per_step(phase)) is not None]
@@ -83,7 +83,7 @@ def host_line(run: RunResults) -> str | None:
 def waiting_side(run: RunResults, findings: Sequence[Finding] = ()) -> tuple[str, str] | None:
     """Return the side that most steps wait for, as a title, and what to do about it.
 
-    If a finding knows what to do, it is named. None where device marks did not say.
+    If a finding says what to do, it is named. None without device marks.
     """
     device = run.device.time
     if device is None or not run.on_gpu:
@@ -100,7 +100,7 @@ def waiting_side(run: RunResults, findings: Sequence[Finding] = ()) -> tuple[str
 
 
 def busy_figure(run: RunResults) -> Figure | None:
-    """Return how busy the GPU is and who waits; None without a GPU."""
+    """Return how busy the GPU is, and which side waits; None without a GPU."""
     if not run.on_gpu:
         return None
     busy = gpu_busy(run)
@@ -116,7 +116,7 @@ def busy_figure(run: RunResults) -> Figure | None:
 
 
 def gpu_section(run: RunResults) -> Section | None:
-    """Return how the GPU's time is divided, and how the marked steps were; None where unknown."""
+    """Return how the GPU's time is divided, and figures of the marked steps; None if unknown."""
     busy, time = gpu_busy(run), run.device.time
     parts: list[Bars | Figures | Table] = []
     if busy is not None and busy.idle_frac is not None:
@@ -186,5 +186,5 @@ def _marked_phases(time: DeviceTime) -> Table:
 def _basis(busy: GpuBusy) -> str:
     step = f"of the device's steady step, {duration(busy.step_ns)}"
     if busy.basis == "marks":
-        return f"{step}: at least so long it had work queued, by its marks"
-    return f"{step}; the work is that of the profiled steps"
+        return f"{step}: for at least this share it had work queued, by the device marks"
+    return f"{step}; the work was measured in the profiled steps"

@@ -1,4 +1,4 @@
-"""At which lines, in which modules and workers a step's time is spent; graph breaks and syncs."""
+"""Lines, modules and workers in which a step's time is spent; graph breaks and host syncs."""
 
 from dataclasses import asdict
 
@@ -30,7 +30,7 @@ MOST_EVENTS = 10
 
 
 def lines_section(run: RunResults) -> Section | None:
-    """Return the lines of the program at which a step is longest; None if none were sampled."""
+    """Return the lines of the program that take most of a step; None if none were sampled."""
     lines = line_times(run)[:MOST_LINES]
     rows: list[dict[str, Value]] = [
         {
@@ -55,7 +55,7 @@ def lines_section(run: RunResults) -> Section | None:
             "time_ns",
             "Per step",
             "ns",
-            note="where the true mean lies 19 times in 20, as far as chance goes",
+            note="holds the true mean 19 times in 20, as far as sampling errors go",
         ),
         Column("mean_ns", "Mean", "ns", detail="verbose"),
         Column("callee", "Mostly in", "code", detail="verbose"),
@@ -119,7 +119,7 @@ def workers_section(run: RunResults) -> Section | None:
 
 
 def modules_section(run: RunResults) -> Section | None:
-    """Return the modules and regions that were named; None if none was."""
+    """Return the modules and regions that the user named; None if there are none."""
     modules = module_times(run)
     if not modules:
         return None
@@ -150,7 +150,7 @@ def modules_section(run: RunResults) -> Section | None:
 
 
 def compile_section(run: RunResults) -> Section | None:
-    """Return where torch.compile broke its graph and what it compiled again; None if nowhere."""
+    """Return graph breaks and recompilations of torch.compile; None if there were none."""
     if not run.compiled.events:
         return None
     rows: list[dict[str, Value]] = [

@@ -1,4 +1,4 @@
-"""The ranks of a run side by side, and which of them the others wait for."""
+"""The ranks of a run side by side, and for which rank the others wait."""
 
 from collections.abc import Sequence
 
@@ -11,14 +11,14 @@ from lightning_gpuprof.report.labels import phase_label
 from lightning_gpuprof.units import duration
 
 MOST_RANKS = 8
-"""Of more ranks, those that wait least are shown at first."""
+"""If there are more ranks, those that wait least are shown at first."""
 STRAGGLER = "straggler-rank"
 ALIKE_FRAC = 0.02
 """Ranks whose phases differ by less than this share of the step are alike."""
 
 
 def ranks_section(run: RunResults, findings: Sequence[Finding]) -> Section | None:
-    """Return a row for each rank; None where there is one rank."""
+    """Return a row for each rank; None if there is only one rank."""
     if len(run.ranks.views) < 2:
         return None
     many = len(run.ranks.views) > MOST_RANKS

@@ -1,4 +1,4 @@
-"""What a page ends with: the device's memory, and what remains to be said, a line each."""
+"""The last sections of a page: the device's memory, and a line for each remaining figure."""
 
 from collections.abc import Iterator, Mapping
 
@@ -17,13 +17,13 @@ from lightning_gpuprof.units import duration, percent, size
 NO_TRACE_NOTES = ("no-trace", "profiler-busy", "trace-failed")
 """Notes that say why there is no trace."""
 NO_SYNCS = (
-    "none: on a CPU reading a value (.item()) waits for nothing; `lightning-gpuprof inspect "
+    "none: on a CPU, reading a value (.item()) does not wait; `lightning-gpuprof inspect "
     "SCRIPT` names the lines that would wait on a GPU"
 )
 
 
 def memory_section(run: RunResults) -> Section | None:
-    """Return the device's memory; None where it was not measured."""
+    """Return the device's memory; None if it was not measured."""
     memory = run.memory.use
     if memory is None:
         return None
@@ -67,7 +67,7 @@ def _allocator(memory: MemoryUse) -> Table:
 
 
 def rest_section(run: RunResults) -> Section:
-    """Return what remains to be said, a line each."""
+    """Return the remaining figures, a line for each."""
     figures = tuple(Figure(key, label, text, "text") for key, label, text in _rest(run))
     return Section("rest", "The rest", "page", (Figures(figures),))
 
@@ -111,7 +111,7 @@ def _memory_line(memory: MemoryUse | None) -> str:
 
 
 def _batch_size_lines(advice: Advice) -> Iterator[str]:
-    """Yield the advised batch size, or why there is none, and what goes with it."""
+    """Yield the advised batch size, or why there is none, and what to change with it."""
     if advice.suggested_batch_size is None:
         yield f"{advice.batch_size} now, no suggestion: {advice.reason}"
         return
@@ -126,7 +126,7 @@ def _batch_size_lines(advice: Advice) -> Iterator[str]:
 
 
 def _driver_line(use: DeviceSample) -> str:
-    """Return what the driver reported, as far as it did."""
+    """Return the readings of the driver, without those that it did not report."""
     texts = []
     if use.busy_frac is not None:
         texts.append(f"a kernel ran in {percent(use.busy_frac)} of the time")

@@ -11,11 +11,11 @@ from lightning_gpuprof.report.document import Column, Figure, Figures, Section, 
 from lightning_gpuprof.units import size
 
 LOSSES = ("loss", "train_loss")
-"""Names of the recorded value that is the loss, the first that there is."""
+"""Names under which a loss may be recorded; the first one that exists is shown."""
 
 
 def facts_section(run: RunResults) -> Section | None:
-    """Return figures that the tab shows below the verdict; None where no step was recorded."""
+    """Return figures that the tab shows below the verdict; None if no step was recorded."""
     steps = run.steps
     if steps is None:
         return None
@@ -41,7 +41,7 @@ def facts_section(run: RunResults) -> Section | None:
 
 
 def _last_loss(run: RunResults) -> Figure | None:
-    """Return the newest deferred loss with its step, None where none was recorded."""
+    """Return the newest deferred loss with its step; None if no loss was recorded."""
     for record in reversed(run.facts.scalars):
         name = next((name for name in LOSSES if name in record.values), None)
         if name is None:
@@ -53,7 +53,7 @@ def _last_loss(run: RunResults) -> Figure | None:
 
 
 def process_section(run: RunResults) -> Section:
-    """Return the session's clock, sessions, notes, and what was set up, for who reads the JSON."""
+    """Return the session's clock, its notes, its setup and all sessions."""
     end, wall = run.end, run.wall
     figures = Figures(
         (

@@ -1,4 +1,4 @@
-"""Where a step's time goes, how it spreads, which steps were slow, and what lay outside steps."""
+"""Where a step's time goes, how it varies, which steps were slow, and what lay outside steps."""
 
 from collections.abc import Iterator
 
@@ -23,20 +23,20 @@ from lightning_gpuprof.report.run.answer import BASES
 from lightning_gpuprof.units import duration, percent
 
 MIN_PART_FRAC = 0.005
-"""Named parts below this share of the step are in the table of all parts alone."""
+"""Named parts below this share of the step are shown only in the table of all parts."""
 MIN_COMPILING_FRAC = 0.1
-"""From this share of the run on, the time of torch.compile is shown."""
-DEVICE_LABEL = "Device, idle too"
+"""The time of torch.compile is shown if it is at least this share of the run."""
+DEVICE_LABEL = "Device, including idle"
 OUTSIDE_LABELS = {"unmarked_steps": "steps timed without phases"}
 
 
 def phases_section(run: RunResults) -> Section | None:
-    """Return the phases of a step with their named parts; None where no step was recorded."""
+    """Return the phases of a step with their named parts; None if no step was recorded."""
     bars = tuple(_bars(run))
     if run.steps is None or not bars:
         return None
     warm_up = run.steps.basis == "all"
-    mean = "mean per step, warm-up too" if warm_up else "mean per steady step"
+    mean = "mean per step, including warm-up" if warm_up else "mean per steady step"
     device = any(bar.device_value is not None for bar in bars)
     part = Bars(
         "phases",
@@ -94,7 +94,7 @@ def _frac(time: PerStep | None) -> float:
 
 
 def step_time_section(run: RunResults) -> Section | None:
-    """Return how the step's time spreads and what was left out of it; None without steps."""
+    """Return how the step's time varies, and which steps were left out; None without steps."""
     steps = run.steps
     if steps is None:
         return None
@@ -114,14 +114,15 @@ def step_time_section(run: RunResults) -> Section | None:
 
 
 def recorded_steps_section(run: RunResults) -> Section | None:
-    """Return which steps the figures are of, and those that are reported separately."""
+    """Return which steps the figures describe, and which are reported separately."""
     steps = run.steps
     if steps is None:
         return None
+    basis = BASES.get(steps.basis, steps.basis).strip()
     figures = Figures(
         (
             Figure("steps_count", "recorded", steps.count, "count"),
-            Figure("basis", "figures are of", BASES.get(steps.basis, steps.basis).strip(), "text"),
+            Figure("basis", "figures describe", basis, "text"),
             Figure("basis_count", "of these", steps.dur.count, "count"),
             Figure("total_ns", "all together", steps.total_ns, "ns"),
             Figure("min_ns", "min", steps.dur.min_ns, "ns"),
@@ -155,7 +156,7 @@ def recorded_steps_section(run: RunResults) -> Section | None:
 
 
 def slowest_section(run: RunResults) -> Section | None:
-    """Return the slowest steps and what was longer in them; None where no step was recorded."""
+    """Return the slowest steps and what was longer in them; None if no step was recorded."""
     if not run.variation.slowest:
         return None
     rows: list[dict[str, Value]] = [
@@ -188,7 +189,7 @@ def slowest_section(run: RunResults) -> Section | None:
 
 
 def totals_section(run: RunResults) -> Section | None:
-    """Return what each phase and each of its parts took of the whole session."""
+    """Return the time of every phase, and of every part of a phase, over the whole session."""
     rows: list[dict[str, Value]] = []
     for phase, stats in run.phases.items():
         rows.append(
@@ -277,8 +278,8 @@ def _step_lines(run: RunResults) -> Iterator[str]:
     noun = "step" if dur.count == 1 else "steps"
     basis = {
         "steady": f"steady {noun}",
-        "measured": f"{noun}, the profiler on in some of them",
-    }.get(steps.basis, f"{noun}, warm-up too")
+        "measured": f"{noun}, some of them with the profiler on",
+    }.get(steps.basis, f"{noun}, including warm-up")
     apart = [
         f"; {left_out.count} {flag_label(left_out.reason)} (median {duration(left_out.median_ns)})"
         for left_out in steps.apart
@@ -295,5 +296,5 @@ def _step_lines(run: RunResults) -> Iterator[str]:
     if run.by_device:
         yield (
             f"the device takes {duration(run.step_ns or 0)} per step and is behind the host "
-            "until an epoch's end: savings and samples are by that"
+            "until an epoch's end: savings and samples are computed from that"
         )

@@ -1,4 +1,4 @@
-"""What the analysed traces of a run say: operators, kernels, and the trace files themselves."""
+"""Sections from the analysed traces of a run: operators, kernels and the trace files."""
 
 from collections.abc import Iterator, Sequence
 
@@ -47,7 +47,7 @@ def traced_sections(run: RunResults) -> Iterator[Section]:
 
 
 def _kernel_figures(analysis: TraceAnalysis) -> Iterator[Figure]:
-    """Yield the figures of a trace that its kernels are read with, without their notes."""
+    """Yield the figures of a trace that help to read its kernels, without their notes."""
     for figure in trace_figures(analysis):
         if figure.key in KERNEL_FIGURES:
             yield msgspec.structs.replace(figure, note=None)
@@ -144,9 +144,9 @@ def trace_files_section(run: RunResults) -> Section | None:
 
 
 def others_in(trace: TraceView, *, on_gpu: bool) -> str | None:
-    """Say which other work of the profiled time a trace leaves out or holds; None if there is none.
+    """Name the other work between the profiled steps that the trace leaves out, or holds.
 
-    On a GPU most callbacks are not paused for.
+    None if there was no other work. On a GPU, the profiler is not paused during most callbacks.
     """
     others = trace.others_ns
     left_in = {Phase.CALLBACKS} if on_gpu else set()

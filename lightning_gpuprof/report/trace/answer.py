@@ -1,4 +1,4 @@
-"""The answer of a trace's document: how busy the GPU is, who waits, and what to change first."""
+"""The answer of a trace's document: GPU busy, which side waits, and what to change first."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ _WAITING = {
     "unknown": None,
     "dependency": None,
 }
-"""Who waits while a device is idle for these causes; for all others it waits for the host."""
+"""What a device waits for while it is idle, by cause; for all other causes it is the host."""
 
 
 def answer_sections(
     analysis: TraceAnalysis, run: RunResults, findings: Sequence[Finding]
 ) -> tuple[Section, ...]:
-    """Return what limits the trace, and what to change first; `run` is the trace as a run."""
+    """Return what limits the trace, and what to change first; `run` is the trace seen as a run."""
     if not findings or analysis.gpu is None or analysis.doubts:
         return (Section("verdict", "", "first", (_limit(analysis),)),)
     limit = Text((f"{_busy_line(analysis.gpu, analysis)}.",), "strong")
@@ -51,18 +51,18 @@ def _without_device(analysis: TraceAnalysis) -> Verdict:
         title = "GPU: not known"
         sentence = f"The trace holds no device events that can be read. {RECORD}"
         return Verdict("not_measured", "Verdict", title, sentence)
-    title = "No GPU: the trace has host events alone"
+    title = "No GPU: the trace has only host events"
     top = max(analysis.operators, key=lambda operator: operator.self_ns, default=None)
     if top is None:
         return Verdict("not_measured", "Verdict", title, RECORD)
-    sentence = f"Begin with {top.name}, which takes {duration(top.self_ns)} of its own."
+    sentence = f"Begin with {top.name}, which takes {duration(top.self_ns)} of self time."
     return Verdict("limit", "Verdict", title, sentence)
 
 
 def waiting_side(gpu: DeviceSplit, analysis: TraceAnalysis) -> StepState | None:
-    """Return who waits while the first device is idle for most of its idle time.
+    """Return what the first device waits for during most of its idle time.
 
-    A device that is hardly ever idle is the limit itself; None where the cause is not known.
+    A device that is hardly ever idle is the limit itself. None if the cause is unknown.
     """
     if (gpu.busy_frac or 0.0) >= MOSTLY_QUEUED_FRAC:
         return StepState.DEVICE_BOUND

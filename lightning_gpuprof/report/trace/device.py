@@ -34,7 +34,7 @@ PARTS = (
     ("memcpy", "Copies not hidden", "exposed_copy_ns"),
     ("idle", "Idle", "idle_ns"),
 )
-"""Parts of a device's time, with the kind of event whose colour each has."""
+"""Parts of a device's time, with the kind of event whose colour is used."""
 WAITS_FOR = {"device": "the whole device", "copy": "its own copy", "other": "something else"}
 
 
@@ -48,13 +48,13 @@ def device_sections(analysis: TraceAnalysis, *, first_rows: int = FIRST_ROWS) ->
 
 
 def warning_sections(analysis: TraceAnalysis) -> Iterator[Section]:
-    """Yield what makes the times doubtful, what is missing, and which steps are left out."""
+    """Yield warnings: times in doubt, missing events, and steps that are left out."""
     if analysis.warnings:
         yield Section("warnings", "", "first", (Text(analysis.warnings, "warning"),))
 
 
 def time_sections(analysis: TraceAnalysis) -> Iterator[Section]:
-    """Yield how the time of each device divides; the first device comes first."""
+    """Yield how the time of every device is divided, beginning with the first device."""
     devices = analysis.gpus or ((analysis.gpu,) if analysis.gpu is not None else ())
     for number, split in enumerate(devices):
         if split.span_ns:
@@ -75,7 +75,7 @@ def _time_split(split: DeviceSplit, analysis: TraceAnalysis, number: int) -> Sec
         where = f" in {split.steps:,} whole {'step' if split.steps == 1 else 'steps'}"
     note = (
         f"Busy {percent(split.busy_frac or 0)} of {duration(split.span_ns)}{where}, with the "
-        "profiler on, by the device's clock: any kernel, copy or fill of any stream."
+        "profiler on, by the device's clock: any kernel, copy or fill in any stream."
     )
     suffix = f"_{number}" if number else ""
     title = "The device's time" if not analysis.gpus else f"The time of device {split.device}"
@@ -84,7 +84,7 @@ def _time_split(split: DeviceSplit, analysis: TraceAnalysis, number: int) -> Sec
 
 
 def device_figures_section(analysis: TraceAnalysis) -> Section | None:
-    """Return the times of each device in figures; of the others also their causes of idle time."""
+    """Return the times of all devices; for those after the first also why they were idle."""
     devices = analysis.gpus or ((analysis.gpu,) if analysis.gpu is not None else ())
     body: list[Part] = []
     for number, split in enumerate(devices):
@@ -129,7 +129,7 @@ def idle_sections(analysis: TraceAnalysis, first_rows: int) -> Iterator[Section]
         body.append(_idle_functions(analysis))
     if analysis.gaps:
         body.append(_gaps(analysis, first_rows))
-    note = "Every nanosecond of every gap has one cause; a click shows a gap."
+    note = "Every nanosecond of every gap has one cause. A click shows the gap in the timeline."
     yield Section("idle", "Why the device was idle", "page", tuple(body), note)
 
 

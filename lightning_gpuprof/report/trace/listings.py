@@ -17,14 +17,14 @@ NARROW = (
     "name", "count", "device_self_ns", "self_ns", "total_ns", "frac",
     "occupancy_frac", "blocks_per_sm", "warps_per_sm",
 )  # fmt: skip
-"""Columns that a terminal has room for."""
+"""The columns for which a terminal has room."""
 _COLUMNS = (
     Column("category", "Kind", "text"),
     Column("where", "Line", "place", keep_end=True),
     Column("step_ns", "Per step", "ns", note="the column sorted by, over the profiled steps"),
     Column("step_frac", "% of step", "frac", note="of the profiled step"),
     Column("count", "Calls", "count"),
-    Column("self_ns", "Host self", "ns", note="host time not in operators that it called"),
+    Column("self_ns", "Host self", "ns", note="host time without the operators that it called"),
     Column("total_ns", "Total", "ns"),
     Column("device_self_ns", "Device self", "ns", note="of the kernels that it launched itself"),
     Column("device_total_ns", "Device total", "ns", note="of all kernels launched under it"),
@@ -73,11 +73,11 @@ class Layout:
 
     first_rows: int = FIRST_ROWS
     columns: Collection[str] | None = None
-    """None for all columns that any row fills; others are shown where everything is asked for."""
+    """None for all columns that any row fills; other columns are shown in a verbose report."""
 
 
 WIDE = Layout()
-"""For a page with room for every column."""
+"""The layout of a page with room for all columns."""
 
 
 def operator_sections(
@@ -106,13 +106,13 @@ def operator_sections(
         )
         yield lister.section("operators", "Operators", note, rows, of)
     if analysis.kernels:
-        note = "What ran on the device, by the device's clock."
+        note = "Kernels that ran on the device, by the device's clock."
         yield lister.section("kernels", "Kernels", note, map(_kernel, analysis.kernels))
     if analysis.modules:
-        note = "Device time of what was launched inside each module."
+        note = "Device time of the kernels that were launched inside each module."
         yield lister.section("modules", "Modules", note, map(_place, analysis.modules))
     if analysis.lines:
-        note = "Device time of what was launched from each line of your own code."
+        note = "Device time of the kernels that were launched from each line of your own code."
         yield lister.section("lines", "Source lines", note, map(_place, analysis.lines))
 
 
@@ -149,7 +149,7 @@ class _Lister:
     def section(
         self, id: str, title: str, note: str, rows: "Sequence[Row] | map[Row]", of: str = "total_ns"
     ) -> Section:
-        """Return a long table; `of` is the time that is divided by the profiled steps."""
+        """Return a long table; `of` names the time that is also given per profiled step."""
         whole_ns = sum(self._steps_ns)
         sort = "step_ns" if whole_ns else of
         listed = [self._per_step(row, of, whole_ns) for row in rows]

@@ -1,4 +1,4 @@
-"""What else a trace holds: its critical path, calls, steps, ranges, launches, roofs and faults."""
+"""Further sections of a trace: critical path, calls, steps, ranges, launches, roofs and faults."""
 
 from collections.abc import Iterator
 
@@ -19,12 +19,12 @@ PATH_KINDS = {
     "queue": "the queue of the device",
     "sync": "a host sync",
 }
-"""What each kind of a part of the critical path is on."""
+"""Where the parts of the critical path ran, by their kind."""
 STEP_PARTS = ("busy_ns", "idle_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns")
 
 
 def metric_sections(analysis: TraceAnalysis, first_rows: int) -> Iterator[Section]:
-    """Yield shares of the device's peaks, as they were sampled on it."""
+    """Yield the shares of the device's peaks that were sampled on the device."""
     if not analysis.gpu_metrics:
         return
     columns = (
@@ -73,7 +73,7 @@ def path_sections(analysis: TraceAnalysis, first_rows: int) -> Iterator[Section]
         for part in path.parts
     )
     table = Table("critical_path", columns, rows, first_rows=first_rows)
-    note = "what the end of the trace waited for: a shorter part makes the whole shorter"
+    note = "the work that the end of the trace waits for: a shorter part makes the trace shorter"
     yield Section("critical_path", "Critical path", "page", (table, _path_figures(path)), note)
 
 
@@ -83,12 +83,12 @@ def _path_figures(path: CriticalPathSummary) -> Figures:
         for kind, ns in path.kind_ns.items()
         if ns
     )
-    rest = Figure("path_rest_ns", "in parts that are not listed", path.rest_ns, "ns")
-    return Figures((Figure("path_ns", "the whole path", path.span_ns, "ns"), *kinds, rest))
+    remaining = Figure("path_rest_ns", "in parts that are not listed", path.rest_ns, "ns")
+    return Figures((Figure("path_ns", "the whole path", path.span_ns, "ns"), *kinds, remaining))
 
 
 def call_sections(analysis: TraceAnalysis, first_rows: int) -> Iterator[Section]:
-    """Yield runtime calls, marked steps, and where there are none the host's ranges."""
+    """Yield runtime calls and marked steps, or the host's ranges if no steps are marked."""
     if analysis.launches is not None and analysis.launches.calls:
         yield _calls(analysis, first_rows)
     if analysis.steps:
@@ -219,7 +219,7 @@ def _order_figures(key: str, label: str, order: OrderStatistics | None) -> Itera
 
 
 def quality_section(analysis: TraceAnalysis) -> Section:
-    """Return the counts of the trace's own faults."""
+    """Return how many events are missing, unmatched or impossible in the trace."""
     quality = analysis.quality
     figures = (
         Figure("device_events_count", "device events", quality.device_events, "count"),
@@ -234,16 +234,16 @@ def quality_section(analysis: TraceAnalysis) -> Section:
         ),
         Figure(
             "impossible_durations_count",
-            "events longer than can be",
+            "events of impossible length",
             quality.impossible_durations,
             "count",
         ),
         Figure(
-            "impossible_starts_count", "starts that cannot be", quality.impossible_starts, "count"
+            "impossible_starts_count", "impossible start times", quality.impossible_starts, "count"
         ),
         Figure(
             "behind_all_steps_count",
-            "events of steps behind all steps",
+            "events of steps, all after the last step",
             quality.behind_all_steps,
             "count",
         ),
@@ -252,7 +252,7 @@ def quality_section(analysis: TraceAnalysis) -> Section:
 
 
 def roofline_sections(analysis: TraceAnalysis) -> Iterator[Section]:
-    """Yield operators against the device's roofs."""
+    """Yield how close operators come to the device's peak rates."""
     roofs = analysis.roofs
     if roofs is None:
         return

@@ -11,7 +11,7 @@ export type Value = number | string | boolean | Place | Interval | Quantity | nu
 
 export type Part = Verdict | Figures | Text | Table | Bars | FindingCard | Chart;
 
-/** What is said of one run, one trace, one comparison or one trial; every surface shows this. */
+/** The report on one run, trace, comparison or trial; every surface shows this. */
 export interface Document {
   schema_version: number;
   subject: Subject;
@@ -22,10 +22,10 @@ export interface Document {
 export interface Subject {
   kind: "comparison" | "file" | "plan" | "run" | "trace" | "trial";
   name: string;
-  /** What it is in one sentence: kind, end, length. */
+  /** The subject in a sentence: what kind of session, how it ended, how long it took. */
   line: string;
   path?: string | null;
-  /** Of a run: finished, exception, interrupted, or open (live or killed). */
+  /** How a run ended: finished, exception, interrupted, or open (live or killed). */
   status?: string | null;
   /** Metadata as recorded: versions, trainer, model, loader, hyperparameters. */
   facts?: Record<string, unknown>;
@@ -46,14 +46,14 @@ export interface Section {
 /** The answer: what holds the run back and what to do first, or why nothing is proposed. */
 export interface Verdict {
   type: "verdict";
-  /** Of a comparison it is how the new run differs; `other_model` judges no change of settings. */
+  /** For a comparison, how the new run differs; with `other_model` the change is not judged. */
   kind: "change" | "failed" | "faster" | "limit" | "no_difference" | "not_measured" | "nothing" | "other_model" | "slower" | "too_short";
   /** Heading above the title, such as "Held back by". */
   label: string;
   title: string;
   /** What to do, or why nothing is proposed. */
   sentence: string;
-  /** Id of the finding that it is about. */
+  /** The id of the finding that the verdict is about. */
   finding?: string | null;
   /** The change in one line of code. */
   change?: string | null;
@@ -79,23 +79,23 @@ export interface Place {
   view?: string | null;
 }
 
-/** Figures side by side, or one per line in text. */
+/** Figures side by side, or in text below each other. */
 export interface Figures {
   type: "figures";
   figures: Figure[];
   title?: string | null;
-  /** The headline: shown in large type where there is any. */
+  /** Whether these are the headline figures, which surfaces with several type sizes enlarge. */
   large?: boolean;
 }
 
 /** One number or text by name, such as the mean step. */
 export interface Figure {
-  /** Unique within its section; of a number it ends in the unit, as in `step_ns`. */
+  /** Unique within the section; the key of a number ends in its unit, as in `step_ns`. */
   key: string;
   label: string;
   value: Value;
   unit: Unit;
-  /** What the figure is of, in a few words. */
+  /** What the figure refers to, in a few words. */
   note?: string | null;
 }
 
@@ -113,7 +113,7 @@ export interface Quantity {
   unit: Unit;
 }
 
-/** Sentences; each is a paragraph or a line of its own. */
+/** Sentences, every one of them a paragraph or a line of its own. */
 export interface Text {
   type: "text";
   lines: string[];
@@ -130,9 +130,9 @@ export interface Table {
   rows: Record<string, Value>[];
   title?: string | null;
   note?: string | null;
-  /** So many rows are shown at first; None for all. */
+  /** How many rows are shown at first; None for all. */
   first_rows?: number | null;
-  /** The column by which rows come, largest first; None where their order is meant. */
+  /** The column by which rows are sorted, largest first; None if their order has a meaning. */
   sort?: string | null;
   searchable?: boolean;
   /** The tab's view that a row opens. */
@@ -148,14 +148,14 @@ export interface Column {
   unit: Unit;
   /** What the column means, in a sentence. */
   note?: string | null;
-  /** Its numbers are also drawn as bars, as shares of the column's largest. */
+  /** Whether numbers are also drawn as bars, relative to the largest one in the column. */
   bar?: boolean;
   detail?: Detail;
-  /** A text that is too long is cut at its beginning: of a path, file and line matter. */
+  /** Whether a text that is too long loses its beginning: a path ends in the file and the line. */
   keep_end?: boolean;
 }
 
-/** Shares that add up to a whole, in the order that is to be read; parts below their whole. */
+/** Shares that add up to a whole, in reading order; named parts follow the bar of the whole. */
 export interface Bars {
   type: "bars";
   id: string;
@@ -164,7 +164,7 @@ export interface Bars {
   title?: string | null;
   note?: string | null;
   value_label?: string;
-  /** Heading of the device's values; None where no bar has one. */
+  /** The heading of the device's values; None if no bar has such a value. */
   device_label?: string | null;
 }
 
@@ -175,7 +175,7 @@ export interface Bar {
   label: string;
   value: number | null;
   frac: number | null;
-  /** The same on the device's clock, where it was measured. */
+  /** The same time on the device's clock, if it was measured. */
   device_value?: number | null;
   /** 1: a named part of the bar above it. */
   level?: number;
@@ -194,7 +194,7 @@ export interface FindingCard {
   /** The change in one line: its first line of code, or how the advice begins. */
   short_change: string;
   short_change_is_code: boolean;
-  /** None where no time is saved: `no_saving` says why. */
+  /** None if no time is saved; `no_saving` says why. */
   saving: Saving | null;
   evidence: Figure[];
   places: Place[];
@@ -204,25 +204,25 @@ export interface FindingCard {
   horizon?: string;
   difficulty?: string;
   risk?: string;
-  /** In place of the saving's sentence, where there is none. */
+  /** What stands in place of the saving's sentence if there is no saving. */
   no_saving?: string;
   /** Where the rule is documented. */
   page?: string | null;
 }
 
-/** What a change saves per step, as an interval, with all its wording. */
+/** What a change saves per step, as an interval and in words. */
 export interface Saving {
   low_ns: number;
   high_ns: number;
-  /** The saving to reckon with. */
+  /** The most likely saving. */
   likely_ns: number;
-  /** Share of the step, or of the run where the time lies between epochs. */
+  /** The share of the step, or of the run if the time lies between epochs. */
   frac: Interval | null;
-  /** The step with the change; None where the time is not a steady step's. */
+  /** The step's time with the change; None if the saved time is not in steady steps. */
   step_after_ns: Interval | null;
   when: "also_between" | "between" | "in_steps";
   confidence: number;
-  /** The trial that the saving is from; None where a model expects it. */
+  /** The trial that measured the saving; None if it is an estimate. */
   measured: string | null;
   /** Such as "saves 2.00 to 3.50 ms per step (17 to 30%), confidence 90%". */
   sentence: string;
@@ -243,12 +243,12 @@ export interface Chart {
   note?: string | null;
 }
 
-/** All runs, the one whose last session began last first. */
+/** All runs; the one whose last session began last comes first. */
 export interface Listing {
   runs: RunLine[];
   /** The folders that TensorBoard was started on. */
   roots: string[];
-  /** Those of them that do not exist. */
+  /** Those of these folders that do not exist. */
   missing: string[];
   /** The newest schema of records that this version reads. */
   schema_version: number;
@@ -256,13 +256,13 @@ export interface Listing {
   perfetto: boolean;
 }
 
-/** A run as the picker lists it. */
+/** An entry of the list of runs. */
 export interface RunLine {
   name: string;
   path: string;
   state: "exception" | "finished" | "interrupted" | "live" | "newer-schema" | "stopped" | "trace" | "unreadable";
   ranks: number[];
-  /** Why it cannot be read. */
+  /** Why the run cannot be read. */
   error: string | null;
   /** When its last session began. */
   started_unix_ns: number | null;
@@ -271,7 +271,7 @@ export interface RunLine {
   size_bytes: number | null;
   /** Traces that have an analysis. */
   analysed: number | null;
-  /** When the last of them was made; None on remote disks. */
+  /** When the last of these analyses was made; None on remote disks. */
   analysed_unix_ns: number | null;
   stage: string | null;
   world_size: number | null;
@@ -287,7 +287,7 @@ export interface ModelLine {
   parameters: number | null;
 }
 
-/** What stands for an answer that a process of its own is making. */
+/** The answer while a separate process is still making the data. */
 export interface Waiting {
   state: "failed" | "preparing";
   error: string | null;
@@ -297,7 +297,7 @@ export interface Waiting {
 export interface RunHeader {
   name: string;
   ranks: RankSessions[];
-  /** What could not be read. */
+  /** What could not be read of the records, in sentences. */
   warnings: string[];
   rank: number;
   session: number;
@@ -307,7 +307,7 @@ export interface RunHeader {
   device: DeviceLine | null;
   batch_size: number | null;
   steps: number;
-  /** Number of its last recorded step. */
+  /** The number of the last recorded step. */
   last_step: number | null;
   end: EndLine | null;
   loss: LastLoss | null;
@@ -362,7 +362,7 @@ export interface NoteLine {
   value: unknown;
 }
 
-/** A part that failed, so that training went on without it. */
+/** A recorder that failed and was switched off, while training went on. */
 export interface SwitchedOff {
   probe: string;
   step: number;
@@ -371,7 +371,7 @@ export interface SwitchedOff {
 
 /** A range of steps in buckets, each list with an entry per bucket. */
 export interface Steps {
-  /** Recorded in the session. */
+  /** How many steps the session recorded. */
   steps: number;
   /** Number of the bucket's first step. */
   first: number[];
@@ -399,14 +399,14 @@ export interface CycleLine {
   first_step: number;
   last_step: number;
   trace_file: string;
-  /** None where the file is gone. */
+  /** None if the file is gone. */
   size_bytes: number | null;
   analysed: boolean;
 }
 
 /** Sections of a document about one profiler cycle. */
 export interface CycleSections {
-  /** Its trace file. */
+  /** The cycle's trace file. */
   trace: string | null;
   state: "analysed" | "being-analysed" | "failed" | "no-cycle" | "not-analysed" | "not-prepared" | "prepared" | "preparing";
   sections: Section[];
@@ -459,7 +459,7 @@ export interface MemorySites {
   error: string | null;
 }
 
-/** A memory snapshot's file, and what its name says. */
+/** The file of a memory snapshot, with the step and reason in its name. */
 export interface Snapshot {
   file: string;
   size_bytes: number;
@@ -469,14 +469,14 @@ export interface Snapshot {
   reason: string | null;
 }
 
-/** One cycle's operators against their device's roofs, as far as they are known. */
+/** One cycle's operators, with the roofs of their device that are known. */
 export interface RooflinePayload {
   trace: string | null;
   state: "analysed" | "being-analysed" | "failed" | "no-cycle" | "not-analysed" | "not-prepared" | "prepared" | "preparing";
   sections: Section[];
   points: RooflinePoint[];
   roofs: Roof[];
-  /** Where the device's peaks are from. */
+  /** The source of the device's peaks. */
   data_sheet: string | null;
   /** Why no operator could be placed. */
   nothing: string | null;
@@ -493,7 +493,7 @@ export interface RooflinePoint {
   limit: "compute" | "latency" | "memory" | "unknown";
 }
 
-/** A peak that some operators are held against: matrix units have their own. */
+/** A peak with which operators are compared; matrix units have a peak of their own. */
 export interface Roof {
   label: string;
   flop_per_s: number;
@@ -513,9 +513,9 @@ export interface RankLane {
   rank: number;
   mean_ns: number;
   parts: LanePart[];
-  /** By the device's clock; empty where no cycle of the rank was analysed. */
+  /** By the device's clock; empty if no cycle of the rank was analysed. */
   device: LanePart[];
-  /** The others wait for it, or it differs most. */
+  /** Whether the others wait for this rank, or it differs most from them. */
   is_slow: boolean;
 }
 
@@ -527,13 +527,13 @@ export interface LanePart {
   ns: number;
 }
 
-/** Who called what in a cycle, as columns; a node's parent stands before it. */
+/** The call tree of a cycle, as columns; a node comes after its parent. */
 export interface CallTreePayload {
   trace: string | null;
   state: "analysed" | "being-analysed" | "failed" | "no-cycle" | "not-analysed" | "not-prepared" | "prepared" | "preparing";
   name: string[];
   kind: string[];
-  /** Number of the caller, -1 where there is none. */
+  /** The number of the caller; -1 if there is none. */
   parent: number[];
   count: number[];
   host_ns: number[];
@@ -541,7 +541,7 @@ export interface CallTreePayload {
   error: string | null;
 }
 
-/** What a cycle's timeline holds: its lanes, its length, and whether it is prepared. */
+/** The lanes and the length of a cycle's timeline, and whether it is prepared. */
 export interface TimelinePayload {
   trace: string | null;
   state: "analysed" | "being-analysed" | "failed" | "no-cycle" | "not-analysed" | "not-prepared" | "prepared" | "preparing";
@@ -549,7 +549,7 @@ export interface TimelinePayload {
   events: number;
   /** Kinds of events by number, as `/timeline_cut` has them. */
   kinds: string[];
-  /** The kinds that occur. */
+  /** The kinds of events that occur in this timeline. */
   used: string[];
   groups: Group[];
   memory: MemoryTrack[];
@@ -560,7 +560,7 @@ export interface TimelinePayload {
 export interface Group {
   kind: string;
   label: string;
-  /** Number of its first lane. */
+  /** The number of the group's first lane. */
   first: number;
   lanes: number;
   events: number;
@@ -574,7 +574,7 @@ export interface MemoryTrack {
   reserved_bytes: number[] | null;
 }
 
-/** All that is known of an event. */
+/** All details of an event. */
 export interface EventDetails {
   lane: number;
   event: number;
@@ -582,11 +582,11 @@ export interface EventDetails {
   kind: string;
   start_ns: number;
   dur_ns: number;
-  /** The inputs that its operator was called with. */
+  /** The inputs of the operator's call. */
   arguments: string | null;
-  /** What launched it, or what it launched; of a gap, what ended it. */
+  /** The event that launched this one, or that it launched; for a gap, the event that ended it. */
   partner: TimelineEvent | null;
-  /** The events that it was called from, innermost first. */
+  /** The events from which it was called, innermost first. */
   around: TimelineEvent[];
 }
 
@@ -600,7 +600,7 @@ export interface TimelineEvent {
   dur_ns: number;
 }
 
-/** The events whose names hold a text, the longest ones as rows. */
+/** The events whose names contain a text; the longest ones are rows. */
 export interface SearchResult {
   count: number;
   total_ns: number;
