@@ -1,4 +1,7 @@
-"""Which region each of the Trainer's actions opens: in timed steps, in others, in validation."""
+"""Decides which region every action of the Trainer opens.
+
+An action has different regions in timed steps, in other steps, and in a validation.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +20,22 @@ _IDLE: RegionLike = regions.Idle()
 
 
 class ActionRegions:
-    """Makes the region of each action of the Trainer's profiler when it is first asked for."""
+    """Creates the regions of the actions of the Trainer's profiler, when they first occur.
+
+    Args:
+        parts: The parts of the Trainer.
+        timeline: The timeline of the session.
+        batch: Returns the region of a batch.
+        fit_end: Notices the end of the fit.
+        watch: Returns a region with device marks around it; None without a device.
+
+    Attributes:
+        training: The regions in timed steps.
+        passing: The regions in other steps.
+        validating: The regions in a validation inside a fit.
+        fetching: The region of the fetch of a validation's batch.
+        profile: Returns the current region of an action.
+    """
 
     def __init__(
         self,
@@ -41,7 +59,7 @@ class ActionRegions:
             actions.LoopEvent.END: partial(timeline.outside_is, TEARDOWN),
         }
         self.fetching = regions.ValidationFetch(self._clock)
-        self.hands_on = parts.profiler_acts
+        self.is_profiler_used = parts.profiler_acts
         self.training = regions.Regions(self._in_training)
         self.passing = regions.Regions(self._in_passing)
         self.validating = regions.Regions(self._in_validation)
@@ -55,11 +73,11 @@ class ActionRegions:
         action = actions.parse_action(action_name)
         event = actions.LOOP_EVENTS.get(action.name)
         if event is None and actions.is_idle(self._trainer, action):
-            return self._handing_on(_IDLE, action_name)
+            return self._finished(_IDLE, action_name)
         region = self._plain(action_name)
         if event is not None and not isinstance(region, PartRegion):
             region = self._at_event(region, event)
-        return self._handing_on(region, action_name)
+        return self._finished(region, action_name)
 
     def _at_event(self, region: Region, event: actions.LoopEvent) -> Region:
         timeline = self._timeline
@@ -72,23 +90,29 @@ class ActionRegions:
         return regions.AtLoopEvent(region, self._on_event[event])
 
     def _in_passing(self, action_name: str) -> RegionLike:
-        """In a step that is not timed: loop events, checkpoints and the program's own actions."""
+        """Return the region of an action in a step that is not timed by phase.
+
+        Only loop events, checkpoints and the program's own actions do something there.
+        """
         action = actions.parse_action(action_name)
         event = actions.LOOP_EVENTS.get(action.name)
         if event is actions.LoopEvent.BATCH:
             region = self._batch(self._clock.region(Phase.OTHER), timed=False)
-            return self._handing_on(region, action_name)
-        saves = action.kind == "Callback" and self._name(action)[1]
+            return self._finished(region, action_name)
+        saves_checkpoints = action.kind == "Callback" and self._callback_name(action)[1]
         phase, _ = actions.phase_of(action) or (None, None)
-        if event is not None or saves or phase in (None, Phase.CHECKPOINT):
+        if event is not None or saves_checkpoints or phase in (None, Phase.CHECKPOINT):
             return self.training[action_name]
-        return self._handing_on(_IDLE, action_name)
+        return self._finished(_IDLE, action_name)
 
     def _in_validation(self, action_name: str) -> RegionLike:
-        """In a validation, all but callbacks, logging and checkpoints is charged to validation."""
+        """Return the region of an action in a validation.
+
+        It charges the phase `validation`, except for callbacks, logging and checkpoints.
+        """
         action = actions.parse_action(action_name)
         if actions.is_idle(self._trainer, action):
-            return self._handing_on(_IDLE, action_name)
+            return self._finished(_IDLE, action_name)
         region = self._plain(action_name)
         slot = self._clock.slots[region.slot]
         if not isinstance(region, PartRegion) and slot.phase not in PHASES_IN_VALIDATION:
@@ -96,38 +120,44 @@ class ActionRegions:
             region = self._clock.region(Phase.VALIDATION, part)
         if action.name == "val_next":
             region = self.fetching
-        return self._handing_on(region, action_name)
+        return self._finished(region, action_name)
 
     def _plain(self, action_name: str) -> Region:
+        """Return the region that charges an action to its phase, and does nothing else."""
         action = actions.parse_action(action_name)
         if action.kind == "Callback":
-            name, is_checkpoint = self._name(action)
+            name, is_checkpoint = self._callback_name(action)
             phase = Phase.CHECKPOINT if is_checkpoint else Phase.CALLBACKS
             return self._clock.region(phase, name)
         if action_name == "save_checkpoint":
             return regions.Saving(self._timeline)
         phase_and_part = actions.phase_of(action)
         if phase_and_part is None:
-            return regions.OwnAction(self._clock, action_name, self._now)
+            return regions.OwnAction(self._clock, action_name, self._current)
         region = self._clock.region(*phase_and_part)
-        if action.name == "on_save_checkpoint":  # Lightning 2.4 has no action around it
+        if action.name == "on_save_checkpoint":  # Lightning 2.4 has no `save_checkpoint` around it
             return regions.Calling(region, partial(self._timeline.flag, StepFlag.CHECKPOINT))
         return region
 
-    def _name(self, action: actions.Action) -> tuple[str, bool]:
+    def _callback_name(self, action: actions.Action) -> tuple[str, bool]:
         return actions.callback_name(self._trainer.callbacks, action.owner)
 
-    def _handing_on(self, region: RegionLike, action_name: str) -> RegionLike:
+    def _finished(self, region: RegionLike, action_name: str) -> RegionLike:
+        """Return a region with all that belongs around it.
+
+        That is device marks, the same action of the user's profiler, and the check for the fit's
+        end.
+        """
         context = self.watched(region)
-        if self.hands_on:
-            context = regions.HandingOn(context, self._inner, action_name, self._now)
+        if self.is_profiler_used:
+            context = regions.HandingOn(context, self._inner, action_name, self._current)
         return self._fit_end.around(actions.parse_action(action_name), context)
 
-    def _now(self, action_name: str) -> RegionLike:
+    def _current(self, action_name: str) -> RegionLike:
         return self.profile(action_name)
 
     def watched(self, region: RegionLike) -> RegionLike:
-        """Return a region with the device's marks around it, where it has any."""
+        """Return a region with device marks around it, if it has any."""
         if self._watch is None or not isinstance(region, Region):
             return region
         return self._watch(region)

@@ -1,4 +1,4 @@
-"""Puts timing into a Trainer for one session, by its profiler, and takes it out again."""
+"""Puts the timing into a Trainer for the length of a session, and takes it out again."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
@@ -21,14 +21,14 @@ from lightning_gpuprof.timing.regions import ByExperiment, IteratorStart, Region
 from lightning_gpuprof.timing.step_timeline import StepTimeline
 
 FIT_PHASES = tuple(phase for phase in Phase if phase is not Phase.GARBAGE_COLLECTION)
-"""The phases that the Trainer's actions tell apart; garbage collections are a recorder's."""
+"""The phases that the Trainer's actions show. Garbage collections are timed by a recorder."""
 
 _Call = tuple[object, str, RegionLike, type[CallInside]]
-"""Owner and name of a method, the region of its calls, and what stands in for it."""
+"""Owner and name of a method, the region of its calls, and the class that takes its place."""
 
 
 class ProxyTiming:
-    """The profiler proxy in one Trainer, and regions around the calls that have no action."""
+    """The profiler proxy in a Trainer, and regions around calls that have no profiler action."""
 
     def __init__(
         self,
@@ -56,28 +56,28 @@ class ProxyTiming:
             raise AttributeError(f"{type(trainer).__name__}.profiler cannot be replaced")
         for owner, name, region, kind in [*self._calls_of_loggers(), *self._calls_of_loops()]:
             self._wrappers.call_inside(owner, name, region, kind)
-        # The first epoch's workers start between this call and `on_train_start`.
+        # The workers of the first epoch start between this call and `on_train_start`.
         begin_startup = self._timeline.begin_startup
         self._wrappers.call_after(parts.loop, parts.before_first_iterators, begin_startup)
 
     def time_manual_optimization(self) -> None:
-        """Time the backward pass where the user calls it: it has no action."""
+        """Time the backward pass of manual optimization, which has no profiler action."""
         if not self._parts.module.automatic_optimization:
             region = self._actions.watched(self._clock.region(Phase.BACKWARD))
             self._wrappers.call_inside(self._parts.trainer.strategy, "backward", region)
 
     def time_loader(self) -> None:
-        """Split the wait for data into its parts from now on; for each epoch anew."""
+        """Split the wait for data into its parts. Called in every epoch, for its new iterators."""
         self._loaders.watch(self._parts.loop)
         self._watch_starts(self._parts.loop)
 
     def use(self, timed: bool) -> None:
-        """Time the parts of training steps from here on, or no more."""
+        """Begin or end to time steps by phase."""
         self.proxy.use(timed)
         self._loaders.use(timed)
 
     def restore(self) -> None:
-        """Put the Trainer's profiler and methods back."""
+        """Restore the Trainer's profiler and methods."""
         self._loaders.restore()
         self._wrappers.restore()
         if self._parts.trainer.profiler is self.proxy:
@@ -112,10 +112,10 @@ class ProxyTiming:
 
     def _calls_of_loops(self) -> Iterator[_Call]:
         parts = self._parts
-        if not parts.module_is_compiled:  # its step would break at the region
+        if not parts.module_is_compiled:  # the region would break the compiled step's graph
             yield parts.module, "log", self.proxy.module_log(), CallInside
         val_loop = parts.val_loop
-        if val_loop is None:  # an evaluation
+        if val_loop is None:  # this is an evaluation
             return
         yield val_loop, "run", self.proxy.validation(), CallInside
         watch = partial(self._watch_starts, val_loop)

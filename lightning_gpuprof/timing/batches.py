@@ -1,4 +1,4 @@
-"""The region of a training batch: as it begins, the facts of its step are noted."""
+"""The region of a training batch, which notes the facts of the step when it opens."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -19,13 +19,18 @@ _ROWS = (tuple, list)
 
 
 class BatchState:
-    """What the regions of a session's batches keep from batch to batch.
+    """The state that the regions of a session's batches share.
 
     Attributes:
+        timeline: The timeline of the session.
+        calls: The periodic calls, for which the batches are counted here.
         first: Whether the next batch is the first of an epoch or of a new iterator.
         left: Batches until a window may be full.
-        counters: The counters of torch.compile, None while it is not imported.
-        holder: The object of Lightning's whose `batch` is the batch that runs.
+        counters: The counters of torch.compile; None if they have not been seen.
+        holder: The object of Lightning's whose `batch` is the current batch.
+        begin_elsewhere: Called instead of the quick way in `Batch`, for batches that need more.
+        look_for_compiling: Called if torch.compile may have compiled something.
+        on_due: Called after a batch at which a window or a periodic call is due.
     """
 
     __slots__ = (
@@ -45,7 +50,7 @@ class BatchState:
     ) -> None:
         self.timeline, self.calls, self.holder = timeline, calls, holder
         self.first = True
-        self.left = 2  # the step whose batch ends has not ended itself
+        self.left = 2  # since a step ends later than its batch
         self.counters: Mapping[str, Any] | None = None
         self.begin_elsewhere, self.look_for_compiling = begin_elsewhere, look_for_compiling
         self.on_due = on_due
@@ -54,9 +59,9 @@ class BatchState:
 class Batch(Region):
     """The region in which a batch is trained.
 
-    The facts of the step are noted as it begins, while the batch is in the processor's caches, and
-    in a single function without a guard, since each call costs a microsecond or two (ADR 42). In a
-    step that is not timed by phase nothing is charged.
+    The facts of the step are noted when the region opens, since the batch is in the processor's
+    caches then. All of it is a single function without a guard, because every further call costs a
+    microsecond or two (ADR 42). In a step that is not timed by phase, no time is charged.
     """
 
     __slots__ = (
@@ -97,7 +102,7 @@ class Batch(Region):
                 shape = first.shape if type(first) is Tensor else ()
             except RuntimeError:  # a nested tensor
                 shape = ()
-            # Indexing a `torch.Size` calls torch, iterating over it does not.
+            # Indexing a `torch.Size` calls torch; iterating over it does not.
             samples = next(iter(shape), None)
             timeline.samples.append(size_of(batch) if samples is None else samples)
             timeline.begun = True
@@ -133,5 +138,5 @@ class Batch(Region):
 
 
 def size_of(batch: Any) -> int:
-    """Return a batch's rows, or `UNKNOWN_SAMPLES`, also where a user's own type of it fails."""
+    """Return the number of samples in a batch, or `UNKNOWN_SAMPLES` if it cannot be read."""
     return attempt(partial(first_dimension, batch), UNKNOWN_SAMPLES)

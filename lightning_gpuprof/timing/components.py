@@ -1,4 +1,4 @@
-"""A named component of a training step: one region on the host's clock and the device's."""
+"""Named components of a training step, timed on the clocks of both the host and the device."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -18,10 +18,10 @@ from lightning_gpuprof.timing.step_timeline import StepTimeline
 
 
 class Component(AbstractContextManager[None]):
-    """Charges its body to a part, of this name, of whatever phase it is entered in.
+    """Charges its body to a part of the current phase, which has the component's name.
 
-    It may be entered again while it is open, as by a module that calls itself, and ends in the step
-    in which it began. In a step that is not timed by phase it does nothing.
+    It may be entered again while it is open, for example by a module that calls itself. It must end
+    in the step in which it began. In a step that is not timed by phase it does nothing.
     """
 
     def __init__(self, timeline: StepTimeline, name: str, marking: DeviceMarking | None) -> None:
@@ -68,30 +68,31 @@ class Component(AbstractContextManager[None]):
 
 
 Components = Callable[[str], Component]
-"""Returns the component of a name, the same object each time."""
+"""Returns the component with a name. The same name gives the same object."""
 _ACTIVE: list[tuple[int, Components]] = []
-"""Of each run that is timed in this process: the thread that trains, and its components."""
+"""The training thread and the components of every session that is being timed in this process."""
 
 
 def activate(components: Components) -> Callable[[], None]:
-    """Let `region` use these components in this thread; returns the function that undoes it."""
+    """Let `region` use these components in this thread. Returns a function that undoes this."""
     entry = threading.get_ident(), components
     _ACTIVE.append(entry)
     return lambda: _ACTIVE.remove(entry) if entry in _ACTIVE else None
 
 
 def active_component(name: str) -> AbstractContextManager[None]:
-    """Return the component of a name in the run that is timed in this thread, or a null context."""
+    """Return a component of the session that is timed in this thread, or a null context."""
     if not _ACTIVE or _ACTIVE[-1][0] != threading.get_ident():
         return nullcontext()
     return _ACTIVE[-1][1](name)
 
 
 class BackwardCall:
-    """Opens a component at the first gradient of an output, closes it at the last of an input.
+    """Times the backward pass of a module's call.
 
-    By hooks on tensors: a module's full backward hooks make in-place operations after it an error.
-    A component that is still open at the end of the backward pass is closed there.
+    The component opens at the first gradient of an output and closes at the last gradient of an
+    input, or at the end of the backward pass if it is still open then. The hooks are on tensors,
+    because with a module's full backward hooks in-place operations on its output raise an error.
     """
 
     def __init__(
@@ -102,13 +103,13 @@ class BackwardCall:
         self._inputs = self._missing = 0
 
     def watch(self, inputs: Any, output: Any) -> None:
-        """Put hooks on the tensors of a call that take part in the backward pass."""
+        """Put hooks on the inputs and outputs of the call that take part in the backward pass."""
         tensor: Any
         outputs = [tensor for tensor in tensors_of(output) if tensor.requires_grad]
         for tensor in outputs:
             tensor.register_hook(partial(self._call, self._begin))
         for tensor in tensors_of(inputs):
-            # A leaf would keep its hook for ever.
+            # A leaf, such as a parameter, would keep the hook for ever.
             if outputs and tensor.requires_grad and not tensor.is_leaf:
                 tensor.register_hook(partial(self._call, self._end_of_input))
                 self._inputs += 1

@@ -1,4 +1,4 @@
-"""The device's clock on the host's, and the device times of a step, put together from marks."""
+"""Computes the device times of steps from marks, and converts device time to host time."""
 
 from array import array
 
@@ -9,15 +9,15 @@ from lightning_gpuprof.records.phases import Phase
 from lightning_gpuprof.records.schema import NOT_MEASURED
 
 OUTSIDE = -1
-"""In the place of a step: the time after this mark belongs to no step that is measured."""
+"""Instead of a step's number: the time after a mark belongs to no step that is measured."""
 WHOLE = -1
-"""In the place of a part: the time after this mark belongs to no named part of its phase."""
+"""Instead of a part's number: the time after a mark belongs to no named part of its phase."""
 _PHASES = tuple(Phase)
 _WIDTH = 2 + 2 * len(_PHASES)
 
 
 class DeviceRows:
-    """Puts the marks of steps together: a row for each step whose marks have all been read."""
+    """Collects the marks of steps, and makes a row of every step whose marks have all been read."""
 
     def __init__(self) -> None:
         self.part_names: list[str] = []
@@ -34,7 +34,7 @@ class DeviceRows:
         return self.part_names.index(name)
 
     def passes(self, passed_ns: int, ahead_ns: int, step: int, phase: int, part: int) -> None:
-        """Take the next mark: it ends what began at the mark before it."""
+        """Add the next mark, which ends the phase that began at the mark before."""
         if self.step != OUTSIDE:
             ended, spent = self._phase, passed_ns - self._passed_ns
             if spent < 0:
@@ -54,11 +54,11 @@ class DeviceRows:
         self._phase, self._part, self._passed_ns = phase, part, passed_ns
 
     def take(self, steps: Int64) -> dict[str, Int64]:
-        """Return the columns of some steps, `NOT_MEASURED` where marks were lost or are late.
+        """Return the columns of some steps, and drop the rows of these and of earlier steps.
 
-        Rows of these steps and of any before them are forgotten. Phases that none of the steps had
-        are left out; in a step that did not have it, a phase's device time is 0 and its run-ahead
-        not measured.
+        A value is `NOT_MEASURED` if marks of its step were lost or are late. A phase that occurred
+        in none of the steps has no column. In a step without the phase, its device time is 0 and
+        its run-ahead is `NOT_MEASURED`.
         """
         if not len(steps):
             return {}
@@ -105,17 +105,18 @@ class DeviceRows:
 
 
 MAX_ERROR_NS = 100_000
-"""A calibration that is vaguer than this is dropped: launch latency is a tenth of it."""
+"""A calibration with a larger error is dropped, since launch latency is only a tenth of this."""
 _RATE_AFTER_NS = 10_000_000_000
 
 
 class DeviceClock:
-    """The line from device time to host time, in integer ns.
+    """Converts device time to host time by a linear function, in integer ns.
 
-    An event recorded while the device is idle had not passed at host time `low`, but at `high`: so
-    `(low + high) / 2 - device time` is the offset, wrong by at most half the distance. The rate at
-    which the clocks drift apart comes from calibrations ten seconds apart. No device passes an
-    event before the host recorded it: where the line says so, the offset is raised.
+    The device passes an event, recorded while it is idle, between the host times `low` and `high`.
+    The offset between the clocks is then `(low + high) / 2 - device time`, with an error of at most
+    half the difference. The rate at which the clocks drift apart comes from calibrations that are
+    ten seconds apart. No device passes an event before the host has recorded it. If the function
+    says so, the offset is raised.
     """
 
     def __init__(self) -> None:
@@ -125,7 +126,7 @@ class DeviceClock:
         self._rate = 0.0
 
     def calibrate(self, device_ns: int, *, low_ns: int, high_ns: int) -> bool:
-        """Take a calibration; returns whether it was sharp enough to be of use."""
+        """Add a calibration, and return whether its error is small enough."""
         error = (high_ns - low_ns) // 2
         if error > MAX_ERROR_NS:
             return False
@@ -139,7 +140,12 @@ class DeviceClock:
         return True
 
     def run_ahead(self, device_ns: int, recorded_ns: int) -> int:
-        """Return how long after the host recorded an event (host time) the device passed it."""
+        """Return how much later the device passed an event than the host recorded it.
+
+        Args:
+            device_ns: When the device passed it, in device time.
+            recorded_ns: When the host recorded it, in host time.
+        """
         if self.error_ns is None:
             return NOT_MEASURED
         drifted = round(self._rate * (device_ns - self._newest_ns))

@@ -1,4 +1,4 @@
-"""The overhead of this package in each step, its budget, and which steps are timed by phase."""
+"""Estimates this package's overhead per step, and chooses the steps that are timed by phase."""
 
 import math
 import time
@@ -19,65 +19,71 @@ from lightning_gpuprof.timing.windows import Window
 from lightning_gpuprof.units import duration, percent
 
 _MIN_STEPS = 100
-"""Fewer steps hold one-time work that would pass for a steady cost."""
+"""With fewer steps, one-time work would be taken for a steady cost."""
 MOST_APART = 20
-"""At least one step in this many is timed, whatever the overhead: most of what is left does not
-come from timing."""
+"""At least one step in this many is timed, whatever the overhead, because by then most of the
+overhead does not come from timing."""
 _RECENT = 100
-"""The overhead is judged by this many windows and writes, the latest."""
+"""The overhead is estimated from so many windows and writes, the latest ones."""
 _GOLDEN = 0.6180339887498949
-"""The fractional parts of its multiples lie evenly between 0 and 1 and have no period. So a loop
-that does something else every few steps is seen in each of its states."""
-_EPOCH_START = int(StepFlag.EPOCH_START)  # an operation on a flag itself is five calls
+"""The fractional parts of its multiples lie evenly between 0 and 1 and have no period. If a loop
+does something special every few steps, steps with and without it are therefore both chosen."""
+_EPOCH_START = int(StepFlag.EPOCH_START)  # as an int, since an operation on a flag makes five calls
 
 
 class Overhead:
-    """Estimates the time that this package adds to a step, from its own time in windows of steps.
+    """Estimates the time that this package adds to a step.
 
-    Hooks run in every step. Regions that open and close, and the writing of their times, cost
-    something in timed steps only. Medians are used, since a single hook may take a thousand times
+    The hooks of the package cost time in every step. The regions, and the writing of their times,
+    cost time only in timed steps. Medians are used, since a single hook may take a thousand times
     as long as usual (ADR 42).
+
+    Args:
+        budget: The share of a step's time that the overhead may take.
+
+    Attributes:
+        boundaries: How many boundaries the phase clock has logged.
     """
 
     def __init__(self, budget: float) -> None:
         self.boundaries = 0
         self._budget = budget
         self._plain = self._total_ns = 0
-        self._rows = self._passed = self._written = 0
+        self._rows = self._untimed = self._written = 0
         self._hooks_ns: deque[float] = deque(maxlen=_RECENT)
         self._writes_ns: deque[float] = deque(maxlen=_RECENT)
         self._boundary_ns: float | None = None
 
     def add(self, window: Window) -> None:
-        """Take a window of timed steps into account."""
+        """Add a window of timed steps."""
         if window.own_ns:
             self._hooks_ns.append(median(window.own_ns))
         self._rows += window.count
         self._plain += window.plain_count
         self._total_ns += window.plain_ns
 
-    def passed(self, steps: int) -> None:
-        """Take steps into account that were not timed by phase."""
-        self._passed += steps
+    def add_untimed(self, steps: int) -> None:
+        """Add steps that were not timed by phase."""
+        self._untimed += steps
 
-    def wrote(self, took_ns: int) -> None:
-        """Take the time of a write of records into account, which no median of a window shows.
+    def add_write(self, took_ns: int) -> None:
+        """Add the time of a write of records, which the median of a window does not show.
 
-        The first write is left out: it makes folders and files, which is no steady cost.
+        The first write is left out, since it also creates folders and files.
         """
         if self._written and self._rows > self._written:
             self._writes_ns.append(took_ns / (self._rows - self._written))
         self._written = self._rows
 
     def ns_per_step(self) -> int | None:
-        """Return the overhead per step; None where torch.profiler recorded all timed steps."""
+        """Return the overhead per step; None if torch.profiler has recorded all timed steps."""
         if not self._plain:
             return None
         hooks_ns, timing_ns = self._costs()
-        return round(hooks_ns + timing_ns * self._rows / (self._rows + self._passed))
+        return round(hooks_ns + timing_ns * self._rows / (self._rows + self._untimed))
 
     def spacing(self) -> int | None:
-        """Return one step in how many can be timed within the budget; None while unknown."""
+        """Return n if one step in n can be timed within the budget; None while unknown."""
         if self._plain < _MIN_STEPS:
             return None
         hooks_ns, timing_ns = self._costs()
@@ -87,18 +93,18 @@ class Overhead:
         return min(MOST_APART, math.ceil(timing_ns / left_ns)) if left_ns > 0 else MOST_APART
 
     def explain(self, every: int) -> str:
-        """Return the message for when one step in `every` is timed from here on."""
+        """Return the message that from now on only one step in `every` is timed."""
         hooks_ns, timing_ns = self._costs()
         step = duration(round(self._total_ns / self._plain))
         left = duration(round(hooks_ns + timing_ns / every))
         return (
             f"lightning_gpuprof takes {duration(round(hooks_ns + timing_ns))} of each {step} step, "
-            f"more than overhead_budget={percent(self._budget)}: from here on it times one step in "
+            f"more than overhead_budget={percent(self._budget)}: from now on it times one step in "
             f"{every} by phase ({left} per step), and logs no gpuprof/* scalars."
         )
 
     def _costs(self) -> tuple[float, float]:
-        """Return the time of hooks in each step, and of timing in each step that is timed."""
+        """Return the cost of the hooks per step, and the cost of timing per timed step."""
         if self._boundary_ns is None:
             self._boundary_ns = boundary_cost_ns()
         written_ns = median_low(self._writes_ns) if self._writes_ns else 0.0
@@ -107,7 +113,7 @@ class Overhead:
 
 
 def boundary_cost_ns(rounds: int = 50, repeats: int = 5) -> float:
-    """Measure the time of opening or closing a region on this machine."""
+    """Measure how long opening or closing a region takes on this machine."""
     clock = PhaseClock(time.perf_counter_ns)
     clock.start()
     region = clock.region(Phase.OTHER)
@@ -124,10 +130,14 @@ def boundary_cost_ns(rounds: int = 50, repeats: int = 5) -> float:
 class StepChoice:
     """Chooses the steps that are timed by phase: all, or after `time_one_in` one step in several.
 
-    The chosen step lies somewhere else in each group of that many steps. The first step of an epoch
-    is always timed, and so is a step that has been flagged before it begins. Of any other step only
-    the whole duration is known. Time between epochs is always charged to phases: it is rare and may
+    The position of the chosen step differs between groups of that many steps. The first step of an
+    epoch is always timed, and so is a step that was flagged before it began. Of any other step only
+    the duration is known. Time between epochs is always charged to phases, since it is rare and may
     be long.
+
+    Args:
+        timeline: The timeline of the session.
+        use: Called with True before a timed step, and with False before a step without phases.
     """
 
     def __init__(self, timeline: StepTimeline, *, use: Callable[[bool], None]) -> None:
@@ -139,7 +149,7 @@ class StepChoice:
         self._group = self._steps_left = 0
 
     def time_one_in(self, every: int) -> None:
-        """Time one step in so many, from the next one on."""
+        """Time only one step in `every` from the next step on."""
         timeline = self._timeline
         if self._since is None:
             self._since = timeline.step + 1
@@ -150,7 +160,7 @@ class StepChoice:
         self._steps_left = 1
 
     def is_timed(self, steps: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Tell which of these steps were timed; each step must be asked for once, in order."""
+        """Return which of these steps were timed. Every step must be asked for once, in order."""
         if self._since is None:
             return np.ones(len(steps), dtype=np.bool_)
         chosen = np.array(self._chosen, dtype=np.int64)
@@ -163,9 +173,9 @@ class StepChoice:
         self._steps_left -= 1
         due = self._steps_left <= 0
         if due:  # count the steps from here to the chosen step of the next group
-            here = self._offset_in(self._group)
+            offset = self._offset_in(self._group)
             self._group += 1
-            self._steps_left = self.every + self._offset_in(self._group) - here
+            self._steps_left = self.every + self._offset_in(self._group) - offset
         timed = due or bool(timeline.flags & _EPOCH_START or timeline.next_flags)
         if timed:
             self._chosen.append(timeline.step)
@@ -179,5 +189,5 @@ class StepChoice:
             self._use(timed)
 
     def _offset_in(self, group: int) -> int:
-        """Return the position of a group's chosen step in it."""
+        """Return the position of the chosen step in a group of steps."""
         return int(self.every * (group * _GOLDEN % 1.0))

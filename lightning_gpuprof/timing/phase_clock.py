@@ -1,8 +1,9 @@
 """Charges every nanosecond of the host's time to the innermost region that is open.
 
-Where a region opens or closes, at a *boundary*, only the time and a number are appended to two
-lists (ADR 42 says why lists). Later this log is *settled*: the time between two boundaries is
-charged to the slot that was innermost (self time). So charged times always add up to the wall time.
+When a region opens or closes, which is a *boundary*, only the time and a number are appended to two
+lists (ADR 42 says why they are lists). Later this log is *settled*: the time between two boundaries
+is charged to the innermost slot (self time). Therefore the charged times always add up to the wall
+time.
 """
 
 from collections.abc import Callable
@@ -27,8 +28,8 @@ from lightning_gpuprof.timing.region_paths import (
 )
 
 LOG_LIMIT = 16_384
-"""A log of this many boundaries is settled early, so that it takes 800 kB at most, however long a
-step or a validation is."""
+"""A log of this many boundaries is settled early, so that it never takes more than 800 kB, even in
+a very long step or validation."""
 
 
 class Slot(NamedTuple):
@@ -39,9 +40,10 @@ class Slot(NamedTuple):
 
 
 class ChargedRows(NamedTuple):
-    """Spans of time, a row each; a row of `charged_ns`, which has a column per slot, adds up to it.
+    """Spans of time, and the time that was charged to every slot in each of them.
 
-    Slots that were added since have no column.
+    `charged_ns` has a row per span, which adds up to the span's duration, and a column per slot.
+    Slots that were added later have no column.
     """
 
     start_ns: Int64
@@ -50,7 +52,17 @@ class ChargedRows(NamedTuple):
 
 
 class PhaseClock:
-    """The log of boundaries, and the time charged to each slot since the last row ended."""
+    """The log of boundaries, and the time charged to every slot since the last row ended.
+
+    Attributes:
+        now: Returns nanoseconds.
+        slots: All slots, by their numbers.
+        times: The times of the boundaries in the log.
+        codes: The boundaries in the log, as numbers (`region_paths.code`).
+        parts: All named parts, by their numbers.
+        boundaries: How many boundaries have been settled.
+        last_ns: The time of the last settled boundary.
+    """
 
     def __init__(self, now: Callable[[], int]) -> None:
         self.now = now
@@ -67,7 +79,7 @@ class PhaseClock:
         self._settled: list[ChargedRows] = []
 
     def slot(self, phase: Phase, part: str | None = None) -> int:
-        """Return the slot's number, the same for the same phase and part."""
+        """Return the number of the slot of a phase and part, which is created if it is new."""
         slot = Slot(phase, part)
         number = self._numbers.get(slot)
         if number is None:
@@ -76,15 +88,15 @@ class PhaseClock:
         return number
 
     def region(self, phase: Phase, part: str | None = None) -> "Region":
-        """Return a context manager that charges its body's self time to a slot."""
+        """Return a region that charges its body's self time to the slot of a phase and part."""
         return Region(self, self.slot(phase, part))
 
     def collections(self) -> "Region":
         """Return the region of full garbage collections."""
-        return _Collecting(self, Phase.GARBAGE_COLLECTION.value)
+        return _CollectionRegion(self, Phase.GARBAGE_COLLECTION.value)
 
     def start(self, at_ns: int | None = None) -> None:
-        """Begin charging, with nothing open but `other`."""
+        """Begin to charge time. Only `other` is open."""
         self.last_ns = self._cut_ns = self.now() if at_ns is None else at_ns
         del self.times[:], self.codes[:]
         self._settled.clear()
@@ -92,12 +104,12 @@ class PhaseClock:
         self._open = (0,)
 
     def swap(self, slot: int) -> None:
-        """Charge time from now on to another slot, in place of the innermost region's."""
+        """Replace the innermost slot, so that time is charged to this slot from now on."""
         self.times.append(self.now())
         self.codes.append(code(SWAP, slot))
 
     def end_row(self) -> None:
-        """End a row here, to be taken later with `take_rows`; open regions stay open."""
+        """End a row here, which `take_rows` returns later. Open regions stay open."""
         self.times.append(self.now())
         self.codes.append(CUT)
 
@@ -108,28 +120,28 @@ class PhaseClock:
         return self._settle()
 
     def take_rows(self) -> ChargedRows:
-        """Return the rows that ended since the last call, oldest first."""
+        """Return the rows that have ended since the last call, oldest first."""
         self.settle()
         width = len(self.slots)
-        blocks, self._settled = self._settled, []
-        if not blocks:
-            none = np.zeros(0, dtype=np.int64)
-            return ChargedRows(none, none, np.zeros((0, width), dtype=np.int64))
+        settled, self._settled = self._settled, []
+        if not settled:
+            empty = np.zeros(0, dtype=np.int64)
+            return ChargedRows(empty, empty, np.zeros((0, width), dtype=np.int64))
         return ChargedRows(
-            np.concatenate([block.start_ns for block in blocks]),
-            np.concatenate([block.end_ns for block in blocks]),
-            np.concatenate([_widen(block.charged_ns, width) for block in blocks]),
+            np.concatenate([rows.start_ns for rows in settled]),
+            np.concatenate([rows.end_ns for rows in settled]),
+            np.concatenate([_widen(rows.charged_ns, width) for rows in settled]),
         )
 
     def settle(self) -> None:
-        """Charge the time of all boundaries in the log, and empty it."""
+        """Charge the time between the boundaries in the log, and empty the log."""
         if self.codes:
             rows = self._settle()
             if len(rows.end_ns):
                 self._settled.append(rows)
 
     def _settle(self) -> ChargedRows:
-        # An interrupt between the two appends leaves one of them longer: one boundary is lost.
+        # Ctrl-C between the two appends leaves one list longer, and that boundary is lost.
         count = min(len(self.times), len(self.codes))
         times = np.array(self.times[:count], dtype=np.int64)
         codes = np.array(self.codes[:count], dtype=np.int32)
@@ -160,21 +172,21 @@ class PhaseClock:
 
 
 class Decorator(ContextDecorator):
-    """A context manager that decorates functions: each call enters what it is `now`."""
+    """A context manager that can decorate functions, whose calls then enter `current()`."""
 
     __slots__ = ()
 
-    def now(self) -> Any:
-        """Return the context manager to enter in its place."""
+    def current(self) -> Any:
+        """Return the context manager to enter now in the place of this one."""
         return self
 
     @override
     def _recreate_cm(self) -> Any:
-        return self.now()
+        return self.current()
 
 
 class Region(Decorator):
-    """Charges its body's self time to one slot; may be entered again while it is open."""
+    """Charges its body's self time to a slot. It may be entered again while it is open."""
 
     __slots__ = ("_closes", "_codes", "_now", "_opens", "_times", "clock", "slot")
 
@@ -182,7 +194,7 @@ class Region(Decorator):
         self.clock = clock
         self.slot = slot
         self._opens, self._closes = code(OPEN, slot), code(CLOSE, slot)
-        # Copied here, since the two lines below run some forty times in every step.
+        # These are copied because the lines that use them run about forty times in every step.
         self._now, self._times, self._codes = clock.now, clock.times, clock.codes
 
     def __enter__(self) -> Any:
@@ -200,7 +212,7 @@ class Region(Decorator):
 
 
 class PartRegion(Region):
-    """A named part of whatever phase it is entered in, such as a region of the program's own."""
+    """Charges its body's self time to a named part of the phase in which it is entered."""
 
     __slots__ = ("name", "numbers")
 
@@ -219,12 +231,12 @@ class PartRegion(Region):
         return self.name  # as Lightning's profilers do
 
     def slot_inside(self, outer: Slot) -> Slot:
-        """Return the slot to charge where this is entered inside `outer`."""
+        """Return the slot to charge if this region is entered while `outer` is innermost."""
         return Slot(outer.phase, self.name)
 
 
-class _Collecting(PartRegion):
-    """A garbage collection: its part is the phase that it fell into, or that phase's part."""
+class _CollectionRegion(PartRegion):
+    """The region of garbage collections. Its part is the phase or part that was interrupted."""
 
     __slots__ = ()
 
@@ -234,6 +246,6 @@ class _Collecting(PartRegion):
 
 
 def _widen(charged: Int64, width: int) -> Int64:
-    """Append columns of zeros for the slots that were added since."""
+    """Append columns of zeros for the slots that were added later."""
     missing = width - charged.shape[1]
     return np.pad(charged, ((0, 0), (0, missing))) if missing else charged

@@ -1,4 +1,4 @@
-"""A profiler in the place of the Trainer's own that charges each action's time to its phase."""
+"""Takes the place of the Trainer's profiler and charges the time of every action to its phase."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -16,11 +16,11 @@ from lightning_gpuprof.timing.step_timeline import StepTimeline
 
 
 class ProfilerProxy(Profiler):
-    """Hands every call on to the user's own profiler and keeps the phase clock's regions.
+    """Opens a region for every action, and hands all calls on to the user's own profiler.
 
-    `profile`, in `__slots__`, returns a cached region for each action. There is no `__getattr__`,
-    which would slow every lookup down (ADR 42): other attributes are in the inner profiler's dict,
-    which this proxy shares. For profilers whose class has more, see `proxy_of`.
+    `profile` is in `__slots__` and returns a cached region. There is no `__getattr__`, which would
+    slow every lookup down (ADR 42). Instead this proxy shares the dict of the inner profiler, in
+    which all other attributes are. That is not enough for some profilers, see `proxy_of`.
     """
 
     __slots__ = (
@@ -30,7 +30,7 @@ class ProfilerProxy(Profiler):
     """Returns the context manager of an action."""
 
     def __init__(self, inner: Any, timeline: StepTimeline, actions: ActionRegions) -> None:
-        # Profiler.__init__ is left out: dirpath, filename and the like are the inner profiler's.
+        # `Profiler.__init__` is not called, since dirpath and so on are in the inner profiler.
         self._inner = inner
         self._share()
         self._timeline = timeline
@@ -44,12 +44,12 @@ class ProfilerProxy(Profiler):
 
     @override
     def start(self, action_name: str) -> None:
-        """Open an action's region: once a step for the fetch."""
+        """Open an action's region. Lightning calls this once per step, for the fetch."""
         self._regions[action_name].__enter__()
 
     @override
     def stop(self, action_name: str) -> None:
-        """Close an action's region; do nothing where the action was never started."""
+        """Close an action's region. Does nothing if the action was not started."""
         self._regions[action_name].__exit__(None, None, None)
 
     @override
@@ -74,7 +74,7 @@ class ProfilerProxy(Profiler):
 
     @override
     def __del__(self) -> None:
-        """Nothing to close: the inner profiler closes its own files."""
+        """Do nothing, since the inner profiler closes its own files."""
 
     @override
     def __reduce__(self) -> tuple[Callable[[Any], Any], tuple[Any]]:
@@ -92,14 +92,14 @@ class ProfilerProxy(Profiler):
         return Calling(region, partial(self._timeline.flag, StepFlag.LOGGED))
 
     def module_log(self) -> RegionLike:
-        """Return the region of the module's `self.log`: logging, or validation's own inside it."""
+        """Return the region of the module's `self.log`: logging, or validation inside of one."""
         training = self._clock.region(Phase.LOGGING, SELF_LOG)
         return _ByLoop(self, training, self._clock.region(Phase.VALIDATION))
 
     def loader_start(self, watch: Callable[[], object]) -> RegionLike:
-        """Return the region in which a validation's loader starts, also in a resumed run.
+        """Return the region in which a validation's loaders start their workers.
 
-        `watch` is called before the loader starts.
+        `watch` is called before that.
         """
 
         def begin() -> None:
@@ -115,32 +115,32 @@ class ProfilerProxy(Profiler):
         return self._regions is self._actions.validating
 
     def use(self, timed: bool) -> None:
-        """Time the actions of training steps from here on, or only the few that are rare."""
+        """Time all actions of the following training steps, or only the few that are rare."""
         self._stepping = self._actions.training if timed else self._actions.passing
         self._look_up(self._stepping)
 
     def validate(self, validating: bool) -> None:
-        """Time actions as a validation's inside a fit, or again as those of training steps."""
+        """Time actions as those of a validation inside a fit, or again as those of training."""
         self._look_up(self._actions.validating if validating else self._stepping)
 
     def leave(self) -> None:
-        """Hand actions on to the inner profiler alone, also those that decorate functions."""
+        """Only hand actions on to the inner profiler, including those that decorate functions."""
         self.profile = self._actions.profile = self._inner.profile
 
     def _look_up(self, regions: Regions) -> None:
-        # The dict's own lookup: a method of this class would be a further call.
+        # This is the lookup of the dict itself, since a method of this class would be another call.
         self._regions = regions
         self.profile = self._actions.profile = regions.__getitem__
 
 
 class ForwardingProxy(ProfilerProxy):
-    """Stands in for a profiler that acts, or whose class has more than Lightning's base class."""
+    """Takes the place of a profiler that does more than Lightning's base class."""
 
     __slots__ = ()
 
     @override
     def _share(self) -> None:
-        """Leave the inner profiler's dict alone: each attribute is handed on."""
+        """Share nothing, since this proxy hands attributes on one by one."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "_inner":
@@ -156,14 +156,14 @@ class ForwardingProxy(ProfilerProxy):
 
 
 def proxy_of(inner: Any, timeline: StepTimeline, actions: ActionRegions) -> ProfilerProxy:
-    """Return a proxy in the place of a profiler, the lightest that will do."""
+    """Return a proxy for a profiler: a `ProfilerProxy` if that is enough."""
     more = set(dir(type(inner))) - set(dir(Profiler))
-    plain = not actions.hands_on and not more and hasattr(inner, "__dict__")
-    return (ProfilerProxy if plain else ForwardingProxy)(inner, timeline, actions)
+    is_plain = not actions.is_profiler_used and not more and hasattr(inner, "__dict__")
+    return (ProfilerProxy if is_plain else ForwardingProxy)(inner, timeline, actions)
 
 
 class _ByLoop:
-    """Opens one region in training and another in a validation."""
+    """Opens one region during training, and another during a validation."""
 
     def __init__(self, proxy: ProfilerProxy, training: RegionLike, validating: RegionLike) -> None:
         self._proxy = proxy
@@ -177,7 +177,7 @@ class _ByLoop:
 
 
 class _Validation:
-    """A validation's region; inside it, actions open the regions of a validation."""
+    """The region of a validation, inside which actions open their regions for validation."""
 
     def __init__(self, proxy: ProfilerProxy, region: RegionLike) -> None:
         self._proxy = proxy

@@ -1,7 +1,8 @@
-"""Determines which slot is innermost after each boundary of a log, once per pattern of a step.
+"""Determines which slot is innermost between the boundaries of a log.
 
-A boundary is stored as a single number: that of a slot (or of a named part, as `~number`) times 4,
-plus the event that happens to it.
+Training steps repeat, so that the result for a pattern of boundaries is cached. A boundary is
+stored as a single number: the number of a slot (or `~number` for a named part) times 4, plus what
+happens to it.
 """
 
 from collections.abc import Callable
@@ -10,15 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 OPEN, CLOSE, SWAP, CUT_OPEN = range(4)
-"""A slot or part opens; closes; replaces the innermost slot; or opens as a new row begins."""
+"""What happens at a boundary: a slot or part opens, closes, replaces the innermost slot, or opens
+when a new row begins."""
 CUT = -4 + CUT_OPEN
-"""The boundary at which a row ends; nothing opens or closes."""
+"""The boundary at which a row ends while nothing opens or closes."""
 
 _MOST_CACHED = 512
 _LONGEST_CACHED = 2_048
 
 Path = tuple[int, ...]
-"""The slots that are open, outermost first; the first is never closed."""
+"""The open slots, the outermost first, which is never closed."""
 
 Codes = npt.NDArray[np.int32]
 Slots = npt.NDArray[np.int64]
@@ -30,15 +32,17 @@ def code(event: int, number: int) -> int:
 
 
 def ends_row(codes: Codes) -> npt.NDArray[np.bool_]:
-    """Tell which boundaries end a row."""
+    """Return which boundaries end a row."""
     ends: npt.NDArray[np.bool_] = np.equal(codes & 3, CUT_OPEN)
     return ends
 
 
 class Paths:
-    """Follows boundaries through the regions that they open and close.
+    """Follows the boundaries of a log, and caches the result of every row for equal rows.
 
-    Training steps repeat: the result of a row of boundaries is cached for the next row like it.
+    Args:
+        slot_inside: Returns the slot that a named part charges inside another slot.
+        slots_of: Returns all slots that a named part has charged so far.
     """
 
     def __init__(
@@ -70,24 +74,24 @@ class Paths:
         return followed
 
     def _walk(self, path: Path, codes: list[int]) -> tuple[Slots, Path]:
-        open_now, innermost = list(path), []
+        open_slots, innermost = list(path), []
         for boundary in codes:
-            innermost.append(open_now[-1])
+            innermost.append(open_slots[-1])
             if boundary == CUT:
                 continue
             number, event = boundary >> 2, boundary & 3
             if event in (OPEN, CUT_OPEN):
-                slot = number if number >= 0 else self._slot_inside(~number, open_now[-1])
-                open_now.append(slot)
+                slot = number if number >= 0 else self._slot_inside(~number, open_slots[-1])
+                open_slots.append(slot)
             elif event == SWAP:
-                open_now[-1] = number
+                open_slots[-1] = number
             else:
-                self._close(open_now, {number} if number >= 0 else self._slots_of(~number))
-        return np.array(innermost, dtype=np.int64), tuple(open_now)
+                self._close(open_slots, {number} if number >= 0 else self._slots_of(~number))
+        return np.array(innermost, dtype=np.int64), tuple(open_slots)
 
-    def _close(self, open_now: list[int], slots: set[int]) -> None:
-        """Close the innermost of these slots and all inside it: exceptions leave regions open."""
-        for place in range(len(open_now) - 1, 0, -1):
-            if open_now[place] in slots:
-                del open_now[place:]
+    def _close(self, open_slots: list[int], slots: set[int]) -> None:
+        """Close the innermost of these slots, and all inside it that an exception has left open."""
+        for depth in range(len(open_slots) - 1, 0, -1):
+            if open_slots[depth] in slots:
+                del open_slots[depth:]
                 return

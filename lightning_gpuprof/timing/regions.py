@@ -1,4 +1,4 @@
-"""Regions that do more than charge time: at loop events, for checkpoints, loggers and profilers."""
+"""Regions that do more than charge time, for loop events, checkpoints, loggers and profilers."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -32,7 +32,7 @@ _Trace = TracebackType | None
 
 
 class Regions(dict[str, RegionLike]):
-    """Makes each action's region when it is first asked for."""
+    """The regions of actions by name. A region is created when its action first occurs."""
 
     def __init__(self, make: Callable[[str], RegionLike]) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Regions(dict[str, RegionLike]):
 
 
 class Calling(Region):
-    """Calls a function before it opens."""
+    """A region that calls a function before it opens."""
 
     def __init__(self, region: Region, call: Callable[[], object]) -> None:
         super().__init__(region.clock, region.slot)
@@ -57,11 +57,11 @@ class Calling(Region):
 
 
 class AtLoopEvent(Calling):
-    """Tells the timeline of an event of the loop before it opens."""
+    """A region that notifies the timeline of a loop event before it opens."""
 
 
 class EpochLoop(Region):
-    """The loop over an epoch's batches."""
+    """The region of the loop over the batches of an epoch."""
 
     def __init__(self, region: Region, timeline: StepTimeline) -> None:
         super().__init__(region.clock, region.slot)
@@ -79,9 +79,13 @@ class EpochLoop(Region):
 
 
 class ValidationFetch(Region):
-    """The fetch of a validation's batch; the first has a slot of its own.
+    """The region of the fetch of a validation's batch. The first fetch has a slot of its own.
 
-    It settles the log where that is long, since a validation may run any number of batches.
+    It settles the log if that is long, since a validation may have any number of batches.
+
+    Attributes:
+        first: Whether the next fetch is the first of a validation.
+        running: Whether a batch is being fetched.
     """
 
     def __init__(self, clock: PhaseClock) -> None:
@@ -90,7 +94,6 @@ class ValidationFetch(Region):
         super().__init__(clock, slots[False])
         self._pairs = [(code(OPEN, slot), code(CLOSE, slot)) for slot in slots]
         self.first = True
-        """Whether the next fetch is a validation's first."""
         self.running = False
 
     @override
@@ -108,11 +111,11 @@ class ValidationFetch(Region):
 
 
 class IteratorStart:
-    """A loader makes its iterator, and starts workers, in the middle of an epoch or a validation.
+    """The region in which a loader creates an iterator, and starts workers, during a fetch.
 
-    In an epoch the whole fetch around it is charged to the start of workers, and `on_new_iterator`
-    is called. In a validation the next batch counts as a first batch. The regions that are opened
-    here are closed with the fetch around them.
+    In an epoch of training, the rest of the fetch is charged to the start of workers, and
+    `on_new_iterator` is called. In a validation, the rest of the fetch is charged to a first batch.
+    What is opened here is closed when the fetch ends.
     """
 
     def __init__(
@@ -144,7 +147,7 @@ class IteratorStart:
 
 
 class Idle:
-    """The region of an empty hook, of which a step has fifteen: charges its time to the caller."""
+    """The region of an empty hook, whose time is charged to the caller. A step has about 15."""
 
     __slots__ = ()
 
@@ -154,19 +157,22 @@ class Idle:
 
 
 class OwnAction(PartRegion):
-    """An action of the program's own; functions that it decorates ask `profile` at each call."""
+    """The region of an action of the program's own.
+
+    If it decorates a function, `profile` returns the region to enter at every call.
+    """
 
     def __init__(self, clock: PhaseClock, name: str, profile: Profile) -> None:
         super().__init__(clock, name)
         self._profile = profile
 
     @override
-    def now(self) -> RegionLike:
+    def current(self) -> RegionLike:
         return self._profile(self.name)
 
 
 class Saving(PartRegion):
-    """The saving of a checkpoint, charged to the callback that asked for it, by name."""
+    """The region in which a checkpoint is saved. Its part is the callback that asked for it."""
 
     def __init__(self, timeline: StepTimeline) -> None:
         super().__init__(timeline.clock, "save_checkpoint")
@@ -184,23 +190,23 @@ class Saving(PartRegion):
 
 
 class ByExperiment(PartRegion):
-    """A call that the program makes of a logger's `experiment`: in a training step it is logging.
+    """The region of a call of a logger's `experiment`, which is logging if the model makes it.
 
-    Calls that the logger itself, callbacks or hooks make of it stay charged to these.
+    Calls by the logger itself, by callbacks or by hooks stay charged to these.
     """
 
     @override
     def slot_inside(self, outer: Slot) -> Slot:
         if outer.phase is Phase.FORWARD:
             return Slot(Phase.LOGGING, self.name)
-        nested = (outer.part or "").startswith(phases.EXPERIMENT)  # a call inside such a call
-        if outer.phase is Phase.VALIDATION and not nested:
+        is_nested = (outer.part or "").startswith(phases.EXPERIMENT)  # inside another such call
+        if outer.phase is Phase.VALIDATION and not is_nested:
             return Slot(Phase.VALIDATION, self.name)
         return outer
 
 
 class HandingOn(Decorator):
-    """Opens a region and the same action of the user's own profiler."""
+    """Opens a region, and inside it the same action of the user's own profiler."""
 
     __slots__ = ("_action", "_inner", "_opened", "_profile", "region")
 
@@ -212,7 +218,7 @@ class HandingOn(Decorator):
         self._opened: list[RegionLike] = []
 
     @override
-    def now(self) -> RegionLike:
+    def current(self) -> RegionLike:
         return self._profile(self._action)
 
     def __enter__(self) -> str:
@@ -235,9 +241,10 @@ class HandingOn(Decorator):
 
 
 def ranges(watch: Callable[[Region], RegionLike] | None, region: Region) -> RegionLike:
-    """Return a phase's region, as `watch` returns it, with an NVTX range around it.
+    """Return the region that `watch` returns for a region, with an NVTX range in it.
 
-    On AMD it is a rocTX range. Profilers outside of the process show it.
+    The range has the name of the phase. Profilers outside the process show it. On AMD it is a rocTX
+    range. The phase `other` has none.
     """
     context = region if watch is None else watch(region)
     phase = region.clock.slots[region.slot].phase
@@ -247,11 +254,11 @@ def ranges(watch: Callable[[Region], RegionLike] | None, region: Region) -> Regi
 
 
 def check_nvtx() -> None:
-    """Raise ConfigError where this torch has no NVTX."""
+    """Raise ConfigError if this torch has no NVTX."""
     try:
         with _NVTX.profile("lightning_gpuprof"):
             pass
     except RuntimeError as error:
         raise ConfigError(
-            "nvtx=True needs a torch that was built for CUDA or ROCm. Leave it out here."
+            "nvtx=True needs a torch that was built for CUDA or ROCm. Leave it out on this machine."
         ) from error

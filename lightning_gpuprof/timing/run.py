@@ -1,4 +1,4 @@
-"""The timing of one session: clock, proxy, device marks, and the writing of windows."""
+"""The timing of a session: the clock, the proxy, the device marks, and the writing of windows."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -31,10 +31,20 @@ from lightning_gpuprof.timing.window_writer import TimerSettings, WindowWriter
 
 
 class TimingRun:
-    """The state of a `PhaseTimer` for the length of one session.
+    """The state of a `PhaseTimer` for the length of a session.
 
-    Nothing of the Trainer is touched before `attach`. Other parts of the session get this object
-    as their `StepTiming`. A copy of it (pickle, deepcopy) is None.
+    Nothing in the Trainer is changed before `attach`. The other parts of the session receive this
+    object as their `StepTiming`. A copy of it (by pickle or deepcopy) is None.
+
+    Args:
+        parts: The parts of the Trainer.
+        context: The session.
+        settings: The settings of the `PhaseTimer`.
+        loggers: The Trainer's loggers.
+        shield: Wraps a function so that its failure switches the `PhaseTimer` off.
+        calls: The periodic calls of the host, for which the batches are counted here.
+        fit_end: Notices the end of the fit.
+        events: The events of the device; None if it has none.
     """
 
     def __init__(
@@ -84,7 +94,7 @@ class TimingRun:
             actions,
             loggers,
             wrappers=context.wrappers,
-            # A new iterator's parts are timed from the next batch on.
+            # The parts of a new iterator are timed from the next batch on.
             on_new_iterator=partial(setattr, self._batches, "first", True),
         )
         self._writer = WindowWriter(
@@ -102,7 +112,7 @@ class TimingRun:
         self._compiling: CompileRecords | None = None
 
     def attach(self) -> None:
-        """Begin to time; `restore` puts everything back, also after this has failed half-way."""
+        """Begin to time. `restore` undoes this, even if it has failed half-way."""
         self.running = True
         self._deactivate = activate(self.part)
         self._proxy.attach()
@@ -118,11 +128,11 @@ class TimingRun:
 
     @property
     def listeners(self) -> list[StepListener]:
-        """The parts that are called before a step begins."""
+        """The parts that are called at the beginning of every step."""
         return self.timeline.listeners
 
     def garbage_collections(self) -> AbstractContextManager[Any]:
-        """Return the region of full garbage collections, a phase that is measured from now on."""
+        """Return the region of full garbage collections, which are a measured phase from now on."""
         if (name := Phase.GARBAGE_COLLECTION.value) not in self._phases:
             self._phases.append(name)
         return self.timeline.clock.collections()
@@ -132,7 +142,7 @@ class TimingRun:
         self.timeline.next_flags |= flag
 
     def begin_training(self, epoch: int) -> None:
-        """Training is about to start: optimizers and loaders are there now."""
+        """Prepare for the first epoch. The optimizers and loaders exist by now."""
         self._proxy.time_manual_optimization()
         if self._device is not None:
             self._device.calibrate()
@@ -141,13 +151,13 @@ class TimingRun:
         self.context.flush()
 
     def begin_epoch(self, epoch: int) -> None:
-        """Note the epoch of the steps to come."""
+        """Note that the following steps belong to this epoch."""
         self.timeline.epoch = epoch
         self._batches.first = True
 
     def do_due(self) -> None:
         """Write the windows that are full and run the periodic calls that are due."""
-        if self._fit_end.gone():
+        if self._fit_end.is_host_removed():
             self._fit_end.end()
             return
         batches = self._batches
@@ -157,7 +167,7 @@ class TimingRun:
             batches.calls.run_due()
 
     def finish(self, status: str, error: BaseException | None) -> None:
-        """End the session: everything charged so far is written, and the Trainer restored."""
+        """End the session: restore the Trainer and write all steps that are left."""
         with interrupts_wait():
             self._batches.look_for_compiling()
             try:
@@ -175,7 +185,7 @@ class TimingRun:
         )
 
     def restore(self) -> None:
-        """Put the Trainer back as it was."""
+        """End the timing and restore the Trainer."""
         self.running = False
         self._deactivate()
         self._batches.calls.count_with_hook()
@@ -184,15 +194,15 @@ class TimingRun:
         self._proxy.restore()
 
     def _describe(self, start: RunStart) -> None:
-        start.timer, start.phases = "tap", self._phases  # the timer's name on disk
+        start.timer, start.phases = "tap", self._phases  # "tap" is this timer's name on disk
 
     def _begin(self) -> None:
-        """Begin an epoch's first batch: its loaders' iterators are there now."""
+        """Begin a batch that is the first of its epoch, or does not follow another batch."""
         batches = self._batches
         self.timeline.begin_batch(self._progress.current.ready - 1, size_of(batches.holder.batch))
         if batches.first:
             batches.first = False
-            self._proxy.time_loader()
+            self._proxy.time_loader()  # the iterators of the loaders exist by now
 
     def _look(self) -> None:
         if self._compiling is not None:

@@ -1,7 +1,7 @@
-"""Divides a phase clock's time into steps and the time outside them.
+"""Divides the time of a phase clock into steps and the time outside of steps.
 
-A step runs from the fetch of its batch to the fetch of the next, or to the end of the epoch.
-Every nanosecond from the start of the clock to `stop` is in exactly one step or one outside span.
+A step lasts from the fetch of its batch to the next fetch, or to the end of the epoch. Every
+nanosecond from the start of the clock to `stop` belongs to exactly one step or one outside span.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,10 @@ UNKNOWN_SAMPLES = -1
 
 
 class Outside(NamedTuple):
-    """Time outside steps; `where` as in the record of that name, `flags` as a step has them."""
+    """A span of time outside of steps.
+
+    `where` is that of the record `OutsideSpan`. `flags` are those that a step would have.
+    """
 
     where: str
     cut: ChargedRows
@@ -30,7 +33,11 @@ class Outside(NamedTuple):
 
 
 class BatchSequence(NamedTuple):
-    """Batches of one epoch that follow each other without a gap; `first` counts from 0."""
+    """Batches of an epoch that follow each other without a gap.
+
+    `first` is the number of the first batch in the session, from 0, and `batch_idx` its number in
+    the epoch.
+    """
 
     first: int
     epoch: int
@@ -38,26 +45,43 @@ class BatchSequence(NamedTuple):
 
 
 class StepTimeline:
-    """Follows a training or evaluation loop from step to step and from epoch to epoch."""
+    """Follows a training or evaluation loop from step to step and from epoch to epoch.
+
+    Args:
+        clock: The phase clock.
+        warmup: How many first steps are flagged as warm-up.
+
+    Attributes:
+        epoch: The current epoch.
+        flags: The flags of the running step.
+        next_flags: The flags of the step whose batch begins next.
+        in_step: Whether a step is running.
+        begun: Whether the batch of the running step has begun and not yet ended.
+        ran: Whether the batch of the running step has ended.
+        due: Whether something must be done when the batch has ended.
+        timed: Whether the running step is timed by phase.
+        timed_count: How many steps were timed by phase, once not all of them are.
+        choose: Set by a `StepChoice` once not all steps are timed by phase. Called when a step
+            begins, it returns whether the step is timed.
+        on_epoch_end: Set by a `StepChoice`, and called when an epoch ends.
+        listeners: Called at the beginning of every step.
+        outside: Spans outside of steps that the window writer has not taken yet.
+        samples: The sizes of the batches whose steps have not been taken yet. For a batch that
+            directly follows the last batch of its epoch, the caller may append the size and set
+            `begun` instead of calling `begin_batch`.
+    """
 
     FACTS = ("step", "epoch", "batch_idx", "samples", "flags", "start_ns", "end_ns")
 
     def __init__(self, clock: PhaseClock, *, warmup: int = 0) -> None:
         self.clock = clock
-        self.epoch = self.flags = 0  # of the running step
-        self.next_flags = 0  # of the step whose batch begins next
-        self.in_step = False
-        self.begun = self.ran = False  # the running step's batch has begun, or has run
-        self.due = False  # something is to be done once the batch has run
-        self.timed, self.timed_count = True, 0  # is the running step timed by phase? how many were?
-        # Of a `StepChoice`, once not every step is timed by phase: tells whether the step that
-        # begins is timed; and is called as an epoch ends.
+        self.epoch = self.flags = self.next_flags = 0
+        self.in_step = self.begun = self.ran = self.due = False
+        self.timed, self.timed_count = True, 0
         self.choose: Callable[[], bool] | None = None
         self.on_epoch_end: Callable[[], None] | None = None
         self.listeners: list[StepListener] = []
-        self.outside: list[Outside] = []  # not yet taken by the window writer
-        # Sizes of the batches of steps that are not yet taken. Whoever begins a batch that follows
-        # the last one of its epoch appends to them, and sets `begun`.
+        self.outside: list[Outside] = []
         self.samples: list[int] = []
         self._warmup = warmup
         self._where = SETUP
@@ -73,11 +97,11 @@ class StepTimeline:
         return self._batches() - (self.ran or self.begun)
 
     def begin_batch(self, batch_idx: int, samples: int) -> None:
-        """Note that the step's batch begins to run."""
+        """Note that the batch of the step begins."""
         if self.ran or not self.in_step:
-            self.begin_step()  # its fetch was not seen
+            self.begin_step()  # the batch's fetch was no action of the profiler
         if self.begun:
-            self._forget_batch()
+            self._drop_batch()
         number = self._batches()
         if self._epoch_and_index(number) != (self.epoch, batch_idx):
             self._sequences.append(BatchSequence(number, self.epoch, batch_idx))
@@ -89,7 +113,7 @@ class StepTimeline:
         self.flags |= flag
 
     def flag_last_batch(self, flag: StepFlag) -> int | None:
-        """Flag the step of the batch that began last, and return its number, None without one."""
+        """Flag the step of the batch that began last, and return its number; None if none has."""
         if self.ran or self.begun:
             self.flags |= flag
             return self.step
@@ -100,19 +124,19 @@ class StepTimeline:
         return last
 
     def save_flags(self) -> None:
-        """Save the flags of the step that ends, and clear them."""
+        """Save the flags of the step that ends, and clear them for the next step."""
         self._flagged[self.step] = self.flags
         self.flags = 0
 
     def begin_step(self) -> None:
-        """Begin a step, unless a step is running whose batch has not run yet.
+        """Begin a step, unless a step is running whose batch has not ended yet.
 
-        So the fetches with which a prefetching loader fills up belong to the first step, and
-        fetches inside a `dataloader_iter` step belong to that step.
+        Thus the first fetches of a loader that prefetches belong to the first step, and the fetches
+        inside a step with `dataloader_iter` belong to that step.
         """
         if self.in_step and not self.ran:
             return
-        self.tell_listeners()
+        self.notify_listeners()
         self.end_startup()
         if self.in_step:
             self._end_step()
@@ -122,13 +146,13 @@ class StepTimeline:
         if self.choose is not None:
             self.choose()
 
-    def tell_listeners(self) -> None:
-        """Tell the listeners of the step that is about to begin."""
-        for listener in tuple(self.listeners):  # which may remove itself
+    def notify_listeners(self) -> None:
+        """Call the listeners right before a step begins."""
+        for listener in tuple(self.listeners):  # a copy, since a listener may remove itself
             listener.step_begins()
 
     def begin_epoch(self) -> None:
-        """Begin an epoch's loop over batches; until its first fetch it starts data workers."""
+        """Begin an epoch's loop over batches, which starts data workers before its first fetch."""
         self.outside_is(EPOCH_START)
         self.flags |= StepFlag.EPOCH_START
         self.begin_startup()
@@ -139,41 +163,44 @@ class StepTimeline:
         self.clock.swap(self._startup)
 
     def end_startup(self) -> None:
-        """End what `begin_startup` began; does nothing otherwise."""
+        """End the start of data workers, if `begin_startup` was called."""
         if self._starting_up:
             self._starting_up = False
             self.clock.swap(0)
 
     def end_epoch(self, *, unfinished: bool = False) -> None:
-        """End an epoch's loop over batches, and its last step with it."""
+        """End an epoch's loop over batches, and with it the last step of the epoch."""
         self.end_startup()
         if self.in_step and self.ran:
             if unfinished:
                 self.flags |= StepFlag.UNFINISHED
             self._end_step()
-        # A fetch that found no batch left, or whose batch was skipped, is no step.
+        # A fetch that found no batch, or whose batch was skipped, is not a step.
         if self.begun:
-            self._forget_batch()
+            self._drop_batch()
         self.in_step = self.ran = False
         self._where = EPOCH_END
         if self.on_epoch_end is not None:
             self.on_epoch_end()
 
     def outside_is(self, where: str) -> None:
-        """Give the time outside steps another name from now on."""
+        """Begin another outside span with this name, if no step is running."""
         if not self.in_step and where != self._where:
             self._leave_outside()
             self._where = where
 
     def stop(self, *, unfinished: bool) -> int:
-        """End whatever is running, and return the time of that."""
+        """End the running step or outside span, and return the time at which it ended."""
         if self.in_step:
             self.end_epoch(unfinished=unfinished)
         self._leave_outside()
         return self.clock.last_ns
 
     def take_rows(self) -> tuple[Int64, Int64]:
-        """Return a row of `FACTS` and of charged times for each finished step, and drop them."""
+        """Return the facts (`FACTS`) and the charged times of finished steps, and drop these steps.
+
+        Both arrays have a row per step.
+        """
         rows = self.clock.take_rows()
         count = len(rows.end_ns)
         samples = np.array(self.samples[:count], dtype=np.int64)
@@ -205,8 +232,8 @@ class StepTimeline:
     def _batches(self) -> int:
         return self._taken + len(self.samples)
 
-    def _forget_batch(self) -> None:
-        """Drop a batch that began and never ran: a step that fetches for itself got none."""
+    def _drop_batch(self) -> None:
+        """Drop a batch that began without ending: a step that fetches itself received no batch."""
         self.samples.pop()
         self.begun = False
         if len(self._sequences) > 1 and self._sequences[-1].first == self._batches():
@@ -224,10 +251,10 @@ class StepTimeline:
 
 
 class Fetch(Region):
-    """The region of a batch's fetch, with which a step begins once the last step's batch has run.
+    """The region of a batch's fetch. A step begins with it if the batch before has ended.
 
-    In a step that is not timed by phase only its beginning is noted: to close a slot that was never
-    opened does nothing.
+    In a step that is not timed by phase, only the beginning of the step is logged. When this region
+    then closes, nothing happens, since its slot was not opened.
     """
 
     __slots__ = ("_cuts", "_timeline")
@@ -245,7 +272,7 @@ class Fetch(Region):
             Region.__enter__(self)
             return
         if timeline.listeners:
-            timeline.tell_listeners()
+            timeline.notify_listeners()
         if timeline.flags:
             timeline.save_flags()
         timeline.ran = False

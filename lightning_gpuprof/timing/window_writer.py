@@ -1,4 +1,4 @@
-"""Writes a run's windows of steps, and keeps the overhead of all of it within its budget."""
+"""Writes the windows of steps, and keeps this package's overhead within its budget."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,20 +17,23 @@ from lightning_gpuprof.timing.step_timeline import StepTimeline
 from lightning_gpuprof.timing.windows import SlotTable, Window, outside_span, untimed_span
 
 _SCALARS_EVERY_NS = 1_000_000_000
-"""A dozen scalars take a logger about half a millisecond: at this pace 0.05 % of the time."""
+"""A logger takes about half a millisecond for a dozen scalars, which at this interval is 0.05 % of
+the time."""
 _SCALARS_TIMES = 200
-"""A slower logger is called again after this many times its own time: at most 0.5 % of it all."""
+"""A slow logger is called again only after this many times its own time, so that it takes at most
+0.5 % of the time."""
 _FIRST_LINE_NS, _LINE_NS = 8_000_000_000, 30_000_000_000
-"""Where steps are slow there is a line after this time, of less than a window: the first comes
-within ten seconds, also where steps become slower."""
+"""If steps are slow, a console line appears after this time, before the window is full. The first
+line thus appears within ten seconds, even if steps become slower."""
 _MOST_WAITING = 10
-"""At most this many full windows wait (see `RunContext.windows_left`): to write several costs
-little more than to write one (ADR 42). The first windows, which show the overhead, do not wait."""
+"""At most this many full windows wait (see `RunContext.windows_left`), because writing several
+costs little more than writing one (ADR 42). The first windows, which show the overhead, do not
+wait."""
 
 
 @dataclass(frozen=True)
 class TimerSettings:
-    """The settings of a `PhaseTimer`, where they are documented."""
+    """The settings of a `PhaseTimer`, which documents them."""
 
     window: int
     warmup: int
@@ -41,7 +44,7 @@ class TimerSettings:
 
 
 class WindowWriter:
-    """Takes finished steps from the timeline and writes them, those of full windows together."""
+    """Takes finished steps from the timeline and writes them as windows."""
 
     def __init__(
         self,
@@ -74,35 +77,37 @@ class WindowWriter:
         self._written_ns = context.started_ns
 
     def begin(self) -> None:
-        """Training begins."""
+        """Count the time until the first console line from now on, since training begins."""
         self._line_ns = self._context.now()
 
     def fill(self) -> int:
-        """Write the full windows, unless they can wait, or fewer steps where a line is due by time.
+        """Write the full windows, unless they can wait.
 
-        Returns the number of steps until the next call.
+        If a console line is due by its time, the steps so far are written, even if they are less
+        than a window. Returns the number of steps until the next call.
         """
         self._steps += self._until_next_call
-        begun, whole = self._context.now(), self._window * self._spacing
-        waited_ns = max(1, begun - self._line_ns)
-        ran = self._steps + (self._line_due_ns == _FIRST_LINE_NS)  # and the batch that ends now
-        if full := self._steps // whole:
+        begun_ns, window_steps = self._context.now(), self._window * self._spacing
+        waited_ns = max(1, begun_ns - self._line_ns)
+        # Before the first line, the batch that ends now counts too.
+        batches = self._steps + (self._line_due_ns == _FIRST_LINE_NS)
+        if full := self._steps // window_steps:
             left = self._context.windows_left(self._written_ns, full)
-            more = whole * min(self._most_waiting - full, left)
-        else:  # by the pace so far; the first steps do not show it yet
-            in_time = (self._line_due_ns - waited_ns) * ran // waited_ns
-            more = min(in_time, self._steps, whole - self._steps)
+            more = window_steps * min(self._most_waiting - full, left)
+        else:  # by the pace so far, which the first steps do not show well
+            until_line = (self._line_due_ns - waited_ns) * batches // waited_ns
+            more = min(until_line, self._steps, window_steps - self._steps)
         if more <= 0:
-            self._write(begun)
-            more = min(whole, max(1, _LINE_NS * ran // waited_ns))
+            self._write(begun_ns)
+            more = min(window_steps, max(1, _LINE_NS * batches // waited_ns))
             self._steps = 0
-        elif full and self._device is not None:  # its clock drifts also while nothing is written
+        elif full and self._device is not None:  # its clock drifts while nothing is written too
             self._device.calibrate()
-            more = whole
+            more = window_steps
         self._until_next_call = more
         return more
 
-    def _write(self, begun: int) -> None:
+    def _write(self, begun_ns: int) -> None:
         with interrupts_wait():
             window = self.take()
         self.show(window)
@@ -110,7 +115,7 @@ class WindowWriter:
         self._context.flush()
         self._written_ns = self._line_ns = self._context.now()
         self._line_due_ns = _LINE_NS
-        self.overhead.wrote(self._written_ns - begun)
+        self.overhead.add_write(self._written_ns - begun_ns)
 
     def show(self, window: Window | None, *, final: bool = False) -> None:
         """Show a window to loggers and on the console."""
@@ -118,13 +123,13 @@ class WindowWriter:
             return
         if self._scalars:
             self._log_scalars(window, final=final)
-        # A window of nothing but the step that an error ended has no line: the error says enough.
+        # If the window holds only the step that an error has ended, the error says enough.
         if self._console and not (window.flags & int(StepFlag.UNFINISHED)).all():
             more = window.progress()
             say(profile_line(window.phase_total_ns, window.total_ns, window.count, more))
 
     def own_ns_per_step(self) -> int | None:
-        """Return the overhead of this package in each step, where that is known."""
+        """Return this package's overhead per step, or None if it is unknown."""
         self.overhead.boundaries = self._timeline.clock.boundaries
         own_ns = self.overhead.ns_per_step()
         if own_ns is None or self._device is None:
@@ -132,9 +137,10 @@ class WindowWriter:
         return own_ns + round(self._device.cost_ns_per_step)
 
     def take(self, *, final: bool = False) -> Window | None:
-        """Hand the windows that are full to the context, or at the end all steps that are left.
+        """Hand all finished steps to the context, and return the window of those timed by phase.
 
-        Returns the steps that are timed by phase. An interrupt during this would lose steps.
+        Steps whose device marks are late are held back, unless this is the final call. Ctrl-C
+        during this call would lose steps, so the caller delays it.
         """
         timeline, context, slots = self._timeline, self._context, self._timeline.clock.slots
         for outside in timeline.outside:
@@ -161,29 +167,32 @@ class WindowWriter:
         return self._choice.every
 
     def _timed_rows(self) -> tuple[Int64, Int64]:
-        """Take the rows of finished steps; those of steps without phases are written at once."""
+        """Take the finished steps from the timeline, and write those that were not timed by phase.
+
+        Returns the facts and charged times of the others.
+        """
         facts, charged = self._timeline.take_rows()
         if not len(facts):
             return facts, charged
         timed = self._choice.is_timed(facts[:, 0])
         if not timed.all():
             slots, origin_ns = self._timeline.clock.slots, self._context.started_ns
-            rest = untimed_span(facts[~timed], charged[~timed], slots, origin_ns=origin_ns)
-            self._context.write(rest)
-            self.overhead.passed(int((~timed).sum()))
+            span = untimed_span(facts[~timed], charged[~timed], slots, origin_ns=origin_ns)
+            self._context.write(span)
+            self.overhead.add_untimed(int((~timed).sum()))
         return facts[timed], charged[timed]
 
     def _log_scalars(self, window: Window, *, final: bool) -> None:
-        begun = self._context.now()
-        if begun < self._next_scalars_ns:
+        begun_ns = self._context.now()
+        if begun_ns < self._next_scalars_ns:
             return
         scalars = {f"gpuprof/{name}": value for name, value in window.median_ms().items()}
-        # The step under which Lightning itself would log now, so as not to add steps of ours.
+        # This is the step under which Lightning itself would log now, so that no step is added.
         step = max(0, logging_step(self._trainer) - final)
         for logger in self._loggers:
             logger.log(dict(scalars), step)
-        took_ns = self._context.now() - begun
-        self._next_scalars_ns = begun + max(_SCALARS_EVERY_NS, _SCALARS_TIMES * took_ns)
+        took_ns = self._context.now() - begun_ns
+        self._next_scalars_ns = begun_ns + max(_SCALARS_EVERY_NS, _SCALARS_TIMES * took_ns)
 
     def _keep_to_budget(self) -> None:
         self.overhead.boundaries = self._timeline.clock.boundaries
@@ -192,10 +201,10 @@ class WindowWriter:
             self._most_waiting = _MOST_WAITING
         if every is None or choice.every // 2 < every <= choice.every:
             return
-        first = choice.every == 1
+        is_first_change = choice.every == 1
         choice.time_one_in(every)
         self._scalars = False
         message = self.overhead.explain(every)
         self._context.note("overhead-budget", every, message)
-        if self._console and first:
+        if self._console and is_first_change:
             say(f"[PROFILE] {message}")

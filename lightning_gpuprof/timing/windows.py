@@ -19,8 +19,8 @@ from lightning_gpuprof.timing.step_timeline import UNKNOWN_SAMPLES, Outside, Ste
 from lightning_gpuprof.units import rate
 
 SMALLEST_PART_FRAC = 0.001
-"""Parts below this share of a window's time are left out of it: dozens of hooks take a
-microsecond each, and their columns would be most of the file."""
+"""Parts below this share of a window's time are left out. Dozens of hooks take only a microsecond,
+and their columns would make up most of the file."""
 
 PHASE_NAMES = tuple(phase.value for phase in Phase)
 _NOT_STEADY = int(StepFlag.WARMUP | StepFlag.WATCHED | StepFlag.PROFILED)
@@ -74,7 +74,7 @@ class Window:
         self.device: Mapping[str, Int64] = {}
 
     def progress(self) -> Iterator[str]:
-        """Yield how far training has come, how fast, and what the device does, where measured."""
+        """Yield how far training has come, how fast it is, and what the device does, if known."""
         samples = self._facts["samples"]
         yield f"step {int(self.steps[-1]) + 1:,}"
         if self.total_ns and (samples != UNKNOWN_SAMPLES).all():
@@ -93,7 +93,7 @@ class Window:
             if name in self.phase_total_ns:
                 rows[f"phase/{name}"] = values
         least = max(1, self.total_ns * SMALLEST_PART_FRAC)
-        # A part of the wait for data that takes next to nothing says as much as a long one.
+        # The parts of the wait for data are always written, since a short one is informative too.
         written = (self._slot_total_ns >= least) | (
             self._slot_table.always_written & (self._slot_total_ns > 0)
         )
@@ -123,7 +123,7 @@ class Window:
 
 
 def outside_span(outside: Outside, slots: Sequence[Slot], *, origin_ns: int) -> OutsideSpan:
-    """Return the record of a span outside steps."""
+    """Return the record of a span outside of steps."""
     phase_ns: dict[str, int] = {}
     part_ns: dict[str, int] = {}
     (start_ns,), (end_ns,), (charged_ns,) = (row.tolist() for row in outside.cut)
@@ -148,8 +148,8 @@ def untimed_span(
 ) -> OutsideSpan:
     """Return the record of steps that were not timed by phase.
 
-    It has their time and that of validation, checkpoints, loggers and garbage collections, how many
-    steps have which flag, and the durations of the steps that compiled something.
+    It holds their duration, the time of validation, checkpoints, loggers and garbage collections in
+    them, the number of steps with every flag, and the durations of steps that compiled something.
     """
     named = dict(zip(StepTimeline.FACTS, facts.T, strict=True))
     charged_ns = charged.sum(axis=0)
@@ -168,9 +168,9 @@ def untimed_span(
 
 
 def _pack(rows: Int64) -> list[Column]:
-    """Pack each row in the smallest type; only the upper bound is checked.
+    """Pack rows in the smallest type that holds all of them.
 
-    Times and counts are never negative, except for a small negative marker.
+    Only the upper bound is checked, since no value is negative but a small one such as -1.
     """
     dtype = "i4" if rows.max() <= _I4_MAX else "i8"
     return [Column(dtype, row.tobytes()) for row in rows.astype("<" + dtype)]

@@ -33,7 +33,7 @@ def test_the_cost_is_hooks_and_boundaries():
 
 def test_what_marks_cost_is_spread_over_the_steps_without_them():
     cost = cost_of(hooks_ns=3_000)
-    cost.passed(600)
+    cost.add_untimed(600)
 
     assert cost.ns_per_step() == 3_000 + 20 * 100 / 4
 
@@ -42,8 +42,8 @@ def test_a_write_is_a_price_of_marks():
     cost = Overhead(0.005)
     for _ in range(3):
         cost.add(window(hooks_ns=3_000, inside_ns=200_000))
-        cost.wrote(200_000)
-    cost.passed(600)
+        cost.add_write(200_000)
+    cost.add_untimed(600)
 
     assert cost.ns_per_step() == 3_000 + 1_000 / 2
 
@@ -52,7 +52,7 @@ def test_what_opens_files_once_or_a_neighbour_takes_is_no_steady_cost():
     cost = Overhead(0.005)
     for hooks_ns, took_ns in ((90_000, 30_000_000), (3_000, 200_000), (3_500, 300_000)):
         cost.add(window(hooks_ns=hooks_ns))
-        cost.wrote(took_ns)
+        cost.add_write(took_ns)
 
     assert cost.ns_per_step() == 3_500 + 200_000 / 200
 
