@@ -26,7 +26,7 @@ RECORDERS: tuple[type[Recorder], ...] = (
     GradientSync,
     GarbageCollections,
 )
-"""Add a recorded fact here, beside its file in `recorders/`."""
+"""The recorders of single facts, each in its file of `recorders/`: add a new one here."""
 
 
 class RunFacts(RecordingCallback):

@@ -11,11 +11,14 @@ from lightning_gpuprof.runtime.hooks import HookDispatcher
 class Recorder:
     """Records a fact of a fit. A subclass overrides the hooks that it needs.
 
+    It hands its record, one of those in `records/facts.py`, to `self._context.write`.
+
     If a recorder fails, it is switched off alone: `guard.disable` calls its `release`. A copy (by
     pickle or deepcopy) is a new recorder without a fit, because parts of a fit cannot be pickled.
     """
 
     _context: RunContext | None = None
+    """None until `setup` is called."""
     _timing: StepTiming | None = None
 
     def setup(self, context: RunContext, timing: StepTiming | None = None) -> None:
@@ -23,7 +26,10 @@ class Recorder:
         self._context, self._timing = context, timing
 
     def on_train_start(self, trainer: Any, hooks: HookDispatcher) -> None:
-        """Called when training begins. `hooks` belongs to the callback that the Trainer calls."""
+        """Called when training begins.
+
+        A `HookSet` that is added to `hooks` is called at further moments; `release` must drop it.
+        """
 
     def on_first_batch_end(self, trainer: Any, batch: Any) -> None:
         """Called after the first batch has been trained."""

@@ -21,7 +21,10 @@ _SIGNED = (
     *("torch_settings", "trainer", "model", "config", "value", "start_ns"),
     *("constant_bytes", "per_sample_bytes"),
 )
-"""Fields that may be negative, such as the user's own settings. All others are counts or sizes."""
+"""Fields of records that may be negative, such as the user's own settings.
+
+All others are counts or sizes, in which a negative integer is damage.
+"""
 
 
 class _Optimizer(msgspec.Struct):

@@ -1,4 +1,7 @@
-"""Single facts of a run. Every fact is a record type of its own; the last record of it counts."""
+"""Single facts of a run. Every fact is a record type of its own; the last record of it counts.
+
+`Fact`, at the end, names them all: the reader refuses lines of any other kind.
+"""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -6,7 +9,11 @@ from typing_extensions import Self
 
 
 class FactBase(Struct, tag_field="kind", omit_defaults=True, frozen=True):
-    """A record that replaces earlier records of its kind in the same session."""
+    """A record that replaces earlier records of its kind in the same session.
+
+    A subclass gives its `tag`, which is its `kind` in a record file. What was not measured is not
+    recorded.
+    """
 
 
 class Counters(FactBase, frozen=True):

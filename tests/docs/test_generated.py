@@ -39,6 +39,17 @@ def test_the_page_of_json_has_every_class_of_the_document():
     assert {"Document", "FindingCard", "Table"} <= set(classes) <= set(headings)
 
 
+def test_every_part_and_recorder_says_what_it_costs_and_touches_and_when():
+    _, *parts = re.split(r"^##+ (?!Recorders)", PAGES["what-it-touches.md"], flags=re.MULTILINE)
+    lacking = {
+        (part.partition("\n")[0], entry)
+        for part in parts
+        for entry in ("Costs", "Touches", "When")
+        if f"\n- {entry}: " not in part
+    }
+    assert not lacking, "its docstring lacks the entry"
+
+
 @pytest.mark.parametrize("kind", SAMPLES)
 def test_the_page_of_json_has_every_section_table_and_figure_of_a_kind(kind, tmp_path):
     words = set(re.findall(r"\w+", PAGES["json.md"]))
